@@ -1,0 +1,71 @@
+# The project's whole vocabulary. `make` alone lists it.
+# Everything runs in .venv, which is made when it is first needed and again when what is locked changes.
+
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-print-directory
+
+PYTHON ?= python3
+PYTEST_ARGS ?=
+KEEP ?=
+
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.stamp
+ROOMS := $(wildcard perdure workflows activities workers infra tests bench)
+
+export PYTHONUNBUFFERED := 1
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+help: ## this list
+	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 20
+	@echo; echo '  PYTHON=python3.12 chooses the interpreter, PYTEST_ARGS="-k relay -x" narrows the tests.'
+
+demo: $(STAMP) ## watch lifecycles run, crash and recover on servers of their own (KEEP=1 leaves them up)
+	@$(BIN)/python -m infra.demo $(if $(KEEP),--keep)
+
+test: lint types ## lint, types, and every test on real servers
+	@$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+dev: $(STAMP) ## servers and a worker that reloads when a file changes
+	@$(BIN)/python -m infra.dev
+
+lint: $(STAMP) ## ruff: rules and format, changing nothing
+	@$(BIN)/ruff check --quiet .
+	@$(BIN)/ruff format --quiet --check . || { echo "run: make format" >&2; exit 1; }
+
+types: $(STAMP) ## mypy --strict
+	@$(BIN)/mypy --strict --no-error-summary $(ROOMS)
+
+format: $(STAMP) ## let ruff put the files in order
+	@$(BIN)/ruff check --quiet --fix . || true
+	@$(BIN)/ruff format .
+
+histories: $(STAMP) ## record this release's workflow histories, which later releases must replay
+	@$(BIN)/python -m tests.replay.record
+
+lock: $(STAMP) ## renew requirements.lock: the newest versions that pyproject.toml allows
+	@test -x $(BIN)/uv || $(BIN)/python -m pip install --quiet uv
+	@$(BIN)/uv pip compile --quiet --upgrade --universal --generate-hashes --no-emit-index-url \
+	    --custom-compile-command "make lock" --extra dev --extra mail pyproject.toml -o requirements.lock
+	@echo "requirements.lock is renewed; the next target installs it"
+
+clean: ## remove what was made here: .venv, caches, builds
+	@rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .coverage htmlcov
+	@find . -name __pycache__ -type d -not -path './.git/*' -prune -exec rm -rf {} +
+
+setup: $(STAMP) ## make .venv from requirements.lock (the other targets do it when needed)
+
+$(STAMP): requirements.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
+	    echo "perdure needs Python 3.11 or newer; $(PYTHON) is: $$($(PYTHON) --version 2>&1 || true)" >&2; \
+	    echo "say which one to use: make PYTHON=python3.12 ..." >&2; exit 1; }
+	@$(PYTHON) -m venv --clear $(VENV) >/dev/null || { \
+	    echo "$(PYTHON) can't make a virtual environment; on Debian and Ubuntu: apt-get install python3-venv" >&2; exit 1; }
+	@PYTHONPATH=. $(PYTHON) -m infra.progress "installing what requirements.lock names into $(VENV) (once)" -- \
+	    $(BIN)/python -m pip install --quiet --require-hashes -r requirements.lock
+	@$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation -e .
+	@touch $@
+
+.PHONY: help demo test dev lint types format histories lock clean setup

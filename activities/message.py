@@ -1,0 +1,73 @@
+"""A mail as bytes: the same for every attempt, on every worker, today and after a restart.
+
+Written out by hand: a library chooses dates, ids and boundaries anew, and folds or encodes a long Message-ID.
+"""
+
+import quopri
+from datetime import UTC, datetime
+from email.header import Header
+from email.utils import format_datetime, quote
+
+from activities.contracts.addresses import ascii_domain
+from activities.contracts.mail import Mail
+from perdure import Key
+
+
+def message_bytes(mail: Mail, key: Key, first_at: datetime, domain: str | None = None) -> bytes:
+    """`mail` in the form of RFC 5322, lines ended by CR LF, 7 bit unless an address needs SMTPUTF8 (RFC 6532).
+
+    Args:
+        key: its token is the left side of the Message-ID, by which the mail log is searched.
+        first_at: when the first attempt began; becomes `Date:`.
+        domain: right side of the Message-ID; by default the sender's domain.
+    """
+    head = {
+        "Message-ID": message_id(mail, key, domain),
+        "Date": format_datetime(first_at.astimezone(UTC)),
+        "From": _mailbox(mail.sender_name, mail.sender),
+        "To": wire_address(mail.recipient),
+        "Subject": _words("Subject", mail.subject),
+        "MIME-Version": "1.0",
+        "Content-Type": 'text/plain; charset="utf-8"',
+        "Content-Transfer-Encoding": "quoted-printable",
+        **mail.headers,
+    }
+    if mail.reply_to is not None:
+        head["Reply-To"] = wire_address(mail.reply_to)
+    lines = "".join(f"{name}: {value}\r\n" for name, value in head.items())
+    return lines.encode() + b"\r\n" + _quoted_printable(mail.body)
+
+
+def message_id(mail: Mail, key: Key, domain: str | None = None) -> str:
+    """`<token@domain>`; look-ups search for the token alone, so that `domain` may change between attempts."""
+    return f"<{key.token}@{domain or ascii_domain(mail.sender.rpartition('@')[2])}>"
+
+
+def wire_address(address: str) -> str:
+    """`address` with its domain as it stands in the DNS, so that only a non-ASCII local part needs SMTPUTF8."""
+    local, _, domain = address.rpartition("@")
+    return f"{local}@{ascii_domain(domain)}"
+
+
+def needs_smtputf8(mail: Mail) -> bool:
+    """Whether an address of `mail` can't be written in ASCII (RFC 6531)."""
+    local_parts = (address.rpartition("@")[0] for address in (mail.sender, mail.recipient, mail.reply_to or ""))
+    return not all(local.isascii() for local in local_parts)
+
+
+def _mailbox(name: str | None, address: str) -> str:
+    if not name:
+        return wire_address(address)
+    shown = f'"{quote(name)}"' if name.isascii() else _words("From", name)
+    return f"{shown} <{wire_address(address)}>"
+
+
+def _words(header: str, text: str) -> str:
+    """`text` folded, and as encoded words (RFC 2047) where it is not ASCII."""
+    return Header(text, "us-ascii" if text.isascii() else "utf-8", header_name=header).encode(linesep="\r\n")
+
+
+def _quoted_printable(body: str) -> bytes:
+    unix = body.replace("\r\n", "\n").replace("\r", "\n")
+    encoded = quopri.encodestring(unix.encode()).replace(b"\n", b"\r\n")
+    return encoded if encoded.endswith(b"\r\n") else encoded + b"\r\n"

@@ -1,0 +1,223 @@
+"""A Temporal dev server with a life of its own: start, stop, restart, crash, freeze.
+
+`PERDURE_TEST_TEMPORAL_ADDRESS=host:port` names a server that already runs: then none is started, and none can
+be stopped. Its methods block: seconds at most, unless the program has to be fetched first.
+"""
+
+import os
+import shutil
+import signal
+import socket
+import tempfile
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from http.client import HTTPConnection, HTTPException
+from pathlib import Path
+from types import MappingProxyType, TracebackType
+from typing import Self
+
+from infra.guard import GuardedProcess
+from infra.ports import free_port
+from infra.temporal_binary import TemporalMissingError, find_temporal, obtain_temporal
+
+__all__ = ["TemporalError", "TemporalMissingError", "TemporalServer", "find_temporal", "obtain_temporal"]
+
+# On by default in server 1.29; an older one may be what is on PATH.
+_UPDATES = {
+    "frontend.enableUpdateWorkflowExecution": "true",
+    "frontend.enableUpdateWorkflowExecutionAsyncAccepted": "true",
+    "frontend.enableExecuteMultiOperation": "true",
+}
+# Without it each task that goes through the transfer queue waits about 250 ms above 3 runs a second, CPU idle.
+_PROMPT_QUEUE = {"history.transferProcessorMaxPollRPS": "1000"}
+_NOTHING: Mapping[str, str] = MappingProxyType({})
+
+
+class TemporalError(RuntimeError):
+    """The server could not be started, or is not ours to stop; the message says why."""
+
+
+class TemporalServer:
+    """One Temporal server on 127.0.0.1 in one process, with SQLite behind it.
+
+    It keeps its ports over `stop`, `kill` and `start`, and its workflows if there is a `db_file`. It ends with
+    the process that started it.
+    """
+
+    def __init__(
+        self,
+        port: int | None = None,
+        ui_port: int | None = None,
+        db_file: Path | None = None,
+        namespace: str = "default",
+        log_file: Path | None = None,
+        *,
+        prompt_queue: bool = True,
+        dynamic_config: Mapping[str, str] = _NOTHING,
+        search_attributes: Mapping[str, str] = _NOTHING,
+    ) -> None:
+        """Choose what; nothing runs yet.
+
+        Args:
+            port: for gRPC; None = a free one.
+            ui_port: for the Web UI; None = no Web UI.
+            db_file: where workflows survive a restart; None = in memory: a restart forgets them.
+            namespace: is made at the start, next to "default", which is always there.
+            log_file: what the server writes, appended; None = a temporary one.
+            prompt_queue: False leaves the transfer queue's polling at the server's default.
+            dynamic_config: more of the server's settings; values are JSON.
+            search_attributes: name to type (Keyword, Int, Datetime, ...), registered at the start.
+        """
+        configured = os.environ.get("PERDURE_TEST_TEMPORAL_ADDRESS", "")
+        self.ours = not configured
+        self.port = port or free_port()
+        self.address = configured or f"127.0.0.1:{self.port}"
+        self.ui_url = f"http://127.0.0.1:{ui_port}" if self.ours and ui_port else None
+        self.namespace = namespace
+        self._ui_port, self._http_port, self._db_file = ui_port, free_port(), db_file
+        self._config = _UPDATES | (_PROMPT_QUEUE if prompt_queue else {}) | dict(dynamic_config)
+        self._search_attributes = dict(search_attributes)
+        self._temporary = None if log_file else Path(tempfile.mkdtemp(prefix="perdure-temporal-"))
+        self.log_file = log_file or Path(f"{self._temporary}/temporal.log")
+        self._process: GuardedProcess | None = None
+
+    @property
+    def running(self) -> bool:
+        """Whether the server process is there; a configured one is taken to be."""
+        return not self.ours or (self._process is not None and self._process.running)
+
+    @property
+    def pid(self) -> int:
+        """The server's process id."""
+        return self._own_process().pid
+
+    def start(self, *, timeout: float = 60.0) -> None:
+        """Start the server and wait until it serves its namespace.
+
+        A configured server is only connected to.
+
+        Args:
+            timeout: seconds, not counting the time to fetch the program.
+
+        Raises:
+            TemporalError: if it ended or didn't serve in time.
+            TemporalMissingError: if there is no program to start.
+        """
+        if not self.ours:
+            return self._wait_for_configured(timeout)
+        if self.running:
+            return None
+        self._process = GuardedProcess(
+            [obtain_temporal(), "server", "start-dev", *self._options()],
+            ask=signal.SIGTERM,
+            log=self.log_file,
+            remove=self._temporary,
+        )
+        return self._wait_until_serving(self._process, timeout)
+
+    def stop(self, *, timeout: float = 15.0) -> None:
+        """Stop the server: SIGTERM, and SIGKILL if it is still there after `timeout` seconds."""
+        if self._process is not None:
+            with suppress(TimeoutError):
+                self._process.stop(timeout=timeout)
+
+    def restart(self) -> None:
+        """Stop the server and start it again on the same ports."""
+        self._own_process()
+        self.stop()
+        self.start()
+
+    def kill(self) -> None:
+        """Crash: SIGKILL."""
+        self._own_process().kill()
+
+    def pause(self) -> None:
+        """Freeze the server by SIGSTOP: connections stay open and nobody answers."""
+        self._own_process().pause()
+
+    def resume(self) -> None:
+        """Let a frozen server go on."""
+        self._own_process().resume()
+
+    def close(self) -> None:
+        """Stop the server and remove its log if that was temporary."""
+        self.stop()
+        if self._temporary is not None:
+            shutil.rmtree(self._temporary, ignore_errors=True)
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _own_process(self) -> GuardedProcess:
+        if not self.ours:
+            raise TemporalError(
+                f"the server at {self.address} is configured by PERDURE_TEST_TEMPORAL_ADDRESS, so it is not ours to "
+                "stop or freeze: unset the variable to have one started, or skip where `server.ours` is False"
+            )
+        if self._process is None:
+            raise TemporalError(f"the Temporal server for {self.address} was not started yet")
+        return self._process
+
+    def _options(self) -> list[str]:
+        options = ["--ip=127.0.0.1", f"--port={self.port}", f"--http-port={self._http_port}"]
+        options += [f"--ui-port={self._ui_port}"] if self._ui_port else ["--headless"]
+        options += [f"--db-filename={self._db_file}"] if self._db_file else []
+        options += [f"--namespace={self.namespace}"]
+        options += [f"--dynamic-config-value={name}={value}" for name, value in self._config.items()]
+        options += [f"--search-attribute={name}={kind}" for name, kind in self._search_attributes.items()]
+        return [*options, "--log-level=warn", "--color=never"]
+
+    def _wait_until_serving(self, process: GuardedProcess, timeout: float) -> None:
+        deadline = time.monotonic() + timeout
+        while not (_listens(self.address) and self._namespace_described()):
+            if not process.running:
+                process.stop()
+                raise TemporalError(f"the Temporal server ended at its start: {_end_of(self.log_file)}")
+            if time.monotonic() > deadline:
+                process.kill()
+                raise TemporalError(
+                    f"the Temporal server at {self.address} didn't serve namespace {self.namespace!r} "
+                    f"after {timeout} s: {_end_of(self.log_file)}"
+                )
+            time.sleep(0.02)
+
+    def _namespace_described(self) -> bool:
+        # The server's own HTTP view of the gRPC call DescribeNamespace.
+        connection = HTTPConnection("127.0.0.1", self._http_port, timeout=5)
+        try:
+            connection.request("GET", f"/api/v1/namespaces/{self.namespace}")
+            return connection.getresponse().status == 200
+        except (OSError, HTTPException):
+            return False
+        finally:
+            connection.close()
+
+    def _wait_for_configured(self, timeout: float) -> None:
+        deadline = time.monotonic() + timeout
+        while not _listens(self.address):
+            if time.monotonic() > deadline:
+                raise TemporalError(
+                    f"nothing listens at PERDURE_TEST_TEMPORAL_ADDRESS={self.address} after {timeout} s: "
+                    "start that server, or unset the variable to have one started"
+                )
+            time.sleep(0.1)
+
+
+def _listens(address: str) -> bool:
+    host, _, port = address.rpartition(":")
+    try:
+        with socket.create_connection((host, int(port)), timeout=2):
+            return True
+    except OSError:
+        return False
+
+
+def _end_of(log: Path) -> str:
+    return f"{log}:\n" + "\n".join(log.read_text(errors="replace").splitlines()[-15:])

@@ -1,0 +1,119 @@
+"""`App`: which lifecycles there are, and which bodies perform their effects. Checked before a worker starts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from temporalio import workflow
+
+from perdure.contracts import Effect, Find, contract_of
+from perdure.errors import DeclarationError, InvalidInput, UnknownLifecycle
+from perdure.keys import check_name
+from perdure.lifecycle import Lifecycle
+from perdure.states import suggestion
+
+Contract = Effect[Any, Any] | Find[Any, Any]
+
+
+class App:
+    """The registry of an application.
+
+    Args:
+        lifecycles: the classes.
+        effects: bodies of effects and look-ups, bound with `@EFFECT.performs` and `@FIND.answers`.
+
+    Raises:
+        DeclarationError: an effect has no body, a body has no contract or nobody needs it, or two have one name.
+    """
+
+    def __init__(self, lifecycles: Sequence[type[Lifecycle[Any, Any]]], effects: Sequence[Callable[..., Any]]) -> None:
+        self.lifecycles = {_name(each): each for each in lifecycles}
+        if len(self.lifecycles) != len(lifecycles):
+            raise DeclarationError("two lifecycles have the same name")
+        self.bodies: dict[str, tuple[Contract, Callable[..., Any]]] = {}
+        for body in effects:
+            self._bind(body)
+        self._check(_needed(lifecycles))
+
+    def lifecycle(self, name: str) -> type[Lifecycle[Any, Any]]:
+        """The lifecycle of that name.
+
+        Raises:
+            UnknownLifecycle: there is none.
+        """
+        try:
+            return self.lifecycles[name]
+        except KeyError:
+            raise UnknownLifecycle(f"no lifecycle is named {name!r}{suggestion(name, self.lifecycles)}") from None
+
+    def _bind(self, body: Callable[..., Any]) -> None:
+        contract = contract_of(body)
+        if contract is None:
+            raise DeclarationError(f"{_where(body)} is bound to no contract: put @EFFECT.performs or @FIND.answers on it")
+        if contract.name in self.bodies:
+            other = _where(self.bodies[contract.name][1])
+            raise DeclarationError(f"{contract!r} has two bodies: {other} and {_where(body)}")
+        self.bodies[contract.name] = contract, body
+
+    def _check(self, needed: dict[str, tuple[Contract, str]]) -> None:
+        for name, (contract, lifecycle) in needed.items():
+            if name not in self.bodies:
+                how = "answers" if isinstance(contract, Find) else "performs"
+                raise DeclarationError(
+                    f"{contract!r} of {lifecycle!r} has no body: "
+                    f"give App(effects=[...]) a function decorated with its .{how}"
+                )
+            if self.bodies[name][0] is not contract:
+                raise DeclarationError(f"{_where(self.bodies[name][1])} is bound to another contract named {name!r}")
+        for name, (_, body) in self.bodies.items():
+            if name not in needed:
+                raise DeclarationError(f"{_where(body)} performs {name!r}, which no lifecycle of this app declares")
+
+
+def input_json(lifecycle: type[Lifecycle[Any, Any]], given: Any) -> Any:
+    """`given` as JSON data, checked against what the lifecycle takes.
+
+    Raises:
+        InvalidInput: it does not fit; the message says where, not what (inputs may be personal).
+    """
+    try:
+        return lifecycle.input.dump_python(lifecycle.input.validate_python(given), mode="json")
+    except ValueError as error:
+        raise InvalidInput(f"{_name(lifecycle)}: the input does not fit: {_problem(error)}") from None
+
+
+def name_of(lifecycle: type[Lifecycle[Any, Any]] | str) -> str:
+    """Name of a lifecycle given as class or name."""
+    return lifecycle if isinstance(lifecycle, str) else _name(lifecycle)
+
+
+def _name(lifecycle: type[Lifecycle[Any, Any]]) -> str:
+    definition = workflow._Definition.from_class(lifecycle)
+    if definition is None or definition.name is None:
+        raise DeclarationError(f"{lifecycle.__name__} is no workflow yet: put @workflow.defn(name=...) on it")
+    return check_name("lifecycle", definition.name)
+
+
+def _needed(lifecycles: Sequence[type[Lifecycle[Any, Any]]]) -> dict[str, tuple[Contract, str]]:
+    needed: dict[str, tuple[Contract, str]] = {}
+    for lifecycle in lifecycles:
+        for effect in lifecycle.effects:
+            for contract in (effect, effect.find):
+                if contract is None:
+                    continue
+                known = needed.setdefault(contract.name, (contract, _name(lifecycle)))[0]
+                if known is not contract:
+                    raise DeclarationError(f"two different contracts are named {contract.name!r}")
+    return needed
+
+
+def _problem(error: ValueError) -> str:
+    if problems := getattr(error, "errors", None):
+        first = problems(include_input=False, include_url=False)[0]
+        return f"{'.'.join(str(part) for part in first['loc']) or 'the whole'}: {first['msg']}"
+    return str(error)
+
+
+def _where(body: Callable[..., Any]) -> str:
+    return f"{getattr(body, '__module__', '?')}.{getattr(body, '__qualname__', body)}"

@@ -1,0 +1,93 @@
+"""What a body is given beside its input: the key, how much time is left, and where to report progress."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from perdure.keys import Key
+from perdure.outcomes import NotDone
+
+Note = Callable[[Any], Awaitable[None]]
+
+
+def boot_clock() -> float:
+    """Seconds that also count while the machine sleeps, where the system has such a clock."""
+    if hasattr(time, "CLOCK_BOOTTIME"):
+        return time.clock_gettime(time.CLOCK_BOOTTIME)
+    return time.monotonic()
+
+
+@dataclass(slots=True)
+class Attempt:
+    """One attempt of an effect, as its body sees it.
+
+    Attributes:
+        key: identity of the effect, the same for every attempt; hand it (or `key.token`) to the other side.
+        number: which attempt this is, from 1.
+        first_at: when the first attempt was begun, by the database's clock.
+        progress: what the attempt before this one last gave to `heartbeat`, up to 0.8 of the heartbeat
+            time-out old: a hint, not a record. None in the first.
+        clue: what an earlier attempt noted for look-ups.
+        headers: trace context to pass on to the other side.
+    """
+
+    key: Key
+    number: int
+    first_at: datetime
+    ends_at: float
+    """When the call must have ended, on `boot_clock`."""
+    progress: Any = None
+    clue: Any = None
+    headers: dict[str, str] = field(default_factory=dict)
+    latest: Any = None
+    """What was last given to `heartbeat`."""
+    _note: Note | None = None
+
+    @property
+    def remaining(self) -> float:
+        """Seconds until the call must have ended; the time-out to give to a client library."""
+        return max(self.ends_at - boot_clock(), 0.0)
+
+    def before_first_byte(self) -> None:
+        """Call this immediately before the bytes leave that make the effect happen (invariant 5).
+
+        Raises:
+            NotDone: if the time is over, as after the process was frozen; nothing was sent.
+        """
+        if self.remaining <= 0:
+            raise NotDone("the attempt's time was over before the first byte left")
+
+    def heartbeat(self, progress: Any) -> None:
+        """Remember how far it is (JSON data); sent along with the next automatic heartbeat."""
+        self.latest = progress
+
+    async def note(self, clue: Any) -> None:
+        """Record what a look-up will need (JSON data), as soon as it is known.
+
+        Raises:
+            DatabaseUnavailable: if it could not be recorded; before the first byte, let it through.
+        """
+        if self._note is not None:
+            await self._note(clue)
+        self.clue = clue
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What a look-up asks about.
+
+    Attributes:
+        key: identity of the effect.
+        first_at: when its first attempt was begun, by the database's clock.
+        attempts: how many attempts were begun.
+        clue: what an attempt noted for look-ups.
+    """
+
+    key: Key
+    first_at: datetime
+    attempts: int = 1
+    clue: Any = None

@@ -1,0 +1,369 @@
+"""The workflow side of every lifecycle: versions, writes, waits, cancellation, renewal, the end.
+
+One `Conductor` belongs to each run. It holds what survives continue-as-new, and is the only place that
+continues as new or ends: an update that was acknowledged is never lost on the way.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from pydantic import BaseModel, Field
+from temporalio import workflow
+from temporalio.common import RetryPolicy
+from temporalio.exceptions import ActivityError, ApplicationError
+
+from perdure.errors import DeclarationError, InvalidEntity
+from perdure.keys import Entity
+from perdure.store.writes import Answer, Column, Fence, Gate, Move, Write
+
+if TYPE_CHECKING:
+    from perdure.lifecycle import Lifecycle
+    from perdure.performing import Performance
+
+WRITE = "perdure.write"
+"""Activity type of the bookkeeping: one `Write`, one `Answer`."""
+CARRIED = "perdure"
+"""Memo in which a run finds what it carries on from."""
+
+_WRITE_ONCE = RetryPolicy(maximum_attempts=1)
+_WRITE_ON = RetryPolicy(initial_interval=timedelta(seconds=1), maximum_interval=timedelta(seconds=20))
+
+
+class HowEnded(BaseModel):
+    """An effect that ended without being done, as it is carried to the next run."""
+
+    kind: str
+    why: str
+    in_doubt: bool = False
+
+
+class Carried(BaseModel):
+    """What one run hands to the next, by memo; also what the relay gives to the first.
+
+    Attributes:
+        born: the mirror has a row for this entity already.
+        again: how often each effect was to be sent anew, by name and suffix.
+        ended: effects that ended without being done, by key.
+    """
+
+    born: bool = True
+    round: int = 0
+    version: int = 0
+    state: str | None = None
+    since: datetime | None = None
+    attention: str | None = None
+    snapshot: Any = None
+    again: dict[str, int] = Field(default_factory=dict)
+    ended: dict[str, HowEnded] = Field(default_factory=dict)
+
+
+class Leave(BaseException):
+    """Leaves the author's `run` from inside; not an `Exception`, so that no handler there swallows it."""
+
+
+class Renewal(Leave):
+    """The history is long: go on in a new run."""
+
+
+class Cancelled(Leave):
+    """Somebody asked for the end."""
+
+
+class Overtaken(Leave):
+    """The database knows a final state, or a newer round."""
+
+    def __init__(self, state: str | None) -> None:
+        super().__init__(state)
+        self.state = state
+
+
+class Request(BaseModel):
+    """Who asked for something, and why. Shown to everybody: no personal data in `note`.
+
+    Attributes:
+        by: who asks.
+        note: why.
+    """
+
+    by: str = Field(min_length=1, max_length=200)
+    note: str = Field(default="", max_length=2000)
+
+
+class Conductor:
+    """Conducts one run of a lifecycle; see the module."""
+
+    def __init__(self, lifecycle: Lifecycle[Any, Any]) -> None:
+        info = workflow.info()
+        carried = workflow.memo_value(CARRIED, None, type_hint=Carried) or Carried(born=False)
+        self.lifecycle = lifecycle
+        self.entity = _entity(info.workflow_id, info.workflow_type, carried.round)
+        self.states = lifecycle.declared
+        self.state: str = carried.state or self.states.initial
+        self.since = carried.since or workflow.now()
+        self.attention = carried.attention
+        self.snapshot = carried.snapshot
+        self.again = dict(carried.again)
+        self.ended = dict(carried.ended)
+        self.catching_up = carried.state is not None
+        """Run starts from its top after a renewal: until it is where it was, what it did then is not redone."""
+        self.performances: dict[str, Performance[Any, Any]] = {}
+        self.refused: set[str] = set()
+        self.in_flight = 0
+        self.cancel: Request | None = None
+        self.leaving = False
+        """It goes on in a new run in a moment; what is asked now is to be asked again there."""
+        self.waiting_for_retry = False
+        self.retry: Request | None = None
+        self._version = carried.version
+        self._born = carried.born
+        self._renewing = False
+
+    @property
+    def final(self) -> bool:
+        """Whether the lifecycle is over."""
+        return self.states[self.state].final
+
+    async def conduct(self, run: Callable[[Any], Awaitable[None]], given: Any) -> None:
+        """Run the author's `run` and bring it to an end that loses nothing."""
+        try:
+            await self._be_born(given)
+            await self._attend(asyncio.ensure_future(run(given)))
+            self._check_end()
+        except Renewal:
+            self.leaving = True
+            await self._drain()
+            workflow.continue_as_new(given, memo=self._memo())
+        except Cancelled:
+            await self._end_cancelled()
+        except Overtaken as standing:
+            workflow.logger.info("ended as %s: the database says so", standing.state)
+            self.state = standing.state or self.state
+        await self._drain()
+
+    def next_version(self) -> int:
+        """Microseconds, strictly growing through resets, renewals and recovery."""
+        self._version = max(int(workflow.now().timestamp() * 1_000_000), self._version + 1)
+        return self._version
+
+    def order(self, *, move: Move | None = None, fence: Fence | None = None, given: Any = None) -> Write:
+        """A write of this entity with a version of its own."""
+        mirror = self.lifecycle.mirror
+        return Write(
+            lifecycle=self.entity.lifecycle,
+            id=self.entity.id,
+            round=self.entity.round,
+            version=self.next_version(),
+            workflow_id=workflow.info().workflow_id,
+            move=move,
+            fence=fence,
+            column=Column(table=mirror.table, column=mirror.column, key=mirror.key) if mirror and move else None,
+            input=given,
+        )
+
+    def move_to(self, state: str, why: str | None = None, by: str | None = None) -> Move:
+        """The mirror part of a write that shows `state`."""
+        declared = self.states[state]
+        attention = self.attention or (why or f"{state} wants a person" if declared.attention else None)
+        return Move(
+            state=state,
+            final=declared.final,
+            attention=None if declared.final else attention,
+            why=clean(why),
+            by=clean(by),
+            snapshot=self.snapshot,
+            within=declared.within.total_seconds() if declared.within else None,
+        )
+
+    async def write(self, order: Write) -> Answer:
+        """Commit `order`, however long the database is away.
+
+        Raises:
+            Overtaken: the entity is final, or was restarted, and the order had something to show.
+        """
+        try:
+            answer: Answer = await workflow.execute_local_activity(
+                WRITE,
+                order,
+                result_type=Answer,
+                start_to_close_timeout=timedelta(seconds=5),
+                retry_policy=_WRITE_ONCE,
+            )
+        except (ActivityError, ApplicationError):
+            # Not in the workflow task: while PostgreSQL is away this waits without growing the history.
+            answer = await workflow.execute_activity(
+                WRITE,
+                order,
+                result_type=Answer,
+                start_to_close_timeout=timedelta(seconds=30),
+                retry_policy=_WRITE_ON,
+                summary="bookkeeping, until PostgreSQL is back",
+            )
+        self.learn(answer.version)
+        if order.move is not None and answer.gate in (Gate.FINAL, Gate.OTHER_ROUND):
+            raise Overtaken(answer.state)
+        return answer
+
+    def learn(self, version: int) -> None:
+        """Never fall behind what the mirror knows."""
+        self._version = max(self._version, version)
+
+    async def enter(self, state: str, why: str | None, by: str | None = None) -> None:
+        """Move the mirror to `state`; see `Lifecycle.enter`."""
+        self.states[state]
+        if self.catching_up:
+            self.catching_up = state != self.state
+            if state == self.state or not self.states.allows(self.state, state):
+                return
+        self.check_move(state)
+        self.show(state)
+        await self.write(self.order(move=self.move_to(state, why, by)))
+        self.arrived()
+
+    def show(self, state: str) -> None:
+        """Be in `state` from now on, as far as queries and the Web UI see."""
+        if state != self.state:
+            self.state, self.since = state, workflow.now()
+        self.describe()
+
+    def arrived(self) -> None:
+        """The run is where the one before it was."""
+        self.catching_up = False
+
+    def describe(self) -> None:
+        """Show the Web UI where it is and what a person can do."""
+        from perdure.details import details
+
+        workflow.set_current_details(details(self))
+
+    async def pause(
+        self, seconds: float | None, wake: Callable[[], bool], *, cancellable: bool = True, summary: str | None = None
+    ) -> bool:
+        """Wait until `wake()`, at most `seconds`; True if woken.
+
+        Raises:
+            Cancelled: somebody asked for the end, and `cancellable`.
+            Renewal: the history is long, and nothing is in flight.
+        """
+        if wake():  # what was accepted is dealt with before anything is left
+            return True
+        self.check_leave(cancellable=cancellable)
+        if seconds is not None and seconds <= 0:
+            return False
+
+        def woken() -> bool:
+            return wake() or self._renewing or (cancellable and self.cancel is not None)
+
+        self.describe()
+        try:
+            await workflow.wait_condition(woken, timeout=seconds, timeout_summary=summary)
+        except TimeoutError:
+            return False
+        if not wake():
+            self.check_leave(cancellable=cancellable)
+        return True
+
+    def check_leave(self, *, cancellable: bool = True) -> None:
+        """Raise `Cancelled` or `Renewal` if it is time for that."""
+        if cancellable and self.cancel is not None:
+            raise Cancelled
+        if self._renewing or workflow.info().is_continue_as_new_suggested():
+            self.renew()
+
+    def renew(self) -> None:
+        """Go on in a new run, unless an attempt is under way that its reply would miss."""
+        if not self.in_flight and not self.final:
+            self._renewing = True
+            raise Renewal
+
+    def request_cancel(self, request: Request) -> None:
+        """Note that somebody asked for the end; without a state for that it is only logged."""
+        if self.states.cancelled is None:
+            workflow.logger.warning("not cancelled: %s declares no state with cancelled=True", self.entity.lifecycle)
+        elif self.cancel is None:
+            self.cancel = request
+
+    async def _be_born(self, given: Any) -> None:
+        """A start past perdure (the `temporal` command, the Web UI) is put on record first, so that no entity is
+        ever only in Temporal; and it ends here if the entity is final already (invariant 7)."""
+        if not self._born:
+            await self.write(self.order(move=self.move_to(self.state, "started"), given=self.lifecycle.input.dump_python(given, mode="json")))
+            self._born = True
+        self.describe()
+
+    async def _attend(self, run: asyncio.Future[None]) -> None:
+        """Temporal's own cancellation becomes a request like any other: it never tears an attempt apart."""
+        while not run.done():
+            try:
+                await workflow.wait([run])
+            except asyncio.CancelledError:
+                self.request_cancel(Request(by="temporal", note="cancellation was requested through Temporal"))
+        await run
+
+    def _check_end(self) -> None:
+        if not self.final:
+            raise DeclarationError(
+                f"{self.entity}: run() returned in state {self.state!r}, which is not final: enter a final state first"
+            )
+
+    def check_move(self, state: str) -> None:
+        if not self.states.allows(self.state, state):
+            follow = ", ".join(self.states[self.state].leads_to) or "none, it is final"
+            raise DeclarationError(
+                f"{self.entity}: {self.state!r} may not lead to {state!r}; declared are: {follow}"
+            )
+        if self.states[state].final and self.performances:
+            busy = ", ".join(self.performances)
+            raise DeclarationError(f"{self.entity}: enters {state!r}, which is final, while {busy} is being performed")
+
+    async def _end_cancelled(self) -> None:
+        assert self.cancel is not None and self.states.cancelled is not None
+        state = self.states.cancelled
+        self.attention = None
+        self.show(state)
+        try:
+            await self.write(self.order(move=self.move_to(state, self.cancel.note or "cancelled", self.cancel.by)))
+        except Overtaken as standing:
+            self.state = standing.state or self.state
+
+    async def _drain(self) -> None:
+        """Without this wait 58 of 60 acknowledged updates were lost."""
+        await workflow.wait_condition(workflow.all_handlers_finished)
+        while self.in_flight:
+            await workflow.wait_condition(lambda: not self.in_flight)
+
+    def _memo(self) -> dict[str, Any]:
+        return {
+            CARRIED: Carried(
+                round=self.entity.round,
+                version=self._version,
+                state=self.state,
+                since=self.since,
+                attention=self.attention,
+                snapshot=self.snapshot,
+                again=self.again,
+                ended=self.ended,
+            )
+        }
+
+
+def clean(text: str | None) -> str | None:
+    """`text` as PostgreSQL can store it: no NUL, no lone surrogates, at most 2,000 characters."""
+    if text is None:
+        return None
+    return text.replace("\0", "\ufffd").encode("utf-8", "replace").decode()[:2000]
+
+
+def _entity(workflow_id: str, lifecycle: str, round: int) -> Entity:
+    try:
+        return Entity.of_workflow(workflow_id, lifecycle, round)
+    except InvalidEntity as error:
+        _fail(str(error))
+
+
+def _fail(message: str) -> NoReturn:
+    """End the workflow: no later deploy could make this start right."""
+    raise ApplicationError(message, type="InvalidEntity", non_retryable=True)

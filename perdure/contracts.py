@@ -1,0 +1,181 @@
+"""Contracts of effects and look-ups: names, types, time-outs and doubt policy; no I/O.
+
+Workflows import contracts. Bodies are bound to them elsewhere, so that importing a contract pulls in no
+client library.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, get_args
+
+from pydantic import TypeAdapter, ValidationError
+
+from perdure.errors import DeclarationError, InvalidInput
+from perdure.keys import check_name
+from perdure.policies import Dedupe, DoubtPolicy, Lookup, Retry
+
+if TYPE_CHECKING:
+    from perdure.attempt import Attempt, Question
+
+In = TypeVar("In")
+Out = TypeVar("Out")
+Body = TypeVar("Body", bound=Callable[..., Any])
+
+CONTRACT_MARK = "__perdure_contract__"
+"""Attribute of a body that names the contract it is bound to."""
+
+
+class _Contract(Generic[In, Out]):
+    """What effects and look-ups have in common. The types come from `Effect[In, Out](...)`."""
+
+    def __init__(self, name: str, *, timeout: timedelta, inline: bool, task_queue: str | None) -> None:
+        self.name = check_name(type(self).__name__.lower(), name)
+        if timeout <= timedelta(0):
+            raise DeclarationError(f"{name}: timeout={timeout} must be more than zero")
+        if inline and task_queue is not None:
+            raise DeclarationError(
+                f"{name}: inline=True runs in the workflow's own worker, so task_queue={task_queue!r} can't be kept"
+            )
+        self.timeout = timeout
+        self.inline = inline
+        self.task_queue = task_queue
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.name!r})"
+
+    @cached_property
+    def _types(self) -> tuple[Any, Any]:
+        alias = getattr(self, "__orig_class__", None)
+        if alias is None:
+            kind = type(self).__name__
+            raise DeclarationError(f"{self!r} has no types: write {kind}[Input, Receipt]({self.name!r}, ...)")
+        given = get_args(alias)
+        return given[0], given[1]
+
+    @cached_property
+    def input(self) -> TypeAdapter[In]:
+        """Validates and dumps inputs."""
+        return TypeAdapter(self._types[0])
+
+    @cached_property
+    def receipt(self) -> TypeAdapter[Out]:
+        """Validates and dumps receipts."""
+        return TypeAdapter(self._types[1])
+
+    def dump_input(self, value: In) -> Any:
+        """`value` as JSON data.
+
+        Raises:
+            InvalidInput: if it is not what the contract declares.
+        """
+        try:
+            self.input.validate_python(value)
+            return self.input.dump_python(value, mode="json")
+        except (ValidationError, ValueError) as error:
+            raise InvalidInput(f"{self.name}: the input does not fit {self._types[0]}: {_short(error)}") from error
+
+
+class Find(_Contract[In, Out]):
+    """Contract of a look-up: asks the other side whether an effect happened.
+
+    Its body returns the receipt (a hit), `None` (a miss), or raises (it can't answer).
+
+    Args:
+        name: activity type in Temporal; a-z 0-9 _ -.
+        timeout: how long one question may take.
+        inline: run it in the workflow task (a local activity); for answers within a few seconds.
+        task_queue: where its workers listen; None = the lifecycle's own.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        timeout: timedelta = timedelta(seconds=10),
+        inline: bool = False,
+        task_queue: str | None = None,
+    ) -> None:
+        super().__init__(name, timeout=timeout, inline=inline, task_queue=task_queue)
+
+    def answers(
+        self, body: Callable[[In, Question], Awaitable[Out | None]]
+    ) -> Callable[[In, Question], Awaitable[Out | None]]:
+        """Bind a body to this look-up (decorator)."""
+        return _mark(body, self)
+
+
+class Effect(_Contract[In, Out]):
+    """Contract of an effect: an act outside that can't be rolled back.
+
+    Args:
+        name: activity type in Temporal and part of every key; a-z 0-9 _ -.
+        timeout: the longest that one call to the other side may take.
+        doubt: what to do when nobody knows whether an attempt succeeded.
+        retry: when an attempt that certainly did nothing is made again.
+        inline: run it in the workflow task (a local activity): cheaper and faster, for calls of a few
+            seconds; same fence, no heartbeats, no task queue of its own.
+        heartbeat: a worker that is silent for so long counts as lost. Not with `inline`.
+        pick_up: how long an attempt may wait for a free worker before the workflow looks again.
+        task_queue: where its workers listen; None = the lifecycle's own.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        timeout: timedelta,
+        doubt: DoubtPolicy[In, Out],
+        retry: Retry = Retry(),
+        inline: bool = False,
+        heartbeat: timedelta = timedelta(seconds=5),
+        pick_up: timedelta = timedelta(minutes=5),
+        task_queue: str | None = None,
+    ) -> None:
+        super().__init__(name, timeout=timeout, inline=inline, task_queue=task_queue)
+        if isinstance(doubt, Dedupe) and doubt.window <= timeout + doubt.margin:
+            raise DeclarationError(
+                f"{name}: Dedupe(window={doubt.window}) leaves no time for a second attempt: "
+                f"timeout {timeout} and margin {doubt.margin} are taken off it"
+            )
+        if heartbeat < timedelta(seconds=1):
+            raise DeclarationError(f"{name}: heartbeat={heartbeat} is too short to tell a lost worker from a slow one")
+        self.doubt: DoubtPolicy[In, Out] = doubt
+        self.retry = retry
+        self.heartbeat = heartbeat
+        self.pick_up = pick_up
+
+    @property
+    def find(self) -> Find[In, Out] | None:
+        """The look-up that its doubt policy uses, if any."""
+        return self.doubt.find if isinstance(self.doubt, Lookup) else None
+
+    def performs(self, body: Callable[[In, Attempt], Awaitable[Out]]) -> Callable[[In, Attempt], Awaitable[Out]]:
+        """Bind a body to this effect (decorator).
+
+        The body returns the receipt, or raises `NotDone` (certainly did not happen) or `Refused` (a
+        definitive no). Whatever else it raises means *in doubt*. A client library that retries on its own
+        must have that switched off: the workflow owns the attempts (invariant 3).
+        """
+        return _mark(body, self)
+
+
+def contract_of(body: Callable[..., Any]) -> Effect[Any, Any] | Find[Any, Any] | None:
+    """The contract that `body` is bound to; None if it is bound to none."""
+    return getattr(body, CONTRACT_MARK, None)
+
+
+def _mark(body: Body, contract: _Contract[Any, Any]) -> Body:
+    setattr(body, CONTRACT_MARK, contract)
+    return body
+
+
+def _short(error: Exception) -> str:
+    """The first problem only, without the value: inputs may be personal."""
+    if isinstance(error, ValidationError):
+        first = error.errors(include_input=False, include_url=False)[0]
+        where = ".".join(str(part) for part in first["loc"]) or "the whole"
+        return f"{where}: {first['msg']}"
+    return str(error)

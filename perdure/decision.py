@@ -1,0 +1,151 @@
+"""What to do next about one effect: a pure function of its contract and of what is known. No I/O, no clock.
+
+The workflow owns the attempts (invariant 3): every attempt and look-up is one activity, made once, and after
+each this function is asked.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Any, TypeAlias, assert_never
+
+from perdure.contracts import Effect
+from perdure.outcomes import Status
+from perdure.policies import Dedupe, DoubtPolicy, Escalate, Lookup, Repeat
+from perdure.store.writes import EffectView
+
+NOW = timedelta(0)
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What the workflow knows of one effect.
+
+    Attributes:
+        effect: the fence's view of it, by the database's clock.
+        age: how long ago that view was taken.
+        failures: attempts in a row that did not bring it about, for the back-off.
+        asked: look-ups made since it is in doubt.
+        misses: how many of them were believable misses.
+        mute: look-ups in a row that could not answer.
+        retry_after: the pause that the other side asked for.
+        different: its record was made for other input bytes.
+    """
+
+    effect: EffectView = EffectView()
+    age: timedelta = NOW
+    failures: int = 0
+    asked: int = 0
+    misses: int = 0
+    mute: int = 0
+    retry_after: timedelta | None = None
+    different: bool = False
+
+    @property
+    def in_flight(self) -> timedelta:
+        """How long the attempt can still be in flight; negative once it can't (invariant 5)."""
+        return timedelta(seconds=self.effect.in_flight) - self.age
+
+    @property
+    def since_first(self) -> timedelta:
+        """How long ago the first attempt was begun."""
+        return timedelta(seconds=self.effect.since_first) + self.age
+
+    def settled(self) -> Known:
+        """The same effect with its doubts forgotten, for the attempts that follow."""
+        return replace(self, asked=0, misses=0, mute=0)
+
+
+@dataclass(frozen=True, slots=True)
+class Again:
+    """Make an attempt after a pause; a doubtful one before it is taken over."""
+
+    pause: timedelta
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """Ask the look-up after a pause."""
+
+    pause: timedelta
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """Put on record that it was not done: enough believable misses."""
+
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Park:
+    """Read the fence after a pause, and if that tells nothing new, wait for a person."""
+
+    pause: timedelta
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """Nothing is left to do; `expired` and `gave_up` say why where the status does not."""
+
+    status: Status
+    expired: bool = False
+    gave_up: bool = False
+    different: bool = False
+
+
+Decision: TypeAlias = Again | Ask | Record | Park | Settled
+
+
+def decide(
+    effect: Effect[Any, Any], known: Known, *, now: datetime, expires_at: datetime | None = None, luck: float = 0.0
+) -> Decision:
+    """The next step for `effect`; `luck` in [-1, 1] places pauses inside their jitter."""
+    status = known.effect.status
+    if status in (Status.DONE, Status.REFUSED, Status.ABANDONED):
+        return Settled(status)
+    if known.different:
+        return Settled(status, different=True)
+    if expires_at is not None and now >= expires_at:
+        return Settled(status, expired=True)
+    if status in (Status.ATTEMPTING, Status.IN_DOUBT):
+        return _in_doubt(effect.doubt, effect, known, luck)
+    if effect.retry.maximum is not None and known.failures >= effect.retry.maximum:
+        return Settled(status, gave_up=True)
+    return Again(_pause(effect, known, luck))
+
+
+def _in_doubt(policy: DoubtPolicy[Any, Any], effect: Effect[Any, Any], known: Known, luck: float) -> Decision:
+    match policy:
+        case Repeat():
+            return Again(_pause(effect, known, luck))
+        case Dedupe(window, margin, otherwise):
+            pause = _pause(effect, known, luck)
+            fits = known.since_first + pause + effect.timeout + margin < window
+            return Again(pause) if fits else _in_doubt(otherwise, effect, known, luck)
+        case Lookup(otherwise=otherwise):
+            if known.mute >= policy.tries:
+                return _in_doubt(otherwise, effect, known, luck)
+            if known.misses >= policy.misses:
+                return Record(f"{policy.find.name} looked {known.asked} times and did not find it")
+            return Ask(_until_next_question(policy, known))
+        case Escalate():
+            return Park(max(known.in_flight, NOW))
+        case _:
+            assert_never(policy)
+
+
+def _pause(effect: Effect[Any, Any], known: Known, luck: float) -> timedelta:
+    if not known.failures:
+        return NOW
+    return max(effect.retry.pause(known.failures, luck), known.retry_after or NOW)
+
+
+def _until_next_question(policy: Lookup[Any, Any], known: Known) -> timedelta:
+    """At once, then less and less often, but in any case when a miss begins to count."""
+    if not known.asked:
+        return NOW
+    pause = policy.every * (1 << min(known.asked - 1, 4))
+    believable = known.in_flight + policy.settle
+    return min(pause, believable) if believable > NOW else pause

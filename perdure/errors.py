@@ -1,0 +1,56 @@
+"""The errors that perdure raises on purpose. All of them are `PerdureError`.
+
+Each message says what was wrong, with which value, and what to do next.
+"""
+
+
+class PerdureError(Exception):
+    """Base class of every error that perdure raises on purpose."""
+
+
+class DeclarationError(PerdureError):
+    """A lifecycle, effect or app is declared in a way that can't work; raised at import or start-up."""
+
+
+class InvalidEntity(PerdureError, ValueError):
+    """An entity's lifecycle, id or round can't be used."""
+
+
+class InvalidInput(PerdureError, ValueError):
+    """An input does not fit the model that its lifecycle or effect declares."""
+
+
+class UnknownLifecycle(PerdureError, LookupError):
+    """No lifecycle of that name is registered in the app."""
+
+
+class NoSuchEntity(PerdureError, LookupError):
+    """The app's database knows no such entity."""
+
+
+class AlreadyFinished(PerdureError):
+    """The entity is in a final state, so what was asked can't be done any more."""
+
+
+class NotNow(PerdureError):
+    """What was asked makes no sense in the state that the lifecycle is in; the message says why."""
+
+
+class DatabaseUnavailable(PerdureError):
+    """PostgreSQL gave no answer in time; whether the write was committed is unknown."""
+
+
+class EngineUnavailable(PerdureError):
+    """Temporal gave no answer in time."""
+
+
+class SchemaMismatch(PerdureError):
+    """The schema in the database is older or newer than this version of perdure can work with."""
+
+
+class UnstorableWrite(PerdureError):
+    """PostgreSQL refuses this one write for what is in it; sending it again can't help."""
+
+
+class InvalidSetting(PerdureError, ValueError):
+    """A setting has a value that can't be used."""

@@ -1,0 +1,264 @@
+"""The activity side: one shared body around every effect and every look-up.
+
+Fence, call, outcome, in that order; the author's body is called only after its attempt is on record, and
+whatever it does comes back as a value, so that the workflow can decide.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import logging
+import secrets
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from datetime import UTC, datetime
+from typing import Any, Protocol
+
+from pydantic import ValidationError
+
+from perdure.attempt import Attempt, Question, boot_clock
+from perdure.contracts import Effect, Find
+from perdure.errors import DatabaseUnavailable, UnstorableWrite
+from perdure.keys import Key
+from perdure.logs import says
+from perdure.orders import AttemptOrder, QuestionOrder, Report, Said
+from perdure.outcomes import InDoubt, NotDone, Refused, Status
+from perdure.store.writes import Answer, EffectView, Fence, FenceOp, Gate, Store, Verdict, Write
+
+PATIENCE = 4.0
+"""Seconds that one commit of an attempt may take; three of them fit into `BOOKKEEPING`."""
+
+log = logging.getLogger("perdure.effects")
+
+
+class Host(Protocol):
+    """What surrounds an execution: a Temporal activity, or a rehearsal."""
+
+    def heartbeat(self, progress: Any) -> None:
+        """Tell the engine that it is alive, and how far."""
+
+    async def stopping(self) -> None:
+        """Return when the worker was told to stop and the grace time is over."""
+
+    @property
+    def heartbeat_every(self) -> float | None:
+        """Seconds between two heartbeats; None = the engine wants none."""
+
+    @property
+    def stop_asked(self) -> bool:
+        """Whether the worker was told to stop: nothing new is begun."""
+
+
+Body = Callable[[Any, Attempt], Awaitable[Any]]
+Answerer = Callable[[Any, Question], Awaitable[Any]]
+
+
+async def attempt(effect: Effect[Any, Any], body: Body, order: AttemptOrder, store: Store, host: Host) -> Report:
+    """Make one attempt: on record first, then the call, then its outcome on record."""
+    token = secrets.token_hex(16)
+    assert order.write.fence is not None
+    key = Key(order.write.fence.key)
+    try:
+        given = effect.input.validate_python(order.input)
+    except ValidationError as error:
+        return _unbegun(token, f"this worker can't read the input: {error.error_count()} problems")
+    if host.stop_asked:
+        return _unbegun(token, "the worker was told to stop")
+    asked_at = boot_clock()
+    fence = order.write.fence.model_copy(
+        update={"token": token, "digest": digest(order.input), "in_flight": order.timeout}
+    )
+    try:
+        answer = await store.write(order.write.model_copy(update={"fence": fence}), patience=PATIENCE)
+    except DatabaseUnavailable as error:
+        # No answer = no call. It may be on record all the same, so the workflow takes the token along.
+        return Report(said=Said.NOT_DONE, token=token, why=str(error), recorded=False, begun=False)
+    except UnstorableWrite as error:
+        return _unbegun(token, str(error))
+    if standing := _no_call(answer, token):
+        says(log, "not called", key=key, attempt=order.number, outcome=standing.said.value)
+        return standing
+    view = answer.effect or EffectView()
+    # Counted from before the commit was asked for: never later than what the database has on record.
+    ends_at = asked_at + min(order.timeout, max(view.in_flight, 0.0))
+    the_attempt = Attempt(
+        key=key,
+        number=view.attempts,
+        first_at=view.first_at or datetime.now(UTC),
+        ends_at=ends_at,
+        progress=order.progress,
+        clue=view.clue,
+        _note=lambda clue: _note(store, order.write, fence, clue),
+    )
+    report = await _call(effect, body, given, the_attempt, token, host)
+    says(log, "attempt ended", key=key, attempt=view.attempts, outcome=report.said.value, why=report.why)
+    return await _put_on_record(report, order.write, fence, store, answer.version)
+
+
+async def ask(find: Find[Any, Any], body: Answerer, order: QuestionOrder, store: Store, host: Host) -> Report:
+    """Ask the other side: the fence is read first, so that a miss is believed only when it can be."""
+    assert order.write.fence is not None
+    key = Key(order.write.fence.key)
+    try:
+        answer = await store.write(order.write, patience=PATIENCE)
+    except (DatabaseUnavailable, UnstorableWrite) as error:
+        return Report(said=Said.UNREAD, token="", why=str(error))
+    view = answer.effect or EffectView()
+    if view.status not in (Status.ATTEMPTING, Status.IN_DOUBT):
+        return Report(said=Said.STANDING, token=view.token or "", effect=view, version=answer.version)
+    believable = view.in_flight + order.settle <= 0
+    question = Question(key, view.first_at or datetime.now(UTC), view.attempts, view.clue)
+    report = Report(said=Said.MISS, token=view.token or "", effect=view, believable=believable, version=answer.version)
+    try:
+        given = find.input.validate_python(order.input)
+        found = await _until_stop(body(given, question), order.timeout, host)
+        receipt = None if found is None else find.receipt.dump_python(found, mode="json")
+    except Exception as error:  # whatever stops it from answering, it has not answered
+        says(log, "look-up can't answer", key=key, why=_sentence(error), find=find.name)
+        return report.model_copy(update={"said": Said.MUTE, "why": _sentence(error)})
+    says(log, "looked up", key=key, find=find.name, hit=receipt is not None, believable=believable)
+    if receipt is None:
+        return report
+    fence = order.write.fence.model_copy(update={"token": view.token or "", "by": "look-up", "why": "found by the look-up"})
+    hit = report.model_copy(update={"said": Said.DONE, "receipt": receipt})
+    return await _put_on_record(hit, order.write, fence, store, answer.version)
+
+
+async def keep(write: Write, store: Store, patience: float) -> Answer:
+    """Commit a write of the workflow's own; what PostgreSQL can't store is left out and said."""
+    try:
+        return await store.write(write, patience=patience)
+    except UnstorableWrite as error:
+        return await store.write(_without_payloads(write, str(error)), patience=patience)
+
+
+def digest(data: Any) -> str:
+    """SHA-256, in hex, of the input's canonical JSON: the same bytes for every attempt."""
+    return hashlib.sha256(json.dumps(data, sort_keys=True, separators=(",", ":")).encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _unbegun(token: str, why: str) -> Report:
+    return Report(said=Said.NOT_DONE, token=token, why=why, begun=False)
+
+
+def _no_call(answer: Answer, token: str) -> Report | None:
+    """The report of an attempt that must not be made; None if it may go."""
+    if answer.verdict in (Verdict.FRESH, Verdict.MINE):
+        return None
+    said = Said.STANDING
+    if answer.gate in (Gate.FINAL, Gate.OTHER_ROUND):
+        said = Said.OVER
+    elif answer.gate is Gate.LATE:
+        said = Said.LATE
+    elif answer.verdict is Verdict.DIFFERENT:
+        said = Said.DIFFERENT
+    return Report(
+        said=said, token=token, effect=answer.effect, state=answer.state, version=answer.version, begun=False
+    )
+
+
+async def _call(
+    effect: Effect[Any, Any], body: Body, given: Any, the_attempt: Attempt, token: str, host: Host
+) -> Report:
+    beating = asyncio.create_task(_beat(the_attempt, host))
+    report = Report(said=Said.IN_DOUBT, token=token)
+    try:
+        if host.stop_asked or the_attempt.remaining <= 0:
+            raise NotDone("the worker was told to stop" if host.stop_asked else "its time was over before the call")
+        receipt = await _until_stop(body(given, the_attempt), the_attempt.remaining, host)
+        dumped = effect.receipt.dump_python(receipt, mode="json")
+        report = Report(said=Said.DONE, token=token, receipt=dumped)
+    except NotDone as no:
+        after = no.retry_after.total_seconds() if no.retry_after else None
+        report = Report(said=Said.NOT_DONE, token=token, why=no.why, retry_after=after)
+    except Refused as no:
+        report = Report(said=Said.REFUSED, token=token, why=no.why)
+    except InDoubt as doubt:
+        report.why = doubt.why
+    except TimeoutError:
+        report.why = f"no answer within {effect.timeout.total_seconds():g} s"
+    except Exception as error:  # anything else may have happened after the bytes left
+        report.why = _sentence(error)
+        log.warning("the body of %s raised what it does not declare; taken as in doubt", effect.name, exc_info=error)
+    finally:
+        beating.cancel()
+        with suppress(asyncio.CancelledError):
+            await beating
+    report.progress = the_attempt.latest
+    return report
+
+
+async def _until_stop(call: Awaitable[Any], timeout: float, host: Host) -> Any:
+    """Await `call`, at most `timeout` seconds and at most until the worker's grace time is over."""
+    calling, stop = asyncio.ensure_future(call), asyncio.ensure_future(host.stopping())
+    try:
+        await asyncio.wait({calling, stop}, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
+        if calling.done():
+            return calling.result()
+        stopped = stop.done()
+        calling.cancel()
+        # It may end well or say NotDone while it is being cancelled; but it can't hold up a stop.
+        await asyncio.wait({calling}, timeout=0.5)
+        if calling.done() and not calling.cancelled():
+            return calling.result()
+        raise InDoubt("the worker stopped in the middle") if stopped else TimeoutError
+    finally:
+        stop.cancel()
+        if not calling.done():
+            calling.cancel()
+
+
+async def _beat(the_attempt: Attempt, host: Host) -> None:
+    every = host.heartbeat_every
+    while every is not None:
+        host.heartbeat(the_attempt.latest if the_attempt.latest is not None else the_attempt.progress)
+        await asyncio.sleep(every)
+
+
+async def _put_on_record(report: Report, write: Write, begun: Fence, store: Store, version: int) -> Report:
+    status = Status(report.said.value)
+    fence = begun.model_copy(
+        update={
+            "op": FenceOp.OUTCOME,
+            "status": status,
+            "receipt": report.receipt,
+            "why": _storable(report.why) or begun.why,
+        }
+    )
+    order = write.model_copy(update={"move": None, "column": None, "input": None, "fence": fence})
+    report = report.model_copy(update={"version": version})
+    try:
+        answer = await keep(order, store, PATIENCE)
+    except (DatabaseUnavailable, UnstorableWrite):
+        return report.model_copy(update={"recorded": False})
+    view = answer.effect or EffectView(status=status, token=begun.token)
+    if status is Status.DONE and report.receipt is not None:
+        view = view.model_copy(update={"receipt": report.receipt if view.receipt is None else view.receipt})
+    return report.model_copy(update={"effect": view, "receipt": None, "version": answer.version})
+
+
+async def _note(store: Store, write: Write, begun: Fence, clue: Any) -> None:
+    fence = begun.model_copy(update={"op": FenceOp.NOTE, "clue": clue})
+    await store.write(
+        write.model_copy(update={"move": None, "column": None, "input": None, "fence": fence}), patience=PATIENCE
+    )
+
+
+def _without_payloads(write: Write, trouble: str) -> Write:
+    """NUL and lone surrogates in a payload must not stop the lifecycle; the audit trail says what is missing."""
+    note = f"(not stored: {trouble})"[:500]
+    move = write.move and write.move.model_copy(
+        update={"snapshot": None, "why": _storable(f"{write.move.why or ''} {note}"), "attention": write.move.attention or note}
+    )
+    fence = write.fence and write.fence.model_copy(update={"receipt": None, "clue": None, "why": note})
+    return write.model_copy(update={"input": None, "move": move, "fence": fence})
+
+
+def _storable(text: str | None) -> str | None:
+    return None if text is None else text.replace("\0", "\ufffd").encode("utf-8", "replace").decode()[:2000]
+
+
+def _sentence(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}"[:500] if str(error) else type(error).__name__

@@ -1,0 +1,107 @@
+"""Names of things: which entity, which round, which effect. They are the app's identities, never random.
+
+The key of an effect is the same for every attempt, after a reset, on a new cluster (invariant 4).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from dataclasses import dataclass
+
+from perdure.errors import InvalidEntity
+
+LONGEST_ID = 900
+"""Characters. Temporal refuses workflow ids over 1,000; lifecycle and scope need the rest."""
+
+_NAME = re.compile(r"[a-z][a-z0-9_-]{0,62}")
+
+
+def check_name(kind: str, name: str) -> str:
+    """Return `name` if it can name a lifecycle, effect or scope, else raise `InvalidEntity`."""
+    if not _NAME.fullmatch(name):
+        raise InvalidEntity(
+            f"{kind} {name!r} can't be used as a name: take a lower-case letter, then up to 62 of a-z 0-9 _ -"
+        )
+    return name
+
+
+def check_entity_id(entity_id: str) -> str:
+    """Return `entity_id` if it can name an entity, else raise `InvalidEntity` that says why not."""
+    if not entity_id:
+        raise InvalidEntity("the entity id is empty: give the id of the row that the lifecycle is for")
+    if len(entity_id) > LONGEST_ID:
+        raise InvalidEntity(
+            f"the entity id {entity_id[:40]!r}... has {len(entity_id)} characters; {LONGEST_ID} is the most: "
+            "use the row's own key or a digest of it"
+        )
+    if not entity_id.isprintable() or entity_id != entity_id.strip():
+        raise InvalidEntity(
+            f"the entity id {entity_id!r} has characters that don't print, or blanks at an end: "
+            "use the row's own key without them"
+        )
+    return entity_id
+
+
+@dataclass(frozen=True, slots=True)
+class Entity:
+    """One entity of the app in one round of its lifecycle.
+
+    Attributes:
+        lifecycle: name of the lifecycle.
+        id: the app's own id of the entity, at most 900 printable characters.
+        round: how often it was explicitly restarted, 0 first.
+    """
+
+    lifecycle: str
+    id: str
+    round: int = 0
+
+    def __post_init__(self) -> None:
+        check_name("lifecycle", self.lifecycle)
+        check_entity_id(self.id)
+
+    def __str__(self) -> str:
+        return f"{self.lifecycle}/{self.id}" + (f"~{self.round}" if self.round else "")
+
+    def workflow_id(self, scope: str | None) -> str:
+        """Workflow id in Temporal; `scope` names the app database where several share a namespace."""
+        return f"{scope}/{self.lifecycle}/{self.id}" if scope else f"{self.lifecycle}/{self.id}"
+
+    @classmethod
+    def of_workflow(cls, workflow_id: str, lifecycle: str, round: int) -> Entity:
+        """The entity that a workflow of type `lifecycle` stands for.
+
+        Raises:
+            InvalidEntity: if the workflow id is not `[<scope>/]<lifecycle>/<entity id>`.
+        """
+        head, _, rest = workflow_id.partition("/")
+        if head == lifecycle and rest:
+            return cls(lifecycle, rest, round)
+        head, _, rest = rest.partition("/")
+        if head == lifecycle and rest:
+            return cls(lifecycle, rest, round)
+        raise InvalidEntity(
+            f"workflow id {workflow_id!r} does not name an entity of {lifecycle!r}: "
+            f"start it as '{lifecycle}/<entity id>' or '<scope>/{lifecycle}/<entity id>'"
+        )
+
+
+class Key(str):
+    """Key of one effect: `lifecycle/id[~round]/effect[/suffix][~n]`. Give it to the other side.
+
+    `token` is a short ASCII digest of it, for where the long form does not fit.
+    """
+
+    __slots__ = ()
+
+    @classmethod
+    def of(cls, entity: Entity, effect: str, suffix: str | None = None, again: int = 0) -> Key:
+        """Key of `effect` for `entity`; `again` counts the times it was to be sent anew on purpose."""
+        tail = f"/{suffix}" if suffix else ""
+        return cls(f"{entity}/{effect}{tail}" + (f"~{again}" if again else ""))
+
+    @property
+    def token(self) -> str:
+        """40 characters of [0-9a-f] that stand for this key: SHA-256, cut to 160 bits."""
+        return hashlib.sha256(self.encode()).hexdigest()[:40]

@@ -1,0 +1,398 @@
+"""`Lifecycle`: the base class of a durable workflow that leads one entity of the app to a final state.
+
+A subclass is an ordinary `@workflow.defn` class: all that Temporal documents applies to it.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from datetime import datetime
+from enum import StrEnum
+from typing import Any, ClassVar, Generic, TypeVar, get_args, get_origin, get_type_hints
+
+from pydantic import BaseModel, TypeAdapter
+from temporalio import workflow
+
+from perdure.conduct import Conductor, Request
+from perdure.contracts import Effect
+from perdure.errors import DeclarationError, NotNow
+from perdure.outcomes import Done, Ended, Status
+from perdure.performing import Performance, Resolution
+from perdure.states import State, States
+from perdure.store.writes import AppColumn
+
+I = TypeVar("I")  # noqa: E741 - the field's own letter for an input
+S = TypeVar("S", bound=StrEnum)
+In = TypeVar("In")
+Out = TypeVar("Out")
+M = TypeVar("M", bound=BaseModel)
+
+
+class SendAgain(Request):
+    """Asks for an effect to be sent anew, under a new key.
+
+    Attributes:
+        effect: name of the effect, with its suffix after a slash; may be left out where only one ended.
+    """
+
+    effect: str | None = None
+
+
+class EffectStatus(BaseModel):
+    """One effect being performed, as the query `status` shows it."""
+
+    effect: str
+    key: str
+    status: Status
+    attempts: int
+    parked: bool
+    why: str | None
+    next_at: datetime | None
+
+
+class LifecycleStatus(BaseModel):
+    """Answer of the query `status`."""
+
+    lifecycle: str
+    id: str
+    round: int
+    state: str
+    since: datetime
+    final: bool
+    attention: str | None
+    waits_for_retry: bool
+    effects: list[EffectStatus]
+
+
+class Lifecycle(Generic[I, S]):
+    """Leads one entity through its states.
+
+    A subclass declares, and is checked when it is made:
+
+    Attributes:
+        states: its states, the first one first; see `state`.
+        effects: the contracts that its `run` performs; a worker without their bodies does not start.
+        mirror: a column of the app's own table that shows the state, or None.
+        then its own `@workflow.run async def run(self, given: Input) -> None`, which ends in a final state.
+
+    `run` may be started again from its top (after a long history, or on a new cluster) with the same input:
+    effects that were performed return their receipts without a call, states that were passed are not entered
+    again; what it keeps in local variables is lost, what it gave to `remember` is there.
+
+    Raises:
+        DeclarationError: when the class is made, where the declaration can't work.
+    """
+
+    states: ClassVar[tuple[State[Any], ...]] = ()
+    effects: ClassVar[tuple[Effect[Any, Any], ...]] = ()
+    mirror: ClassVar[AppColumn | None] = None
+
+    declared: ClassVar[States[Any]]
+    """Set by perdure: `states`, checked."""
+    input: ClassVar[TypeAdapter[Any]]
+    """Set by perdure: reads and writes the input."""
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if not cls.states and "run" not in cls.__dict__:
+            return  # a base class of somebody's own
+        _check_handlers(cls)
+        cls.declared = States(cls.__name__, cls.states)
+        cls.input = TypeAdapter(_input_type(cls))
+        _check_effects(cls)
+        _conduct(cls)
+
+    async def run(self, given: I, /) -> None:
+        """What the lifecycle does; write it in the subclass, with `@workflow.run`."""
+        raise NotImplementedError
+
+    @property
+    def state(self) -> S:
+        """The state it is in."""
+        state: S = self.declared[self._perdure.state].name
+        return state
+
+    async def enter(self, state: S, why: str | None = None) -> None:
+        """Enter `state`, committed in the mirror before this returns.
+
+        Args:
+            state: one that the present state leads to, or the present one.
+            why: one line for whoever looks; no personal data.
+
+        Raises:
+            DeclarationError: the present state does not lead there.
+        """
+        await self._perdure.enter(state.value, why)
+
+    async def perform(
+        self,
+        effect: Effect[In, Out],
+        given: In,
+        *,
+        entering: S | None = None,
+        suffix: str | None = None,
+        expires_at: datetime | None = None,
+    ) -> Done[Out] | Ended:
+        """Perform an effect until it is settled, however many attempts, look-ups or people that takes.
+
+        Args:
+            effect: its contract, declared in `effects`.
+            given: its input; the same one for the same key, always.
+            entering: state that is committed together with the first attempt's record.
+            suffix: tells several performances of one effect apart: part of the key.
+            expires_at: from then on it is of no use: no attempt is begun, and it ends `Expired`.
+
+        Returns:
+            `Done` with the receipt, or `Ended`: `WasRefused`, `Expired`, `Abandoned`, `GaveUp`, `DifferentInput`.
+
+        Raises:
+            DeclarationError: it is not declared, or is being performed under the same key.
+            InvalidInput: `given` is not what the contract declares.
+        """
+        if effect not in self.effects:
+            raise DeclarationError(f"{type(self).__name__} performs {effect!r}, which is not in its `effects`")
+        performance = Performance(self._perdure, effect, given, suffix)
+        return await performance.run(entering.value if entering is not None else None, expires_at)
+
+    async def retry_requested(self) -> Request:
+        """Wait until somebody asks for a retry (`retry_now`, `send_again`); says who and why."""
+        conductor = self._perdure
+        conductor.arrived()
+        conductor.waiting_for_retry, conductor.retry = True, None
+        try:
+            await conductor.pause(None, lambda: conductor.retry is not None)
+        finally:
+            conductor.waiting_for_retry = False
+        assert conductor.retry is not None
+        return conductor.retry
+
+    async def wait_until(self, when: datetime) -> None:
+        """Wait for a time (aware)."""
+        await self.wait_for(lambda: False, until=when)
+
+    async def wait_for(self, condition: Callable[[], bool], *, until: datetime | None = None) -> bool:
+        """Wait until `condition()`, that a message brings about, or until a time; False if that came first."""
+        self._perdure.arrived()
+        left = None if until is None else max((until - workflow.now()).total_seconds(), 0.0)
+        return await self._perdure.pause(left, condition)
+
+    async def remember(self, value: BaseModel) -> None:
+        """Commit what `run` must find again when it is started from its top; replaces what was there."""
+        conductor = self._perdure
+        conductor.snapshot = value.model_dump(mode="json")
+        await conductor.write(conductor.order(move=conductor.move_to(conductor.state, "remembers")))
+
+    def recall(self, kind: type[M]) -> M | None:
+        """What was last given to `remember`; None if nothing was."""
+        return None if self._perdure.snapshot is None else kind.model_validate(self._perdure.snapshot)
+
+    def renew(self) -> None:
+        """Go on in a new run, with `run` started from its top. Waits do this by themselves when it is time."""
+        self._perdure.renew()
+
+    @workflow.update
+    async def resolve(self, said: Resolution) -> str:
+        """Say what became of an effect in doubt."""
+        conductor, performance = self._perdure, _parked(self._perdure, said.effect)
+        performance.resolution = said
+        await workflow.wait_condition(lambda: performance.resolved is not None or conductor.leaving)
+        if performance.resolved is None:
+            raise NotNow("it goes on in a new run: ask again in a moment")
+        return performance.resolved
+
+    @resolve.validator
+    def _check_resolve(self, said: Resolution) -> None:
+        _refuse_if_over(self._perdure)
+        performance = _parked(self._perdure, said.effect)
+        if performance.resolution is not None:
+            raise NotNow(f"{performance.slot} is being resolved by {performance.resolution.by} right now")
+        if said.outcome not in (Status.DONE, Status.NOT_DONE, Status.ABANDONED):
+            raise NotNow(f"outcome={said.outcome.value!r}: say done, not_done or abandoned")
+        if said.outcome is Status.DONE:
+            try:
+                performance.effect.receipt.validate_python(said.receipt)
+            except ValueError as error:
+                raise NotNow(f"the receipt does not fit what {performance.slot} declares: {error}") from error
+
+    @workflow.update
+    async def retry_now(self, asked: Request) -> str:
+        """Go on at once: with the next attempt, or from where it waits for somebody to ask."""
+        conductor = self._perdure
+        if conductor.waiting_for_retry and conductor.retry is None:
+            conductor.retry = asked
+        for performance in conductor.performances.values():
+            performance.hurry = performance.next_at is not None
+        return f"goes on from {conductor.state}"
+
+    @retry_now.validator
+    def _check_retry_now(self, asked: Request) -> None:
+        conductor = self._perdure
+        _refuse_if_over(conductor)
+        if conductor.waiting_for_retry:
+            anew = {"Abandoned", "DifferentInput"}
+            blocked = [key for key, ended in conductor.ended.items() if ended.kind in anew]
+            if blocked and len(blocked) == len(conductor.ended):
+                raise NotNow(f"{blocked[0]} was given up, so a retry would make no call: use send_again")
+            return
+        if parked := [each.slot for each in conductor.performances.values() if each.parked]:
+            raise NotNow(f"{parked[0]} is in doubt: nobody knows whether it happened, so use resolve")
+        if not any(each.next_at for each in conductor.performances.values()):
+            raise NotNow(f"nothing waits for a retry in state {conductor.state!r}")
+
+    @workflow.update
+    async def send_again(self, asked: SendAgain) -> str:
+        """Send an effect anew that ended without being done: new key, so the other side sees a new request."""
+        conductor, key = self._perdure, _ended(self._perdure, asked.effect)
+        slot = _slot_of(conductor, key)
+        conductor.ended.pop(key)
+        conductor.refused.discard(slot)
+        conductor.again[slot] = conductor.again.get(slot, 0) + 1
+        conductor.retry = asked
+        return f"{slot} goes anew"
+
+    @send_again.validator
+    def _check_send_again(self, asked: SendAgain) -> None:
+        _refuse_if_over(self._perdure)
+        if not self._perdure.waiting_for_retry:
+            raise NotNow(f"nothing waits to be sent again in state {self._perdure.state!r}")
+        _ended(self._perdure, asked.effect)
+
+    @workflow.update
+    async def cancel(self, asked: Request) -> str:
+        """End it: no new attempt is begun, no wait goes on. What is under way or in doubt is settled first."""
+        self._perdure.request_cancel(asked)
+        return "will be cancelled as soon as nothing is under way"
+
+    @cancel.validator
+    def _check_cancel(self, asked: Request) -> None:
+        conductor = self._perdure
+        _refuse_if_over(conductor)
+        if conductor.states.cancelled is None:
+            raise NotNow(f"{conductor.entity.lifecycle} declares no state with cancelled=True to end in")
+        if conductor.cancel is not None:
+            raise NotNow(f"{conductor.cancel.by} has asked for that already")
+        if parked := [each.slot for each in conductor.performances.values() if each.parked]:
+            raise NotNow(f"{parked[0]} is in doubt: resolve it first, as abandoned if need be")
+
+    @workflow.query
+    def status(self) -> LifecycleStatus:
+        """Where it is, and what it waits for."""
+        conductor = self._perdure
+        return LifecycleStatus(
+            lifecycle=conductor.entity.lifecycle,
+            id=conductor.entity.id,
+            round=conductor.entity.round,
+            state=conductor.state,
+            since=conductor.since,
+            final=conductor.final,
+            attention=conductor.attention,
+            waits_for_retry=conductor.waiting_for_retry,
+            effects=[_effect_status(each) for each in conductor.performances.values()],
+        )
+
+    @workflow.signal(name="perdure-wake")
+    def _wake(self, key: str) -> None:
+        """An outcome came late: whoever performs `key` reads the fence again."""
+        if performance := self._perdure.performances.get(key):
+            performance.poked = True
+
+    @property
+    def _perdure(self) -> Conductor:
+        """Made when first needed: messages can arrive before `run` begins, and `__init__` is the author's."""
+        conductor: Conductor | None = self.__dict__.get("__perdure")
+        if conductor is None:
+            conductor = self.__dict__["__perdure"] = Conductor(self)
+        return conductor
+
+
+def _refuse_if_over(conductor: Conductor) -> None:
+    if conductor.final:
+        raise NotNow(f"too late: already {conductor.state}")
+    if conductor.leaving:
+        raise NotNow("it goes on in a new run: ask again in a moment")
+
+
+def _parked(conductor: Conductor, slot: str | None) -> Performance[Any, Any]:
+    parked = [each for each in conductor.performances.values() if each.parked]
+    chosen = [each for each in parked if slot in (None, each.slot, each.key)]
+    if len(chosen) == 1:
+        return chosen[0]
+    if not parked:
+        raise NotNow(f"nothing is parked in doubt in state {conductor.state!r}")
+    raise NotNow(f"effect={slot!r}: say which of {', '.join(each.slot for each in parked)}")
+
+
+def _ended(conductor: Conductor, slot: str | None) -> str:
+    """Key of the effect that ended without being done, and that `slot` names."""
+    chosen = [key for key in conductor.ended if slot in (None, key, _slot_of(conductor, key))]
+    if len(chosen) == 1:
+        return chosen[0]
+    names = ", ".join(_slot_of(conductor, key) for key in conductor.ended)
+    raise NotNow(f"effect={slot!r}: say which of {names}" if names else "no effect has ended without being done")
+
+
+def _slot_of(conductor: Conductor, key: str) -> str:
+    return key.removeprefix(f"{conductor.entity}/").rsplit("~", 1)[0]
+
+
+def _effect_status(performance: Performance[Any, Any]) -> EffectStatus:
+    view = performance.known.effect
+    return EffectStatus(
+        effect=performance.slot,
+        key=performance.key,
+        status=view.status,
+        attempts=view.attempts,
+        parked=performance.parked,
+        why=view.why,
+        next_at=performance.next_at,
+    )
+
+
+def _check_handlers(cls: type[Any]) -> None:
+    """A subclass that overrides a handler would lose its validator in silence."""
+    for name in ("resolve", "retry_now", "send_again", "cancel", "status", "enter", "perform", "_perdure"):
+        if name in cls.__dict__:
+            raise DeclarationError(f"{cls.__name__}.{name} overrides what every lifecycle has: take another name")
+    if "run" not in cls.__dict__ or not hasattr(cls.__dict__["run"], "__temporal_workflow_run"):
+        raise DeclarationError(f"{cls.__name__} needs its own `@workflow.run async def run(self, given)`")
+
+
+def _input_type(cls: type[Any]) -> Any:
+    """The concrete type: Temporal decodes nothing for a TypeVar."""
+    declared = next(
+        (get_args(base)[0] for base in getattr(cls, "__orig_bases__", ()) if _is_lifecycle(get_origin(base))), None
+    )
+    if declared is None or isinstance(declared, TypeVar):
+        raise DeclarationError(f"{cls.__name__}: write `class {cls.__name__}(Lifecycle[Input, States])`")
+    parameters = list(inspect.signature(cls.run).parameters.values())[1:]
+    hinted = get_type_hints(cls.run).get(parameters[0].name) if len(parameters) == 1 else None
+    if hinted != declared:
+        raise DeclarationError(
+            f"{cls.__name__}.run must take one input annotated {declared!r}, as in Lifecycle[...]; it takes {hinted!r}"
+        )
+    return declared
+
+
+def _is_lifecycle(origin: Any) -> bool:
+    return isinstance(origin, type) and issubclass(origin, Lifecycle)
+
+
+def _check_effects(cls: type[Any]) -> None:
+    names = [effect.name for effect in cls.effects]
+    if twice := {name for name in names if names.count(name) > 1}:
+        raise DeclarationError(f"{cls.__name__}: the effect {twice.pop()!r} is declared twice")
+    for effect in cls.effects:
+        _ = effect.input, effect.receipt
+
+
+def _conduct(cls: type[Any]) -> None:
+    """Put the conductor around the author's `run`; what Temporal reads off the function stays as it is."""
+    run = cls.run
+
+    @functools.wraps(run)
+    async def conducted(self: Any, given: Any) -> None:
+        await self._perdure.conduct(functools.partial(run, self), given)
+
+    cls.run = conducted

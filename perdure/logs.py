@@ -1,0 +1,55 @@
+"""Structured logs: a sentence, and the fields that tell which entity, key, attempt and outcome. Never payloads."""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+from datetime import UTC, datetime
+from typing import Any
+
+FIELDS = "perdure"
+"""Attribute of a log record that holds the fields."""
+
+
+def says(log: logging.Logger, sentence: str, *, level: int = logging.INFO, **fields: Any) -> None:
+    """Log `sentence` with `fields`, both readable in plain text and as data."""
+    if log.isEnabledFor(level):
+        known = {name: value for name, value in fields.items() if value is not None}
+        log.log(level, sentence, extra={FIELDS: known}, stacklevel=2)
+
+
+class JsonLines(logging.Formatter):
+    """One JSON object a line: time, level, logger, message, and the fields."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        line: dict[str, Any] = {
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+            **getattr(record, FIELDS, {}),
+        }
+        if record.exc_info:
+            line["error"] = self.formatException(record.exc_info)
+        return json.dumps(line, default=str)
+
+
+class PlainLines(logging.Formatter):
+    """A line a person reads: `12:00:01 info perdure.relay: delivered | count=3`."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        at = datetime.fromtimestamp(record.created).strftime("%H:%M:%S")
+        line = f"{at} {record.levelname.lower()} {record.name}: {record.getMessage()}"
+        if fields := getattr(record, FIELDS, {}):
+            line += " | " + " ".join(f"{name}={value}" for name, value in fields.items())
+        if record.exc_info:
+            line += "\n" + self.formatException(record.exc_info)
+        return line
+
+
+def set_up(kind: str, level: str) -> None:
+    """Log to standard error as `kind` (`json` or `text`), from `level` on."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(JsonLines() if kind == "json" else PlainLines())
+    logging.basicConfig(level=level.upper(), handlers=[handler], force=True)

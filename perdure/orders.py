@@ -1,0 +1,96 @@
+"""What workflow and activities say to each other about one effect."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Any
+
+from pydantic import BaseModel
+
+from perdure.store.writes import EffectView, Write
+
+
+class Said(StrEnum):
+    """How an attempt or a look-up ended."""
+
+    DONE = "done"
+    NOT_DONE = "not_done"
+    REFUSED = "refused"
+    IN_DOUBT = "in_doubt"
+    STANDING = "standing"
+    """No call: the fence's record stands."""
+    DIFFERENT = "different"
+    """No call: the record was made for other input bytes."""
+    LATE = "late"
+    """No call: the mirror is further than this order."""
+    OVER = "over"
+    """No call: the entity is final, or was restarted."""
+    MISS = "miss"
+    """The look-up did not find it."""
+    MUTE = "mute"
+    """The look-up could not answer."""
+    UNREAD = "unread"
+    """Nobody was asked: the fence could not be read."""
+
+
+class AttemptOrder(BaseModel):
+    """One attempt to make.
+
+    Attributes:
+        write: what to commit before the first byte; token and digest are filled in by the activity.
+        input: the effect's input as JSON data.
+        number: which attempt this is, from 1.
+        timeout: seconds that the call may take.
+        progress: what the attempt before last reported.
+    """
+
+    write: Write
+    input: Any
+    number: int
+    timeout: float
+    progress: Any = None
+
+
+class QuestionOrder(BaseModel):
+    """One look-up to make.
+
+    Attributes:
+        write: what to read before asking.
+        input: the effect's input as JSON data.
+        settle: seconds after the deadline before which a miss does not count.
+        timeout: seconds that the look-up may take.
+    """
+
+    write: Write
+    input: Any
+    settle: float
+    timeout: float
+
+
+class Report(BaseModel):
+    """How it ended.
+
+    Attributes:
+        token: of this execution.
+        effect: what the fence knows now, where that was read.
+        recorded: whether the outcome is in the fence.
+        begun: whether the attempt was put on record; False where that is not known.
+        retry_after: seconds that the other side asks to be left alone.
+        progress: what the body last gave to `heartbeat`.
+        believable: for a miss: whether nothing could be in flight any more when it was asked.
+        state: the standing state, for `OVER`.
+        version: of the newest write that the mirror knows.
+    """
+
+    said: Said
+    token: str
+    effect: EffectView | None = None
+    receipt: Any = None
+    why: str | None = None
+    recorded: bool = True
+    begun: bool = True
+    retry_after: float | None = None
+    progress: Any = None
+    believable: bool = False
+    state: str | None = None
+    version: int = 0

@@ -1,0 +1,99 @@
+"""The schema `perdure` in the app's database: numbered plain SQL, applied once each."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from importlib import resources
+from typing import TypeAlias
+
+import asyncpg
+
+from perdure.errors import SchemaMismatch
+
+Connection: TypeAlias = "asyncpg.Connection[asyncpg.Record] | asyncpg.pool.PoolConnectionProxy[asyncpg.Record]"
+
+_LOCK = 0x70657264757265  # "perdure": one migrator at a time, however many workers start
+_FILE = re.compile(r"(\d{4})_(\w+)\.sql")
+
+
+@dataclass(frozen=True, slots=True)
+class Migration:
+    """One numbered file of SQL."""
+
+    number: int
+    name: str
+    sql: str
+
+
+def migrations() -> list[Migration]:
+    """All migrations that this version knows, in order."""
+    found = []
+    for file in resources.files(__name__).iterdir():
+        if match := _FILE.fullmatch(file.name):
+            found.append(Migration(int(match[1]), match[2], file.read_text("utf-8")))
+    return sorted(found, key=lambda each: each.number)
+
+
+def script() -> str:
+    """The whole schema as one SQL script, for Alembic, Django and others; it records what it applied."""
+    parts = [
+        f"-- {each.number:04} {each.name}\n{each.sql}\n"
+        f"insert into perdure.migration (number, name) values ({each.number}, '{each.name}');\n"
+        for each in migrations()
+    ]
+    return "begin;\n\n" + "\n".join(parts) + "\ncommit;\n"
+
+
+async def migrate(connection: Connection) -> list[Migration]:
+    """Apply what is missing, all of it or nothing, and return it. Safe when many call it at once.
+
+    Raises:
+        SchemaMismatch: if the database has migrations that this version does not know.
+    """
+    async with connection.transaction():
+        await connection.execute("select pg_advisory_xact_lock($1)", _LOCK)
+        applied = await _applied(connection)
+        _refuse_newer(applied)
+        missing = [each for each in migrations() if each.number not in applied]
+        for each in missing:
+            await connection.execute(each.sql)
+            await connection.execute(
+                "insert into perdure.migration (number, name) values ($1, $2)", each.number, each.name
+            )
+        if not missing:
+            await connection.execute("select perdure.make_months()")
+    return missing
+
+
+async def check(connection: Connection) -> None:
+    """Make sure that the schema is there and of this version.
+
+    Raises:
+        SchemaMismatch: if it is missing, older or newer; the message says what to do.
+    """
+    applied = await _applied(connection)
+    _refuse_newer(applied)
+    newest = migrations()[-1].number
+    if not applied:
+        database = await connection.fetchval("select current_database()")
+        raise SchemaMismatch(f"the database {database!r} has no perdure schema: run `perdure migrate`")
+    if max(applied) < newest:
+        raise SchemaMismatch(
+            f"the perdure schema is at {max(applied)}, this version needs {newest}: run `perdure migrate`"
+        )
+
+
+async def _applied(connection: Connection) -> set[int]:
+    if await connection.fetchval("select to_regclass('perdure.migration')") is None:
+        return set()
+    return {row["number"] for row in await connection.fetch("select number from perdure.migration")}
+
+
+def _refuse_newer(applied: set[int]) -> None:
+    newest = migrations()[-1].number
+    if applied and max(applied) > newest:
+        raise SchemaMismatch(
+            f"the perdure schema is at {max(applied)}, newer than {newest}, the newest that this version knows: "
+            "install the version of perdure that made it, or a later one"
+        )

@@ -1,0 +1,59 @@
+"""Settings from the environment: `PERDURE_*` here, `TEMPORAL_*` and its profiles by `temporalio.envconfig`."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field, StringConstraints, ValidationError
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from perdure.errors import InvalidSetting
+
+Scope = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_-]{0,62}$")]
+
+
+class Settings(BaseSettings):
+    """What a worker or client of perdure is told from outside.
+
+    Attributes:
+        database_url: the app's database, `postgresql://user:password@host:port/database`.
+        scope: names the app database where several share a Temporal namespace; first part of workflow ids.
+        task_queue: where the lifecycles' workers listen.
+        grace: seconds that calls under way are given when a worker is told to stop.
+        connections: how many connections to PostgreSQL one process may hold.
+        workflows_cached: how many workflows a worker keeps in memory.
+        effects_at_once: how many effects a worker runs at the same time.
+        relay: whether the worker also delivers what was started.
+        relay_every: seconds between two looks into an empty outbox.
+        log: `text` or `json` lines.
+        log_level: `debug`, `info`, `warning` or `error`.
+    """
+
+    model_config = SettingsConfigDict(env_prefix="PERDURE_", extra="ignore", frozen=True)
+
+    database_url: str = Field(default="postgresql://localhost/postgres", pattern=r"^postgres(ql)?://")
+    scope: Scope | None = None
+    task_queue: str = Field(default="perdure", min_length=1, max_length=200)
+    grace: float = Field(default=10.0, ge=0, le=3600)
+    connections: int = Field(default=5, ge=2, le=100)
+    workflows_cached: int = Field(default=1000, ge=0)
+    effects_at_once: int = Field(default=100, ge=1)
+    relay: bool = True
+    relay_every: float = Field(default=0.2, gt=0, le=60)
+    log: Literal["text", "json"] = "text"
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+
+
+def settings() -> Settings:
+    """Read the settings.
+
+    Raises:
+        InvalidSetting: one of them can't be used; the message names it, its value and what is allowed.
+    """
+    try:
+        return Settings()
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        name = "PERDURE_" + "_".join(str(part) for part in first["loc"]).upper()
+        given = "***" if name == "PERDURE_DATABASE_URL" else repr(first["input"])
+        raise InvalidSetting(f"{name}={given}: {first['msg']}") from None

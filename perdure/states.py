@@ -1,0 +1,109 @@
+"""States of a lifecycle, declared with the states they may lead to; one that leads nowhere is final."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from enum import StrEnum
+from typing import Generic, TypeVar
+
+from perdure.errors import DeclarationError
+
+S = TypeVar("S", bound=StrEnum)
+
+
+@dataclass(frozen=True, slots=True)
+class State(Generic[S]):
+    """One declared state; make it with `state(...)`."""
+
+    name: S
+    leads_to: tuple[S, ...]
+    within: timedelta | None
+    attention: bool
+    cancelled: bool
+
+    @property
+    def final(self) -> bool:
+        """Whether a lifecycle that enters it is over."""
+        return not self.leads_to
+
+
+def state(
+    name: S,
+    *leads_to: S,
+    within: timedelta | None = None,
+    attention: bool = False,
+    cancelled: bool = False,
+) -> State[S]:
+    """Declare a state.
+
+    Args:
+        name: the state.
+        leads_to: the states that may follow; none = it is final.
+        within: how long it should last at most; longer is reported as stuck.
+        attention: it wants a person.
+        cancelled: a `cancel` ends here; it must be final.
+    """
+    return State(name, leads_to, within, attention, cancelled)
+
+
+class States(Generic[S]):
+    """The checked set of a lifecycle's states.
+
+    Raises:
+        DeclarationError: where the declaration can't work.
+    """
+
+    def __init__(self, lifecycle: str, declared: Sequence[State[S]]) -> None:
+        self._lifecycle = lifecycle
+        self._by_name: dict[str, State[S]] = {each.name.value: each for each in declared}
+        self._check(declared)
+        self.initial: S = declared[0].name
+        self.cancelled: S | None = next((each.name for each in declared if each.cancelled), None)
+
+    def __getitem__(self, name: str) -> State[S]:
+        try:
+            return self._by_name[str(name)]
+        except KeyError:
+            raise DeclarationError(
+                f"{self._lifecycle}: {str(name)!r} is not one of its states{suggestion(str(name), self._by_name)}"
+            ) from None
+
+    def __iter__(self):  # type: ignore[no-untyped-def]
+        return iter(self._by_name.values())
+
+    def allows(self, before: str, after: str) -> bool:
+        """Whether `after` may follow `before`. Staying is always allowed."""
+        return before == after or self[after].name in self[before].leads_to
+
+    def _check(self, declared: Sequence[State[S]]) -> None:
+        if not declared:
+            raise DeclarationError(f"{self._lifecycle}: `states` is empty: declare at least one final state")
+        if len(self._by_name) != len(declared):
+            raise DeclarationError(f"{self._lifecycle}: a state is declared twice")
+        reached = {declared[0].name.value}
+        for each in declared:
+            for follower in each.leads_to:
+                self[follower]
+                reached.add(follower.value)
+            if each.cancelled and each.leads_to:
+                raise DeclarationError(f"{self._lifecycle}: {each.name.value!r} is cancelled=True but leads on")
+        if lost := [name for name in self._by_name if name not in reached]:
+            raise DeclarationError(f"{self._lifecycle}: no state leads to {lost[0]!r}")
+        if not any(each.final for each in declared):
+            raise DeclarationError(f"{self._lifecycle}: no state is final (leads nowhere), so it could never end")
+        kinds = {type(each.name) for each in declared}
+        if len(kinds) > 1:
+            raise DeclarationError(f"{self._lifecycle}: its states come from several enums")
+        for member in kinds.pop():
+            if member.value not in self._by_name:
+                raise DeclarationError(f"{self._lifecycle}: {member.value!r} is in the enum but not declared")
+
+
+def suggestion(given: str, known: object) -> str:
+    """"; did you mean 'x'?" or the list of what there is."""
+    names = sorted(str(each) for each in known)  # type: ignore[attr-defined]
+    near = difflib.get_close_matches(given, names, n=1)
+    return f"; did you mean {near[0]!r}?" if near else f"; there are: {', '.join(names) or 'none'}"

@@ -1,0 +1,129 @@
+"""Fence and mirror in PostgreSQL: the function `perdure.apply_writes`, called in batches."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+import asyncpg
+from pydantic_core import to_json
+
+from perdure.errors import DatabaseUnavailable, InvalidSetting
+from perdure.store.group_commit import GroupCommit, Locked, Transient, Unacceptable
+from perdure.store.writes import Answer, Write
+
+Pool: TypeAlias = "asyncpg.Pool[asyncpg.Record]"
+
+_LOCKED = ("40001", "40P01", "55P03")  # serialization failure, deadlock, lock not available
+_TRANSIENT_CLASSES = ("08", "53", "57", "58")  # connection, resources, operator intervention, system
+
+
+class PostgresStore:
+    """Keeps fence and mirror in the schema `perdure`; see `Store`.
+
+    Args:
+        pool: connections to the app's database, from `connect`.
+    """
+
+    def __init__(self, pool: Pool) -> None:
+        self.pool = pool
+        self._group = GroupCommit(self._commit)
+
+    async def write(self, write: Write, *, patience: float) -> Answer:
+        return await self._group.write(write, patience=patience)
+
+    async def close(self) -> None:
+        """Wait for writes under way. The pool stays open: it is the caller's."""
+        await self._group.close()
+
+    async def _commit(self, batch: Sequence[Write]) -> list[Answer]:
+        body = to_json([write.model_dump(mode="json", exclude_none=True) for write in batch]).decode()
+        try:
+            async with self.pool.acquire(timeout=5) as connection:
+                rows = await connection.fetch("select * from perdure.apply_writes($1::jsonb)", body, timeout=10)
+        except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, TimeoutError) as error:
+            raise _kind(error) from error
+        return [Answer.model_validate_json(row[0]) for row in rows]
+
+
+class Database:
+    """The pool of connections to the app's database, opened when first needed.
+
+    Args:
+        url: `postgresql://user:password@host:port/database`.
+        most: how many connections one process may hold.
+    """
+
+    def __init__(self, url: str, *, most: int = 5) -> None:
+        self._url = url
+        self._most = most
+        self._pool: Pool | None = None
+
+    async def open(self, *, patience: float = 10.0) -> Pool:
+        """Open the pool, waiting while the server is not there yet.
+
+        Raises:
+            DatabaseUnavailable: if it is not there after `patience` seconds.
+            InvalidSetting: if the URL can't be used.
+        """
+        until = time.monotonic() + patience
+        while self._pool is None:
+            try:
+                self._pool = await self._connect()
+            except (ValueError, asyncpg.InvalidCatalogNameError, asyncpg.InvalidAuthorizationSpecificationError) as error:
+                raise InvalidSetting(f"PERDURE_DATABASE_URL={shown(self._url)} can't be used: {error}") from error
+            except (asyncpg.PostgresError, OSError, TimeoutError) as error:
+                if time.monotonic() >= until:
+                    raise DatabaseUnavailable(
+                        f"no PostgreSQL answers at {shown(self._url)} ({error}): start it, or set PERDURE_DATABASE_URL"
+                    ) from error
+                await asyncio.sleep(0.2)
+        return self._pool
+
+    async def close(self) -> None:
+        """Close the pool; at once if the server does not answer."""
+        pool, self._pool = self._pool, None
+        if pool is not None:
+            try:
+                await asyncio.wait_for(pool.close(), 2)
+            except (TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError, OSError):
+                pool.terminate()
+
+    async def _connect(self) -> Pool:
+        return await asyncpg.create_pool(
+            self._url,
+            min_size=1,
+            max_size=self._most,
+            timeout=5,
+            # A row that the app keeps locked must hold up nobody else (invariant 8).
+            server_settings={"lock_timeout": "1000", "application_name": "perdure"},
+        )
+
+
+def shown(url: str) -> str:
+    """The URL without its password."""
+    head, at, tail = url.rpartition("@")
+    if not at:
+        return url
+    scheme, _, user = head.partition("://")
+    return f"{scheme}://{user.partition(':')[0]}@{tail}"
+
+
+def as_json(value: Any) -> str | None:
+    """`value` as JSON text for a `jsonb` parameter."""
+    return None if value is None else json.dumps(value)
+
+
+def _kind(error: Exception) -> Transient | Unacceptable:
+    if isinstance(error, asyncpg.PostgresError):
+        state = error.sqlstate or ""
+        if state in _LOCKED:
+            return Locked(str(error))
+        if not state.startswith(_TRANSIENT_CLASSES):
+            return Unacceptable(str(error))
+    elif isinstance(error, asyncpg.DataError):
+        return Unacceptable(str(error))
+    return Transient(str(error) or type(error).__name__)

@@ -1,0 +1,185 @@
+"""The one kind of write that a running lifecycle makes, and the answer to it.
+
+A write moves the mirror, works the fence, or both in one commit. The workflow never reads the database in
+any other way, so all that it learns from there stands in its history.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import Any, Protocol
+
+from pydantic import BaseModel, ConfigDict
+
+from perdure.outcomes import Status
+
+
+class _Record(BaseModel):
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+
+class Gate(StrEnum):
+    """What the gate in `ident` said to a write."""
+
+    OPEN = "open"
+    """Applied (or had been applied before: the reply was lost)."""
+    LATE = "late"
+    """A newer write is there already; nothing changed."""
+    FINAL = "final"
+    """The entity is final in this round; nothing changed."""
+    OTHER_ROUND = "other_round"
+    """The entity was restarted since; nothing changed."""
+
+
+class Verdict(StrEnum):
+    """What the fence said to an operation."""
+
+    FRESH = "fresh"
+    """On record now: go."""
+    MINE = "mine"
+    """On record by this very execution: go."""
+    STANDING = "standing"
+    """Somebody's record stands: no call."""
+    DIFFERENT = "different"
+    """The record that stands was made for other input bytes: no call."""
+    STORED = "stored"
+    """The outcome is on record now."""
+
+
+class FenceOp(StrEnum):
+    """What to do with an effect's record."""
+
+    BEGIN = "begin"
+    """Before the first byte: put the attempt on record, or learn what stands."""
+    NOTE = "note"
+    """Keep what a look-up will need."""
+    OUTCOME = "outcome"
+    """What an attempt or a look-up found."""
+    LOST = "lost"
+    """The attempt's worker may be lost: an attempt on record becomes in doubt."""
+    RESOLVE = "resolve"
+    """A person's, or the doubt policy's, word; by compare-and-set on the token."""
+    READ = "read"
+
+
+class Fence(_Record):
+    """The fence part of a write.
+
+    Attributes:
+        token: this execution's own, made anew inside each (compare-and-set).
+        after: token of the attempt that may be taken over, for `BEGIN`.
+        digest: SHA-256 of the input's bytes, in hex.
+        in_flight: seconds from now until the attempt can't be in flight any more, for `BEGIN`.
+    """
+
+    op: FenceOp
+    key: str
+    effect: str
+    token: str
+    after: str | None = None
+    digest: str | None = None
+    in_flight: float = 0.0
+    status: Status | None = None
+    receipt: Any = None
+    clue: Any = None
+    why: str | None = None
+    by: str | None = None
+
+
+class Move(_Record):
+    """The mirror part of a write: the state that the lifecycle is in now."""
+
+    state: str
+    final: bool = False
+    attention: str | None = None
+    why: str | None = None
+    by: str | None = None
+    snapshot: Any = None
+    within: float | None = None
+
+
+class Column(_Record):
+    """Column of the app's own table that shows the state: `schema.table`, key column, state column."""
+
+    table: str
+    column: str
+    key: str = "id"
+
+
+class Write(_Record):
+    """One write of a lifecycle; see the module."""
+
+    lifecycle: str
+    id: str
+    round: int
+    version: int
+    workflow_id: str
+    move: Move | None = None
+    fence: Fence | None = None
+    column: Column | None = None
+    input: Any = None
+    """Only in the first write of a lifecycle that was not started through perdure."""
+    column_error: str | None = None
+    """Set on the second try of a write whose app column PostgreSQL refused."""
+
+
+class EffectView(_Record):
+    """What the fence knows of an effect, by the database's clock."""
+
+    status: Status = Status.ABSENT
+    token: str | None = None
+    attempts: int = 0
+    first_at: datetime | None = None
+    since_first: float = 0.0
+    """Seconds since the first attempt was begun."""
+    in_flight: float = 0.0
+    """Seconds for which the attempt can still be in flight; negative = seconds since it can't."""
+    receipt: Any = None
+    clue: Any = None
+    why: str | None = None
+
+
+class Answer(_Record):
+    """The store's answer to a write."""
+
+    gate: Gate
+    state: str | None = None
+    """The standing state, where it is not the one that was written."""
+    version: int = 0
+    verdict: Verdict | None = None
+    effect: EffectView | None = None
+    column: str | None = None
+    """`written`, `behind` (the app holds its row), `missing` (it has no such row), None = not declared."""
+
+
+@dataclass(frozen=True, slots=True)
+class AppColumn:
+    """A column of the app's own table that shows the lifecycle's state.
+
+    Args:
+        table: name of the table, with its schema where that is not on the search path.
+        column: the column that holds the state; text, varchar or an enum.
+        key: the column that holds the entity id; any type that PostgreSQL can read from text.
+    """
+
+    table: str
+    column: str
+    key: str = "id"
+
+
+class Store(Protocol):
+    """Keeps fence and mirror."""
+
+    async def write(self, write: Write, *, patience: float) -> Answer:
+        """Commit `write`, or say what stands instead.
+
+        Args:
+            patience: seconds to keep trying while the database can't be reached.
+
+        Raises:
+            DatabaseUnavailable: no answer in time; whether it was committed is unknown.
+            UnstorableWrite: PostgreSQL refuses what is in it.
+        """
+        ...
