@@ -1,1 +1,1 @@
-"""Effects and look-ups of the application: one file per outside system, bound to what `contracts` declares."""
+"""Effects and look-ups of the application, one file per outside system; `contracts` declares them."""

@@ -14,7 +14,7 @@ from perdure import Key
 
 
 def message_bytes(mail: Mail, key: Key, first_at: datetime, domain: str | None = None) -> bytes:
-    """`mail` in the form of RFC 5322, lines ended by CR LF, 7 bit unless an address needs SMTPUTF8 (RFC 6532).
+    """`mail` in the form of RFC 5322, 7 bit unless an address needs SMTPUTF8.
 
     Args:
         key: its token is the left side of the Message-ID, by which the mail log is searched.
@@ -44,14 +44,16 @@ def message_id(mail: Mail, key: Key, domain: str | None = None) -> str:
 
 
 def wire_address(address: str) -> str:
-    """`address` with its domain as it stands in the DNS, so that only a non-ASCII local part needs SMTPUTF8."""
+    """`address` with its domain in ASCII, so that only a non-ASCII local part needs SMTPUTF8."""
     local, _, domain = address.rpartition("@")
     return f"{local}@{ascii_domain(domain)}"
 
 
 def needs_smtputf8(mail: Mail) -> bool:
     """Whether an address of `mail` can't be written in ASCII (RFC 6531)."""
-    local_parts = (address.rpartition("@")[0] for address in (mail.sender, mail.recipient, mail.reply_to or ""))
+    local_parts = (
+        address.rpartition("@")[0] for address in (mail.sender, mail.recipient, mail.reply_to or "")
+    )
     return not all(local.isascii() for local in local_parts)
 
 

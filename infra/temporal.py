@@ -29,7 +29,7 @@ _UPDATES = {
     "frontend.enableUpdateWorkflowExecutionAsyncAccepted": "true",
     "frontend.enableExecuteMultiOperation": "true",
 }
-# Without it each task that goes through the transfer queue waits about 250 ms above 3 runs a second, CPU idle.
+# Without it each task that goes through the transfer queue waits about 250 ms above 3 runs a second.
 _PROMPT_QUEUE = {"history.transferProcessorMaxPollRPS": "1000"}
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 
@@ -41,8 +41,8 @@ class TemporalError(RuntimeError):
 class TemporalServer:
     """One Temporal server on 127.0.0.1 in one process, with SQLite behind it.
 
-    It keeps its ports over `stop`, `kill` and `start`, and its workflows if there is a `db_file`. It ends with
-    the process that started it.
+    It keeps its ports over `stop`, `kill` and `start`, and its workflows if there is a `db_file`.
+    It ends with the process that started it.
     """
 
     def __init__(
@@ -158,8 +158,9 @@ class TemporalServer:
     def _own_process(self) -> GuardedProcess:
         if not self.ours:
             raise TemporalError(
-                f"the server at {self.address} is configured by PERDURE_TEST_TEMPORAL_ADDRESS, so it is not ours to "
-                "stop or freeze: unset the variable to have one started, or skip where `server.ours` is False"
+                f"the server at {self.address} is configured by PERDURE_TEST_TEMPORAL_ADDRESS, so it is not "
+                "ours to stop or freeze: unset the variable to have one started, or skip this where "
+                "`server.ours` is False"
             )
         if self._process is None:
             raise TemporalError(f"the Temporal server for {self.address} was not started yet")

@@ -62,7 +62,7 @@ def _make(target: Path) -> None:
     raise TemporalMissingError(
         "no Temporal dev server. Tried, in this order:\n  - "
         + "\n  - ".join(tried)
-        + "\nPut the Temporal CLI on PATH, or give a running server's address: PERDURE_TEST_TEMPORAL_ADDRESS=host:port"
+        + "\nPut the Temporal CLI on PATH, or name a running server: PERDURE_TEST_TEMPORAL_ADDRESS=host:port"
     )
 
 

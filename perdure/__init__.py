@@ -1,6 +1,10 @@
 """Perdure: what must follow from a committed row happens, once, and anyone can see how far it is."""
 
+from __future__ import annotations
+
+import importlib
 from datetime import timedelta
+from typing import TYPE_CHECKING, Any
 
 from perdure.attempt import Attempt, Question
 from perdure.conduct import Request
@@ -26,6 +30,31 @@ from perdure.policies import Dedupe, Escalate, Lookup, Repeat, Retry
 from perdure.states import State, state
 from perdure.store.writes import AppColumn
 
+if TYPE_CHECKING:
+    from perdure.app import App
+    from perdure.client import Client, EffectRecord, EntityStatus, Handle
+    from perdure.plugin import PerdurePlugin
+    from perdure.settings import Settings
+
+_IMPORTED_WHEN_USED = {
+    "App": "app",
+    "Client": "client",
+    "EffectRecord": "client",
+    "EntityStatus": "client",
+    "Handle": "client",
+    "PerdurePlugin": "plugin",
+    "Settings": "settings",
+}
+"""What needs the database driver: a contract must not pull it in."""
+
+
+def __getattr__(name: str) -> Any:
+    try:
+        module = _IMPORTED_WHEN_USED[name]
+    except KeyError:
+        raise AttributeError(f"module 'perdure' has no attribute {name!r}") from None
+    return getattr(importlib.import_module(f"perdure.{module}"), name)
+
 
 def seconds(number: float) -> timedelta:
     """`number` seconds as a `timedelta`."""
@@ -44,18 +73,23 @@ def hours(number: float) -> timedelta:
 
 __all__ = [
     "Abandoned",
+    "App",
     "AppColumn",
     "Attempt",
+    "Client",
     "Dedupe",
     "DifferentInput",
     "Done",
     "Effect",
+    "EffectRecord",
     "Ended",
     "Entity",
+    "EntityStatus",
     "Escalate",
     "Expired",
     "Find",
     "GaveUp",
+    "Handle",
     "InDoubt",
     "Key",
     "Lifecycle",
@@ -63,6 +97,7 @@ __all__ = [
     "Lookup",
     "NotDone",
     "PerdureError",
+    "PerdurePlugin",
     "Question",
     "Refused",
     "Repeat",
@@ -70,6 +105,7 @@ __all__ = [
     "Resolution",
     "Retry",
     "SendAgain",
+    "Settings",
     "State",
     "Status",
     "WasRefused",

@@ -6,6 +6,7 @@ client library.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from functools import cached_property
@@ -42,6 +43,7 @@ class _Contract(Generic[In, Out]):
         self.timeout = timeout
         self.inline = inline
         self.task_queue = task_queue
+        self.module = _declaring_module()
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name!r})"
@@ -170,6 +172,14 @@ def contract_of(body: Callable[..., Any]) -> Effect[Any, Any] | Find[Any, Any] |
 def _mark(body: Body, contract: _Contract[Any, Any]) -> Body:
     setattr(body, CONTRACT_MARK, contract)
     return body
+
+
+def _declaring_module() -> str:
+    """Module that declares the contract; workers pass it through the sandbox, so that it is imported once."""
+    frame = sys._getframe(1)
+    while frame.f_back is not None and frame.f_globals.get("__name__") in (__name__, "typing"):
+        frame = frame.f_back
+    return str(frame.f_globals.get("__name__", __name__))
 
 
 def _short(error: Exception) -> str:

@@ -1,6 +1,7 @@
-"""Mail: one message to one recipient, what the mail server gives for it, and the contracts for sending and finding it.
+"""Mail: one message to one recipient, the server's receipt for it, and the contracts to send and find it.
 
-Sending means handing over: the effect is done once the mail server has taken responsibility (RFC 5321, 4.2.5 and 6.1).
+Sending means handing over: the effect is done once the mail server has taken responsibility (RFC 5321, 4.2.5
+    and 6.1).
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ Text = Annotated[str, Field(max_length=1_000_000), AfterValidator(check_text)]
 
 
 class Mail(BaseModel):
-    """One mail to one recipient. Its bytes depend on this and the effect's key alone, so each attempt sends the same.
+    """One mail to one recipient. Each attempt sends the same bytes.
 
     Attributes:
         sender: address of the envelope (where bounces go) and of `From:`.
@@ -31,7 +32,8 @@ class Mail(BaseModel):
         body: plain text.
         sender_name: what `From:` shows beside the address.
         reply_to: address for `Reply-To:`.
-        headers: further headers, such as `List-Unsubscribe` or `Auto-Submitted`; values are one line of ASCII.
+        headers: further headers, such as `List-Unsubscribe` or `Auto-Submitted`; values are one line of
+            ASCII.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -51,8 +53,8 @@ class Accepted(BaseModel):
     Attributes:
         queue_id: the server's own name for the mail, for its log; empty if the server names none.
         reply: the server's last reply, addresses masked; empty if the log was the source.
-        delivery: what the log knew of the mail's further way (`sent`, `deferred`, `bounced`, `expired`, `held`,
-            `discarded`, or `queued` for not yet tried); None if the log was not asked.
+        delivery: what the log knew of the mail's further way (`sent`, `deferred`, `bounced`, `expired`,
+            `held`, `discarded`, or `queued` for not yet tried); None if the log was not asked.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -80,8 +82,10 @@ def mail_contracts(
 def _duration(variable: str, default: float) -> timedelta:
     """Seconds from the environment.
 
-    Read once, at import. Workflow code sees the value as the duration of activities and timers, and in the decision
-    whether a miss counts yet: it is part of the deployed code like a constant, and changes with a deployment only.
+    Read once, at import. Workflow code sees the value as the duration of activities and timers, and in the
+    decision
+    whether a miss counts yet: it is part of the deployed code like a constant, and changes with a deployment
+        only.
     """
     given = os.environ.get(variable, "")
     try:
@@ -89,7 +93,7 @@ def _duration(variable: str, default: float) -> timedelta:
     except (ValueError, OverflowError):
         duration = timedelta(0)
     if duration <= timedelta(0):
-        raise InvalidSetting(f"{variable}={given!r} can't be used: give seconds above zero, such as {default:g}")
+        raise InvalidSetting(f"{variable}={given!r}: give seconds above zero, such as {default:g}")
     return duration
 
 

@@ -145,6 +145,7 @@ class VirtualWorkflow:
         self._activations_left = itertools.count(max_activations, -1)
         self._args = self._encode(args)
         self._memo = {key: self._encode([value])[0] for key, value in (memo or {}).items()}
+        self._memo_at_start = self._memo
         self._search_attributes: dict[str, Payload] = {}
         self._headers: dict[str, Payload] = {}
         self._run_ids: list[str] = []
@@ -439,7 +440,8 @@ class VirtualWorkflow:
         if command.workflow_type not in ("", self._host.workflow_type):
             raise UnsupportedCommand(f"continue as new as another workflow: {command.workflow_type}")
         self._args = list(command.arguments)
-        self._memo = dict(command.memo) or self._memo
+        # without a new one the next run gets the memo of this run's start, not what this run made of it
+        self._memo = self._memo_at_start = dict(command.memo) or self._memo_at_start
         self._search_attributes = dict(command.search_attributes.indexed_fields) or self._search_attributes
         self._headers = dict(command.headers)
         self._ended("continued", self._args)

@@ -162,9 +162,13 @@ class Run:
 
         `events` is how many events brought the jobs; `None` if they belong to the workflow task before.
         """
+        before = self._length, self._unread
         if events is not None:
             self._length += self._unread + events + 2  # and its task scheduled and started
             self._unread = 1  # that it completes
+        for job in jobs:
+            if job.HasField("signal_workflow"):
+                job.signal_workflow.originating_event_id = self._length - 2
         activation = WorkflowActivation(
             run_id=self._run_id,
             jobs=jobs,
@@ -176,9 +180,12 @@ class Run:
         completion = await _outside_any_task(lambda: self._instance.activate(activation))
         if completion.HasField("failed"):
             raise self._task_failed(completion.failed.failure)
-        self._unread += sum(not c.HasField("respond_to_query") for c in completion.successful.commands)
+        commands = completion.successful.commands
+        self._unread += sum(_events_of(command) for command in commands)
+        if _refused(jobs, commands):
+            self._length, self._unread = before  # a server forgets the workflow task of a refused update
         self._bytes += activation.ByteSize() + completion.ByteSize()
-        return completion.successful.commands
+        return commands
 
     async def evict(self, now: datetime) -> None:
         """Have the instance end its tasks, as if its worker wanted the memory back."""
@@ -211,7 +218,7 @@ def _create_instance(host: Host, run_id: str, at: datetime, init: InitializeWork
     extern["__temporal_assert_local_activity_valid"] = lambda _name: None
     return UnsandboxedWorkflowRunner().create_instance(
         WorkflowInstanceDetails(
-            payload_converter_factory=host.data_converter.payload_converter_class,
+            payload_converter_factory=host.data_converter._new_payload_converter,
             failure_converter_class=host.data_converter.failure_converter_class,
             interceptor_classes=classes,
             defn=temporalio.workflow._Definition.must_from_class(host.workflow_class),
@@ -319,6 +326,16 @@ def activity_job(call: ActivityCall, end: ActivityEnd) -> WorkflowActivationJob:
 def failure_of(failure: Failure, converter: DataConverter) -> BaseException:
     """The exception that a stored failure stands for."""
     return converter.failure_converter.from_failure(failure, converter.payload_converter)
+
+
+def _events_of(command: WorkflowCommand) -> int:
+    # a patch is written as a marker and as a search attribute; a local activity as a marker, later on
+    return {"respond_to_query": 0, "set_patch_marker": 2}.get(command.WhichOneof("variant") or "", 1)
+
+
+def _refused(jobs: Sequence[WorkflowActivationJob], commands: Sequence[WorkflowCommand]) -> bool:
+    updates = all(job.HasField("do_update") for job in jobs)
+    return updates and all(command.update_response.HasField("rejected") for command in commands)
 
 
 def is_null(payload: Payload) -> bool:

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 from temporalio import workflow
+from temporalio.contrib.pydantic import pydantic_data_converter
 from temporalio.exceptions import (
     ActivityError,
     ApplicationError,
@@ -76,7 +77,9 @@ async def nothing_left_behind(caplog: pytest.LogCaptureFixture) -> AsyncIterator
     """What a run leaves behind shows when it is collected: as a warning, which is an error here, or a log."""
     yield
     gc.collect()
-    assert [record.message for record in caplog.records if record.levelname == "ERROR"] == []
+    # a bug in workflow code is logged by the SDK itself
+    expected = "Failed activation on workflow"
+    assert [r.getMessage() for r in caplog.records if expected not in r.getMessage()] == []
 
 
 @workflow.defn
@@ -306,6 +309,10 @@ class Patient:
         return self.words
 
     @workflow.query
+    def history_length(self) -> int:
+        return workflow.info().get_current_history_length()
+
+    @workflow.query
     def broken(self) -> None:
         raise KeyError("nothing")
 
@@ -320,6 +327,28 @@ async def test_a_wait_with_a_timeout_ends_when_its_condition_holds() -> None:
     waiting.signal("say", "end", at=30 * SECOND)
     end = await waiting.run()
     assert (end.result(), end.at) == (["end"], START + 30 * SECOND)
+
+
+@workflow.defn
+class WaitsOn:
+    @workflow.run
+    async def run(self) -> None:
+        await workflow.wait_condition(lambda: self.woken, timeout=DAY)
+        await workflow.wait_condition(lambda: False)
+
+    def __init__(self) -> None:
+        self.woken = False
+
+    @workflow.signal
+    def wake(self) -> None:
+        self.woken = True
+
+
+async def test_a_timer_that_the_workflow_gave_up_does_not_move_the_clock() -> None:
+    waiting = virtual(WaitsOn)
+    waiting.signal("wake", at=MINUTE)
+    end = await waiting.run()
+    assert (end.kind, end.at) == ("blocked", START + MINUTE)
 
 
 async def test_at_one_instant_activities_go_before_messages_and_messages_before_timers() -> None:
@@ -364,6 +393,16 @@ async def test_an_update_refused_by_its_validator_changes_nothing() -> None:
     assert refused.status == "rejected"
     with pytest.raises(ApplicationError, match="say something"):
         refused.result()
+
+
+async def test_an_update_refused_by_its_validator_leaves_no_trace_in_the_history() -> None:
+    async with virtual(Patient) as waiting:
+        await waiting.run()
+        assert await waiting.ask("history_length") == 3
+        for id, word, length in [("u1", "", 3), ("u2", "word", 6), ("u3", "", 6)]:
+            waiting.update(id, "add", word)
+            await waiting.run()
+            assert await waiting.ask("history_length") == length
 
 
 async def test_an_update_whose_handler_fails_was_accepted_and_then_failed() -> None:
@@ -542,21 +581,27 @@ async def test_a_cancellation_reaches_the_activity_as_its_cancellation_type_says
 @workflow.defn
 class CancelsAtOnce:
     @workflow.run
-    async def run(self) -> None:
-        handle = workflow.start_activity("never", start_to_close_timeout=MINUTE)
+    async def run(self, waits: bool) -> None:
+        kind = workflow.ActivityCancellationType
+        handle = workflow.start_activity(
+            "never",
+            start_to_close_timeout=MINUTE,
+            cancellation_type=kind.WAIT_CANCELLATION_COMPLETED if waits else kind.TRY_CANCEL,
+        )
         await asyncio.sleep(0)
         handle.cancel()
         await handle
 
 
-async def test_an_activity_cancelled_before_its_workflow_task_ends_never_starts() -> None:
+@pytest.mark.parametrize("waits", [False, True])
+async def test_an_activity_cancelled_before_its_workflow_task_ends_never_starts(waits: bool) -> None:
     calls = []
 
     async def on_activity(call: ActivityCall) -> ActivityEnd:
         calls.append(call)
         return Completed()
 
-    end = await virtual(CancelsAtOnce, on_activity=on_activity).run()
+    end = await virtual(CancelsAtOnce, waits, on_activity=on_activity).run()
     assert calls == []
     assert end.kind == "failed"
     assert isinstance(end.failure, ActivityError)
@@ -584,7 +629,7 @@ class Chained:
     ("how", "memo"),
     [
         ("keep", {"key": "k", "gone": 1}),
-        ("upsert", {"key": "k", "left": 1}),
+        ("upsert", {"key": "k", "gone": 1}),  # as on a server: what a run changed in its memo is not kept
         ("replace", {"left": 1}),
     ],
 )
@@ -593,7 +638,8 @@ async def test_continue_as_new_is_followed_and_the_memo_goes_along(how: str, mem
     end = await chained.run()
     seen, before, first, this = end.result()
     assert (end.kind, end.runs, end.at) == ("completed", 3, START + 3 * MINUTE)
-    assert seen == memo == end.memo
+    assert seen == memo
+    assert end.memo == memo
     assert len({before, first, this}) == 3
 
 
@@ -601,6 +647,30 @@ async def test_continue_as_new_is_reported_with_arguments_and_memo() -> None:
     end = await virtual(Chained, 2, "replace").run()
     assert (end.kind, end.runs, end.args([int, str])) == ("continued", 1, [1, "replace"])
     assert end.memo == {"left": 2}
+
+
+@workflow.defn
+class LeavesThingsBehind:
+    @workflow.run
+    async def run(self, again: bool) -> float:
+        if again:
+            quick = asyncio.create_task(asyncio.sleep(10))
+            work = workflow.start_activity("work", start_to_close_timeout=MINUTE)
+            await workflow.wait([quick, work], timeout=1)
+            workflow.continue_as_new(False)
+        await workflow.sleep(MINUTE)
+        await workflow.execute_activity("work", start_to_close_timeout=MINUTE)
+        return (workflow.now() - workflow.info().start_time).total_seconds()
+
+
+async def test_timers_and_activities_of_one_run_do_not_reach_the_next() -> None:
+    leaving = virtual(
+        LeavesThingsBehind,
+        True,
+        on_activity=always(Completed(after=30 * SECOND)),
+        follow_continue_as_new=True,
+    )
+    assert (await leaving.run()).result() == 90
 
 
 @workflow.defn
@@ -621,6 +691,25 @@ class Counting:
     @workflow.signal
     def say(self, word: str) -> None:
         self.words.append(word)
+
+
+@workflow.defn
+class CancelsLater:
+    @workflow.run
+    async def run(self) -> list[int]:
+        work = workflow.start_activity("work", start_to_close_timeout=MINUTE)
+        await workflow.sleep(SECOND)
+        lengths = [workflow.info().get_current_history_length()]
+        work.cancel()
+        await workflow.wait([work])
+        lengths.append(workflow.info().get_current_history_length())
+        await workflow.sleep(SECOND)
+        return [*lengths, workflow.info().get_current_history_length()]
+
+
+async def test_a_cancelled_activity_ends_within_the_workflow_task_that_cancelled_it() -> None:
+    end = await virtual(CancelsLater, on_activity=always(Completed(after=MINUTE))).run()
+    assert end.result() == [9, 9, 15]
 
 
 async def test_the_history_grows_as_on_a_server_and_suggests_to_continue_as_new() -> None:
@@ -755,6 +844,7 @@ def test_the_private_api_of_the_sdk_is_the_one_the_engine_was_written_for() -> N
         "last_completion_result",
         "last_failure",
     }, "WorkflowInstanceDetails asks for other things"
+    assert callable(pydantic_data_converter._new_payload_converter), "converters are made in another way"
     assert list(inspect.signature(WorkflowInstance.activate).parameters) == ["self", "act"]
     assert fields(engine_jobs.WorkflowActivationJob) == {
         *("initialize_workflow", "fire_timer", "update_random_seed", "query_workflow", "cancel_workflow"),

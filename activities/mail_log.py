@@ -1,0 +1,209 @@
+"""Asks the mail server's log whether a mail was accepted: Message-ID, queue id, what became of it.
+
+Reads what Postfix writes. The question is whether the server took the mail, not whether it arrived: a mail
+that was deferred, bounced or thrown away later was handed over all the same, and the receipt says how far it
+got.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from zoneinfo import ZoneInfo
+
+from activities.contracts.mail import FIND_IN_MAIL_LOG, Accepted, Mail
+from activities.log_files import Log, LogFile, LogUnusable
+from activities.settings import mail_settings
+from perdure import Question
+
+mail_settings()  # a worker with a wrong setting must not start
+
+_LINE = re.compile(
+    rb"\S+(?: [ \d]\d \S+)? (?:\S+ ){1,2}(?P<process>\S+/(?P<daemon>[a-z]+)\[\d+\]): (?P<text>.*)"
+)
+_QUEUED = re.compile(rb"(?P<queue_id>[0-9A-Za-z]{5,24}): (?P<rest>.*)")
+_STATUS = re.compile(rb"(?:to|from)=<(?P<address>[^>]*)>,.*?\bstatus=(?P<status>[a-z]+)")
+_DATA = re.compile(rb"disconnect from .* data=(?P<good>\d+)(?P<of>/\d+)?\b")
+_FATES = {b"hold": "held", b"discard": "discarded"}
+_BAD_FIRST = ("expired", "bounced", "deferred", "sent")
+
+
+@FIND_IN_MAIL_LOG.answers
+async def find_in_mail_log(mail: Mail, question: Question) -> Accepted | None:
+    """The receipt of a mail that the server accepted; None if it certainly accepted none.
+
+    Raises:
+        LogUnusable: if the log is missing, can't be read, does not reach back to the first attempt, or shows
+            the Message-ID without saying whether the mail was accepted.
+    """
+    settings = mail_settings()
+    zone = ZoneInfo(settings.log_zone) if settings.log_zone else None
+    stop = threading.Event()
+    try:
+        # Nothing of `mail` is needed: the key is in the Message-ID.
+        return await asyncio.to_thread(
+            search, settings.log, question.key.token, question.first_at, zone, stop
+        )
+    finally:
+        stop.set()  # a thread can't be cancelled; it looks here
+
+
+def search(
+    log: Path, token: str, since: datetime, zone: ZoneInfo | None = None, stop: threading.Event | None = None
+) -> Accepted | None:
+    """What `log` and its rotated parts say of the mail whose Message-ID begins with `token`.
+
+    Args:
+        since: nothing was sent before; what the log says of earlier times is not needed.
+        zone: of time stamps that name none; None = this machine's.
+        stop: when set, the search ends soon.
+    """
+    found = Log.since_moment(log, since)
+    stop = stop or threading.Event()
+    traces = _Traces(token)
+    queue_ids = set(_queue_ids(found.parts, token, stop))
+    if queue_ids:
+        for line in _lines_about(found.parts, queue_ids, stop):
+            traces.read(line)
+    receipt = traces.receipt()
+    if receipt is None:
+        found.check_complete(zone)
+    return receipt
+
+
+def _queue_ids(parts: tuple[LogFile, ...], token: str, stop: threading.Event) -> Iterator[bytes]:
+    needle = b"message-id=<" + token.encode() + b"@"
+    for block in _blocks(parts, stop):
+        if needle not in block:  # most of the log is passed over at memory speed
+            continue
+        for line in block.split(b"\n"):
+            if (
+                needle in line
+                and (parsed := _LINE.fullmatch(line))
+                and (of := _QUEUED.fullmatch(parsed["text"]))
+            ):
+                yield of["queue_id"]
+
+
+def _lines_about(parts: tuple[LogFile, ...], queue_ids: set[bytes], stop: threading.Event) -> Iterator[bytes]:
+    ids = b"|".join(sorted(queue_ids))
+    wanted = re.compile(rb"^.*\]: (?:(?:" + ids + rb"): |(?:dis)?connect from ).*$", re.MULTILINE)
+    for block in _blocks(parts, stop):
+        yield from (found[0] for found in wanted.finditer(block))
+
+
+def _blocks(parts: tuple[LogFile, ...], stop: threading.Event) -> Iterator[bytes]:
+    for part in parts:
+        for block in part.blocks():
+            if stop.is_set():
+                raise LogUnusable("the search was given up: its time was over")
+            yield block
+
+
+@dataclass
+class _Trace:
+    """What the log says of one queue id since it was last given out."""
+
+    ours: bool = False
+    accepted: bool | None = None
+    fate: str | None = None
+    deliveries: dict[bytes, str] = field(default_factory=dict)
+
+    @property
+    def delivery(self) -> str:
+        """How far it got; with several recipients (an alias) the worst."""
+        reached = set(self.deliveries.values())
+        return next((status for status in _BAD_FIRST if status in reached), self.fate or "queued")
+
+
+class _Traces:
+    """Reads log lines in their order and decides which queue ids with our Message-ID were accepted.
+
+    The Message-ID alone proves nothing: Postfix logs it when the header arrives, also if the client then
+    vanishes before the final dot. Proof is that the queue manager has the mail, or that its session ended
+    with all DATA good.
+    """
+
+    def __init__(self, token: str) -> None:
+        self._ours = re.compile(rb"message-id=<" + token.encode() + rb"@[^>]*>")
+        self._current: dict[bytes, _Trace] = {}
+        self._sessions: dict[bytes, _Trace] = {}
+        self._all: list[_Named] = []
+
+    def read(self, line: bytes) -> None:
+        """Take in one line that names a queue id of ours, or the end of a session."""
+        parsed = _LINE.fullmatch(line)
+        if parsed is None:
+            return
+        if parsed["text"].startswith(b"connect from "):
+            self._sessions.pop(parsed["process"], None)  # a number that was given out again after a crash
+        elif data := _DATA.match(parsed["text"]):
+            self._session_ended(parsed["process"], data)
+        elif queued := _QUEUED.fullmatch(parsed["text"]):
+            queue_id, rest = queued["queue_id"], queued["rest"]
+            if parsed["daemon"] == b"smtpd" and rest.startswith(b"client="):
+                # Short queue ids are given out again: this is the beginning of a new mail.
+                self._current[queue_id] = self._sessions[parsed["process"]] = _Trace()
+            elif parsed["daemon"] == b"cleanup":
+                self._cleaned_up(queue_id, rest)
+            elif queue_id in self._current:
+                _moved(self._current[queue_id], rest)
+
+    def receipt(self) -> Accepted | None:
+        """The first queue id is what the client was told; the last (after a content filter) knows more.
+
+        Raises:
+            LogUnusable: if one shows neither that it was accepted nor that it was not.
+        """
+        accepted = [named for named in self._all if named.trace.accepted]
+        if accepted:
+            return Accepted(queue_id=accepted[0].queue_id, delivery=accepted[-1].trace.delivery)
+        open_ = [named.queue_id for named in self._all if named.trace.accepted is None]
+        if open_:
+            name = open_[0]
+            raise LogUnusable(f"the log does not say yet whether {name} was accepted: look in the queue")
+        return None
+
+    def _cleaned_up(self, queue_id: bytes, rest: bytes) -> None:
+        if rest.startswith(b"message-id="):
+            trace = self._current.get(queue_id)
+            if trace is None or trace.ours:  # not from smtpd (`pickup`), or a new mail under an old name
+                trace = self._current[queue_id] = _Trace()
+            trace.ours = self._ours.fullmatch(rest) is not None
+            if trace.ours:
+                self._all.append(_Named(queue_id.decode(), trace))
+        elif (trace := self._current.get(queue_id)) is not None:
+            word = rest.partition(b":")[0].removeprefix(b"milter-")
+            if word == b"reject":
+                trace.accepted = False
+            elif word in _FATES:
+                trace.fate = _FATES[word]
+
+    def _session_ended(self, process: bytes, data: re.Match[bytes]) -> None:
+        trace = self._sessions.pop(process, None)
+        if trace is None or trace.accepted is not None:
+            return
+        if data["of"] is None:
+            trace.accepted = True
+        elif data["good"] == b"0":
+            trace.accepted = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Named:
+    queue_id: str
+    trace: _Trace
+
+
+def _moved(trace: _Trace, rest: bytes) -> None:
+    """Take in a line of the queue manager or of a delivery agent: only accepted mail gets so far."""
+    if status := _STATUS.match(rest):
+        trace.accepted = True
+        trace.deliveries[status["address"]] = status["status"].decode()
+    elif rest == b"removed" or rest.endswith(b"(queue active)"):
+        trace.accepted = True

@@ -1,0 +1,95 @@
+"""The activities that a worker runs for an app: one for each effect and look-up, and the bookkeeping."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from temporalio import activity
+
+from perdure.app import App
+from perdure.conduct import WRITE
+from perdure.contracts import Effect, Find
+from perdure.errors import DatabaseUnavailable
+from perdure.execution import PATIENCE, ask, attempt, keep
+from perdure.orders import AttemptOrder, QuestionOrder, Report
+from perdure.store.writes import Answer, Store, Write
+
+
+class TemporalHost:
+    """What surrounds an execution in a Temporal activity; see `execution.Host`."""
+
+    def __init__(self, grace: float) -> None:
+        self._grace = grace
+        self._info = activity.info()
+
+    def heartbeat(self, progress: Any) -> None:
+        activity.heartbeat(progress)
+
+    async def stopping(self) -> None:
+        # Fires at once in both kinds of activity; a local one is not even cancelled by the worker's stop.
+        await activity.wait_for_worker_shutdown()
+        await asyncio.sleep(self._grace)
+
+    @property
+    def heartbeat_every(self) -> float | None:
+        timeout = self._info.heartbeat_timeout
+        return None if self._info.is_local or not timeout else timeout.total_seconds() / 3
+
+    @property
+    def stop_asked(self) -> bool:
+        return activity.is_worker_shutdown()
+
+
+class Activities:
+    """Makes the activities of an app.
+
+    Args:
+        app: contracts and bodies.
+        store: gives the store, once the worker runs.
+        grace: seconds that a call under way is given when the worker is told to stop.
+    """
+
+    def __init__(self, app: App, store: Callable[[], Store], grace: float) -> None:
+        self._app = app
+        self._store = store
+        self._grace = grace
+
+    def all(self) -> list[Callable[..., Any]]:
+        """Activity functions for a Temporal worker."""
+        return [self._bookkeeping()] + [
+            self._attempting(contract, body) if isinstance(contract, Effect) else self._asking(contract, body)
+            for contract, body in self._app.bodies.values()
+        ]
+
+    def _attempting(self, effect: Effect[Any, Any], body: Callable[..., Any]) -> Callable[..., Any]:
+        @activity.defn(name=effect.name)
+        async def run(order: AttemptOrder) -> Report:
+            return await attempt(effect, body, order, self._store(), TemporalHost(self._grace))
+
+        return run
+
+    def _asking(self, find: Find[Any, Any], body: Callable[..., Any]) -> Callable[..., Any]:
+        @activity.defn(name=find.name)
+        async def run(order: QuestionOrder) -> Report:
+            return await ask(find, body, order, self._store(), TemporalHost(self._grace))
+
+        return run
+
+    def _bookkeeping(self) -> Callable[..., Any]:
+        @activity.defn(name=WRITE)
+        async def write(order: Write) -> Answer:
+            patience = PATIENCE if activity.info().is_local else 25.0
+            committing = asyncio.ensure_future(keep(order, self._store(), patience))
+            stop = asyncio.ensure_future(TemporalHost(min(self._grace, 2.0)).stopping())
+            try:
+                await asyncio.wait({committing, stop}, return_when=asyncio.FIRST_COMPLETED)
+                if not committing.done():
+                    raise DatabaseUnavailable("the worker stopped before PostgreSQL answered")
+                return committing.result()
+            finally:
+                stop.cancel()
+                committing.cancel()
+
+        return write

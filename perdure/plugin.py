@@ -1,0 +1,168 @@
+"""`PerdurePlugin`: makes any Temporal worker run an app's lifecycles: `Worker(..., plugins=[PerdurePlugin(app)])`."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
+from typing import Any
+
+import temporalio.client
+import temporalio.worker
+from temporalio.client import ClientConfig, WorkflowHistory
+from temporalio.contrib.pydantic import PydanticPayloadConverter, pydantic_data_converter
+from temporalio.converter import DataConverter, DefaultPayloadConverter
+from temporalio.service import ConnectConfig, ServiceClient
+from temporalio.worker import Replayer, ReplayerConfig, Worker, WorkerConfig, WorkflowReplayResult, WorkflowRunner
+from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner
+
+from perdure import schema
+from perdure.app import App
+from perdure.errors import DeclarationError, PerdureError
+from perdure.follower import Follower
+from perdure.hosting import Activities
+from perdure.lifecycle import Lifecycle
+from perdure.relay import Relay
+from perdure.service import Service
+from perdure.settings import Settings, settings
+from perdure.store.postgres import Database, Pool, PostgresStore
+from perdure.store.writes import Store
+
+
+class PerdurePlugin(temporalio.client.Plugin, temporalio.worker.Plugin):
+    """Adds an app's lifecycles, effects, relay and follower to a worker, and the data converter to a client.
+
+    Args:
+        app: the registry.
+        config: settings; read from the environment where not given.
+    """
+
+    def __init__(self, app: App, config: Settings | None = None) -> None:
+        self.app = app
+        self.config = config or settings()
+        self._store: PostgresStore | None = None
+        self._services: list[Service] = []
+
+    def configure_client(self, config: ClientConfig) -> ClientConfig:
+        """See base class."""
+        config["data_converter"] = _pydantic(config.get("data_converter"))
+        return config
+
+    async def connect_service_client(
+        self, config: ConnectConfig, next: Callable[[ConnectConfig], Awaitable[ServiceClient]]
+    ) -> ServiceClient:
+        """See base class."""
+        return await next(config)
+
+    def configure_worker(self, config: WorkerConfig) -> WorkerConfig:
+        """See base class.
+
+        Raises:
+            DeclarationError: the worker's client has a data converter that can't carry perdure's models.
+        """
+        converter = config["client"].config(active_config=True)["data_converter"]
+        if not issubclass(converter.payload_converter_class, PydanticPayloadConverter):
+            raise DeclarationError(
+                "the worker's client can't carry perdure's models: connect it with "
+                "Client.connect(..., plugins=[PerdurePlugin(app)]) or data_converter=pydantic_data_converter"
+            )
+        activities = Activities(self.app, self._running_store, self.config.grace)
+        config["workflows"] = [*config.get("workflows", ()), *self.app.lifecycles.values()]
+        config["activities"] = [*config.get("activities", ()), *activities.all()]
+        config["workflow_runner"] = _passing_through(config.get("workflow_runner"), self.app)
+        return config
+
+    async def run_worker(self, worker: Worker, next: Callable[[Worker], Awaitable[None]]) -> None:
+        """See base class."""
+        database = Database(self.config.database_url, most=self.config.connections)
+        pool = await database.open()
+        try:
+            await _check(pool, self.app)
+            self._store = PostgresStore(pool)
+            self._services = [Follower(pool)]
+            if self.config.relay:
+                self._services.append(Relay(pool, worker.client, self.app, self.config))
+            for service in self._services:
+                await service.start()
+            await next(worker)
+        finally:
+            await self.stop_services()
+            await database.close()
+
+    async def stop_services(self) -> None:
+        """Stop relay and follower; the first thing to do when a worker is to stop: nothing new is begun."""
+        services, self._services = self._services, []
+        for service in services:
+            await service.stop()
+
+    def configure_replayer(self, config: ReplayerConfig) -> ReplayerConfig:
+        """See base class."""
+        config["data_converter"] = _pydantic(config.get("data_converter"))
+        config["workflows"] = [*config.get("workflows", ()), *self.app.lifecycles.values()]
+        config["workflow_runner"] = _passing_through(config.get("workflow_runner"), self.app)
+        return config
+
+    def run_replayer(
+        self,
+        replayer: Replayer,
+        histories: AsyncIterator[WorkflowHistory],
+        next: Callable[
+            [Replayer, AsyncIterator[WorkflowHistory]],
+            AbstractAsyncContextManager[AsyncIterator[WorkflowReplayResult]],
+        ],
+    ) -> AbstractAsyncContextManager[AsyncIterator[WorkflowReplayResult]]:
+        """See base class."""
+        return next(replayer, histories)
+
+    def _running_store(self) -> Store:
+        if self._store is None:
+            raise PerdureError("the worker does not run yet")
+        return self._store
+
+
+def _pydantic(given: DataConverter | None) -> DataConverter:
+    """The pydantic converter in place of the default one; a codec stays."""
+    if given is None:
+        return pydantic_data_converter
+    if given.payload_converter_class is DefaultPayloadConverter:
+        return dataclasses.replace(given, payload_converter_class=PydanticPayloadConverter)
+    return given
+
+
+def _passing_through(given: WorkflowRunner | None, app: App) -> WorkflowRunner:
+    """Contracts and models are imported once, not for every run; the sandbox keeps its restrictions."""
+    runner = given or SandboxedWorkflowRunner()
+    if not isinstance(runner, SandboxedWorkflowRunner):
+        return runner
+    modules = {contract.module for contract, _ in app.bodies.values()}
+    modules |= {module for each in app.lifecycles.values() if (module := _module_of_input(each)) != each.__module__}
+    restrictions = runner.restrictions.with_passthrough_modules(
+        *("perdure", "pydantic", "pydantic_core", "annotated_types"),
+        "asyncpg",  # its C code crashes the process when it is imported a second time, as the sandbox would
+        *modules,
+    )
+    return dataclasses.replace(runner, restrictions=restrictions)
+
+
+def _module_of_input(lifecycle: type[Lifecycle[Any, Any]]) -> str:
+    return str(getattr(lifecycle.input._type, "__module__", "builtins"))
+
+
+async def _check(pool: Pool, app: App) -> None:
+    """The schema is there, and so is each declared column of the app."""
+    async with pool.acquire() as connection:
+        await schema.check(connection)
+        await connection.fetchval("select perdure.make_months()")
+        for name, lifecycle in app.lifecycles.items():
+            column = lifecycle.mirror
+            if column is None:
+                continue
+            known = await connection.fetchval(
+                "select count(*) from pg_attribute where attrelid = to_regclass($1) and attname = any($2) and attnum > 0",
+                column.table,
+                [column.column, column.key],
+            )
+            if known != 2:
+                raise DeclarationError(
+                    f"{name}: mirror={column} names a table or column that the database does not have"
+                )

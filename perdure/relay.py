@@ -1,0 +1,162 @@
+"""The relay: delivers to Temporal what the app committed. Any number may run; each row goes to one of them.
+
+A row is claimed, delivered and deleted in one transaction, and every delivery can be repeated: a crash at any
+instant delivers again, never not at all.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from datetime import timedelta
+from typing import Any
+
+import asyncpg
+from temporalio.client import Client
+from temporalio.common import WorkflowIDConflictPolicy, WorkflowIDReusePolicy
+from temporalio.exceptions import WorkflowAlreadyStartedError
+from temporalio.service import RPCError, RPCStatusCode
+
+from perdure.app import App, input_json
+from perdure.conduct import CARRIED, Carried
+from perdure.errors import InvalidInput, PerdureError
+from perdure.keys import Entity
+from perdure.logs import says
+from perdure.service import Service
+from perdure.settings import Settings
+from perdure.store.postgres import Pool
+
+log = logging.getLogger("perdure.relay")
+
+BATCH = 50
+TASK_TIMEOUT = timedelta(seconds=5)
+"""A killed worker's inline effect is noticed after this."""
+
+_RPC = timedelta(seconds=10)
+_NEVER = (RPCStatusCode.INVALID_ARGUMENT, RPCStatusCode.FAILED_PRECONDITION, RPCStatusCode.OUT_OF_RANGE)
+
+_CLAIM = """
+    select o.seq, o.lifecycle, o.id, o.round, o.kind, o.body, o.tries, o.created_at < clock_timestamp() - interval '10 min' as old,
+        e.input, i.version, (i.round <> o.round or i.final is not null) as over
+    from perdure.outbox o
+    join perdure.ident i using (lifecycle, id)
+    left join perdure.entity e using (lifecycle, id)
+    where o.not_before <= clock_timestamp()
+    order by o.seq limit $1
+    for update of o skip locked
+"""
+_REJECT = """
+    with gone as (delete from perdure.outbox where seq = $1 returning *)
+    insert into perdure.rejected (seq, lifecycle, id, round, kind, body, reason)
+        select seq, lifecycle, id, round, kind, body, $2 from gone
+"""
+
+
+class Undeliverable(PerdureError):
+    """Delivering it again can't help."""
+
+
+class NotForUs(PerdureError):
+    """Another worker may know this lifecycle."""
+
+
+class Relay(Service):
+    """Delivers what stands in the outbox.
+
+    Args:
+        pool: the app's database.
+        client: Temporal; where a worker of the same process uses it too, workflows start eagerly.
+        app: knows the lifecycles.
+        settings: scope, task queue, pace.
+    """
+
+    def __init__(self, pool: Pool, client: Client, app: App, settings: Settings) -> None:
+        super().__init__("relay", settings.relay_every)
+        self._pool = pool
+        self._client = client
+        self._app = app
+        self._settings = settings
+
+    async def once(self) -> bool:
+        """Deliver a batch; True if it was a full one."""
+        async with self._pool.acquire(timeout=5) as connection, connection.transaction():
+            rows = await connection.fetch(_CLAIM, BATCH)
+            ends = await asyncio.gather(*(self._deliver(row) for row in rows), return_exceptions=True)
+            delivered = [row["seq"] for row, end in zip(rows, ends, strict=True) if end is None]
+            await connection.execute("delete from perdure.outbox where seq = any($1::bigint[])", delivered)
+            for row, end in zip(rows, ends, strict=True):
+                if end is not None:
+                    await self._set_aside(connection, row, end)
+        if rows:
+            says(log, "delivered", count=len(delivered), of=len(rows))
+        return len(delivered) == BATCH
+
+    async def _deliver(self, row: asyncpg.Record) -> None:
+        if row["over"]:
+            return  # finished or restarted since: an older order of the same entity (invariant 7)
+        entity = Entity(row["lifecycle"], row["id"], row["round"])
+        try:
+            if row["kind"] == "start":
+                await self._start(entity, row)
+            else:
+                handle = self._client.get_workflow_handle(entity.workflow_id(self._settings.scope))
+                await handle.signal("perdure-wake", json.loads(row["body"])["key"], rpc_timeout=_RPC)
+        except WorkflowAlreadyStartedError:
+            return
+        except RPCError as error:
+            if row["kind"] == "wake" and error.status is RPCStatusCode.NOT_FOUND:
+                return
+            if error.status in _NEVER:
+                raise Undeliverable(f"Temporal refuses it: {error.message}") from error
+            raise
+
+    async def _start(self, entity: Entity, row: asyncpg.Record) -> None:
+        if entity.lifecycle not in self._app.lifecycles:
+            raise (Undeliverable if row["old"] else NotForUs)(f"no worker knows a lifecycle named {entity.lifecycle!r}")
+        lifecycle = self._app.lifecycle(entity.lifecycle)
+        try:
+            given = input_json(lifecycle, _loaded(row["input"]))
+        except InvalidInput as error:
+            raise Undeliverable(str(error)) from error
+        carried = Carried(round=entity.round, version=row["version"])
+        first = entity.round == 0
+        await self._client.start_workflow(
+            entity.lifecycle,
+            given,
+            id=entity.workflow_id(self._settings.scope),
+            task_queue=self._settings.task_queue,
+            memo={CARRIED: carried},
+            # The default would start closed ids again.
+            id_reuse_policy=WorkflowIDReusePolicy.REJECT_DUPLICATE if first else WorkflowIDReusePolicy.ALLOW_DUPLICATE,
+            id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
+            request_eager_start=True,
+            task_timeout=TASK_TIMEOUT,
+            static_summary=str(entity),
+            rpc_timeout=_RPC,
+        )
+
+    async def _set_aside(self, connection: Any, row: asyncpg.Record, end: BaseException) -> None:
+        """One that can't be delivered now is in nobody's way (invariant 8)."""
+        if isinstance(end, Undeliverable):
+            says(log, "rejected", level=logging.ERROR, lifecycle=row["lifecycle"], id=row["id"], why=str(end))
+            await connection.execute(_REJECT, row["seq"], str(end))
+            await connection.execute(
+                "update perdure.entity set attention = $3 where lifecycle = $1 and id = $2",
+                row["lifecycle"],
+                row["id"],
+                f"rejected: {end}",
+            )
+            return
+        if not isinstance(end, (NotForUs, RPCError, TimeoutError, OSError)):
+            log.error("delivering %s/%s failed", row["lifecycle"], row["id"], exc_info=end)
+        await connection.execute(
+            "update perdure.outbox set tries = tries + 1, error = $2, "
+            "not_before = clock_timestamp() + make_interval(secs => least(0.5 * 2 ^ least(tries, 6), 30)) where seq = $1",
+            row["seq"],
+            str(end)[:500] or type(end).__name__,
+        )
+
+
+def _loaded(value: Any) -> Any:
+    return json.loads(value) if isinstance(value, str) else value

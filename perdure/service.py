@@ -1,0 +1,81 @@
+"""The shape of every background service: `start`, `stop`, a loop, and one verb that the subclass gives."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+
+import asyncpg
+from temporalio.service import RPCError
+
+from perdure.errors import PerdureError
+from perdure.logs import says
+
+log = logging.getLogger("perdure.service")
+
+TROUBLE = (PerdureError, RPCError, asyncpg.PostgresError, asyncpg.InterfaceError, OSError, TimeoutError)
+"""What the outside world can do to a service; it says so and goes on."""
+
+
+class Service:
+    """Does one thing again and again until it is stopped.
+
+    Args:
+        name: for the logs.
+        every: seconds between two rounds while there is nothing to do.
+    """
+
+    LONGEST_PAUSE = 5.0
+    """Seconds between two rounds while the outside world is in trouble."""
+
+    def __init__(self, name: str, every: float) -> None:
+        self.name = name
+        self.every = every
+        self._task: asyncio.Task[None] | None = None
+        self._stopping = asyncio.Event()
+        self._nudged = asyncio.Event()
+
+    async def once(self) -> bool:
+        """One round; True if there is more to do at once."""
+        raise NotImplementedError
+
+    async def start(self) -> None:
+        """Begin, in the background."""
+        self._stopping.clear()
+        self._task = asyncio.create_task(self._loop(), name=f"perdure {self.name}")
+
+    async def stop(self, *, patience: float = 2.0) -> None:
+        """End after the round under way; cut it off after `patience` seconds."""
+        self._stopping.set()
+        self._nudged.set()
+        task, self._task = self._task, None
+        if task is not None:
+            await asyncio.wait({task}, timeout=patience)
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+    def nudge(self) -> None:
+        """There is something to do: don't wait for the next round."""
+        self._nudged.set()
+
+    async def _loop(self) -> None:
+        failures = 0
+        while not self._stopping.is_set():
+            self._nudged.clear()
+            try:
+                more = await self.once()
+                failures = 0
+            except TROUBLE as error:
+                more, failures = False, failures + 1
+                says(log, f"{self.name}: trouble, will go on", level=logging.WARNING, failures=failures, why=repr(error))
+            if not more:
+                await self._rest(failures)
+
+    async def _rest(self, failures: int) -> None:
+        """Jittered, so that a fleet does not come in step."""
+        pause = min(self.every * 2**failures, max(self.LONGEST_PAUSE, self.every)) * random.uniform(0.8, 1.2)
+        try:
+            await asyncio.wait_for(self._nudged.wait(), pause)
+        except TimeoutError:
+            return

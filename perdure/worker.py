@@ -1,0 +1,125 @@
+"""A worker process: `perdure worker package.module:app`. Stops in order, and exits 0 whatever else is down."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import logging
+import os
+import secrets
+import signal
+import socket
+import sys
+from datetime import timedelta
+from typing import NoReturn
+
+from temporalio.client import Client
+from temporalio.envconfig import ClientConfig
+from temporalio.worker import Worker
+
+from perdure.app import App
+from perdure.errors import DeclarationError, EngineUnavailable
+from perdure.logs import says
+from perdure.plugin import PerdurePlugin
+from perdure.settings import Settings
+
+log = logging.getLogger("perdure.worker")
+
+REPORTING = 3.0
+"""Seconds, beyond the grace time, for attempts that were cut off to be reported in doubt."""
+STICKY = timedelta(seconds=1)
+"""How long a workflow task waits for a worker that may be gone: 1 s, since the default made 12 s of a kill."""
+
+
+def load_app(path: str) -> App:
+    """The app that `package.module:name` stands for.
+
+    Raises:
+        DeclarationError: there is none; the message says what is wrong.
+    """
+    module, colon, name = path.partition(":")
+    if not colon or not module or not name:
+        raise DeclarationError(f"{path!r} does not name an app: write package.module:app")
+    sys.path.insert(0, os.getcwd())
+    try:
+        found = getattr(importlib.import_module(module), name)
+    except ModuleNotFoundError as error:
+        raise DeclarationError(f"{path!r}: {error}; is it run from the right folder?") from error
+    except AttributeError as error:
+        raise DeclarationError(f"{path!r}: the module {module!r} has no {name!r}") from error
+    if not isinstance(found, App):
+        raise DeclarationError(f"{path!r} is a {type(found).__name__}, not a perdure App")
+    return found
+
+
+async def connect(plugin: PerdurePlugin, *, identity: str | None = None) -> Client:
+    """A Temporal client from `TEMPORAL_*` and its profiles.
+
+    Raises:
+        EngineUnavailable: no server answers; the message names its address.
+    """
+    profile = ClientConfig.load_client_connect_config()
+    address = profile.setdefault("target_host", "localhost:7233")
+    try:
+        return await asyncio.wait_for(
+            Client.connect(**profile, plugins=[plugin], identity=identity),
+            15,
+        )
+    except (RuntimeError, TimeoutError) as error:
+        raise EngineUnavailable(
+            f"no Temporal server answers at {address}: start it, or set TEMPORAL_ADDRESS ({_first_line(error)})"
+        ) from error
+
+
+async def run_worker(app: App, config: Settings) -> None:
+    """Run a worker until SIGTERM or SIGINT: intake stops, calls end within the grace time, the rest is reported."""
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    plugin = PerdurePlugin(app, config)
+    client = await connect(plugin, identity=new_identity())
+    worker = new_worker(client, config)
+    running = asyncio.create_task(worker.run())
+    stopping = asyncio.create_task(stop.wait())
+    says(log, "running", lifecycles=",".join(app.lifecycles), task_queue=config.task_queue, scope=config.scope)
+    await asyncio.wait({running, stopping}, return_when=asyncio.FIRST_COMPLETED)
+    if running.done():
+        stopping.cancel()
+        await running  # it never ends by itself but by an error
+        return
+    says(log, "stopping", grace=config.grace)
+    await plugin.stop_services()
+    ended, _ = await asyncio.wait({asyncio.create_task(worker.shutdown()), running}, timeout=config.grace + REPORTING + 2)
+    says(log, "stopped" if running in ended or running.done() else "stopped without an answer from Temporal")
+
+
+def new_worker(client: Client, config: Settings) -> Worker:
+    """A Temporal worker as perdure wants it; the plugin comes with the client."""
+    return Worker(
+        client,
+        task_queue=config.task_queue,
+        max_cached_workflows=config.workflows_cached,
+        max_concurrent_activities=config.effects_at_once,
+        max_concurrent_local_activities=config.effects_at_once,
+        sticky_queue_schedule_to_start_timeout=STICKY,
+        graceful_shutdown_timeout=timedelta(seconds=config.grace + REPORTING),
+    )
+
+
+def new_identity() -> str:
+    """Unique for each incarnation: a restarted worker is another one."""
+    return f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
+
+
+def leave(status: int) -> NoReturn:
+    """End the process now: after all is done, an interpreter that tears down native threads can abort (134),
+    and a hung thread would keep it alive."""
+    logging.shutdown()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(status)
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error) or type(error).__name__).splitlines()[0][:200]

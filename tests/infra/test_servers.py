@@ -1,0 +1,288 @@
+"""The servers that everything else is tested on keep their promises.
+
+They come back after a stop and a crash, end with whoever started them, and are fetched by one process only.
+"""
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
+
+import asyncpg
+import psutil
+import pytest
+from temporalio import workflow
+from temporalio.client import Client, WorkflowExecutionStatus, WorkflowHandle
+from temporalio.service import RPCError
+from temporalio.worker import Worker
+
+from infra.ports import is_free
+from infra.postgres import PostgresServer
+from infra.temporal import TemporalServer
+from infra.time_skipping import time_skipping_environment
+
+REPOSITORY = Path(__file__).parents[2]
+NO_WAY_OUT = {"HTTPS_PROXY": "http://127.0.0.1:9", "HTTP_PROXY": "http://127.0.0.1:9", "NO_PROXY": ""}
+
+own_temporal = pytest.mark.skipif(
+    "PERDURE_TEST_TEMPORAL_ADDRESS" in os.environ, reason="a configured server is not ours to start and stop"
+)
+
+
+@workflow.defn(sandboxed=False)
+class Waiting:
+    @workflow.run
+    async def run(self, days: int) -> int:
+        since = workflow.now()
+        await workflow.sleep(timedelta(days=days))
+        return (workflow.now() - since).days
+
+
+# --- PostgreSQL
+
+
+@pytest.mark.parametrize(
+    "interrupt",
+    [
+        pytest.param(lambda server: server.restart(), id="restarted"),
+        pytest.param(lambda server: server.restart("immediate"), id="restarted-without-checkpoint"),
+        pytest.param(lambda server: (server.kill(), server.start()), id="killed"),
+    ],
+)
+async def test_what_postgres_committed_is_there_after_it_was(
+    interrupt: Callable[[PostgresServer], object],
+) -> None:
+    with PostgresServer() as server:
+        await execute(server, "CREATE TABLE kept (word text)")
+        await execute(server, "INSERT INTO kept VALUES ('committed')")
+        before = server.pid, server.dsn()
+
+        interrupt(server)
+
+        assert await execute(server, "SELECT word FROM kept") == "committed"
+        assert server.pid != before[0]
+        assert server.dsn() == before[1]
+
+
+async def test_a_killed_postgres_is_gone_with_all_its_connections() -> None:
+    with PostgresServer(durable=False) as server:
+        connection = await asyncpg.connect(server.dsn())
+        family = [psutil.Process(server.pid), *psutil.Process(server.pid).children(recursive=True)]
+
+        server.kill()
+
+        assert len(family) > 1
+        assert not [process for process in family if lives(process)]
+        with pytest.raises((asyncpg.PostgresConnectionError, asyncpg.InterfaceError, OSError)):
+            await connection.execute("SELECT 1")
+        connection.terminate()
+
+
+def test_a_given_data_directory_stays_and_a_temporary_one_goes(tmp_path: Path) -> None:
+    with PostgresServer(tmp_path / "data") as kept, PostgresServer() as temporary:
+        pass
+    assert (kept.data_directory / "PG_VERSION").exists()
+    assert not temporary.data_directory.parent.exists()
+
+
+def test_postgres_ends_when_its_starter_is_killed() -> None:
+    program = """
+        from infra.postgres import PostgresServer
+        server = PostgresServer(); server.start()
+        print(server.pid, server.data_directory.parent, flush=True); input()
+    """
+    with starter(program) as (process, said):
+        server, directory = psutil.Process(int(said[0])), Path(said[1])
+        assert lives(server)
+
+        process.kill()
+
+        wait_until(lambda: not lives(server), "PostgreSQL to end")
+        wait_until(lambda: not directory.exists(), "its temporary directory to go")
+
+
+# --- Temporal
+
+
+@own_temporal
+@pytest.mark.parametrize(
+    "interrupt",
+    [
+        pytest.param(lambda server: server.restart(), id="restarted"),
+        pytest.param(lambda server: (server.kill(), server.start()), id="killed"),
+    ],
+)
+async def test_a_workflow_is_still_running_after_its_server_was(
+    interrupt: Callable[[TemporalServer], object], tmp_path: Path
+) -> None:
+    with TemporalServer(db_file=tmp_path / "temporal.db", namespace="kept") as server:
+        client = await Client.connect(server.address, namespace="kept")
+        started = await client.start_workflow(Waiting.run, 1, id="waiting", task_queue="nobody")
+
+        interrupt(server)
+
+        assert await status(await Client.connect(server.address, namespace="kept"), started) == (
+            WorkflowExecutionStatus.RUNNING
+        )
+
+
+@own_temporal
+async def test_a_paused_server_answers_nobody_until_it_is_resumed() -> None:
+    with TemporalServer() as server:
+        client = await Client.connect(server.address)
+        started = await client.start_workflow(Waiting.run, 1, id="waiting", task_queue="nobody")
+
+        server.pause()
+        with pytest.raises(RPCError):
+            await started.describe(rpc_timeout=timedelta(seconds=1))
+        server.resume()
+
+        assert await status(client, started) == WorkflowExecutionStatus.RUNNING
+
+
+@own_temporal
+def test_temporal_ends_when_its_starter_is_killed() -> None:
+    program = """
+        from infra.temporal import TemporalServer
+        server = TemporalServer(); server.start()
+        print(server.pid, server.port, server.log_file.parent, flush=True); input()
+    """
+    with starter(program) as (process, said):
+        server, port, directory = psutil.Process(int(said[0])), int(said[1]), Path(said[2])
+        assert not is_free(port)
+
+        process.kill()
+
+        wait_until(lambda: not lives(server), "the Temporal server to end")
+        wait_until(lambda: not directory.exists(), "its temporary directory to go")
+        assert is_free(port)
+
+
+# --- getting the Temporal program
+
+
+def test_of_two_processes_that_need_temporal_at_once_one_builds_it(tmp_path: Path) -> None:
+    release, calls = tmp_path / "release", tmp_path / "calls"
+    go = f"""
+        echo "$@" >> {calls}
+        while [ ! -e {release} ]; do /bin/sleep 0.05; done
+        echo built > "$GOBIN/temporal"
+    """
+    environment = machine_with_go(tmp_path, go)
+    with finder(environment, tmp_path / "one") as one, finder(environment, tmp_path / "two") as two:
+        said = [tmp_path / "one", tmp_path / "two"]
+        wait_until(lambda: any("building the Temporal" in path.read_text() for path in said), "a build")
+        wait_until(lambda: any("waiting for another" in path.read_text() for path in said), "the other one")
+        release.touch()
+
+        found = [process.communicate(timeout=30)[0].strip() for process in (one, two)]
+
+    assert found == [str(tmp_path / "cache" / "perdure" / "bin" / "temporal")] * 2
+    assert calls.read_text().splitlines() == ["install github.com/temporalio/cli/cmd/temporal@v1.5.1"]
+    assert Path(found[0]).read_text() == "built\n"
+
+
+def test_where_nothing_works_the_error_names_each_way_and_nothing_is_left_behind(tmp_path: Path) -> None:
+    environment = machine_with_go(tmp_path, "echo 'no route to the modules' >&2; exit 1")
+    with finder(environment, tmp_path / "said") as process:
+        assert process.wait(timeout=60) == 1
+
+    said = (tmp_path / "said").read_text()
+    for part in ("PATH:", "our cache:", "the SDK's download:", "no route to the modules",
+                 "PERDURE_TEST_TEMPORAL_ADDRESS"):  # fmt: skip
+        assert part in said
+    left = [path.name for path in (tmp_path / "cache" / "perdure" / "bin").iterdir()]
+    assert left == [".temporal.lock"]
+
+
+# --- time skipping
+
+
+async def test_thirty_days_pass_in_seconds() -> None:
+    async with (
+        time_skipping_environment() as environment,
+        Worker(environment.client, task_queue="skipping", workflows=[Waiting]),
+    ):
+        since = time.monotonic()
+        slept = await environment.client.execute_workflow(
+            Waiting.run, 30, id="waiting", task_queue="skipping"
+        )
+    assert slept == 30
+    assert time.monotonic() - since < 30
+
+
+# --- what the tests above are told with
+
+
+async def execute(server: PostgresServer, sql: str) -> object:
+    connection = await asyncpg.connect(server.dsn())
+    try:
+        return await connection.fetchval(sql)
+    finally:
+        await connection.close()
+
+
+async def status(client: Client, started: WorkflowHandle[Waiting, int]) -> WorkflowExecutionStatus | None:
+    return (await client.get_workflow_handle(started.id).describe()).status
+
+
+def lives(process: psutil.Process) -> bool:
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+def wait_until(condition: Callable[[], bool], what: str, seconds: float = 20) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, f"waited {seconds} s in vain for {what}"
+        time.sleep(0.02)
+
+
+@contextmanager
+def starter(program: str) -> Iterator[tuple[subprocess.Popen[str], list[str]]]:
+    """Run a process that starts a server and says one line about it."""
+    lines = "\n".join(line.strip() for line in program.splitlines())
+    with subprocess.Popen(
+        [sys.executable, "-c", lines],
+        cwd=REPOSITORY,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        try:
+            yield process, process.stdout.readline().split()
+        finally:
+            process.kill()
+
+
+def machine_with_go(directory: Path, script: str) -> dict[str, str]:
+    """Return an environment with an empty cache, no download, and nothing on PATH but this `go`."""
+    programs = directory / "programs"
+    programs.mkdir()
+    (programs / "go").write_text(f"#!/bin/sh\n{script}\n")
+    (programs / "go").chmod(0o755)
+    return {
+        "PATH": str(programs),
+        "XDG_CACHE_HOME": str(directory / "cache"),
+        "HOME": str(directory),
+    } | NO_WAY_OUT
+
+
+@contextmanager
+def finder(environment: dict[str, str], said: Path) -> Iterator[subprocess.Popen[str]]:
+    program = "from infra.temporal import obtain_temporal; print(obtain_temporal())"
+    with said.open("w") as errors, subprocess.Popen(
+        [sys.executable, "-c", program],
+        cwd=REPOSITORY, env=environment, stdout=subprocess.PIPE, stderr=errors, text=True,
+    ) as process:  # fmt: skip
+        try:
+            yield process
+        finally:
+            process.kill()

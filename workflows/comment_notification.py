@@ -1,0 +1,66 @@
+"""Each comment notifies its recipient by e-mail: once, whatever dies on the way.
+
+`pending -> sending -> sent | error`, from `error` to `sending` again when somebody asks, or to `cancelled`.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from temporalio import workflow
+
+from activities.contracts.comment import Comment
+from activities.contracts.mail import SEND_MAIL, Mail
+from perdure import AppColumn, Done, Ended, Lifecycle, minutes, state
+
+
+class Notice(StrEnum):
+    """Where the notification of a comment is."""
+
+    PENDING = "pending"
+    SENDING = "sending"
+    SENT = "sent"
+    ERROR = "error"
+    CANCELLED = "cancelled"
+
+
+@workflow.defn(name="comment-notification")
+class CommentNotification(Lifecycle[Comment, Notice]):
+    """Sends one mail for one comment."""
+
+    states = (
+        state(Notice.PENDING, Notice.SENDING, Notice.ERROR, Notice.CANCELLED),
+        state(Notice.SENDING, Notice.SENT, Notice.ERROR, Notice.CANCELLED, within=minutes(5)),
+        state(Notice.ERROR, Notice.SENDING, Notice.CANCELLED, attention=True),
+        state(Notice.SENT),
+        state(Notice.CANCELLED, cancelled=True),
+    )
+    effects = (SEND_MAIL,)
+    mirror = AppColumn("comment", column="notification_state")
+
+    @workflow.run
+    async def run(self, comment: Comment) -> None:
+        """Send until it is sent; when it can't be, wait for somebody to ask again."""
+        try:
+            mail = mail_for(comment)
+        except ValueError as error:
+            await self.enter(Notice.ERROR, why=f"no mail can be made of it: {error}")
+            await self.wait_for(lambda: False)
+            return
+        while True:
+            match await self.perform(SEND_MAIL, mail, entering=Notice.SENDING):
+                case Done(receipt):
+                    return await self.enter(Notice.SENT, why=f"queued as {receipt.queue_id}")
+                case Ended(why):
+                    await self.enter(Notice.ERROR, why=why)
+                    await self.retry_requested()
+
+
+def mail_for(comment: Comment) -> Mail:
+    """The mail that tells of a comment."""
+    return Mail(
+        sender="notify@blog.example",
+        recipient=comment.recipient,
+        subject=f"{comment.author} commented on post {comment.post_id}",
+        body=f"{comment.author} wrote:\n\n{comment.body}\n",
+    )
