@@ -1,4 +1,4 @@
-"""One conversation of the embedded mail server: aiosmtpd's, plus the ordered faults and Postfix's log lines."""
+"""One conversation of the embedded mail server: aiosmtpd's, with ordered faults and Postfix's log lines."""
 
 from __future__ import annotations
 

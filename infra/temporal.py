@@ -107,14 +107,14 @@ class TemporalServer:
         if not self.ours:
             return self._wait_for_configured(timeout)
         if self.running:
-            return None
+            return
         self._process = GuardedProcess(
             [obtain_temporal(), "server", "start-dev", *self._options()],
             ask=signal.SIGTERM,
             log=self.log_file,
             remove=self._temporary,
         )
-        return self._wait_until_serving(self._process, timeout)
+        self._wait_until_serving(self._process, timeout)
 
     def stop(self, *, timeout: float = 15.0) -> None:
         """Stop the server: SIGTERM, and SIGKILL if it is still there after `timeout` seconds."""

@@ -105,7 +105,7 @@ class Conductor:
         self.state: str = carried.state or self.states.initial
         self.since = carried.since or workflow.now()
         self.attention = carried.attention
-        self.snapshot = carried.snapshot
+        self.recalled = carried.snapshot
         self.again = dict(carried.again)
         self.ended = dict(carried.ended)
         self.catching_up = carried.state is not None
@@ -174,7 +174,7 @@ class Conductor:
             attention=None if declared.final else attention,
             why=clean(why),
             by=clean(by),
-            snapshot=self.snapshot,
+            snapshot=self._snapshot(),
             within=declared.within.total_seconds() if declared.within else None,
         )
 
@@ -335,6 +335,10 @@ class Conductor:
         while self.in_flight:
             await workflow.wait_condition(lambda: not self.in_flight)
 
+    def _snapshot(self) -> Any:
+        taken = self.lifecycle.snapshot()
+        return self.recalled if taken is None else taken.model_dump(mode="json")
+
     def _memo(self) -> dict[str, Any]:
         return {
             CARRIED: Carried(
@@ -343,7 +347,7 @@ class Conductor:
                 state=self.state,
                 since=self.since,
                 attention=self.attention,
-                snapshot=self.snapshot,
+                snapshot=self._snapshot(),
                 again=self.again,
                 ended=self.ended,
             )

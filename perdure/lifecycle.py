@@ -79,7 +79,7 @@ class Lifecycle(Generic[I, S]):
 
     `run` may be started again from its top (after a long history, or on a new cluster) with the same input:
     effects that were performed return their receipts without a call, states that were passed are not entered
-    again; what it keeps in local variables is lost, what it gave to `remember` is there.
+    again; what it keeps in local variables is lost, what its `snapshot` held is there.
 
     Raises:
         DeclarationError: when the class is made, where the declaration can't work.
@@ -178,15 +178,22 @@ class Lifecycle(Generic[I, S]):
         left = None if until is None else max((until - workflow.now()).total_seconds(), 0.0)
         return await self._perdure.pause(left, condition)
 
-    async def remember(self, value: BaseModel) -> None:
-        """Commit what `run` must find again when it is started from its top; replaces what was there."""
-        conductor = self._perdure
-        conductor.snapshot = value.model_dump(mode="json")
-        await conductor.write(conductor.order(move=conductor.move_to(conductor.state, "remembers")))
+    def snapshot(self) -> BaseModel | None:
+        """What `run` must find again when it is started from its top; override it, and `recall` it in `run`.
+
+        Taken with every change of state, and after the last message before a run goes on in a new one. Messages
+        may arrive before `run` has recalled: what they change must be added to what is recalled, not lost by it.
+        """
+        return None
 
     def recall(self, kind: type[M]) -> M | None:
-        """What was last given to `remember`; None if nothing was."""
-        return None if self._perdure.snapshot is None else kind.model_validate(self._perdure.snapshot)
+        """The last snapshot; None in the first run."""
+        return None if self._perdure.recalled is None else kind.model_validate(self._perdure.recalled)
+
+    async def save(self) -> None:
+        """Commit the snapshot now, without a change of state."""
+        conductor = self._perdure
+        await conductor.write(conductor.order(move=conductor.move_to(conductor.state, "saved")))
 
     def renew(self) -> None:
         """Go on in a new run, with `run` started from its top. Waits do this by themselves when it is time."""

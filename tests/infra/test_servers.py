@@ -26,7 +26,9 @@ from infra.temporal import TemporalServer
 from infra.time_skipping import time_skipping_environment
 
 REPOSITORY = Path(__file__).parents[2]
-NO_WAY_OUT = {"HTTPS_PROXY": "http://127.0.0.1:9", "HTTP_PROXY": "http://127.0.0.1:9", "NO_PROXY": ""}
+# A proxy that refuses: the SDK's download fails at once, also where there is a way out.
+NO_WAY_OUT = {"HTTPS_PROXY": "http://127.0.0.1:9", "https_proxy": "http://127.0.0.1:9"}
+NO_WAY_OUT |= {"NO_PROXY": "", "no_proxy": ""}
 
 own_temporal = pytest.mark.skipif(
     "PERDURE_TEST_TEMPORAL_ADDRESS" in os.environ, reason="a configured server is not ours to start and stop"
@@ -268,11 +270,7 @@ def machine_with_go(directory: Path, script: str) -> dict[str, str]:
     programs.mkdir()
     (programs / "go").write_text(f"#!/bin/sh\n{script}\n")
     (programs / "go").chmod(0o755)
-    return {
-        "PATH": str(programs),
-        "XDG_CACHE_HOME": str(directory / "cache"),
-        "HOME": str(directory),
-    } | NO_WAY_OUT
+    return os.environ | NO_WAY_OUT | {"PATH": str(programs), "XDG_CACHE_HOME": str(directory / "cache")}
 
 
 @contextmanager

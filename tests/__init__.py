@@ -1,0 +1,1 @@
+"""The tests: unit (no server), integration (PostgreSQL, Temporal), acceptance (processes killed, stopped, frozen)."""

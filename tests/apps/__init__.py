@@ -1,0 +1,1 @@
+"""Applications that the tests run, in their own process or in worker processes."""

@@ -1,0 +1,78 @@
+"""Bodies of the tests' effects: they talk to the counterparty whose port stands in COUNTERPARTY_PORT."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from datetime import timedelta
+from typing import Any
+
+from perdure import App, Attempt, NotDone, Question, Refused
+from tests.apps.contracts import INLINE, MARCH, REGULAR, Errand, March, Marched, Ticket
+from tests.apps.errands import LIFECYCLES
+
+
+async def _talk(request: dict[str, Any]) -> dict[str, Any]:
+    try:
+        reader, writer = await asyncio.open_connection("127.0.0.1", int(os.environ["COUNTERPARTY_PORT"]))
+    except ConnectionRefusedError as error:
+        raise NotDone("connection refused") from error
+    try:
+        writer.write(json.dumps(request).encode() + b"\n")
+        await writer.drain()
+        reply = json.loads(await reader.readline() or b'{"closed": true}')
+    finally:
+        writer.close()
+    if reply.get("closed"):
+        raise ConnectionResetError("the counterparty closed the connection")
+    return dict(reply)
+
+
+async def do_errand(errand: Errand, attempt: Attempt) -> Ticket:
+    """Ask the counterparty to do it."""
+    attempt.before_first_byte()
+    reply = await _talk({"op": "do", "key": attempt.key, "attempt": attempt.number, "pid": os.getpid()})
+    if reply.get("refused"):
+        raise Refused(reply["refused"])
+    if reply.get("not_done"):
+        raise NotDone(reply["not_done"], retry_after=timedelta(seconds=reply.get("retry_after", 0)) or None)
+    return Ticket(number=reply["number"])
+
+
+async def find_errand(errand: Errand, question: Question) -> Ticket | None:
+    """Ask the counterparty whether it was done."""
+    reply = await _talk({"op": "ask", "key": question.key})
+    return Ticket(number=reply["number"]) if reply["found"] else None
+
+
+@MARCH.performs
+async def march(way: March, attempt: Attempt) -> Marched:
+    """A thousand steps; each is told to the counterparty, progress to the engine."""
+    began = int(attempt.progress or 0)
+    reader, writer = await asyncio.open_connection("127.0.0.1", int(os.environ["COUNTERPARTY_PORT"]))
+    for step in range(began, way.steps):
+        writer.write(json.dumps({"op": "step", "key": attempt.key, "step": step}).encode() + b"\n")
+        await writer.drain()
+        reply = json.loads(await reader.readline())
+        attempt.heartbeat(step + 1)
+    writer.close()
+    return Marched(steps=way.steps, began_at=began, again=reply["again"])
+
+
+def bound(effects: dict[str, Any]) -> list[Any]:
+    """The same two bodies for every policy."""
+
+    def copies(effect: Any) -> Any:
+        async def body(errand: Errand, attempt: Attempt) -> Ticket:
+            return await do_errand(errand, attempt)
+
+        return effect.performs(body)
+
+    async def finds(errand: Errand, question: Question) -> Ticket | None:
+        return await find_errand(errand, question)
+
+    return [copies(effect) for effect in effects.values()] + [effects["lookup"].find.answers(finds)]
+
+
+app = App(lifecycles=list(LIFECYCLES), effects=[*bound(REGULAR), *bound(INLINE), march])

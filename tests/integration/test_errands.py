@@ -1,0 +1,36 @@
+"""A lifecycle with one effect, in every doubt policy and both ways to run it, on real servers."""
+
+from __future__ import annotations
+
+import pytest
+
+from perdure import seconds
+from tests.apps.bodies import app
+from tests.apps.contracts import Errand
+from tests.world import World
+
+KINDS = [policy + way for policy in ("lookup", "dedupe", "repeat", "escalate") for way in ("", "-inline")]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_an_errand_is_done_once_and_every_record_says_so(world: World, kind: str) -> None:
+    await world.db.execute("insert into errand (id) values ('a')")
+    async with world.worker(app):
+        handle = await world.client.start(kind, "a", Errand())
+        assert handle.answer == "started"
+        end = await handle.wait(timeout=seconds(60))
+
+    assert (end.state, end.final) == ("done", True)
+    assert world.counterparty.accepted == {f"{kind}/a/do-{kind}": 1}
+    assert await world.states(kind, "a") == ["pending", "doing", "done"]
+    assert await world.db.fetchval("select state from errand where id = 'a'") == "done"
+    assert [(each.status.value, each.attempts) for each in end.effects] == [("done", 1)]
+
+
+@pytest.mark.parametrize(("kind", "most"), [("lookup", 12), ("lookup-inline", 7)])
+async def test_one_effect_costs_few_history_events(world: World, kind: str, most: int) -> None:
+    async with world.worker(app):
+        await world.client.start(kind, "a", Errand())
+        await world.ended(kind, "a")
+        history = await world.handle(kind, "a").fetch_history()
+    assert len(history.events) <= most

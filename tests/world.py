@@ -1,0 +1,199 @@
+"""A world of its own for one test: database, scope, task queue, counterparty, workers in this process or others."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import secrets
+import signal
+import sys
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import asyncpg
+import temporalio.client
+
+from infra.postgres import PostgresServer
+from infra.temporal import TemporalServer
+from perdure import App, Client, PerdurePlugin, Settings
+from perdure.worker import new_identity, new_worker
+from tests.counterparty import Counterparty
+
+PATIENCE = 60.0
+"""Seconds after which a test gives up waiting for something that should come."""
+
+
+class World:
+    """Everything that one test needs; made by the fixture `world`.
+
+    Attributes:
+        db: a connection of the test's own, as an app would have it.
+        engine: Temporal client with the app's plugin.
+        client: perdure's client.
+        counterparty: the other side.
+    """
+
+    def __init__(self, postgres: PostgresServer, temporal: TemporalServer, database: str, folder: Path) -> None:
+        self.postgres = postgres
+        self.temporal = temporal
+        self.folder = folder
+        self.scope = "s" + secrets.token_hex(4)
+        self.dsn = postgres.dsn(database)
+        self.config = Settings(
+            database_url=self.dsn, scope=self.scope, task_queue=f"q-{self.scope}", relay_every=0.05, grace=2.0
+        )
+        self.counterparty = Counterparty()
+        self.workers: list[WorkerProcess] = []
+        self.db: asyncpg.Connection[asyncpg.Record]
+        self.engine: temporalio.client.Client
+        self.client: Client
+
+    @asynccontextmanager
+    async def made(self, app: App) -> AsyncIterator[World]:
+        """Open its connections; close them, and end its workers, at the end."""
+        self.db = await asyncpg.connect(self.dsn)
+        plugin = PerdurePlugin(app, self.config)
+        self.engine = await temporalio.client.Client.connect(self.temporal.address, plugins=[plugin])
+        async with self.counterparty.serving(), Client.connect(self.config, engine=self.engine, app=app) as self.client:
+            os.environ["COUNTERPARTY_PORT"] = str(self.counterparty.port)
+            try:
+                yield self
+            finally:
+                for worker in self.workers:
+                    await worker.end()
+                await self.db.close()
+
+    @asynccontextmanager
+    async def worker(self, app: App, **settings: Any) -> AsyncIterator[temporalio.client.Client]:
+        """A worker in this process."""
+        config = self.config.model_copy(update=settings)
+        plugin = PerdurePlugin(app, config)
+        client = await temporalio.client.Client.connect(
+            self.temporal.address, plugins=[plugin], identity=new_identity()
+        )
+        async with new_worker(client, config):
+            yield client
+
+    async def spawn(self, app: str = "tests.apps.bodies:app", **environment: str) -> WorkerProcess:
+        """A worker process, that runs when this returns."""
+        worker = WorkerProcess(self, app, environment)
+        self.workers.append(worker)
+        await worker.start()
+        return worker
+
+    def environment(self) -> dict[str, str]:
+        """What a process needs to be told of this world."""
+        return {
+            **os.environ,
+            "PERDURE_DATABASE_URL": self.config.database_url,
+            "PERDURE_SCOPE": self.scope,
+            "PERDURE_TASK_QUEUE": self.config.task_queue,
+            "PERDURE_RELAY_EVERY": "0.05",
+            "PERDURE_GRACE": str(self.config.grace),
+            "TEMPORAL_ADDRESS": self.temporal.address,
+            "COUNTERPARTY_PORT": str(self.counterparty.port),
+        }
+
+    def handle(self, lifecycle: str, entity_id: object) -> temporalio.client.WorkflowHandle[Any, Any]:
+        """Temporal's handle of an entity's workflow."""
+        return self.engine.get_workflow_handle(f"{self.scope}/{lifecycle}/{entity_id}")
+
+    async def states(self, lifecycle: str, entity_id: object) -> list[str]:
+        """The entity's transitions on record, oldest first."""
+        rows = await self.db.fetch(
+            "select state from perdure.transition where lifecycle = $1 and id = $2 order by round, version, at",
+            lifecycle,
+            str(entity_id),
+        )
+        return [row["state"] for row in rows]
+
+    async def ended(self, lifecycle: str, entity_id: object, seconds: float = PATIENCE) -> str:
+        """Wait for its final state, and return that."""
+        return (await self.client.wait(lifecycle, entity_id, timeout=timedelta(seconds=seconds))).state
+
+    async def until(self, holds: Callable[[], Any], what: str, seconds: float = PATIENCE) -> Any:
+        """Poll until `holds()` (maybe a coroutine) is true; fails with `what` if it never is."""
+        end = asyncio.get_running_loop().time() + seconds
+        while True:
+            found = holds()
+            if asyncio.iscoroutine(found):
+                found = await found
+            if found:
+                return found
+            assert asyncio.get_running_loop().time() < end, f"never came: {what}"
+            await asyncio.sleep(0.02)
+
+    async def is_in(self, lifecycle: str, entity_id: object, state: str) -> None:
+        """Wait until the mirror shows `state`."""
+
+        async def shows() -> bool:
+            return (await self.client.status(lifecycle, entity_id)).state == state
+
+        await self.until(shows, f"{lifecycle}/{entity_id} in {state!r}")
+
+
+class WorkerProcess:
+    """`perdure worker` in a process of its own."""
+
+    def __init__(self, world: World, app: str, environment: dict[str, str]) -> None:
+        self._world = world
+        self._app = app
+        self._environment = {**world.environment(), "PERDURE_LOG": "text", **environment}
+        self.log = world.folder / f"worker-{secrets.token_hex(3)}.log"
+        self._process: asyncio.subprocess.Process | None = None
+
+    @property
+    def pid(self) -> int:
+        """Its process id."""
+        assert self._process is not None
+        return self._process.pid
+
+    async def start(self) -> None:
+        """Start it and wait until it runs."""
+        with self.log.open("wb") as log:
+            self._process = await asyncio.create_subprocess_exec(
+                *(sys.executable, "-m", "perdure.command", "worker", self._app),
+                env=self._environment,
+                stderr=log,
+                stdout=log,
+            )
+        await self._world.until(self._runs, f"worker runs, see {self.log}")
+
+    def send(self, number: signal.Signals) -> None:
+        """Send it a signal."""
+        assert self._process is not None
+        self._process.send_signal(number)
+
+    async def kill(self) -> None:
+        """SIGKILL, and wait until it is gone."""
+        self.send(signal.SIGKILL)
+        await self.gone()
+
+    async def stop(self, within: float = 30.0) -> int:
+        """SIGTERM; returns its exit status."""
+        self.send(signal.SIGTERM)
+        return await self.gone(within)
+
+    async def gone(self, within: float = 30.0) -> int:
+        """Wait until it has ended; returns its exit status."""
+        assert self._process is not None
+        return await asyncio.wait_for(self._process.wait(), within)
+
+    async def end(self) -> None:
+        """Make sure that it is gone."""
+        if self._process is not None and self._process.returncode is None:
+            self.send(signal.SIGCONT)
+            await self.kill()
+
+    def text(self) -> str:
+        """What it has logged."""
+        return self.log.read_text()
+
+    def _runs(self) -> bool:
+        assert self._process is not None
+        text = self.text()
+        assert self._process.returncode is None, f"the worker ended: {text}"
+        return "perdure.worker: running" in text
