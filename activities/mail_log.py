@@ -23,9 +23,7 @@ from perdure import Question
 
 mail_settings()  # a worker with a wrong setting must not start
 
-_LINE = re.compile(
-    rb"\S+(?: [ \d]\d \S+)? (?:\S+ ){1,2}(?P<process>\S+/(?P<daemon>[a-z]+)\[\d+\]): (?P<text>.*)"
-)
+_LINE = re.compile(rb"\S+(?: [ \d]\d \S+)? (?:\S+ ){1,2}(?P<process>\S+/(?P<daemon>[a-z]+)\[\d+\]): (?P<text>.*)")
 _QUEUED = re.compile(rb"(?P<queue_id>[0-9A-Za-z]{5,24}): (?P<rest>.*)")
 _STATUS = re.compile(rb"(?:to|from)=<(?P<address>[^>]*)>,.*?\bstatus=(?P<status>[a-z]+)")
 _DATA = re.compile(rb"disconnect from .* data=(?P<good>\d+)(?P<of>/\d+)?\b")
@@ -46,9 +44,7 @@ async def find_in_mail_log(mail: Mail, question: Question) -> Accepted | None:
     stop = threading.Event()
     try:
         # Nothing of `mail` is needed: the key is in the Message-ID.
-        return await asyncio.to_thread(
-            search, settings.log, question.key.token, question.first_at, zone, stop
-        )
+        return await asyncio.to_thread(search, settings.log, question.key.token, question.first_at, zone, stop)
     finally:
         stop.set()  # a thread can't be cancelled; it looks here
 
@@ -82,11 +78,7 @@ def _queue_ids(parts: tuple[LogFile, ...], token: str, stop: threading.Event) ->
         if needle not in block:  # most of the log is passed over at memory speed
             continue
         for line in block.split(b"\n"):
-            if (
-                needle in line
-                and (parsed := _LINE.fullmatch(line))
-                and (of := _QUEUED.fullmatch(parsed["text"]))
-            ):
+            if needle in line and (parsed := _LINE.fullmatch(line)) and (of := _QUEUED.fullmatch(parsed["text"])):
                 yield of["queue_id"]
 
 

@@ -32,6 +32,8 @@ from activities.smtp_outcomes import (
 )
 from perdure import Attempt, InDoubt, NotDone, Refused
 
+_PIECE = 65_536  # bytes
+
 mail_settings()  # a worker with a wrong setting must not start
 
 
@@ -119,10 +121,12 @@ class _Conversation:
         protocol, transport = self._client.protocol, self._client.transport
         if protocol is None or not isinstance(transport, asyncio.WriteTransport):
             raise ConnectionResetError("closed by the server")
-        protocol.write(re.sub(rb"(?m)^\.", b"..", content))  # RFC 5321, 4.5.2
-        # What is still in our buffer when the connection breaks leaves no doubt: the dot was never sent.
-        while transport.get_write_buffer_size():  # noqa: ASYNC110 - the transport has no event for it
-            await asyncio.sleep(0.01)
+        stuffed = re.sub(rb"(?m)^\.", b"..", content)  # RFC 5321, 4.5.2
+        # In pieces that have left our buffer before the next: when the connection breaks here, the dot was never sent.
+        for start in range(0, len(stuffed), _PIECE):
+            protocol.write(stuffed[start : start + _PIECE])
+            while transport.get_write_buffer_size():  # noqa: ASYNC110 - the transport has no event for it
+                await asyncio.sleep(0.01)
         self._attempt.before_first_byte()
         if not protocol.is_connected:
             raise ConnectionResetError("closed by the server")

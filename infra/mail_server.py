@@ -119,9 +119,7 @@ class MailServer:
         self._sessions.add(session)
         return session
 
-    def _knows(
-        self, smtp: SMTP, session: Session, envelope: Envelope, mechanism: str, login: Any
-    ) -> AuthResult:
+    def _knows(self, smtp: SMTP, session: Session, envelope: Envelope, mechanism: str, login: Any) -> AuthResult:
         if not isinstance(login, LoginPassword):
             return AuthResult(success=False, handled=False)
         known = self._users.get(login.login.decode()) == login.password.decode()
@@ -144,9 +142,7 @@ def main() -> None:
     parser.add_argument("--port", type=int, default=0, help="where to listen on 127.0.0.1; 0 = any free one")
     parser.add_argument("--maildir", type=Path, required=True, help="where mail is kept")
     parser.add_argument("--log", type=Path, required=True, help="where to log, in Postfix's format")
-    parser.add_argument(
-        "--reply-delay", type=float, default=0.0, help="seconds from keeping a mail to saying so"
-    )
+    parser.add_argument("--reply-delay", type=float, default=0.0, help="seconds from keeping a mail to saying so")
     asyncio.run(_serve(parser.parse_args()))
 
 

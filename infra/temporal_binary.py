@@ -103,8 +103,6 @@ def _build(target: Path) -> None:
             check=False,
         )
     if outcome.returncode != 0:
-        raise RuntimeError(
-            f"exit status {outcome.returncode}: {' / '.join(outcome.stderr.splitlines()[-5:])}"
-        )
+        raise RuntimeError(f"exit status {outcome.returncode}: {' / '.join(outcome.stderr.splitlines()[-5:])}")
     if not target.exists():
         raise RuntimeError(f"it succeeded, but left no {target.name!r} in GOBIN={target.parent}")

@@ -91,9 +91,7 @@ async def _start_downloaded(options: dict[str, Any]) -> WorkflowEnvironment:
 
 async def _start_script(script: Path, options: dict[str, Any]) -> WorkflowEnvironment:
     patience = {"test_server_startup_timeout": timedelta(seconds=60)}
-    return await WorkflowEnvironment.start_time_skipping(
-        test_server_existing_path=str(script), **(patience | options)
-    )
+    return await WorkflowEnvironment.start_time_skipping(test_server_existing_path=str(script), **(patience | options))
 
 
 def _by_maven() -> Path:

@@ -50,7 +50,9 @@ class App:
     def _bind(self, body: Callable[..., Any]) -> None:
         contract = contract_of(body)
         if contract is None:
-            raise DeclarationError(f"{_where(body)} is bound to no contract: put @EFFECT.performs or @FIND.answers on it")
+            raise DeclarationError(
+                f"{_where(body)} is bound to no contract: put @EFFECT.performs or @FIND.answers on it"
+            )
         if contract.name in self.bodies:
             other = _where(self.bodies[contract.name][1])
             raise DeclarationError(f"{contract!r} has two bodies: {other} and {_where(body)}")

@@ -210,7 +210,9 @@ class Client:
         async with self._pool.acquire() as connection:
             row = await connection.fetchrow(_STATUS, name, key)
             if row is None:
-                raise NoSuchEntity(f"there is no {name}/{key}: it was never started, or its transaction was rolled back")
+                raise NoSuchEntity(
+                    f"there is no {name}/{key}: it was never started, or its transaction was rolled back"
+                )
             effects = await connection.fetch(_EFFECTS, name, key, row["round"])
         return EntityStatus(
             lifecycle=name,
@@ -298,7 +300,13 @@ class Client:
         return await self._update(lifecycle, entity_id, "cancel", Request(by=by, note=note))
 
     async def restart(
-        self, lifecycle: type[Lifecycle[I, Any]] | str, entity_id: object, *, by: str, note: str, given: I | None = None
+        self,
+        lifecycle: type[Lifecycle[I, Any]] | str,
+        entity_id: object,
+        *,
+        by: str,
+        note: str,
+        given: I | None = None,
     ) -> int:
         """Run a finished entity again, as a new round with new keys; returns the round.
 
@@ -369,7 +377,11 @@ class Client:
 
 def _effect(row: asyncpg.Record) -> EffectRecord:
     receipt = row["receipt"]
-    values = {**dict(row), "status": Status(row["status"]), "receipt": json.loads(receipt) if receipt else None}
+    values = {
+        **dict(row),
+        "status": Status(row["status"]),
+        "receipt": json.loads(receipt) if receipt else None,
+    }
     return EffectRecord(**values)
 
 

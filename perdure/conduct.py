@@ -240,7 +240,12 @@ class Conductor:
         workflow.set_current_details(details(self))
 
     async def pause(
-        self, seconds: float | None, wake: Callable[[], bool], *, cancellable: bool = True, summary: str | None = None
+        self,
+        seconds: float | None,
+        wake: Callable[[], bool],
+        *,
+        cancellable: bool = True,
+        summary: str | None = None,
     ) -> bool:
         """Wait until `wake()`, at most `seconds`; True if woken.
 
@@ -290,7 +295,12 @@ class Conductor:
         """A start past perdure (the `temporal` command, the Web UI) is put on record first, so that no entity is
         ever only in Temporal; and it ends here if the entity is final already (invariant 7)."""
         if not self._born:
-            await self.write(self.order(move=self.move_to(self.state, "started"), given=self.lifecycle.input.dump_python(given, mode="json")))
+            await self.write(
+                self.order(
+                    move=self.move_to(self.state, "started"),
+                    given=self.lifecycle.input.dump_python(given, mode="json"),
+                )
+            )
             self._born = True
         self.describe()
 
@@ -312,9 +322,7 @@ class Conductor:
     def check_move(self, state: str) -> None:
         if not self.states.allows(self.state, state):
             follow = ", ".join(self.states[self.state].leads_to) or "none, it is final"
-            raise DeclarationError(
-                f"{self.entity}: {self.state!r} may not lead to {state!r}; declared are: {follow}"
-            )
+            raise DeclarationError(f"{self.entity}: {self.state!r} may not lead to {state!r}; declared are: {follow}")
         if self.states[state].final and self.performances:
             busy = ", ".join(self.performances)
             raise DeclarationError(f"{self.entity}: enters {state!r}, which is final, while {busy} is being performed")

@@ -99,7 +99,12 @@ Decision: TypeAlias = Again | Ask | Record | Park | Settled
 
 
 def decide(
-    effect: Effect[Any, Any], known: Known, *, now: datetime, expires_at: datetime | None = None, luck: float = 0.0
+    effect: Effect[Any, Any],
+    known: Known,
+    *,
+    now: datetime,
+    expires_at: datetime | None = None,
+    luck: float = 0.0,
 ) -> Decision:
     """The next step for `effect`; `luck` in [-1, 1] places pauses inside their jitter."""
     status = known.effect.status

@@ -121,7 +121,9 @@ async def ask(find: Find[Any, Any], body: Answerer, order: QuestionOrder, store:
     says(log, "looked up", key=key, find=find.name, hit=receipt is not None, believable=believable)
     if receipt is None:
         return report
-    fence = order.write.fence.model_copy(update={"token": view.token or "", "by": "look-up", "why": "found by the look-up"})
+    fence = order.write.fence.model_copy(
+        update={"token": view.token or "", "by": "look-up", "why": "found by the look-up"}
+    )
     hit = report.model_copy(update={"said": Said.DONE, "receipt": receipt})
     return await _put_on_record(hit, order.write, fence, store, answer.version)
 
@@ -136,7 +138,9 @@ async def keep(write: Write, store: Store, patience: float) -> Answer:
 
 def digest(data: Any) -> str:
     """SHA-256, in hex, of the input's canonical JSON: the same bytes for every attempt."""
-    return hashlib.sha256(json.dumps(data, sort_keys=True, separators=(",", ":")).encode("utf-8", "surrogatepass")).hexdigest()
+    return hashlib.sha256(
+        json.dumps(data, sort_keys=True, separators=(",", ":")).encode("utf-8", "surrogatepass")
+    ).hexdigest()
 
 
 def _unbegun(token: str, why: str) -> Report:
@@ -154,9 +158,7 @@ def _no_call(answer: Answer, token: str) -> Report | None:
         said = Said.LATE
     elif answer.verdict is Verdict.DIFFERENT:
         said = Said.DIFFERENT
-    return Report(
-        said=said, token=token, effect=answer.effect, state=answer.state, version=answer.version, begun=False
-    )
+    return Report(said=said, token=token, effect=answer.effect, state=answer.state, version=answer.version, begun=False)
 
 
 async def _call(
@@ -242,7 +244,8 @@ async def _put_on_record(report: Report, write: Write, begun: Fence, store: Stor
 async def _note(store: Store, write: Write, begun: Fence, clue: Any) -> None:
     fence = begun.model_copy(update={"op": FenceOp.NOTE, "clue": clue})
     await store.write(
-        write.model_copy(update={"move": None, "column": None, "input": None, "fence": fence}), patience=PATIENCE
+        write.model_copy(update={"move": None, "column": None, "input": None, "fence": fence}),
+        patience=PATIENCE,
     )
 
 
@@ -250,7 +253,11 @@ def _without_payloads(write: Write, trouble: str) -> Write:
     """NUL and lone surrogates in a payload must not stop the lifecycle; the audit trail says what is missing."""
     note = f"(not stored: {trouble})"[:500]
     move = write.move and write.move.model_copy(
-        update={"snapshot": None, "why": _storable(f"{write.move.why or ''} {note}"), "attention": write.move.attention or note}
+        update={
+            "snapshot": None,
+            "why": _storable(f"{write.move.why or ''} {note}"),
+            "attention": write.move.attention or note,
+        }
     )
     fence = write.fence and write.fence.model_copy(update={"receipt": None, "clue": None, "why": note})
     return write.model_copy(update={"input": None, "move": move, "fence": fence})

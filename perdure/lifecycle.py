@@ -369,7 +369,8 @@ def _check_handlers(cls: type[Any]) -> None:
 def _input_type(cls: type[Any]) -> Any:
     """The concrete type: Temporal decodes nothing for a TypeVar."""
     declared = next(
-        (get_args(base)[0] for base in getattr(cls, "__orig_bases__", ()) if _is_lifecycle(get_origin(base))), None
+        (get_args(base)[0] for base in getattr(cls, "__orig_bases__", ()) if _is_lifecycle(get_origin(base))),
+        None,
     )
     if declared is None or isinstance(declared, TypeVar):
         raise DeclarationError(f"{cls.__name__}: write `class {cls.__name__}(Lifecycle[Input, States])`")

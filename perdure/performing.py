@@ -115,7 +115,10 @@ class Performance(Generic[In, Out]):
         end = now + pause if expires_at is None else min(now + pause, expires_at)
         self.next_at = end
         await self._conductor.pause(
-            (end - now).total_seconds(), self._roused, cancellable=cancellable, summary=f"{self.slot}: next step"
+            (end - now).total_seconds(),
+            self._roused,
+            cancellable=cancellable,
+            summary=f"{self.slot}: next step",
         )
         roused, self.hurry, self.next_at = self._roused(), False, None
         if self.poked:
@@ -264,7 +267,9 @@ class Performance(Generic[In, Out]):
         self.parked = True
         try:
             left = None if expires_at is None else (expires_at - workflow.now()).total_seconds()
-            await conductor.pause(left, lambda: self.resolution is not None or self.poked, summary=f"{self.slot}: parked")
+            await conductor.pause(
+                left, lambda: self.resolution is not None or self.poked, summary=f"{self.slot}: parked"
+            )
         finally:
             self.parked = False
             conductor.attention = None
@@ -276,7 +281,11 @@ class Performance(Generic[In, Out]):
             await self._read()
             return
         fence = self._fence(
-            FenceOp.RESOLVE, status=said.outcome, receipt=said.receipt, why=clean(said.note), by=clean(said.by)
+            FenceOp.RESOLVE,
+            status=said.outcome,
+            receipt=said.receipt,
+            why=clean(said.note),
+            by=clean(said.by),
         )
         move = conductor.move_to(conductor.state, f"{self.slot} resolved as {said.outcome}: {said.note}", said.by)
         answer = await conductor.write(conductor.order(fence=fence, move=move))
@@ -312,7 +321,9 @@ class Performance(Generic[In, Out]):
         try:
             return self.effect.receipt.validate_python(data)
         except ValidationError as error:
-            raise DeclarationError(f"{self.key}: today's receipt type can't read the receipt on record: {error}") from error
+            raise DeclarationError(
+                f"{self.key}: today's receipt type can't read the receipt on record: {error}"
+            ) from error
 
     def _see(self, view: EffectView) -> None:
         self.known = replace(self.known, effect=view)

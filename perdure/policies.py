@@ -66,9 +66,7 @@ class Lookup(Generic[In, Out]):
 
     def __post_init__(self) -> None:
         if self.misses < 1 or self.tries < 1:
-            raise DeclarationError(
-                f"Lookup(misses={self.misses}, tries={self.tries}): both must be at least 1"
-            )
+            raise DeclarationError(f"Lookup(misses={self.misses}, tries={self.tries}): both must be at least 1")
 
 
 DoubtPolicy: TypeAlias = Dedupe | Lookup[In, Out] | Repeat | Escalate

@@ -68,7 +68,13 @@ class Service:
                 failures = 0
             except TROUBLE as error:
                 more, failures = False, failures + 1
-                says(log, f"{self.name}: trouble, will go on", level=logging.WARNING, failures=failures, why=repr(error))
+                says(
+                    log,
+                    f"{self.name}: trouble, will go on",
+                    level=logging.WARNING,
+                    failures=failures,
+                    why=repr(error),
+                )
             if not more:
                 await self._rest(failures)
 

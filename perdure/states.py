@@ -103,7 +103,7 @@ class States(Generic[S]):
 
 
 def suggestion(given: str, known: object) -> str:
-    """"; did you mean 'x'?" or the list of what there is."""
+    """ "; did you mean 'x'?" or the list of what there is."""
     names = sorted(str(each) for each in known)  # type: ignore[attr-defined]
     near = difflib.get_close_matches(given, names, n=1)
     return f"; did you mean {near[0]!r}?" if near else f"; there are: {', '.join(names) or 'none'}"

@@ -90,7 +90,9 @@ async def run_worker(app: App, config: Settings) -> None:
         return
     says(log, "stopping", grace=config.grace)
     await plugin.stop_services()
-    ended, _ = await asyncio.wait({asyncio.create_task(worker.shutdown()), running}, timeout=config.grace + REPORTING + 2)
+    ended, _ = await asyncio.wait(
+        {asyncio.create_task(worker.shutdown()), running}, timeout=config.grace + REPORTING + 2
+    )
     says(log, "stopped" if running in ended or running.done() else "stopped without an answer from Temporal")
 
 

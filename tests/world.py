@@ -57,7 +57,10 @@ class World:
         self.db = await asyncpg.connect(self.dsn)
         plugin = PerdurePlugin(app, self.config)
         self.engine = await temporalio.client.Client.connect(self.temporal.address, plugins=[plugin])
-        async with self.counterparty.serving(), Client.connect(self.config, engine=self.engine, app=app) as self.client:
+        async with (
+            self.counterparty.serving(),
+            Client.connect(self.config, engine=self.engine, app=app) as self.client,
+        ):
             os.environ["COUNTERPARTY_PORT"] = str(self.counterparty.port)
             try:
                 yield self

@@ -24,8 +24,7 @@ def check_address(address: str) -> str:
         raise ValueError("a mail address needs an @")
     if not address.isprintable() or not _LOCAL.fullmatch(local):
         raise ValueError(
-            "before its @ a mail address has letters, digits, single dots and "
-            "!#$%&'*+/=?^_`{|}~-; no quotes or blanks"
+            "before its @ a mail address has letters, digits, single dots and !#$%&'*+/=?^_`{|}~-; no quotes or blanks"
         )
     if len(local.encode()) > 64 or len(address.encode()) > 254:
         raise ValueError("a mail address has at most 64 bytes before its @ and 254 in all")
@@ -55,9 +54,7 @@ def ascii_domain(domain: str) -> str:
 def check_line(line: str) -> str:
     """Return `line` if it is one line of printable text, else raise `ValueError`."""
     if _NOT_LINE.search(line):
-        raise ValueError(
-            "must be one line without control characters: a line break would begin another header"
-        )
+        raise ValueError("must be one line without control characters: a line break would begin another header")
     return line
 
 

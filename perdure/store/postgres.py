@@ -73,7 +73,11 @@ class Database:
         while self._pool is None:
             try:
                 self._pool = await self._connect()
-            except (ValueError, asyncpg.InvalidCatalogNameError, asyncpg.InvalidAuthorizationSpecificationError) as error:
+            except (
+                ValueError,
+                asyncpg.InvalidCatalogNameError,
+                asyncpg.InvalidAuthorizationSpecificationError,
+            ) as error:
                 raise InvalidSetting(f"PERDURE_DATABASE_URL={shown(self._url)} can't be used: {error}") from error
             except (asyncpg.PostgresError, OSError, TimeoutError) as error:
                 if time.monotonic() >= until:

@@ -219,9 +219,7 @@ class VirtualWorkflow:
         job.cancel_workflow.reason = reason
         self._send("cancel", job, 1, at, when)
 
-    def update(
-        self, id: str, name: str, *args: Any, at: timedelta | None = None, when: When = None
-    ) -> Answer:
+    def update(self, id: str, name: str, *args: Any, at: timedelta | None = None, when: When = None) -> Answer:
         """Send an update; the moment is given as for `signal`. An id that is in use gives that answer."""
         known = self._answers.get(id)
         if known and known.status != "rejected":
@@ -452,9 +450,7 @@ class VirtualWorkflow:
         self._end = None
         self._queue = [due for due in self._queue if due.label]  # messages are for the workflow, not the run
 
-    def _ended(
-        self, kind: EndKind, payloads: Sequence[Payload] = (), failure: Failure | None = None
-    ) -> RunEnd:
+    def _ended(self, kind: EndKind, payloads: Sequence[Payload] = (), failure: Failure | None = None) -> RunEnd:
         waiting = [*sorted(self._queue), *(due for _, due in self._conditional), *self._when_blocked]
         end = RunEnd(
             kind=kind,

@@ -147,9 +147,7 @@ class RunawayWorkflow(Exception):
 class Run:
     """One run: the SDK's instance, and a history that is counted but not kept. Needs a running loop."""
 
-    def __init__(
-        self, host: Host, run_id: str, at: datetime, init: InitializeWorkflow, suggest_at: int
-    ) -> None:
+    def __init__(self, host: Host, run_id: str, at: datetime, init: InitializeWorkflow, suggest_at: int) -> None:
         self._host, self._run_id, self._suggest_at = host, run_id, suggest_at
         self._instance = _create_instance(host, run_id, at, init)
         self._length, self._bytes = 0, 0
@@ -256,9 +254,7 @@ async def _outside_any_task(step: Callable[[], _T]) -> _T:
     return await done
 
 
-def init_job(
-    host: Host, workflow_id: str, run_ids: Sequence[str], seed: int, started: datetime
-) -> InitializeWorkflow:
+def init_job(host: Host, workflow_id: str, run_ids: Sequence[str], seed: int, started: datetime) -> InitializeWorkflow:
     """The job that starts the last of `run_ids`; arguments, memo and headers are still to be filled in."""
     job = InitializeWorkflow(
         workflow_type=host.workflow_type,
@@ -274,9 +270,7 @@ def init_job(
     return job
 
 
-def activity_call(
-    command: ScheduleActivity | ScheduleLocalActivity, at: datetime, host: Host
-) -> ActivityCall:
+def activity_call(command: ScheduleActivity | ScheduleLocalActivity, at: datetime, host: Host) -> ActivityCall:
     """Read one schedule command. A local activity has no heartbeat and runs on the workflow's own queue."""
 
     def limit(name: str) -> timedelta | None:

@@ -64,6 +64,7 @@ class Lookup(_Errand):
         """See the base class."""
         await self.do_it(errand)
 
+
 @workflow.defn(name="lookup-inline")
 class LookupInline(_Errand):
     """Lookup, inline."""
@@ -76,6 +77,7 @@ class LookupInline(_Errand):
     async def run(self, errand: Errand) -> None:
         """See the base class."""
         await self.do_it(errand)
+
 
 @workflow.defn(name="dedupe")
 class Dedupe(_Errand):
@@ -90,6 +92,7 @@ class Dedupe(_Errand):
         """See the base class."""
         await self.do_it(errand)
 
+
 @workflow.defn(name="dedupe-inline")
 class DedupeInline(_Errand):
     """Dedupe, inline."""
@@ -102,6 +105,7 @@ class DedupeInline(_Errand):
     async def run(self, errand: Errand) -> None:
         """See the base class."""
         await self.do_it(errand)
+
 
 @workflow.defn(name="repeat")
 class Repeat(_Errand):
@@ -116,6 +120,7 @@ class Repeat(_Errand):
         """See the base class."""
         await self.do_it(errand)
 
+
 @workflow.defn(name="repeat-inline")
 class RepeatInline(_Errand):
     """Repeat, inline."""
@@ -129,6 +134,7 @@ class RepeatInline(_Errand):
         """See the base class."""
         await self.do_it(errand)
 
+
 @workflow.defn(name="escalate")
 class Escalate(_Errand):
     """Escalate."""
@@ -141,6 +147,7 @@ class Escalate(_Errand):
     async def run(self, errand: Errand) -> None:
         """See the base class."""
         await self.do_it(errand)
+
 
 @workflow.defn(name="escalate-inline")
 class EscalateInline(_Errand):

@@ -210,9 +210,7 @@ async def test_thirty_days_pass_in_seconds() -> None:
         Worker(environment.client, task_queue="skipping", workflows=[Waiting]),
     ):
         since = time.monotonic()
-        slept = await environment.client.execute_workflow(
-            Waiting.run, 30, id="waiting", task_queue="skipping"
-        )
+        slept = await environment.client.execute_workflow(Waiting.run, 30, id="waiting", task_queue="skipping")
     assert slept == 30
     assert time.monotonic() - since < 30
 

@@ -16,9 +16,7 @@ from infra.mail_server import MailServer
 from perdure import Attempt, Entity, Key, Question
 from perdure.attempt import boot_clock
 
-LETTER = Mail(
-    sender="news@app.example", recipient="jo.doe@reader.example", subject="A new comment", body="Hello\n"
-)
+LETTER = Mail(sender="news@app.example", recipient="jo.doe@reader.example", subject="A new comment", body="Hello\n")
 _numbers = itertools.count(1)
 
 
@@ -45,7 +43,9 @@ def settings(**given: object) -> Iterator[None]:
 
 
 @asynccontextmanager
-async def mail_server(folder: Path, *, client: dict[str, object] | None = None, **options: Any) -> AsyncIterator[MailServer]:
+async def mail_server(
+    folder: Path, *, client: dict[str, object] | None = None, **options: Any
+) -> AsyncIterator[MailServer]:
     """A server with its mail and log in `folder`, and settings that lead to it; `client` adds to these."""
     async with MailServer(folder / "maildir", folder / "mail.log", **options) as server:
         with settings(port=server.port, log=server.log, **(client or {})):

@@ -55,9 +55,7 @@ def always(end: ActivityEnd) -> OnActivity:
     return on_activity
 
 
-def virtual(
-    workflow_class: type, *args: Any, on_activity: OnActivity | None = None, **more: Any
-) -> VirtualWorkflow:
+def virtual(workflow_class: type, *args: Any, on_activity: OnActivity | None = None, **more: Any) -> VirtualWorkflow:
     return VirtualWorkflow(
         workflow_class, args, workflow_id="w-1", on_activity=on_activity or always(Completed()), **more
     )

@@ -79,7 +79,10 @@ async def test_starttls_is_used_as_the_setting_says(
         ({"port": "0"}, "^PERDURE_MAIL_PORT: "),
         ({"starttls": "yes"}, "^PERDURE_MAIL_STARTTLS: Input should be 'never', 'offered' or 'required'$"),
         ({"username": "app"}, "^give PERDURE_MAIL_USERNAME and PERDURE_MAIL_PASSWORD, or neither$"),
-        ({**LOGIN, "host": "mail.example"}, "^a password needs a proven connection: set PERDURE_MAIL_STARTTLS=required$"),
+        (
+            {**LOGIN, "host": "mail.example"},
+            "^a password needs a proven connection: set PERDURE_MAIL_STARTTLS=required$",
+        ),
         ({"tls": "true", "starttls": "required"}, "choose one$"),
         ({"ca_file": "/nowhere.pem"}, "^PERDURE_MAIL_CA_FILE: can't be used as certificates"),
         ({"log_zone": "Europe/Nowhere"}, "^PERDURE_MAIL_LOG_ZONE: no such time zone"),

@@ -34,9 +34,7 @@ REPLIES = {
 ENDS = [
     (stage, at, end, fault)
     for stage, (at, later, no) in REPLIES.items()
-    for end, fault in zip(
-        End, (Fault(later), Fault(no), Fault("hello, is this SMTP?"), CLOSE, SILENCE), strict=True
-    )
+    for end, fault in zip(End, (Fault(later), Fault(no), Fault("hello, is this SMTP?"), CLOSE, SILENCE), strict=True)
 ]
 
 

@@ -1,0 +1,226 @@
+"""The main job, watched: 60 comments are committed and notified, once each, while a worker is killed in the middle.
+
+Everything in the table at the end is counted: in the maildir, in the app's table, in the mirror.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import shutil
+import sys
+import time
+from collections import Counter
+from dataclasses import asdict, dataclass
+from datetime import timedelta
+from pathlib import Path
+
+import asyncpg
+from rich.console import Console
+from rich.table import Table
+
+from infra.mail_store import count_by_message_id
+from infra.stack import ROOT, Stack
+
+COMMENTS = 60
+REPLY_DELAY = 1.0
+"""Seconds between the mail server's acceptance and its reply: a worker killed in between leaves a real doubt."""
+SETTINGS = {
+    "PERDURE_MAIL_TIMEOUT": "3",
+    "PERDURE_MAIL_SETTLE": "1",
+    "PERDURE_EFFECTS_AT_ONCE": "6",
+    "PERDURE_LOG": "text",
+}
+LIFECYCLE = "comment-notification"
+
+console = Console()
+
+
+@dataclass(frozen=True, slots=True)
+class Count:
+    """What was counted at the end; written to `build/demo.json`."""
+
+    comments: int
+    sent: int
+    lost: int
+    duplicated: int
+    in_doubt: int
+    settled_by_lookup: int
+    workers_killed: int
+    seconds: float
+
+
+async def demo(keep: bool) -> int:
+    """Run it; the exit status."""
+    os.environ.update(SETTINGS)  # the contracts read theirs when they are imported
+    folder = ROOT / "build" / "demo"
+    shutil.rmtree(folder, ignore_errors=True)
+    async with Stack(folder, reply_delay=REPLY_DELAY).up() as stack:
+        say(f"PostgreSQL, Temporal and a mail server are up. Web UI: [link]{stack.temporal.ui_url}[/link]")
+        began = time.monotonic()
+        count = await play(stack)
+        count = Count(**{**asdict(count), "seconds": round(time.monotonic() - began, 1)})
+        (ROOT / "build" / "demo.json").write_text(json.dumps(asdict(count), indent=2) + "\n")
+        show(count)
+        if keep:
+            await stay(stack)
+    return 1 if count.lost or count.duplicated or count.sent != count.comments else 0
+
+
+async def play(stack: Stack) -> Count:
+    """Commit the comments, kill a worker while mails are in flight, start another, and count."""
+    first, _ = await asyncio.gather(
+        stack.start_worker("worker-1", **SETTINGS), stack.start_worker("worker-2", **SETTINGS)
+    )
+    say("two workers run")
+    connection = await asyncpg.connect(stack.dsn)
+    try:
+        await commit_comments(stack, connection)
+        say(f"{COMMENTS} comments are committed, each with the start of its notification in the same transaction")
+        await mails_kept(stack.maildir, COMMENTS // 3)
+        first.kill()
+        say(f"[red]SIGKILL[/red] of worker-1 (pid {first.pid}) while the mail server holds replies back")
+        await stack.start_worker("worker-3", **SETTINGS)
+        say("worker-3 runs; whatever worker-1 had in flight is in doubt and will be looked up")
+        await all_final(connection)
+        return await counted(stack, connection)
+    finally:
+        await connection.close()
+
+
+async def commit_comments(stack: Stack, connection: asyncpg.Connection[asyncpg.Record]) -> None:
+    """What the web app does: its row, and the start of what must follow from it, in one transaction."""
+    from activities.contracts.comment import Comment
+    from perdure import Client, Settings
+    from workflows.comment_notification import CommentNotification
+
+    async with Client.connect(Settings(database_url=stack.dsn)) as client:
+        for number in range(COMMENTS):
+            async with connection.transaction():
+                row = await connection.fetchrow(
+                    "insert into comment (post_id, author, body, recipient) values ($1, $2, $3, $4) returning *",
+                    number % 7,
+                    f"author-{number % 5}",
+                    f"This is comment number {number}.",
+                    f"reader-{number}@example.org",
+                )
+                assert row is not None
+                comment = Comment(**{name: row[name] for name in Comment.model_fields})
+                await client.start(CommentNotification, comment.id, comment, connection=connection)
+
+
+async def mails_kept(maildir: Path, wanted: int) -> None:
+    """Wait until so many mails are in the maildir."""
+    while not maildir.exists() or sum(count_by_message_id(maildir).values()) < wanted:
+        await asyncio.sleep(0.05)
+
+
+async def all_final(connection: asyncpg.Connection[asyncpg.Record]) -> None:
+    """Wait for the end of every notification, and say now and then how far they are."""
+    said = ""
+    end = time.monotonic() + timedelta(minutes=3).total_seconds()
+    while time.monotonic() < end:
+        rows = await connection.fetch("select notification_state s, count(*) n from comment group by 1 order by 1")
+        line = "  ".join(f"{row['s']} {row['n']}" for row in rows)
+        if line != said:
+            say(f"[dim]{line}[/dim]")
+            said = line
+        if not await connection.fetchval("select count(*) from perdure.entity"):
+            return
+        await asyncio.sleep(0.5)
+
+
+async def counted(stack: Stack, connection: asyncpg.Connection[asyncpg.Record]) -> Count:
+    """Count at the other side, in the app's table and in the mirror."""
+    from perdure import Entity, Key
+
+    kept = Counter(
+        {each.strip("<>").partition("@")[0]: number for each, number in count_by_message_id(stack.maildir).items()}
+    )
+    ids = [str(row["id"]) for row in await connection.fetch("select id from comment")]
+    tokens = [Key.of(Entity(LIFECYCLE, each), "send-mail").token for each in ids]
+    agreed = await connection.fetch(
+        "select c.id from comment c join perdure.finished f on f.id = c.id::text and f.lifecycle = $1 "
+        "where c.notification_state = 'sent' and f.state = 'sent'",
+        LIFECYCLE,
+    )
+    sent = {str(row["id"]) for row in agreed} & {each for each, token in zip(ids, tokens, strict=True) if kept[token]}
+    doubts = await connection.fetchrow(
+        "select count(*) filter (where settled_by = 'look-up') found, count(*) filter (where attempts > 1) again from perdure.effect"
+    )
+    assert doubts is not None
+    return Count(
+        comments=len(ids),
+        sent=len(sent),
+        lost=sum(1 for token in tokens if not kept[token]),
+        duplicated=sum(number - 1 for number in kept.values()) + len(set(kept) - set(tokens)),
+        in_doubt=doubts["found"] + doubts["again"],
+        settled_by_lookup=doubts["found"],
+        workers_killed=1,
+        seconds=0.0,
+    )
+
+
+def show(count: Count) -> None:
+    """The table at the end."""
+    table = Table(title="counted in the maildir, the app's table and the mirror")
+    table.add_column("what")
+    table.add_column("count", justify="right")
+    table.add_column("", style="dim")
+    again = count.in_doubt - count.settled_by_lookup
+    rows = [
+        ("comments", count.comments, "rows that the app committed"),
+        ("sent", count.sent, "in the maildir, and shown as sent by the app's table and the mirror"),
+        ("lost", count.lost, "no mail in the maildir"),
+        (
+            "duplicated",
+            count.duplicated,
+            "more than one mail with the same Message-ID, or one that nobody asked for",
+        ),
+        (
+            "in doubt",
+            count.in_doubt,
+            "attempts whose worker was killed: nobody knew whether the mail had gone",
+        ),
+        (
+            "  settled by look-up",
+            count.settled_by_lookup,
+            "found in the mail log by its Message-ID: not sent again",
+        ),
+        ("  not found, sent again", again, "the log shows no such mail: it had never been accepted"),
+        ("workers killed", count.workers_killed, "by SIGKILL"),
+    ]
+    for what, number, note in rows:
+        bad = number and what in ("lost", "duplicated")
+        table.add_row(what, f"[red]{number}[/red]" if bad else str(number), note)
+    console.print(table)
+    say(f"{count.seconds} s; the counts are in build/demo.json")
+
+
+async def stay(stack: Stack) -> None:
+    """Leave everything up until Ctrl-C."""
+    say(f"Everything stays up until Ctrl-C. Web UI: {stack.temporal.ui_url}\n  maildir: {stack.maildir}")
+    for name, value in stack.environment().items():
+        say(f"  export {name}={value}")
+    await asyncio.Event().wait()
+
+
+def say(text: str) -> None:
+    """One line for whoever watches."""
+    console.print(text, highlight=False, soft_wrap=True)
+
+
+def main() -> None:
+    """Entry point of `make demo`."""
+    parser = argparse.ArgumentParser(prog="python -m infra.demo", description=__doc__)
+    parser.add_argument("--keep", action="store_true", help="leave everything up until Ctrl-C")
+    try:
+        sys.exit(asyncio.run(demo(parser.parse_args().keep)))
+    except KeyboardInterrupt:
+        sys.exit(130)
+
+
+if __name__ == "__main__":
+    main()
