@@ -73,7 +73,7 @@ class MailSettings(BaseSettings):
     def _zone(cls, name: str | None) -> str | None:
         try:
             return name and ZoneInfo(name).key
-        except (OSError, ValueError):
+        except (OSError, LookupError, ValueError):
             raise ValueError("no such time zone: give a name such as Europe/Berlin") from None
 
     @field_validator("ca_file")

@@ -95,21 +95,33 @@ class MailSession(SMTP):
 
     async def _handle_client(self) -> None:
         self._store.write(self._process, "connect from localhost[127.0.0.1]")
-        fault = await self._fault(At.GREETING)
-        if fault is None:
-            await super()._handle_client()
-        else:
-            await self.push(fault.reply)
-            await self._reader.read()  # until the client has gone
+        try:
+            fault = await self._fault(At.GREETING)
+            if fault is None:
+                await super()._handle_client()
+            else:
+                await self.push(fault.reply)
+                await self._reader.read()  # until the client has gone
+        except ConnectionResetError:
+            pass  # the log says so
+        finally:
+            # aiosmtpd hears of no end when the client turns down our certificate.
+            if self._original_transport is not None:
+                self._original_transport.close()
+            self._finish()
 
     def connection_lost(self, error: Exception | None) -> None:
         """The connection has ended, from either side."""
         super().connection_lost(error)
-        if not self.over.is_set():
-            self.over.set()
-            lost_after = "" if self._tried["quit"] else self._last_command
-            self._store.ended(self._process, self._good, self._tried, lost_after)
-            self._ended(self)
+        self._finish()
+
+    def _finish(self) -> None:
+        if self.over.is_set():
+            return
+        self.over.set()
+        lost_after = "" if self._tried["quit"] else self._last_command
+        self._store.ended(self._process, self._good, self._tried, lost_after)
+        self._ended(self)
 
     async def _run(self, at: At, command: Callable[[Any], Awaitable[None]], arg: str | None) -> None:
         self._note(at.upper())

@@ -18,7 +18,7 @@ from temporalio.exceptions import ActivityError, ApplicationError
 
 from perdure.errors import DeclarationError, InvalidEntity
 from perdure.keys import Entity
-from perdure.store.writes import Answer, Column, Fence, Gate, Move, Write
+from perdure.store.writes import Answer, Column, Fence, Gate, Move, Write, storable
 
 if TYPE_CHECKING:
     from perdure.lifecycle import Lifecycle
@@ -172,8 +172,8 @@ class Conductor:
             state=state,
             final=declared.final,
             attention=None if declared.final else attention,
-            why=clean(why),
-            by=clean(by),
+            why=storable(why),
+            by=storable(by),
             snapshot=self._snapshot(),
             within=declared.within.total_seconds() if declared.within else None,
         )
@@ -360,13 +360,6 @@ class Conductor:
                 ended=self.ended,
             )
         }
-
-
-def clean(text: str | None) -> str | None:
-    """`text` as PostgreSQL can store it: no NUL, no lone surrogates, at most 2,000 characters."""
-    if text is None:
-        return None
-    return text.replace("\0", "\ufffd").encode("utf-8", "replace").decode()[:2000]
 
 
 def _entity(workflow_id: str, lifecycle: str, round: int) -> Entity:

@@ -11,6 +11,7 @@ import hashlib
 import json
 import logging
 import secrets
+import traceback
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -25,7 +26,7 @@ from perdure.keys import Key
 from perdure.logs import says
 from perdure.orders import AttemptOrder, QuestionOrder, Report, Said
 from perdure.outcomes import InDoubt, NotDone, Refused, Status
-from perdure.store.writes import Answer, EffectView, Fence, FenceOp, Gate, Store, Verdict, Write
+from perdure.store.writes import Answer, EffectView, Fence, FenceOp, Gate, Store, Verdict, Write, storable
 
 PATIENCE = 4.0
 """Seconds that one commit of an attempt may take; three of them fit into `BOOKKEEPING`."""
@@ -183,7 +184,9 @@ async def _call(
         report.why = f"no answer within {effect.timeout.total_seconds():g} s"
     except Exception as error:  # anything else may have happened after the bytes left
         report.why = _sentence(error)
-        log.warning("the body of %s raised what it does not declare; taken as in doubt", effect.name, exc_info=error)
+        if not isinstance(error, OSError):  # a broken connection needs no lines of code to be understood
+            where = "".join(traceback.format_tb(error.__traceback__))  # not its message: that may quote the input
+            log.warning("the body of %s raised a %s\n%s", effect.name, type(error).__name__, where)
     finally:
         beating.cancel()
         with suppress(asyncio.CancelledError):
@@ -226,7 +229,7 @@ async def _put_on_record(report: Report, write: Write, begun: Fence, store: Stor
             "op": FenceOp.OUTCOME,
             "status": status,
             "receipt": report.receipt,
-            "why": _storable(report.why) or begun.why,
+            "why": storable(report.why) or begun.why,
         }
     )
     order = write.model_copy(update={"move": None, "column": None, "input": None, "fence": fence})
@@ -255,7 +258,7 @@ def _without_payloads(write: Write, trouble: str) -> Write:
     move = write.move and write.move.model_copy(
         update={
             "snapshot": None,
-            "why": _storable(f"{write.move.why or ''} {note}"),
+            "why": storable(f"{write.move.why or ''} {note}"),
             "attention": write.move.attention or note,
         }
     )
@@ -263,9 +266,9 @@ def _without_payloads(write: Write, trouble: str) -> Write:
     return write.model_copy(update={"input": None, "move": move, "fence": fence})
 
 
-def _storable(text: str | None) -> str | None:
-    return None if text is None else text.replace("\0", "\ufffd").encode("utf-8", "replace").decode()[:2000]
-
-
 def _sentence(error: BaseException) -> str:
+    """What went wrong, without the values that a validator would quote: they may be personal."""
+    if isinstance(error, ValidationError):
+        problems = error.errors(include_input=False, include_url=False, include_context=False)
+        return f"ValidationError of {error.title}: {problems[0]['type']} and {len(problems) - 1} more"
     return f"{type(error).__name__}: {error}"[:500] if str(error) else type(error).__name__

@@ -11,7 +11,7 @@ from temporalio import workflow
 from temporalio.common import RetryPolicy
 from temporalio.exceptions import ActivityError, ApplicationError, TimeoutError, TimeoutType
 
-from perdure.conduct import Conductor, HowEnded, Overtaken, Request, clean
+from perdure.conduct import Conductor, HowEnded, Overtaken, Request
 from perdure.contracts import Effect, Find
 from perdure.decision import Again, Ask, Known, Park, Record, Settled, decide
 from perdure.errors import DeclarationError
@@ -19,7 +19,7 @@ from perdure.keys import Key
 from perdure.orders import AttemptOrder, QuestionOrder, Report, Said
 from perdure.outcomes import Abandoned, DifferentInput, Done, Ended, Expired, GaveUp, Status, WasRefused
 from perdure.policies import Lookup
-from perdure.store.writes import EffectView, Fence, FenceOp, Gate, Move
+from perdure.store.writes import EffectView, Fence, FenceOp, Gate, Move, storable
 
 In = TypeVar("In")
 Out = TypeVar("Out")
@@ -177,7 +177,7 @@ class Performance(Generic[In, Out]):
                         token=report.token,
                         status=Status(report.said.value),
                         receipt=report.receipt,
-                        why=clean(report.why),
+                        why=storable(report.why),
                     )
                 )
             )
@@ -245,7 +245,7 @@ class Performance(Generic[In, Out]):
 
     async def _record(self, status: Status, why: str, *, receipt: Any = None, by: str | None = None) -> None:
         """Compare-and-set on the token that was read: whatever came in meanwhile stands."""
-        fence = self._fence(FenceOp.RESOLVE, status=status, receipt=receipt, why=clean(why), by=clean(by))
+        fence = self._fence(FenceOp.RESOLVE, status=status, receipt=receipt, why=storable(why), by=storable(by))
         answer = await self._conductor.write(self._conductor.order(fence=fence))
         self._see(answer.effect or EffectView())
         self.known = self.known.settled()
@@ -284,8 +284,8 @@ class Performance(Generic[In, Out]):
             FenceOp.RESOLVE,
             status=said.outcome,
             receipt=said.receipt,
-            why=clean(said.note),
-            by=clean(said.by),
+            why=storable(said.note),
+            by=storable(said.by),
         )
         move = conductor.move_to(conductor.state, f"{self.slot} resolved as {said.outcome}: {said.note}", said.by)
         answer = await conductor.write(conductor.order(fence=fence, move=move))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import random
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -23,6 +24,7 @@ class Counterparty:
         asked: how often each key was looked up.
         requests: every request, in order of arrival.
         steps: how often each step of a march was made.
+        takes: seconds, from and to, that it takes for each act before it replies.
     """
 
     def __init__(self) -> None:
@@ -31,6 +33,8 @@ class Counterparty:
         self.asked: Counter[str] = Counter()
         self.steps: Counter[int] = Counter()
         self.requests: list[dict[str, Any]] = []
+        """Each with the time at which it came, `at`, on the event loop's clock."""
+        self.takes = 0.0, 0.0
         self.before_accepting = Gate()
         self.before_replying = Gate()
         self.before_answering = Gate()
@@ -61,6 +65,11 @@ class Counterparty:
         async with self._changed:
             await asyncio.wait_for(self._changed.wait_for(lambda: self.accepted.total() >= count), 60)
 
+    async def has_made(self, steps: int) -> None:
+        """Wait until so many different steps of a march were made."""
+        async with self._changed:
+            await asyncio.wait_for(self._changed.wait_for(lambda: len(self.steps) >= steps), 60)
+
     def seen(self, what: str, key_part: str = "") -> int:
         """How many requests of kind `what` came."""
         return sum(each["op"] == what and key_part in each["key"] for each in self.requests)
@@ -69,7 +78,7 @@ class Counterparty:
         ways = {"do": self._do, "ask": self._ask, "step": self._step}
         try:
             while line := await reader.readline():
-                request = json.loads(line)
+                request = {**json.loads(line), "at": asyncio.get_running_loop().time()}
                 await self._note(lambda request=request: self.requests.append(request))
                 reply = await ways[request["op"]](request)
                 if reply.get("close"):
@@ -83,7 +92,7 @@ class Counterparty:
 
     async def _step(self, request: dict[str, Any]) -> dict[str, Any]:
         await self._note(lambda: self.steps.update([request["step"]]))
-        await self.before_replying.passed()
+        await self._reply_in_its_time()
         return {"again": self.steps.total() - len(self.steps)}
 
     async def _do(self, request: dict[str, Any]) -> dict[str, Any]:
@@ -92,13 +101,17 @@ class Counterparty:
         key = request["key"]
         if reply.get("accept") and not (self.dedupe and self.accepted[key]):
             await self._note(lambda: self.accepted.update([key]))
-        await self.before_replying.passed()
+        await self._reply_in_its_time()
         return {**reply, "number": self.accepted.total()}
 
     async def _ask(self, request: dict[str, Any]) -> dict[str, Any]:
         await self._note(lambda: self.asked.update([request["key"]]))
         await self.before_answering.passed()
         return {"found": bool(self.accepted[request["key"]]), "number": self.accepted[request["key"]]}
+
+    async def _reply_in_its_time(self) -> None:
+        await asyncio.sleep(random.uniform(*self.takes))
+        await self.before_replying.passed()
 
     async def _note(self, change: Any) -> None:
         async with self._changed:

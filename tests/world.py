@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import asyncpg
+import psutil
 import temporalio.client
 
 from infra.postgres import PostgresServer
@@ -117,6 +118,25 @@ class World:
         """Wait for its final state, and return that."""
         return (await self.client.wait(lifecycle, entity_id, timeout=timedelta(seconds=seconds))).state
 
+    @asynccontextmanager
+    async def holding(self, table: str) -> AsyncIterator[None]:
+        """Keep everybody from writing to `table` for as long as the context lasts."""
+        keeper = await asyncpg.connect(self.dsn)
+        try:
+            async with keeper.transaction():
+                await keeper.execute(f"lock table {table} in share mode")
+                yield
+        finally:
+            await keeper.close()
+
+    async def held_up(self) -> None:
+        """Wait until a connection of perdure's waits for a lock."""
+        waits = (
+            "select exists (select from pg_stat_activity where datname = current_database() "
+            "and application_name = 'perdure' and wait_event_type = 'Lock')"
+        )
+        await self.until(lambda: self.db.fetchval(waits), "a write of perdure's that waits for a lock")
+
     async def until(self, holds: Callable[[], Any], what: str, seconds: float = PATIENCE) -> Any:
         """Poll until `holds()` (maybe a coroutine) is true; fails with `what` if it never is."""
         end = asyncio.get_running_loop().time() + seconds
@@ -174,6 +194,15 @@ class WorkerProcess:
         """SIGKILL, and wait until it is gone."""
         self.send(signal.SIGKILL)
         await self.gone()
+
+    async def freeze(self) -> None:
+        """SIGSTOP, and wait until it stands still."""
+        self.send(signal.SIGSTOP)
+        await self._world.until(lambda: psutil.Process(self.pid).status() == psutil.STATUS_STOPPED, "frozen")
+
+    def thaw(self) -> None:
+        """SIGCONT."""
+        self.send(signal.SIGCONT)
 
     async def stop(self, within: float = 30.0) -> int:
         """SIGTERM; returns its exit status."""

@@ -183,3 +183,8 @@ class Store(Protocol):
             UnstorableWrite: PostgreSQL refuses what is in it.
         """
         ...
+
+
+def storable(text: str | None) -> str | None:
+    """`text` as PostgreSQL can store it: no NUL, no lone surrogates, at most 2,000 characters."""
+    return None if text is None else text.replace("\0", "\ufffd").encode("utf-8", "replace").decode()[:2000]

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+from collections.abc import Callable
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 from perdure import App, Attempt, NotDone, Question, Refused
@@ -13,12 +15,14 @@ from tests.apps.contracts import INLINE, MARCH, REGULAR, Errand, March, Marched,
 from tests.apps.errands import LIFECYCLES
 
 
-async def _talk(request: dict[str, Any]) -> dict[str, Any]:
+async def _talk(request: dict[str, Any], just_before: Callable[[], None] | None = None) -> dict[str, Any]:
     try:
         reader, writer = await asyncio.open_connection("127.0.0.1", int(os.environ["COUNTERPARTY_PORT"]))
     except ConnectionRefusedError as error:
         raise NotDone("connection refused") from error
     try:
+        if just_before is not None:
+            just_before()
         writer.write(json.dumps(request).encode() + b"\n")
         await writer.drain()
         reply = json.loads(await reader.readline() or b'{"closed": true}')
@@ -29,10 +33,22 @@ async def _talk(request: dict[str, Any]) -> dict[str, Any]:
     return dict(reply)
 
 
+def _stand_still() -> None:
+    """Where STAND_STILL_AT names a pipe: stop between check and send, event loop and all, until it is opened."""
+    if pipe := os.environ.get("STAND_STILL_AT"):
+        Path(pipe + ".reached").touch()
+        Path(pipe).read_bytes()
+
+
 async def do_errand(errand: Errand, attempt: Attempt) -> Ticket:
     """Ask the counterparty to do it."""
-    attempt.before_first_byte()
-    reply = await _talk({"op": "do", "key": attempt.key, "attempt": attempt.number, "pid": os.getpid()})
+
+    def just_before() -> None:
+        attempt.before_first_byte()
+        _stand_still()
+
+    request = {"op": "do", "key": attempt.key, "attempt": attempt.number, "pid": os.getpid()}
+    reply = await _talk(request, just_before)
     if reply.get("refused"):
         raise Refused(reply["refused"])
     if reply.get("not_done"):

@@ -49,7 +49,7 @@ def test_the_receiver_reads_what_was_meant() -> None:
     assert read["From"].addresses[0].display_name == RICH.sender_name
     assert read["From"].addresses[0].addr_spec == "news@xn--bcher-kva.example"
     assert read["Reply-To"] == "answers@app.example"
-    assert read["Subject"] == RICH.subject.rstrip()
+    assert read["Subject"] == RICH.subject
     assert read["List-Unsubscribe"] == RICH.headers["List-Unsubscribe"]
     text = read.get_content().replace("\r\n", "\n")
     assert text == RICH.body.replace("\r\n", "\n").replace("\r", "\n") + "\n"

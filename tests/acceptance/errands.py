@@ -1,0 +1,85 @@
+"""Starts errands as an app does, and reads from every record how they ended."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import groupby
+
+from temporalio.client import WorkflowExecutionStatus
+
+from perdure import Status
+from tests.apps.contracts import Errand
+from tests.world import World
+
+POLICIES = ("lookup", "dedupe", "repeat", "escalate")
+KINDS = [policy + way for policy in POLICIES for way in ("", "-inline")]
+LOOKUPS = ["lookup", "lookup-inline"]
+"""The same policy run both ways: as an activity, and in the workflow task."""
+
+
+def key(kind: str, entity_id: str | None = None) -> str:
+    """Key of the errand's effect; an entity is named after its kind where a test has one of each."""
+    return f"{kind}/{entity_id or kind}/do-{kind}"
+
+
+async def commit_errands(world: World, kinds: Iterable[str], ids: Sequence[str] | None = None) -> None:
+    """One errand of each kind, or one per id, committed in the app's own transaction with their rows."""
+    async with world.db.transaction():
+        for kind in kinds:
+            for entity_id in ids or [kind]:
+                await world.db.execute("insert into errand (id) values ($1)", entity_id)
+                await world.client.start(kind, entity_id, Errand(), connection=world.db)
+
+
+async def all_attempting(world: World, count: int) -> None:
+    """Wait until so many attempts are on record, and none of them has ended."""
+
+    async def attempting() -> bool:
+        return await world.db.fetchval("select count(*) from perdure.effect where status = 'attempting'") == count
+
+    await world.until(attempting, f"{count} attempts on record")
+
+
+async def is_parked(world: World, kind: str) -> bool:
+    """Whether it waits for a person, visibly."""
+    return (await world.client.status(kind, kind)).attention is not None
+
+
+async def settle_parked(world: World, kinds: Iterable[str], outcome: Status) -> None:
+    """Say what became of the errands that wait for a person, once they do."""
+    for kind in kinds:
+        await world.until(lambda kind=kind: is_parked(world, kind), f"{kind} parked")
+        receipt = {"number": 1} if outcome is Status.DONE else None
+        said = await world.client.resolve(kind, kind, outcome, by="ops", note="looked it up", receipt=receipt)
+        assert said == f"resolved as {outcome.value}"
+
+
+async def every_record_says_done(world: World) -> None:
+    """App, mirror, fence and Temporal agree: all that was started is done, nothing is left over."""
+    unfinished = "select lifecycle || ' ' || id from perdure.ident where final is distinct from 'done'"
+    assert await world.db.fetch(unfinished) == []
+    for leftover in ("entity", "behind", "outbox", "rejected"):
+        await world.until(lambda table=leftover: _empty(world, table), f"nothing in perdure.{leftover}")
+    assert await world.db.fetch("select key from perdure.effect where status <> 'done' or receipt is null") == []
+    assert await world.db.fetch("select id from errand where state <> 'done'") == []
+    entities = [(row["lifecycle"], row["id"]) for row in await world.db.fetch("select * from perdure.ident")]
+    finished = await world.db.fetch("select lifecycle, id from perdure.finished")
+    assert sorted(map(tuple, finished)) == sorted(entities)
+    for lifecycle, entity_id in entities:
+        told = [state for state, _ in groupby(await world.states(lifecycle, entity_id))]
+        assert told == ["pending", "doing", "done"], (lifecycle, entity_id)
+        await world.until(lambda each=(lifecycle, entity_id): _completed(world, *each), f"{entity_id} completed")
+
+
+async def attempts(world: World) -> dict[str, int]:
+    """How many attempts were begun, by kind."""
+    return {row["lifecycle"]: row["attempts"] for row in await world.db.fetch("select * from perdure.effect")}
+
+
+async def _empty(world: World, table: str) -> bool:
+    return await world.db.fetchval(f"select count(*) from perdure.{table}") == 0
+
+
+async def _completed(world: World, lifecycle: str, entity_id: str) -> bool:
+    described = await world.handle(lifecycle, entity_id).describe()
+    return described.status is WorkflowExecutionStatus.COMPLETED

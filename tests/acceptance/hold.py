@@ -1,0 +1,81 @@
+"""Holds chosen statements inside PostgreSQL, before they commit: so a process can be killed or frozen right there.
+
+A trigger waits for an advisory lock that the test has; whoever waits can be seen in `pg_locks`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import asyncpg
+
+from tests.world import World
+
+_LOCK = 7
+_STAND_STILL = f"""
+    create or replace function public.stand_still() returns trigger language plpgsql set lock_timeout = 0 as $$
+    begin
+        perform pg_advisory_xact_lock_shared({_LOCK});
+        return case when tg_op = 'DELETE' then old else new end;
+    end $$
+"""
+_WAITERS = """
+    select count(*) from pg_locks where locktype = 'advisory' and not granted
+        and database = (select oid from pg_database where datname = current_database())
+"""
+
+
+class Hold:
+    """A place in the database where statements stand still until `release`."""
+
+    def __init__(self, world: World, lock: asyncpg.Connection[asyncpg.Record]) -> None:
+        self._world = world
+        self._lock = lock
+
+    async def reached(self) -> None:
+        """Wait until a statement stands there."""
+        await self._world.until(self._waiters, "a statement that is held")
+
+    async def left(self) -> None:
+        """Wait until none stands there any more."""
+
+        async def nobody() -> bool:
+            return not await self._waiters()
+
+        await self._world.until(nobody, "the end of the statements that were held")
+
+    async def release(self) -> None:
+        """Let them go on, and all that come."""
+        await self._lock.fetchval("select pg_advisory_unlock_all()")
+
+    async def cut_off(self) -> None:
+        """End the sessions that stand there, as PostgreSQL does once it notices that their client is gone."""
+        await self._lock.execute(
+            "select pg_terminate_backend(pid) from pg_locks where locktype = 'advisory' and not granted"
+            " and database = (select oid from pg_database where datname = current_database())"
+        )
+        await self.left()
+
+    async def _waiters(self) -> int:
+        return int(await self._world.db.fetchval(_WAITERS))
+
+
+@asynccontextmanager
+async def hold(world: World, event: str, when: str = "true") -> AsyncIterator[Hold]:
+    """Hold statements in the world's database.
+
+    Args:
+        event: of a trigger, as `update on perdure.effect`.
+        when: condition on `new` and `old`.
+    """
+    lock = await asyncpg.connect(world.dsn)
+    try:
+        await lock.execute(f"select pg_advisory_lock({_LOCK})")
+        await lock.execute(_STAND_STILL)
+        await lock.execute(
+            f"create trigger stand_still before {event} for each row when ({when}) execute function stand_still()"
+        )
+        yield Hold(world, lock)
+    finally:
+        await lock.close()

@@ -1,0 +1,187 @@
+"""A worker that is killed (SIGKILL) at any instant loses nothing and does nothing twice: another one goes on.
+
+Each test kills it at one instant, with errands of several policies under way, both ways to run an effect.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+
+import pytest
+
+from perdure import Status
+from tests.acceptance.errands import (
+    KINDS,
+    LOOKUPS,
+    all_attempting,
+    attempts,
+    commit_errands,
+    every_record_says_done,
+    is_parked,
+    key,
+    settle_parked,
+)
+from tests.acceptance.hold import hold
+from tests.counterparty import Counterparty
+from tests.world import World
+
+BY_A_PERSON = ["escalate", "escalate-inline"]
+BY_THEMSELVES = [kind for kind in KINDS if kind not in BY_A_PERSON]
+RECOVERY = 30.0
+"""Seconds, at most: about 10 and the policy's `settle` where the machine is idle; tests share theirs."""
+
+
+async def test_killed_before_the_call_everything_is_done_once(world: World) -> None:
+    async with Counterparty().serving() as unreachable:
+        unreachable.before_accepting.shut()
+        first = await world.spawn(COUNTERPARTY_PORT=str(unreachable.port))
+        await commit_errands(world, KINDS)
+        await unreachable.saw("do", count=len(KINDS))
+        await all_attempting(world, len(KINDS))
+        await world.spawn()
+        await first.kill()
+        async with recovery(world, BY_THEMSELVES):
+            await settle_parked(world, BY_A_PERSON, Status.NOT_DONE)
+        assert not unreachable.accepted
+
+    await every_record_says_done(world)
+    assert world.counterparty.accepted == {key(kind): 1 for kind in KINDS}
+    assert await attempts(world) == dict.fromkeys(KINDS, 2)
+
+
+async def test_killed_after_the_other_side_accepted_it_nothing_is_done_twice(world: World) -> None:
+    """`Repeat` and `Dedupe` send it once more for one lost worker; it is the other side that drops that."""
+    world.counterparty.dedupe = True
+    world.counterparty.before_replying.shut()
+    first = await world.spawn()
+    await commit_errands(world, KINDS)
+    await world.counterparty.has_accepted(len(KINDS))
+    await world.spawn()
+    await first.kill()
+    world.counterparty.before_replying.open()
+    async with recovery(world, BY_THEMSELVES):
+        await settle_parked(world, BY_A_PERSON, Status.DONE)
+
+    await every_record_says_done(world)
+    sends = {kind: 2 if kind.startswith(("repeat", "dedupe")) else 1 for kind in KINDS}
+    assert {kind: sent(world, kind) for kind in KINDS} == sends
+    assert await attempts(world) == sends
+    assert world.counterparty.accepted == {key(kind): 1 for kind in KINDS}
+    assert world.counterparty.asked == {key(kind): 1 for kind in LOOKUPS}
+
+
+@pytest.mark.parametrize("kind", LOOKUPS)
+async def test_killed_after_its_outcome_was_committed_nobody_needs_to_ask(world: World, kind: str) -> None:
+    """Frozen first, so that it can't report what PostgreSQL commits meanwhile."""
+    first = await world.spawn()
+    async with hold(world, "update on perdure.effect", "new.status = 'done'") as commit:
+        await commit_errands(world, [kind])
+        await commit.reached()
+        await first.freeze()
+        await commit.release()
+        await world.until(lambda: effect_is_done(world, kind), "the outcome committed")
+    assert (await world.client.status(kind, kind)).state == "doing"
+    await world.spawn()
+    await first.kill()
+    async with recovery(world, [kind]):
+        pass
+
+    await every_record_says_done(world)
+    assert world.counterparty.accepted == {key(kind): 1}
+    assert not world.counterparty.asked
+    assert await attempts(world) == {kind: 1}
+
+
+async def test_killed_before_the_mirror_shows_the_end_another_worker_writes_it(world: World) -> None:
+    first = await world.spawn()
+    async with hold(world, "insert on perdure.finished") as final_write:
+        await commit_errands(world, KINDS)
+        for kind in KINDS:
+            await world.until(lambda kind=kind: effect_is_done(world, kind), f"{kind} done")
+        await final_write.reached()
+        await world.spawn()
+        await first.kill()
+        await final_write.cut_off()
+        assert await world.db.fetchval("select count(*) from perdure.ident where final is not null") == 0
+        await final_write.release()
+    async with recovery(world, KINDS):
+        pass
+
+    await every_record_says_done(world)
+    assert world.counterparty.accepted == {key(kind): 1 for kind in KINDS}
+    assert await attempts(world) == dict.fromkeys(KINDS, 1)
+
+
+async def test_killed_during_a_look_up_another_worker_looks_again(world: World) -> None:
+    world.counterparty.replies = [{"accept": True, "close": True} for _ in LOOKUPS]
+    world.counterparty.before_answering.shut()
+    first = await world.spawn()
+    await commit_errands(world, LOOKUPS)
+    await world.counterparty.saw("ask", count=len(LOOKUPS))
+    await world.spawn()
+    await first.kill()
+    world.counterparty.before_answering.open()
+    async with recovery(world, LOOKUPS):
+        pass
+
+    await every_record_says_done(world)
+    assert world.counterparty.accepted == {key(kind): 1 for kind in LOOKUPS}
+    assert world.counterparty.asked == {key(kind): 2 for kind in LOOKUPS}
+    assert await attempts(world) == dict.fromkeys(LOOKUPS, 1)
+
+
+async def test_a_relay_killed_in_the_middle_of_delivering_starts_nothing_twice(world: World) -> None:
+    """What was delivered and has ended, and what was delivered and is open, are both delivered again."""
+    kinds = ["lookup", "escalate-inline"]
+    world.counterparty.replies = [{"accept": True, "close": True} for _ in kinds]
+    first = await world.spawn()
+    async with hold(world, "delete on perdure.outbox") as forgetting:
+        await commit_errands(world, kinds)
+        await forgetting.reached()
+        await world.ended("lookup", "lookup")
+        await world.until(lambda: is_parked(world, "escalate-inline"), "parked")
+        runs = [await run_of(world, kind) for kind in kinds]
+        await first.kill()
+        await forgetting.cut_off()
+        assert await world.db.fetchval("select count(*) from perdure.outbox") == len(kinds)
+        await forgetting.release()
+    await world.spawn()
+    await settle_parked(world, ["escalate-inline"], Status.DONE)
+
+    await every_record_says_done(world)
+    assert world.counterparty.accepted == {key(kind): 1 for kind in kinds}
+    assert await attempts(world) == dict.fromkeys(kinds, 1)
+    assert runs == [await run_of(world, kind) for kind in kinds]
+
+
+@asynccontextmanager
+async def recovery(world: World, kinds: Iterable[str]) -> AsyncIterator[None]:
+    """Wait for all of `kinds` to end while the block settles the others; say how long each took (`pytest -rP`)."""
+    began = time.monotonic()
+
+    async def took(kind: str) -> None:
+        await world.ended(kind, kind, RECOVERY)
+        print(f"{kind} recovered in {time.monotonic() - began:.1f} s")
+
+    waiting = asyncio.gather(*(took(kind) for kind in kinds))
+    yield
+    await waiting
+
+
+async def effect_is_done(world: World, kind: str) -> bool:
+    """Whether the fence knows that it is done."""
+    status = await world.db.fetchval("select status from perdure.effect where key = $1", key(kind))
+    return bool(status == "done")
+
+
+async def run_of(world: World, kind: str) -> str:
+    """The one run of an errand's workflow."""
+    return str((await world.handle(kind, kind).describe()).run_id)
+
+
+def sent(world: World, kind: str) -> int:
+    """How often the other side was asked to do it."""
+    return sum(each["op"] == "do" and each["key"] == key(kind) for each in world.counterparty.requests)

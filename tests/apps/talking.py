@@ -1,0 +1,202 @@
+"""Lifecycles that are talked to: signals and updates of their own beside those that every lifecycle has.
+
+`ring` and `ring-inline` escalate a doubt at once; `look` and `look-inline` ask; `plod` can't be cancelled; `rest`
+waits for a time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+from enum import StrEnum
+
+from pydantic import BaseModel
+from temporalio import workflow
+
+from perdure import App, Attempt, Done, Effect, Ended, Escalate, Expired, Find, Lifecycle, Lookup, Question
+from perdure import Retry, seconds, state
+from tests.apps.bodies import do_errand, find_errand
+from tests.apps.contracts import Errand, Ticket
+from tests.apps.errands import Way
+
+QUICK = Retry(initial=seconds(0.1), cap=seconds(1))
+SLOW = Retry(initial=timedelta(hours=1), cap=timedelta(hours=1))
+
+
+def _ring(name: str, inline: bool = False, retry: Retry = QUICK) -> Effect[Errand, Ticket]:
+    return Effect[Errand, Ticket](
+        name, timeout=seconds(1), doubt=Escalate(), retry=retry, inline=inline, heartbeat=seconds(2)
+    )
+
+
+def _look(tail: str, inline: bool) -> Effect[Errand, Ticket]:
+    find = Find[Errand, Ticket](f"find{tail}", timeout=seconds(5), inline=inline)
+    doubt = Lookup(find, settle=seconds(0.5), every=seconds(0.3))
+    return Effect[Errand, Ticket](
+        f"do-look{tail}", timeout=seconds(3), doubt=doubt, retry=QUICK, inline=inline, heartbeat=seconds(2)
+    )
+
+
+RING, RING_INLINE = _ring("do-ring"), _ring("do-ring-inline", inline=True)
+RING_SLOWLY = _ring("do-slow", retry=SLOW)
+RING_ON = _ring("do-plod")
+LOOK, LOOK_INLINE = _look("", False), _look("-inline", True)
+
+STATES = (
+    state(Way.PENDING, Way.DOING, Way.CANCELLED),
+    state(Way.DOING, Way.DONE, Way.FAILED, Way.EXPIRED, Way.CANCELLED),
+    state(Way.FAILED, Way.DOING, Way.CANCELLED, attention=True),
+    state(Way.DONE),
+    state(Way.EXPIRED),
+    state(Way.CANCELLED, cancelled=True),
+)
+"""Strict: nothing but `doing` leads from `pending` to an end."""
+
+
+class Heard(BaseModel):
+    """What it was told."""
+
+    words: list[str] = []
+
+
+class _Talk(Lifecycle[Errand, Way]):
+    """Performs its effect until it is done, and keeps what it is told."""
+
+    def __init__(self) -> None:
+        self.words: list[str] = []
+
+    def snapshot(self) -> Heard:
+        """What it was told so far."""
+        return Heard(words=self.words)
+
+    async def do_it(self, errand: Errand) -> None:
+        """Perform the first of its effects until it is done."""
+        self.words[:0] = (self.recall(Heard) or Heard()).words
+        while True:
+            match await self.perform(self.effects[0], errand, entering=Way.DOING):
+                case Done(ticket):
+                    return await self.enter(Way.DONE, why=f"ticket {ticket.number}")
+                case Expired(why):
+                    return await self.enter(Way.EXPIRED, why=why)
+                case Ended(why):
+                    await self.enter(Way.FAILED, why=why)
+                    await self.retry_requested()
+
+    @workflow.signal
+    def hear(self, word: str) -> None:
+        """Keep a word."""
+        self.words.append(word)
+
+    @workflow.update
+    async def say(self, word: str) -> int:
+        """Keep a word, and tell how many there are."""
+        self.words.append(word)
+        await asyncio.sleep(0)
+        return len(self.words)
+
+
+@workflow.defn(name="ring")
+class Ring(_Talk):
+    """A doubt waits for a person."""
+
+    states = STATES
+    effects = (RING,)
+
+    @workflow.run
+    async def run(self, errand: Errand) -> None:
+        """See the base class."""
+        await self.do_it(errand)
+
+
+@workflow.defn(name="ring-inline")
+class RingInline(_Talk):
+    """The same, inline."""
+
+    states = STATES
+    effects = (RING_INLINE,)
+
+    @workflow.run
+    async def run(self, errand: Errand) -> None:
+        """See the base class."""
+        await self.do_it(errand)
+
+
+@workflow.defn(name="slow")
+class Slow(_Talk):
+    """It waits an hour after each failure."""
+
+    states = STATES
+    effects = (RING_SLOWLY,)
+
+    @workflow.run
+    async def run(self, errand: Errand) -> None:
+        """See the base class."""
+        await self.do_it(errand)
+
+
+@workflow.defn(name="look")
+class Look(_Talk):
+    """A doubt is looked up."""
+
+    states = STATES
+    effects = (LOOK,)
+
+    @workflow.run
+    async def run(self, errand: Errand) -> None:
+        """See the base class."""
+        await self.do_it(errand)
+
+
+@workflow.defn(name="look-inline")
+class LookInline(_Talk):
+    """The same, inline."""
+
+    states = STATES
+    effects = (LOOK_INLINE,)
+
+    @workflow.run
+    async def run(self, errand: Errand) -> None:
+        """See the base class."""
+        await self.do_it(errand)
+
+
+@workflow.defn(name="plod")
+class Plod(_Talk):
+    """Declares no state to be cancelled in, so nothing stops it."""
+
+    states = (
+        state(Way.PENDING, Way.DOING, Way.EXPIRED, Way.CANCELLED),
+        state(Way.DOING, Way.DONE, Way.FAILED),
+        state(Way.FAILED, Way.DOING, attention=True),
+        state(Way.DONE),
+        state(Way.EXPIRED),
+        state(Way.CANCELLED),
+    )
+    effects = (RING_ON,)
+
+    @workflow.run
+    async def run(self, errand: Errand) -> None:
+        """See the base class."""
+        await self.do_it(errand)
+
+
+LIFECYCLES = (Ring, RingInline, Slow, Look, LookInline, Plod)
+
+
+def _does(effect: Effect[Errand, Ticket]) -> object:
+    async def body(errand: Errand, attempt: Attempt) -> Ticket:
+        return await do_errand(errand, attempt)
+
+    return effect.performs(body)
+
+
+def _finds(effect: Effect[Errand, Ticket]) -> object:
+    async def body(errand: Errand, question: Question) -> Ticket | None:
+        return await find_errand(errand, question)
+
+    assert effect.find is not None
+    return effect.find.answers(body)
+
+
+EFFECTS = [each.effects[0] for each in LIFECYCLES]
+app = App(LIFECYCLES, [*map(_does, EFFECTS), *map(_finds, [LOOK, LOOK_INLINE])])

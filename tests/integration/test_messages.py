@@ -1,0 +1,132 @@
+"""Signals and updates that arrive while a local activity is under way: they are heard, and nothing is done twice.
+
+A signal then makes the whole workflow task run again, and the local activity with it; the fence has to hold.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Any
+
+import pytest
+from temporalio.client import WorkflowUpdateFailedError
+from temporalio.service import RPCError
+
+from tests.apps.contracts import Errand
+from tests.apps.talking import LookInline, app
+from tests.world import World
+
+KIND = "look-inline"
+KEY = f"{KIND}/a/do-{KIND}"
+Hold = Callable[[World], AbstractAsyncContextManager[None]]
+
+
+@asynccontextmanager
+async def _attempt_before_it_is_accepted(world: World) -> AsyncIterator[None]:
+    world.counterparty.before_accepting.shut()
+    await world.client.start(LookInline, "a", Errand())
+    await world.counterparty.saw("do")
+    yield
+    world.counterparty.before_accepting.open()
+
+
+@asynccontextmanager
+async def _attempt_after_it_was_accepted(world: World) -> AsyncIterator[None]:
+    world.counterparty.before_replying.shut()
+    await world.client.start(LookInline, "a", Errand())
+    await world.counterparty.has_accepted()
+    yield
+    world.counterparty.before_replying.open()
+
+
+@asynccontextmanager
+async def _look_up(world: World) -> AsyncIterator[None]:
+    world.counterparty.replies.append({"accept": True, "close": True})
+    world.counterparty.before_answering.shut()
+    await world.client.start(LookInline, "a", Errand())
+    await world.counterparty.saw("ask")
+    yield
+    world.counterparty.before_answering.open()
+
+
+@asynccontextmanager
+async def _the_last_write(world: World) -> AsyncIterator[None]:
+    async with world.holding("perdure.finished"):
+        await world.client.start(LookInline, "a", Errand())
+        await world.held_up()
+        yield
+
+
+HOLDS: list[Hold] = [
+    _attempt_before_it_is_accepted,
+    _attempt_after_it_was_accepted,
+    _look_up,
+    _the_last_write,
+]
+
+
+@pytest.mark.parametrize("cached", [1000, 0])
+@pytest.mark.parametrize("hold", HOLDS, ids=lambda hold: hold.__name__.strip("_"))
+async def test_a_signal_during_a_local_activity_does_nothing_twice(world: World, hold: Hold, cached: int) -> None:
+    async with world.worker(app, workflows_cached=cached):
+        async with hold(world):
+            await world.handle(KIND, "a").signal("hear", "hey")
+        assert await world.ended(KIND, "a") == "done"
+        await world.handle(KIND, "a").result()
+    await _was_done_once(world)
+
+
+@pytest.mark.parametrize("hold", HOLDS, ids=lambda hold: hold.__name__.strip("_"))
+async def test_an_update_during_a_local_activity_is_answered(world: World, hold: Hold) -> None:
+    async with world.worker(app):
+        async with hold(world):
+            said = asyncio.create_task(world.handle(KIND, "a").execute_update("say", "hey"))
+            await world.handle(KIND, "a").describe()  # another call to the server: the update is there by now
+        assert await world.ended(KIND, "a") == "done"
+        try:
+            assert await asyncio.wait_for(said, 20) == 1
+            assert await _words(world) == ["hey"]
+        except WorkflowUpdateFailedError as refusal:
+            assert "too late: already done" in str(refusal.cause)
+        except RPCError as closed:
+            assert "completed" in closed.message
+    await _was_done_once(world)
+
+
+@pytest.mark.parametrize("hold", HOLDS, ids=lambda hold: hold.__name__.strip("_"))
+async def test_a_cancel_during_a_local_activity_waits_for_it(world: World, hold: Hold) -> None:
+    async with world.worker(app):
+        async with hold(world):
+            await world.handle(KIND, "a").cancel()
+        assert await world.ended(KIND, "a") == "done"
+        await world.handle(KIND, "a").result()
+    await _was_done_once(world)
+
+
+async def test_a_signal_heard_in_time_is_in_the_final_snapshot(world: World) -> None:
+    async with world.worker(app):
+        async with _attempt_before_it_is_accepted(world):
+            await world.handle(KIND, "a").signal("hear", "hey")
+            # Beyond four fifths of its time-out the workflow task is renewed, and the signal comes with it.
+            await world.until(lambda: _heard(world), "the signal in the workflow")
+        assert await world.ended(KIND, "a") == "done"
+    assert await _words(world) == ["hey"]
+
+
+async def _heard(world: World) -> bool:
+    history = await world.handle(KIND, "a").fetch_history()
+    return any(each.HasField("workflow_execution_signaled_event_attributes") for each in history.events)
+
+
+async def _was_done_once(world: World) -> None:
+    assert world.counterparty.accepted == {KEY: 1}
+    assert await world.states(KIND, "a") == ["pending", "doing", "done"]
+    assert [each.status for each in (await world.client.status(KIND, "a")).effects] == ["done"]
+
+
+async def _words(world: World) -> Any:
+    snapshot = await world.db.fetchval("select snapshot from perdure.finished where id = 'a'")
+    return json.loads(snapshot)["words"]

@@ -1,0 +1,1 @@
+"""Histories of releases, which every later release must be able to replay (invariant 12)."""

@@ -1,0 +1,60 @@
+"""Records the histories of this release: `make histories`. What an earlier release recorded is never touched."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import tempfile
+from pathlib import Path
+
+import asyncpg
+
+from infra.postgres import PostgresServer
+from infra.temporal import TemporalServer
+from perdure import schema
+from tests.replay.scenarios import SCENARIOS, Scenario
+from tests.world import World
+
+HISTORIES = Path(__file__).parent / "histories"
+
+
+def release() -> str:
+    """Version of the checkout."""
+    project = (Path(__file__).parents[2] / "pyproject.toml").read_text()
+    return next(line.split('"')[1] for line in project.splitlines() if line.startswith("version"))
+
+
+async def record(scenario: Scenario, postgres: PostgresServer, temporal: TemporalServer, folder: Path) -> None:
+    """Play one scenario and write the histories of its runs, oldest first."""
+    from tests.apps.bodies import app
+
+    with tempfile.TemporaryDirectory() as logs:
+        async with World(postgres, temporal, "histories", Path(logs)).made(app) as world, world.worker(app):
+            await scenario.play(world, scenario.lifecycle)
+            runs = [each async for each in world.engine.list_workflows(f"TaskQueue = '{world.config.task_queue}'")]
+            for number, run in enumerate(sorted(runs, key=lambda each: each.start_time), start=1):
+                handle = world.engine.get_workflow_handle(run.id, run_id=run.run_id)
+                history = (await handle.fetch_history()).to_json().replace(world.scope, "scope")
+                (folder / f"{scenario.name}.{number}.json").write_text(history + "\n")
+            print(f"{scenario.name}: {len(runs)} run(s)", file=sys.stderr)
+            await world.db.execute("truncate perdure.ident, perdure.entity, perdure.effect")
+
+
+async def main() -> None:
+    """Record every scenario, on servers of their own."""
+    folder = HISTORIES / release()
+    folder.mkdir(parents=True, exist_ok=True)
+    with PostgresServer(durable=False) as postgres, TemporalServer() as temporal:
+        admin = await asyncpg.connect(postgres.dsn())
+        await admin.execute("create database histories")
+        await admin.close()
+        connection = await asyncpg.connect(postgres.dsn("histories"))
+        await schema.migrate(connection)
+        await connection.execute("create table errand (id text primary key, state text)")
+        await connection.close()
+        for scenario in SCENARIOS:
+            await record(scenario, postgres, temporal, folder)
+
+
+if __name__ == "__main__":
+    asyncio.run(main())
