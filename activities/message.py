@@ -51,8 +51,8 @@ def wire_address(address: str) -> str:
 
 def needs_smtputf8(mail: Mail) -> bool:
     """Whether an address of `mail` can't be written in ASCII (RFC 6531)."""
-    local_parts = (address.rpartition("@")[0] for address in (mail.sender, mail.recipient, mail.reply_to or ""))
-    return not all(local.isascii() for local in local_parts)
+    addresses = (mail.sender, mail.recipient, mail.reply_to or "")
+    return not all(address.rpartition("@")[0].isascii() for address in addresses)
 
 
 def _mailbox(name: str | None, address: str) -> str:

@@ -122,7 +122,8 @@ class _Conversation:
         if protocol is None or not isinstance(transport, asyncio.WriteTransport):
             raise ConnectionResetError("closed by the server")
         stuffed = re.sub(rb"(?m)^\.", b"..", content)  # RFC 5321, 4.5.2
-        # In pieces that have left our buffer before the next: when the connection breaks here, the dot was never sent.
+        # In pieces that have left our buffer before the next: when the connection breaks here, the dot was
+        # never sent.
         for start in range(0, len(stuffed), _PIECE):
             protocol.write(stuffed[start : start + _PIECE])
             while transport.get_write_buffer_size():  # noqa: ASYNC110 - the transport has no event for it

@@ -78,8 +78,8 @@ TABLE: Final[dict[Stage, dict[End, Verdict]]] = {
 # (RFC 5321, 4.2.2), a login that is missing, wrong or too weak (RFC 4954, 6), a server that takes no mail
 # (RFC 7504).
 _OUR_CODES = {502, 503, 504, 521, 530, 534, 535, 538, 555}
-# X.7.8 to X.7.14: login and encryption. Not X.7.1: servers give it for any policy, most often for this sender,
-# recipient or content; a repeat that nobody wants would go on for ever.
+# X.7.8 to X.7.14: login and encryption. Not X.7.1: servers give it for any policy, most often for this
+# sender, recipient or content; a repeat that nobody wants would go on for ever.
 _OUR_STATUS = re.compile(r"5\.7\.(?:8|9|10|11|12|13|14)")
 _STATUS = re.compile(r"5\.(?:5\.1|7\.(?:8|9|10|11|12|13|14))")
 _STATUS = re.compile(r"[245]\.\d{1,3}\.\d{1,3}\b")

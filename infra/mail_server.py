@@ -142,7 +142,7 @@ def main() -> None:
     parser.add_argument("--port", type=int, default=0, help="where to listen on 127.0.0.1; 0 = any free one")
     parser.add_argument("--maildir", type=Path, required=True, help="where mail is kept")
     parser.add_argument("--log", type=Path, required=True, help="where to log, in Postfix's format")
-    parser.add_argument("--reply-delay", type=float, default=0.0, help="seconds from keeping a mail to saying so")
+    parser.add_argument("--reply-delay", type=float, default=0.0, help="seconds from keeping a mail to its reply")
     asyncio.run(_serve(parser.parse_args()))
 
 

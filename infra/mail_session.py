@@ -44,9 +44,13 @@ class MailSession(SMTP):
         self.over = asyncio.Event()
 
     def hang_up(self) -> None:
-        """Close the connection now."""
-        if self.transport is not None:
-            self.transport.close()
+        """Close the connection now, whatever it waits for; replies already given still go out."""
+        for transport in (self.transport, self._original_transport):
+            if transport is not None:
+                transport.close()
+        # A TLS handshake that the client broke off would be waited for to its time-out.
+        if self._handler_coroutine is not None:
+            self._handler_coroutine.cancel()
 
     async def smtp_EHLO(self, hostname: str) -> None:  # noqa: N802 - aiosmtpd's names
         await self._run(At.EHLO, super().smtp_EHLO, hostname)
@@ -105,10 +109,7 @@ class MailSession(SMTP):
         except ConnectionResetError:
             pass  # the log says so
         finally:
-            # aiosmtpd hears of no end when the client turns down our certificate.
-            if self._original_transport is not None:
-                self._original_transport.close()
-            self._finish()
+            self._finish()  # aiosmtpd hears of no end when the client turns down our certificate
 
     def connection_lost(self, error: Exception | None) -> None:
         """The connection has ended, from either side."""

@@ -27,7 +27,7 @@ from perdure.outcomes import Status
 from perdure.performing import Resolution
 from perdure.schema import Connection
 from perdure.settings import Settings, settings
-from perdure.store.postgres import Database, Pool
+from perdure.store.postgres import Database, Pool, as_json
 
 I = TypeVar("I")  # noqa: E741
 Which = type[Lifecycle[Any, Any]] | str
@@ -277,12 +277,17 @@ class Client:
     ) -> str:
         """Say what became of an effect in doubt; see `Resolution`. Returns what came of that.
 
+        Works for an entity that ended with the doubt open (expired, cancelled), too.
+
         Raises:
             NotNow: nothing is parked, or the receipt does not fit; the message says which.
             AlreadyFinished: it came too late.
             EngineUnavailable: no Temporal server answered.
         """
         said = Resolution(by=by, note=note, outcome=outcome, receipt=receipt, effect=effect)
+        standing = await self.status(lifecycle, entity_id)
+        if standing.final:
+            return await self._settle(standing, said)
         return await self._update(lifecycle, entity_id, "resolve", said)
 
     async def retry(self, lifecycle: Which, entity_id: object, *, by: str, note: str = "") -> str:
@@ -326,6 +331,19 @@ class Client:
             raise NoSuchEntity(_with_hint(error)) from error
         except asyncpg.ObjectNotInPrerequisiteStateError as error:
             raise NotNow(_with_hint(error)) from error
+
+    async def _settle(self, standing: EntityStatus, said: Resolution) -> str:
+        """There is no workflow any more to resolve it: the fence alone is told."""
+        doubtful = (Status.ATTEMPTING, Status.IN_DOUBT)
+        if not any(each.status in doubtful for each in standing.effects):
+            raise AlreadyFinished(f"{standing.lifecycle}/{standing.id}: too late: already {standing.state}")
+        call = "select perdure.settle($1, $2, $3, $4, $5, $6, $7::jsonb)"
+        given = (said.effect, said.outcome.value, said.by, said.note, as_json(said.receipt))
+        try:
+            status = await self._pool.fetchval(call, standing.lifecycle, standing.id, *given)
+        except (asyncpg.ObjectNotInPrerequisiteStateError, asyncpg.InvalidParameterValueError) as error:
+            raise NotNow(_with_hint(error)) from error
+        return f"resolved as {status}; it had ended as {standing.state}"
 
     async def _update(self, lifecycle: Which, entity_id: object, update: str, asked: Request) -> str:
         if self._engine is None:

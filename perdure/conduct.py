@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from pydantic import BaseModel, Field
 from temporalio import workflow
-from temporalio.common import RetryPolicy
+from temporalio.common import RetryPolicy, SearchAttributeKey
 from temporalio.exceptions import ActivityError, ApplicationError
 
 from perdure.errors import DeclarationError, InvalidEntity
@@ -191,6 +191,7 @@ class Conductor:
                 result_type=Answer,
                 start_to_close_timeout=timedelta(seconds=5),
                 retry_policy=_WRITE_ONCE,
+                summary=_summary(order),
             )
         except (ActivityError, ApplicationError):
             # Not in the workflow task: while PostgreSQL is away this waits without growing the history.
@@ -200,7 +201,7 @@ class Conductor:
                 result_type=Answer,
                 start_to_close_timeout=timedelta(seconds=30),
                 retry_policy=_WRITE_ON,
-                summary="bookkeeping, until PostgreSQL is back",
+                summary=f"{_summary(order)}, until PostgreSQL is back",
             )
         self.learn(answer.version)
         if order.move is not None and answer.gate in (Gate.FINAL, Gate.OTHER_ROUND):
@@ -227,6 +228,7 @@ class Conductor:
         """Be in `state` from now on, as far as queries and the Web UI see."""
         if state != self.state:
             self.state, self.since = state, workflow.now()
+            self._publish()
         self.describe()
 
     def arrived(self) -> None:
@@ -291,9 +293,16 @@ class Conductor:
         elif self.cancel is None:
             self.cancel = request
 
+    def _publish(self) -> None:
+        if self.lifecycle.search_attribute is not None:
+            key = SearchAttributeKey.for_keyword(self.lifecycle.search_attribute)
+            workflow.upsert_search_attributes([key.value_set(self.state)])
+
     async def _be_born(self, given: Any) -> None:
         """A start past perdure (the `temporal` command, the Web UI) is put on record first, so that no entity is
         ever only in Temporal; and it ends here if the entity is final already (invariant 7)."""
+        if not self.catching_up:
+            self._publish()
         if not self._born:
             await self.write(
                 self.order(
@@ -360,6 +369,13 @@ class Conductor:
                 ended=self.ended,
             )
         }
+
+
+def _summary(order: Write) -> str:
+    """What the Web UI shows of a write."""
+    parts = [f"mirror: {order.move.state}"] if order.move else []
+    parts += [f"fence: {order.fence.op} {order.fence.effect}"] if order.fence else []
+    return ", ".join(parts)
 
 
 def _entity(workflow_id: str, lifecycle: str, round: int) -> Entity:

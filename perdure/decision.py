@@ -16,6 +16,7 @@ from perdure.policies import Dedupe, DoubtPolicy, Escalate, Lookup, Repeat
 from perdure.store.writes import EffectView
 
 NOW = timedelta(0)
+SOON = timedelta(seconds=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +73,13 @@ class Ask:
 
 
 @dataclass(frozen=True, slots=True)
+class Look:
+    """Read the fence after a pause: the attempt on record may be alive, and nobody has taken it for lost."""
+
+    pause: timedelta
+
+
+@dataclass(frozen=True, slots=True)
 class Record:
     """Put on record that it was not done: enough believable misses."""
 
@@ -95,7 +103,7 @@ class Settled:
     different: bool = False
 
 
-Decision: TypeAlias = Again | Ask | Record | Park | Settled
+Decision: TypeAlias = Again | Ask | Look | Record | Park | Settled
 
 
 def decide(
@@ -122,6 +130,9 @@ def decide(
 
 
 def _in_doubt(policy: DoubtPolicy[Any, Any], effect: Effect[Any, Any], known: Known, luck: float) -> Decision:
+    if isinstance(policy, (Repeat, Dedupe)) and known.effect.status is Status.ATTEMPTING and known.in_flight > NOW:
+        # Another execution of the same attempt, as when a message made the workflow task run again.
+        return Look(min(known.in_flight, SOON))
     match policy:
         case Repeat():
             return Again(_pause(effect, known, luck))

@@ -75,6 +75,9 @@ class Lifecycle(Generic[I, S]):
         states: its states, the first one first; see `state`.
         effects: the contracts that its `run` performs; a worker without their bodies does not start.
         mirror: a column of the app's own table that shows the state, or None.
+        search_attribute: name of a Keyword search attribute that shows the state, or None. The mirror answers
+            the same questions for less: it costs a history event for each change of state, and the server
+            must know the attribute.
         then its own `@workflow.run async def run(self, given: Input) -> None`, which ends in a final state.
 
     `run` may be started again from its top (after a long history, or on a new cluster) with the same input:
@@ -88,6 +91,7 @@ class Lifecycle(Generic[I, S]):
     states: ClassVar[tuple[State[Any], ...]] = ()
     effects: ClassVar[tuple[Effect[Any, Any], ...]] = ()
     mirror: ClassVar[AppColumn | None] = None
+    search_attribute: ClassVar[str | None] = None
 
     declared: ClassVar[States[Any]]
     """Set by perdure: `states`, checked."""

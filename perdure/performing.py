@@ -13,7 +13,7 @@ from temporalio.exceptions import ActivityError, ApplicationError, TimeoutError,
 
 from perdure.conduct import Conductor, HowEnded, Overtaken, Request
 from perdure.contracts import Effect, Find
-from perdure.decision import Again, Ask, Known, Park, Record, Settled, decide
+from perdure.decision import Again, Ask, Known, Look, Park, Record, Settled, decide
 from perdure.errors import DeclarationError
 from perdure.keys import Key
 from perdure.orders import AttemptOrder, QuestionOrder, Report, Said
@@ -99,6 +99,9 @@ class Performance(Generic[In, Out]):
                 case Ask(pause):
                     if await self._wait(pause, expires_at, cancellable=False):
                         await self._ask()
+                case Look(pause):
+                    if await self._wait(pause, expires_at, cancellable=False):
+                        await self._read()
                 case Record(why):
                     await self._record(Status.NOT_DONE, why)
                 case Park(pause):

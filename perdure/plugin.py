@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
+from datetime import timedelta
 from typing import Any
 
 import temporalio.client
@@ -25,7 +26,7 @@ from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner
 
 from perdure import schema
 from perdure.app import App
-from perdure.errors import DeclarationError, PerdureError
+from perdure.errors import DeclarationError, InvalidSetting, PerdureError
 from perdure.follower import Follower
 from perdure.hosting import Activities
 from perdure.lifecycle import Lifecycle
@@ -34,6 +35,10 @@ from perdure.service import Service
 from perdure.settings import Settings, settings
 from perdure.store.postgres import Database, Pool, PostgresStore
 from perdure.store.writes import Store
+
+
+REPORTING = 3.0
+"""Seconds, beyond the grace time, for attempts that were cut off to be reported in doubt."""
 
 
 class PerdurePlugin(temporalio.client.Plugin, temporalio.worker.Plugin):
@@ -47,6 +52,8 @@ class PerdurePlugin(temporalio.client.Plugin, temporalio.worker.Plugin):
     def __init__(self, app: App, config: Settings | None = None) -> None:
         self.app = app
         self.config = config or settings()
+        if self.config.scope in app.lifecycles:
+            raise InvalidSetting(f"PERDURE_SCOPE={self.config.scope!r} is the name of a lifecycle: choose another")
         self._store: PostgresStore | None = None
         self._services: list[Service] = []
 
@@ -73,6 +80,9 @@ class PerdurePlugin(temporalio.client.Plugin, temporalio.worker.Plugin):
                 "the worker's client can't carry perdure's models: connect it with "
                 "Client.connect(..., plugins=[PerdurePlugin(app)]) or data_converter=pydantic_data_converter"
             )
+        if not config.get("graceful_shutdown_timeout"):
+            # Temporal's default is to cancel every activity at once, before it can report.
+            config["graceful_shutdown_timeout"] = timedelta(seconds=self.config.grace + REPORTING)
         activities = Activities(self.app, self._running_store, self.config.grace)
         config["workflows"] = [*config.get("workflows", ()), *self.app.lifecycles.values()]
         config["activities"] = [*config.get("activities", ()), *activities.all()]

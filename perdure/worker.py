@@ -20,13 +20,11 @@ from temporalio.worker import Worker
 from perdure.app import App
 from perdure.errors import DeclarationError, EngineUnavailable
 from perdure.logs import says
-from perdure.plugin import PerdurePlugin
+from perdure.plugin import REPORTING, PerdurePlugin
 from perdure.settings import Settings
 
 log = logging.getLogger("perdure.worker")
 
-REPORTING = 3.0
-"""Seconds, beyond the grace time, for attempts that were cut off to be reported in doubt."""
 STICKY = timedelta(seconds=1)
 """How long a workflow task waits for a worker that may be gone: 1 s, since the default made 12 s of a kill."""
 
@@ -103,7 +101,7 @@ def new_worker(client: Client, config: Settings) -> Worker:
         task_queue=config.task_queue,
         max_cached_workflows=config.workflows_cached,
         max_concurrent_activities=config.effects_at_once,
-        max_concurrent_local_activities=config.effects_at_once,
+        max_concurrent_local_activities=2 * config.effects_at_once + 100,  # the bookkeeping needs room beside them
         sticky_queue_schedule_to_start_timeout=STICKY,
         graceful_shutdown_timeout=timedelta(seconds=config.grace + REPORTING),
     )

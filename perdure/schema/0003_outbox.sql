@@ -66,4 +66,33 @@ begin
     return i.round + 1;
 end $$;
 
+-- Says what became of an effect that was in doubt when its entity ended (expired, cancelled). Returns its status.
+create function perdure.settle(lifecycle text, entity_id text, effect text, outcome text, made_by text, note text, receipt jsonb default null)
+returns text language plpgsql security definer set search_path = perdure, pg_temp as $$
+#variable_conflict use_column
+declare
+    i ident;
+    e effect;
+begin
+    select * into i from ident x where x.lifecycle = settle.lifecycle and x.id = entity_id for no key update;
+    select * into e from effect x where x.lifecycle = settle.lifecycle and x.id = entity_id
+        and (x.effect = settle.effect or x.key = settle.effect or settle.effect is null)
+        and x.status in ('attempting', 'in_doubt') order by x.first_at limit 1;
+    if e.key is null then
+        raise exception 'perdure.settle: nothing of %/% is in doubt', settle.lifecycle, entity_id
+            using hint = 'Its effects stand in perdure.effect.', errcode = 'object_not_in_prerequisite_state';
+    end if;
+    if i.final is null then
+        raise exception 'perdure.settle: %/% is still open', settle.lifecycle, entity_id
+            using hint = 'Send its workflow the update resolve.', errcode = 'object_not_in_prerequisite_state';
+    end if;
+    if outcome not in ('done', 'not_done', 'abandoned') or outcome is null then
+        raise exception 'perdure.settle: % is no outcome', coalesce(quote_literal(outcome), 'null')
+            using hint = 'Say done, not_done or abandoned.', errcode = 'invalid_parameter_value';
+    end if;
+    update effect x set status = outcome, receipt = coalesce(settle.receipt, x.receipt), why = note, settled_by = made_by
+        where x.key = e.key;
+    return outcome;
+end $$;
+
 revoke all on all functions in schema perdure from public;

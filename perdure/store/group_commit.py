@@ -1,14 +1,14 @@
 """Group commit: writes of one process that arrive together are committed together.
 
 While one batch is under way the next one gathers; nothing ever waits for company, so a lone write goes at
-once. A batch is sorted by entity (unsorted ones deadlock) and is all or nothing; when PostgreSQL refuses it,
-it is halved until the culprit stands alone, beside the others and not in their way (invariant 8).
+once. A batch is sorted by entity and is all or nothing; when PostgreSQL refuses it, it is halved until the
+culprit stands alone, beside the others and not in their way (invariant 8).
 """
 
 from __future__ import annotations
 
 import asyncio
-import time
+import logging
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,12 +16,22 @@ from typing import Any
 from perdure.errors import DatabaseUnavailable, UnstorableWrite
 from perdure.store.writes import Answer, Write
 
-Commit = Callable[[Sequence[Write]], Awaitable[list[Answer]]]
-"""Commits a batch, all or nothing, and answers each write."""
+log = logging.getLogger("perdure.store")
+
+Commit = Callable[[Sequence[str]], Awaitable[Sequence[Answer | None]]]
+"""Commits a batch of writes in JSON; answers each, with None where somebody else holds the entity now."""
+
+SLOW = 0.25
+"""Seconds after which the next batch no longer waits for the one under way: its connection may be dead."""
+_SHORTEST_PAUSE, _LONGEST_PAUSE = 0.02, 0.5
 
 
 class Transient(Exception):
     """The batch may go through if it is sent again: lost connection, server starting up."""
+
+
+class Held(Transient):
+    """All were committed but those whose entity somebody else holds."""
 
 
 class Locked(Transient):
@@ -35,7 +45,8 @@ class Unacceptable(Exception):
 @dataclass(slots=True, eq=False)
 class _Waiting:
     write: Write
-    until: float
+    body: str
+    trouble: str = "no answer"
     answer: asyncio.Future[Answer] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
 
 
@@ -45,93 +56,125 @@ class GroupCommit:
     Args:
         commit: commits one batch; raises `Transient`, `Locked` or `Unacceptable`.
         most: how many writes a batch may hold.
+        lanes: how many batches are under way at once while PostgreSQL is quick.
     """
 
-    def __init__(self, commit: Commit, *, most: int = 200) -> None:
+    def __init__(self, commit: Commit, *, most: int = 200, lanes: int = 1) -> None:
         self._commit = commit
         self._most = most
-        self._queue: list[_Waiting] = []
-        self._flusher: asyncio.Task[None] | None = None
+        self._lanes = lanes
+        self._queue: dict[_Waiting, None] = {}
+        self._flushers: set[asyncio.Task[None]] = set()
         self._aside: set[asyncio.Task[None]] = set()
 
     async def write(self, write: Write, *, patience: float) -> Answer:
         """Commit `write` with whatever else is there; see `Store.write` for what it raises."""
-        waiting = _Waiting(write, time.monotonic() + patience)
-        self._queue.append(waiting)
-        if self._flusher is None or self._flusher.done():
-            self._flusher = asyncio.create_task(self._flush(), name="perdure group commit")
+        waiting = _Waiting(write, _body(write))
+        self._queue[waiting] = None
+        if len(self._flushers) < self._lanes:
+            _keep(self._flushers, self._flush())
         try:
-            return await waiting.answer
+            async with asyncio.timeout(patience):
+                return await waiting.answer
+        except TimeoutError:
+            raise DatabaseUnavailable(
+                f"{write.lifecycle}/{write.id}: PostgreSQL did not commit the write within {patience:g} s: {waiting.trouble}"
+            ) from None
         finally:
-            if waiting in self._queue:  # its caller was cancelled before it was sent: it never happened
-                self._queue.remove(waiting)
+            self._queue.pop(waiting, None)  # whose caller has gone before it was sent never happens
 
     async def close(self) -> None:
         """Wait for what is under way."""
-        tasks = [task for task in (self._flusher, *self._aside) if task is not None]
-        await asyncio.gather(*tasks, return_exceptions=True)
+        while tasks := self._flushers | self._aside:
+            await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _flush(self) -> None:
         while self._queue:
-            batch = sorted(self._queue[: self._most], key=_by_entity)
-            del self._queue[: self._most]
-            try:
-                await self._send(batch)
-            except (Transient, Unacceptable) as trouble:
-                self._aside_with(self._mend(batch, trouble))
+            batch = [waiting for waiting, _ in zip(self._queue, range(self._most), strict=False)]
+            for waiting in batch:
+                del self._queue[waiting]
+            batch.sort(key=_by_entity)
+            await self._send_ahead(batch)
 
-    async def _send(self, batch: list[_Waiting]) -> None:
+    async def _send(self, batch: Sequence[_Waiting]) -> None:
         batch = [each for each in batch if not each.answer.done()]
         if not batch:
             return
         try:
-            answers = await self._commit([each.write for each in batch])
+            answers = await self._commit([each.body for each in batch])
         except (Transient, Unacceptable):
             raise
         except BaseException as error:  # a bug, or our own cancellation: nobody may wait for ever
-            for each in batch:
-                if not each.answer.done():
-                    each.answer.set_exception(DatabaseUnavailable(f"the write was not committed: {error!r}"))
+            log.error("a batch of %s writes failed", len(batch), exc_info=error)
+            _fail(batch, DatabaseUnavailable(f"the write was not committed: {error!r}"))
             raise
         for each, answer in zip(batch, answers, strict=True):
-            if not each.answer.done():
+            if answer is not None and not each.answer.done():
                 each.answer.set_result(answer)
+        if None in answers:
+            raise Held("somebody else holds the entity")
 
-    def _aside_with(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.create_task(work, name="perdure group commit, aside")
-        self._aside.add(task)
-        task.add_done_callback(self._aside.discard)
-
-    async def _mend(self, batch: list[_Waiting], trouble: Exception) -> None:
-        """Get as many of a failed batch through as can be, beside the main lane."""
-        pause = 0.02
-        while batch := [each for each in batch if not each.answer.done()]:
+    async def _mend(self, batch: Sequence[_Waiting], sending: Awaitable[None]) -> None:
+        """Get as many of a batch through as can be, beside the main lane."""
+        pause = _SHORTEST_PAUSE
+        while (trouble := await _trouble(sending)) and (batch := [each for each in batch if not each.answer.done()]):
             if len(batch) > 1 and isinstance(trouble, (Locked, Unacceptable)):
                 await self._halve(batch)
                 return
-            if isinstance(trouble, Unacceptable):
-                if not _without_column(batch[0], trouble):
-                    return
-            else:
-                _give_up_on_late(batch, trouble)
+            if isinstance(trouble, Transient):
+                for each in batch:
+                    each.trouble = str(trouble)
                 await asyncio.sleep(pause)
-                pause = min(pause * 2, 0.5)
-            try:
-                await self._send(batch)
-            except (Transient, Unacceptable) as again:
-                trouble = again
+                pause = min(pause * 2, _LONGEST_PAUSE)
+            elif not _without_column(batch[0], trouble):
+                return
+            sending = self._send(batch)
 
-    async def _halve(self, batch: list[_Waiting]) -> None:
+    async def _halve(self, batch: Sequence[_Waiting]) -> None:
         middle = len(batch) // 2
         for half in (batch[:middle], batch[middle:]):
-            try:
-                await self._send(half)
-            except (Transient, Unacceptable) as trouble:
-                self._aside_with(self._mend(half, trouble))
+            await self._send_ahead(half)
+
+    async def _send_ahead(self, batch: Sequence[_Waiting]) -> None:
+        """Send it; whatever keeps it from being committed soon is dealt with aside."""
+        sending = asyncio.create_task(self._send(batch), name="perdure group commit")
+        await asyncio.wait({sending}, timeout=SLOW)
+        if not sending.done() or sending.exception():
+            _keep(self._aside, self._mend(batch, sending))
+
+
+def _body(write: Write) -> str:
+    try:
+        return write.model_dump_json(exclude_none=True)
+    except ValueError as error:  # a lone surrogate: it harms nobody else if it is found before it is in a batch
+        raise UnstorableWrite(f"{write.lifecycle}/{write.id}: it can't be written as JSON: {error}") from error
 
 
 def _by_entity(waiting: _Waiting) -> tuple[str, str, int]:
     return waiting.write.lifecycle, waiting.write.id, waiting.write.version
+
+
+def _keep(tasks: set[asyncio.Task[None]], work: Coroutine[Any, Any, None]) -> None:
+    task = asyncio.create_task(work, name="perdure group commit")
+    tasks.add(task)
+    task.add_done_callback(tasks.discard)
+
+
+async def _trouble(sending: Awaitable[None]) -> Transient | Unacceptable | None:
+    """What stopped it, if sending it again, or parts of it, can help."""
+    try:
+        await sending
+    except (Transient, Unacceptable) as trouble:
+        return trouble
+    except Exception:  # a bug: it was logged, and everybody answered
+        return None
+    return None
+
+
+def _fail(batch: Sequence[_Waiting], error: Exception) -> None:
+    for each in batch:
+        if not each.answer.done():
+            each.answer.set_exception(error)
 
 
 def _without_column(waiting: _Waiting, trouble: Unacceptable) -> bool:
@@ -139,13 +182,7 @@ def _without_column(waiting: _Waiting, trouble: Unacceptable) -> bool:
     write = waiting.write
     if write.column is not None and write.column_error is None:
         waiting.write = write.model_copy(update={"column_error": str(trouble)[:500]})
+        waiting.body = _body(waiting.write)
         return True
-    waiting.answer.set_exception(UnstorableWrite(f"{write.lifecycle}/{write.id}: PostgreSQL says: {trouble}"))
+    _fail([waiting], UnstorableWrite(f"{write.lifecycle}/{write.id}: PostgreSQL says: {trouble}"))
     return False
-
-
-def _give_up_on_late(batch: list[_Waiting], trouble: Exception) -> None:
-    now = time.monotonic()
-    for each in batch:
-        if now >= each.until and not each.answer.done():
-            each.answer.set_exception(DatabaseUnavailable(f"PostgreSQL did not commit the write in time: {trouble}"))

@@ -9,14 +9,16 @@ from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 import asyncpg
-from pydantic_core import to_json
 
 from perdure.errors import DatabaseUnavailable, InvalidSetting
+from perdure.schema import Connection
 from perdure.store.group_commit import GroupCommit, Locked, Transient, Unacceptable
 from perdure.store.writes import Answer, Write
 
 Pool: TypeAlias = "asyncpg.Pool[asyncpg.Record]"
 
+LONGEST = 2.5
+"""Seconds for one commit: a dead connection is given up while there is patience left for another one."""
 _LOCKED = ("40001", "40P01", "55P03")  # serialization failure, deadlock, lock not available
 _TRANSIENT_CLASSES = ("08", "53", "57", "58")  # connection, resources, operator intervention, system
 
@@ -39,14 +41,13 @@ class PostgresStore:
         """Wait for writes under way. The pool stays open: it is the caller's."""
         await self._group.close()
 
-    async def _commit(self, batch: Sequence[Write]) -> list[Answer]:
-        body = to_json([write.model_dump(mode="json", exclude_none=True) for write in batch]).decode()
+    async def _commit(self, batch: Sequence[str]) -> list[Answer | None]:
         try:
-            async with self.pool.acquire(timeout=5) as connection:
-                rows = await connection.fetch("select * from perdure.apply_writes($1::jsonb)", body, timeout=10)
+            async with self.pool.acquire(timeout=LONGEST) as connection:
+                rows = await _fetch(connection, f"[{','.join(batch)}]")
         except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, TimeoutError) as error:
             raise _kind(error) from error
-        return [Answer.model_validate_json(row[0]) for row in rows]
+        return [None if row[0] is None else Answer.model_validate_json(row[0]) for row in rows]
 
 
 class Database:
@@ -102,6 +103,7 @@ class Database:
             min_size=1,
             max_size=self._most,
             timeout=5,
+            reset=_keep_session,
             # A row that the app keeps locked must hold up nobody else (invariant 8).
             server_settings={"lock_timeout": "1000", "application_name": "perdure"},
         )
@@ -121,6 +123,19 @@ def as_json(value: Any) -> str | None:
     return None if value is None else json.dumps(value)
 
 
+async def _fetch(connection: Connection, batch: str) -> list[asyncpg.Record]:
+    try:
+        return await connection.fetch("select * from perdure.apply_writes($1::jsonb)", batch, timeout=LONGEST)
+    except TimeoutError:
+        # The other end may be gone without a word: asking it to cancel, as the pool does, would wait once more.
+        connection.terminate()
+        raise
+
+
+async def _keep_session(connection: Connection) -> None:
+    """Nobody changes a session's settings here: the pool's own reset would cost each write a second round trip."""
+
+
 def _kind(error: Exception) -> Transient | Unacceptable:
     if isinstance(error, asyncpg.PostgresError):
         state = error.sqlstate or ""
@@ -128,6 +143,4 @@ def _kind(error: Exception) -> Transient | Unacceptable:
             return Locked(str(error))
         if not state.startswith(_TRANSIENT_CLASSES):
             return Unacceptable(str(error))
-    elif isinstance(error, asyncpg.DataError):
-        return Unacceptable(str(error))
     return Transient(str(error) or type(error).__name__)

@@ -5,10 +5,10 @@ The shapes are those in which the SDK's core hands a real end to the workflow.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from temporalio.api.common.v1 import Payload
 from temporalio.bridge.proto.activity_result import ActivityResolution
@@ -22,6 +22,9 @@ from temporalio.common import RetryPolicy
 from temporalio.converter import DataConverter
 from temporalio.exceptions import ActivityError, ApplicationError, CancelledError, RetryState, TimeoutType
 from temporalio.exceptions import TimeoutError as TimedOutError
+
+if TYPE_CHECKING:
+    from perdure.testing.engine_jobs import Host
 
 _AT_ONCE = timedelta(0)
 
@@ -73,10 +76,11 @@ class Failed:
 
 @dataclass(frozen=True)
 class TimedOut:
-    """The activity ran into its time-out `kind` for good."""
+    """The activity ran into its time-out `kind` for good; `details` went along with its last heartbeat."""
 
     kind: TimeoutType = TimeoutType.START_TO_CLOSE
     after: timedelta = _AT_ONCE
+    details: tuple[Any, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -145,9 +149,9 @@ def _error(call: ActivityCall, end: Failed | TimedOut | Cancelled) -> BaseExcept
             # the retry state is odd, but it is what core says
             cause = TimedOutError("Activity timed out", type=kind, last_heartbeat_details=[])
             return _around(call, "Local Activity timed out", cause, RetryState.CANCEL_REQUESTED)
-        case TimedOut(kind):
+        case TimedOut(kind, _, details):
             name = kind.name.title().replace("_", "")
-            late = TimedOutError(f"activity {name} timeout", type=kind, last_heartbeat_details=[])
+            late = TimedOutError(f"activity {name} timeout", type=kind, last_heartbeat_details=details)
             return _around(call, "Activity task timed out", late, _why_final(late))
         case Cancelled() if call.is_local:
             stop = CancelledError("Activity cancelled")

@@ -1,6 +1,7 @@
 """What the virtual engine tells the SDK's workflow instance, and how an instance is made and entered.
 
-All imports of the SDK that are not public API stand here; a canary test watches the shape of each.
+Imports of the SDK that are not public API stand here and in `engine_activities.py` only; a canary test watches
+the shape of each.
 """
 
 from __future__ import annotations
@@ -8,19 +9,17 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import uuid
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
-from typing import Any, TypeAlias, TypeVar
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, TypeVar
 
 import temporalio.workflow
 from temporalio.api.common.v1 import Payload, Payloads
 from temporalio.api.failure.v1 import Failure
-from temporalio.bridge.proto.activity_result import ActivityResolution
-from temporalio.bridge.proto.workflow_activation import InitializeWorkflow, ResolveActivity
+from temporalio.bridge.proto.workflow_activation import InitializeWorkflow
 from temporalio.bridge.proto.workflow_activation import WorkflowActivation as WorkflowActivation
 from temporalio.bridge.proto.workflow_activation import WorkflowActivationJob as WorkflowActivationJob
-from temporalio.bridge.proto.workflow_commands import ActivityCancellationType
 from temporalio.bridge.proto.workflow_commands import (
     ContinueAsNewWorkflowExecution as ContinueAsNewWorkflowExecution,
 )
@@ -30,17 +29,9 @@ from temporalio.bridge.proto.workflow_commands import ScheduleLocalActivity as S
 from temporalio.bridge.proto.workflow_commands import StartTimer as StartTimer
 from temporalio.bridge.proto.workflow_commands import UpdateResponse as UpdateResponse
 from temporalio.bridge.proto.workflow_commands import WorkflowCommand as WorkflowCommand
-from temporalio.common import MetricMeter, Priority, RetryPolicy
+from temporalio.common import MetricMeter, Priority
 from temporalio.converter import DataConverter, decode_search_attributes, decode_typed_search_attributes
-from temporalio.exceptions import (
-    ActivityError,
-    ApplicationError,
-    CancelledError,
-    FailureError,
-    RetryState,
-    TimeoutType,
-)
-from temporalio.exceptions import TimeoutError as TimedOutError
+from temporalio.exceptions import FailureError
 from temporalio.worker import Interceptor, WorkflowInterceptorClassInput
 from temporalio.worker._workflow_instance import (
     UnsandboxedWorkflowRunner,
@@ -49,9 +40,6 @@ from temporalio.worker._workflow_instance import (
 )
 
 _T = TypeVar("_T")
-_AT_ONCE = timedelta(0)
-
-
 
 
 @dataclass(frozen=True)

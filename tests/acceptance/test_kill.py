@@ -41,8 +41,8 @@ async def test_killed_before_the_call_everything_is_done_once(world: World) -> N
         await commit_errands(world, KINDS)
         await unreachable.saw("do", count=len(KINDS))
         await all_attempting(world, len(KINDS))
-        await world.spawn()
         await first.kill()
+        await world.spawn()
         async with recovery(world, BY_THEMSELVES):
             await settle_parked(world, BY_A_PERSON, Status.NOT_DONE)
         assert not unreachable.accepted
@@ -59,8 +59,8 @@ async def test_killed_after_the_other_side_accepted_it_nothing_is_done_twice(wor
     first = await world.spawn()
     await commit_errands(world, KINDS)
     await world.counterparty.has_accepted(len(KINDS))
-    await world.spawn()
     await first.kill()
+    await world.spawn()
     world.counterparty.before_replying.open()
     async with recovery(world, BY_THEMSELVES):
         await settle_parked(world, BY_A_PERSON, Status.DONE)
@@ -84,8 +84,8 @@ async def test_killed_after_its_outcome_was_committed_nobody_needs_to_ask(world:
         await commit.release()
         await world.until(lambda: effect_is_done(world, kind), "the outcome committed")
     assert (await world.client.status(kind, kind)).state == "doing"
-    await world.spawn()
     await first.kill()
+    await world.spawn()
     async with recovery(world, [kind]):
         pass
 
@@ -102,11 +102,11 @@ async def test_killed_before_the_mirror_shows_the_end_another_worker_writes_it(w
         for kind in KINDS:
             await world.until(lambda kind=kind: effect_is_done(world, kind), f"{kind} done")
         await final_write.reached()
-        await world.spawn()
         await first.kill()
         await final_write.cut_off()
         assert await world.db.fetchval("select count(*) from perdure.ident where final is not null") == 0
         await final_write.release()
+    await world.spawn()
     async with recovery(world, KINDS):
         pass
 
@@ -121,8 +121,8 @@ async def test_killed_during_a_look_up_another_worker_looks_again(world: World) 
     first = await world.spawn()
     await commit_errands(world, LOOKUPS)
     await world.counterparty.saw("ask", count=len(LOOKUPS))
-    await world.spawn()
     await first.kill()
+    await world.spawn()
     world.counterparty.before_answering.open()
     async with recovery(world, LOOKUPS):
         pass

@@ -7,14 +7,29 @@ waits for a time.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from datetime import timedelta
-from enum import StrEnum
+from typing import Any
 
 from pydantic import BaseModel
 from temporalio import workflow
 
-from perdure import App, Attempt, Done, Effect, Ended, Escalate, Expired, Find, Lifecycle, Lookup, Question
-from perdure import Retry, seconds, state
+from perdure import (
+    App,
+    Attempt,
+    Done,
+    Effect,
+    Ended,
+    Escalate,
+    Expired,
+    Find,
+    Lifecycle,
+    Lookup,
+    Question,
+    Retry,
+    seconds,
+    state,
+)
 from tests.apps.bodies import do_errand, find_errand
 from tests.apps.contracts import Errand, Ticket
 from tests.apps.errands import Way
@@ -183,14 +198,14 @@ class Plod(_Talk):
 LIFECYCLES = (Ring, RingInline, Slow, Look, LookInline, Plod)
 
 
-def _does(effect: Effect[Errand, Ticket]) -> object:
+def _does(effect: Effect[Errand, Ticket]) -> Callable[..., Any]:
     async def body(errand: Errand, attempt: Attempt) -> Ticket:
         return await do_errand(errand, attempt)
 
     return effect.performs(body)
 
 
-def _finds(effect: Effect[Errand, Ticket]) -> object:
+def _finds(effect: Effect[Errand, Ticket]) -> Callable[..., Any]:
     async def body(errand: Errand, question: Question) -> Ticket | None:
         return await find_errand(errand, question)
 

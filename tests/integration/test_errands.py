@@ -34,3 +34,21 @@ async def test_one_effect_costs_few_history_events(world: World, kind: str, most
         await world.ended(kind, "a")
         history = await world.handle(kind, "a").fetch_history()
     assert len(history.events) <= most
+
+
+@pytest.mark.parametrize("kind", ["lookup", "lookup-inline"])
+async def test_one_effect_costs_three_writes(world: World, kind: str) -> None:
+    await world.db.execute(f'alter database "{world.dsn.rpartition("/")[2]}" set track_functions = pl')
+    async with world.worker(app):
+        await world.client.start(kind, "a", Errand())
+        await world.ended(kind, "a")
+
+    async def writes() -> int:
+        calls = "select calls from pg_stat_user_functions where funcname = 'apply_write'"
+        return int(await world.db.fetchval(calls) or 0)
+
+    async def counted() -> bool:
+        return await writes() >= 3
+
+    await world.until(counted, "the statistics of the worker's closed connections")
+    assert await writes() == 3

@@ -51,8 +51,7 @@ async def outcome_of(given: Attempt, mail: Mail = LETTER) -> Verdict:
     try:
         await send_mail(mail, given)
     except NotDone as not_done:
-        assert not_done.retry_after in (None, OURS_PAUSE)
-        return Verdict.OURS if not_done.retry_after else Verdict.AGAIN
+        return {None: Verdict.AGAIN, OURS_PAUSE: Verdict.OURS}[not_done.retry_after]
     except Refused:
         return Verdict.REFUSED
     except InDoubt:
@@ -78,7 +77,7 @@ async def test_a_connection_that_breaks_within_the_content_leaves_no_doubt(
 ) -> None:
     server.order(At.CONTENT, fault)
     long = LETTER.model_copy(update={"body": "\N{GRINNING FACE}" * 1_000_000})  # 12 MB: more than the system buffers
-    assert await outcome_of(attempt(3.0), long) is TABLE[Stage.CONTENT][end] is Verdict.AGAIN
+    assert await outcome_of(attempt(1.5), long) is TABLE[Stage.CONTENT][end] is Verdict.AGAIN
 
 
 async def test_a_server_that_is_not_there_means_not_done() -> None:
@@ -94,6 +93,18 @@ async def test_a_host_without_an_address_means_not_done() -> None:
 async def test_an_attempt_without_time_does_not_even_connect(server: MailServer) -> None:
     assert await outcome_of(attempt(0.0)) is TABLE[Stage.CONNECT][End.SILENCE]
     assert not count_by_message_id(server.maildir)
+
+
+def test_the_table_keeps_to_the_rules_of_rfc_5321() -> None:
+    named = {Stage.MAIL, Stage.RCPT, Stage.DATA, Stage.END}  # the stages at which a no is about this mail
+    for stage, row in TABLE.items():
+        for end, verdict in row.items():
+            if end is End.LATER:
+                assert verdict is Verdict.AGAIN
+            elif end is End.NO:
+                assert verdict is (Verdict.REFUSED if stage in named else Verdict.OURS)
+            else:
+                assert verdict is (Verdict.DOUBT if stage is Stage.END else Verdict.AGAIN)
 
 
 def test_the_table_has_no_entry_that_is_not_tried_here() -> None:
@@ -182,7 +193,7 @@ async def test_an_attempt_that_was_frozen_after_the_content_sends_no_final_dot(s
 
 async def test_a_cancelled_attempt_hangs_up_and_stays_cancelled(server: MailServer) -> None:
     server.order(At.END, SILENCE)
-    sending = asyncio.create_task(send_mail(LETTER, attempt(60.0)))
+    sending = asyncio.ensure_future(send_mail(LETTER, attempt(60.0)))
     await server.orders.happened(At.END)
     sending.cancel()
     with pytest.raises(asyncio.CancelledError):

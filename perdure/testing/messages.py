@@ -1,0 +1,224 @@
+"""Messages of a rehearsal: which update, signal or query is sent, and at which moment."""
+
+from __future__ import annotations
+
+import inspect
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta
+from enum import StrEnum
+from typing import Any, Final, Literal
+
+from temporalio import workflow
+
+from perdure.lifecycle import Lifecycle, LifecycleStatus
+from perdure.states import suggestion
+from perdure.testing.engine import BLOCKED, Answer, VirtualWorkflow
+from perdure.testing.script import ScriptError
+
+CANCEL_WORKFLOW: Final = "cancel the workflow"
+"""Name of the message that requests a cancellation through Temporal, as its command and Web UI do."""
+
+
+class Message(ABC):
+    """A message and its moment; see the subclasses.
+
+    Args:
+        name: of the update, signal or query, or `CANCEL_WORKFLOW`.
+        args: what it carries.
+    """
+
+    def __init__(self, name: str, *args: Any) -> None:
+        self.name = name
+        self.args = args
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.name!r})"
+
+    @property
+    def at(self) -> timedelta | None:
+        """When, if the moment is a time."""
+        return None
+
+    @abstractmethod
+    def comes(self, status: LifecycleStatus, busy: bool) -> bool | Literal["blocked"]:
+        """Whether the moment is now; `busy` = an activity is under way."""
+
+
+class At(Message):
+    """At a time.
+
+    Args:
+        after: how long after the start.
+        name: as for `Message`.
+        args: as for `Message`.
+    """
+
+    def __init__(self, after: timedelta, name: str, *args: Any) -> None:
+        super().__init__(name, *args)
+        self._after = after
+
+    @property
+    def at(self) -> timedelta:
+        """See base class."""
+        return self._after
+
+    def comes(self, status: LifecycleStatus, busy: bool) -> bool:
+        """See base class."""
+        return True
+
+
+class When(Message):
+    """As soon as a condition on the answer of the query `status` holds, maybe in the middle of an activity.
+
+    It is looked at after each step of the workflow, once the messages before this one that have a condition too
+    were sent and answered.
+
+    Args:
+        condition: of the `LifecycleStatus`.
+        name: as for `Message`.
+        args: as for `Message`.
+    """
+
+    def __init__(self, condition: Callable[[LifecycleStatus], bool], name: str, *args: Any) -> None:
+        super().__init__(name, *args)
+        self._condition = condition
+
+    def comes(self, status: LifecycleStatus, busy: bool) -> bool:
+        """See base class."""
+        return self._condition(status)
+
+
+class WhenIn(When):
+    """As soon as it is in a state and waits there: no activity is under way.
+
+    Args:
+        state: the state.
+        name: as for `Message`.
+        args: as for `Message`.
+    """
+
+    def __init__(self, state: StrEnum, name: str, *args: Any) -> None:
+        super().__init__(lambda status: status.state == state.value, name, *args)
+
+    def comes(self, status: LifecycleStatus, busy: bool) -> bool:
+        """See base class."""
+        return not busy and super().comes(status, busy)
+
+
+class WhenParked(When):
+    """As soon as an effect is parked in doubt."""
+
+    def __init__(self, name: str, *args: Any) -> None:
+        super().__init__(lambda status: any(each.parked for each in status.effects), name, *args)
+
+
+class WhenBlocked(Message):
+    """Once nothing else will ever happen. Several of these go out one by one."""
+
+    def comes(self, status: LifecycleStatus, busy: bool) -> Literal["blocked"]:
+        """See base class."""
+        return BLOCKED
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """What became of a message.
+
+    Attributes:
+        name: of the message.
+        how: `waiting` (its moment never came), `sent` (a signal), `rejected` (its validator refused it),
+            `accepted` (its handler has not ended), `completed`, or `failed`.
+        said: the answer of a completed one.
+        why: the sentence of a rejected or failed one.
+    """
+
+    name: str
+    how: Literal["waiting", "sent", "rejected", "accepted", "completed", "failed"]
+    said: Any = None
+    why: str | None = None
+
+
+class Post:
+    """Hands the messages of one rehearsal to the engine, and keeps their answers."""
+
+    def __init__(self, lifecycle: type[Lifecycle[Any, Any]], engine: VirtualWorkflow) -> None:
+        self._defined = workflow._Definition.must_from_class(lifecycle)
+        self._engine = engine
+        self._letters: list[_Letter] = []
+
+    def send(self, message: Message) -> None:
+        """Let the engine deliver it at its moment.
+
+        Raises:
+            ScriptError: the lifecycle has no such update, signal or query, or it takes other arguments.
+        """
+        letter = _Letter(message, self._letters[-1:], self._engine)
+        self._letters.append(letter)
+        name, moment = message.name, letter.moment()
+        if name == CANCEL_WORKFLOW:
+            self._engine.cancel("asked for by the rehearsal", **moment)
+        elif name in self._defined.updates:
+            self._check_arguments(message, self._defined.updates[name].fn)
+            letter.answer = self._engine.update(f"message-{len(self._letters)}", name, *message.args, **moment)
+            letter.returns = self._defined.updates[name].ret_type
+        elif name in self._defined.signals:
+            self._check_arguments(message, self._defined.signals[name].fn)
+            self._engine.signal(name, *message.args, **moment)
+        elif name in self._defined.queries:
+            self._check_arguments(message, self._defined.queries[name].fn)
+            letter.answer = self._engine.query(name, *message.args, **moment)
+            letter.returns = self._defined.queries[name].ret_type
+        else:
+            names = {*self._defined.updates, *self._defined.signals, *self._defined.queries}
+            raise ScriptError(f"{message!r}: no update, signal or query has that name{suggestion(name, names)}")
+
+    def answers(self) -> list[Answered]:
+        """What became of each message, in the order in which they were given."""
+        return [letter.answered() for letter in self._letters]
+
+    def _check_arguments(self, message: Message, handler: Callable[..., Any]) -> None:
+        try:
+            inspect.signature(handler).bind(None, *message.args)
+        except TypeError as error:
+            raise ScriptError(f"{message!r}: {error}") from None
+
+
+class _Letter:
+    """One message on its way."""
+
+    def __init__(self, message: Message, before: list[_Letter], engine: VirtualWorkflow) -> None:
+        self.message = message
+        self.answer: Answer | None = None
+        self.returns: Any = None
+        self._sent = False
+        self._before = before
+        self._engine = engine
+
+    def moment(self) -> dict[str, Any]:
+        """As the engine wants it."""
+        if self.message.at is not None:
+            return {"at": self.message.at}
+        return {"when": BLOCKED if isinstance(self.message, WhenBlocked) else self._comes}
+
+    async def _comes(self) -> bool:
+        if not all(letter.dealt_with() for letter in self._before):
+            return False
+        status = await self._engine.ask("status", as_type=LifecycleStatus)
+        self._sent = self.message.comes(status, self._engine.busy) is True
+        return self._sent
+
+    def dealt_with(self) -> bool:
+        """Whether a message with a condition was sent and answered; the others hold nobody up."""
+        if not isinstance(self.message, When):
+            return all(letter.dealt_with() for letter in self._before)
+        return self._sent and (self.answer is None or self.answer.status not in ("waiting", "accepted"))
+
+    def answered(self) -> Answered:
+        """What became of it."""
+        if self.answer is None:
+            return Answered(self.message.name, "sent")
+        said = self.answer.result(self.returns) if self.answer.status == "completed" else None
+        why = None if self.answer.failure is None else str(self.answer.failure)
+        return Answered(self.message.name, self.answer.status, said, why)

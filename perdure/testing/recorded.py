@@ -1,0 +1,38 @@
+"""A store that also remembers what became of each attempt; around the rehearsal's own, or a real one in a test."""
+
+from __future__ import annotations
+
+from perdure.outcomes import Status
+from perdure.store.writes import Answer, Fence, FenceOp, Store, Verdict, Write
+
+
+class Recorded:
+    """Hands every write on to `store`, and watches the answers.
+
+    Attributes:
+        outcomes: for each effect's key, in the order in which they were begun: what became of each attempt.
+            `in_doubt` is an attempt of which nobody learned how it ended.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._attempts: dict[str, dict[str, Status]] = {}
+
+    @property
+    def outcomes(self) -> dict[str, list[Status]]:
+        """See the class."""
+        return {key: list(attempts.values()) for key, attempts in self._attempts.items()}
+
+    async def write(self, write: Write, *, patience: float) -> Answer:
+        """See `Store`."""
+        answer = await self._store.write(write, patience=patience)
+        if write.fence is not None:
+            self._watch(write.fence, answer.verdict)
+        return answer
+
+    def _watch(self, fence: Fence, verdict: Verdict | None) -> None:
+        if fence.op is FenceOp.BEGIN and verdict in (Verdict.FRESH, Verdict.MINE):
+            self._attempts.setdefault(fence.key, {}).setdefault(fence.token, Status.IN_DOUBT)
+        elif verdict is Verdict.STORED and fence.status is not None:
+            attempts = self._attempts[fence.key]
+            attempts[fence.token if fence.token in attempts else list(attempts)[-1]] = fence.status

@@ -1,0 +1,132 @@
+"""What happens at each call of an effect or look-up in a rehearsal, written down beforehand.
+
+A script is a list for each contract. At each call its next entry happens:
+
+- a receipt: the effect is done, or the look-up finds it;
+- `None`: the look-up does not find it (for an effect: a receipt, where its contract declares none);
+- an exception: `NotDone`, `Refused`, `InDoubt`, or any other, raised as the body would raise it;
+- `WorkerLost`, `NotPickedUp`, `Late`, `After`: see each;
+- an async function: called like the body itself, with the input and the `Attempt` or `Question`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, TypeAlias
+
+from pydantic import ValidationError
+
+from perdure.contracts import Effect, Find
+from perdure.errors import PerdureError
+from perdure.states import suggestion
+
+Contract: TypeAlias = Effect[Any, Any] | Find[Any, Any]
+
+
+class ScriptError(PerdureError):
+    """The script does not fit the lifecycle, or ended before it did; the message says where."""
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerLost:
+    """The worker is killed in the middle of the call.
+
+    The attempt is on record, and nobody says how it ended. An activity is missed after its heartbeat time-out;
+    an inline one is executed again, after the time-out of the workflow task, as on a server.
+
+    Args:
+        before: it is killed before anything was put on record, so nothing can have left.
+        progress: what it last told the engine, for the attempt after it.
+    """
+
+    before: bool = False
+    progress: Any = None
+
+
+@dataclass(frozen=True, slots=True)
+class NotPickedUp:
+    """No worker takes the attempt within `pick_up`. Not for what runs inline."""
+
+
+@dataclass(frozen=True, slots=True)
+class Late:
+    """The worker is taken for lost, but works on: what it says comes late, and is put on record then.
+
+    Args:
+        what: how the call ends: a receipt, or an exception that the body raises.
+        after: how long after the beginning of the call.
+    """
+
+    what: Any
+    after: timedelta
+
+
+@dataclass(frozen=True, slots=True)
+class After:
+    """The call takes some time.
+
+    Args:
+        duration: how long; what is longer than the contract's `timeout` is not cut off here.
+        what: any entry of a script, but `Late`.
+    """
+
+    duration: timedelta
+    what: Any
+
+
+class Ended(BaseException):
+    """A body was called past the end of its script; not an `Exception`, so that it is not taken for a doubt."""
+
+
+class Script:
+    """The entries that are left, by contract.
+
+    Raises:
+        ScriptError: an entry can't happen at a call of its contract, or the lifecycle does not know that.
+    """
+
+    def __init__(self, contracts: Mapping[str, Contract], given: Mapping[Contract, Sequence[Any]]) -> None:
+        self._left: dict[Contract, list[Any]] = {contract: [] for contract in contracts.values()}
+        for contract, entries in given.items():
+            if contract not in self._left:
+                raise ScriptError(f"{contract!r} is not among its contracts{suggestion(contract.name, contracts)}")
+            for number, entry in enumerate(entries, 1):
+                _check(contract, entry, f"script of {contract!r}, entry {number}")
+            self._left[contract] = list(entries)
+
+    def next(self, contract: Contract) -> Any:
+        """The entry that happens next; None also where none is left."""
+        left = self._left[contract]
+        return left[0] if left else None
+
+    def take(self, contract: Contract, key: str, number: int) -> Any:
+        """Take out the entry that happens now."""
+        if not self._left[contract]:
+            raise Ended(
+                f"the script of {contract!r} is at its end, but it was called once more: "
+                f"key {key!r}, {'attempt' if isinstance(contract, Effect) else 'after attempt'} {number}"
+            )
+        return self._left[contract].pop(0)
+
+    def unused(self) -> dict[Contract, list[Any]]:
+        """What never happened."""
+        return {contract: list(left) for contract, left in self._left.items() if left}
+
+
+def _check(contract: Contract, entry: Any, where: str) -> None:
+    if isinstance(entry, After | Late):
+        if isinstance(entry.what, Late | NotPickedUp):
+            raise ScriptError(f"{where}: {type(entry).__name__} can't hold {entry.what!r}")
+        return _check(contract, entry.what, where)
+    if isinstance(entry, NotPickedUp) and contract.inline:
+        raise ScriptError(f"{where}: {contract!r} runs inline, in the worker that picked up the workflow itself")
+    if isinstance(entry, WorkerLost | NotPickedUp | Exception) or callable(entry):
+        return
+    if entry is None and isinstance(contract, Find):
+        return
+    try:
+        contract.receipt.validate_python(entry, strict=True)
+    except ValidationError as error:
+        raise ScriptError(f"{where}: {entry!r} is no receipt of it: {error}") from None

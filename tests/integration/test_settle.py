@@ -1,0 +1,30 @@
+"""A doubt that outlives its entity stays on record, counted, and can still be settled."""
+
+from __future__ import annotations
+
+import pytest
+
+from perdure import Status
+from perdure.errors import AlreadyFinished, NotNow
+from tests.apps.bodies import app
+from tests.apps.contracts import Errand
+from tests.world import World
+
+
+async def test_a_doubt_left_by_an_expired_entity_blocks_a_restart_until_somebody_settles_it(world: World) -> None:
+    world.counterparty.replies = [{"ok": True, "accept": True, "close": True}]
+    async with world.worker(app):
+        await world.client.start("escalate", "a", Errand(seconds=4))
+        assert await world.ended("escalate", "a") == "expired"
+        assert [each.status for each in (await world.client.status("escalate", "a")).effects] == [Status.IN_DOUBT]
+        with pytest.raises(NotNow, match="is not known"):
+            await world.client.restart("escalate", "a", by="ann", note="again")
+
+        said = await world.client.resolve("escalate", "a", Status.ABANDONED, by="ann", note="too old to ask")
+        assert said == "resolved as abandoned; it had ended as expired"
+        with pytest.raises(AlreadyFinished):
+            await world.client.resolve("escalate", "a", Status.DONE, by="bob", note="I saw it")
+
+        assert await world.client.restart("escalate", "a", by="ann", note="again", given=Errand()) == 1
+        assert await world.ended("escalate", "a") == "done"
+    assert world.counterparty.accepted == {"escalate/a/do-escalate": 1, "escalate/a~1/do-escalate": 1}
