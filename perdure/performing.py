@@ -170,7 +170,9 @@ class Performance(Generic[In, Out]):
         self._progress = report.progress if report.progress is not None else self._progress
         if report.said is Said.OVER:
             raise Overtaken(report.state)
-        state = conductor.state if report.begun else before
+        # No call, and yet the mirror shows it: another execution of this very attempt has entered the state.
+        entered = report.begun or report.state == conductor.state
+        state = conductor.state if entered else before
         if not report.recorded:
             # Its own commit failed: the fence must know before anything else is decided.
             answer = await conductor.write(

@@ -3,14 +3,15 @@
 -- Names are qualified instead of a fixed search_path, so that the app's own path finds its table.
 
 create function perdure.effect_view(wanted text) returns jsonb
-language sql stable as $$
-    select jsonb_build_object(
+language plpgsql as $$
+begin
+    return (select jsonb_build_object(
         'status', status, 'token', token, 'attempts', attempts, 'first_at', first_at,
         'since_first', extract(epoch from clock_timestamp() - first_at),
         'in_flight', extract(epoch from deadline - clock_timestamp()),
         'receipt', receipt, 'clue', clue, 'why', why)
-    from perdure.effect where key = wanted
-$$;
+    from perdure.effect where key = wanted);
+end $$;
 
 -- Shows `state` in the app's own row unless the app holds that row: 'written', 'behind' or 'missing'.
 create function perdure.show_in_app(target text, key_column text, state_column text, entity_id text, shown text)
@@ -162,7 +163,8 @@ begin
     end case;
 end $$;
 
--- One write and its answer; see perdure/store/writes.py for both shapes.
+-- One write and its answer; see perdure/store/writes.py for both shapes. Null: somebody else holds the entity now, and
+-- nothing was done. It never waits for them: so no batch waits for one entity, and no two batches for each other.
 create function perdure.apply_write(w jsonb) returns jsonb
 language plpgsql as $$
 declare
@@ -178,11 +180,13 @@ declare
     standing text;
 begin
     -- The row of `ident` is the entity's lock: fence, mirror and follower all take it first.
-    loop
-        select * into i from perdure.ident where lifecycle = l and id = e for no key update;
-        exit when found;
-        insert into perdure.ident (lifecycle, id, round) values (l, e, (w->>'round')::int) on conflict do nothing;
-    end loop;
+    select * into i from perdure.ident where lifecycle = l and id = e for no key update skip locked;
+    if not found then
+        insert into perdure.ident (lifecycle, id, round) values (l, e, (w->>'round')::int) on conflict do nothing returning * into i;
+        if not found then
+            return null;
+        end if;
+    end if;
 
     if i.round <> (w->>'round')::int then
         gate := 'other_round';
@@ -198,8 +202,9 @@ begin
     end if;
 
     if f->>'op' = 'begin' then
-        -- The reply to this very execution's commit was lost: it may go, whatever came since.
-        if exists (select from perdure.effect where key = f->>'key' and token = f->>'token') then
+        -- The reply to this very execution's commit was lost: it may go, unless somebody has settled it since.
+        if exists (select from perdure.effect where key = f->>'key' and token = f->>'token'
+                and status in ('attempting', 'in_doubt')) then
             verdict := 'mine';
         elsif gate = 'open' then
             verdict := perdure.begin_attempt(w);
@@ -211,16 +216,18 @@ begin
     if m is not null and gate = 'open' and wanted > i.version
         and (f is null or f->>'op' <> 'begin' or verdict = 'fresh') then
         shown := perdure.apply_move(w);
+        i.version := wanted;
+        standing := m->>'state';
+    else
+        standing := coalesce(i.final, (select state from perdure.entity where lifecycle = l and id = e));
     end if;
 
-    select * into i from perdure.ident where lifecycle = l and id = e;
     return jsonb_build_object(
-        'gate', gate, 'version', i.version, 'verdict', verdict, 'column', shown,
-        'state', coalesce(i.final, (select state from perdure.entity where lifecycle = l and id = e)),
+        'gate', gate, 'version', i.version, 'verdict', verdict, 'column', shown, 'state', standing,
         'effect', case when f is not null then perdure.effect_view(f->>'key') end);
 end $$;
 
--- A batch, in the order given (the caller sorts by key: unsorted batches deadlock), all or none.
+-- A batch, in the order given, all or none but for the entities that somebody else holds.
 create function perdure.apply_writes(batch jsonb) returns setof jsonb
 language plpgsql as $$
 declare
@@ -241,8 +248,10 @@ declare
     trouble text;
 begin
     settled := 0;
-    for b in select * from perdure.behind where next_try <= clock_timestamp() order by next_try limit most for update skip locked loop
-        perform from perdure.ident where lifecycle = b.lifecycle and id = b.id for no key update;
+    -- An entity that a write holds now is left for the next time: waiting for it here could deadlock.
+    for b in select waits.* from perdure.behind waits join perdure.ident using (lifecycle, id)
+        where next_try <= clock_timestamp() order by next_try limit most for no key update skip locked
+    loop
         select coalesce(i.final, x.state) into now_shows
             from perdure.ident i left join perdure.entity x using (lifecycle, id) where i.lifecycle = b.lifecycle and i.id = b.id;
         trouble := null;

@@ -71,14 +71,14 @@ class GroupCommit:
         """Commit `write` with whatever else is there; see `Store.write` for what it raises."""
         waiting = _Waiting(write, _body(write))
         self._queue[waiting] = None
-        if len(self._flushers) < self._lanes:
+        if sum(not flusher.done() for flusher in self._flushers) < self._lanes:
             _keep(self._flushers, self._flush())
         try:
             async with asyncio.timeout(patience):
                 return await waiting.answer
         except TimeoutError:
             raise DatabaseUnavailable(
-                f"{write.lifecycle}/{write.id}: PostgreSQL did not commit the write within {patience:g} s: {waiting.trouble}"
+                f"{write.lifecycle}/{write.id}: not committed by PostgreSQL within {patience:g} s: {waiting.trouble}"
             ) from None
         finally:
             self._queue.pop(waiting, None)  # whose caller has gone before it was sent never happens

@@ -99,7 +99,8 @@ class MemoryStore:
         known = self._effects.get(fence.key)
         match fence.op:
             case FenceOp.BEGIN:
-                if known is not None and known.view.token == fence.token:
+                open_still = known is not None and known.view.status in (Status.ATTEMPTING, Status.IN_DOUBT)
+                if known is not None and open_still and known.view.token == fence.token:
                     return Verdict.MINE
                 return self._begin(fence) if gate is Gate.OPEN else None
             case FenceOp.OUTCOME | FenceOp.RESOLVE:

@@ -104,8 +104,13 @@ class Database:
             max_size=self._most,
             timeout=5,
             reset=_keep_session,
-            # A row that the app keeps locked must hold up nobody else (invariant 8).
-            server_settings={"lock_timeout": "1000", "application_name": "perdure"},
+            server_settings={
+                "application_name": "perdure",
+                # What the app keeps locked must hold up nobody else (invariant 8).
+                "lock_timeout": "1000",
+                # Each step of a write must see what others committed before it.
+                "default_transaction_isolation": "read committed",
+            },
         )
 
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
@@ -21,7 +20,7 @@ CANCEL_WORKFLOW: Final = "cancel the workflow"
 """Name of the message that requests a cancellation through Temporal, as its command and Web UI do."""
 
 
-class Message(ABC):
+class Message:
     """A message and its moment; see the subclasses.
 
     Args:
@@ -36,15 +35,6 @@ class Message(ABC):
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name!r})"
 
-    @property
-    def at(self) -> timedelta | None:
-        """When, if the moment is a time."""
-        return None
-
-    @abstractmethod
-    def comes(self, status: LifecycleStatus, busy: bool) -> bool | Literal["blocked"]:
-        """Whether the moment is now; `busy` = an activity is under way."""
-
 
 class At(Message):
     """At a time.
@@ -57,16 +47,7 @@ class At(Message):
 
     def __init__(self, after: timedelta, name: str, *args: Any) -> None:
         super().__init__(name, *args)
-        self._after = after
-
-    @property
-    def at(self) -> timedelta:
-        """See base class."""
-        return self._after
-
-    def comes(self, status: LifecycleStatus, busy: bool) -> bool:
-        """See base class."""
-        return True
+        self.after = after
 
 
 class When(Message):
@@ -86,7 +67,7 @@ class When(Message):
         self._condition = condition
 
     def comes(self, status: LifecycleStatus, busy: bool) -> bool:
-        """See base class."""
+        """Whether the moment is now; `busy` = an activity is under way."""
         return self._condition(status)
 
 
@@ -116,10 +97,6 @@ class WhenParked(When):
 
 class WhenBlocked(Message):
     """Once nothing else will ever happen. Several of these go out one by one."""
-
-    def comes(self, status: LifecycleStatus, busy: bool) -> Literal["blocked"]:
-        """See base class."""
-        return BLOCKED
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,9 +151,18 @@ class Post:
             names = {*self._defined.updates, *self._defined.signals, *self._defined.queries}
             raise ScriptError(f"{message!r}: no update, signal or query has that name{suggestion(name, names)}")
 
-    def answers(self) -> list[Answered]:
+    def answers(self, undelivered: Sequence[str]) -> list[Answered]:
         """What became of each message, in the order in which they were given."""
-        return [letter.answered() for letter in self._letters]
+        left = list(undelivered)
+        answers = []
+        for letter in reversed(self._letters):
+            label = "cancel" if letter.message.name == CANCEL_WORKFLOW else f"signal {letter.message.name}"
+            if letter.answer is None and label in left:
+                left.remove(label)
+                answers.append(Answered(letter.message.name, "waiting"))
+            else:
+                answers.append(letter.answered())
+        return answers[::-1]
 
     def _check_arguments(self, message: Message, handler: Callable[..., Any]) -> None:
         try:
@@ -198,15 +184,18 @@ class _Letter:
 
     def moment(self) -> dict[str, Any]:
         """As the engine wants it."""
-        if self.message.at is not None:
-            return {"at": self.message.at}
-        return {"when": BLOCKED if isinstance(self.message, WhenBlocked) else self._comes}
+        match self.message:
+            case At(after=after):
+                return {"at": after}
+            case When() as message:
+                return {"when": lambda: self._comes(message)}
+            case _:
+                return {"when": BLOCKED}
 
-    async def _comes(self) -> bool:
-        if not all(letter.dealt_with() for letter in self._before):
-            return False
-        status = await self._engine.ask("status", as_type=LifecycleStatus)
-        self._sent = self.message.comes(status, self._engine.busy) is True
+    async def _comes(self, message: When) -> bool:
+        if all(letter.dealt_with() for letter in self._before):
+            status = await self._engine.ask("status", as_type=LifecycleStatus)
+            self._sent = message.comes(status, self._engine.busy)
         return self._sent
 
     def dealt_with(self) -> bool:

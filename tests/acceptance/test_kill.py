@@ -26,7 +26,7 @@ from tests.acceptance.errands import (
 )
 from tests.acceptance.hold import hold
 from tests.counterparty import Counterparty
-from tests.world import World
+from tests.world import WorkerProcess, World
 
 BY_A_PERSON = ["escalate", "escalate-inline"]
 BY_THEMSELVES = [kind for kind in KINDS if kind not in BY_A_PERSON]
@@ -41,9 +41,8 @@ async def test_killed_before_the_call_everything_is_done_once(world: World) -> N
         await commit_errands(world, KINDS)
         await unreachable.saw("do", count=len(KINDS))
         await all_attempting(world, len(KINDS))
-        await first.kill()
-        await world.spawn()
-        async with recovery(world, BY_THEMSELVES):
+        async with recovery(world, first, BY_THEMSELVES):
+            await world.spawn()
             await settle_parked(world, BY_A_PERSON, Status.NOT_DONE)
         assert not unreachable.accepted
 
@@ -59,10 +58,9 @@ async def test_killed_after_the_other_side_accepted_it_nothing_is_done_twice(wor
     first = await world.spawn()
     await commit_errands(world, KINDS)
     await world.counterparty.has_accepted(len(KINDS))
-    await first.kill()
-    await world.spawn()
-    world.counterparty.before_replying.open()
-    async with recovery(world, BY_THEMSELVES):
+    async with recovery(world, first, BY_THEMSELVES):
+        world.counterparty.before_replying.open()
+        await world.spawn()
         await settle_parked(world, BY_A_PERSON, Status.DONE)
 
     await every_record_says_done(world)
@@ -84,10 +82,8 @@ async def test_killed_after_its_outcome_was_committed_nobody_needs_to_ask(world:
         await commit.release()
         await world.until(lambda: effect_is_done(world, kind), "the outcome committed")
     assert (await world.client.status(kind, kind)).state == "doing"
-    await first.kill()
-    await world.spawn()
-    async with recovery(world, [kind]):
-        pass
+    async with recovery(world, first, [kind]):
+        await world.spawn()
 
     await every_record_says_done(world)
     assert world.counterparty.accepted == {key(kind): 1}
@@ -102,13 +98,11 @@ async def test_killed_before_the_mirror_shows_the_end_another_worker_writes_it(w
         for kind in KINDS:
             await world.until(lambda kind=kind: effect_is_done(world, kind), f"{kind} done")
         await final_write.reached()
-        await first.kill()
-        await final_write.cut_off()
-        assert await world.db.fetchval("select count(*) from perdure.ident where final is not null") == 0
-        await final_write.release()
-    await world.spawn()
-    async with recovery(world, KINDS):
-        pass
+        async with recovery(world, first, KINDS):
+            await final_write.cut_off()
+            assert await world.db.fetchval("select count(*) from perdure.ident where final is not null") == 0
+            await final_write.release()
+            await world.spawn()
 
     await every_record_says_done(world)
     assert world.counterparty.accepted == {key(kind): 1 for kind in KINDS}
@@ -121,11 +115,9 @@ async def test_killed_during_a_look_up_another_worker_looks_again(world: World) 
     first = await world.spawn()
     await commit_errands(world, LOOKUPS)
     await world.counterparty.saw("ask", count=len(LOOKUPS))
-    await first.kill()
-    await world.spawn()
-    world.counterparty.before_answering.open()
-    async with recovery(world, LOOKUPS):
-        pass
+    async with recovery(world, first, LOOKUPS):
+        world.counterparty.before_answering.open()
+        await world.spawn()
 
     await every_record_says_done(world)
     assert world.counterparty.accepted == {key(kind): 1 for kind in LOOKUPS}
@@ -158,13 +150,14 @@ async def test_a_relay_killed_in_the_middle_of_delivering_starts_nothing_twice(w
 
 
 @asynccontextmanager
-async def recovery(world: World, kinds: Iterable[str]) -> AsyncIterator[None]:
-    """Wait for all of `kinds` to end while the block settles the others; say how long each took (`pytest -rP`)."""
+async def recovery(world: World, victim: WorkerProcess, kinds: Iterable[str]) -> AsyncIterator[None]:
+    """Kill it, and wait for all of `kinds` to end; the block brings another one. `pytest -rP` shows how long it took."""
+    await victim.kill()
     began = time.monotonic()
 
     async def took(kind: str) -> None:
         await world.ended(kind, kind, RECOVERY)
-        print(f"{kind} recovered in {time.monotonic() - began:.1f} s")
+        print(f"{kind} ended {time.monotonic() - began:.1f} s after the kill")
 
     waiting = asyncio.gather(*(took(kind) for kind in kinds))
     yield

@@ -1,0 +1,198 @@
+"""`rehearse`: runs a lifecycle against a script, in milliseconds and without servers.
+
+It drives the SDK's own workflow code on a virtual clock, with the bodies' scripted ends inside the activity code
+that a worker runs, and fence and mirror in memory. It does not replace tests on real servers: no sandbox watches
+over determinism, and nothing is replayed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from enum import StrEnum
+from itertools import groupby
+from typing import Any, Generic, TypeVar
+
+from temporalio.exceptions import ApplicationError
+
+from perdure.app import input_json, name_of
+from perdure.conduct import CARRIED, Carried
+from perdure.contracts import Effect, Find
+from perdure.keys import Entity, Key
+from perdure.lifecycle import Lifecycle, LifecycleStatus
+from perdure.outcomes import Status
+from perdure.store.memory import MemoryStore
+from perdure.store.writes import EffectView
+from perdure.testing.bugs import Bugs
+from perdure.testing.engine import START, RunEnd, VirtualWorkflow, WorkflowTaskFailed
+from perdure.testing.messages import Answered, Message, Post
+from perdure.testing.recorded import Recorded
+from perdure.testing.script import Contract, Script
+from perdure.testing.stage import Call, Stage
+
+I = TypeVar("I")  # noqa: E741 - the field's own letter for an input
+S = TypeVar("S", bound=StrEnum)
+In = TypeVar("In")
+
+_EARLIEST = 4
+"""Events: a first workflow task has three, so that each run gets as far as its first wait that lasts."""
+
+
+@dataclass(frozen=True)
+class Rehearsal(Generic[S]):
+    """What was seen.
+
+    Attributes:
+        states: the states that it entered after the first one, in order.
+        end: the final state; None if it waits for something that never comes.
+        status: the answer of the query `status` at the end.
+        effects: what the fence knows at the end, by key, in the order in which they were begun.
+        outcomes: by key: what became of each attempt, oldest first; `in_doubt` = nobody learned how it ended.
+        answers: what became of each message, in the order in which they were given.
+        took: virtual time until the end.
+        runs: how many runs there were, chained by continue-as-new.
+        unused: entries of the script that never happened, by contract.
+        snapshot: the last one on record, as JSON data.
+    """
+
+    states: list[S]
+    end: S | None
+    status: LifecycleStatus
+    effects: dict[Key, EffectView]
+    outcomes: dict[Key, list[Status]]
+    answers: list[Answered]
+    took: timedelta
+    runs: int
+    unused: dict[Contract, list[Any]]
+    snapshot: Any
+    _calls: dict[Contract, list[Call]] = field(repr=False)
+
+    def calls(self, contract: Effect[Any, Any] | Find[Any, Any]) -> int:
+        """How often the body of an effect or look-up was called."""
+        return len(self._calls[contract])
+
+    def inputs(self, contract: Effect[In, Any] | Find[In, Any]) -> list[In]:
+        """What it was called with, each time."""
+        return [call.given for call in self._calls[contract]]
+
+    @property
+    def keys(self) -> list[Key]:
+        """Keys of all effects that were begun, in that order."""
+        return list(self.effects)
+
+    @property
+    def attention(self) -> str | None:
+        """Why it wants a person; None if it does not."""
+        return self.status.attention
+
+    @property
+    def waits_for(self) -> str | None:
+        """What it waits for at the end: `resolve <effect>`, `retry_now`, or `a message`; None if it is over."""
+        if self.end is not None:
+            return None
+        if parked := [each.effect for each in self.status.effects if each.parked]:
+            return f"resolve {', '.join(parked)}"
+        return "retry_now" if self.status.waits_for_retry else "a message"
+
+
+async def rehearse(
+    lifecycle: type[Lifecycle[I, S]],
+    given: I,
+    script: Mapping[Effect[Any, Any] | Find[Any, Any], Sequence[Any]],
+    *,
+    messages: Sequence[Message] = (),
+    entity_id: str = "1",
+    started_directly: bool = False,
+    renew_at_every_wait: bool = False,
+    start: datetime = START,
+    seed: int = 0,
+) -> Rehearsal[S]:
+    """Run a lifecycle until it is over, or until nothing can happen to it any more.
+
+    Pauses, back-off, time-outs and `asyncio.sleep` take no time.
+
+    Args:
+        lifecycle: the class.
+        given: its input.
+        script: for each effect and look-up, what happens at each call; see `perdure.testing.script`.
+        messages: updates, signals and queries, and their moments; see `perdure.testing.messages`.
+        entity_id: the app's id of the entity.
+        started_directly: it is started through Temporal, past perdure, so that its first write puts it on record.
+        renew_at_every_wait: it continues as new whenever it may. States and calls must stay the same; what is
+            lost, a lifecycle kept in local variables instead of its snapshot.
+        start: virtual time of the start (aware).
+        seed: another one places the pauses elsewhere within their jitter.
+
+    Returns:
+        What was seen.
+
+    Raises:
+        ScriptError: the script or a message does not fit the lifecycle, or a call went past the script's end.
+        InvalidInput: `given` is not what the lifecycle takes.
+        Exception: a bug in workflow code, as it is; a server would retry the workflow task until it is mended.
+    """
+    entity = Entity(name_of(lifecycle), entity_id)
+    bugs = Bugs()
+    contracts = _contracts(lifecycle)
+    stage = Stage(
+        contracts,
+        Script(contracts, script),
+        now=lambda: engine.now,
+        outside=lambda happens, after: engine.outside(happens, after=after),
+    )
+    memory = MemoryStore(stage.clock, on_late=lambda key: engine.signal("perdure-wake", key))
+    if not started_directly:
+        memory.start(entity, lifecycle.declared.initial.value)
+    stage.store = recorded = Recorded(memory)
+    engine = VirtualWorkflow(
+        lifecycle,
+        [input_json(lifecycle, given)],
+        workflow_id=entity.workflow_id(None),
+        on_activity=stage.play,
+        memo=None if started_directly else {CARRIED: Carried()},
+        start=start,
+        interceptors=[bugs],
+        seed=seed,
+        follow_continue_as_new=True,
+        **({"continue_as_new_after": _EARLIEST} if renew_at_every_wait else {}),
+    )
+    async with engine:
+        post = Post(lifecycle, engine)
+        for message in messages:
+            post.send(message)
+        try:
+            end = await _run(engine, bugs)
+            status = await engine.ask("status", as_type=LifecycleStatus)
+        finally:
+            await stage.close()
+    passed = [lifecycle.declared[move.state].name for move in memory.moves(entity.lifecycle, entity.id)]
+    return Rehearsal(
+        states=[name for name, _ in groupby([lifecycle.declared.initial, *passed])][1:],
+        end=lifecycle.declared[status.state].name if status.final else None,
+        status=status,
+        effects={Key(key): view for key, view in memory.effects().items()},
+        outcomes={Key(key): outcomes for key, outcomes in recorded.outcomes.items()},
+        answers=post.answers(end.undelivered),
+        took=end.at - start,
+        runs=end.runs,
+        unused=stage.unused(),
+        snapshot=memory.snapshot(entity.lifecycle, entity.id),
+        _calls=stage.calls,
+    )
+
+
+async def _run(engine: VirtualWorkflow, bugs: Bugs) -> RunEnd:
+    with suppress(WorkflowTaskFailed):
+        end = await engine.run()
+        if isinstance(end.failure, ApplicationError):
+            raise end.failure
+        return end
+    raise bugs.last
+
+
+def _contracts(lifecycle: type[Lifecycle[Any, Any]]) -> dict[str, Contract]:
+    contracts: list[Contract] = [*lifecycle.effects]
+    contracts += [effect.find for effect in lifecycle.effects if effect.find is not None]
+    return {contract.name: contract for contract in contracts}

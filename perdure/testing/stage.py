@@ -1,0 +1,192 @@
+"""The activities of a rehearsal: the shared body of perdure around what the script says, on the virtual clock."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from temporalio.exceptions import TimeoutType
+
+from perdure.conduct import WRITE
+from perdure.contracts import Effect
+from perdure.execution import ask, attempt, keep
+from perdure.orders import AttemptOrder, QuestionOrder, Report
+from perdure.store.writes import Store, Write
+from perdure.testing.engine_activities import ActivityCall, ActivityEnd, Completed, TimedOut
+from perdure.testing.script import After, Contract, Ended, Late, NotPickedUp, Script, ScriptError, WorkerLost
+
+_MISSED_AFTER = timedelta(seconds=5)
+"""Time-out of a workflow task, as the relay starts runs: after that another worker runs an inline call again."""
+_NOW = timedelta(0)
+
+
+class Vanished(BaseException):
+    """The worker is gone in the middle of a body; nothing may take it for a doubt and put that on record."""
+
+
+class RehearsalHost:
+    """What surrounds an execution in a rehearsal; see `execution.Host`."""
+
+    def heartbeat(self, progress: Any) -> None:
+        """Nobody listens."""
+
+    async def stopping(self) -> None:
+        """It is never told to stop."""
+        await asyncio.Event().wait()
+
+    @property
+    def heartbeat_every(self) -> float | None:
+        """It takes no time, so it need not beat."""
+        return None
+
+    @property
+    def stop_asked(self) -> bool:
+        """It is never told to stop."""
+        return False
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One call of a body: its key, which attempt, and its input."""
+
+    key: str
+    attempt: int
+    given: Any
+
+
+class Stage:
+    """Plays the activities.
+
+    Args:
+        contracts: effects and look-ups by name.
+        script: what happens at each call.
+        now: the virtual time.
+        outside: lets something happen later.
+    """
+
+    def __init__(
+        self,
+        contracts: Mapping[str, Contract],
+        script: Script,
+        now: Callable[[], datetime],
+        outside: Callable[[Callable[[], Awaitable[None]], timedelta], None],
+    ) -> None:
+        self.calls: dict[Contract, list[Call]] = {contract: [] for contract in contracts.values()}
+        self.store: Store
+        self._contracts = contracts
+        self._script = script
+        self._now = now
+        self._outside = outside
+        self._ahead = _NOW
+        """How much of the call that is being played has passed."""
+        self._under_way: set[asyncio.Task[Report]] = set()
+
+    def clock(self) -> datetime:
+        """The time, as the store sees it."""
+        return self._now() + self._ahead
+
+    async def play(self, call: ActivityCall) -> ActivityEnd:
+        """How an activity ends, and when.
+
+        Raises:
+            ScriptError: it was called past the end of its script.
+        """
+        self._ahead = _NOW
+        try:
+            if call.activity_type == WRITE:
+                [write] = call.args([Write])
+                return Completed(await keep(write, self.store, 0))
+            return await self._perform(self._contracts[call.activity_type], call)
+        except Ended as ended:
+            raise ScriptError(str(ended)) from None
+        finally:
+            self._ahead = _NOW
+
+    async def close(self) -> None:
+        """End the calls that nobody waits for any more."""
+        for task in self._under_way:
+            task.cancel()
+        await asyncio.gather(*self._under_way, return_exceptions=True)
+
+    async def _perform(self, contract: Contract, call: ActivityCall) -> ActivityEnd:
+        while True:
+            entry = self._script.next(contract)
+            if isinstance(entry, NotPickedUp):
+                self._script.take(contract, "", 0)
+                return TimedOut(TimeoutType.SCHEDULE_TO_START, call.schedule_to_start_timeout or _NOW)
+            if isinstance(entry, WorkerLost) and entry.before:
+                self._script.take(contract, "", 0)
+            else:
+                try:
+                    return Completed(await self._execute(contract, call), self._ahead)
+                except Vanished:
+                    pass
+            if not call.is_local:
+                progress = (entry.progress,) if isinstance(entry, WorkerLost) and entry.progress is not None else ()
+                after = self._ahead + (call.heartbeat_timeout or _NOW)
+                return TimedOut(TimeoutType.HEARTBEAT, after, progress)
+            self._ahead += _MISSED_AFTER
+
+    async def _execute(self, contract: Contract, call: ActivityCall) -> Report:
+        """Run the shared body until it ends.
+
+        Raises:
+            Vanished: nobody will hear from it, or only later.
+        """
+        gone = asyncio.Event()
+
+        async def body(given: Any, about: Any) -> Any:
+            number = about.number if isinstance(contract, Effect) else about.attempts
+            entry = self._script.take(contract, about.key, number)
+            self.calls[contract].append(Call(about.key, number, given))
+            return await self._act(entry, given, about, gone)
+
+        task = asyncio.ensure_future(self._report(contract, call, body))
+        waiting = asyncio.ensure_future(gone.wait())
+        self._under_way.add(task)
+        await asyncio.wait({task, waiting}, return_when=asyncio.FIRST_COMPLETED)
+        waiting.cancel()
+        if not task.done():
+            raise Vanished
+        self._under_way.discard(task)
+        return task.result()
+
+    async def _report(self, contract: Contract, call: ActivityCall, body: Callable[..., Awaitable[Any]]) -> Report:
+        if isinstance(contract, Effect):
+            [order] = call.args([AttemptOrder])
+            return await attempt(contract, body, order, self.store, RehearsalHost())
+        [question] = call.args([QuestionOrder])
+        return await ask(contract, body, question, self.store, RehearsalHost())
+
+    async def _act(self, entry: Any, given: Any, about: Any, gone: asyncio.Event) -> Any:
+        match entry:
+            case After(duration, what):
+                self._ahead += duration
+                return await self._act(what, given, about, gone)
+            case Late(what, after):
+                await self._later(after, gone)
+                return await self._act(what, given, about, gone)
+            case WorkerLost():
+                raise Vanished
+            case Exception():
+                raise entry
+            case _ if callable(entry):
+                return await entry(given, about)
+            case _:
+                return entry
+
+    async def _later(self, after: timedelta, gone: asyncio.Event) -> None:
+        """Work on in the background until `after` has passed for everybody else."""
+        task = next(each for each in self._under_way if not each.done())
+        now: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        async def goes_on() -> None:
+            now.set_result(None)
+            await task
+
+        self._outside(goes_on, after)
+        gone.set()
+        await now
