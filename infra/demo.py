@@ -113,7 +113,7 @@ async def commit_comments(stack: Stack, connection: asyncpg.Connection[asyncpg.R
 
 async def mails_kept(maildir: Path, wanted: int) -> None:
     """Wait until so many mails are in the maildir."""
-    while not maildir.exists() or sum(count_by_message_id(maildir).values()) < wanted:
+    while count_by_message_id(maildir).total() < wanted:
         await asyncio.sleep(0.05)
 
 
@@ -148,7 +148,8 @@ async def counted(stack: Stack, connection: asyncpg.Connection[asyncpg.Record]) 
     )
     sent = {str(row["id"]) for row in agreed} & {each for each, token in zip(ids, tokens, strict=True) if kept[token]}
     doubts = await connection.fetchrow(
-        "select count(*) filter (where settled_by = 'look-up') found, count(*) filter (where attempts > 1) again from perdure.effect"
+        "select count(*) filter (where settled_by = 'look-up') found, "
+        "count(*) filter (where attempts > 1) again from perdure.effect"
     )
     assert doubts is not None
     return Count(

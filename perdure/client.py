@@ -25,33 +25,13 @@ from perdure.keys import Entity
 from perdure.lifecycle import Lifecycle, SendAgain
 from perdure.outcomes import Status
 from perdure.performing import Resolution
+from perdure.queries import query
 from perdure.schema import Connection
 from perdure.settings import Settings, settings
 from perdure.store.postgres import Database, Pool, as_json
 
 I = TypeVar("I")  # noqa: E741
 Which = type[Lifecycle[Any, Any]] | str
-
-_STATUS = """
-    select i.round, i.final, coalesce(e.state, i.final) as state, e.since, e.attention, e.tenant,
-        exists (select from perdure.outbox o where o.lifecycle = i.lifecycle and o.id = i.id and o.kind = 'start') as waits,
-        (select reason from perdure.rejected r where r.lifecycle = i.lifecycle and r.id = i.id and r.round = i.round
-            order by seq desc limit 1) as rejected,
-        (select finished_at from perdure.finished f where f.lifecycle = i.lifecycle and f.id = i.id and f.round = i.round
-            order by finished_at desc limit 1) as finished_at
-    from perdure.ident i left join perdure.entity e using (lifecycle, id)
-    where i.lifecycle = $1 and i.id = $2
-"""
-_EFFECTS = """
-    select key, effect, status, attempts, first_at, deadline, receipt, why, settled_by
-    from perdure.effect where lifecycle = $1 and id = $2 and round = $3 order by first_at, key
-"""
-_LIST = """
-    select lifecycle, id, round, state, since, attention, tenant from perdure.entity
-    where lifecycle = $1 and ($2::text is null or state = $2) and (not $3 or attention is not null)
-        and ($4::timestamptz is null or since < $4)
-    order by since, id limit $5
-"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,12 +188,12 @@ class Client:
         """
         name, key = name_of(lifecycle), str(entity_id)
         async with self._pool.acquire() as connection:
-            row = await connection.fetchrow(_STATUS, name, key)
+            row = await connection.fetchrow(query("entity_status"), name, key)
             if row is None:
                 raise NoSuchEntity(
                     f"there is no {name}/{key}: it was never started, or its transaction was rolled back"
                 )
-            effects = await connection.fetch(_EFFECTS, name, key, row["round"])
+            effects = await connection.fetch(query("entity_effects"), name, key, row["round"])
         return EntityStatus(
             lifecycle=name,
             id=key,
@@ -261,7 +241,7 @@ class Client:
             before: only those that are in their state since before then.
             limit: at most so many.
         """
-        rows = await self._pool.fetch(_LIST, name_of(lifecycle), state, attention, before, limit)
+        rows = await self._pool.fetch(query("open_entities"), name_of(lifecycle), state, attention, before, limit)
         return [EntityStatus(**dict(row), final=False) for row in rows]
 
     async def resolve(

@@ -16,6 +16,7 @@ from temporalio import workflow
 from temporalio.common import RetryPolicy, SearchAttributeKey
 from temporalio.exceptions import ActivityError, ApplicationError
 
+from perdure.decision import Known
 from perdure.errors import DeclarationError, InvalidEntity
 from perdure.keys import Entity
 from perdure.store.writes import Answer, Column, Fence, Gate, Move, Write, storable
@@ -41,6 +42,25 @@ class HowEnded(BaseModel):
     in_doubt: bool = False
 
 
+class Request(BaseModel):
+    """Who asked for something, and why. Shown to everybody: no personal data in `note`.
+
+    Attributes:
+        by: who asks.
+        note: why.
+    """
+
+    by: str = Field(min_length=1, max_length=200)
+    note: str = Field(default="", max_length=2000)
+
+
+class Unsettled(BaseModel):
+    """An effect that is being performed, as it is carried to the next run."""
+
+    known: Known
+    progress: Any = None
+
+
 class Carried(BaseModel):
     """What one run hands to the next, by memo; also what the relay gives to the first.
 
@@ -48,6 +68,8 @@ class Carried(BaseModel):
         born: the mirror has a row for this entity already.
         again: how often each effect was to be sent anew, by name and suffix.
         ended: effects that ended without being done, by key.
+        unsettled: effects that are being performed, by key.
+        retry: a retry that was granted, and that nothing was done about yet.
     """
 
     born: bool = True
@@ -59,6 +81,8 @@ class Carried(BaseModel):
     snapshot: Any = None
     again: dict[str, int] = Field(default_factory=dict)
     ended: dict[str, HowEnded] = Field(default_factory=dict)
+    unsettled: dict[str, Unsettled] = Field(default_factory=dict)
+    retry: Request | None = None
 
 
 class Leave(BaseException):
@@ -81,18 +105,6 @@ class Overtaken(Leave):
         self.state = state
 
 
-class Request(BaseModel):
-    """Who asked for something, and why. Shown to everybody: no personal data in `note`.
-
-    Attributes:
-        by: who asks.
-        note: why.
-    """
-
-    by: str = Field(min_length=1, max_length=200)
-    note: str = Field(default="", max_length=2000)
-
-
 class Conductor:
     """Conducts one run of a lifecycle; see the module."""
 
@@ -108,6 +120,7 @@ class Conductor:
         self.recalled = carried.snapshot
         self.again = dict(carried.again)
         self.ended = dict(carried.ended)
+        self.unsettled = dict(carried.unsettled)
         self.catching_up = carried.state is not None
         """Run starts from its top after a renewal: until it is where it was, what it did then is not redone."""
         self.performances: dict[str, Performance[Any, Any]] = {}
@@ -117,7 +130,7 @@ class Conductor:
         self.leaving = False
         """It goes on in a new run in a moment; what is asked now is to be asked again there."""
         self.waiting_for_retry = False
-        self.retry: Request | None = None
+        self.retry = carried.retry
         self._version = carried.version
         self._born = carried.born
         self._renewing = False
@@ -222,7 +235,7 @@ class Conductor:
         self.check_move(state)
         self.show(state)
         await self.write(self.order(move=self.move_to(state, why, by)))
-        self.arrived()
+        self.acted()
 
     def show(self, state: str) -> None:
         """Be in `state` from now on, as far as queries and the Web UI see."""
@@ -234,6 +247,11 @@ class Conductor:
     def arrived(self) -> None:
         """The run is where the one before it was."""
         self.catching_up = False
+
+    def acted(self) -> None:
+        """It is further than that, and has done what a retry was asked for."""
+        self.arrived()
+        self.retry = None
 
     def describe(self) -> None:
         """Show the Web UI where it is and what a person can do."""
@@ -337,7 +355,8 @@ class Conductor:
             raise DeclarationError(f"{self.entity}: enters {state!r}, which is final, while {busy} is being performed")
 
     async def _end_cancelled(self) -> None:
-        assert self.cancel is not None and self.states.cancelled is not None
+        assert self.cancel is not None
+        assert self.states.cancelled is not None
         state = self.states.cancelled
         self.attention = None
         self.show(state)
@@ -367,6 +386,8 @@ class Conductor:
                 snapshot=self._snapshot(),
                 again=self.again,
                 ended=self.ended,
+                unsettled=self.unsettled | {key: each.unsettled() for key, each in self.performances.items()},
+                retry=self.retry,
             )
         }
 

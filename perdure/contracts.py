@@ -7,10 +7,10 @@ client library.
 from __future__ import annotations
 
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 from datetime import timedelta
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, get_args
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar, get_args
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -24,6 +24,11 @@ if TYPE_CHECKING:
 In = TypeVar("In")
 Out = TypeVar("Out")
 Body = TypeVar("Body", bound=Callable[..., Any])
+
+Performs: TypeAlias = Callable[[In, "Attempt"], Coroutine[Any, Any, Out]]
+"""Body of an effect."""
+Answers: TypeAlias = Callable[[In, "Question"], Coroutine[Any, Any, Out | None]]
+"""Body of a look-up."""
 
 CONTRACT_MARK = "__perdure_contract__"
 """Attribute of a body that names the contract it is bound to."""
@@ -102,9 +107,7 @@ class Find(_Contract[In, Out]):
     ) -> None:
         super().__init__(name, timeout=timeout, inline=inline, task_queue=task_queue)
 
-    def answers(
-        self, body: Callable[[In, Question], Awaitable[Out | None]]
-    ) -> Callable[[In, Question], Awaitable[Out | None]]:
+    def answers(self, body: Answers[In, Out]) -> Answers[In, Out]:
         """Bind a body to this look-up (decorator)."""
         return _mark(body, self)
 
@@ -116,7 +119,7 @@ class Effect(_Contract[In, Out]):
         name: activity type in Temporal and part of every key; a-z 0-9 _ -.
         timeout: the longest that one call to the other side may take.
         doubt: what to do when nobody knows whether an attempt succeeded.
-        retry: when an attempt that certainly did nothing is made again.
+        retry: when an attempt that certainly did nothing is made again; None = `Retry()`.
         inline: run it in the workflow task (a local activity): cheaper and faster, for calls of a few
             seconds; same fence, no heartbeats, no task queue of its own.
         heartbeat: a worker that is silent for so long counts as lost. Not with `inline`.
@@ -130,7 +133,7 @@ class Effect(_Contract[In, Out]):
         *,
         timeout: timedelta,
         doubt: DoubtPolicy[In, Out],
-        retry: Retry = Retry(),
+        retry: Retry | None = None,
         inline: bool = False,
         heartbeat: timedelta = timedelta(seconds=5),
         pick_up: timedelta = timedelta(minutes=5),
@@ -145,7 +148,7 @@ class Effect(_Contract[In, Out]):
         if heartbeat < timedelta(seconds=1):
             raise DeclarationError(f"{name}: heartbeat={heartbeat} is too short to tell a lost worker from a slow one")
         self.doubt: DoubtPolicy[In, Out] = doubt
-        self.retry = retry
+        self.retry = retry or Retry()
         self.heartbeat = heartbeat
         self.pick_up = pick_up
 
@@ -154,7 +157,9 @@ class Effect(_Contract[In, Out]):
         """The look-up that its doubt policy uses, if any."""
         return self.doubt.find if isinstance(self.doubt, Lookup) else None
 
-    def performs(self, body: Callable[[In, Attempt], Awaitable[Out]]) -> Callable[[In, Attempt], Awaitable[Out]]:
+    def performs(
+        self, body: Callable[[In, Attempt], Coroutine[Any, Any, Out]]
+    ) -> Callable[[In, Attempt], Coroutine[Any, Any, Out]]:
         """Bind a body to this effect (decorator).
 
         The body returns the receipt, or raises `NotDone` (certainly did not happen) or `Refused` (a

@@ -6,7 +6,7 @@ each this function is asked.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any, TypeAlias, assert_never
 
@@ -34,7 +34,7 @@ class Known:
         different: its record was made for other input bytes.
     """
 
-    effect: EffectView = EffectView()
+    effect: EffectView = field(default_factory=EffectView)
     age: timedelta = NOW
     failures: int = 0
     asked: int = 0

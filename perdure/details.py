@@ -27,7 +27,8 @@ def details(conductor: Conductor) -> str:
 def _line(performance: Performance[Any, Any]) -> str:
     view = performance.known.effect
     waits = f", next step at {performance.next_at:%H:%M:%S} UTC" if performance.next_at else ""
-    return f"- `{performance.slot}`: {view.status.value}, attempts begun: {view.attempts}{waits}\n  key `{performance.key}`"
+    begun = f"attempts begun: {view.attempts}{waits}"
+    return f"- `{performance.slot}`: {view.status.value}, {begun}\n  key `{performance.key}`"
 
 
 def _how_to_resolve(performance: Performance[Any, Any]) -> list[str]:

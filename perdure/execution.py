@@ -12,8 +12,8 @@ import json
 import logging
 import secrets
 import traceback
-from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from typing import Any, Protocol
 
@@ -58,6 +58,20 @@ Answerer = Callable[[Any, Question], Awaitable[Any]]
 
 async def attempt(effect: Effect[Any, Any], body: Body, order: AttemptOrder, store: Store, host: Host) -> Report:
     """Make one attempt: on record first, then the call, then its outcome on record."""
+    pulse = _Pulse(host, order.progress)
+    async with pulse.beating():
+        return await _attempt(effect, body, order, store, host, pulse)
+
+
+async def ask(find: Find[Any, Any], body: Answerer, order: QuestionOrder, store: Store, host: Host) -> Report:
+    """Ask the other side: the fence is read first, so that a miss is believed only when it can be."""
+    async with _Pulse(host).beating():
+        return await _ask(find, body, order, store, host)
+
+
+async def _attempt(
+    effect: Effect[Any, Any], body: Body, order: AttemptOrder, store: Store, host: Host, pulse: _Pulse
+) -> Report:
     token = secrets.token_hex(16)
     assert order.write.fence is not None
     key = Key(order.write.fence.key)
@@ -93,13 +107,13 @@ async def attempt(effect: Effect[Any, Any], body: Body, order: AttemptOrder, sto
         clue=view.clue,
         _note=lambda clue: _note(store, order.write, fence, clue),
     )
+    pulse.attempt = the_attempt
     report = await _call(effect, body, given, the_attempt, token, host)
     says(log, "attempt ended", key=key, attempt=view.attempts, outcome=report.said.value, why=report.why)
     return await _put_on_record(report, order.write, fence, store, answer.version)
 
 
-async def ask(find: Find[Any, Any], body: Answerer, order: QuestionOrder, store: Store, host: Host) -> Report:
-    """Ask the other side: the fence is read first, so that a miss is believed only when it can be."""
+async def _ask(find: Find[Any, Any], body: Answerer, order: QuestionOrder, store: Store, host: Host) -> Report:
     assert order.write.fence is not None
     key = Key(order.write.fence.key)
     try:
@@ -165,7 +179,6 @@ def _no_call(answer: Answer, token: str) -> Report | None:
 async def _call(
     effect: Effect[Any, Any], body: Body, given: Any, the_attempt: Attempt, token: str, host: Host
 ) -> Report:
-    beating = asyncio.create_task(_beat(the_attempt, host))
     report = Report(said=Said.IN_DOUBT, token=token)
     try:
         if host.stop_asked or the_attempt.remaining <= 0:
@@ -187,10 +200,6 @@ async def _call(
         if not isinstance(error, OSError):  # a broken connection needs no lines of code to be understood
             where = "".join(traceback.format_tb(error.__traceback__))  # not its message: that may quote the input
             log.warning("the body of %s raised a %s\n%s", effect.name, type(error).__name__, where)
-    finally:
-        beating.cancel()
-        with suppress(asyncio.CancelledError):
-            await beating
     report.progress = the_attempt.latest
     return report
 
@@ -215,11 +224,29 @@ async def _until_stop(call: Awaitable[Any], timeout: float, host: Host) -> Any:
             calling.cancel()
 
 
-async def _beat(the_attempt: Attempt, host: Host) -> None:
-    every = host.heartbeat_every
-    while every is not None:
-        host.heartbeat(the_attempt.latest if the_attempt.latest is not None else the_attempt.progress)
-        await asyncio.sleep(every)
+class _Pulse:
+    """Heartbeats from the first line of an execution to its last: a slow database is not a lost worker."""
+
+    def __init__(self, host: Host, progress: Any = None) -> None:
+        self.attempt: Attempt | None = None
+        self._host = host
+        self._progress = progress
+
+    @asynccontextmanager
+    async def beating(self) -> AsyncIterator[None]:
+        task = asyncio.create_task(self._beat())
+        try:
+            yield
+        finally:
+            task.cancel()
+            await asyncio.wait({task})
+
+    async def _beat(self) -> None:
+        every = self._host.heartbeat_every
+        while every is not None:
+            latest = self.attempt.latest if self.attempt else None
+            self._host.heartbeat(self._progress if latest is None else latest)
+            await asyncio.sleep(every)
 
 
 async def _put_on_record(report: Report, write: Write, begun: Fence, store: Store, version: int) -> Report:

@@ -163,8 +163,10 @@ class Lifecycle(Generic[I, S]):
     async def retry_requested(self) -> Request:
         """Wait until somebody asks for a retry (`retry_now`, `send_again`); says who and why."""
         conductor = self._perdure
+        if not conductor.catching_up:  # else the run before may have been asked, and have done nothing about it yet
+            conductor.retry = None
         conductor.arrived()
-        conductor.waiting_for_retry, conductor.retry = True, None
+        conductor.waiting_for_retry = True
         try:
             await conductor.pause(None, lambda: conductor.retry is not None)
         finally:

@@ -11,7 +11,7 @@ from temporalio import workflow
 from temporalio.common import RetryPolicy
 from temporalio.exceptions import ActivityError, ApplicationError, TimeoutError, TimeoutType
 
-from perdure.conduct import Conductor, HowEnded, Overtaken, Request
+from perdure.conduct import Conductor, HowEnded, Overtaken, Renewal, Request, Unsettled
 from perdure.contracts import Effect, Find
 from perdure.decision import Again, Ask, Known, Look, Park, Record, Settled, decide
 from perdure.errors import DeclarationError
@@ -63,15 +63,20 @@ class Performance(Generic[In, Out]):
         self.resolution: Resolution | None = None
         self.resolved: str | None = None
         self.next_at: datetime | None = None
-        self.known = Known()
         self._conductor = conductor
         self._input = effect.dump_input(given)
-        self._seen_at = workflow.now()
-        self._progress: Any = None
+        again = conductor.again.get(self.slot, 0)
+        self.key = Key.of(conductor.entity, effect.name, suffix, again)
         if self.slot in conductor.refused:
             conductor.refused.discard(self.slot)
-            conductor.again[self.slot] = conductor.again.get(self.slot, 0) + 1
-        self.key = Key.of(conductor.entity, effect.name, suffix, conductor.again.get(self.slot, 0))
+            conductor.ended.pop(self.key, None)
+            conductor.again[self.slot] = again + 1
+            self.key = Key.of(conductor.entity, effect.name, suffix, again + 1)
+        # What the run before knew goes on: its failures count, its doubt needs no second look at the fence.
+        left = conductor.unsettled.pop(self.key, None) or Unsettled(known=Known())
+        self.known = left.known
+        self._seen_at = workflow.now() - left.known.age
+        self._progress = left.progress
 
     async def run(self, entering: str | None, expires_at: datetime | None) -> Done[Out] | Ended:
         """Perform it until it is settled."""
@@ -79,12 +84,23 @@ class Performance(Generic[In, Out]):
         if self.key in conductor.performances:
             raise DeclarationError(f"{self.key} is being performed already: give one of them another suffix")
         if conductor.catching_up and (ended := conductor.ended.get(self.key)):
+            if ended.kind == WasRefused.__name__:
+                conductor.refused.add(self.slot)
             return _ENDINGS[ended.kind](ended.why, ended.in_doubt)
+        conductor.ended.pop(self.key, None)
         conductor.performances[self.key] = self
         try:
             return await self._settle(entering, expires_at)
+        except Renewal:
+            conductor.unsettled[self.key] = self.unsettled()
+            raise
         finally:
             del conductor.performances[self.key]
+
+    def unsettled(self) -> Unsettled:
+        """What the next run must know of it."""
+        known = replace(self.known, age=workflow.now() - self._seen_at)
+        return Unsettled(known=known, progress=self._progress)
 
     async def _settle(self, entering: str | None, expires_at: datetime | None) -> Done[Out] | Ended:
         while True:
@@ -192,8 +208,7 @@ class Performance(Generic[In, Out]):
             self._see(report.effect or self.known.effect)
         conductor.show(state)
         if report.begun:
-            conductor.arrived()
-            conductor.ended.pop(self.key, None)
+            conductor.acted()
         if report.said is not Said.STANDING:
             self.known = replace(self.known, failures=self.known.failures + 1)
         self.known = replace(
@@ -221,7 +236,7 @@ class Performance(Generic[In, Out]):
         if answer.state is not None and answer.state != conductor.state:
             conductor.show(before)
         else:
-            conductor.arrived()
+            conductor.acted()
         self._see(answer.effect or EffectView())
         self.known = replace(self.known.settled(), failures=self.known.failures + 1, retry_after=None)
 
@@ -268,7 +283,7 @@ class Performance(Generic[In, Out]):
         conductor = self._conductor
         conductor.attention = f"{self.slot} is in doubt: {self.known.effect.why or 'no word of how it ended'}"
         await conductor.write(conductor.order(move=conductor.move_to(conductor.state, conductor.attention)))
-        conductor.arrived()
+        conductor.acted()
         self.parked = True
         try:
             left = None if expires_at is None else (expires_at - workflow.now()).total_seconds()

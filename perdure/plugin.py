@@ -30,12 +30,12 @@ from perdure.errors import DeclarationError, InvalidSetting, PerdureError
 from perdure.follower import Follower
 from perdure.hosting import Activities
 from perdure.lifecycle import Lifecycle
+from perdure.queries import query
 from perdure.relay import Relay
 from perdure.service import Service
 from perdure.settings import Settings, settings
 from perdure.store.postgres import Database, Pool, PostgresStore
 from perdure.store.writes import Store
-
 
 REPORTING = 3.0
 """Seconds, beyond the grace time, for attempts that were cut off to be reported in doubt."""
@@ -174,11 +174,7 @@ async def _check(pool: Pool, app: App) -> None:
             column = lifecycle.mirror
             if column is None:
                 continue
-            known = await connection.fetchval(
-                "select count(*) from pg_attribute where attrelid = to_regclass($1) and attname = any($2) and attnum > 0",
-                column.table,
-                [column.column, column.key],
-            )
+            known = await connection.fetchval(query("known_columns"), column.table, [column.column, column.key])
             if known != 2:
                 raise DeclarationError(
                     f"{name}: mirror={column} names a table or column that the database does not have"

@@ -23,6 +23,7 @@ from perdure.conduct import CARRIED, Carried
 from perdure.errors import InvalidInput, PerdureError
 from perdure.keys import Entity
 from perdure.logs import says
+from perdure.queries import query
 from perdure.service import Service
 from perdure.settings import Settings
 from perdure.store.postgres import Pool
@@ -35,22 +36,6 @@ TASK_TIMEOUT = timedelta(seconds=5)
 
 _RPC = timedelta(seconds=10)
 _NEVER = (RPCStatusCode.INVALID_ARGUMENT, RPCStatusCode.FAILED_PRECONDITION, RPCStatusCode.OUT_OF_RANGE)
-
-_CLAIM = """
-    select o.seq, o.lifecycle, o.id, o.round, o.kind, o.body, o.tries, o.created_at < clock_timestamp() - interval '10 min' as old,
-        e.input, i.version, (i.round <> o.round or i.final is not null) as over
-    from perdure.outbox o
-    join perdure.ident i using (lifecycle, id)
-    left join perdure.entity e using (lifecycle, id)
-    where o.not_before <= clock_timestamp()
-    order by o.seq limit $1
-    for update of o skip locked
-"""
-_REJECT = """
-    with gone as (delete from perdure.outbox where seq = $1 returning *)
-    insert into perdure.rejected (seq, lifecycle, id, round, kind, body, reason)
-        select seq, lifecycle, id, round, kind, body, $2 from gone
-"""
 
 
 class Undeliverable(PerdureError):
@@ -81,7 +66,7 @@ class Relay(Service):
     async def once(self) -> bool:
         """Deliver a batch; True if it was a full one."""
         async with self._pool.acquire(timeout=5) as connection, connection.transaction():
-            rows = await connection.fetch(_CLAIM, BATCH)
+            rows = await connection.fetch(query("claim"), BATCH)
             ends = await asyncio.gather(*(self._deliver(row) for row in rows), return_exceptions=True)
             delivered = [row["seq"] for row, end in zip(rows, ends, strict=True) if end is None]
             await connection.execute("delete from perdure.outbox where seq = any($1::bigint[])", delivered)
@@ -140,7 +125,7 @@ class Relay(Service):
         """One that can't be delivered now is in nobody's way (invariant 8)."""
         if isinstance(end, Undeliverable):
             says(log, "rejected", level=logging.ERROR, lifecycle=row["lifecycle"], id=row["id"], why=str(end))
-            await connection.execute(_REJECT, row["seq"], str(end))
+            await connection.execute(query("reject"), row["seq"], str(end))
             await connection.execute(
                 "update perdure.entity set attention = $3 where lifecycle = $1 and id = $2",
                 row["lifecycle"],
@@ -151,8 +136,7 @@ class Relay(Service):
         if not isinstance(end, (NotForUs, RPCError, TimeoutError, OSError)):
             log.error("delivering %s/%s failed", row["lifecycle"], row["id"], exc_info=end)
         await connection.execute(
-            "update perdure.outbox set tries = tries + 1, error = $2, "
-            "not_before = clock_timestamp() + make_interval(secs => least(0.5 * 2 ^ least(tries, 6), 30)) where seq = $1",
+            query("postpone"),
             row["seq"],
             str(end)[:500] or type(end).__name__,
         )

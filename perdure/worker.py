@@ -11,6 +11,7 @@ import signal
 import socket
 import sys
 from datetime import timedelta
+from pathlib import Path
 from typing import NoReturn
 
 from temporalio.client import Client
@@ -38,7 +39,7 @@ def load_app(path: str) -> App:
     module, colon, name = path.partition(":")
     if not colon or not module or not name:
         raise DeclarationError(f"{path!r} does not name an app: write package.module:app")
-    sys.path.insert(0, os.getcwd())
+    sys.path.insert(0, str(Path.cwd()))
     try:
         found = getattr(importlib.import_module(module), name)
     except ModuleNotFoundError as error:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
+from perdure.keys import Entity
 from perdure.outcomes import Status
 from perdure.store.writes import (
     Answer,
@@ -50,6 +51,10 @@ class MemoryStore:
         self._entities: dict[tuple[str, str], _Entity] = {}
         self._effects: dict[str, _Effect] = {}
 
+    def start(self, entity: Entity, state: str) -> None:
+        """What `perdure.start` does in the app's transaction."""
+        self._entities[entity.lifecycle, entity.id] = _Entity(entity.round, state=state, moves=[Move(state=state)])
+
     async def write(self, write: Write, *, patience: float) -> Answer:
         entity = self._entities.setdefault((write.lifecycle, write.id), _Entity(write.round))
         gate = _gate(entity, write)
@@ -74,6 +79,11 @@ class MemoryStore:
         """All transitions of an entity, oldest first."""
         entity = self._entities.get((lifecycle, entity_id))
         return list(entity.moves) if entity else []
+
+    def snapshot(self, lifecycle: str, entity_id: str) -> object:
+        """The last snapshot of an entity, as JSON data."""
+        entity = self._entities.get((lifecycle, entity_id))
+        return entity.snapshot if entity else None
 
     def effect(self, key: str) -> EffectView | None:
         """What the fence knows of an effect now."""

@@ -20,11 +20,11 @@ class Bugs(Interceptor):
     """Watches run, signals and updates.
 
     Attributes:
-        last: the last exception that fails the workflow's task.
+        last: the last exception that fails the workflow's task, if any.
     """
 
     def __init__(self) -> None:
-        self.last: Exception = RuntimeError("the workflow task failed, and no exception of the workflow's was seen")
+        self.last: Exception | None = None
 
     def workflow_interceptor_class(self, input: WorkflowInterceptorClassInput) -> type[WorkflowInboundInterceptor]:
         """See base class."""

@@ -8,14 +8,11 @@ over determinism, and nothing is replayed.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
 from itertools import groupby
 from typing import Any, Generic, TypeVar
-
-from temporalio.exceptions import ApplicationError
 
 from perdure.app import input_json, name_of
 from perdure.conduct import CARRIED, Carried
@@ -38,6 +35,8 @@ In = TypeVar("In")
 
 _EARLIEST = 4
 """Events: a first workflow task has three, so that each run gets as far as its first wait that lasts."""
+_LATEST = 4096
+"""Events: as a server has it by default."""
 
 
 @dataclass(frozen=True)
@@ -51,6 +50,7 @@ class Rehearsal(Generic[S]):
         effects: what the fence knows at the end, by key, in the order in which they were begun.
         outcomes: by key: what became of each attempt, oldest first; `in_doubt` = nobody learned how it ended.
         answers: what became of each message, in the order in which they were given.
+        attention: why the mirror says that it wants a person; None if it does not.
         took: virtual time until the end.
         runs: how many runs there were, chained by continue-as-new.
         unused: entries of the script that never happened, by contract.
@@ -63,6 +63,7 @@ class Rehearsal(Generic[S]):
     effects: dict[Key, EffectView]
     outcomes: dict[Key, list[Status]]
     answers: list[Answered]
+    attention: str | None
     took: timedelta
     runs: int
     unused: dict[Contract, list[Any]]
@@ -81,11 +82,6 @@ class Rehearsal(Generic[S]):
     def keys(self) -> list[Key]:
         """Keys of all effects that were begun, in that order."""
         return list(self.effects)
-
-    @property
-    def attention(self) -> str | None:
-        """Why it wants a person; None if it does not."""
-        return self.status.attention
 
     @property
     def waits_for(self) -> str | None:
@@ -156,7 +152,7 @@ async def rehearse(
         interceptors=[bugs],
         seed=seed,
         follow_continue_as_new=True,
-        **({"continue_as_new_after": _EARLIEST} if renew_at_every_wait else {}),
+        continue_as_new_after=_EARLIEST if renew_at_every_wait else _LATEST,
     )
     async with engine:
         post = Post(lifecycle, engine)
@@ -167,7 +163,8 @@ async def rehearse(
             status = await engine.ask("status", as_type=LifecycleStatus)
         finally:
             await stage.close()
-    passed = [lifecycle.declared[move.state].name for move in memory.moves(entity.lifecycle, entity.id)]
+    moves = memory.moves(entity.lifecycle, entity.id)
+    passed = [lifecycle.declared[move.state].name for move in moves]
     return Rehearsal(
         states=[name for name, _ in groupby([lifecycle.declared.initial, *passed])][1:],
         end=lifecycle.declared[status.state].name if status.final else None,
@@ -175,6 +172,7 @@ async def rehearse(
         effects={Key(key): view for key, view in memory.effects().items()},
         outcomes={Key(key): outcomes for key, outcomes in recorded.outcomes.items()},
         answers=post.answers(end.undelivered),
+        attention=moves[-1].attention if moves else None,
         took=end.at - start,
         runs=end.runs,
         unused=stage.unused(),
@@ -184,12 +182,15 @@ async def rehearse(
 
 
 async def _run(engine: VirtualWorkflow, bugs: Bugs) -> RunEnd:
-    with suppress(WorkflowTaskFailed):
+    try:
         end = await engine.run()
-        if isinstance(end.failure, ApplicationError):
-            raise end.failure
-        return end
-    raise bugs.last
+    except WorkflowTaskFailed as failed:
+        bug: BaseException = bugs.last or failed
+    else:
+        if end.failure is None:
+            return end
+        bug = end.failure
+    raise bug
 
 
 def _contracts(lifecycle: type[Lifecycle[Any, Any]]) -> dict[str, Contract]:

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, TypeAlias
 
 from temporalio.exceptions import TimeoutType
 
@@ -22,9 +22,16 @@ _MISSED_AFTER = timedelta(seconds=5)
 """Time-out of a workflow task, as the relay starts runs: after that another worker runs an inline call again."""
 _NOW = timedelta(0)
 
+Leave: TypeAlias = Callable[[timedelta], Awaitable[None]]
+"""Work on in the background until so much time has passed for everybody else."""
+
 
 class Vanished(BaseException):
     """The worker is gone in the middle of a body; nothing may take it for a doubt and put that on record."""
+
+    def __init__(self, progress: Any = None) -> None:
+        super().__init__(progress)
+        self.progress = progress
 
 
 class RehearsalHost:
@@ -105,72 +112,83 @@ class Stage:
         finally:
             self._ahead = _NOW
 
+    def unused(self) -> dict[Contract, list[Any]]:
+        """Entries of the script that never happened."""
+        return self._script.unused()
+
     async def close(self) -> None:
         """End the calls that nobody waits for any more."""
+        self._under_way = {task for task in self._under_way if not task.done()}
         for task in self._under_way:
             task.cancel()
         await asyncio.gather(*self._under_way, return_exceptions=True)
 
     async def _perform(self, contract: Contract, call: ActivityCall) -> ActivityEnd:
         while True:
-            entry = self._script.next(contract)
-            if isinstance(entry, NotPickedUp):
-                self._script.take(contract, "", 0)
-                return TimedOut(TimeoutType.SCHEDULE_TO_START, call.schedule_to_start_timeout or _NOW)
-            if isinstance(entry, WorkerLost) and entry.before:
-                self._script.take(contract, "", 0)
-            else:
-                try:
-                    return Completed(await self._execute(contract, call), self._ahead)
-                except Vanished:
-                    pass
+            try:
+                return await self._execute(contract, call)
+            except Vanished as lost:
+                progress = () if lost.progress is None else (lost.progress,)
             if not call.is_local:
-                progress = (entry.progress,) if isinstance(entry, WorkerLost) and entry.progress is not None else ()
-                after = self._ahead + (call.heartbeat_timeout or _NOW)
-                return TimedOut(TimeoutType.HEARTBEAT, after, progress)
+                return TimedOut(TimeoutType.HEARTBEAT, self._ahead + (call.heartbeat_timeout or _NOW), progress)
             self._ahead += _MISSED_AFTER
 
-    async def _execute(self, contract: Contract, call: ActivityCall) -> Report:
-        """Run the shared body until it ends.
+    async def _execute(self, contract: Contract, call: ActivityCall) -> ActivityEnd:
+        """One execution by one worker.
 
         Raises:
-            Vanished: nobody will hear from it, or only later.
+            Vanished: nobody will hear from that worker, or only later.
         """
+        entry = self._script.next(contract)
+        if isinstance(entry, NotPickedUp):
+            self._script.take(contract, "", 0)
+            return TimedOut(TimeoutType.SCHEDULE_TO_START, call.schedule_to_start_timeout or _NOW)
+        if isinstance(entry, WorkerLost) and entry.before:
+            self._script.take(contract, "", 0)
+            raise Vanished(entry.progress)
         gone = asyncio.Event()
 
+        async def leave(after: timedelta) -> None:
+            back: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+            async def comes_back() -> None:
+                back.set_result(None)
+                await asyncio.wait({task})
+
+            self._outside(comes_back, after)
+            gone.set()
+            await back
+
+        task = asyncio.ensure_future(self._report(contract, call, leave))
+        self._under_way.add(task)
+        if await _first(task, gone):
+            self._under_way.discard(task)
+            return Completed(task.result(), self._ahead)
+        raise Vanished
+
+    async def _report(self, contract: Contract, call: ActivityCall, leave: Leave) -> Report:
         async def body(given: Any, about: Any) -> Any:
             number = about.number if isinstance(contract, Effect) else about.attempts
             entry = self._script.take(contract, about.key, number)
             self.calls[contract].append(Call(about.key, number, given))
-            return await self._act(entry, given, about, gone)
+            return await self._act(entry, given, about, leave)
 
-        task = asyncio.ensure_future(self._report(contract, call, body))
-        waiting = asyncio.ensure_future(gone.wait())
-        self._under_way.add(task)
-        await asyncio.wait({task, waiting}, return_when=asyncio.FIRST_COMPLETED)
-        waiting.cancel()
-        if not task.done():
-            raise Vanished
-        self._under_way.discard(task)
-        return task.result()
-
-    async def _report(self, contract: Contract, call: ActivityCall, body: Callable[..., Awaitable[Any]]) -> Report:
         if isinstance(contract, Effect):
             [order] = call.args([AttemptOrder])
             return await attempt(contract, body, order, self.store, RehearsalHost())
         [question] = call.args([QuestionOrder])
         return await ask(contract, body, question, self.store, RehearsalHost())
 
-    async def _act(self, entry: Any, given: Any, about: Any, gone: asyncio.Event) -> Any:
+    async def _act(self, entry: Any, given: Any, about: Any, leave: Leave) -> Any:
         match entry:
             case After(duration, what):
                 self._ahead += duration
-                return await self._act(what, given, about, gone)
+                return await self._act(what, given, about, leave)
             case Late(what, after):
-                await self._later(after, gone)
-                return await self._act(what, given, about, gone)
-            case WorkerLost():
-                raise Vanished
+                await leave(after)
+                return await self._act(what, given, about, leave)
+            case WorkerLost(progress=progress):
+                raise Vanished(progress)
             case Exception():
                 raise entry
             case _ if callable(entry):
@@ -178,15 +196,10 @@ class Stage:
             case _:
                 return entry
 
-    async def _later(self, after: timedelta, gone: asyncio.Event) -> None:
-        """Work on in the background until `after` has passed for everybody else."""
-        task = next(each for each in self._under_way if not each.done())
-        now: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
-        async def goes_on() -> None:
-            now.set_result(None)
-            await task
-
-        self._outside(goes_on, after)
-        gone.set()
-        await now
+async def _first(task: asyncio.Task[Report], gone: asyncio.Event) -> bool:
+    """Whether the task ended, rather than that its worker is gone."""
+    waiting = asyncio.ensure_future(gone.wait())
+    await asyncio.wait({task, waiting}, return_when=asyncio.FIRST_COMPLETED)
+    waiting.cancel()
+    return task.done()

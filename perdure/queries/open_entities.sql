@@ -1,0 +1,10 @@
+-- Open entities, the longest in their state first: $1 lifecycle, $2 state or null, $3 only those that want a
+-- person, $4 only those that are in their state since before then or null, $5 at most so many.
+select lifecycle, id, round, state, since, attention, tenant
+from perdure.entity
+where lifecycle = $1
+    and ($2::text is null or state = $2)
+    and (not $3 or attention is not null)
+    and ($4::timestamptz is null or since < $4)
+order by since, id
+limit $5

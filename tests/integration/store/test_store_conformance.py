@@ -1,0 +1,279 @@
+"""Both stores give the same answers: what is rehearsed in memory happens in PostgreSQL."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from perdure.outcomes import Status
+from perdure.store.memory import MemoryStore
+from perdure.store.postgres import PostgresStore
+from perdure.store.writes import Answer, FenceOp, Gate, Move, Store, Verdict, Write
+from tests.integration.store.store_ground import (
+    PATIENCE,
+    a_begin,
+    a_fence,
+    a_key,
+    a_move,
+    a_write,
+    an_outcome,
+    states,
+)
+
+SETTLED = (Status.DONE, Status.REFUSED, Status.ABANDONED)
+LATER = (Status.NOT_DONE, Status.REFUSED, Status.ABANDONED, Status.IN_DOUBT)
+
+
+def in_memory() -> MemoryStore:
+    return MemoryStore(lambda: datetime.now(UTC))
+
+
+@pytest.fixture(params=["memory", "postgres"])
+def either(request: pytest.FixtureRequest, store: PostgresStore) -> Store:
+    """One store, then the other."""
+    return in_memory() if request.param == "memory" else store
+
+
+async def say(store: Store, write: Write) -> Answer:
+    return await store.write(write, patience=PATIENCE)
+
+
+async def told(store: Store, op: FenceOp, token: str = "t1", **more: Any) -> Answer:
+    return await say(store, a_write("a", 9, None, a_fence(op, "a", token, **more)))
+
+
+async def stands(store: Store, status: Status, token: str = "t1") -> None:
+    """Bring the effect of `a` into a status."""
+    assert (await say(store, a_begin("a", 1, token))).verdict is Verdict.FRESH
+    if status is not Status.ATTEMPTING:
+        assert (await say(store, an_outcome("a", 1, status, token))).verdict is Verdict.STORED
+
+
+async def test_a_newer_write_is_applied(either: Store) -> None:
+    await say(either, a_move("a", 1, "doing"))
+    answer = await say(either, a_move("a", 2, "error"))
+    assert (answer.gate, answer.state, answer.version) == (Gate.OPEN, "error", 2)
+
+
+async def test_the_same_write_again_is_open_and_changes_nothing(either: Store) -> None:
+    first = await say(either, a_move("a", 1))
+    assert await say(either, a_move("a", 1)) == first
+    final = await say(either, a_move("a", 2, "done", final=True))
+    assert await say(either, a_move("a", 2, "done", final=True)) == final
+    if isinstance(either, PostgresStore):
+        assert await states(either.pool, "a") == ["doing", "done"]
+    elif isinstance(either, MemoryStore):
+        assert [move.state for move in either.moves("errand", "a")] == ["doing", "done"]
+
+
+async def test_an_older_write_is_late_and_learns_what_stands(either: Store) -> None:
+    await say(either, a_move("a", 5, "doing"))
+    answer = await say(either, a_move("a", 4, "error"))
+    assert (answer.gate, answer.state, answer.version) == (Gate.LATE, "doing", 5)
+
+
+async def test_another_state_of_the_same_version_is_late(either: Store) -> None:
+    await say(either, a_move("a", 5, "doing"))
+    answer = await say(either, a_move("a", 5, "error"))
+    assert (answer.gate, answer.state) == (Gate.LATE, "doing")
+
+
+@pytest.mark.parametrize("final", [True, False])
+async def test_what_comes_after_the_final_state_learns_it(either: Store, final: bool) -> None:
+    await say(either, a_move("a", 5, "done", final=True))
+    for version in (4, 5, 6):
+        answer = await say(either, a_move("a", version, "error", final=final))
+        assert (answer.gate, answer.state, answer.version) == (Gate.FINAL, "done", 5)
+
+
+@pytest.mark.parametrize("round_", [0, 2])
+async def test_a_write_of_another_round_is_refused(either: Store, round_: int) -> None:
+    await say(either, a_move("a", 5, round=1))
+    answer = await say(either, a_move("a", 6, "error", round=round_))
+    assert (answer.gate, answer.state, answer.version) == (Gate.OTHER_ROUND, "doing", 5)
+
+
+async def test_a_first_attempt_is_fresh_and_enters_its_state(either: Store) -> None:
+    answer = await say(either, a_begin("a", 1, entering="doing"))
+    assert (answer.gate, answer.verdict, answer.state) == (Gate.OPEN, Verdict.FRESH, "doing")
+    assert answer.effect is not None
+    assert (answer.effect.status, answer.effect.token, answer.effect.attempts) == (Status.ATTEMPTING, "t1", 1)
+    assert 15 < answer.effect.in_flight <= 20
+
+
+@pytest.mark.parametrize("since", ["nothing", "lost", "late", "final"])
+async def test_an_attempt_whose_reply_was_lost_is_mine(either: Store, since: str) -> None:
+    begin = a_begin("a", 1, entering="doing")
+    await say(either, begin)
+    if since == "lost":
+        await told(either, FenceOp.LOST, why="no heartbeat")
+    elif since != "nothing":
+        await say(either, a_move("a", 2, "error", final=since == "final"))
+    again = await say(either, begin)
+    assert again.verdict is Verdict.MINE
+    assert again.effect is not None
+    assert again.effect.attempts == 1
+
+
+@pytest.mark.parametrize("status", SETTLED)
+async def test_an_attempt_that_was_settled_is_mine_no_more(either: Store, status: Status) -> None:
+    await stands(either, status)
+    assert (await say(either, a_begin("a", 1))).verdict is Verdict.STANDING
+
+
+@pytest.mark.parametrize("status", [*SETTLED, Status.ATTEMPTING, Status.IN_DOUBT])
+async def test_a_record_that_stands_lets_no_other_attempt_go(either: Store, status: Status) -> None:
+    await stands(either, status)
+    answer = await say(either, a_begin("a", 2, "t2", entering="error"))
+    assert (answer.gate, answer.verdict) == (Gate.OPEN, Verdict.STANDING)
+    assert answer.effect is not None
+    assert (answer.effect.status, answer.effect.token, answer.effect.attempts) == (status, "t1", 1)
+    assert (answer.state, answer.version) == (None, 0), "the state is entered only where the attempt is fresh"
+
+
+@pytest.mark.parametrize("status", [*SETTLED, Status.ATTEMPTING, Status.IN_DOUBT, Status.NOT_DONE])
+async def test_other_input_bytes_never_go_under_the_same_key(either: Store, status: Status) -> None:
+    await stands(either, status)
+    answer = await say(either, a_begin("a", 2, "t2", after="t1", digest="d2"))
+    assert answer.verdict is (Verdict.STANDING if status in SETTLED else Verdict.DIFFERENT)
+
+
+@pytest.mark.parametrize("status", [Status.ATTEMPTING, Status.IN_DOUBT])
+async def test_a_doubtful_attempt_is_taken_over_only_after_the_token_that_was_seen(
+    either: Store, status: Status
+) -> None:
+    await stands(either, status)
+    assert (await say(either, a_begin("a", 2, "t2", after="t0"))).verdict is Verdict.STANDING
+    answer = await say(either, a_begin("a", 2, "t2", after="t1", entering="doing"))
+    assert (answer.verdict, answer.state) == (Verdict.FRESH, "doing")
+    assert answer.effect is not None
+    assert (answer.effect.token, answer.effect.attempts) == ("t2", 2)
+    assert (await say(either, a_begin("a", 3, "t3", after="t1"))).verdict is Verdict.STANDING
+
+
+async def test_what_certainly_did_not_happen_may_be_attempted_again(either: Store) -> None:
+    await stands(either, Status.NOT_DONE)
+    answer = await say(either, a_begin("a", 2, "t2"))
+    assert answer.verdict is Verdict.FRESH
+    assert answer.effect is not None
+    assert (answer.effect.attempts, answer.effect.why) == (2, None)
+
+
+@pytest.mark.parametrize("standing", ["final", "late", "other round"])
+async def test_no_attempt_begins_where_the_gate_is_shut(either: Store, standing: str) -> None:
+    await say(either, a_move("a", 5, "done", final=standing == "final"))
+    begin = a_begin("a", 4 if standing == "late" else 6, round=1 if standing == "other round" else 0)
+    answer = await say(either, begin)
+    assert answer.gate.value == standing.replace(" ", "_")
+    assert (answer.verdict, answer.effect) == (None, None)
+
+
+async def test_a_note_is_kept_for_the_current_token_only(either: Store) -> None:
+    await stands(either, Status.ATTEMPTING)
+    assert (await told(either, FenceOp.NOTE, "t0", clue={"id": 0})).verdict is Verdict.STANDING
+    assert (await told(either, FenceOp.NOTE, clue={"id": 1, "none": None})).verdict is Verdict.STORED
+    seen = (await told(either, FenceOp.READ)).effect
+    assert seen is not None
+    assert seen.clue == {"id": 1, "none": None}
+
+
+@pytest.mark.parametrize("status", [*SETTLED, Status.ATTEMPTING, Status.IN_DOUBT, Status.NOT_DONE])
+async def test_only_an_attempt_on_record_can_be_lost(either: Store, status: Status) -> None:
+    await stands(either, status)
+    answer = await told(either, FenceOp.LOST, "t9", why="no heartbeat")
+    assert answer.verdict is Verdict.STANDING
+    assert answer.effect is not None
+    assert answer.effect.status is (Status.IN_DOUBT if status is Status.ATTEMPTING else status)
+
+
+@pytest.mark.parametrize("op", [op for op in FenceOp if op is not FenceOp.BEGIN])
+async def test_nothing_but_a_beginning_makes_a_record(either: Store, op: FenceOp) -> None:
+    answer = await told(either, op, status=Status.DONE, receipt=1)
+    assert (answer.verdict, answer.effect) == (Verdict.STANDING, None)
+
+
+@pytest.mark.parametrize("op", [FenceOp.OUTCOME, FenceOp.RESOLVE])
+@pytest.mark.parametrize("said", LATER)
+async def test_a_word_other_than_done_needs_the_current_token(either: Store, op: FenceOp, said: Status) -> None:
+    await stands(either, Status.ATTEMPTING)
+    await say(either, a_begin("a", 2, "t2", after="t1"))
+    old = await told(either, op, "t1", status=said)
+    assert old.effect is not None
+    assert (old.verdict, old.effect.status) == (Verdict.STANDING, Status.ATTEMPTING)
+    current = await told(either, op, "t2", status=said, why="so")
+    assert current.effect is not None
+    assert (current.verdict, current.effect.status, current.effect.why) == (Verdict.STORED, said, "so")
+
+
+@pytest.mark.parametrize("status", [s for s in Status if s not in (Status.ABSENT, Status.DONE)])
+async def test_a_late_done_always_wins(either: Store, status: Status) -> None:
+    await stands(either, status)
+    answer = await told(either, FenceOp.OUTCOME, "t0", status=Status.DONE, receipt={"queue_id": "4Q"})
+    assert answer.effect is not None
+    assert (answer.verdict, answer.effect.status) == (Verdict.STORED, Status.DONE)
+    assert answer.effect.receipt == {"queue_id": "4Q"}
+
+
+@pytest.mark.parametrize("said", [*LATER, Status.DONE])
+async def test_nothing_changes_what_is_done(either: Store, said: Status) -> None:
+    await stands(either, Status.ATTEMPTING)
+    await told(either, FenceOp.OUTCOME, status=Status.DONE, receipt=1)
+    answer = await told(either, FenceOp.OUTCOME, status=said, receipt=2)
+    assert answer.effect is not None
+    assert (answer.verdict, answer.effect.status, answer.effect.receipt) == (Verdict.STANDING, Status.DONE, 1)
+
+
+async def test_an_outcome_is_stored_after_the_end_of_the_entity(either: Store) -> None:
+    await stands(either, Status.ATTEMPTING)
+    await say(either, a_move("a", 2, "expired", final=True))
+    answer = await told(either, FenceOp.OUTCOME, status=Status.DONE, receipt=1)
+    assert (answer.gate, answer.verdict, answer.state) == (Gate.FINAL, Verdict.STORED, "expired")
+
+
+async def test_any_sequence_of_writes_gets_equal_answers_from_both(store: PostgresStore) -> None:
+    await asyncio.gather(*(_same_answers(store, seed) for seed in range(400)))
+
+
+async def _same_answers(store: PostgresStore, seed: int) -> None:
+    draw, memory, told_so_far = random.Random(seed), in_memory(), []
+    for _ in range(14):
+        write = _any_write(draw, f"s{seed}")
+        told_so_far.append(write.model_dump(mode="json", exclude_none=True))
+        assert _comparable(await say(store, write)) == _comparable(await say(memory, write)), (seed, told_so_far)
+
+
+def _any_write(draw: random.Random, entity_id: str) -> Write:
+    move = fence = None
+    if draw.random() < 0.5:
+        state = draw.choice(["doing", "doing", "error", "done"])
+        move = Move(state=state, final=state == "done" and draw.random() < 0.5, why=draw.choice([None, "so"]))
+    if move is None or draw.random() < 0.6:
+        fence = a_fence(
+            draw.choice([FenceOp.BEGIN, FenceOp.BEGIN, *FenceOp]),
+            entity_id,
+            draw.choice(["t1", "t2", "t3"]),
+            key=a_key(entity_id, draw.randrange(2)),
+            after=draw.choice([None, None, "t1", "t2"]),
+            digest=draw.choice(["d1"] * 9 + ["d2"]),
+            in_flight=draw.choice([1_000.0, 5_000.0]),
+            status=draw.choice([s for s in Status if s not in (Status.ABSENT, Status.ATTEMPTING)]),
+            receipt=draw.choice([None, 0, "r", {"a": [None, 1.5]}]),
+            clue=draw.choice([None, {"c": None}]),
+            why=draw.choice([None, "so"]),
+            by=draw.choice([None, "ann"]),
+        )
+    return a_write(entity_id, draw.randrange(1, 12), move, fence, round=int(draw.random() < 0.05))
+
+
+def _comparable(answer: Answer) -> dict[str, Any]:
+    seen = answer.model_dump()
+    if (effect := seen["effect"]) is not None:
+        # The clocks of two stores: the same to the nearest 500 s.
+        effect["in_flight"] = round(effect["in_flight"] / 500)
+        effect["since_first"] = round(effect["since_first"] / 500)
+        effect["first_at"] = effect["first_at"] is not None
+    return seen
