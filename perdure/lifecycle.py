@@ -180,8 +180,9 @@ class Lifecycle(Generic[I, S]):
 
     async def wait_for(self, condition: Callable[[], bool], *, until: datetime | None = None) -> bool:
         """Wait until `condition()`, that a message brings about, or until a time; False if that came first."""
-        self._perdure.arrived()
         left = None if until is None else max((until - workflow.now()).total_seconds(), 0.0)
+        if left != 0.0 and not condition():  # a wait that is over at once may lie before where the run was
+            self._perdure.arrived()
         return await self._perdure.pause(left, condition)
 
     def snapshot(self) -> BaseModel | None:

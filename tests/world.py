@@ -19,7 +19,7 @@ import temporalio.client
 
 from infra.postgres import PostgresServer
 from infra.temporal import TemporalServer
-from perdure import App, Client, PerdurePlugin, Settings
+from perdure import App, Client, LifecycleStatus, PerdurePlugin, Settings
 from perdure.worker import new_identity, new_worker
 from tests.counterparty import Counterparty
 
@@ -104,6 +104,17 @@ class World:
     def handle(self, lifecycle: str, entity_id: object) -> temporalio.client.WorkflowHandle[Any, Any]:
         """Temporal's handle of an entity's workflow."""
         return self.engine.get_workflow_handle(f"{self.scope}/{lifecycle}/{entity_id}")
+
+    async def asked(self, lifecycle: str, entity_id: object = "a") -> LifecycleStatus:
+        """The answer to its query `status`, once Temporal knows it."""
+
+        async def known() -> bool:
+            return not (await self.client.status(lifecycle, entity_id)).waits_for_delivery
+
+        await self.until(known, f"{lifecycle}/{entity_id} delivered")
+        answer = await self.handle(lifecycle, entity_id).query("status", result_type=LifecycleStatus)
+        assert isinstance(answer, LifecycleStatus)
+        return answer
 
     async def states(self, lifecycle: str, entity_id: object) -> list[str]:
         """The entity's transitions on record, oldest first."""

@@ -96,7 +96,7 @@ class Rehearsal(Generic[S]):
 async def rehearse(
     lifecycle: type[Lifecycle[I, S]],
     given: I,
-    script: Mapping[Effect[Any, Any] | Find[Any, Any], Sequence[Any]],
+    script: Mapping[Any, Sequence[Any]],
     *,
     messages: Sequence[Message] = (),
     entity_id: str = "1",
@@ -112,7 +112,7 @@ async def rehearse(
     Args:
         lifecycle: the class.
         given: its input.
-        script: for each effect and look-up, what happens at each call; see `perdure.testing.script`.
+        script: for each effect and look-up (its contract is the key), what happens at each call; see `perdure.testing.script`.
         messages: updates, signals and queries, and their moments; see `perdure.testing.messages`.
         entity_id: the app's id of the entity.
         started_directly: it is started through Temporal, past perdure, so that its first write puts it on record.

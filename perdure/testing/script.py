@@ -87,11 +87,12 @@ class Script:
         ScriptError: an entry can't happen at a call of its contract, or the lifecycle does not know that.
     """
 
-    def __init__(self, contracts: Mapping[str, Contract], given: Mapping[Contract, Sequence[Any]]) -> None:
+    def __init__(self, contracts: Mapping[str, Contract], given: Mapping[Any, Sequence[Any]]) -> None:
         self._left: dict[Contract, list[Any]] = {contract: [] for contract in contracts.values()}
         for contract, entries in given.items():
             if contract not in self._left:
-                raise ScriptError(f"{contract!r} is not among its contracts{suggestion(contract.name, contracts)}")
+                name = getattr(contract, "name", contract)
+                raise ScriptError(f"{contract!r} is not among its contracts{suggestion(str(name), contracts)}")
             for number, entry in enumerate(entries, 1):
                 _check(contract, entry, f"script of {contract!r}, entry {number}")
             self._left[contract] = list(entries)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import groupby
 
@@ -40,9 +41,9 @@ async def all_attempting(world: World, count: int) -> None:
     await world.until(attempting, f"{count} attempts on record")
 
 
-async def is_parked(world: World, kind: str) -> bool:
+async def is_parked(world: World, kind: str, entity_id: str | None = None) -> bool:
     """Whether it waits for a person, visibly."""
-    return (await world.client.status(kind, kind)).attention is not None
+    return (await world.client.status(kind, entity_id or kind)).attention is not None
 
 
 async def settle_parked(world: World, kinds: Iterable[str], outcome: Status) -> None:
@@ -74,6 +75,12 @@ async def every_record_says_done(world: World) -> None:
 async def attempts(world: World) -> dict[str, int]:
     """How many attempts were begun, by kind."""
     return {row["lifecycle"]: row["attempts"] for row in await world.db.fetch("select * from perdure.effect")}
+
+
+def sends(world: World, by: int | None = None) -> dict[str, int]:
+    """How often the other side was asked to do each, by key; `by` = only by the process of that id."""
+    asked = [each for each in world.counterparty.requests if each["op"] == "do" and by in (None, each["pid"])]
+    return dict(Counter(each["key"] for each in asked))
 
 
 async def _empty(world: World, table: str) -> bool:

@@ -33,19 +33,21 @@ async def _talk(request: dict[str, Any], just_before: Callable[[], None] | None 
     return dict(reply)
 
 
-def _stand_still() -> None:
-    """Where STAND_STILL_AT names a pipe: stop between check and send, event loop and all, until it is opened."""
-    if pipe := os.environ.get("STAND_STILL_AT"):
-        Path(pipe + ".reached").touch()
-        Path(pipe).read_bytes()
+def _stand_still(place: str) -> None:
+    """Where STAND_STILL names this place: stop, event loop and all, until somebody opens the pipe STAND_STILL_AT."""
+    if os.environ.get("STAND_STILL") == place:
+        pipe = Path(os.environ["STAND_STILL_AT"])
+        pipe.with_suffix(".reached").touch()
+        pipe.read_bytes()
 
 
 async def do_errand(errand: Errand, attempt: Attempt) -> Ticket:
     """Ask the counterparty to do it."""
 
     def just_before() -> None:
+        _stand_still("before the check")
         attempt.before_first_byte()
-        _stand_still()
+        _stand_still("after the check")
 
     request = {"op": "do", "key": attempt.key, "attempt": attempt.number, "pid": os.getpid()}
     reply = await _talk(request, just_before)

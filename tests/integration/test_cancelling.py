@@ -20,8 +20,8 @@ async def _by_update(world: World, kind: str) -> object:
     return await world.client.cancel(app.lifecycle(kind), "a", by="ann", note="not wanted")
 
 
-async def _by_temporal(world: World, kind: str) -> object:
-    return await world.handle(kind, "a").cancel()
+async def _by_temporal(world: World, kind: str) -> None:
+    await world.handle(kind, "a").cancel()
 
 
 both = pytest.mark.parametrize("cancel", [_by_update, _by_temporal], ids=["update", "temporal"])
@@ -143,10 +143,8 @@ async def test_a_cancel_that_comes_twice_or_too_late_is_refused_with_a_sentence(
 
 
 async def _waits(world: World, kind: str) -> bool:
-    asked = await world.handle(kind, "a").query("status")
-    return any(each["next_at"] and each["attempts"] for each in asked["effects"])
+    return any(each.next_at and each.attempts for each in (await world.asked(kind)).effects)
 
 
 async def _parked(world: World) -> bool:
-    asked = await world.handle("ring", "a").query("status")
-    return any(each["parked"] for each in asked["effects"])
+    return any(each.parked for each in (await world.asked("ring")).effects)

@@ -82,9 +82,8 @@ async def test_what_is_asked_before_the_delivery_says_so(world: World) -> None:
 
 
 async def _waits(world: World, kind: str) -> bool:
-    asked = await world.handle(kind, "a").query("status")
-    return any(each["next_at"] and each["attempts"] for each in asked["effects"])
+    return any(each.next_at and each.attempts for each in (await world.asked(kind)).effects)
 
 
 async def _waits_for_retry(world: World) -> bool:
-    return bool((await world.handle("ring", "a").query("status"))["waits_for_retry"])
+    return (await world.asked("ring")).waits_for_retry

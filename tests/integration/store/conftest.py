@@ -1,33 +1,41 @@
-"""A database, a connection as an app has it, and a store for each test of the store."""
+"""A database for each module of tests, emptied for each test; a connection as an app has it, and a store."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import asyncio
+import secrets
+from collections.abc import AsyncIterator, Iterator
 
 import asyncpg
 import pytest
 
 from infra.postgres import PostgresServer
 from perdure.store.postgres import PostgresStore
-from tests.integration.store.store_ground import Connection, store_at
+from tests.integration.store.store_ground import Connection, run_on, store_at
+
+_TABLES = ("ident", "entity", "effect", "outbox", "rejected", "behind", "finished", "transition")
 
 
-@pytest.fixture
-def dsn(postgres: PostgresServer, database: str) -> str:
-    """URL of the test's own database."""
-    return postgres.dsn(database)
+@pytest.fixture(scope="module")
+def dsn(postgres: PostgresServer) -> Iterator[str]:
+    """URL of the module's own database."""
+    name = "test_" + secrets.token_hex(6)
+    asyncio.run(run_on(postgres.dsn(), f"create database {name} template perdure_template"))
+    yield postgres.dsn(name)
+    asyncio.run(run_on(postgres.dsn(), f"drop database {name} with (force)"))
 
 
 @pytest.fixture
 async def db(dsn: str) -> AsyncIterator[Connection]:
-    """A connection of the test's own, as an app would have it."""
+    """A connection as an app would have it, to a database in which nothing has happened yet."""
     connection = await asyncpg.connect(dsn)
+    await connection.execute(";".join(f"delete from perdure.{table}" for table in _TABLES) + "; delete from errand")
     yield connection
     await connection.close()
 
 
 @pytest.fixture
-async def store(dsn: str) -> AsyncIterator[PostgresStore]:
-    """A store on the test's own database."""
+async def store(dsn: str, db: Connection) -> AsyncIterator[PostgresStore]:
+    """A store on that database."""
     async with store_at(dsn) as made:
         yield made

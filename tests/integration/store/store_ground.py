@@ -117,3 +117,12 @@ async def states(db: Connection | Pool, entity_id: object) -> list[str]:
         str(entity_id),
     )
     return [row["state"] for row in rows]
+
+
+async def run_on(dsn: str, statement: str) -> None:
+    """Run SQL on a connection of its own."""
+    connection = await asyncpg.connect(dsn)
+    try:
+        await connection.execute(statement)
+    finally:
+        await connection.close()
