@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -70,6 +71,7 @@ class Carried(BaseModel):
         ended: effects that ended without being done, by key.
         unsettled: effects that are being performed, by key.
         retry: a retry that was granted, and that nothing was done about yet.
+        cancel: somebody asked for the end, while a doubt had to be settled first.
     """
 
     born: bool = True
@@ -83,6 +85,7 @@ class Carried(BaseModel):
     ended: dict[str, HowEnded] = Field(default_factory=dict)
     unsettled: dict[str, Unsettled] = Field(default_factory=dict)
     retry: Request | None = None
+    cancel: Request | None = None
 
 
 class Leave(BaseException):
@@ -100,9 +103,10 @@ class Cancelled(Leave):
 class Overtaken(Leave):
     """The database knows a final state, or a newer round."""
 
-    def __init__(self, state: str | None) -> None:
+    def __init__(self, state: str | None, round: int = 0) -> None:
         super().__init__(state)
         self.state = state
+        self.round = round
 
 
 class Conductor:
@@ -114,7 +118,7 @@ class Conductor:
         self.lifecycle = lifecycle
         self.entity = _entity(info.workflow_id, info.workflow_type, carried.round)
         self.states = lifecycle.declared
-        self.state: str = carried.state or self.states.initial
+        self.state: str = carried.state or str(self.states.initial)
         self.since = carried.since or workflow.now()
         self.attention = carried.attention
         self.recalled = carried.snapshot
@@ -126,9 +130,11 @@ class Conductor:
         self.performances: dict[str, Performance[Any, Any]] = {}
         self.refused: set[str] = set()
         self.in_flight = 0
-        self.cancel: Request | None = None
+        self.cancel = carried.cancel
         self.leaving = False
         """It goes on in a new run in a moment; what is asked now is to be asked again there."""
+        self.overtaken = False
+        """The database says that it is over, here at least; nothing that waits in this run goes on."""
         self.waiting_for_retry = False
         self.retry = carried.retry
         self._version = carried.version
@@ -142,20 +148,25 @@ class Conductor:
 
     async def conduct(self, run: Callable[[Any], Awaitable[None]], given: Any) -> None:
         """Run the author's `run` and bring it to an end that loses nothing."""
+        if await self._attend(asyncio.ensure_future(self._lead(run, given))):
+            workflow.continue_as_new(given, memo=self._memo())
+
+    async def _lead(self, run: Callable[[Any], Awaitable[None]], given: Any) -> bool:
+        """Come to an end; True if that is a new run."""
+        renewing = False
         try:
             await self._be_born(given)
-            await self._attend(asyncio.ensure_future(run(given)))
+            await run(given)
             self._check_end()
         except Renewal:
-            self.leaving = True
-            await self._drain()
-            workflow.continue_as_new(given, memo=self._memo())
+            renewing = True
         except Cancelled:
             await self._end_cancelled()
         except Overtaken as standing:
             workflow.logger.info("ended as %s: the database says so", standing.state)
-            self.state = standing.state or self.state
+            self.state, self.overtaken = standing.state or self.state, True
         await self._drain()
+        return renewing
 
     def next_version(self) -> int:
         """Microseconds, strictly growing through resets, renewals and recovery."""
@@ -218,7 +229,7 @@ class Conductor:
             )
         self.learn(answer.version)
         if order.move is not None and answer.gate in (Gate.FINAL, Gate.OTHER_ROUND):
-            raise Overtaken(answer.state)
+            raise Overtaken(answer.state, answer.round)
         return answer
 
     def learn(self, version: int) -> None:
@@ -280,7 +291,7 @@ class Conductor:
             return False
 
         def woken() -> bool:
-            return wake() or self._renewing or (cancellable and self.cancel is not None)
+            return wake() or self._may_renew() or (cancellable and self.cancel is not None)
 
         self.describe()
         try:
@@ -295,14 +306,24 @@ class Conductor:
         """Raise `Cancelled` or `Renewal` if it is time for that."""
         if cancellable and self.cancel is not None:
             raise Cancelled
-        if self._renewing or workflow.info().is_continue_as_new_suggested():
-            self.renew()
+        if self._may_renew():
+            self._leave()
 
-    def renew(self) -> None:
-        """Go on in a new run, unless an attempt is under way that its reply would miss."""
-        if not self.in_flight and not self.final:
-            self._renewing = True
-            raise Renewal
+    async def renew(self) -> NoReturn:
+        """Go on in a new run, as soon as no attempt and no update is under way."""
+        self._renewing = True
+        await workflow.wait_condition(self._may_renew)
+        self._leave()
+
+    def _may_renew(self) -> bool:
+        """Whether it is time for a new run, and nothing is under way that would be torn apart: an attempt whose
+        reply it would miss, an update that waits for what only this run can bring."""
+        wanted = self._renewing or workflow.info().is_continue_as_new_suggested()
+        return wanted and not self.in_flight and not self.final and workflow.all_handlers_finished()
+
+    def _leave(self) -> NoReturn:
+        self.leaving = True
+        raise Renewal
 
     def request_cancel(self, request: Request) -> None:
         """Note that somebody asked for the end; without a state for that it is only logged."""
@@ -322,23 +343,29 @@ class Conductor:
         if not self.catching_up:
             self._publish()
         if not self._born:
-            await self.write(
-                self.order(
-                    move=self.move_to(self.state, "started"),
-                    given=self.lifecycle.input.dump_python(given, mode="json"),
-                )
-            )
+            try:
+                await self._record_birth(given)
+            except Overtaken as standing:
+                if standing.round <= self.entity.round:
+                    raise
+                # Whoever starts by hand does not know how often the entity was restarted.
+                self.entity = replace(self.entity, round=standing.round)
+                await self._record_birth(given)
             self._born = True
         self.describe()
 
-    async def _attend(self, run: asyncio.Future[None]) -> None:
+    async def _record_birth(self, given: Any) -> None:
+        move = self.move_to(self.state, "started")
+        await self.write(self.order(move=move, given=self.lifecycle.input.dump_python(given, mode="json")))
+
+    async def _attend(self, run: asyncio.Future[bool]) -> bool:
         """Temporal's own cancellation becomes a request like any other: it never tears an attempt apart."""
         while not run.done():
             try:
                 await workflow.wait([run])
             except asyncio.CancelledError:
                 self.request_cancel(Request(by="temporal", note="cancellation was requested through Temporal"))
-        await run
+        return await run
 
     def _check_end(self) -> None:
         if not self.final:
@@ -357,6 +384,8 @@ class Conductor:
     async def _end_cancelled(self) -> None:
         assert self.cancel is not None
         assert self.states.cancelled is not None
+        # What its siblings have under way, or in doubt, is settled first.
+        await workflow.wait_condition(lambda: not self.performances)
         state = self.states.cancelled
         self.attention = None
         self.show(state)
@@ -367,9 +396,7 @@ class Conductor:
 
     async def _drain(self) -> None:
         """Without this wait 58 of 60 acknowledged updates were lost."""
-        await workflow.wait_condition(workflow.all_handlers_finished)
-        while self.in_flight:
-            await workflow.wait_condition(lambda: not self.in_flight)
+        await workflow.wait_condition(lambda: workflow.all_handlers_finished() and not self.in_flight)
 
     def _snapshot(self) -> Any:
         taken = self.lifecycle.snapshot()
@@ -388,6 +415,7 @@ class Conductor:
                 ended=self.ended,
                 unsettled=self.unsettled | {key: each.unsettled() for key, each in self.performances.items()},
                 retry=self.retry,
+                cancel=self.cancel,
             )
         }
 

@@ -30,6 +30,8 @@ from perdure.store.writes import Answer, EffectView, Fence, FenceOp, Gate, Store
 
 PATIENCE = 4.0
 """Seconds that one commit of an attempt may take; three of them fit into `BOOKKEEPING`."""
+A_MOMENT = 0.2
+"""Seconds that a process needs to read what arrived while it was frozen."""
 
 log = logging.getLogger("perdure.effects")
 
@@ -207,8 +209,13 @@ async def _call(
 async def _until_stop(call: Awaitable[Any], timeout: float, host: Host) -> Any:
     """Await `call`, at most `timeout` seconds and at most until the worker's grace time is over."""
     calling, stop = asyncio.ensure_future(call), asyncio.ensure_future(host.stopping())
+    over_at = boot_clock() + timeout
     try:
         await asyncio.wait({calling, stop}, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
+        if not calling.done() and boot_clock() > over_at + A_MOMENT:
+            # The process was frozen, and the reply may lie here unread. What has not left yet must not leave now:
+            # that is for `before_first_byte`.
+            await asyncio.wait({calling}, timeout=A_MOMENT)
         if calling.done():
             return calling.result()
         stopped = stop.done()

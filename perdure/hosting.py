@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from temporalio import activity
@@ -14,6 +14,7 @@ from perdure.contracts import Effect, Find
 from perdure.errors import DatabaseUnavailable
 from perdure.execution import PATIENCE, ask, attempt, keep
 from perdure.orders import AttemptOrder, QuestionOrder, Report
+from perdure.policies import Dedupe, Repeat
 from perdure.store.writes import Answer, Store, Write
 
 
@@ -23,12 +24,37 @@ class TemporalHost:
     def __init__(self, grace: float) -> None:
         self._grace = grace
         self._info = activity.info()
+        self._given_way = asyncio.Event()
 
     def heartbeat(self, progress: Any) -> None:
         activity.heartbeat(progress)
 
     async def stopping(self) -> None:
         # Fires at once in both kinds of activity; a local one is not even cancelled by the worker's stop.
+        shutdown = asyncio.ensure_future(self._shutdown())
+        given_way = asyncio.ensure_future(self._given_way.wait())
+        try:
+            await asyncio.wait({shutdown, given_way}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            shutdown.cancel()
+            given_way.cancel()
+
+    async def to_its_end(self, execution: Awaitable[Report], *, gives_way: bool) -> Report:
+        """Let an execution end that the engine takes for lost: what it learns late is put on record all the same.
+
+        Args:
+            gives_way: it ends at once, as where the workflow makes the next attempt without waiting for it.
+        """
+        running = asyncio.ensure_future(execution)
+        while not running.done():
+            try:
+                await asyncio.wait({running})
+            except asyncio.CancelledError:  # a heartbeat came too late, or the grace time is over
+                if gives_way:
+                    self._given_way.set()
+        return running.result()
+
+    async def _shutdown(self) -> None:
         await activity.wait_for_worker_shutdown()
         await asyncio.sleep(self._grace)
 
@@ -66,7 +92,9 @@ class Activities:
     def _attempting(self, effect: Effect[Any, Any], body: Callable[..., Any]) -> Callable[..., Any]:
         @activity.defn(name=effect.name)
         async def run(order: AttemptOrder) -> Report:
-            return await attempt(effect, body, order, self._store(), TemporalHost(self._grace))
+            host = TemporalHost(self._grace)
+            gives_way = isinstance(effect.doubt, (Repeat, Dedupe))
+            return await host.to_its_end(attempt(effect, body, order, self._store(), host), gives_way=gives_way)
 
         return run
 

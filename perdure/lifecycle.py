@@ -10,10 +10,11 @@ import inspect
 from collections.abc import Callable
 from datetime import datetime
 from enum import StrEnum
-from typing import Any, ClassVar, Generic, TypeVar, get_args, get_origin, get_type_hints
+from typing import Any, ClassVar, Generic, NoReturn, TypeVar, get_args, get_origin, get_type_hints
 
 from pydantic import BaseModel, TypeAdapter
 from temporalio import workflow
+from temporalio.exceptions import ApplicationError
 
 from perdure.conduct import Conductor, Request
 from perdure.contracts import Effect
@@ -100,6 +101,7 @@ class Lifecycle(Generic[I, S]):
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
+        _guard_updates(cls)
         if not cls.states and "run" not in cls.__dict__:
             return  # a base class of somebody's own
         _check_handlers(cls)
@@ -202,18 +204,24 @@ class Lifecycle(Generic[I, S]):
         conductor = self._perdure
         await conductor.write(conductor.order(move=conductor.move_to(conductor.state, "saved")))
 
-    def renew(self) -> None:
-        """Go on in a new run, with `run` started from its top. Waits do this by themselves when it is time."""
-        self._perdure.renew()
+    async def renew(self) -> NoReturn:
+        """Go on in a new run, with `run` started from its top. Waits do this by themselves when it is time.
+
+        Await it in `run`, in a state that is not final; it waits for updates and attempts under way.
+        """
+        await self._perdure.renew()
 
     @workflow.update
     async def resolve(self, said: Resolution) -> str:
         """Say what became of an effect in doubt."""
         conductor, performance = self._perdure, _parked(self._perdure, said.effect)
         performance.resolution = said
-        await workflow.wait_condition(lambda: performance.resolved is not None or conductor.leaving)
+        await workflow.wait_condition(
+            lambda: performance.resolved is not None or conductor.leaving or conductor.overtaken
+        )
         if performance.resolved is None:
-            raise NotNow("it goes on in a new run: ask again in a moment")
+            # Of Temporal's own kind: past the validator any other exception would fail the workflow task for ever.
+            raise ApplicationError(_closing(conductor) or "nothing came of it", type=NotNow.__name__)
         return performance.resolved
 
     @resolve.validator
@@ -322,10 +330,15 @@ class Lifecycle(Generic[I, S]):
 
 
 def _refuse_if_over(conductor: Conductor) -> None:
-    if conductor.final:
-        raise NotNow(f"too late: already {conductor.state}")
-    if conductor.leaving:
-        raise NotNow("it goes on in a new run: ask again in a moment")
+    if closing := _closing(conductor):
+        raise NotNow(closing)
+
+
+def _closing(conductor: Conductor) -> str | None:
+    """Why nothing can be asked of this run any more."""
+    if conductor.final or conductor.overtaken:
+        return f"too late: already {conductor.state}"
+    return "it goes on in a new run: ask again in a moment" if conductor.leaving else None
 
 
 def _parked(conductor: Conductor, slot: str | None) -> Performance[Any, Any]:
@@ -364,13 +377,36 @@ def _effect_status(performance: Performance[Any, Any]) -> EffectStatus:
     )
 
 
+_MAY_OVERRIDE = ("states", "effects", "mirror", "search_attribute", "snapshot", "run")
+
+
 def _check_handlers(cls: type[Any]) -> None:
     """A subclass that overrides a handler would lose its validator in silence."""
-    for name in ("resolve", "retry_now", "send_again", "cancel", "status", "enter", "perform", "_perdure"):
-        if name in cls.__dict__:
+    for name in cls.__dict__:
+        if name in Lifecycle.__dict__ and name not in _MAY_OVERRIDE and not name.startswith("__"):
             raise DeclarationError(f"{cls.__name__}.{name} overrides what every lifecycle has: take another name")
     if "run" not in cls.__dict__ or not hasattr(cls.__dict__["run"], "__temporal_workflow_run"):
         raise DeclarationError(f"{cls.__name__} needs its own `@workflow.run async def run(self, given)`")
+
+
+def _guard_updates(cls: type[Any]) -> None:
+    """An author's update that meets the end is told so, as those of the base class are."""
+    for handler in cls.__dict__.values():
+        if isinstance(handler, workflow.UpdateMethodMultiParam):
+            definition = handler._defn
+            # The definition is frozen, and `set_validator` takes only the first one.
+            object.__setattr__(definition, "validator", _guarded(definition.fn, definition.validator))
+
+
+def _guarded(handler: Callable[..., Any], validator: Callable[..., None] | None) -> Callable[..., None]:
+    @functools.wraps(handler)
+    def check(self: Any, *given: Any) -> None:
+        if self._perdure.final or self._perdure.overtaken:
+            _refuse_if_over(self._perdure)
+        if validator is not None:
+            validator(self, *given)
+
+    return check
 
 
 def _input_type(cls: type[Any]) -> Any:

@@ -186,8 +186,10 @@ class Performance(Generic[In, Out]):
         self._progress = report.progress if report.progress is not None else self._progress
         if report.said is Said.OVER:
             raise Overtaken(report.state)
-        # No call, and yet the mirror shows it: another execution of this very attempt has entered the state.
-        entered = report.begun or report.state == conductor.state
+        # A record that stands was made together with the state: by another execution of this attempt, by the run
+        # that this one is a reset of, or by an earlier `perform`.
+        stands = report.effect is not None and not conductor.catching_up
+        entered = report.begun or stands or report.state == conductor.state
         state = conductor.state if entered else before
         if not report.recorded:
             # Its own commit failed: the fence must know before anything else is decided.
@@ -207,6 +209,8 @@ class Performance(Generic[In, Out]):
         else:
             self._see(report.effect or self.known.effect)
         conductor.show(state)
+        if not report.begun and report.state not in (None, state) and state != before:
+            await conductor.write(conductor.order(move=conductor.move_to(state)))
         if report.begun:
             conductor.acted()
         if report.said is not Said.STANDING:
@@ -270,14 +274,15 @@ class Performance(Generic[In, Out]):
         self._see(answer.effect or EffectView())
         self.known = self.known.settled()
 
-    async def _read(self) -> None:
+    async def _read(self, op: FenceOp = FenceOp.READ, **more: Any) -> None:
         """Read the fence again, as every policy does before it repeats or escalates."""
         self.poked = False
-        answer = await self._conductor.write(self._conductor.order(fence=self._fence(FenceOp.READ)))
+        answer = await self._conductor.write(self._conductor.order(fence=self._fence(op, **more)))
         self._see(answer.effect or EffectView())
 
     async def _park(self, expires_at: datetime | None) -> None:
-        await self._read()
+        # Not only read: of an inline attempt nobody has said yet that it is lost, so its late `done` would wake nobody.
+        await self._read(FenceOp.LOST, why="no word of how it ended")
         if self.known.effect.status not in (Status.ATTEMPTING, Status.IN_DOUBT) or self.known.effect.in_flight > 0:
             return
         conductor = self._conductor
@@ -288,7 +293,10 @@ class Performance(Generic[In, Out]):
         try:
             left = None if expires_at is None else (expires_at - workflow.now()).total_seconds()
             await conductor.pause(
-                left, lambda: self.resolution is not None or self.poked, summary=f"{self.slot}: parked"
+                left,
+                lambda: self.resolution is not None or self.poked,
+                cancellable=False,  # an end now would leave the doubt to nobody
+                summary=f"{self.slot}: parked",
             )
         finally:
             self.parked = False

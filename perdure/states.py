@@ -45,7 +45,13 @@ def state(
         within: how long it should last at most; longer is reported as stuck.
         attention: it wants a person.
         cancelled: a `cancel` ends here; it must be final.
+
+    Raises:
+        DeclarationError: one of them is no member of a `StrEnum`.
     """
+    for each in (name, *leads_to):
+        if not isinstance(each, StrEnum):
+            raise DeclarationError(f"state({name!r}, ...): {each!r} is no member of a StrEnum")
     return State(name, leads_to, within, attention, cancelled)
 
 

@@ -164,7 +164,7 @@ begin
 end $$;
 
 -- One write and its answer; see perdure/store/writes.py for both shapes. Null: somebody else holds the entity now, and
--- nothing was done. It never waits for them: so no batch waits for one entity, and no two batches for each other.
+-- nothing was done. It does not wait for them: so no batch waits for one entity, and no two batches for each other.
 create function perdure.apply_write(w jsonb) returns jsonb
 language plpgsql as $$
 declare
@@ -182,8 +182,12 @@ begin
     -- The row of `ident` is the entity's lock: fence, mirror and follower all take it first.
     select * into i from perdure.ident where lifecycle = l and id = e for no key update skip locked;
     if not found then
-        insert into perdure.ident (lifecycle, id, round) values (l, e, (w->>'round')::int) on conflict do nothing returning * into i;
-        if not found then
+        -- Looked for first: an insert would wait for whoever changes the row now, as it does for whoever just inserts it.
+        if not exists (select from perdure.ident where lifecycle = l and id = e) then
+            perform set_config('lock_timeout', '100ms', true);
+            insert into perdure.ident (lifecycle, id, round) values (l, e, (w->>'round')::int) on conflict do nothing returning * into i;
+        end if;
+        if i.id is null then
             return null;
         end if;
     end if;
@@ -223,7 +227,7 @@ begin
     end if;
 
     return jsonb_build_object(
-        'gate', gate, 'version', i.version, 'verdict', verdict, 'column', shown, 'state', standing,
+        'gate', gate, 'round', i.round, 'version', i.version, 'verdict', verdict, 'column', shown, 'state', standing,
         'effect', case when f is not null then perdure.effect_view(f->>'key') end);
 end $$;
 

@@ -15,6 +15,11 @@ Connection: TypeAlias = "asyncpg.Connection[asyncpg.Record] | asyncpg.pool.PoolC
 
 _LOCK = 0x70657264757265  # "perdure": one migrator at a time, however many workers start
 _FILE = re.compile(r"(\d{4})_(\w+)\.sql")
+# PostgreSQL lets everybody execute a new function: what any migration has made is closed again.
+_CLOSE = "\n".join(
+    f"revoke all on {what} perdure from public;"
+    for what in ("all routines in schema", "all tables in schema", "schema")
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +47,7 @@ def script() -> str:
         f"insert into perdure.migration (number, name) values ({each.number}, '{each.name}');\n"
         for each in migrations()
     ]
-    return "begin;\n\n" + "\n".join(parts) + "\ncommit;\n"
+    return "begin;\n\n" + "\n".join(parts) + f"\n{_CLOSE}\n\ncommit;\n"
 
 
 async def migrate(connection: Connection) -> list[Migration]:
@@ -61,8 +66,7 @@ async def migrate(connection: Connection) -> list[Migration]:
             await connection.execute(
                 "insert into perdure.migration (number, name) values ($1, $2)", each.number, each.name
             )
-        if not missing:
-            await connection.execute("select perdure.make_months()")
+        await connection.execute(_CLOSE if missing else "select perdure.make_months()")
     return missing
 
 

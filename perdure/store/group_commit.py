@@ -56,7 +56,7 @@ class GroupCommit:
     Args:
         commit: commits one batch; raises `Transient`, `Locked` or `Unacceptable`.
         most: how many writes a batch may hold.
-        lanes: how many batches are under way at once while PostgreSQL is quick.
+        lanes: how many batches are under way at once while PostgreSQL is quick; two are slower (bench/group_commit.py).
     """
 
     def __init__(self, commit: Commit, *, most: int = 200, lanes: int = 1) -> None:

@@ -70,6 +70,7 @@ class MemoryStore:
         return Answer(
             gate=gate,
             state=entity.state,
+            round=entity.round,
             version=entity.version,
             verdict=verdict,
             effect=self.effect(write.fence.key) if write.fence else None,

@@ -147,6 +147,8 @@ class Answer(_Record):
     gate: Gate
     state: str | None = None
     """The standing state, where it is not the one that was written."""
+    round: int = 0
+    """The standing round."""
     version: int = 0
     verdict: Verdict | None = None
     effect: EffectView | None = None

@@ -41,7 +41,8 @@ class VirtualWorkflow:
     `on_activity` is awaited once for each activity, in the order in which they were scheduled, and says how
     the activity ends and how much virtual time that takes: retries are not played, and time-outs end nothing
     by themselves. It may send messages and ask queries; it must not sleep. Once a run's history has
-    `continue_as_new_after` events, it is suggested to continue as new.
+    `continue_as_new_after` events, or as soon as `continue_as_new_when` says so at the beginning of a workflow task,
+    it is suggested to continue as new.
 
     After `run` the workflow is put away. Inside `async with` it stays until the block ends: a blocked one
     can be sent more messages and run further, and one that ended can still be asked queries.
@@ -64,6 +65,7 @@ class VirtualWorkflow:
         seed: int = 0,
         follow_continue_as_new: bool = False,
         continue_as_new_after: int = 4096,
+        continue_as_new_when: Callable[[], bool] = lambda: False,
         max_activations: int = 10_000,
     ) -> None:
         if start.tzinfo is None:
@@ -74,12 +76,15 @@ class VirtualWorkflow:
         self._on_activity = on_activity
         self._workflow_id, self._seed, self._start = workflow_id, seed, start
         self._follows, self._suggest_at = follow_continue_as_new, continue_as_new_after
+        self._suggests = continue_as_new_when
         self._activations_left = itertools.count(max_activations, -1)
         kept = {key: self._encode([value])[0] for key, value in (memo or {}).items()}
         self._execution = Execution(self._host, workflow_id, start, self._encode(args), kept)
         self._run: sdk.Run | None = None
         self._stays = self._closed = self._driven = False
         self._queries = itertools.count()
+        self.moves = 0
+        """How many messages and timers the workflow has been told of."""
 
     @property
     def now(self) -> datetime:
@@ -90,6 +95,11 @@ class VirtualWorkflow:
     def started(self) -> bool:
         """Whether it is there to be asked: started, and not put away."""
         return self._run is not None
+
+    @property
+    def runs(self) -> int:
+        """How many runs there were, this one included."""
+        return len(self._execution.run_ids)
 
     @property
     def busy(self) -> bool:
@@ -217,6 +227,7 @@ class VirtualWorkflow:
             return None
         assert due.job is not None
         execution.delivered(due.job)
+        self.moves += not due.job.HasField("resolve_activity") and due.events is not None
         return await self._advance([due.job], due.events)
 
     async def _begin(self) -> RunEnd | None:
@@ -239,7 +250,7 @@ class VirtualWorkflow:
         if next(self._activations_left) <= 0:
             raise RunawayWorkflow(f"workflow {self._workflow_id!r} went past max_activations at {self.now}")
         execution.scheduled = []
-        execution.obey(await self._run.activate(jobs, events, self.now))
+        execution.obey(await self._run.activate(jobs, events, self.now, suggest=self._suggests()))
         if execution.end is None:
             await self._play_activities()
         elif execution.end.kind == "continued" and self._follows:

@@ -81,11 +81,12 @@ class Run:
         self._unread = 1  # events since the last workflow task started; the first one is the workflow's start
 
     async def activate(
-        self, jobs: Sequence[WorkflowActivationJob], events: int | None, now: datetime
+        self, jobs: Sequence[WorkflowActivationJob], events: int | None, now: datetime, *, suggest: bool = False
     ) -> Sequence[WorkflowCommand]:
         """Hand over `jobs` and return what the workflow wants done. Raises `WorkflowTaskFailed`.
 
         `events` is how many events brought the jobs; `None` if they belong to the workflow task before.
+        `suggest` to continue as new, however short the history is.
         """
         before = self._length, self._unread
         if events is not None:
@@ -99,7 +100,7 @@ class Run:
             jobs=jobs,
             history_length=self._length,
             history_size_bytes=self._bytes,
-            continue_as_new_suggested=self._length >= self._suggest_at,
+            continue_as_new_suggested=suggest or self._length >= self._suggest_at,
         )
         activation.timestamp.FromDatetime(now)
         completion = await _outside_any_task(lambda: self._instance.activate(activation))

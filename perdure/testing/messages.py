@@ -10,6 +10,7 @@ from enum import StrEnum
 from typing import Any, Final, Literal
 
 from temporalio import workflow
+from temporalio.exceptions import FailureError
 
 from perdure.lifecycle import Lifecycle, LifecycleStatus
 from perdure.states import suggestion
@@ -209,5 +210,10 @@ class _Letter:
         if self.answer is None:
             return Answered(self.message.name, "sent")
         said = self.answer.result(self.returns) if self.answer.status == "completed" else None
-        why = None if self.answer.failure is None else str(self.answer.failure)
-        return Answered(self.message.name, self.answer.status, said, why)
+        return Answered(self.message.name, self.answer.status, said, _sentence(self.answer.failure))
+
+
+def _sentence(failure: BaseException | None) -> str | None:
+    if not isinstance(failure, FailureError):
+        return None if failure is None else str(failure)
+    return failure.message if failure.cause is None else f"{failure.message}: {_sentence(failure.cause)}"

@@ -7,7 +7,7 @@ over determinism, and nothing is replayed.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -32,11 +32,6 @@ from perdure.testing.stage import Call, Stage
 I = TypeVar("I")  # noqa: E741 - the field's own letter for an input
 S = TypeVar("S", bound=StrEnum)
 In = TypeVar("In")
-
-_EARLIEST = 4
-"""Events: a first workflow task has three, so that each run gets as far as its first wait that lasts."""
-_LATEST = 4096
-"""Events: as a server has it by default."""
 
 
 @dataclass(frozen=True)
@@ -112,7 +107,8 @@ async def rehearse(
     Args:
         lifecycle: the class.
         given: its input.
-        script: for each effect and look-up (its contract is the key), what happens at each call; see `perdure.testing.script`.
+        script: for each effect and look-up (its contract is the key), what happens at each call; see
+            `perdure.testing.script`.
         messages: updates, signals and queries, and their moments; see `perdure.testing.messages`.
         entity_id: the app's id of the entity.
         started_directly: it is started through Temporal, past perdure, so that its first write puts it on record.
@@ -138,6 +134,7 @@ async def rehearse(
         now=lambda: engine.now,
         outside=lambda happens, after: engine.outside(happens, after=after),
     )
+    renewing = Renewing(lambda: (engine.runs, engine.moves + sum(map(len, stage.calls.values()))))
     memory = MemoryStore(stage.clock, on_late=lambda key: engine.signal("perdure-wake", key))
     if not started_directly:
         memory.start(entity, lifecycle.declared.initial.value)
@@ -152,7 +149,7 @@ async def rehearse(
         interceptors=[bugs],
         seed=seed,
         follow_continue_as_new=True,
-        continue_as_new_after=_EARLIEST if renew_at_every_wait else _LATEST,
+        continue_as_new_when=renewing if renew_at_every_wait else lambda: False,
     )
     async with engine:
         post = Post(lifecycle, engine)
@@ -179,6 +176,24 @@ async def rehearse(
         snapshot=memory.snapshot(entity.lifecycle, entity.id),
         _calls=stage.calls,
     )
+
+
+class Renewing:
+    """Whether a run may go on in a new one: not before anything has happened in it, else it never gets anywhere.
+
+    Args:
+        seen: number of the run, and how much has happened: messages, timers, calls.
+    """
+
+    def __init__(self, seen: Callable[[], tuple[int, int]]) -> None:
+        self._seen = seen
+        self._at_start = 0, 0
+
+    def __call__(self) -> bool:
+        run, happened = self._seen()
+        if run != self._at_start[0]:
+            self._at_start = run, happened
+        return happened != self._at_start[1]
 
 
 async def _run(engine: VirtualWorkflow, bugs: Bugs) -> RunEnd:

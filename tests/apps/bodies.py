@@ -34,11 +34,12 @@ async def _talk(request: dict[str, Any], just_before: Callable[[], None] | None 
 
 
 def _stand_still(place: str) -> None:
-    """Where STAND_STILL names this place: stop, event loop and all, until somebody opens the pipe STAND_STILL_AT."""
+    """Where STAND_STILL names this place: stop once, event loop and all, until the pipe STAND_STILL_AT is written."""
     if os.environ.get("STAND_STILL") == place:
         pipe = Path(os.environ["STAND_STILL_AT"])
         pipe.with_suffix(".reached").touch()
         pipe.read_bytes()
+        del os.environ["STAND_STILL"]
 
 
 async def do_errand(errand: Errand, attempt: Attempt) -> Ticket:

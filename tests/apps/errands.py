@@ -226,7 +226,7 @@ class Counter(Lifecycle[Count, Open]):
             await self.wait_for(lambda: self.told is not None)
             if self.told == "renew":
                 self.runs += 1
-                self.renew()
+                await self.renew()
         await self.enter(Open.CLOSED, why=f"total {self.total}")
 
     @workflow.update

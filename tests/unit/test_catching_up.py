@@ -1,4 +1,4 @@
-"""A run that goes on in a new one starts from its top, and comes to where it was without entering a state again."""
+"""A run that goes on in a new one starts from its top, and comes to where it was: nothing is redone or forgotten."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ from enum import StrEnum
 
 from temporalio import workflow
 
-from perdure import Lifecycle, state
-from perdure.testing import START, At, rehearse
-from tests.apps.contracts import Errand
+from perdure import Lifecycle, Request, Status, state
+from perdure.lifecycle import LifecycleStatus
+from perdure.testing import START, At, When, WorkerLost, rehearse
+from tests.apps import errands
+from tests.apps.contracts import REGULAR, Errand
 
 DAY = timedelta(days=1)
 
@@ -57,3 +59,22 @@ async def test_waits_that_are_over_lead_no_new_run_back_to_states_that_it_has_pa
     assert seen.runs > 2
     assert seen.states == [Leg.OUT, Leg.STOPPED, Leg.THERE]
     assert seen.took == 5 * DAY
+
+
+async def test_a_cancel_that_waits_for_a_doubt_to_be_settled_is_not_forgotten_in_a_new_run() -> None:
+    do = REGULAR["lookup"]
+    assert do.find is not None
+
+    def is_looked_up(status: LifecycleStatus) -> bool:
+        return any(each.status is Status.IN_DOUBT and each.next_at for each in status.effects)
+
+    seen = await rehearse(
+        errands.Lookup,
+        Errand(),
+        {do: [WorkerLost()], do.find: [None] * 9},
+        messages=[When(is_looked_up, "cancel", Request(by="ann"))],
+        renew_at_every_wait=True,
+    )
+    assert seen.runs > 1
+    assert [each.how for each in seen.answers] == ["completed"]
+    assert seen.end is errands.Way.CANCELLED

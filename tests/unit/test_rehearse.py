@@ -16,6 +16,7 @@ from perdure import (
     Attempt,
     Done,
     Effect,
+    Find,
     InDoubt,
     Lifecycle,
     NotDone,
@@ -52,9 +53,7 @@ from tests.apps.contracts import INLINE, MARCH, REGULAR, Errand, March, Marched,
 from tests.apps.errands import Count, Counter, Marching, Open, Pace, Way
 
 DO, DO_INLINE = REGULAR["lookup"], INLINE["lookup"]
-FIND, FIND_INLINE = DO.find, DO_INLINE.find
-assert FIND is not None
-assert FIND_INLINE is not None
+FIND: Find[Errand, Ticket] = REGULAR["lookup"].find or Find("none")
 ONE, TWO = Ticket(number=1), Ticket(number=2)
 ANN = Request(by="ann", note="try again")
 DONE, NOT_DONE, REFUSED, IN_DOUBT = Status.DONE, Status.NOT_DONE, Status.REFUSED, Status.IN_DOUBT
@@ -187,7 +186,7 @@ async def test_a_call_past_the_end_of_the_script_is_named(lifecycle: Any, effect
 
 
 async def test_a_look_up_past_the_end_of_the_script_is_named() -> None:
-    with pytest.raises(ScriptError, match="Find.'find-errand'.*key 'lookup/1/do-lookup'"):
+    with pytest.raises(ScriptError, match=r"Find.'find-errand'.*key 'lookup/1/do-lookup'"):
         await rehearse(errands.Lookup, Errand(), {DO: [WorkerLost()]})
 
 
@@ -211,9 +210,12 @@ async def test_an_inline_call_can_not_miss_its_worker() -> None:
         await rehearse(errands.LookupInline, Errand(), {DO_INLINE: [NotPickedUp()]})
 
 
+LIE: Any = {"what": 1}
+
+
 async def test_an_input_that_does_not_fit_is_refused() -> None:
     with pytest.raises(InvalidInput, match="lookup: the input does not fit"):
-        await rehearse(errands.Lookup, {"what": 1}, {DO: [ONE]})  # type: ignore[arg-type]
+        await rehearse(errands.Lookup, LIE, {DO: [ONE]})
 
 
 @pytest.mark.parametrize("directly", [False, True])
@@ -383,11 +385,12 @@ class TestMessages:
 
 
 RETRIES = [WhenBlocked("retry_now", ANN)] * 3
+FOUND = Resolution(by="b", outcome=DONE, receipt={"number": 1})
 SCRIPTS: list[tuple[str, list[Any], list[Any] | None, list[Any]]] = [
     ("lookup", [ONE], None, []),
     ("lookup", [NotDone("1"), NotDone("2"), NotDone("3"), ONE], None, []),
-    ("lookup", [WorkerLost(), InDoubt("2"), ONE], [ValueError("mute"), None, None, None, None, None, None], []),
-    ("lookup", [WorkerLost()], [ValueError("mute")] * 5, [WhenParked("resolve", Resolution(by="b", outcome=DONE, receipt=ONE))]),
+    ("lookup", [WorkerLost(), InDoubt("2"), ONE], [ValueError("mute"), *[None] * 20], []),
+    ("lookup", [WorkerLost()], [ValueError("mute")] * 5, [WhenParked("resolve", FOUND)]),
     ("lookup", [Refused("1"), Refused("2"), ONE], None, RETRIES),
     ("repeat", [WorkerLost(), InDoubt("2"), WorkerLost(before=True), ONE], None, []),
     ("dedupe", [WorkerLost(), InDoubt("2"), ONE], None, []),
@@ -404,6 +407,7 @@ class TestRenewal:
     @pytest.mark.parametrize("script", SCRIPTS, ids=[f"{number}-{each[0]}" for number, each in enumerate(SCRIPTS)])
     async def test_it_has_the_same_states_calls_and_outcomes(self, script: Any, tail: str) -> None:
         kind, entries, answers, messages = script
+        lifecycle: Any
         [lifecycle] = [each for each in errands.LIFECYCLES if workflow_name(each) == kind + tail]
         [effect] = lifecycle.effects
         play = {effect: entries} | ({effect.find: answers} if answers else {})

@@ -1,0 +1,166 @@
+"""Group commit beside locks, lost servers and dead connections: nobody waits for another's trouble (invariant 8)."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+
+import asyncpg
+import pytest
+
+from infra.postgres import PostgresServer
+from perdure.errors import DatabaseUnavailable
+from perdure.store.postgres import PostgresStore
+from perdure.store.writes import Gate
+from tests.integration.store.store_ground import (
+    ERRAND_STATE,
+    PATIENCE,
+    Calls,
+    Connection,
+    a_move,
+    states,
+    store_at,
+    written,
+)
+from tests.proxy import Proxy, proxied
+
+
+@pytest.fixture
+async def proxy(postgres: PostgresServer) -> AsyncIterator[Proxy]:
+    """In front of PostgreSQL."""
+    async with proxied(postgres.port) as made:
+        yield made
+
+
+@pytest.fixture
+async def far_store(dsn: str, db: Connection, postgres: PostgresServer, proxy: Proxy) -> AsyncIterator[PostgresStore]:
+    """A store behind the proxy."""
+    async with store_at(dsn.replace(f":{postgres.port}/", f":{proxy.port}/")) as made:
+        yield made
+
+
+async def test_500_writers_lose_and_repeat_nothing_when_postgresql_crashes(
+    postgres: PostgresServer, dsn: str, store: PostgresStore
+) -> None:
+    calls, answered, halfway = Calls(store), 0, asyncio.Event()
+
+    async def twenty(entity_id: int) -> None:
+        nonlocal answered
+        for version in range(1, 21):
+            answer = await store.write(a_move(entity_id, version, f"s{version}", final=version == 20), patience=60)
+            assert (answer.gate, answer.version) == (Gate.OPEN, version)
+            answered += 1
+            if answered == 4_000:
+                halfway.set()
+
+    writers = [asyncio.create_task(twenty(number)) for number in range(500)]
+    await halfway.wait()
+    await asyncio.to_thread(postgres.restart, "immediate")
+    assert answered < 10_000, "it was in the middle"
+    await asyncio.gather(*writers)
+    assert len(calls.sizes) < 1_000, "10,000 writes"
+    db = await asyncpg.connect(dsn)
+    shown = await db.fetch("select id, array_agg(version order by version) as versions from perdure.transition group by id")
+    ends = await db.fetchval("select count(*) from perdure.ident where final = 's20' and version = 20")
+    moved = await db.fetchval("select count(*) from perdure.finished")
+    still_open = await db.fetchval("select count(*) from perdure.entity")
+    await db.close()
+    assert [row["versions"] for row in shown] == [list(range(1, 21))] * 500
+    assert (ends, moved, still_open) == (500, 500, 0)
+
+
+async def test_a_row_that_the_app_holds_holds_up_nobody(store: PostgresStore, db: Connection) -> None:
+    await db.execute("insert into errand select g::text, 'pending' from generate_series(1, 200) g")
+    async with db.transaction():
+        await db.execute("select from errand where id = '77' for update")
+        calls = Calls(store)
+        # All of them end before the app lets go.
+        answers = await written(store, *(a_move(n, 1, column=ERRAND_STATE) for n in range(1, 201)))
+    assert [n for n, answer in enumerate(answers, 1) if answer.column != "written"] == [77]
+    assert len(calls.sizes) == 1
+
+
+async def test_an_entity_that_is_held_holds_up_no_other(store: PostgresStore, db: Connection) -> None:
+    await written(store, *(a_move(n, 1) for n in range(200)))
+    calls = Calls(store)
+    async with db.transaction():
+        await db.execute("select from perdure.ident where id = '77' for update")
+        held = asyncio.create_task(store.write(a_move(77, 2, "error"), patience=PATIENCE))
+        await written(store, *(a_move(n, 2, "error") for n in range(200) if n != 77))
+        assert not held.done()
+    assert (await held).gate is Gate.OPEN
+    assert calls.sizes[0] == 200
+    assert set(calls.sizes[1:]) == {1}, "nobody but itself was sent again"
+    assert await states(db, 77) == ["doing", "error"]
+
+
+async def test_an_entity_that_is_held_for_too_long_ends_the_patience_of_its_own_write(
+    store: PostgresStore, db: Connection
+) -> None:
+    await written(store, a_move("a", 1))
+    async with db.transaction():
+        await db.execute("select from perdure.ident where id = 'a' for update")
+        with pytest.raises(DatabaseUnavailable, match="somebody else holds the entity"):
+            await store.write(a_move("a", 2), patience=0.3)
+    assert await states(db, "a") == ["doing"]
+
+
+async def test_an_entity_that_is_just_being_started_holds_up_no_other(store: PostgresStore, db: Connection) -> None:
+    async with db.transaction():
+        await db.execute("select perdure.start('errand', '7', '{}')")
+        held = asyncio.create_task(store.write(a_move(7, 1), patience=PATIENCE))
+        await written(store, *(a_move(n, 1) for n in range(20) if n != 7))
+        assert not held.done()
+    assert (await held).gate is Gate.OPEN
+    assert await states(db, 7) == ["pending", "doing"]
+
+
+async def test_a_connection_that_died_without_a_word_is_given_up(
+    far_store: PostgresStore, proxy: Proxy, db: Connection
+) -> None:
+    await written(far_store, a_move("a", 1))
+    proxy.freeze()
+    begun = time.monotonic()
+    (answer,) = await written(far_store, a_move("a", 2, "error"))
+    assert answer.gate is Gate.OPEN
+    assert time.monotonic() - begun < 4, "within the patience of one commit of an attempt"
+    assert await states(db, "a") == ["doing", "error"]
+
+
+async def test_a_dead_connection_holds_up_no_write_that_comes_after(far_store: PostgresStore, proxy: Proxy) -> None:
+    await written(far_store, a_move("a", 1))
+    proxy.freeze()
+    first = asyncio.create_task(far_store.write(a_move("a", 2, "error"), patience=PATIENCE))
+    await asyncio.sleep(0)
+    await asyncio.gather(*(far_store.write(a_move(n, 1), patience=PATIENCE) for n in range(20)))
+    assert not first.done()
+    assert (await first).gate is Gate.OPEN
+
+
+async def test_a_reply_that_was_lost_is_asked_for_again_and_nothing_is_written_twice(
+    far_store: PostgresStore, proxy: Proxy, db: Connection
+) -> None:
+    proxy.delay(0.03)
+    for version in range(1, 4):
+        writing = asyncio.create_task(far_store.write(a_move("a", version, f"s{version}"), patience=PATIENCE))
+        while await db.fetchval("select max(version) from perdure.transition where id = 'a'") != version:
+            assert not writing.done()
+        proxy.cut()  # committed, and the reply is still held by the proxy
+        assert ((await writing).gate, (await writing).version) == (Gate.OPEN, version)
+    assert await states(db, "a") == ["s1", "s2", "s3"]
+
+
+async def test_no_answer_in_time_is_said_while_the_network_is_gone_and_the_next_write_goes_through(
+    far_store: PostgresStore, proxy: Proxy
+) -> None:
+    await written(far_store, a_move("a", 1))
+    proxy.freeze(new_ones=True)
+    begun = time.monotonic()
+    with pytest.raises(DatabaseUnavailable, match="errand/a: not committed by PostgreSQL within 0.4 s"):
+        await far_store.write(a_move("a", 2, "error"), patience=0.4)
+    assert time.monotonic() - begun < 1.5
+    proxy.thaw()
+    proxy.cut()
+    (answer,) = await written(far_store, a_move("a", 3, "done"))
+    assert answer.gate is Gate.OPEN

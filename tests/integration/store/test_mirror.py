@@ -1,0 +1,230 @@
+"""The mirror in PostgreSQL: it only moves forward, an end is an end, and rounds don't mix (invariants 6 and 7)."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+
+import asyncpg
+import pytest
+
+from perdure.outcomes import Status
+from perdure.store.postgres import PostgresStore
+from perdure.store.writes import Answer, FenceOp, Gate, Verdict, Write
+from tests.integration.store.store_ground import (
+    Calls,
+    Connection,
+    a_begin,
+    a_fence,
+    a_key,
+    a_move,
+    a_write,
+    an_outcome,
+    states,
+    store_at,
+    until,
+    written,
+)
+
+START = "select perdure.start('errand', $1, $2::jsonb, 'pending', 'shop-1')"
+RESTART = "select perdure.restart('errand', $1, 'ann', 'once more')"
+
+
+async def one(store: PostgresStore, write: Write) -> Answer:
+    return (await written(store, write))[0]
+
+
+async def is_open(db: Connection, entity_id: str) -> bool:
+    return bool(await db.fetchval("select exists (select from perdure.entity where id = $1)", entity_id))
+
+
+async def apply(db: Connection, *writes: Write) -> None:
+    """In whatever transaction is open on `db`."""
+    body = "[" + ",".join(write.model_dump_json(exclude_none=True) for write in writes) + "]"
+    await db.fetch("select * from perdure.apply_writes($1::jsonb)", body)
+
+
+async def test_writes_in_any_order_leave_the_newest_state(store: PostgresStore, db: Connection) -> None:
+    versions = [version for version in range(1, 21) for _ in range(2)]
+    random.Random(1).shuffle(versions)
+    for version in versions:
+        await one(store, a_move("a", version, f"s{version}"))
+    assert await db.fetchval("select state from perdure.entity where id = 'a'") == "s20"
+    shown = [int(state[1:]) for state in await states(db, "a")]
+    assert shown == sorted(set(shown)), "each was shown once, and none after a newer one"
+
+
+async def test_writes_of_one_entity_that_arrive_together_are_all_kept(store: PostgresStore, db: Connection) -> None:
+    calls = Calls(store)
+    writes = [a_move("a", version, f"s{version}") for version in range(1, 51)]
+    random.Random(2).shuffle(writes)
+    answers = await written(store, *writes)
+    assert len(calls.sizes) < 5
+    assert {answer.gate for answer in answers} == {Gate.OPEN}
+    assert await states(db, "a") == [f"s{version}" for version in range(1, 51)]
+
+
+async def test_of_two_raced_finals_the_first_wins_and_the_second_is_told(
+    dsn: str, store: PostgresStore, db: Connection
+) -> None:
+    async with store_at(dsn) as other:
+        ids = [str(number) for number in range(400)]
+        mine = [a_move(each, 10, "done", final=True) for each in ids]
+        theirs = [a_move(each, 11, "error", final=True) for each in reversed(ids)]
+        late = [a_move(each, 12, "doing") for each in ids]
+        ended = await asyncio.gather(written(store, *mine), written(other, *theirs), written(other, *late))
+    for each, first, second, third in zip(ids, ended[0], reversed(ended[1]), ended[2], strict=True):
+        finals = {answer.state for answer in (first, second, third)} - {"doing"}
+        final = await db.fetchval("select final from perdure.ident where id = $1", each)
+        assert finals == {final}
+        assert {first.gate, second.gate} == {Gate.OPEN, Gate.FINAL} or third.gate is Gate.OPEN
+        assert [first.gate, second.gate].count(Gate.OPEN) == 1
+        assert not await is_open(db, each)
+    rows = await db.fetch("select state from perdure.finished")
+    assert len(rows) == len(ids)
+
+
+async def test_a_write_beside_an_uncommitted_final_waits_and_is_told_the_end(
+    store: PostgresStore, db: Connection
+) -> None:
+    await one(store, a_move("a", 1))
+    calls = Calls(store)
+    async with db.transaction():
+        await apply(db, a_move("a", 2, "done", final=True))
+        beside = asyncio.create_task(one(store, a_move("a", 3, "error")))
+        await until(lambda: _made(calls, 2), "it was sent, and sent again")
+        assert not beside.done()
+    assert ((await beside).gate, (await beside).state) == (Gate.FINAL, "done")
+    assert not await is_open(db, "a")
+
+
+async def test_a_write_beside_a_final_that_is_rolled_back_is_applied(store: PostgresStore, db: Connection) -> None:
+    calls = Calls(store)
+    await one(store, a_move("a", 1))
+    transaction = db.transaction()
+    await transaction.start()
+    await apply(db, a_move("a", 2, "done", final=True))
+    beside = asyncio.create_task(one(store, a_move("a", 3, "error")))
+    await until(lambda: _made(calls, 2), "it was sent")
+    await transaction.rollback()
+    assert ((await beside).gate, (await beside).state) == (Gate.OPEN, "error")
+
+
+async def _made(calls: Calls, count: int) -> bool:
+    return len(calls.sizes) >= count
+
+
+async def test_the_end_moves_the_entity_with_all_that_was_known_of_it(store: PostgresStore, db: Connection) -> None:
+    await db.execute(START, "a", json.dumps({"to": "bob"}))
+    begun = await db.fetchval("select created_at from perdure.entity where id = 'a'")
+    await one(store, a_move("a", 5, "doing", snapshot={"n": 1}))
+    await one(store, a_move("a", 6, "done", final=True, why="4Q"))
+    assert not await is_open(db, "a")
+    row = await db.fetchrow("select * from perdure.finished where id = 'a'")
+    assert row is not None
+    assert (row["state"], row["why"], row["tenant"], row["created_at"]) == ("done", "4Q", "shop-1", begun)
+    assert (json.loads(row["input"]), json.loads(row["snapshot"])) == ({"to": "bob"}, {"n": 1})
+    assert await states(db, "a") == ["pending", "doing", "done"]
+
+
+async def test_an_entity_stays_finished_after_its_month_was_dropped(store: PostgresStore, db: Connection) -> None:
+    await db.execute(START, "a", "{}")
+    await one(store, a_move("a", 5, "done", final=True))
+    async with _months_dropped(db):
+        assert await states(db, "a") == []
+        late = await one(store, a_move("a", 6, "doing"))
+        begin = await one(store, a_begin("a", 7))
+        assert (late.gate, late.state) == (Gate.FINAL, "done")
+        assert (begin.gate, begin.verdict, begin.effect) == (Gate.FINAL, None, None)
+        assert await db.fetchval(START, "a", "{}") == "finished"
+        assert not await is_open(db, "a")
+
+
+class _months_dropped:  # noqa: N801
+    """Drops the partitions of the running month; puts empty ones in their place at the end."""
+
+    def __init__(self, db: Connection) -> None:
+        self._db = db
+
+    async def __aenter__(self) -> None:
+        for parent in ("finished", "transition"):
+            month = await self._db.fetchval(
+                f"select format('%I.%I', 'perdure', '{parent}_' || to_char(clock_timestamp() at time zone 'UTC', 'YYYY_MM'))"
+            )
+            await self._db.execute(f"drop table {month}")
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._db.execute("select perdure.make_months(1)")
+
+
+async def test_no_effect_goes_for_a_finished_entity_even_without_its_record(
+    store: PostgresStore, db: Connection
+) -> None:
+    await one(store, a_begin("a", 1))
+    await one(store, an_outcome("a", 1, Status.NOT_DONE))
+    await one(store, a_move("a", 2, "done", final=True))
+    for _ in range(2):
+        answer = await one(store, a_begin("a", 3, "t2"))
+        assert (answer.gate, answer.verdict) == (Gate.FINAL, None)
+        await db.execute("delete from perdure.effect")
+    assert await db.fetchval("select count(*) from perdure.effect") == 0
+
+
+async def test_a_restart_is_refused_while_the_entity_is_open(store: PostgresStore, db: Connection) -> None:
+    await db.execute(START, "a", "{}")
+    with pytest.raises(asyncpg.ObjectNotInPrerequisiteStateError, match="still open"):
+        await db.execute(RESTART, "a")
+
+
+@pytest.mark.parametrize("status", [Status.ATTEMPTING, Status.IN_DOUBT])
+async def test_a_restart_is_refused_while_an_effect_is_in_doubt(
+    store: PostgresStore, db: Connection, status: Status
+) -> None:
+    await db.execute(START, "a", "{}")
+    await one(store, a_begin("a", 1))
+    if status is Status.IN_DOUBT:
+        await one(store, an_outcome("a", 1, status))
+    await one(store, a_move("a", 2, "done", final=True))
+    with pytest.raises(asyncpg.ObjectNotInPrerequisiteStateError, match="errand/a/mail"):
+        await db.execute(RESTART, "a")
+    await one(store, a_write("a", 2, None, a_fence(FenceOp.RESOLVE, "a", status=Status.NOT_DONE, by="ann")))
+    assert await db.fetchval(RESTART, "a") == 1
+
+
+async def test_a_new_round_takes_its_own_writes_and_no_older_ones(store: PostgresStore, db: Connection) -> None:
+    await db.execute(START, "a", json.dumps({"to": "bob"}))
+    await one(store, a_move("a", 5, "done", final=True))
+    assert await db.fetchval(RESTART, "a") == 1
+    for old in (a_move("a", 5, "done", final=True), a_move("a", 99, "error"), a_begin("a", 99)):
+        answer = await one(store, old)
+        assert (answer.gate, answer.verdict, answer.state) == (Gate.OTHER_ROUND, None, "pending")
+    new = await one(store, a_begin("a", 7, round=1, key="errand/a~1/mail", entering="doing"))
+    assert (new.gate, new.verdict, new.state) == (Gate.OPEN, Verdict.FRESH, "doing")
+    await one(store, a_move("a", 8, "done", final=True, round=1))
+    assert await states(db, "a") == ["pending", "done", "pending", "doing", "done"]
+    assert [row["round"] for row in await db.fetch("select round from perdure.finished order by round")] == [0, 1]
+    assert json.loads(await db.fetchval("select input from perdure.finished where round = 1")) == {"to": "bob"}
+
+
+async def test_of_two_restarts_at_once_one_starts_a_round(dsn: str, store: PostgresStore, db: Connection) -> None:
+    await db.execute(START, "a", "{}")
+    await one(store, a_move("a", 5, "done", final=True))
+    ended = await asyncio.gather(*(store.pool.fetchval(RESTART, "a") for _ in range(4)), return_exceptions=True)
+    assert ended.count(1) == 1
+    assert sum(isinstance(end, asyncpg.ObjectNotInPrerequisiteStateError) for end in ended) == 3
+    assert await db.fetchval("select count(*) from perdure.outbox where kind = 'start' and round = 1") == 1
+
+
+@pytest.mark.parametrize(
+    ("by", "final", "wakes"), [(None, False, 1), (None, True, 0), ("ann", False, 0)], ids=["open", "ended", "by hand"]
+)
+async def test_a_late_done_wakes_the_lifecycle_that_gave_it_up(
+    store: PostgresStore, db: Connection, by: str | None, final: bool, wakes: int
+) -> None:
+    await one(store, a_begin("a", 1))
+    await one(store, an_outcome("a", 1, Status.IN_DOUBT))
+    await one(store, a_move("a", 2, "error", final=final))
+    await one(store, an_outcome("a", 1, Status.DONE, receipt=1, by=by))
+    rows = await db.fetch("select body from perdure.outbox where kind = 'wake'")
+    assert [json.loads(row["body"]) for row in rows] == [{"key": a_key("a")}] * wakes

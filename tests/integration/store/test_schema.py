@@ -1,0 +1,194 @@
+"""The schema: made once however many ask for it, all of it or nothing, in any zone, and closed to the public."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import secrets
+import sys
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from typing import Any
+
+import asyncpg
+import pytest
+
+from infra.postgres import PostgresServer
+from perdure import schema
+from perdure.errors import SchemaMismatch
+from tests.integration.store.store_ground import Connection, run_on
+
+NEWEST = schema.migrations()[-1].number
+CATALOG = {
+    "columns": """
+        select table_name, column_name, data_type, column_default, is_nullable, collation_name, is_identity
+        from information_schema.columns where table_schema = 'perdure'""",
+    "relations": """
+        select relname, relkind, reloptions::text, relacl::text, pg_get_expr(relpartbound, oid)
+        from pg_class where relnamespace = 'perdure'::regnamespace""",
+    "constraints": """
+        select conrelid::regclass::text, conname, pg_get_constraintdef(oid)
+        from pg_constraint where connamespace = 'perdure'::regnamespace""",
+    "indexes": "select indexname, indexdef from pg_indexes where schemaname = 'perdure'",
+    "functions": """
+        select pg_get_functiondef(oid), proacl::text from pg_proc where pronamespace = 'perdure'::regnamespace""",
+    "rights": "select nspacl::text from pg_namespace where nspname = 'perdure'",
+    "migrations": "select number, name from perdure.migration",
+}
+BOUNDS = """
+    select inhparent::regclass::text as parent, c.relname, pg_get_expr(c.relpartbound, c.oid) as bound
+    from pg_inherits join pg_class c on c.oid = inhrelid
+    where c.relkind = 'r' and c.relnamespace = 'perdure'::regnamespace order by 1, 2
+"""
+
+
+@pytest.fixture
+async def empty(postgres: PostgresServer) -> AsyncIterator[str]:
+    """URL of a database in which there is nothing."""
+    name = "empty_" + secrets.token_hex(6)
+    await run_on(postgres.dsn(), f"create database {name} template template1")
+    yield postgres.dsn(name)
+    await run_on(postgres.dsn(), f"drop database {name} with (force)")
+
+
+@pytest.fixture
+async def blank(empty: str) -> AsyncIterator[Connection]:
+    """A connection to it."""
+    connection = await asyncpg.connect(empty)
+    yield connection
+    await connection.close()
+
+
+async def catalog(connection: Connection) -> dict[str, list[tuple[Any, ...]]]:
+    """All that the system knows of the schema."""
+    return {name: sorted((tuple(row) for row in await connection.fetch(query)), key=repr) for name, query in CATALOG.items()}
+
+
+async def command(dsn: str, *arguments: str) -> tuple[int, str, str]:
+    """Run `perdure`; exit status, standard output, standard error."""
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "perdure.command", *arguments),
+        env={**os.environ, "PERDURE_DATABASE_URL": dsn},
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    said, complained = await asyncio.wait_for(process.communicate(), 60)
+    assert process.returncode is not None
+    return process.returncode, said.decode(), complained.decode()
+
+
+async def test_ten_that_migrate_at_once_make_it_once(empty: str) -> None:
+    async with AsyncExitStack() as stack:
+        connections = [await asyncpg.connect(empty) for _ in range(10)]
+        for each in connections:
+            stack.push_async_callback(each.close)
+        applied = await asyncio.gather(*(schema.migrate(each) for each in connections))
+        assert sorted(len(each) for each in applied) == [0] * 9 + [len(schema.migrations())]
+        await schema.check(connections[0])
+
+
+async def test_the_command_migrates_however_many_run_it(empty: str, blank: Connection) -> None:
+    ends = await asyncio.gather(*(command(empty, "migrate") for _ in range(3)))
+    every = "".join(f"applied {each.number:04} {each.name}\n" for each in schema.migrations())
+    assert sorted(ends, key=lambda end: len(end[1])) == [(0, "up to date\n", "")] * 2 + [(0, every, "")]
+    await schema.check(blank)
+
+
+async def test_the_printed_script_makes_the_very_same_schema(empty: str, blank: Connection, database: str) -> None:
+    status, printed, complaint = await command(empty, "schema")
+    assert (status, complaint) == (0, "")
+    await blank.execute(printed)
+    await schema.check(blank)
+    by_script = await catalog(blank)
+    await blank.execute("drop schema perdure cascade")
+    await schema.migrate(blank)
+    assert by_script == await catalog(blank)
+
+
+async def test_a_script_that_is_run_twice_changes_nothing(blank: Connection) -> None:
+    await blank.execute(schema.script())
+    before = await catalog(blank)
+    with pytest.raises(asyncpg.DuplicateTableError):
+        await blank.execute(schema.script())
+    await blank.execute("rollback")
+    assert await catalog(blank) == before
+
+
+async def test_a_database_without_the_schema_says_how_to_make_it(blank: Connection) -> None:
+    with pytest.raises(SchemaMismatch, match=r"'empty_.*' has no perdure schema: run `perdure migrate`"):
+        await schema.check(blank)
+
+
+async def test_an_older_schema_says_how_to_bring_it_up_to_date(blank: Connection) -> None:
+    await blank.execute(schema.script())
+    await blank.execute("delete from perdure.migration where number = $1", NEWEST)
+    with pytest.raises(SchemaMismatch, match=f"at {NEWEST - 1}, this version needs {NEWEST}: run `perdure migrate`"):
+        await schema.check(blank)
+
+
+async def test_a_newer_schema_is_left_alone_and_said(empty: str, blank: Connection) -> None:
+    await blank.execute(schema.script())
+    await blank.execute("insert into perdure.migration (number, name) values (9999, 'from_the_future')")
+    for act in (schema.check, schema.migrate):
+        with pytest.raises(SchemaMismatch, match=f"at 9999, newer than {NEWEST}.*install"):
+            await act(blank)
+    status, said, complaint = await command(empty, "migrate")
+    assert (status, said) == (1, "")
+    assert complaint.startswith("perdure: the perdure schema is at 9999, newer than")
+    assert complaint.count("\n") == 1
+
+
+async def test_a_migration_that_fails_leaves_nothing(blank: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
+    bad = schema.Migration(NEWEST + 1, "bad", "create table perdure.half (id int); select 1/0")
+    with monkeypatch.context() as patch:
+        patch.setattr(schema, "migrations", _known_and(bad))
+        with pytest.raises(asyncpg.DivisionByZeroError):
+            await schema.migrate(blank)
+        assert not await blank.fetchval("select exists (select from pg_namespace where nspname = 'perdure')")
+    await schema.migrate(blank)
+    before = await catalog(blank)
+    with monkeypatch.context() as patch:
+        patch.setattr(schema, "migrations", _known_and(bad))
+        with pytest.raises(asyncpg.DivisionByZeroError):
+            await schema.migrate(blank)
+    assert await catalog(blank) == before
+
+
+def _known_and(more: schema.Migration) -> Any:
+    known = schema.migrations()
+    return lambda: [*known, more]
+
+
+@pytest.mark.parametrize(
+    ("zone", "style"),
+    [("Pacific/Kiritimati", "SQL, DMY"), ("America/St_Johns", "German"), ("Asia/Kathmandu", "Postgres, MDY")],
+)
+async def test_the_months_are_those_of_utc_in_any_zone(empty: str, blank: Connection, zone: str, style: str) -> None:
+    await blank.execute(f"set timezone = '{zone}'; set datestyle = '{style}'")
+    await schema.migrate(blank)
+    await blank.execute("set timezone = 'UTC'; set datestyle = 'ISO'")
+    rows = await blank.fetch(BOUNDS)
+    first = await blank.fetchval("select date_trunc('month', now() at time zone 'UTC')::date - interval '1 month'")
+    for parent in ("perdure.finished", "perdure.transition"):
+        months = [row for row in rows if row["parent"] == parent]
+        assert len(months) == 26, "last month, this one, and 24 to come"
+        for number, row in enumerate(months):
+            expected = await blank.fetchrow(
+                "select to_char($1::timestamp + make_interval(months => $2), 'YYYY_MM'), "
+                "format($$FOR VALUES FROM ('%s 00:00:00+00') TO ('%s 00:00:00+00')$$, "
+                "($1::timestamp + make_interval(months => $2))::date, ($1::timestamp + make_interval(months => $2 + 1))::date)",
+                first,
+                number,
+            )
+            assert expected is not None
+            assert (row["relname"], row["bound"]) == (f"{parent.removeprefix('perdure.')}_{expected[0]}", expected[1])
+    await blank.execute(f"set timezone = '{zone}'")
+    assert await blank.fetchval("select perdure.make_months()") == 0, "the same months in another zone"
+
+
+async def test_migrating_again_makes_the_months_that_have_come(blank: Connection) -> None:
+    await schema.migrate(blank)
+    newest = (await blank.fetch(BOUNDS))[-1]["relname"]
+    await blank.execute(f"drop table perdure.{newest}")
+    assert await schema.migrate(blank) == []
+    assert (await blank.fetch(BOUNDS))[-1]["relname"] == newest

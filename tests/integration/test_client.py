@@ -1,0 +1,177 @@
+"""`Client`: start in the app's transaction, look, wait, list, and every refusal in a sentence."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import asyncpg
+import pytest
+
+from infra.ports import free_port
+from perdure import Client, seconds
+from perdure.errors import (
+    DatabaseUnavailable,
+    InvalidEntity,
+    InvalidInput,
+    InvalidSetting,
+    NoSuchEntity,
+    PerdureError,
+    SchemaMismatch,
+    UnknownLifecycle,
+)
+from tests.apps.bodies import app
+from tests.apps.contracts import Errand
+from tests.apps.errands import Escalate, Lookup
+from tests.world import World
+
+
+async def test_a_start_is_committed_with_the_apps_transaction(world: World) -> None:
+    async with world.worker(app):
+        async with world.db.transaction():
+            await world.db.execute("insert into errand (id) values ('a')")
+            handle = await world.client.start(Lookup, "a", Errand(), connection=world.db)
+            with pytest.raises(NoSuchEntity, match="there is no lookup/a: it was never started"):
+                await handle.status()
+        assert (await handle.wait(timeout=seconds(30))).state == "done"
+
+
+async def test_a_start_is_rolled_back_with_the_apps_transaction(world: World) -> None:
+    transaction = world.db.transaction()
+    await transaction.start()
+    handle = await world.client.start(Lookup, "a", Errand(), connection=world.db)
+    await transaction.rollback()
+    with pytest.raises(NoSuchEntity, match="or its transaction was rolled back"):
+        await handle.status()
+    for table in ("ident", "entity", "outbox", "transition"):
+        assert await world.db.fetchval(f"select count(*) from perdure.{table}") == 0
+
+
+async def test_starting_twice_starts_once_and_says_so(world: World) -> None:
+    first = await world.client.start(Lookup, "a", Errand())
+    second = await world.client.start(Lookup, "a", Errand(what="other"))
+    assert (first.answer, second.answer, second.finished) == ("started", "open", False)
+    async with world.worker(app):
+        await first.wait(timeout=seconds(30))
+    third = await world.client.start(Lookup, "a", Errand())
+    assert (third.answer, third.finished) == ("finished", True)
+    assert world.counterparty.accepted == {"lookup/a/do-lookup": 1}
+
+
+async def test_the_status_is_there_from_the_instant_of_commit_without_a_worker(world: World) -> None:
+    before = datetime.now(UTC)
+    handle = await world.client.start(Lookup, "a", Errand(), tenant="t1")
+    status = await handle.status()
+    assert (status.state, status.final, status.round, status.tenant) == ("pending", False, 0, "t1")
+    assert status.waits_for_delivery
+    assert status.effects == ()
+    assert status.since is not None
+    assert abs(status.since - before) < timedelta(minutes=1)
+
+
+async def test_a_wait_that_takes_too_long_says_where_it_is(world: World) -> None:
+    handle = await world.client.start(Lookup, "a", Errand())
+    with pytest.raises(TimeoutError, match=r"lookup/a is still 'pending' after 0:00:00.1"):
+        await handle.wait(timeout=seconds(0.1))
+
+
+async def test_a_list_holds_what_its_filters_ask_for(world: World) -> None:
+    for number in range(4):
+        await world.client.start(Lookup, number, Errand())
+    await world.client.start(Escalate, "other", Errand())
+    since = "clock_timestamp() - make_interval(mins => 10 - id::int)"
+    await world.db.execute(f"update perdure.entity set since = {since} where lifecycle = 'lookup'")
+    await world.db.execute("update perdure.entity set state = 'doing', attention = 'look!' where id = '2'")
+
+    async def ids(**filters: Any) -> list[str]:
+        return [each.id for each in await world.client.list(Lookup, **filters)]
+
+    assert await ids() == ["0", "1", "2", "3"]
+    assert await ids(limit=2) == ["0", "1"]
+    assert await ids(state="doing") == await ids(attention=True) == ["2"]
+    assert await ids(before=datetime.now(UTC) - timedelta(minutes=8, seconds=30)) == ["0", "1"]
+    assert [each.id for each in await world.client.list("escalate")] == ["other"]
+
+
+@pytest.mark.parametrize(
+    ("entity_id", "why"),
+    [
+        ("", "the entity id is empty"),
+        ("x" * 901, "has 901 characters; 900 is the most"),
+        ("a\nb", r"the entity id 'a\\nb' has characters that don't print"),
+        ("a\0b", "has characters that don't print"),
+        ("\ud800", "has characters that don't print"),
+        (" a", "blanks at an end"),
+    ],
+)
+async def test_an_id_that_can_not_be_used_is_refused_with_its_value(world: World, entity_id: str, why: str) -> None:
+    with pytest.raises(InvalidEntity, match=why):
+        await world.client.start(Lookup, entity_id, Errand())
+    assert await world.db.fetchval("select count(*) from perdure.ident") == 0
+
+
+@pytest.mark.parametrize("entity_id", ["x" * 900, "ä/ö ~1%#?", "7"])
+async def test_an_id_of_the_apps_own_making_is_carried_through(world: World, entity_id: str) -> None:
+    async with world.worker(app):
+        handle = await world.client.start(Lookup, entity_id, Errand())
+        assert (await handle.wait(timeout=seconds(30))).id == entity_id
+    assert world.counterparty.accepted.total() == 1
+
+
+@pytest.mark.parametrize("which", [Lookup, "lookup"])
+async def test_an_input_that_does_not_validate_starts_nothing(world: World, which: Any) -> None:
+    with pytest.raises(InvalidInput, match="lookup: the input does not fit: seconds: Input should be a valid number"):
+        await world.client.start(which, "a", {"seconds": "many"})
+    assert await world.db.fetchval("select count(*) from perdure.ident") == 0
+
+
+async def test_an_input_that_no_json_can_hold_starts_nothing(world: World) -> None:
+    client = Client(world.client._pool, config=world.config)
+    with pytest.raises(InvalidInput, match="lookup: the input is no JSON"):
+        await client.start("lookup", "a", {1, 2})
+    with pytest.raises(InvalidInput, match="lookup/a: PostgreSQL can't store the input"):
+        await client.start("lookup", "a", {"what": "nul \0"})
+
+
+async def test_an_unknown_lifecycle_is_named_with_the_nearest_that_is_known(world: World) -> None:
+    with pytest.raises(UnknownLifecycle, match="no lifecycle is named 'lokup'; did you mean 'lookup'"):
+        await world.client.start("lokup", "a", Errand())
+
+
+async def test_a_database_that_is_not_there_is_named_without_its_password(world: World, monkeypatch: Any) -> None:
+    monkeypatch.setattr("perdure.store.postgres.Database.open.__kwdefaults__", {"patience": 0.1})
+    gone = world.config.model_copy(update={"database_url": f"postgresql://me:secret@127.0.0.1:{free_port()}/app"})
+    with pytest.raises(DatabaseUnavailable, match=r"no PostgreSQL answers at postgresql://me@127.0.0.1:\d+/app") as no:
+        async with Client.connect(gone):
+            pass
+    assert "secret" not in str(no.value)
+
+
+async def test_a_database_of_a_wrong_name_is_a_wrong_setting(world: World) -> None:
+    wrong = world.config.model_copy(update={"database_url": world.postgres.dsn("no_such_database")})
+    with pytest.raises(InvalidSetting, match='PERDURE_DATABASE_URL=.*database "no_such_database" does not exist'):
+        async with Client.connect(wrong):
+            pass
+
+
+async def test_a_database_without_the_schema_names_the_way_out(world: World) -> None:
+    bare = world.config.model_copy(update={"database_url": world.postgres.dsn("template1")})
+    with pytest.raises(SchemaMismatch, match="the database 'template1' has no perdure schema: run `perdure migrate`"):
+        async with Client.connect(bare):
+            pass
+
+
+@pytest.mark.parametrize("update", ["resolve", "retry", "cancel"])
+async def test_what_needs_temporal_says_so_where_there_is_none(world: World, update: str) -> None:
+    client = Client(world.client._pool, config=world.config)
+    await client.start(Lookup, "a", Errand())
+    more = {"outcome": "done", "note": ""} if update == "resolve" else {}
+    with pytest.raises(PerdureError, match="needs Temporal: give the client an engine="):
+        await getattr(client, update)(Lookup, "a", by="ann", **more)
+
+
+async def test_sql_of_its_own_is_refused_with_a_hint_too(world: World) -> None:
+    for call in ("perdure.start('Look up', 'a', '{}')", "perdure.start('lookup', E'a\\n', '{}')"):
+        with pytest.raises(asyncpg.InvalidParameterValueError) as refused:
+            await world.db.execute(f"select {call}")
+        assert refused.value.hint

@@ -1,0 +1,71 @@
+"""The SQL in the pages does what they say: it runs on a migrated database, as an operator would type it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import asyncpg
+import pytest
+
+from infra.postgres import PostgresServer
+
+DOCS = Path(__file__).parents[2] / "docs"
+BLOCKS = [
+    (f"{page.stem}:{page.read_text()[: block.start()].count(chr(10)) + 1}", block[1])
+    for page in sorted(DOCS.glob("*.md"))
+    for block in re.finditer(r"^```sql\n(.*?)^```$", page.read_text(), re.MULTILINE | re.DOTALL)
+]
+GROUND = """
+    create role shop_app;
+    select perdure.start('comment-notification', '42', '{"id": "not a number"}');
+    delete from perdure.outbox;
+    insert into perdure.rejected (seq, lifecycle, id, round, kind, body, reason)
+        values (1, 'comment-notification', '42', 0, 'start', '{}', 'the input does not fit');
+"""
+A_DOUBT_THAT_OUTLIVED_ITS_ENTITY = """
+    update perdure.ident set final = 'cancelled';
+    insert into perdure.effect
+        (key, lifecycle, id, round, effect, token, status, digest, first_at, attempt_at, deadline)
+        values ('k', 'comment-notification', '42', 0, 'send-mail', 't', 'in_doubt', 'd', now(), now(), now());
+"""
+
+
+@pytest.fixture
+async def ground(postgres: PostgresServer, database: str) -> AsyncIterator[asyncpg.Connection[asyncpg.Record]]:
+    """A connection in a transaction that is rolled back, on a database with one entity."""
+    connection = await asyncpg.connect(postgres.dsn(database))
+    transaction = connection.transaction()
+    await transaction.start()
+    await connection.execute(GROUND)
+    yield connection
+    await transaction.rollback()
+    await connection.close()
+
+
+@pytest.mark.parametrize("sql", [sql for _, sql in BLOCKS], ids=[name for name, _ in BLOCKS])
+async def test_each_block_of_sql_runs(ground: asyncpg.Connection[asyncpg.Record], sql: str) -> None:
+    if "perdure.settle" in sql:
+        await ground.execute(A_DOUBT_THAT_OUTLIVED_ITS_ENTITY)
+    await ground.execute(re.sub(r"^(begin|commit);$", "", sql, flags=re.MULTILINE))
+
+
+async def test_what_was_rejected_waits_for_delivery_again(ground: asyncpg.Connection[asyncpg.Record]) -> None:
+    [repair] = [sql for _, sql in BLOCKS if "delete from perdure.rejected" in sql]
+    await ground.execute(re.sub(r"^(begin|commit);$", "", repair, flags=re.MULTILINE))
+    waits = await ground.fetch("select lifecycle, id, round, kind from perdure.outbox")
+    assert [tuple(row) for row in waits] == [("comment-notification", "42", 0, "start")]
+    assert await ground.fetchval("select count(*) from perdure.rejected") == 0
+    assert await ground.fetchval("select input ->> 'id' from perdure.entity where attention is null") == "42"
+
+
+async def test_the_app_starts_with_the_rights_that_the_page_gives_it(
+    ground: asyncpg.Connection[asyncpg.Record],
+) -> None:
+    [grants] = [sql for _, sql in BLOCKS if "to shop_app" in sql]
+    await ground.execute(grants.splitlines()[0] + grants.splitlines()[1])
+    await ground.execute("set local role shop_app")
+    assert await ground.fetchval("select perdure.start('shipment', '1', '{}')") == "started"
+    with pytest.raises(asyncpg.InsufficientPrivilegeError):
+        await ground.execute("update perdure.entity set state = 'shipped'")

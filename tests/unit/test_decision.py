@@ -1,0 +1,140 @@
+"""What to do next about an effect, as a table: each policy, each status, each thing that is known."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from perdure import Dedupe, Effect, Escalate, Find, Lookup, Repeat, Retry, Status, seconds
+from perdure.decision import SOON, Again, Ask, Decision, Known, Look, Park, Record, Settled, decide
+from perdure.store.writes import EffectView
+
+NOW = datetime(2030, 1, 1, tzinfo=UTC)
+AT_ONCE = timedelta(0)
+ABSENT, ATTEMPTING, NOT_DONE, IN_DOUBT = Status.ABSENT, Status.ATTEMPTING, Status.NOT_DONE, Status.IN_DOUBT
+FIND = Find[str, int]("find")
+
+POLICIES: dict[str, Any] = {
+    "repeat": Repeat(),
+    "escalate": Escalate(),
+    "dedupe": Dedupe(window=seconds(100), margin=seconds(10)),
+    "dedupe or repeat": Dedupe(window=seconds(100), margin=seconds(10), otherwise=Repeat()),
+    "lookup": Lookup(FIND, settle=seconds(30), misses=2, tries=3, every=seconds(1)),
+    "lookup or repeat": Lookup(FIND, settle=seconds(30), misses=2, tries=3, otherwise=Repeat()),
+}
+EFFECTS = {
+    name: Effect[str, int](name.replace(" ", "-"), timeout=seconds(20), doubt=policy, retry=Retry(jitter=0, maximum=5))
+    for name, policy in POLICIES.items()
+}
+
+
+def known(status: Status, *, in_flight: float = -60, since_first: float = 0, **more: Any) -> Known:
+    return Known(EffectView(status=status, in_flight=in_flight, since_first=since_first), **more)
+
+
+@pytest.mark.parametrize("policy", EFFECTS)
+@pytest.mark.parametrize(
+    ("what", "step"),
+    [
+        (Known(), Again(AT_ONCE)),
+        (known(ABSENT, failures=1), Again(seconds(1))),
+        (known(NOT_DONE, failures=1), Again(seconds(1))),
+        (known(NOT_DONE, failures=3), Again(seconds(4))),
+        (known(NOT_DONE, failures=1, retry_after=seconds(90)), Again(seconds(90))),
+        (known(NOT_DONE, failures=3, retry_after=seconds(2)), Again(seconds(4))),
+        (known(NOT_DONE, failures=5), Settled(NOT_DONE, gave_up=True)),
+        (known(ABSENT, failures=5), Settled(ABSENT, gave_up=True)),
+        (known(Status.DONE), Settled(Status.DONE)),
+        (known(Status.DONE, failures=5), Settled(Status.DONE)),
+        (known(Status.REFUSED), Settled(Status.REFUSED)),
+        (known(Status.ABANDONED), Settled(Status.ABANDONED)),
+        (known(IN_DOUBT, different=True), Settled(IN_DOUBT, different=True)),
+        (known(NOT_DONE, different=True), Settled(NOT_DONE, different=True)),
+    ],
+)
+def test_where_nothing_is_in_doubt_the_policy_has_no_say(policy: str, what: Known, step: Decision) -> None:
+    assert decide(EFFECTS[policy], what, now=NOW) == step
+
+
+@pytest.mark.parametrize("policy", EFFECTS)
+@pytest.mark.parametrize("status", [ABSENT, NOT_DONE, IN_DOUBT, ATTEMPTING])
+def test_what_is_of_no_use_any_more_has_expired(policy: str, status: Status) -> None:
+    what = known(status, failures=5)
+    assert decide(EFFECTS[policy], what, now=NOW, expires_at=NOW) == Settled(status, expired=True)
+    assert decide(EFFECTS[policy], what, now=NOW, expires_at=NOW + seconds(1)) != Settled(status, expired=True)
+
+
+@pytest.mark.parametrize("status", [Status.DONE, Status.REFUSED, Status.ABANDONED])
+def test_what_is_settled_does_not_expire(status: Status) -> None:
+    assert decide(EFFECTS["repeat"], known(status), now=NOW, expires_at=NOW - seconds(1)) == Settled(status)
+
+
+PARK_NOW = Park(AT_ONCE)
+
+
+@pytest.mark.parametrize("status", [IN_DOUBT, ATTEMPTING])
+@pytest.mark.parametrize(
+    ("policy", "what", "step"),
+    [
+        ("repeat", {}, Again(AT_ONCE)),
+        ("repeat", {"failures": 2}, Again(seconds(2))),
+        # twice is harmless, so nobody counts: a doubt never ends in giving up
+        ("repeat", {"failures": 9}, Again(seconds(256))),
+        ("escalate", {}, PARK_NOW),
+        ("escalate", {"in_flight": 20.0}, Park(seconds(20))),
+        ("escalate", {"in_flight": 20.0, "age": seconds(5)}, Park(seconds(15))),
+        ("dedupe", {"failures": 1, "since_first": 20}, Again(seconds(1))),
+        # 100 s of window: 20 s of call, 10 s of margin and 1 s of pause must fit before its end
+        ("dedupe", {"failures": 1, "since_first": 68.9}, Again(seconds(1))),
+        ("dedupe", {"failures": 1, "since_first": 69}, PARK_NOW),
+        ("dedupe", {"failures": 1, "since_first": 68, "age": seconds(1)}, PARK_NOW),
+        ("dedupe", {"failures": 1, "since_first": 20, "retry_after": seconds(60)}, PARK_NOW),
+        ("dedupe or repeat", {"failures": 1, "since_first": 69}, Again(seconds(1))),
+        ("lookup", {}, Ask(AT_ONCE)),
+        ("lookup", {"in_flight": 20.0}, Ask(AT_ONCE)),
+        ("lookup", {"asked": 1}, Ask(seconds(1))),
+        ("lookup", {"asked": 2}, Ask(seconds(2))),
+        ("lookup", {"asked": 9}, Ask(seconds(16))),
+        # in any case when a miss begins to count: 4 s of flight and 30 s to settle, of which 30 have passed
+        ("lookup", {"asked": 9, "in_flight": 4.0, "age": seconds(30)}, Ask(seconds(4))),
+        ("lookup", {"asked": 1, "misses": 1}, Ask(seconds(1))),
+        ("lookup", {"asked": 4, "misses": 2}, Record("find looked 4 times and did not find it")),
+        ("lookup", {"asked": 2, "mute": 2}, Ask(seconds(2))),
+        ("lookup", {"asked": 3, "mute": 3}, PARK_NOW),
+        ("lookup", {"asked": 3, "mute": 3, "in_flight": 7.0}, Park(seconds(7))),
+        ("lookup or repeat", {"asked": 3, "mute": 3, "failures": 1}, Again(seconds(1))),
+    ],
+)
+def test_a_doubt_is_settled_as_the_policy_says(
+    status: Status, policy: str, what: dict[str, Any], step: Decision
+) -> None:
+    assert decide(EFFECTS[policy], known(status, **what), now=NOW) == step
+
+
+@pytest.mark.parametrize("policy", ["repeat", "dedupe", "dedupe or repeat"])
+def test_an_attempt_that_may_be_under_way_elsewhere_is_not_overtaken_by_another(policy: str) -> None:
+    # another execution of the same attempt: it may tell within a moment
+    assert decide(EFFECTS[policy], known(ATTEMPTING, in_flight=20), now=NOW) == Look(SOON)
+    assert decide(EFFECTS[policy], known(ATTEMPTING, in_flight=0.01), now=NOW) == Look(seconds(0.01))
+    # the engine said that this one is lost, and the other side bears two of them
+    assert decide(EFFECTS[policy], known(IN_DOUBT, in_flight=20), now=NOW) == Again(AT_ONCE)
+
+
+@pytest.mark.parametrize(("luck", "pause"), [(-1.0, 3.2), (0.0, 4.0), (1.0, 4.8)])
+def test_luck_places_a_pause_inside_its_jitter(luck: float, pause: float) -> None:
+    effect = Effect[str, int]("jittery", timeout=seconds(1), doubt=Repeat(), retry=Retry(jitter=0.2))
+    assert decide(effect, known(NOT_DONE, failures=3), now=NOW, luck=luck) == Again(seconds(pause))
+
+
+@pytest.mark.parametrize(("failures", "pause"), [(1, 1), (2, 3), (3, 9), (4, 10), (2_000, 10)])
+def test_the_back_off_grows_up_to_its_cap(failures: int, pause: float) -> None:
+    retry = Retry(initial=seconds(1), factor=3, cap=seconds(10), jitter=0)
+    effect = Effect[str, int]("capped", timeout=seconds(1), doubt=Repeat(), retry=retry)
+    assert decide(effect, known(NOT_DONE, failures=failures), now=NOW) == Again(seconds(pause))
+
+
+def test_without_a_maximum_it_never_gives_up() -> None:
+    effect = Effect[str, int]("patient", timeout=seconds(1), doubt=Repeat(), retry=Retry(jitter=0))
+    assert decide(effect, known(NOT_DONE, failures=10_000), now=NOW) == Again(timedelta(minutes=5))

@@ -1,0 +1,138 @@
+"""The pages say what is there: links lead somewhere, code compiles or runs, settings and targets exist.
+
+A block of Python after the line `<!-- runs -->` is executed; the blocks of one page make one module, and its
+functions `test_...` are called.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+import sys
+import types
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from activities.settings import MailSettings
+from perdure.settings import Settings
+
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
+NAMES = [str(page.relative_to(ROOT)) for page in PAGES]
+RUNS = "<!-- runs -->"
+_FENCED = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_LINK = re.compile(r"\]\(([^()\s]+)\)")
+_VARIABLE = re.compile(r"PERDURE_[A-Z][A-Z_]*[A-Z]")
+
+
+def _prose(page: Path) -> str:
+    return re.sub(r"`[^`\n]*`", "`", _FENCED.sub("", page.read_text()))
+
+
+def _links(page: Path) -> Iterator[str]:
+    for link in _LINK.findall(_prose(page)):
+        if "://" not in link and not link.startswith("mailto:"):
+            yield link
+
+
+def _anchors(page: Path) -> set[str]:
+    """As GitHub makes them of headings."""
+    titles = re.findall(r"^#+ (.+)$", _FENCED.sub("", page.read_text()), re.MULTILINE)
+    kept = (re.sub(r"[^\w\- ]", "", title.strip().lower()) for title in titles)
+    return {title.replace(" ", "-") for title in kept}
+
+
+def _leads_nowhere(page: Path, link: str) -> bool:
+    path, _, anchor = link.partition("#")
+    target = (page.parent / path).resolve() if path else page
+    if not target.exists():
+        return True
+    return bool(anchor) and (target.suffix != ".md" or anchor not in _anchors(target))
+
+
+def _blocks(page: Path, language: str) -> Iterator[tuple[str, bool]]:
+    """Code, at the line where it stands in its page, and whether it is to be run."""
+    text = page.read_text()
+    for block in _FENCED.finditer(text):
+        if block[1] == language:
+            before = text[: block.start()].rstrip("\n")
+            yield "\n" * text[: block.start(2)].count("\n") + block[2], before.endswith(RUNS)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_each_link_leads_somewhere(name: str) -> None:
+    page = ROOT / name
+    assert [link for link in _links(page) if _leads_nowhere(page, link)] == []
+
+
+def test_a_link_that_leads_nowhere_is_seen(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text(
+        "# One title: `x`\n[a](#one-title-x) [b](#two) [c](gone.md) [d](page.md#one-title-x) [e](https://x.y/)\n"
+    )
+    assert [link for link in _links(page) if _leads_nowhere(page, link)] == ["#two", "gone.md"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_each_block_of_python_compiles(name: str) -> None:
+    for code, _ in _blocks(ROOT / name, "python"):
+        compile(code, name, "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+
+
+@pytest.mark.parametrize("name", ["docs/lifecycles.md", "docs/effects.md"])
+async def test_each_block_that_is_marked_so_runs(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = types.ModuleType("page_" + Path(name).stem)
+    monkeypatch.setitem(sys.modules, page.__name__, page)  # type hints are looked up there
+    blocks = [code for code, runs in _blocks(ROOT / name, "python") if runs]
+    assert blocks
+    for code in blocks:
+        exec(compile(code, name, "exec", dont_inherit=True), page.__dict__)
+    for function in [each for key, each in vars(page).items() if key.startswith("test_")]:
+        if inspect.isawaitable(ended := function()):
+            await ended
+
+
+def _declared_settings() -> set[str]:
+    own = {f"PERDURE_{field.upper()}" for field in Settings.model_fields}
+    mail = {f"PERDURE_MAIL_{field.upper()}" for field in MailSettings.model_fields}
+    read_elsewhere = [*(ROOT / "activities" / "contracts").glob("*.py"), *(ROOT / "infra").glob("*.py")]
+    return own | mail | {name for file in read_elsewhere for name in _strings_that_name_a_variable(file)}
+
+
+def _strings_that_name_a_variable(file: Path) -> Iterator[str]:
+    for node in ast.walk(ast.parse(file.read_text())):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and _VARIABLE.fullmatch(node.value):
+            yield node.value
+
+
+def test_each_setting_is_documented_and_no_other() -> None:
+    named = {name for page in PAGES for name in _VARIABLE.findall(page.read_text())}
+    assert named == _declared_settings()
+
+
+def test_the_readme_gives_the_defaults_that_the_settings_have() -> None:
+    rows = re.findall(r"^\| `(PERDURE_\w+)` \|.*\| `?([^|`]+?)`? \|$", (ROOT / "README.md").read_text(), re.MULTILINE)
+    declared = {f"PERDURE_{name.upper()}": field.default for name, field in Settings.model_fields.items()}
+    wrong = {
+        name: given
+        for name, given in rows
+        if given.lower()
+        not in (f"{declared[name]:g}" if isinstance(declared[name], float) else str(declared[name]).lower())
+    }
+    assert len(rows) > 5
+    assert wrong == {}
+
+
+def test_contributing_lists_the_makefiles_targets() -> None:
+    declared = set(re.findall(r"^([a-z]+):.*?## ", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    listed = set(re.findall(r"`make ([a-z]+)`", (ROOT / "CONTRIBUTING.md").read_text()))
+    assert listed == declared
+
+
+@pytest.mark.parametrize("page", PAGES, ids=NAMES)
+def test_each_make_target_that_a_page_names_exists(page: Path) -> None:
+    declared = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    assert set(re.findall(r"(?:`|\$ )make ([a-z]+)", page.read_text())) <= declared

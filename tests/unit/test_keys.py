@@ -1,0 +1,76 @@
+"""Names of entities and keys of effects: the same for ever, and nothing that a database or server refuses."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from perdure import Entity, Key
+from perdure.errors import InvalidEntity
+from perdure.keys import LONGEST_ID, check_name
+
+
+@pytest.mark.parametrize(
+    ("key", "text"),
+    [
+        (Key.of(Entity("note", "7"), "send"), "note/7/send"),
+        (Key.of(Entity("note", "7", 2), "send"), "note/7~2/send"),
+        (Key.of(Entity("note", "7"), "send", "bob"), "note/7/send/bob"),
+        (Key.of(Entity("note", "7"), "send", again=1), "note/7/send~1"),
+        (Key.of(Entity("note", "7", 2), "send", "bob", 3), "note/7~2/send/bob~3"),
+        (Key.of(Entity("note", "a/b ü"), "send"), "note/a/b ü/send"),
+    ],
+)
+def test_a_key_says_entity_round_effect_suffix_and_how_often_anew(key: Key, text: str) -> None:
+    assert key == text
+
+
+def test_a_token_is_short_ascii_and_never_changes() -> None:
+    key = Key.of(Entity("note", "ü" * LONGEST_ID), "send")
+    assert re.fullmatch(r"[0-9a-f]{40}", key.token)
+    # other sides have these on record
+    assert Key("note/7/send").token == "df7f93bf9e59e9cdce6ddfcc2e61a3e2b31c22fa"
+    assert Key("note/7/send").token != Key("note/7/send~1").token
+
+
+@pytest.mark.parametrize(
+    ("given", "why"),
+    [
+        ("", "is empty"),
+        ("x" * 901, "has 901 characters; 900 is the most"),
+        ("a\nb", "don't print"),
+        ("a\0", "don't print"),
+        ("\ud800", "don't print"),
+        (" 7", "blanks at an end"),
+        ("7 ", "blanks at an end"),
+    ],
+)
+def test_an_id_that_can_not_be_used_is_refused_with_a_way_out(given: str, why: str) -> None:
+    with pytest.raises(InvalidEntity, match=why) as caught:
+        Entity("note", given)
+    assert "use the row's own key" in str(caught.value) or "give the id of the row" in str(caught.value)
+
+
+@pytest.mark.parametrize("given", ["7", "x" * 900, "a/b", "Müller & Söhne", "a~1", "🙂"])
+def test_an_id_of_printable_characters_is_taken_as_it_is(given: str) -> None:
+    assert Entity("note", given).id == given
+
+
+@pytest.mark.parametrize("name", ["", "Note", "7note", "note/7", "note~1", "x" * 64, "nöte", "note\n"])
+def test_a_name_that_would_blur_a_key_is_refused(name: str) -> None:
+    with pytest.raises(InvalidEntity, match="can't be used as a name"):
+        check_name("lifecycle", name)
+
+
+@pytest.mark.parametrize("scope", [None, "shop"])
+@pytest.mark.parametrize("entity_id", ["7", "note/7", "shop/note/7", "a/b"])
+def test_the_workflow_id_leads_back_to_the_entity(scope: str | None, entity_id: str) -> None:
+    entity = Entity("note", entity_id, 3)
+    assert Entity.of_workflow(entity.workflow_id(scope), "note", 3) == entity
+
+
+@pytest.mark.parametrize("workflow_id", ["7", "note", "note/", "other/7", "a/b/note/7", "shop/note/"])
+def test_a_workflow_id_that_names_no_entity_is_refused(workflow_id: str) -> None:
+    with pytest.raises(InvalidEntity, match=r"start it as 'note/<entity id>'"):
+        Entity.of_workflow(workflow_id, "note", 0)

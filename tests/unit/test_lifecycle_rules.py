@@ -1,0 +1,580 @@
+"""What a lifecycle may declare and do, and what its updates answer: each refusal with a sentence that says why."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+from temporalio import workflow
+
+from perdure import (
+    Done,
+    Effect,
+    Ended,
+    Escalate,
+    Expired,
+    GaveUp,
+    InDoubt,
+    Lifecycle,
+    NotDone,
+    Refused,
+    Repeat,
+    Request,
+    Resolution,
+    Retry,
+    SendAgain,
+    Status,
+    hours,
+    minutes,
+    seconds,
+    state,
+)
+from perdure.errors import DeclarationError, InvalidInput
+from perdure.testing import (
+    CANCEL_WORKFLOW,
+    START,
+    After,
+    At,
+    Rehearsal,
+    When,
+    WhenBlocked,
+    WhenIn,
+    WhenParked,
+    WorkerLost,
+    rehearse,
+)
+
+ANN = Request(by="ann", note="on the phone")
+STEADY = Retry(initial=seconds(1), factor=2, cap=seconds(8), jitter=0)
+
+
+class Step(StrEnum):
+    NEW = "new"
+    GOING = "going"
+    HELD = "held"
+    DONE = "done"
+    OFF = "off"
+
+
+class Other(StrEnum):
+    GONIG = "gonig"
+    DONE = "done"
+
+
+class Order(BaseModel):
+    """How the lifecycle below goes about it."""
+
+    how: str = "once"
+    lasts: float = 0.0
+
+
+SEND = Effect[Order, int]("send", timeout=seconds(10), doubt=Escalate(), retry=STEADY)
+RING = Effect[Order, int]("ring", timeout=seconds(10), doubt=Repeat(), retry=STEADY)
+STRANGER = Effect[Order, int]("stranger", timeout=seconds(10), doubt=Repeat())
+LIMITED = Effect[Order, int](
+    "limited", timeout=seconds(10), doubt=Repeat(), retry=Retry(initial=seconds(1), jitter=0, maximum=2)
+)
+
+STATES = (
+    state(Step.NEW, Step.GOING, Step.HELD, Step.OFF),
+    state(Step.GOING, Step.DONE, Step.HELD, Step.OFF),
+    state(Step.HELD, Step.GOING, Step.OFF, attention=True),
+    state(Step.DONE),
+    state(Step.OFF, cancelled=True),
+)
+
+
+@workflow.defn(name="ruled")
+class Ruled(Lifecycle[Order, Step]):
+    """Does as its order says, mostly wrong things."""
+
+    states = STATES
+    effects = (SEND, RING, LIMITED)
+
+    @workflow.run
+    async def run(self, order: Order) -> None:
+        ways: dict[str, Callable[[Order], Any]] = {
+            "once": self._until_done,
+            "twice at once": self._twice_at_once,
+            "both": self._both,
+            "stranger": lambda order: self.perform(STRANGER, order),
+            "wrong input": lambda _: self.perform(SEND, Ruled),  # type: ignore[arg-type]
+            "too far": lambda _: self.enter(Step.DONE),
+            "too far with it": lambda order: self.perform(SEND, order, entering=Step.DONE),
+            "undeclared": lambda _: self.enter(Other.GONIG),  # type: ignore[arg-type]
+            "final beside": self._final_beside,
+            "stops short": lambda _: self.enter(Step.GOING),
+            "limited": self._limited,
+        }
+        await ways[order.how](order)
+
+    async def _until_done(self, order: Order) -> None:
+        expires_at = workflow.now() + timedelta(seconds=order.lasts) if order.lasts else None
+        while True:
+            match await self.perform(SEND, order, entering=Step.GOING, expires_at=expires_at):
+                case Done(receipt):
+                    return await self.enter(Step.DONE, why=f"number {receipt}")
+                case Ended(why) as end:
+                    await self.enter(Step.HELD, why=f"{type(end).__name__}: {why}, in doubt: {end.in_doubt}")
+                    await self.retry_requested()
+
+    async def _twice_at_once(self, order: Order) -> None:
+        await asyncio.gather(self.perform(RING, order), self.perform(RING, order))
+
+    async def _both(self, order: Order) -> None:
+        await self.enter(Step.GOING)
+        await asyncio.gather(self.perform(SEND, order), self.perform(RING, order))
+        await self.enter(Step.DONE)
+
+    async def _final_beside(self, order: Order) -> None:
+        await self.enter(Step.GOING)
+        ringing = asyncio.create_task(self.perform(RING, order))
+        await asyncio.sleep(0)
+        try:
+            await self.enter(Step.DONE)
+        finally:
+            ringing.cancel()
+
+    async def _limited(self, order: Order) -> None:
+        while not isinstance(end := await self.perform(LIMITED, order, entering=Step.GOING), Done):
+            assert isinstance(end, GaveUp)
+            await self.enter(Step.HELD, why=end.why)
+            await self.retry_requested()
+        await self.enter(Step.DONE)
+
+
+async def ruled(how: str, script: dict[Any, list[Any]], *messages: Any, lasts: float = 0.0) -> Rehearsal[Step]:
+    return await rehearse(Ruled, Order(how=how, lasts=lasts), script, messages=messages)
+
+
+def decorated(run: Any) -> Any:
+    """`@workflow.run`, which wants no local class."""
+    run.__qualname__ = "Wrong.run"
+    return workflow.run(run)
+
+
+class TestDeclaration:
+    """A declaration that can't work is refused when the class is made."""
+
+    def declare(self, *states: Any, effects: Any = (), **more: Any) -> type:
+        async def run(self: Any, order: Order) -> None: ...
+
+        body = {"states": states, "effects": effects, "run": decorated(run)}
+        return type(Lifecycle)("Wrong", (Lifecycle,), {**body, "__orig_bases__": (Lifecycle[Order, Step],), **more})
+
+    def test_a_right_one_is_taken(self) -> None:
+        assert self.declare(*STATES, effects=(SEND,)).__name__ == "Wrong"
+
+    @pytest.mark.parametrize(
+        ("states", "why"),
+        [
+            ([state(Step.NEW, Other.GONIG)], "Wrong: 'gonig' is not one of its states; there are: new"),  # type: ignore[type-var]
+            ([*STATES[:1], state(Step.GOING, Other.GONIG), *STATES[2:]], "'gonig' is not .*; did you mean 'going'"),  # type: ignore[type-var]
+            ([*STATES, state(Step.NEW, Step.DONE)], "a state is declared twice"),
+            ([*STATES[:-1], state(Step.OFF, Step.DONE, cancelled=True)], "'off' is cancelled=True but leads on"),
+            ([state(Step.NEW, Step.DONE), state(Step.DONE), state(Step.HELD, Step.DONE)], "no state leads to 'held'"),
+            ([state(Step.NEW, Step.GOING), state(Step.GOING, Step.NEW)], "no state is final"),
+            ([state(Step.NEW, Step.DONE), state(Step.DONE)], "'going' is in the enum but not declared"),
+            ([state(Step.NEW, Step.DONE), state(Other.DONE)], "come from several enums"),
+            ([*STATES[:-1], state(Step.OFF)], None),
+        ],
+    )
+    def test_states_that_can_not_work_are_refused(self, states: list[Any], why: str | None) -> None:
+        if why is None:  # to cancel it is not required
+            assert self.declare(*states)
+            return
+        with pytest.raises(DeclarationError, match=why):
+            self.declare(*states)
+
+    def test_a_state_that_is_a_mere_string_is_refused(self) -> None:
+        with pytest.raises(DeclarationError, match="'done' is no member of a StrEnum"):
+            state(Step.NEW, "done")  # type: ignore[arg-type]
+
+    def test_no_states_are_refused(self) -> None:
+        with pytest.raises(DeclarationError, match="`states` is empty"):
+            self.declare()
+
+    @pytest.mark.parametrize(
+        "name",
+        [
+            "resolve",
+            "retry_now",
+            "send_again",
+            "cancel",
+            "status",
+            "enter",
+            "perform",
+            "state",
+            "retry_requested",
+            "wait_for",
+        ],
+    )
+    def test_what_every_lifecycle_has_can_not_be_overridden(self, name: str) -> None:
+        with pytest.raises(DeclarationError, match=f"Wrong.{name} overrides what every lifecycle has"):
+            self.declare(*STATES, **{name: lambda self: None})
+
+    def test_a_missing_run_is_refused(self) -> None:
+        with pytest.raises(DeclarationError, match=r"needs its own `@workflow.run async def run"):
+
+            class Runless(Lifecycle[Order, Step]):
+                states = STATES
+
+    def test_a_run_without_its_decorator_is_refused(self) -> None:
+        with pytest.raises(DeclarationError, match=r"needs its own `@workflow.run async def run"):
+
+            class Undecorated(Lifecycle[Order, Step]):
+                states = STATES
+
+                async def run(self, order: Order) -> None: ...
+
+    def test_a_run_with_another_input_is_refused(self) -> None:
+        async def run(self: Any, order: str) -> None: ...
+
+        with pytest.raises(DeclarationError, match=r"run must take one input annotated .*Order.*; it takes .*str"):
+            self.declare(*STATES, run=decorated(run))
+
+    def test_a_run_without_an_input_is_refused(self) -> None:
+        async def run(self: Any) -> None: ...
+
+        with pytest.raises(DeclarationError, match=r"run must take one input annotated .*Order.*; it takes None"):
+            self.declare(*STATES, run=decorated(run))
+
+    def test_a_lifecycle_without_types_is_refused(self) -> None:
+        with pytest.raises(DeclarationError, match=r"write `class Wrong\(Lifecycle\[Input, States\]\)`"):
+            self.declare(*STATES, __orig_bases__=())
+
+    def test_one_effect_declared_twice_is_refused(self) -> None:
+        with pytest.raises(DeclarationError, match="the effect 'send' is declared twice"):
+            self.declare(*STATES, effects=(SEND, RING, SEND))
+
+    def test_an_effect_without_types_is_refused(self) -> None:
+        untyped: Any = Effect("send", timeout=seconds(1), doubt=Repeat())
+        with pytest.raises(DeclarationError, match=r"has no types: write Effect\[Input, Receipt\]\('send', ...\)"):
+            self.declare(*STATES, effects=(untyped,))
+
+
+class TestConduct:
+    """What `run` may not do is a bug, said with the entity and the way out."""
+
+    @pytest.mark.parametrize(
+        ("how", "script", "why"),
+        [
+            ("stranger", {}, "Ruled performs Effect.'stranger'., which is not in its `effects`"),
+            ("twice at once", {}, "ruled/1/ring is being performed already: give one of them another suffix"),
+            ("too far", {}, "ruled/1: 'new' may not lead to 'done'; declared are: going, held, off"),
+            ("too far with it", {}, "ruled/1: 'new' may not lead to 'done'; declared are: going, held, off"),
+            ("undeclared", {}, "Ruled: 'gonig' is not one of its states; did you mean 'going'"),
+            ("final beside", {RING: [1]}, "enters 'done', which is final, while ruled/1/ring is being performed"),
+            ("stops short", {}, "run.. returned in state 'going', which is not final"),
+        ],
+    )
+    async def test_a_step_that_is_not_allowed_is_refused(self, how: str, script: Any, why: str) -> None:
+        with pytest.raises(DeclarationError, match=why):
+            await ruled(how, script)
+
+    async def test_an_input_that_does_not_fit_its_effect_is_refused_without_its_value(self) -> None:
+        with pytest.raises(InvalidInput, match="send: the input does not fit") as caught:
+            await ruled("wrong input", {})
+        assert "Ruled" not in str(caught.value)
+
+    async def test_two_effects_are_performed_at_once(self) -> None:
+        script = {SEND: [After(seconds(5), 1)], RING: [After(seconds(3), NotDone("busy")), After(seconds(3), 2)]}
+        seen = await ruled("both", script)
+        assert (seen.states, seen.took) == ([Step.GOING, Step.DONE], seconds(7))
+        assert seen.keys == ["ruled/1/send", "ruled/1/ring"]
+
+    async def test_two_effects_at_once_go_on_in_new_runs(self) -> None:
+        script = {SEND: [InDoubt("cut off")], RING: [NotDone("busy"), WorkerLost(), 2]}
+        said = Resolution(by="ann", outcome=Status.DONE, receipt=7)
+        seen = await rehearse(
+            Ruled, Order(how="both"), script, messages=[WhenBlocked("resolve", said)], renew_at_every_wait=True
+        )
+        assert (seen.states, seen.calls(SEND), seen.calls(RING)) == ([Step.GOING, Step.DONE], 1, 3)
+        assert seen.runs > 2
+
+
+class TestRetry:
+    """Pauses, limits and deadlines."""
+
+    async def test_the_pause_grows_up_to_its_cap(self) -> None:
+        seen = await ruled("once", {SEND: [NotDone("busy")] * 6 + [1]})
+        assert seen.took == seconds(1 + 2 + 4 + 8 + 8 + 8)
+
+    async def test_jitter_keeps_to_its_share(self) -> None:
+        jittery = Retry(initial=seconds(10), jitter=0.5)
+        assert {jittery.pause(1, luck) for luck in (-1.0, 0.0, 1.0)} == {seconds(5), seconds(10), seconds(15)}
+
+    async def test_the_other_side_s_wish_to_be_left_alone_is_honoured(self) -> None:
+        seen = await ruled("once", {SEND: [NotDone("busy", retry_after=minutes(10)), NotDone("busy"), 1]})
+        assert seen.took == minutes(10) + seconds(2)
+
+    async def test_it_gives_up_after_as_many_attempts_as_declared_and_a_retry_gives_it_as_many_again(self) -> None:
+        script = {LIMITED: [NotDone("1"), NotDone("2"), NotDone("3"), 4]}
+        seen = await ruled("limited", script, WhenBlocked("retry_now", ANN))
+        assert seen.states == [Step.GOING, Step.HELD, Step.GOING, Step.DONE]
+        assert seen.keys == ["ruled/1/limited"]
+
+    async def test_what_expired_before_it_began_was_never_begun(self) -> None:
+        seen = await ruled("once", {SEND: [WorkerLost(before=True)]}, lasts=3)
+        assert (seen.states, seen.keys) == ([Step.HELD], [])
+        assert seen.attention == "Expired: it was of no use any more, in doubt: False"
+
+    async def test_what_expires_while_it_waits_is_not_attempted_again(self) -> None:
+        seen = await ruled("once", {SEND: [NotDone("busy", retry_after=hours(1))]}, lasts=60)
+        assert (seen.states, seen.took, seen.calls(SEND)) == ([Step.GOING, Step.HELD], seconds(60), 1)
+        assert seen.attention == "Expired: it was of no use any more, in doubt: False"
+
+    async def test_what_expires_in_doubt_says_so(self) -> None:
+        seen = await ruled("once", {SEND: [InDoubt("cut off")]}, lasts=60)
+        assert (seen.states, seen.took) == ([Step.GOING, Step.HELD], seconds(60))
+        assert seen.attention == "Expired: it was of no use any more, and in doubt, in doubt: True"
+
+    async def test_a_receipt_that_comes_after_the_time_still_counts(self) -> None:
+        seen = await ruled("once", {SEND: [After(seconds(9), 1)]}, lasts=5)
+        assert seen.end is Step.DONE
+
+
+def why(seen: Rehearsal[Any], number: int = -1) -> str | None:
+    """The sentence of a refusal."""
+    assert seen.answers[number].how == "rejected", seen.answers
+    return seen.answers[number].why
+
+
+BUSY = {SEND: [After(seconds(9), 1)]}
+DURING = seconds(5)
+
+
+class TestRetryNow:
+    """`retry_now` goes on at once, where that makes sense."""
+
+    async def test_it_cuts_a_pause_short(self) -> None:
+        script = {SEND: [NotDone("busy", retry_after=hours(1)), 1]}
+        seen = await ruled("once", script, At(seconds(5), "retry_now", ANN))
+        assert (seen.end, seen.took, seen.answers[0].said) == (Step.DONE, seconds(5), "goes on from going")
+
+    async def test_it_is_refused_while_nothing_waits(self) -> None:
+        assert why(await ruled("once", BUSY, At(DURING, "retry_now", ANN))) == (
+            "nothing waits for a retry in state 'going'"
+        )
+
+    async def test_it_is_refused_while_an_effect_is_parked_in_doubt(self) -> None:
+        seen = await ruled("once", {SEND: [InDoubt("cut off")]}, WhenParked("retry_now", ANN))
+        assert why(seen) == "send is in doubt: nobody knows whether it happened, so use resolve"
+
+    async def test_it_is_refused_where_it_would_make_no_call(self) -> None:
+        given_up = Resolution(by="ann", outcome=Status.ABANDONED, note="sent by hand")
+        script = {SEND: [InDoubt("cut off")]}
+        seen = await ruled("once", script, WhenBlocked("resolve", given_up), WhenBlocked("retry_now", ANN))
+        assert why(seen) == "ruled/1/send was given up, so a retry would make no call: use send_again"
+
+    async def test_it_needs_a_name(self) -> None:
+        seen = await ruled("once", {SEND: [Refused("no")]}, WhenBlocked("retry_now", {"by": ""}))
+        assert seen.answers[0].how == "rejected"
+        assert "by" in (seen.answers[0].why or "")
+
+
+class TestSendAgain:
+    """`send_again` sends anew what ended without being done: a new key, so a new request for the other side."""
+
+    @pytest.mark.parametrize(
+        ("script", "messages", "lasts"),
+        [
+            ([Refused("no"), 1], [], 0),
+            ([InDoubt("cut off"), 1], [WhenParked("resolve", Resolution(by="ann", outcome=Status.ABANDONED))], 0),
+        ],
+        ids=["refused", "abandoned"],
+    )
+    async def test_it_has_a_new_key(self, script: Any, messages: Any, lasts: float) -> None:
+        seen = await ruled("once", {SEND: script}, *messages, WhenBlocked("send_again", SendAgain(by="ann")))
+        assert (seen.end, seen.keys) == (Step.DONE, ["ruled/1/send", "ruled/1/send~1"])
+        assert seen.answers[-1].said == "send goes anew"
+
+    async def test_what_expired_is_sent_anew(self) -> None:
+        script = {RING: [], SEND: [InDoubt("cut off"), 1]}
+        seen = await rehearse(Brief, Order(), script, messages=[WhenBlocked("send_again", SendAgain(by="ann"))])
+        assert (seen.end, seen.keys) == (Step.DONE, ["brief/1/send", "brief/1/send~1"])
+
+    async def test_it_may_be_asked_for_again_after_two_refusals(self) -> None:
+        again = [WhenBlocked("retry_now", ANN), WhenBlocked("send_again", SendAgain(by="ann", effect="send"))]
+        seen = await ruled("once", {SEND: [Refused("1"), Refused("2"), 3]}, *again)
+        assert [each.how for each in seen.answers] == ["completed", "completed"]
+        assert seen.keys == ["ruled/1/send", "ruled/1/send~1", "ruled/1/send~2"]
+
+    async def test_it_is_refused_while_nothing_waits(self) -> None:
+        seen = await ruled("once", BUSY, At(DURING, "send_again", SendAgain(by="ann")))
+        assert why(seen) == "nothing waits to be sent again in state 'going'"
+
+    async def test_it_is_refused_for_another_effect(self) -> None:
+        asked = SendAgain(by="ann", effect="ring")
+        seen = await ruled("once", {SEND: [Refused("no")]}, WhenBlocked("send_again", asked))
+        assert why(seen) == "effect='ring': say which of send"
+
+
+@workflow.defn(name="brief")
+class Brief(Lifecycle[Order, Step]):
+    """Gives each sending a minute."""
+
+    states = STATES
+    effects = (SEND, RING)
+
+    @workflow.run
+    async def run(self, order: Order) -> None:
+        while True:
+            expires_at: datetime = workflow.now() + timedelta(minutes=1)
+            end = await self.perform(SEND, order, entering=Step.GOING, expires_at=expires_at)
+            if isinstance(end, Done):
+                return await self.enter(Step.DONE)
+            assert isinstance(end, Expired)
+            await self.enter(Step.HELD)
+            await self.retry_requested()
+
+
+class TestResolve:
+    """`resolve` says what became of an effect in doubt."""
+
+    async def say(self, **said: Any) -> Rehearsal[Step]:
+        message = WhenParked("resolve", {"by": "ann", **said})
+        return await ruled("once", {SEND: [InDoubt("cut off"), 2]}, message)
+
+    async def test_done_carries_the_receipt(self) -> None:
+        seen = await self.say(outcome="done", receipt=7)
+        assert (seen.states, seen.answers[0].said) == ([Step.GOING, Step.DONE], "resolved as done")
+        assert seen.effects[seen.keys[0]].receipt == 7
+
+    async def test_not_done_sends_again_under_the_same_key(self) -> None:
+        seen = await self.say(outcome="not_done")
+        assert (seen.end, seen.keys, seen.calls(SEND)) == (Step.DONE, ["ruled/1/send"], 2)
+
+    async def test_abandoned_ends_it_with_the_note(self) -> None:
+        seen = await self.say(outcome="abandoned", note="sent by hand")
+        assert (seen.states, seen.attention) == (
+            [Step.GOING, Step.HELD],
+            "Abandoned: sent by hand, in doubt: False",
+        )
+
+    @pytest.mark.parametrize(
+        ("said", "sentence"),
+        [
+            ({"outcome": "refused"}, "outcome='refused': say done, not_done or abandoned"),
+            ({"outcome": "done", "receipt": "x"}, "the receipt does not fit what send declares"),
+            ({"outcome": "done"}, "the receipt does not fit what send declares"),
+            ({"outcome": "not_done", "effect": "ring"}, "effect='ring': say which of send"),
+        ],
+    )
+    async def test_what_makes_no_sense_is_refused(self, said: dict[str, Any], sentence: str) -> None:
+        seen = await self.say(**said)
+        assert (why(seen) or "").startswith(sentence)
+        assert seen.waits_for == "resolve send"
+
+    async def test_it_is_refused_while_nothing_is_parked(self) -> None:
+        seen = await ruled("once", BUSY, At(DURING, "resolve", Resolution(by="ann", outcome=Status.DONE)))
+        assert why(seen) == "nothing is parked in doubt in state 'going'"
+
+
+class TestCancel:
+    """`cancel` ends it, when nothing is under way or in doubt."""
+
+    @pytest.mark.parametrize("name", ["cancel", CANCEL_WORKFLOW])
+    @pytest.mark.parametrize(
+        ("phase", "script", "took", "states"),
+        [
+            ("in a pause", [NotDone("busy", retry_after=hours(1)), 1], 5, [Step.GOING, Step.OFF]),
+            ("in an attempt that does nothing", [After(seconds(9), NotDone("busy")), 1], 9, [Step.GOING, Step.OFF]),
+            ("in an attempt that succeeds", [After(seconds(9), 1)], 9, [Step.GOING, Step.DONE]),
+            ("while it waits for a retry", [Refused("no")], 5, [Step.GOING, Step.HELD, Step.OFF]),
+        ],
+    )
+    async def test_it_ends_what_waits_and_lets_what_is_under_way_end(
+        self, name: str, phase: str, script: list[Any], took: float, states: list[Step]
+    ) -> None:
+        seen = await ruled("once", {SEND: script}, At(DURING, name, *([ANN] if name == "cancel" else [])))
+        assert (seen.states, seen.took) == (states, seconds(took)), phase
+
+    async def test_it_is_refused_while_an_effect_is_parked_in_doubt(self) -> None:
+        seen = await ruled("once", {SEND: [InDoubt("cut off")]}, WhenParked("cancel", ANN))
+        assert why(seen) == "send is in doubt: resolve it first, as abandoned if need be"
+
+    async def test_it_waits_for_a_doubt_to_be_settled_where_temporal_was_asked(self) -> None:
+        said = Resolution(by="ann", outcome=Status.NOT_DONE)
+        script = {SEND: [InDoubt("cut off"), 1]}
+        seen = await ruled("once", script, WhenParked(CANCEL_WORKFLOW), WhenBlocked("resolve", said))
+        assert (seen.states, seen.calls(SEND)) == ([Step.GOING, Step.OFF], 1)
+
+    async def test_it_is_refused_the_second_time(self) -> None:
+        script = {SEND: [After(seconds(9), NotDone("busy"))]}
+        seen = await ruled("once", script, At(DURING, "cancel", ANN), At(seconds(6), "cancel", ANN))
+        assert why(seen) == "ann has asked for that already"
+
+    async def test_it_is_refused_where_no_state_is_meant_for_it(self) -> None:
+        seen = await rehearse(Stubborn, Order(), {}, messages=[WhenBlocked("cancel", ANN)])
+        assert why(seen) == "stubborn declares no state with cancelled=True to end in"
+
+    async def test_one_through_temporal_changes_nothing_where_no_state_is_meant_for_it(self) -> None:
+        seen = await rehearse(Stubborn, Order(), {}, messages=[WhenBlocked(CANCEL_WORKFLOW)])
+        assert (seen.end, seen.waits_for) == (None, "a message")
+
+
+@workflow.defn(name="stubborn")
+class Stubborn(Lifecycle[Order, Other]):
+    """Waits for ever and can't be cancelled."""
+
+    states = (state(Other.GONIG, Other.DONE), state(Other.DONE))
+
+    @workflow.run
+    async def run(self, order: Order) -> None:
+        await self.wait_for(lambda: False)
+
+
+class Visits(BaseModel):
+    made: list[str] = []
+
+
+@workflow.defn(name="tour")
+class Tour(Lifecycle[Order, Step]):
+    """Passes through all of its states, and waits in between."""
+
+    states = STATES
+    effects = (SEND, RING)
+
+    def __init__(self) -> None:
+        self.calls: list[str] = []
+
+    @workflow.run
+    async def run(self, order: Order) -> None:
+        await self.enter(Step.GOING, why="first")
+        assert isinstance(await self.perform(SEND, order), Done)
+        await self.wait_until(START + timedelta(hours=1))
+        await self.enter(Step.HELD, why="second")
+        await self.wait_until(START + timedelta(hours=2))
+        await self.enter(Step.GOING, why="third")
+        assert isinstance(await self.perform(RING, order, suffix="bell"), Done)
+        await self.wait_until(START + timedelta(hours=3))
+        await self.enter(Step.DONE)
+
+
+@pytest.mark.parametrize("often", [False, True])
+async def test_a_new_run_passes_what_was_done_without_doing_it_again(often: bool) -> None:
+    seen = await rehearse(Tour, Order(), {SEND: [1], RING: [2]}, renew_at_every_wait=often)
+    assert seen.states == [Step.GOING, Step.HELD, Step.GOING, Step.DONE]
+    assert (seen.calls(SEND), seen.calls(RING), seen.took) == (1, 1, hours(3))
+    assert (seen.runs > 3) == often
+
+
+async def test_a_message_to_what_is_over_is_too_late() -> None:
+    seen = await ruled("once", {SEND: [1]}, When(lambda status: status.final, "retry_now", ANN))
+    assert why(seen) == "too late: already done"
+
+
+async def test_the_answer_of_status_shows_what_it_waits_for() -> None:
+    seen = await ruled("once", {SEND: [NotDone("busy"), InDoubt("cut off")]}, WhenIn(Step.GOING, "status"))
+    [effect] = seen.answers[0].said.effects
+    assert (effect.effect, effect.status, effect.attempts, effect.parked) == ("send", Status.NOT_DONE, 1, False)
+    assert effect.next_at == START + seconds(1)
+    [effect] = seen.status.effects
+    assert (effect.key, effect.status, effect.attempts, effect.parked) == ("ruled/1/send", Status.IN_DOUBT, 2, True)
+    assert effect.why == "cut off"
