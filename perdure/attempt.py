@@ -69,7 +69,7 @@ class Attempt:
         """Record what a look-up will need (JSON data), as soon as it is known.
 
         Raises:
-            DatabaseUnavailable: if it could not be recorded; before the first byte, let it through.
+            DatabaseUnavailable: if it could not be recorded; before the first byte, raise `NotDone` from it.
         """
         if self._note is not None:
             await self._note(clue)

@@ -12,7 +12,7 @@ from perdure.errors import PerdureError
 from perdure.logs import set_up
 from perdure.settings import settings
 from perdure.store.postgres import Database
-from perdure.worker import leave, load_app, run_worker
+from perdure.worker import leave, load_app, run_worker, stop_at_once
 
 cli = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help=__doc__)
 
@@ -20,6 +20,7 @@ cli = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_
 @cli.command(epilog="Example: perdure worker workers.app:app")
 def worker(app: Annotated[str, typer.Argument(help="the App to run, as package.module:name")]) -> None:
     """Run a worker for an app, until SIGTERM."""
+    stop_at_once()
     config = settings()
     set_up(config.log, config.log_level)
     asyncio.run(run_worker(load_app(app), config))

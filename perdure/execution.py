@@ -15,13 +15,14 @@ import traceback
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any, Protocol
 
 from pydantic import ValidationError
 
 from perdure.attempt import Attempt, Question, boot_clock
 from perdure.contracts import Effect, Find
-from perdure.errors import DatabaseUnavailable, UnstorableWrite
+from perdure.errors import DatabaseUnavailable, PerdureError, UnstorableWrite
 from perdure.keys import Key
 from perdure.logs import says
 from perdure.orders import AttemptOrder, QuestionOrder, Report, Said
@@ -301,8 +302,10 @@ def _without_payloads(write: Write, trouble: str) -> Write:
 
 
 def _sentence(error: BaseException) -> str:
-    """What went wrong, without the values that a validator would quote: they may be personal."""
-    if isinstance(error, ValidationError):
-        problems = error.errors(include_input=False, include_url=False, include_context=False)
-        return f"ValidationError of {error.title}: {problems[0]['type']} and {len(problems) - 1} more"
-    return f"{type(error).__name__}: {error}"[:500] if str(error) else type(error).__name__
+    """What went wrong: the message of perdure's own errors and the system's; of others, which may quote the input
+    and so be personal, only what it was and where."""
+    if isinstance(error, (PerdureError, OSError)):
+        return f"{type(error).__name__}: {error}"[:500]
+    frames = traceback.extract_tb(error.__traceback__)
+    where = f" at {Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else ""
+    return f"{type(error).__name__}{where}"

@@ -83,7 +83,8 @@ class Lifecycle(Generic[I, S]):
 
     `run` may be started again from its top (after a long history, or on a new cluster) with the same input:
     effects that were performed return their receipts without a call, states that were passed are not entered
-    again; what it keeps in local variables is lost, what its `snapshot` held is there.
+    again; what it keeps in local variables is lost, what its `snapshot` held is there. Where states lead back to
+    earlier ones, and `run` is not a loop around them, it must keep in its snapshot how far it is.
 
     Raises:
         DeclarationError: when the class is made, where the declaration can't work.

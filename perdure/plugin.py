@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
@@ -54,6 +55,8 @@ class PerdurePlugin(temporalio.client.Plugin, temporalio.worker.Plugin):
         self.config = config or settings()
         if self.config.scope in app.lifecycles:
             raise InvalidSetting(f"PERDURE_SCOPE={self.config.scope!r} is the name of a lifecycle: choose another")
+        self.ready = asyncio.Event()
+        """Set once the database is there and fits, and the worker takes work."""
         self._store: PostgresStore | None = None
         self._services: list[Service] = []
 
@@ -101,6 +104,7 @@ class PerdurePlugin(temporalio.client.Plugin, temporalio.worker.Plugin):
                 self._services.append(Relay(pool, worker.client, self.app, self.config))
             for service in self._services:
                 await service.start()
+            self.ready.set()
             await next(worker)
         finally:
             await self.stop_services()

@@ -20,7 +20,7 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from perdure.app import App, input_json
 from perdure.conduct import CARRIED, Carried
-from perdure.errors import InvalidInput, PerdureError
+from perdure.errors import InvalidEntity, InvalidInput, PerdureError
 from perdure.keys import Entity
 from perdure.logs import says
 from perdure.queries import query
@@ -44,6 +44,10 @@ class Undeliverable(PerdureError):
 
 class NotForUs(PerdureError):
     """Another worker may know this lifecycle."""
+
+
+class NotYet(PerdureError):
+    """The run of the round before is still closing."""
 
 
 class Relay(Service):
@@ -80,7 +84,10 @@ class Relay(Service):
     async def _deliver(self, row: asyncpg.Record) -> None:
         if row["over"]:
             return  # finished or restarted since: an older order of the same entity (invariant 7)
-        entity = Entity(row["lifecycle"], row["id"], row["round"])
+        try:
+            entity = Entity(row["lifecycle"], row["id"], row["round"])
+        except InvalidEntity as error:  # SQL lets through what Python would not
+            raise Undeliverable(str(error)) from error
         try:
             if row["kind"] == "start":
                 await self._start(entity, row)
@@ -88,7 +95,7 @@ class Relay(Service):
                 handle = self._client.get_workflow_handle(entity.workflow_id(self._settings.scope))
                 await handle.signal("perdure-wake", json.loads(row["body"])["key"], rpc_timeout=_RPC)
         except WorkflowAlreadyStartedError:
-            return
+            await self._check_round(entity)
         except RPCError as error:
             if row["kind"] == "wake" and error.status is RPCStatusCode.NOT_FOUND:
                 return
@@ -114,12 +121,21 @@ class Relay(Service):
             memo={CARRIED: carried},
             # The default would start closed ids again.
             id_reuse_policy=WorkflowIDReusePolicy.REJECT_DUPLICATE if first else WorkflowIDReusePolicy.ALLOW_DUPLICATE,
-            id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
+            id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING if first else WorkflowIDConflictPolicy.FAIL,
             request_eager_start=True,
             task_timeout=TASK_TIMEOUT,
             static_summary=str(entity),
             rpc_timeout=_RPC,
         )
+
+    async def _check_round(self, entity: Entity) -> None:
+        """The run that is there must not be the last one's, whose final state is on record before it closes."""
+        if entity.round == 0:
+            return
+        handle = self._client.get_workflow_handle(entity.workflow_id(self._settings.scope))
+        memo = await (await handle.describe(rpc_timeout=_RPC)).memo_value(CARRIED, None, type_hint=Carried)
+        if memo is not None and memo.round < entity.round:
+            raise NotYet(f"the run of round {memo.round} is still closing")
 
     async def _set_aside(self, connection: Any, row: asyncpg.Record, end: BaseException) -> None:
         """One that can't be delivered now is in nobody's way (invariant 8)."""
@@ -133,7 +149,7 @@ class Relay(Service):
                 f"rejected: {end}",
             )
             return
-        if not isinstance(end, (NotForUs, RPCError, TimeoutError, OSError)):
+        if not isinstance(end, (NotForUs, NotYet, RPCError, TimeoutError, OSError)):
             log.error("delivering %s/%s failed", row["lifecycle"], row["id"], exc_info=end)
         await connection.execute(
             query("postpone"),

@@ -12,7 +12,7 @@ import socket
 import sys
 from datetime import timedelta
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from temporalio.client import Client
 from temporalio.envconfig import ClientConfig
@@ -72,21 +72,20 @@ async def connect(plugin: PerdurePlugin, *, identity: str | None = None) -> Clie
 
 async def run_worker(app: App, config: Settings) -> None:
     """Run a worker until SIGTERM or SIGINT: intake stops, calls end within the grace time, the rest is reported."""
-    stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop.set)
+    stop = _told_to_stop()
     plugin = PerdurePlugin(app, config)
-    client = await connect(plugin, identity=new_identity())
-    worker = new_worker(client, config)
-    running = asyncio.create_task(worker.run())
-    stopping = asyncio.create_task(stop.wait())
-    says(log, "running", lifecycles=",".join(app.lifecycles), task_queue=config.task_queue, scope=config.scope)
-    await asyncio.wait({running, stopping}, return_when=asyncio.FIRST_COMPLETED)
-    if running.done():
-        stopping.cancel()
-        await running  # it never ends by itself but by an error
+    connecting = asyncio.create_task(connect(plugin, identity=new_identity()))
+    if not await _before(stop, connecting):
         return
+    worker = new_worker(await connecting, config)
+    running = asyncio.create_task(worker.run())
+    if not await _before(stop, asyncio.create_task(plugin.ready.wait()), running):
+        return
+    if not running.done():
+        says(log, "running", lifecycles=",".join(app.lifecycles), task_queue=config.task_queue, scope=config.scope)
+    await asyncio.wait({running, stop}, return_when=asyncio.FIRST_COMPLETED)
+    if running.done():
+        return await running  # it never ends by itself but by an error
     says(log, "stopping", grace=config.grace)
     await plugin.stop_services()
     ended, _ = await asyncio.wait(
@@ -113,6 +112,12 @@ def new_identity() -> str:
     return f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
 
 
+def stop_at_once() -> None:
+    """Until the worker runs there is nothing to bring to an end. As process 1 it would not even hear the signal."""
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: leave(0))
+
+
 def leave(status: int) -> NoReturn:
     """End the process now: after all is done, an interpreter that tears down native threads can abort (134),
     and a hung thread would keep it alive."""
@@ -120,6 +125,25 @@ def leave(status: int) -> NoReturn:
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(status)
+
+
+def _told_to_stop() -> asyncio.Task[bool]:
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    return asyncio.create_task(stop.wait())
+
+
+async def _before(stop: asyncio.Task[bool], *starting: asyncio.Task[Any]) -> bool:
+    """Wait for the first of `starting`; False, and they are cut off, if the worker is told to stop before."""
+    await asyncio.wait({stop, *starting}, return_when=asyncio.FIRST_COMPLETED)
+    if not stop.done():
+        return True
+    for task in starting:
+        task.cancel()
+    await asyncio.wait(starting, timeout=2)
+    says(log, "stopped before it ran")
+    return False
 
 
 def _first_line(error: BaseException) -> str:

@@ -30,7 +30,8 @@ APP_TABLES = """
 FEWER_MONTHS = """
     do $$ declare month regclass; begin
         for month in select inhrelid from pg_inherits join pg_class c on c.oid = inhrelid where relkind = 'r'
-            and relnamespace = 'perdure'::regnamespace and right(relname, 7) > to_char(now() + interval '2 months', 'YYYY_MM')
+            and relnamespace = 'perdure'::regnamespace
+            and right(relname, 7) > to_char(now() + interval '2 months', 'YYYY_MM')
         loop execute format('drop table %s', month); end loop;
     end $$;
 """

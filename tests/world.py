@@ -88,6 +88,14 @@ class World:
         await worker.start()
         return worker
 
+    async def servers_are_back(self) -> None:
+        """Start what was stopped, thaw what was frozen, and connect the test again."""
+        await asyncio.to_thread(self.postgres.start)
+        await asyncio.to_thread(self.temporal.start)
+        self.temporal.resume()
+        if self.db.is_closed():
+            self.db = await asyncpg.connect(self.dsn)
+
     def environment(self) -> dict[str, str]:
         """What a process needs to be told of this world."""
         return {
@@ -187,6 +195,11 @@ class WorkerProcess:
 
     async def start(self) -> None:
         """Start it and wait until it runs."""
+        await self.launch()
+        await self._world.until(self._runs, f"worker runs, see {self.log}")
+
+    async def launch(self) -> None:
+        """Start it; it has its start-up before it."""
         with self.log.open("wb") as log:
             self._process = await asyncio.create_subprocess_exec(
                 *(sys.executable, "-m", "perdure.command", "worker", self._app),
@@ -194,7 +207,6 @@ class WorkerProcess:
                 stderr=log,
                 stdout=log,
             )
-        await self._world.until(self._runs, f"worker runs, see {self.log}")
 
     def send(self, number: signal.Signals) -> None:
         """Send it a signal."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 
+from pydantic import ValidationError
 from temporalio import workflow
 
 from activities.contracts.comment import Comment
@@ -43,8 +44,9 @@ class CommentNotification(Lifecycle[Comment, Notice]):
         """Send until it is sent; when it can't be, wait for somebody to ask again."""
         try:
             mail = mail_for(comment)
-        except ValueError as error:
-            await self.enter(Notice.ERROR, why=f"no mail can be made of it: {error}")
+        except ValidationError as error:
+            [problem, *_] = error.errors(include_input=False, include_url=False)  # the input is personal
+            await self.enter(Notice.ERROR, why=f"no mail can be made of it: {problem['loc']}: {problem['msg']}")
             await self.wait_for(lambda: False)
             return
         while True:

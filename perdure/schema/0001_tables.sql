@@ -140,6 +140,7 @@ declare
     first_day date;
     made int := 0;
     parent text;
+    child text;
 begin
     perform pg_advisory_xact_lock(hashtext('perdure.make_months'));
     -- UTC, so that servers in any zone agree on what a month is; one month back for clocks that differ.
@@ -147,8 +148,11 @@ begin
         first_day := (date_trunc('month', clock_timestamp() at time zone 'UTC') + make_interval(months => month))::date;
         foreach parent in array array['finished', 'transition'] loop
             if to_regclass(format('perdure.%s_%s', parent, to_char(first_day, 'YYYY_MM'))) is null then
-                execute format('create table perdure.%I partition of perdure.%I for values from (%L) to (%L)',
-                    parent || '_' || to_char(first_day, 'YYYY_MM'), parent,
+                -- Made apart and attached: `partition of` would wait for every transaction that has written here, and
+                -- everybody behind it.
+                child := parent || '_' || to_char(first_day, 'YYYY_MM');
+                execute format('create table perdure.%I (like perdure.%I including all)', child, parent);
+                execute format('alter table perdure.%I attach partition perdure.%I for values from (%L) to (%L)', parent, child,
                     first_day::text || ' 00:00:00+00', (first_day + interval '1 month')::date::text || ' 00:00:00+00');
                 made := made + 1;
             end if;

@@ -1,8 +1,7 @@
 """Rehearsing lifecycles: every crash in milliseconds, without servers.
 
-seen = await rehearse(CommentNotification, comment,
-                      {SEND_MAIL: [WorkerLost()], FIND_IN_MAIL_LOG: [Accepted(queue_id="4Q")]})
-assert seen.states == [Notice.SENDING, Notice.SENT] and seen.calls(SEND_MAIL) == 1
+seen = await rehearse(ShipOrder, order, {SHIP: [WorkerLost()], FIND_SHIPMENT: [Label(tracking="X1")]})
+assert seen.states == [Shipment.SHIPPING, Shipment.SHIPPED] and seen.calls(SHIP) == 1
 """
 
 from __future__ import annotations

@@ -16,7 +16,10 @@ async def test_the_demo_loses_nothing_sends_nothing_twice_and_leaves_nothing_run
     counts = ROOT / "build" / "demo.json"
     counts.unlink(missing_ok=True)
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "infra.demo"), cwd=ROOT, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
+        *(sys.executable, "-m", "infra.demo"),
+        cwd=ROOT,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
     )
     started: set[psutil.Process] = set()
     said = b""

@@ -210,6 +210,7 @@ class Counter(Lifecycle[Count, Open]):
     def __init__(self) -> None:
         self.total = 0
         self.runs = 0
+        self.stays = False
         self.told: str | None = None
 
     def snapshot(self) -> Count:
@@ -236,9 +237,20 @@ class Counter(Lifecycle[Count, Open]):
         await asyncio.sleep(0)
         return self.total
 
+    @workflow.update
+    async def stay(self) -> None:
+        """Take until told to go."""
+        self.stays = True
+        await workflow.wait_condition(lambda: self.told == "go")
+
+    @workflow.query
+    def staying(self) -> bool:
+        """Whether somebody stays."""
+        return self.stays
+
     @workflow.signal
     def tell(self, word: str) -> None:
-        """`renew` or `close`."""
+        """`renew`, `close` or `go`."""
         self.told = word
 
     @workflow.query

@@ -36,6 +36,16 @@ async def test_a_start_is_committed_with_the_apps_transaction(world: World) -> N
         assert (await handle.wait(timeout=seconds(30))).state == "done"
 
 
+async def test_an_open_transaction_of_the_app_does_not_hold_up_the_making_of_months(world: World) -> None:
+    await world.db.execute("set lock_timeout = '500ms'")
+    apps = await asyncpg.connect(world.dsn)
+    async with apps.transaction():
+        await world.client.start(Lookup, "a", Errand(), connection=apps)
+        made = await world.db.fetchval("select perdure.make_months(30)")
+    await apps.close()
+    assert made >= 12  # `finished` and `transition` for half a year more, at least
+
+
 async def test_a_start_is_rolled_back_with_the_apps_transaction(world: World) -> None:
     transaction = world.db.transaction()
     await transaction.start()
@@ -149,7 +159,7 @@ async def test_a_database_that_is_not_there_is_named_without_its_password(world:
 
 async def test_a_database_of_a_wrong_name_is_a_wrong_setting(world: World) -> None:
     wrong = world.config.model_copy(update={"database_url": world.postgres.dsn("no_such_database")})
-    with pytest.raises(InvalidSetting, match='PERDURE_DATABASE_URL=.*database "no_such_database" does not exist'):
+    with pytest.raises(InvalidSetting, match=r'PERDURE_DATABASE_URL=.*database "no_such_database" does not exist'):
         async with Client.connect(wrong):
             pass
 

@@ -15,7 +15,7 @@ from tests.integration.store.store_ground import ERRAND_STATE, Connection, a_beg
 TABLES = {
     "bigint": ("create table {0} (id bigint primary key, state text)", "42"),
     "uuid": ("create table {0} (id uuid primary key, state varchar(40))", "6f1c1c0e-9c7e-4a3b-8c0e-0f2d6a7b8c9d"),
-    "text": ("create table {0} (id text primary key, state text)", "it's \"42\"\\"),
+    "text": ("create table {0} (id text primary key, state text)", 'it\'s "42"\\'),
     "enum": ("create table {0} (id int primary key, state progress)", "7"),
 }
 
@@ -83,14 +83,16 @@ async def test_the_column_never_goes_back_while_follower_and_writes_race(store: 
     )
     try:
         # Written down as behind, so that the follower writes them too, again and again, beside the writers.
-        behind = "insert into perdure.behind select 'errand', id, 'errand', 'state', 'id' from errand on conflict do nothing"
+        behind = (
+            "insert into perdure.behind select 'errand', id, 'errand', 'state', 'id' from errand on conflict do nothing"
+        )
         async with following(store):
             for version in range(1, 31):
                 await db.execute(behind)
                 await written(store, *(a_move(each, version, str(version), column=ERRAND_STATE) for each in ids))
             await until(lambda: nothing_behind(db), "the follower has settled all")
-        back = "select count(*) from (select n - lag(n) over (partition by id order by at) as step from seen) s where step < 0"
-        assert await db.fetchval(back) == 0
+        steps = "select n - lag(n) over (partition by id order by at) as step from seen"
+        assert await db.fetchval(f"select count(*) from ({steps}) s where step < 0") == 0
         assert await db.fetchval("select count(*) from errand where state = '30'") == len(ids)
     finally:
         await db.execute("drop trigger note on errand; drop function note; drop table seen")

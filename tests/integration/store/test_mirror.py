@@ -149,10 +149,8 @@ class _months_dropped:  # noqa: N801
 
     async def __aenter__(self) -> None:
         for parent in ("finished", "transition"):
-            month = await self._db.fetchval(
-                f"select format('%I.%I', 'perdure', '{parent}_' || to_char(clock_timestamp() at time zone 'UTC', 'YYYY_MM'))"
-            )
-            await self._db.execute(f"drop table {month}")
+            month = await self._db.fetchval("select to_char(clock_timestamp() at time zone 'UTC', 'YYYY_MM')")
+            await self._db.execute(f"drop table perdure.{parent}_{month}")
 
     async def __aexit__(self, *_: object) -> None:
         await self._db.execute("select perdure.make_months(1)")

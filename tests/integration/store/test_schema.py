@@ -61,7 +61,9 @@ async def blank(empty: str) -> AsyncIterator[Connection]:
 
 async def catalog(connection: Connection) -> dict[str, list[tuple[Any, ...]]]:
     """All that the system knows of the schema."""
-    return {name: sorted((tuple(row) for row in await connection.fetch(query)), key=repr) for name, query in CATALOG.items()}
+    return {
+        name: sorted((tuple(row) for row in await connection.fetch(query)), key=repr) for name, query in CATALOG.items()
+    }
 
 
 async def command(dsn: str, *arguments: str) -> tuple[int, str, str]:
@@ -176,7 +178,8 @@ async def test_the_months_are_those_of_utc_in_any_zone(empty: str, blank: Connec
             expected = await blank.fetchrow(
                 "select to_char($1::timestamp + make_interval(months => $2), 'YYYY_MM'), "
                 "format($$FOR VALUES FROM ('%s 00:00:00+00') TO ('%s 00:00:00+00')$$, "
-                "($1::timestamp + make_interval(months => $2))::date, ($1::timestamp + make_interval(months => $2 + 1))::date)",
+                "($1::timestamp + make_interval(months => $2))::date, "
+                "($1::timestamp + make_interval(months => $2 + 1))::date)",
                 first,
                 number,
             )

@@ -1,0 +1,158 @@
+"""A worker that is frozen (SIGSTOP) for longer than every time-out, and goes on: what may still happen, what not.
+
+While it stands still another worker takes over. What holds then is exactly what `docs/design.md` promises.
+"""
+
+from __future__ import annotations
+
+import os, sys
+sys.path.insert(0,'/tmp')
+from dump import dump
+from pathlib import Path
+
+import pytest
+
+from perdure import Status
+from tests.acceptance.errands import (
+    KINDS,
+    LOOKUPS,
+    attempts,
+    commit_errands,
+    every_record_says_done,
+    is_parked,
+    key,
+    sends,
+)
+from tests.world import WorkerProcess, World
+
+UNPARKED = [kind for kind in KINDS if not kind.startswith("escalate")]
+PARKED = ["escalate", "escalate-inline"]
+
+
+@pytest.mark.parametrize("kind", LOOKUPS)
+async def test_frozen_before_the_check_it_makes_no_call_any_more(world: World, kind: str) -> None:
+    frozen, pipe = await frozen_at(world, "before the check", kind)
+    other = await world.spawn()
+    await world.ended(kind, kind)
+    go_on(frozen, pipe)
+    await world.until(lambda: "time was over before the first byte" in frozen.text(), "word of the frozen attempt")
+
+    await every_record_says_done(world)
+    assert await attempts(world) == {kind: 2}
+    assert sends(world) == sends(world, by=other.pid) == {key(kind): 1}
+    await works_alone(world, frozen, other)
+
+
+@pytest.mark.parametrize(("kind", "accepted"), [("lookup", 2), ("dedupe", 1)])
+async def test_frozen_between_check_and_send_it_sends_late_and_only_the_other_side_can_drop_it(
+    world: World, kind: str, accepted: int
+) -> None:
+    """No fence stops a process that freezes there for longer than `settle`: this much is not promised."""
+    world.counterparty.dedupe = kind == "dedupe"
+    frozen, pipe = await frozen_at(world, "after the check", kind)
+    await world.spawn()
+    await world.ended(kind, kind)
+    go_on(frozen, pipe)
+    await world.counterparty.saw("do", count=2)
+
+    await every_record_says_done(world)
+    assert sends(world) == {key(kind): 2}
+    await world.until(lambda: world.counterparty.accepted == {key(kind): accepted}, f"accepted {accepted} times")
+
+
+async def test_frozen_after_the_other_side_accepted_it_nothing_is_done_twice_and_the_late_reply_harms_nobody(
+    world: World,
+) -> None:
+    world.counterparty.dedupe = True
+    frozen = await frozen_after_acceptance(world, UNPARKED)
+    other = await world.spawn()
+    for kind in UNPARKED:
+        await world.ended(kind, kind)
+    frozen.thaw()
+    await world.until(lambda: frozen.text().count("attempt ended") == len(UNPARKED), "all its late outcomes")
+
+    await every_record_says_done(world)
+    assert world.counterparty.accepted == {key(kind): 1 for kind in UNPARKED}
+    assert sends(world, by=other.pid) == {key(kind): 1 for kind in UNPARKED if kind not in LOOKUPS}
+    assert await attempts(world) == {kind: 1 if kind in LOOKUPS else 2 for kind in UNPARKED}
+    await works_alone(world, frozen, other)
+
+
+async def test_its_late_receipt_ends_what_waited_for_a_person(world: World) -> None:
+    frozen = await frozen_after_acceptance(world, PARKED)
+    await world.spawn()
+    for kind in PARKED:
+        await world.until(lambda kind=kind: is_parked(world, kind), f"{kind} parked")
+    frozen.thaw()
+    for kind in PARKED:
+        await world.ended(kind, kind)
+
+    await every_record_says_done(world)
+    assert world.counterparty.accepted == {key(kind): 1 for kind in PARKED}
+    assert await attempts(world) == dict.fromkeys(PARKED, 1)
+    assert await world.db.fetchval("select count(*) from perdure.effect where settled_by is not null") == 0
+    assert await world.db.fetchval("select count(*) from perdure.transition where made_by is not null") == 0
+
+
+async def test_its_late_receipt_is_kept_even_where_a_person_has_given_up(world: World) -> None:
+    frozen = await frozen_after_acceptance(world, PARKED)
+    await world.spawn()
+    for kind in PARKED:
+        await world.until(lambda kind=kind: is_parked(world, kind), f"{kind} parked")
+        await world.client.resolve(kind, kind, Status.ABANDONED, by="ops", note="no use any more")
+        await world.is_in(kind, kind, "failed")
+    frozen.thaw()
+
+    async def kept() -> bool:
+        rows = await world.db.fetch("select status, receipt from perdure.effect")
+        return all(row["status"] == "done" and row["receipt"] for row in rows)
+
+    await world.until(kept, "the late receipts on record")
+    for kind in PARKED:
+        print(await world.client.cancel(kind, kind, by="ops"))
+        end = await world.ended(kind, kind)
+        await dump(world, kind)
+        assert await world.ended(kind, kind) == "cancelled"
+    assert world.counterparty.accepted == {key(kind): 1 for kind in PARKED}
+
+
+async def frozen_at(world: World, place: str, kind: str) -> tuple[WorkerProcess, Path]:
+    """A worker that has an errand's attempt on record and is frozen at that place of its body; the pipe it reads."""
+    pipe = world.folder / "pipe"
+    os.mkfifo(pipe)
+    worker = await spawn_busy(world, 1, STAND_STILL=place, STAND_STILL_AT=str(pipe))
+    await commit_errands(world, [kind])
+    await world.until(pipe.with_suffix(".reached").exists, f"a body {place}")
+    await worker.freeze()
+    return worker, pipe
+
+
+async def frozen_after_acceptance(world: World, kinds: list[str]) -> WorkerProcess:
+    """A worker that is frozen while the other side, that has accepted them all, gives its replies."""
+    world.counterparty.before_replying.shut()
+    worker = await spawn_busy(world, sum(not kind.endswith("-inline") for kind in kinds))
+    await commit_errands(world, kinds)
+    await world.counterparty.has_accepted(len(kinds))
+    await worker.freeze()
+    world.counterparty.before_replying.open()
+    return worker
+
+
+async def spawn_busy(world: World, attempts: int, **environment: str) -> WorkerProcess:
+    """A worker with room for just so many attempts: a frozen one would swallow more through its open polls."""
+    return await world.spawn(PERDURE_EFFECTS_AT_ONCE=str(attempts), **environment)
+
+
+def go_on(frozen: WorkerProcess, pipe: Path) -> None:
+    """Thaw it, and let its body go on."""
+    frozen.thaw()
+    pipe.write_bytes(b"go")
+
+
+async def works_alone(world: World, thawed: WorkerProcess, other: WorkerProcess) -> None:
+    """The thawed worker took no harm: it runs another errand to its end, and stops in good order."""
+    assert await other.stop() == 0
+    await commit_errands(world, ["dedupe"], ["after"])
+    await world.ended("dedupe", "after")
+    assert sends(world, by=thawed.pid)[key("dedupe", "after")] == 1
+    assert await thawed.stop() == 0

@@ -1,0 +1,6 @@
+"""An app that forgot the bodies of its effects: no worker may start with it."""
+
+from perdure import App
+from tests.apps.errands import Lookup
+
+app = App(lifecycles=[Lookup], effects=[])

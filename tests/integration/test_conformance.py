@@ -1,0 +1,279 @@
+"""One table of scripts, rehearsed and run on real servers: the same states, calls, keys and outcomes.
+
+Numbers of look-ups are not compared: they depend on how soon a loss is noticed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any, NoReturn
+
+import pytest
+import temporalio.client
+from temporalio import activity, workflow
+from temporalio.client import WorkflowUpdateFailedError
+from temporalio.exceptions import ApplicationError
+from temporalio.service import RPCError, RPCStatusCode
+
+from perdure import (
+    App,
+    InDoubt,
+    Lifecycle,
+    NotDone,
+    PerdurePlugin,
+    Refused,
+    Request,
+    Resolution,
+    SendAgain,
+    Status,
+    minutes,
+)
+from perdure.contracts import Effect
+from perdure.lifecycle import LifecycleStatus
+from perdure.store.writes import Answer, FenceOp, Store, Write
+from perdure.testing import CANCEL_WORKFLOW, Recorded, When, WhenParked, WorkerLost, rehearse
+from perdure.testing.script import Contract, Script
+from perdure.worker import new_identity, new_worker
+from tests.apps.contracts import INLINE, REGULAR, Errand, Ticket
+from tests.apps.errands import LIFECYCLES
+from tests.world import World
+
+ONE, MISSES, MUTE = Ticket(number=1), [None] * 40, [ValueError("the log can't be read")] * 5
+LOST, UNBEGUN = WorkerLost(), WorkerLost(before=True)
+ANN = {"by": "ann", "note": "on the phone"}
+
+
+def when_waiting(name: str, *args: Any) -> When:
+    return When(lambda status: status.waits_for_retry, name, *args)
+
+
+def resolved_as(outcome: Status, receipt: Any = None) -> When:
+    return WhenParked("resolve", Resolution(**ANN, outcome=outcome, receipt=receipt))
+
+
+RETRY = when_waiting("retry_now", Request(**ANN))
+AGAIN = when_waiting("send_again", SendAgain(**ANN))
+
+
+@dataclass(frozen=True)
+class Case:
+    """One script: at the effect, at its look-up, and messages."""
+
+    policy: str
+    does: Sequence[Any]
+    finds: Sequence[Any] = ()
+    messages: Sequence[When] = ()
+    errand: Errand = Errand()
+
+
+CASES = {
+    "done": Case("lookup", [ONE]),
+    "not done, then done": Case("lookup", [NotDone("busy"), NotDone("busy"), ONE]),
+    "not done, with a pause": Case("repeat", [NotDone("busy"), ONE]),
+    "refused": Case("lookup", [Refused("no such street")]),
+    "refused, retried": Case("lookup", [Refused("no"), ONE], messages=[RETRY]),
+    "refused, sent again": Case("escalate", [Refused("no"), ONE], messages=[AGAIN]),
+    "in doubt, hit": Case("lookup", [InDoubt("cut off")], [ONE]),
+    "in doubt, missed": Case("lookup", [InDoubt("cut off"), ONE], MISSES),
+    "in doubt, mute": Case("lookup", [InDoubt("cut off")], MUTE),
+    "in doubt, mute, resolved": Case("lookup", [InDoubt("cut off")], MUTE, [resolved_as(Status.DONE, {"number": 2})]),
+    "undeclared exception": Case("repeat", [ConnectionResetError("reset"), ONE]),
+    "in doubt, deduplicated": Case("dedupe", [InDoubt("cut off"), InDoubt("cut off"), ONE]),
+    "lost, hit": Case("lookup", [LOST], [ONE]),
+    "lost, missed": Case("lookup", [LOST, ONE], MISSES),
+    "lost twice, missed": Case("lookup", [LOST, LOST, ONE], MISSES),
+    "lost, deduplicated": Case("dedupe", [LOST, ONE]),
+    "lost, repeated": Case("repeat", [LOST, LOST, ONE]),
+    "lost, parked": Case("escalate", [LOST]),
+    "lost, resolved as done": Case("escalate", [LOST], messages=[resolved_as(Status.DONE, {"number": 2})]),
+    "lost, resolved as not done": Case("escalate", [LOST, ONE], messages=[resolved_as(Status.NOT_DONE)]),
+    "lost, abandoned": Case("escalate", [LOST], messages=[resolved_as(Status.ABANDONED), RETRY]),
+    "lost, abandoned, sent again": Case("escalate", [LOST, ONE], messages=[resolved_as(Status.ABANDONED), AGAIN]),
+    "lost before the record": Case("escalate", [UNBEGUN, ONE]),
+    "lost before and after the record": Case("lookup", [UNBEGUN, LOST], [None, ONE]),
+    "expired in a pause": Case("repeat", [NotDone("busy", retry_after=minutes(9))], errand=Errand(seconds=1)),
+    "expired in doubt": Case("escalate", [InDoubt("cut off")], errand=Errand(seconds=4)),
+    "cancelled": Case("lookup", [Refused("no")], messages=[when_waiting("cancel", Request(**ANN))]),
+    "cancelled through temporal": Case("lookup", [Refused("no")], messages=[when_waiting(CANCEL_WORKFLOW)]),
+}
+
+
+@pytest.mark.parametrize("tail", ["", "-inline"])
+async def test_a_script_gives_the_same_rehearsed_and_on_real_servers(world: World, tail: str) -> None:
+    """As an activity, and inline."""
+    scripts = {f"e{number}": script_of(case, tail) for number, case in enumerate(CASES.values())}
+    plugin = ScriptedPlugin(scripts, world, tail)
+    async with plugin.working():
+        runs = (on_servers(world, plugin, entity_id, case, tail) for entity_id, case in zip(scripts, CASES.values()))
+        real = dict(zip(CASES, await asyncio.gather(*runs), strict=True))
+    rehearsals = [in_rehearsal(entity_id, case, tail) for entity_id, case in zip(scripts, CASES.values(), strict=True)]
+    rehearsed = dict(zip(CASES, await asyncio.gather(*rehearsals), strict=True))
+    assert real == rehearsed
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What both sides are compared by."""
+
+    states: list[str]
+    waits_for: str | None
+    calls: int
+    outcomes: dict[str, list[Status]]
+    answers: list[tuple[str, Any]]
+
+
+def lifecycle_of(case: Case, tail: str) -> type[Lifecycle[Any, Any]]:
+    wanted = case.policy + tail
+    return next(each for each in LIFECYCLES if workflow._Definition.must_from_class(each).name == wanted)
+
+
+def effect_of(case: Case, tail: str) -> Effect[Errand, Ticket]:
+    return (INLINE if tail else REGULAR)[case.policy]
+
+
+def script_of(case: Case, tail: str) -> Script:
+    effect = effect_of(case, tail)
+    contracts: dict[str, Contract] = {each.name: each for each in (effect, effect.find) if each is not None}
+    finds = {effect.find: case.finds} if effect.find is not None else {}
+    return Script(contracts, {effect: case.does, **finds})
+
+
+async def in_rehearsal(entity_id: str, case: Case, tail: str) -> Seen:
+    effect = effect_of(case, tail)
+    script = {effect: case.does} | ({effect.find: case.finds} if effect.find is not None else {})
+    seen = await rehearse(lifecycle_of(case, tail), case.errand, script, messages=case.messages, entity_id=entity_id)
+    return Seen(
+        states=[each.value for each in seen.states],
+        waits_for=seen.waits_for,
+        calls=seen.calls(effect),
+        outcomes={str(key): outcomes for key, outcomes in seen.outcomes.items()},
+        answers=[(each.how, each.said or each.why) for each in seen.answers],
+    )
+
+
+async def on_servers(world: World, plugin: ScriptedPlugin, entity_id: str, case: Case, tail: str) -> Seen:
+    name = case.policy + tail
+    started = await world.client.start(name, entity_id, case.errand)
+    assert started.answer == "started"
+    handle = world.handle(name, entity_id)
+    answers = [await delivered(world, handle, message) for message in case.messages]
+
+    async def at_rest() -> LifecycleStatus | None:
+        status = await status_of(handle)
+        if status is None:
+            return None
+        resting = status.final or status.waits_for_retry or any(each.parked for each in status.effects)
+        return status if resting else None
+
+    status = await world.until(at_rest, f"{name}/{entity_id} at rest")
+    states = [state for state, _ in groupby(await world.states(name, entity_id))]
+    parked = [each.effect for each in status.effects if each.parked]
+    return Seen(
+        states=states[1:],
+        waits_for=f"resolve {parked[0]}" if parked else "retry_now" if status.waits_for_retry else None,
+        calls=plugin.calls.count(entity_id),
+        outcomes={key: each for key, each in plugin.recorded.outcomes.items() if f"/{entity_id}/" in key},
+        answers=answers,
+    )
+
+
+async def status_of(handle: temporalio.client.WorkflowHandle[Any, Any]) -> LifecycleStatus | None:
+    """None before the relay has started it."""
+    try:
+        return await handle.query("status", result_type=LifecycleStatus)
+    except RPCError as error:
+        if error.status is RPCStatusCode.NOT_FOUND:
+            return None
+        raise
+
+
+async def delivered(world: World, handle: temporalio.client.WorkflowHandle[Any, Any], message: When) -> tuple[str, Any]:
+    """Send it at its moment, and return what became of it."""
+
+    async def comes() -> bool:
+        status = await status_of(handle)
+        return status is not None and message.comes(status, busy=False)
+
+    await world.until(comes, f"the moment of {message} for {handle.id}")
+    if message.name == CANCEL_WORKFLOW:
+        await handle.cancel()
+        await handle.result()
+        return "sent", None
+    try:
+        return "completed", await handle.execute_update(message.name, message.args[0], result_type=str)
+    except WorkflowUpdateFailedError as refused:
+        assert isinstance(refused.cause, ApplicationError)
+        return "rejected", refused.cause.message
+
+
+class Vanished(BaseException):
+    """The worker is gone: no outcome is put on record, no report is sent."""
+
+
+def vanish() -> NoReturn:
+    """An activity never completes, so that its heartbeat time-out fires; an inline one fails without a report."""
+    if activity.info().is_local:
+        raise Vanished
+    activity.raise_complete_async()
+
+
+class ScriptedPlugin(PerdurePlugin):
+    """A worker in which bodies do what the script of their entity says."""
+
+    def __init__(self, scripts: dict[str, Script], world: World, tail: str) -> None:
+        self.calls: list[str] = []
+        self.recorded: Recorded
+        self._scripts = scripts
+        self._world = world
+        self._contracts: dict[str, Contract] = {}
+        effects = (INLINE if tail else REGULAR).values()
+        finds = {each.find for each in effects if each.find is not None}
+        bodies = [each.performs(self._body(each)) for each in effects] + [
+            each.answers(self._body(each)) for each in finds
+        ]
+        lifecycles = [lifecycle_of(Case(policy, []), tail) for policy in REGULAR]
+        super().__init__(App(lifecycles, bodies), world.config)
+
+    @asynccontextmanager
+    async def working(self) -> AsyncIterator[None]:
+        """Run the worker."""
+        client = await temporalio.client.Client.connect(
+            self._world.temporal.address, plugins=[self], identity=new_identity()
+        )
+        async with new_worker(client, self.config):
+            yield
+
+    def _running_store(self) -> Store:
+        if not hasattr(self, "recorded"):
+            self.recorded = Recorded(super()._running_store())
+        return self
+
+    async def write(self, write: Write, *, patience: float) -> Answer:
+        """The store of the worker, which may be lost before it puts an attempt on record."""
+        if write.fence is not None and write.fence.op is FenceOp.BEGIN:
+            contract = self._contracts[write.fence.effect]
+            script = self._scripts[write.id]
+            if script.next(contract) == UNBEGUN:
+                script.take(contract, write.fence.key, 0)
+                vanish()
+        return await self.recorded.write(write, patience=patience)
+
+    def _body(self, contract: Contract) -> Any:
+        self._contracts[contract.name] = contract
+
+        async def body(errand: Errand, about: Any) -> Any:
+            entity_id = about.key.split("/")[1]
+            entry = self._scripts[entity_id].take(contract, about.key, 0)
+            if isinstance(contract, Effect):
+                self.calls.append(entity_id)
+            if isinstance(entry, WorkerLost):
+                vanish()
+            if isinstance(entry, Exception):
+                raise entry
+            return entry
+
+        return body

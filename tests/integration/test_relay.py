@@ -1,0 +1,109 @@
+"""The relay: each start is delivered once, and what can't be delivered harms only itself."""
+
+from __future__ import annotations
+
+import json
+
+from perdure import Client
+from tests.apps.bodies import app
+from tests.apps.contracts import Errand
+from tests.apps.errands import Lookup
+from tests.world import World
+
+REPEAT = "repeat-inline"
+
+
+async def test_a_bad_row_among_a_hundred_good_ones_is_rejected_and_they_are_done(world: World) -> None:
+    good = "select perdure.start($1, 'good-' || n, '{}') from generate_series(1, $2) n"
+    await world.db.execute(good, REPEAT, 50)
+    await world.db.execute("select perdure.start($1, 'bad', '{\"seconds\": \"many\"}')", REPEAT)
+    await world.db.execute("select perdure.start($1, $2, '{}')", REPEAT, "un\u2028printable")
+    await world.db.execute(good.replace("good", "fine"), REPEAT, 50)
+
+    async with world.worker(app):
+        await world.until(lambda: _finished(world, 100), "a hundred done")
+
+        async def rejected() -> bool:
+            return bool(await world.db.fetchval("select count(*) = 2 from perdure.rejected"))
+
+        await world.until(rejected, "two rejected")
+    assert set(world.counterparty.accepted.values()) == {1}
+    bad = await world.client.status(REPEAT, "bad")
+    assert bad.rejected == "repeat-inline: the input does not fit: seconds: Input should be a valid number, " + (
+        "unable to parse string as a number"
+    )
+    assert bad.attention == f"rejected: {bad.rejected}"
+    odd = await world.client.status(REPEAT, "un\u2028printable")
+    assert "has characters that don't print" in str(odd.rejected)
+    assert [each.id for each in await world.client.list(REPEAT, attention=True)] == ["bad", "un\u2028printable"]
+    assert await world.db.fetchval("select count(*) from perdure.outbox") == 0
+
+
+async def test_an_input_given_by_name_alone_is_checked_at_the_delivery(world: World) -> None:
+    client = Client(world.client._pool, config=world.config)
+    await client.start("lookup", "a", {"seconds": "many"})
+    async with world.worker(app):
+
+        async def rejected() -> bool:
+            return (await client.status("lookup", "a")).rejected is not None
+
+        await world.until(rejected, "rejected")
+        assert (await client.start("lookup", "b", {"what": "this"})).answer == "started"
+        assert await world.ended("lookup", "b") == "done"
+
+
+async def test_a_lifecycle_that_no_worker_knows_waits_and_is_rejected_when_it_is_old(world: World) -> None:
+    await world.db.execute("select perdure.start('unheard-of', 'a', '{}')")
+    async with world.worker(app):
+
+        async def put_off() -> bool:
+            return bool(await world.db.fetchval("select tries > 0 from perdure.outbox"))
+
+        await world.until(put_off, "put off")
+        assert (await world.client.status("unheard-of", "a")).rejected is None
+        await world.db.execute(
+            "update perdure.outbox set created_at = created_at - interval '11 min', not_before = clock_timestamp()"
+        )
+
+        async def rejected() -> bool:
+            return (await world.client.status("unheard-of", "a")).rejected is not None
+
+        await world.until(rejected, "rejected")
+    why = (await world.client.status("unheard-of", "a")).rejected
+    assert why == "no worker knows a lifecycle named 'unheard-of'"
+
+
+async def test_two_relays_at_once_deliver_each_start_once(world: World) -> None:
+    async with world.worker(app), world.worker(app):
+        for number in range(120):
+            await world.client.start(REPEAT, number, Errand())
+        await world.until(lambda: _finished(world, 120), "all done")
+    assert len(world.counterparty.accepted) == 120
+    assert set(world.counterparty.accepted.values()) == {1}
+
+
+async def test_a_start_that_is_delivered_again_starts_nothing_again(world: World) -> None:
+    async with world.worker(app):
+        await world.client.start(Lookup, "a", Errand())
+        await world.ended("lookup", "a")
+        closed = await world.handle("lookup", "a").describe()
+        again = "insert into perdure.outbox (lifecycle, id, round, kind) values ('lookup', 'a', 0, 'start')"
+        await world.db.execute(again)
+        # As if the final state were not on record yet: then it is Temporal that has to say no.
+        await world.db.execute("update perdure.ident set final = null")
+        await world.db.execute(again)
+        await world.until(lambda: world.db.fetchval("select count(*) = 0 from perdure.outbox"), "delivered")
+        assert (await world.handle("lookup", "a").describe()).run_id == closed.run_id
+    assert world.counterparty.accepted == {"lookup/a/do-lookup": 1}
+
+
+async def test_what_the_input_was_reaches_the_lifecycle_as_it_was_committed(world: World) -> None:
+    async with world.worker(app):
+        await world.client.start(Lookup, "a", Errand(what="späť ✓", seconds=60.5))
+        await world.ended("lookup", "a")
+    stored = await world.db.fetchval("select input from perdure.finished")
+    assert json.loads(stored) == {"what": "späť ✓", "seconds": 60.5}
+
+
+async def _finished(world: World, count: int) -> bool:
+    return bool(await world.db.fetchval("select count(*) = $1 from perdure.finished", count))

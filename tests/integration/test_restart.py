@@ -1,0 +1,78 @@
+"""`restart`: a finished entity runs again as a new round with new keys, and only when nothing is in doubt."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from perdure import Status, seconds
+from perdure.errors import NoSuchEntity, NotNow
+from tests.apps.bodies import app
+from tests.apps.contracts import Errand
+from tests.apps.errands import Count, Counter, Escalate, Lookup
+from tests.world import World
+
+
+async def test_a_restart_is_a_new_round_with_new_keys_and_the_same_input(world: World) -> None:
+    async with world.worker(app):
+        await world.client.start(Lookup, "a", Errand(what="this"), tenant="t1")
+        await world.ended("lookup", "a")
+        assert await world.client.restart(Lookup, "a", by="ann", note="once more") == 1
+        assert (await world.client.status(Lookup, "a")).round == 1
+        assert await world.ended("lookup", "a") == "done"
+    assert world.counterparty.accepted == {"lookup/a/do-lookup": 1, "lookup/a~1/do-lookup": 1}
+    inputs = await world.db.fetch("select input, tenant, round from perdure.finished order by round")
+    assert inputs[0]["input"] == inputs[1]["input"]
+    assert [row["tenant"] for row in inputs] == ["t1", "t1"]
+    assert await world.states("lookup", "a") == ["pending", "doing", "done"] * 2
+    by = await world.db.fetchrow("select made_by, why from perdure.transition where round = 1 order by at")
+    assert by is not None
+    assert tuple(by) == ("ann", "once more")
+
+
+async def test_a_restart_right_after_the_end_waits_until_the_last_run_is_closed(world: World) -> None:
+    async with world.worker(app):
+        await world.client.start(Counter, "a", Count())
+        await world.until(lambda: _delivered(world), "delivered")
+        counter = world.handle("counter", "a")
+        waiting = asyncio.create_task(counter.execute_update("stay"))  # keeps the run open beyond its final state
+        await world.until(lambda: counter.query("staying"), "the update under way")
+        await counter.signal("tell", "close")
+        await world.ended("counter", "a")
+        await world.client.restart(Counter, "a", by="ann", note="again", given=Count(total=5))
+        put_off = "select count(*) = 1 from perdure.outbox where tries > 0"
+        await world.until(lambda: world.db.fetchval(put_off), "the delivery put off")
+        await counter.signal("tell", "go")
+        await waiting
+        await world.until(lambda: _delivered(world), "delivered")
+        assert await counter.query("counted") == 5
+        await counter.signal("tell", "close")
+        status = await world.client.wait(Counter, "a", timeout=seconds(30))
+    assert (status.round, status.state) == (1, "closed")
+
+
+async def test_what_is_open_is_not_restarted(world: World) -> None:
+    await world.client.start(Lookup, "a", Errand())
+    with pytest.raises(NotNow, match="lookup/a is still open: Only a finished entity can be restarted"):
+        await world.client.restart(Lookup, "a", by="ann", note="")
+
+
+async def test_what_is_in_doubt_is_not_restarted(world: World) -> None:
+    world.counterparty.replies.append({"accept": True, "close": True})
+    async with world.worker(app):
+        await world.client.start(Escalate, "a", Errand(seconds=0.5))
+        assert await world.ended("escalate", "a") == "expired"
+    assert (await world.client.status(Escalate, "a")).effects[0].status is Status.IN_DOUBT
+    with pytest.raises(NotNow, match="whether 'escalate/a/do-escalate' happened is not known: Resolve"):
+        await world.client.restart(Escalate, "a", by="ann", note="")
+    assert (await world.client.status(Escalate, "a")).round == 0
+
+
+async def test_what_nobody_knows_is_not_restarted(world: World) -> None:
+    with pytest.raises(NoSuchEntity, match=r"there is no lookup/a: perdure\.start starts it for the first time"):
+        await world.client.restart(Lookup, "a", by="ann", note="")
+
+
+async def _delivered(world: World) -> bool:
+    return not (await world.client.status("counter", "a")).waits_for_delivery

@@ -1,0 +1,168 @@
+"""Contracts: what is refused when one is declared, what it checks, and what a worker refuses to start with."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+
+from perdure import App, Attempt, Dedupe, Effect, Escalate, Find, Lookup, Question, Repeat, Retry, minutes, seconds
+from perdure.contracts import contract_of
+from perdure.errors import DeclarationError, InvalidEntity, InvalidInput, UnknownLifecycle
+from tests.apps import contracts as tests_contracts
+from tests.apps.contracts import REGULAR, Errand, Ticket
+from tests.apps.errands import Lookup as LookupErrand
+from tests.apps.errands import Repeat as RepeatErrand
+
+
+class Parcel(BaseModel):
+    street: str
+    weight: float = 1.0
+
+
+class Slip(BaseModel):
+    number: int
+
+
+def effect(**more: Any) -> Effect[Parcel, Slip]:
+    return Effect[Parcel, Slip](**{"name": "ship", "timeout": seconds(5), "doubt": Escalate(), **more})
+
+
+@pytest.mark.parametrize(
+    ("more", "why"),
+    [
+        ({"timeout": seconds(0)}, "ship: timeout=0:00:00 must be more than zero"),
+        ({"inline": True, "task_queue": "q"}, "task_queue='q' can't be kept"),
+        ({"doubt": Dedupe(window=seconds(65))}, "leaves no time for a second attempt"),
+        ({"doubt": Dedupe(window=seconds(25), margin=seconds(20))}, "leaves no time for a second attempt"),
+        ({"heartbeat": seconds(0.5)}, "too short to tell a lost worker from a slow one"),
+    ],
+)
+def test_an_effect_that_can_not_work_is_refused(more: dict[str, Any], why: str) -> None:
+    with pytest.raises(DeclarationError, match=why):
+        effect(**more)
+
+
+@pytest.mark.parametrize("name", ["", "Ship", "ship it", "ship/it", "x" * 64])
+def test_a_name_that_can_not_stand_in_a_key_is_refused(name: str) -> None:
+    with pytest.raises(InvalidEntity, match=r"effect .* can't be used as a name"):
+        effect(name=name)
+    with pytest.raises(InvalidEntity, match=r"find .* can't be used as a name"):
+        Find[Parcel, Slip](name)
+
+
+def test_a_dedupe_that_leaves_time_is_taken() -> None:
+    assert effect(doubt=Dedupe(window=seconds(66))).doubt == Dedupe(window=seconds(66))
+
+
+@pytest.mark.parametrize("wrong", [{"misses": 0}, {"tries": 0}])
+def test_a_look_up_that_would_never_be_asked_is_refused(wrong: dict[str, int]) -> None:
+    with pytest.raises(DeclarationError, match="both must be at least 1"):
+        Lookup(Find[Parcel, Slip]("find"), settle=seconds(1), **wrong)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"initial": seconds(0)},
+        {"initial": seconds(9), "cap": seconds(8)},
+        {"factor": 0.9},
+        {"jitter": -0.1},
+        {"jitter": 1.1},
+        {"maximum": 0},
+    ],
+)
+def test_a_retry_that_can_not_work_is_refused(wrong: dict[str, Any]) -> None:
+    with pytest.raises(DeclarationError, match=r"Retry\(.*needs"):
+        Retry(**wrong)
+
+
+def test_an_input_is_dumped_as_json_data() -> None:
+    assert effect().dump_input(Parcel(street="Elm")) == {"street": "Elm", "weight": 1.0}
+
+
+@pytest.mark.parametrize("given", [{"weight": 2}, "Elm", None])
+def test_an_input_that_does_not_fit_is_refused_without_its_value(given: Any) -> None:
+    with pytest.raises(InvalidInput, match="ship: the input does not fit") as caught:
+        effect().dump_input(given)
+    assert "Elm" not in str(caught.value)
+
+
+def test_a_contract_knows_its_types_its_look_up_and_its_module() -> None:
+    find = Find[Parcel, Slip]("find")
+    one = effect(doubt=Lookup(find, settle=seconds(1)))
+    assert one.find is find
+    assert effect().find is None
+    assert one.receipt.validate_python({"number": 3}) == Slip(number=3)
+    # workers pass it through the sandbox
+    assert (one.module, REGULAR["lookup"].module) == (__name__, tests_contracts.__name__)
+
+
+def test_a_body_is_bound_and_stays_the_function_that_it_was() -> None:
+    one = effect()
+
+    async def ship(parcel: Parcel, attempt: Attempt) -> Slip:
+        return Slip(number=attempt.number)
+
+    assert one.performs(ship) is ship
+    assert contract_of(ship) is one
+
+
+def body_of(contract: Effect[Errand, Ticket]) -> Any:
+    async def body(errand: Errand, attempt: Attempt) -> Ticket:
+        return Ticket(number=1)
+
+    return contract.performs(body)
+
+
+def finder_of(contract: Any) -> Any:
+    async def finder(errand: Errand, question: Question) -> Ticket | None:
+        return None
+
+    return contract.answers(finder)
+
+
+class TestApp:
+    """A worker whose app does not fit together does not start."""
+
+    def test_one_that_fits_is_taken(self) -> None:
+        app = App([LookupErrand], [body_of(REGULAR["lookup"]), finder_of(REGULAR["lookup"].find)])
+        assert app.lifecycle("lookup") is LookupErrand
+        assert set(app.bodies) == {"do-lookup", "find-errand"}
+
+    def test_an_effect_without_its_body_is_refused(self) -> None:
+        with pytest.raises(DeclarationError, match=r"Effect\('do-repeat'\) of 'repeat' has no body: .* its .performs"):
+            App([RepeatErrand], [])
+
+    def test_a_look_up_without_its_body_is_refused(self) -> None:
+        with pytest.raises(DeclarationError, match=r"Find\('find-errand'\) of 'lookup' has no body: .* its .answers"):
+            App([LookupErrand], [body_of(REGULAR["lookup"])])
+
+    def test_a_body_without_its_contract_is_refused(self) -> None:
+        async def loose(errand: Errand, attempt: Attempt) -> Ticket:
+            return Ticket(number=1)
+
+        with pytest.raises(DeclarationError, match="loose is bound to no contract"):
+            App([RepeatErrand], [loose])
+
+    def test_a_body_that_nobody_needs_is_refused(self) -> None:
+        with pytest.raises(DeclarationError, match="performs 'do-escalate', which no lifecycle of this app declares"):
+            App([RepeatErrand], [body_of(REGULAR["repeat"]), body_of(REGULAR["escalate"])])
+
+    def test_two_bodies_of_one_effect_are_refused(self) -> None:
+        with pytest.raises(DeclarationError, match=r"Effect\('do-repeat'\) has two bodies"):
+            App([RepeatErrand], [body_of(REGULAR["repeat"]), body_of(REGULAR["repeat"])])
+
+    def test_a_body_of_a_namesake_is_refused(self) -> None:
+        namesake = Effect[Errand, Ticket]("do-repeat", timeout=minutes(1), doubt=Repeat())
+        with pytest.raises(DeclarationError, match="is bound to another contract named 'do-repeat'"):
+            App([RepeatErrand], [body_of(namesake)])
+
+    def test_one_lifecycle_twice_is_refused(self) -> None:
+        with pytest.raises(DeclarationError, match="two lifecycles have the same name"):
+            App([RepeatErrand, RepeatErrand], [body_of(REGULAR["repeat"])])
+
+    def test_an_unknown_lifecycle_is_named_with_the_nearest(self) -> None:
+        with pytest.raises(UnknownLifecycle, match="no lifecycle is named 'repaet'; did you mean 'repeat'"):
+            App([RepeatErrand], [body_of(REGULAR["repeat"])]).lifecycle("repaet")
