@@ -385,4 +385,4 @@ def _effect(row: asyncpg.Record) -> EffectRecord:
 
 def _with_hint(error: asyncpg.PostgresError) -> str:
     hint = getattr(error, "hint", None)
-    return f"{error}: {hint}" if hint else str(error)
+    return f"{error.args[0]}: {hint}" if hint else str(error)  # `str` of it would say the hint as well

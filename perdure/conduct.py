@@ -7,6 +7,7 @@ continues as new or ends: an update that was acknowledged is never lost on the w
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -17,8 +18,9 @@ from temporalio import workflow
 from temporalio.common import RetryPolicy, SearchAttributeKey
 from temporalio.exceptions import ActivityError, ApplicationError
 
+from perdure.contracts import problem
 from perdure.decision import Known
-from perdure.errors import DeclarationError, InvalidEntity
+from perdure.errors import DeclarationError, InvalidEntity, InvalidInput
 from perdure.keys import Entity
 from perdure.store.writes import Answer, Column, Fence, Gate, Move, Write, storable
 
@@ -155,8 +157,9 @@ class Conductor:
         """Come to an end; True if that is a new run."""
         renewing = False
         try:
-            await self._be_born(given)
-            await run(given)
+            read = self._read(given)
+            await self._be_born(read)
+            await run(read)
             self._check_end()
         except Renewal:
             renewing = True
@@ -337,6 +340,15 @@ class Conductor:
             key = SearchAttributeKey.for_keyword(self.lifecycle.search_attribute)
             workflow.upsert_search_attributes([key.value_set(self.state)])
 
+    def _read(self, given: Any) -> Any:
+        try:
+            return self.lifecycle.input.validate_json(json.dumps(given))
+        except (ValueError, TypeError) as error:
+            why = f"{self.entity.lifecycle}: the input does not fit: {problem(error)}"
+            if not self._born:
+                _fail(why, InvalidInput.__name__)
+            raise InvalidInput(why) from None  # it was read before, by other code: the next deploy may heal that
+
     async def _be_born(self, given: Any) -> None:
         """A start past perdure (the `temporal` command, the Web UI) is put on record first, so that no entity is
         ever only in Temporal; and it ends here if the entity is final already (invariant 7)."""
@@ -431,9 +443,9 @@ def _entity(workflow_id: str, lifecycle: str, round: int) -> Entity:
     try:
         return Entity.of_workflow(workflow_id, lifecycle, round)
     except InvalidEntity as error:
-        _fail(str(error))
+        _fail(str(error), InvalidEntity.__name__)
 
 
-def _fail(message: str) -> NoReturn:
+def _fail(message: str, kind: str) -> NoReturn:
     """End the workflow: no later deploy could make this start right."""
-    raise ApplicationError(message, type="InvalidEntity", non_retryable=True)
+    raise ApplicationError(message, type=kind, non_retryable=True)

@@ -79,10 +79,9 @@ class _Contract(Generic[In, Out]):
             InvalidInput: if it is not what the contract declares.
         """
         try:
-            self.input.validate_python(value)
-            return self.input.dump_python(value, mode="json")
+            return self.input.dump_python(self.input.validate_python(value), mode="json")
         except (ValidationError, ValueError) as error:
-            raise InvalidInput(f"{self.name}: the input does not fit {self._types[0]}: {_short(error)}") from error
+            raise InvalidInput(f"{self.name}: the input does not fit {self._types[0]}: {problem(error)}") from error
 
 
 class Find(_Contract[In, Out]):
@@ -187,7 +186,7 @@ def _declaring_module() -> str:
     return str(frame.f_globals.get("__name__", __name__))
 
 
-def _short(error: Exception) -> str:
+def problem(error: Exception) -> str:
     """The first problem only, without the value: inputs may be personal."""
     if isinstance(error, ValidationError):
         first = error.errors(include_input=False, include_url=False)[0]

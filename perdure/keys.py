@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from perdure.errors import InvalidEntity
 
 LONGEST_ID = 900
-"""Characters. Temporal refuses workflow ids over 1,000; lifecycle and scope need the rest."""
+"""Bytes of UTF-8. Temporal refuses workflow ids over 1,000; lifecycle and scope need the rest."""
 
 _NAME = re.compile(r"[a-z][a-z0-9_-]{0,62}")
 
@@ -30,9 +30,9 @@ def check_entity_id(entity_id: str) -> str:
     """Return `entity_id` if it can name an entity, else raise `InvalidEntity` that says why not."""
     if not entity_id:
         raise InvalidEntity("the entity id is empty: give the id of the row that the lifecycle is for")
-    if len(entity_id) > LONGEST_ID:
+    if (length := len(entity_id.encode("utf-8", "surrogatepass"))) > LONGEST_ID:
         raise InvalidEntity(
-            f"the entity id {entity_id[:40]!r}... has {len(entity_id)} characters; {LONGEST_ID} is the most: "
+            f"the entity id {entity_id[:40]!r}... has {length} bytes; {LONGEST_ID} is the most: "
             "use the row's own key or a digest of it"
         )
     if not entity_id.isprintable() or entity_id != entity_id.strip():
@@ -49,7 +49,7 @@ class Entity:
 
     Attributes:
         lifecycle: name of the lifecycle.
-        id: the app's own id of the entity, at most 900 printable characters.
+        id: the app's own id of the entity, printable, at most 900 bytes of UTF-8.
         round: how often it was explicitly restarted, 0 first.
     """
 

@@ -440,11 +440,14 @@ def _check_effects(cls: type[Any]) -> None:
 
 
 def _conduct(cls: type[Any]) -> None:
-    """Put the conductor around the author's `run`; what Temporal reads off the function stays as it is."""
+    """Put the conductor around the author's `run`. To Temporal it takes anything, since an input that Temporal
+    can't decode would keep the workflow task failing for ever; the conductor reads it, and says what is wrong."""
     run = cls.run
 
     @functools.wraps(run)
-    async def conducted(self: Any, given: Any) -> None:
+    async def conducted(self: Any, given: Any = None) -> None:
         await self._perdure.conduct(functools.partial(run, self), given)
 
+    taken = list(inspect.signature(run).parameters)[1]
+    conducted.__annotations__ = {**run.__annotations__, taken: Any}
     cls.run = conducted

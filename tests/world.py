@@ -18,7 +18,7 @@ import psutil
 import temporalio.client
 
 from infra.postgres import PostgresServer
-from infra.temporal import TemporalServer
+from infra.temporal import TemporalServer, obtain_temporal
 from perdure import App, Client, LifecycleStatus, PerdurePlugin, Settings
 from perdure.worker import new_identity, new_worker
 from tests.counterparty import Counterparty
@@ -113,6 +113,16 @@ class World:
         """Temporal's handle of an entity's workflow."""
         return self.engine.get_workflow_handle(f"{self.scope}/{lifecycle}/{entity_id}")
 
+    async def temporal_command(self, *arguments: str) -> str:
+        """Run the `temporal` command against this world's server; its output."""
+        command = [str(await asyncio.to_thread(obtain_temporal)), *arguments, "--address", self.temporal.address]
+        process = await asyncio.create_subprocess_exec(
+            *command, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
+        )
+        output, _ = await asyncio.wait_for(process.communicate(), PATIENCE)
+        assert process.returncode == 0, output.decode()
+        return output.decode()
+
     async def asked(self, lifecycle: str, entity_id: object = "a") -> LifecycleStatus:
         """The answer to its query `status`, once Temporal knows it."""
 
@@ -156,7 +166,9 @@ class World:
         )
         await self.until(lambda: self.db.fetchval(waits), "a write of perdure's that waits for a lock")
 
-    async def until(self, holds: Callable[[], Any], what: str, seconds: float = PATIENCE) -> Any:
+    async def until(
+        self, holds: Callable[[], Any], what: str, seconds: float = PATIENCE, *, every: float = 0.02
+    ) -> Any:
         """Poll until `holds()` (maybe a coroutine) is true; fails with `what` if it never is."""
         end = asyncio.get_running_loop().time() + seconds
         while True:
@@ -166,7 +178,7 @@ class World:
             if found:
                 return found
             assert asyncio.get_running_loop().time() < end, f"never came: {what}"
-            await asyncio.sleep(0.02)
+            await asyncio.sleep(every)
 
     async def is_in(self, lifecycle: str, entity_id: object, state: str) -> None:
         """Wait until the mirror shows `state`."""

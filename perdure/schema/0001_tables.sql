@@ -12,7 +12,7 @@ create table perdure.migration (
 -- One narrow row per entity for ever. It is the gate of every write (invariants 6 and 7).
 create table perdure.ident (
     lifecycle text   not null collate "C" check (lifecycle ~ '^[a-z][a-z0-9_-]{0,62}$'),
-    id        text   not null collate "C" check (length(id) between 1 and 900 and id !~ '[[:cntrl:]]'),
+    id        text   not null collate "C" check (octet_length(id) between 1 and 900 and id !~ '[[:cntrl:]]'),
     round     int    not null default 0,
     version   bigint not null default 0,
     final     text,

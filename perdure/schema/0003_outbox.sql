@@ -11,9 +11,9 @@ begin
         raise exception 'perdure.start: % is not the name of a lifecycle', coalesce(quote_literal(start.lifecycle), 'null')
             using hint = 'Give the name in its @workflow.defn(name=...): a-z, 0-9, _ and -.', errcode = 'invalid_parameter_value';
     end if;
-    if entity_id is null or length(entity_id) not between 1 and 900 or entity_id ~ '[[:cntrl:]]' or entity_id <> btrim(entity_id) then
+    if entity_id is null or octet_length(entity_id) not between 1 and 900 or entity_id ~ '[[:cntrl:]]' or entity_id <> btrim(entity_id) then
         raise exception 'perdure.start: % can not be an entity id', coalesce(quote_literal(left(entity_id, 60)), 'null')
-            using hint = 'Give the key of your row: 1 to 900 printable characters.', errcode = 'invalid_parameter_value';
+            using hint = 'Give the key of your row: printable, 1 to 900 bytes.', errcode = 'invalid_parameter_value';
     end if;
     insert into ident (lifecycle, id) values (start.lifecycle, entity_id) on conflict do nothing;
     if not found then

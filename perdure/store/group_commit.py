@@ -63,14 +63,14 @@ class GroupCommit:
         self._commit = commit
         self._most = most
         self._lanes = lanes
-        self._queue: dict[_Waiting, None] = {}
+        self._queue: list[_Waiting] = []
         self._flushers: set[asyncio.Task[None]] = set()
         self._aside: set[asyncio.Task[None]] = set()
 
     async def write(self, write: Write, *, patience: float) -> Answer:
         """Commit `write` with whatever else is there; see `Store.write` for what it raises."""
         waiting = _Waiting(write, _body(write))
-        self._queue[waiting] = None
+        self._queue.append(waiting)
         if sum(not flusher.done() for flusher in self._flushers) < self._lanes:
             _keep(self._flushers, self._flush())
         try:
@@ -80,8 +80,6 @@ class GroupCommit:
             raise DatabaseUnavailable(
                 f"{write.lifecycle}/{write.id}: not committed by PostgreSQL within {patience:g} s: {waiting.trouble}"
             ) from None
-        finally:
-            self._queue.pop(waiting, None)  # whose caller has gone before it was sent never happens
 
     async def close(self) -> None:
         """Wait for what is under way."""
@@ -90,14 +88,12 @@ class GroupCommit:
 
     async def _flush(self) -> None:
         while self._queue:
-            batch = [waiting for waiting, _ in zip(self._queue, range(self._most), strict=False)]
-            for waiting in batch:
-                del self._queue[waiting]
-            batch.sort(key=_by_entity)
+            batch = sorted(self._queue[: self._most], key=_by_entity)
+            del self._queue[: self._most]
             await self._send_ahead(batch)
 
     async def _send(self, batch: Sequence[_Waiting]) -> None:
-        batch = [each for each in batch if not each.answer.done()]
+        batch = [each for each in batch if not each.answer.done()]  # a write whose caller has gone never happens
         if not batch:
             return
         try:

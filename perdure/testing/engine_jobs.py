@@ -171,6 +171,8 @@ async def _outside_any_task(step: Callable[[], _T]) -> _T:
     done: asyncio.Future[_T] = loop.create_future()
 
     def enter() -> None:
+        if done.cancelled():
+            return
         try:
             done.set_result(step())
         except BaseException as error:

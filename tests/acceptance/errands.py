@@ -16,6 +16,9 @@ POLICIES = ("lookup", "dedupe", "repeat", "escalate")
 KINDS = [policy + way for policy in POLICIES for way in ("", "-inline")]
 LOOKUPS = ["lookup", "lookup-inline"]
 """The same policy run both ways: as an activity, and in the workflow task."""
+PARKED = ["escalate", "escalate-inline"]
+"""Those that wait for a person when they are in doubt."""
+UNPARKED = [kind for kind in KINDS if kind not in PARKED]
 
 
 def key(kind: str, entity_id: str | None = None) -> str:

@@ -6,14 +6,17 @@ While it stands still another worker takes over. What holds then is exactly what
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from perdure import Status
+from perdure.errors import AlreadyFinished, EngineUnavailable, NotNow
 from tests.acceptance.errands import (
-    KINDS,
     LOOKUPS,
+    PARKED,
+    UNPARKED,
     attempts,
     commit_errands,
     every_record_says_done,
@@ -22,9 +25,6 @@ from tests.acceptance.errands import (
     sends,
 )
 from tests.world import WorkerProcess, World
-
-UNPARKED = [kind for kind in KINDS if not kind.startswith("escalate")]
-PARKED = ["escalate", "escalate-inline"]
 
 
 @pytest.mark.parametrize("kind", LOOKUPS)
@@ -107,9 +107,21 @@ async def test_its_late_receipt_is_kept_even_where_a_person_has_given_up(world: 
 
     await world.until(kept, "the late receipts on record")
     for kind in PARKED:
-        await world.client.cancel(kind, kind, by="ops")
-        assert await world.ended(kind, kind) == "cancelled"
+        assert await end_of(world, kind) in ("cancelled", "done")
     assert world.counterparty.accepted == {key(kind): 1 for kind in PARKED}
+    assert await world.db.fetchval("select count(*) from perdure.entity") == 0
+
+
+async def end_of(world: World, kind: str) -> str:
+    """Cancel it. A workflow task that the thawed worker still holds may be first, and end it by the receipt."""
+
+    async def over() -> bool:
+        with suppress(AlreadyFinished, EngineUnavailable, NotNow):
+            await world.client.cancel(kind, kind, by="ops")
+        return (await world.client.status(kind, kind)).final
+
+    await world.until(over, f"{kind} at its end")
+    return (await world.client.status(kind, kind)).state
 
 
 async def frozen_at(world: World, place: str, kind: str) -> tuple[WorkerProcess, Path]:

@@ -16,6 +16,8 @@ from perdure import Status
 from tests.acceptance.errands import (
     KINDS,
     LOOKUPS,
+    PARKED,
+    UNPARKED,
     all_attempting,
     attempts,
     commit_errands,
@@ -29,8 +31,6 @@ from tests.acceptance.hold import hold
 from tests.counterparty import Counterparty
 from tests.world import WorkerProcess, World
 
-BY_A_PERSON = ["escalate", "escalate-inline"]
-BY_THEMSELVES = [kind for kind in KINDS if kind not in BY_A_PERSON]
 RECOVERY = 30.0
 """Seconds, at most: about 10 and the policy's `settle` where the machine is idle; tests share theirs."""
 
@@ -42,9 +42,9 @@ async def test_killed_before_the_call_everything_is_done_once(world: World) -> N
         await commit_errands(world, KINDS)
         await unreachable.saw("do", count=len(KINDS))
         await all_attempting(world, len(KINDS))
-        async with recovery(world, first, BY_THEMSELVES):
+        async with recovery(world, first, UNPARKED):
             await world.spawn()
-            await settle_parked(world, BY_A_PERSON, Status.NOT_DONE)
+            await settle_parked(world, PARKED, Status.NOT_DONE)
         assert not unreachable.accepted
 
     await every_record_says_done(world)
@@ -59,10 +59,10 @@ async def test_killed_after_the_other_side_accepted_it_nothing_is_done_twice(wor
     first = await world.spawn()
     await commit_errands(world, KINDS)
     await world.counterparty.has_accepted(len(KINDS))
-    async with recovery(world, first, BY_THEMSELVES):
+    async with recovery(world, first, UNPARKED):
         world.counterparty.before_replying.open()
         await world.spawn()
-        await settle_parked(world, BY_A_PERSON, Status.DONE)
+        await settle_parked(world, PARKED, Status.DONE)
 
     await every_record_says_done(world)
     expected = {kind: 2 if kind.startswith(("repeat", "dedupe")) else 1 for kind in KINDS}
@@ -152,7 +152,7 @@ async def test_a_relay_killed_in_the_middle_of_delivering_starts_nothing_twice(w
 
 @asynccontextmanager
 async def recovery(world: World, victim: WorkerProcess, kinds: Iterable[str]) -> AsyncIterator[None]:
-    """Kill it, and wait for all of `kinds` to end; the block brings another one. `pytest -rP` shows how long it took."""
+    """Kill it, and wait for all of `kinds` to end; the block brings another. `pytest -rP` shows how long it took."""
     await victim.kill()
     began = time.monotonic()
 

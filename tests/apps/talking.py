@@ -87,8 +87,9 @@ class _Talk(Lifecycle[Errand, Way]):
     async def do_it(self, errand: Errand) -> None:
         """Perform the first of its effects until it is done."""
         self.words[:0] = (self.recall(Heard) or Heard()).words
+        expires_at = workflow.now() + timedelta(seconds=errand.seconds) if errand.seconds else None
         while True:
-            match await self.perform(self.effects[0], errand, entering=Way.DOING):
+            match await self.perform(self.effects[0], errand, entering=Way.DOING, expires_at=expires_at):
                 case Done(ticket):
                     return await self.enter(Way.DONE, why=f"ticket {ticket.number}")
                 case Expired(why):
@@ -195,7 +196,29 @@ class Plod(_Talk):
         await self.do_it(errand)
 
 
-LIFECYCLES = (Ring, RingInline, Slow, Look, LookInline, Plod)
+@workflow.defn(name="rest")
+class Rest(Lifecycle[Errand, Way]):
+    """Waits for as long as its errand says, and is done."""
+
+    states = (
+        state(Way.PENDING, Way.DOING, Way.FAILED, Way.EXPIRED, Way.CANCELLED),
+        state(Way.DOING, Way.DONE),
+        state(Way.FAILED),
+        state(Way.DONE),
+        state(Way.EXPIRED),
+        state(Way.CANCELLED, cancelled=True),
+    )
+
+    @workflow.run
+    async def run(self, errand: Errand) -> None:
+        """Wait."""
+        await self.enter(Way.DOING)
+        since = workflow.now()
+        await self.wait_until(since + timedelta(seconds=errand.seconds))
+        await self.enter(Way.DONE, why=f"{(workflow.now() - since).days} days")
+
+
+LIFECYCLES = (Ring, RingInline, Slow, Look, LookInline, Plod, Rest)
 
 
 def _does(effect: Effect[Errand, Ticket]) -> Callable[..., Any]:
@@ -213,5 +236,5 @@ def _finds(effect: Effect[Errand, Ticket]) -> Callable[..., Any]:
     return effect.find.answers(body)
 
 
-EFFECTS = [each.effects[0] for each in LIFECYCLES]
+EFFECTS = [effect for each in LIFECYCLES for effect in each.effects]
 app = App(LIFECYCLES, [*map(_does, EFFECTS), *map(_finds, [LOOK, LOOK_INLINE])])

@@ -83,18 +83,19 @@ async def test_two_relays_at_once_deliver_each_start_once(world: World) -> None:
 
 
 async def test_a_start_that_is_delivered_again_starts_nothing_again(world: World) -> None:
+    world.counterparty.before_accepting.shut()
     async with world.worker(app):
         await world.client.start(Lookup, "a", Errand())
-        await world.ended("lookup", "a")
+        await world.counterparty.saw("do")
+        await world.handle("lookup", "a").terminate()
         closed = await world.handle("lookup", "a").describe()
-        again = "insert into perdure.outbox (lifecycle, id, round, kind) values ('lookup', 'a', 0, 'start')"
-        await world.db.execute(again)
-        # As if the final state were not on record yet: then it is Temporal that has to say no.
-        await world.db.execute("update perdure.ident set final = null")
-        await world.db.execute(again)
+        await world.db.execute(
+            "insert into perdure.outbox (lifecycle, id, round, kind) values ('lookup', 'a', 0, 'start')"
+        )
         await world.until(lambda: world.db.fetchval("select count(*) = 0 from perdure.outbox"), "delivered")
         assert (await world.handle("lookup", "a").describe()).run_id == closed.run_id
-    assert world.counterparty.accepted == {"lookup/a/do-lookup": 1}
+        world.counterparty.before_accepting.open()
+    assert await world.db.fetchval("select count(*) from perdure.rejected") == 0
 
 
 async def test_what_the_input_was_reaches_the_lifecycle_as_it_was_committed(world: World) -> None:

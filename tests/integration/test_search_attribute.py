@@ -8,8 +8,8 @@ from temporalio import workflow
 
 from infra.postgres import PostgresServer
 from infra.temporal import TemporalServer
-from perdure import App, Lifecycle
-from tests.apps.errands import Count, Open, state
+from perdure import App, Lifecycle, state
+from tests.apps.errands import Count, Open
 from tests.world import World
 
 

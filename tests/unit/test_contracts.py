@@ -79,7 +79,9 @@ def test_a_retry_that_can_not_work_is_refused(wrong: dict[str, Any]) -> None:
 
 
 def test_an_input_is_dumped_as_json_data() -> None:
-    assert effect().dump_input(Parcel(street="Elm")) == {"street": "Elm", "weight": 1.0}
+    loose: Any = {"street": "Elm"}
+    for given in (Parcel(street="Elm"), loose):
+        assert effect().dump_input(given) == {"street": "Elm", "weight": 1.0}
 
 
 @pytest.mark.parametrize("given", [{"weight": 2}, "Elm", None])

@@ -38,7 +38,7 @@ def test_a_token_is_short_ascii_and_never_changes() -> None:
     ("given", "why"),
     [
         ("", "is empty"),
-        ("x" * 901, "has 901 characters; 900 is the most"),
+        ("x" * 901, "has 901 bytes; 900 is the most"),
         ("a\nb", "don't print"),
         ("a\0", "don't print"),
         ("\ud800", "don't print"),

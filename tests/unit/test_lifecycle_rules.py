@@ -89,7 +89,7 @@ STATES = (
 )
 
 
-WRONG: Any = {"how": "Ruled"}
+WRONG: Any = {"lasts": "Ruled"}
 
 
 @workflow.defn(name="ruled")
@@ -148,6 +148,7 @@ class Ruled(Lifecycle[Order, Step]):
             assert isinstance(end, GaveUp)
             await self.enter(Step.HELD, why=end.why)
             await self.retry_requested()
+        await self.wait_until(START + timedelta(hours=1))
         await self.enter(Step.DONE)
 
 
@@ -319,9 +320,13 @@ class TestRetry:
         seen = await ruled("once", {SEND: [NotDone("busy", retry_after=minutes(10)), NotDone("busy"), 1]})
         assert seen.took == minutes(10) + seconds(2)
 
-    async def test_it_gives_up_after_as_many_attempts_as_declared_and_a_retry_gives_it_as_many_again(self) -> None:
-        script = {LIMITED: [NotDone("1"), NotDone("2"), NotDone("3"), 4]}
-        seen = await ruled("limited", script, WhenBlocked("retry_now", ANN))
+    @pytest.mark.parametrize("often", [False, True])
+    async def test_it_gives_up_after_as_many_attempts_as_declared_and_a_retry_gives_it_as_many_again(
+        self, often: bool
+    ) -> None:
+        script: dict[Any, Any] = {LIMITED: [NotDone("1"), NotDone("2"), NotDone("3"), 4]}
+        retry = WhenBlocked("retry_now", ANN)
+        seen = await rehearse(Ruled, Order(how="limited"), script, messages=[retry], renew_at_every_wait=often)
         assert seen.states == [Step.GOING, Step.HELD, Step.GOING, Step.DONE]
         assert seen.keys == ["ruled/1/limited"]
 
@@ -573,6 +578,30 @@ async def test_a_new_run_passes_what_was_done_without_doing_it_again(often: bool
     assert seen.states == [Leg.SEA, Leg.SHORE, Leg.BACK]
     assert (seen.calls(SEND), seen.calls(RING), seen.took) == (1, 1, hours(3))
     assert (seen.runs > 3) == often
+
+
+@workflow.defn(name="restless")
+class Restless(Lifecycle[Order, Step]):
+    """Enters no state in between, and gives each sending a minute."""
+
+    states = STATES
+    effects = (SEND,)
+
+    @workflow.run
+    async def run(self, order: Order) -> None:
+        while True:
+            expires_at = workflow.now() + timedelta(minutes=1)
+            if isinstance(await self.perform(SEND, order, expires_at=expires_at), Done):
+                return await self.enter(Step.OFF)
+            await self.retry_requested()
+
+
+@pytest.mark.parametrize("often", [False, True])
+async def test_a_retry_counts_once_whatever_new_runs_come_in_between(often: bool) -> None:
+    script = {SEND: [Refused("no"), NotDone("busy", retry_after=hours(9)), 1]}
+    messages = [WhenBlocked("retry_now", ANN)]
+    seen = await rehearse(Restless, Order(), script, messages=messages, renew_at_every_wait=often)
+    assert (seen.calls(SEND), seen.waits_for) == (2, "retry_now")
 
 
 async def test_a_message_to_what_is_over_is_too_late() -> None:

@@ -157,6 +157,7 @@ async def test_an_error_nobody_thought_of_reaches_the_callers_and_stops_nobody_e
             *(group.write(a_move(each, 1), patience=1) for each in "ab"), return_exceptions=True
         )
     assert isinstance(first, DatabaseUnavailable)
+    assert "ZeroDivisionError" in str(first)
     assert isinstance(second, Answer)
     assert "a batch of 1 writes failed" in caplog.text
 

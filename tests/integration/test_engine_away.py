@@ -1,0 +1,44 @@
+"""While Temporal is away the app goes on: starts are committed and looked at; what needs it says so."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+
+from infra.postgres import PostgresServer
+from infra.temporal import TemporalServer
+from perdure.errors import EngineUnavailable
+from tests.apps.bodies import app
+from tests.apps.contracts import Errand
+from tests.apps.errands import Lookup
+from tests.world import World
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> Iterator[TemporalServer]:
+    """A server that can be stopped, and remembers."""
+    with TemporalServer(db_file=tmp_path / "temporal.db") as server:
+        yield server
+
+
+@pytest.fixture
+async def apart(postgres: PostgresServer, own: TemporalServer, database: str, tmp_path: Path) -> AsyncIterator[World]:
+    """A world on that server."""
+    async with World(postgres, own, database, tmp_path).made(app) as made:
+        yield made
+
+
+async def test_what_was_started_while_temporal_was_away_is_done_when_it_is_back(
+    apart: World, own: TemporalServer
+) -> None:
+    async with apart.worker(app):
+        own.stop()
+        handle = await apart.client.start(Lookup, "a", Errand())
+        assert (await handle.status()).state == "pending"
+        with pytest.raises(EngineUnavailable, match="lookup/a: no answer from Temporal"):
+            await apart.client.cancel(Lookup, "a", by="ann")
+        own.start()
+        assert await apart.ended("lookup", "a") == "done"
+    assert apart.counterparty.accepted == {"lookup/a/do-lookup": 1}

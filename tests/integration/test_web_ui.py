@@ -1,0 +1,98 @@
+"""What the Web UI shows of a run: where it is, since when, and JSON to send that is accepted as it stands."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+
+import pytest
+from temporalio.api.common.v1 import Payload
+from temporalio.api.sdk.v1 import WorkflowMetadata
+
+from tests.apps.contracts import Errand
+from tests.apps.talking import Look, Ring, Slow, app
+from tests.world import World
+
+
+async def test_the_details_of_a_parked_run_hold_json_that_resolves_it(world: World) -> None:
+    world.counterparty.replies.append({"accept": False, "close": True})
+    async with world.worker(app):
+        await world.client.start(Ring, "a", Errand())
+        await world.until(lambda: _wants_a_person(world), "parked")
+        details = await _details(world, "ring")
+        since = (await world.asked("ring")).since
+        assert details.startswith(f"**doing** since {since:%Y-%m-%d %H:%M:%S} UTC")
+        assert "- `do-ring`: in_doubt, attempts begun: 1" in details
+        assert "key `ring/a/do-ring`" in details
+        await _send(world, "ring", "resolve", _json_in(details))
+        assert await world.ended("ring", "a") == "done"
+    assert world.counterparty.seen("do") == 2
+
+
+@pytest.mark.parametrize("update", ["retry_now", "send_again"])
+async def test_the_details_of_a_run_that_waits_for_a_person_hold_json_that_lets_it_go_on(
+    world: World, update: str
+) -> None:
+    world.counterparty.replies.append({"refused": "no such bell"})
+    async with world.worker(app):
+        await world.client.start(Ring, "a", Errand())
+        await world.is_in("ring", "a", "failed")
+        details = await _details(world, "ring")
+        assert f"`{update}`" in details
+        await _send(world, "ring", update, _json_in(details))
+        assert await world.ended("ring", "a") == "done"
+
+
+async def test_the_details_of_a_back_off_say_when_it_goes_on(world: World) -> None:
+    world.counterparty.replies.append({"not_done": "busy"})
+    async with world.worker(app):
+        await world.client.start(Slow, "a", Errand())
+        await world.counterparty.saw("do")
+
+        async def waits() -> bool:
+            return bool(
+                re.search(r"`do-slow`: not_done, attempts begun: 1, next step at", await _details(world, "slow"))
+            )
+
+        await world.until(waits, "the back-off in the details")
+
+
+async def test_runs_and_activities_carry_summaries(world: World) -> None:
+    world.counterparty.replies.append({"accept": True, "close": True})
+    async with world.worker(app):
+        await world.client.start(Look, "a", Errand())
+        await world.ended("look", "a")
+        history = await world.handle("look", "a").fetch_history()
+    assert _text(history.events[0].user_metadata.summary) == "look/a"
+    summaries = [_text(each.user_metadata.summary) for each in history.events if each.user_metadata.HasField("summary")]
+    assert "do-look: attempt 1" in summaries
+    assert "do-look: look-up 1" in summaries
+
+
+async def _details(world: World, kind: str) -> str:
+    await world.asked(kind)  # so that it is delivered
+    metadata = await world.handle(kind, "a").query("__temporal_workflow_metadata", result_type=WorkflowMetadata)
+    return str(metadata.current_details)
+
+
+def _json_in(details: str) -> str:
+    found = re.search(r"```json\n(.*?)\n```", details)
+    assert found is not None
+    json.loads(found[1])
+    return found[1]
+
+
+async def _send(world: World, kind: str, update: str, given: str) -> None:
+    names = ["--workflow-id", f"{world.scope}/{kind}/a", "--name", update, "--input", given]
+    await asyncio.wait_for(world.temporal_command("workflow", "update", "execute", *names), 30)
+
+
+async def _wants_a_person(world: World) -> bool:
+    return (await world.client.status(Ring, "a")).attention is not None and any(
+        each.parked for each in (await world.asked("ring")).effects
+    )
+
+
+def _text(payload: Payload) -> str:
+    return str(json.loads(payload.data)) if payload.data else ""
