@@ -33,6 +33,9 @@ WRITE = "perdure.write"
 CARRIED = "perdure"
 """Memo in which a run finds what it carries on from."""
 
+MESSAGES = 50
+"""History events of messages that a run must have seen in its first wait before it may go on in a new one."""
+
 _WRITE_ONCE = RetryPolicy(maximum_attempts=1)
 _WRITE_ON = RetryPolicy(initial_interval=timedelta(seconds=1), maximum_interval=timedelta(seconds=20))
 
@@ -142,6 +145,9 @@ class Conductor:
         self._version = carried.version
         self._born = carried.born
         self._renewing = False
+        self._moved = False
+        self._rested_at: int | None = None
+        """Length of the history when this run began its first wait."""
 
     @property
     def final(self) -> bool:
@@ -194,7 +200,7 @@ class Conductor:
     def move_to(self, state: str, why: str | None = None, by: str | None = None) -> Move:
         """The mirror part of a write that shows `state`."""
         declared = self.states[state]
-        attention = self.attention or (why or f"{state} wants a person" if declared.attention else None)
+        attention = self.attention or (why if declared.attention else None) or self.wants(state)
         return Move(
             state=state,
             final=declared.final,
@@ -204,6 +210,10 @@ class Conductor:
             snapshot=self._snapshot(),
             within=declared.within.total_seconds() if declared.within else None,
         )
+
+    def wants(self, state: str) -> str | None:
+        """What a person is wanted for, if one is."""
+        return self.attention or (f"{state} wants a person" if self.states[state].attention else None)
 
     async def write(self, order: Write) -> Answer:
         """Commit `order`, however long the database is away.
@@ -265,7 +275,7 @@ class Conductor:
     def acted(self) -> None:
         """It is further than that, and has done what a retry was asked for."""
         self.arrived()
-        self.retry = None
+        self.retry, self._moved = None, True
 
     def describe(self) -> None:
         """Show the Web UI where it is and what a person can do."""
@@ -296,11 +306,15 @@ class Conductor:
         def woken() -> bool:
             return wake() or self._may_renew() or (cancellable and self.cancel is not None)
 
+        if self._rested_at is None:
+            self._rested_at = workflow.info().get_current_history_length()
         self.describe()
         try:
             await workflow.wait_condition(woken, timeout=seconds, timeout_summary=summary)
         except TimeoutError:
+            self._moved = True
             return False
+        self._moved = True
         if not wake():
             self.check_leave(cancellable=cancellable)
         return True
@@ -321,8 +335,13 @@ class Conductor:
     def _may_renew(self) -> bool:
         """Whether it is time for a new run, and nothing is under way that would be torn apart: an attempt whose
         reply it would miss, an update that waits for what only this run can bring."""
-        wanted = self._renewing or workflow.info().is_continue_as_new_suggested()
+        wanted = self._renewing or (workflow.info().is_continue_as_new_suggested() and self._has_moved())
         return wanted and not self.in_flight and not self.final and workflow.all_handlers_finished()
+
+    def _has_moved(self) -> bool:
+        """Whether this run has done more than catch up: else one whose catching up is long would renew for ever."""
+        length = workflow.info().get_current_history_length()
+        return self._moved or (self._rested_at is not None and length > self._rested_at + MESSAGES)
 
     def _leave(self) -> NoReturn:
         self.leaving = True

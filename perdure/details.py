@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 def details(conductor: Conductor) -> str:
     """Markdown for `workflow.set_current_details`. Holds no payloads."""
     lines = [f"**{conductor.state}** since {conductor.since:%Y-%m-%d %H:%M:%S} UTC"]
-    if conductor.attention:
-        lines.append(f"**wants a person**: {conductor.attention}")
+    if wanted := conductor.wants(conductor.state):
+        lines.append(f"**wants a person**: {wanted}")
     lines += [_line(each) for each in conductor.performances.values()]
     for each in conductor.performances.values():
         if each.parked:

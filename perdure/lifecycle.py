@@ -310,7 +310,7 @@ class Lifecycle(Generic[I, S]):
             state=conductor.state,
             since=conductor.since,
             final=conductor.final,
-            attention=conductor.attention,
+            attention=conductor.wants(conductor.state),
             waits_for_retry=conductor.waiting_for_retry,
             effects=[_effect_status(each) for each in conductor.performances.values()],
         )

@@ -16,6 +16,7 @@ from typing import Any
 import asyncpg
 import psutil
 import temporalio.client
+from temporalio.service import RPCError, RPCStatusCode
 
 from infra.postgres import PostgresServer
 from infra.temporal import TemporalServer, obtain_temporal
@@ -79,6 +80,7 @@ class World:
             self.temporal.address, plugins=[plugin], identity=new_identity()
         )
         async with new_worker(client, config):
+            await asyncio.wait_for(plugin.ready.wait(), PATIENCE)
             yield client
 
     async def spawn(self, app: str = "tests.apps.bodies:app", **environment: str) -> WorkerProcess:
@@ -130,9 +132,17 @@ class World:
             return not (await self.client.status(lifecycle, entity_id)).waits_for_delivery
 
         await self.until(known, f"{lifecycle}/{entity_id} delivered")
-        answer = await self.handle(lifecycle, entity_id).query("status", result_type=LifecycleStatus)
-        assert isinstance(answer, LifecycleStatus)
-        return answer
+        return LifecycleStatus.model_validate(await self.query(lifecycle, entity_id, "status"))
+
+    async def query(self, lifecycle: str, entity_id: object, name: str) -> Any:
+        """The answer to a query, asked again in the instant in which a new run has no workflow task yet."""
+        while True:
+            try:
+                return await self.handle(lifecycle, entity_id).query(name)
+            except RPCError as error:
+                if error.status is not RPCStatusCode.FAILED_PRECONDITION:
+                    raise
+                await asyncio.sleep(0.02)
 
     async def states(self, lifecycle: str, entity_id: object) -> list[str]:
         """The entity's transitions on record, oldest first."""
@@ -159,10 +169,10 @@ class World:
             await keeper.close()
 
     async def held_up(self) -> None:
-        """Wait until a connection of perdure's waits for a lock."""
+        """Wait until a write of a lifecycle waits for a lock."""
         waits = (
             "select exists (select from pg_stat_activity where datname = current_database() "
-            "and application_name = 'perdure' and wait_event_type = 'Lock')"
+            "and query like '%apply_writes%' and wait_event_type = 'Lock')"
         )
         await self.until(lambda: self.db.fetchval(waits), "a write of perdure's that waits for a lock")
 

@@ -18,6 +18,7 @@ LOOKUPS = ["lookup", "lookup-inline"]
 """The same policy run both ways: as an activity, and in the workflow task."""
 PARKED = ["escalate", "escalate-inline"]
 """Those that wait for a person when they are in doubt."""
+ATTEMPTING = "select count(*) from perdure.effect where status = 'attempting'"
 UNPARKED = [kind for kind in KINDS if kind not in PARKED]
 
 
@@ -39,7 +40,7 @@ async def all_attempting(world: World, count: int) -> None:
     """Wait until so many attempts are on record, and none of them has ended."""
 
     async def attempting() -> bool:
-        return await world.db.fetchval("select count(*) from perdure.effect where status = 'attempting'") == count
+        return bool(await world.db.fetchval(ATTEMPTING) == count)
 
     await world.until(attempting, f"{count} attempts on record")
 
@@ -49,10 +50,15 @@ async def is_parked(world: World, kind: str, entity_id: str | None = None) -> bo
     return (await world.client.status(kind, entity_id or kind)).attention is not None
 
 
+async def parked(world: World, kind: str) -> None:
+    """Wait until it waits for a person."""
+    await world.until(lambda: is_parked(world, kind), f"{kind} parked")
+
+
 async def settle_parked(world: World, kinds: Iterable[str], outcome: Status) -> None:
     """Say what became of the errands that wait for a person, once they do."""
     for kind in kinds:
-        await world.until(lambda kind=kind: is_parked(world, kind), f"{kind} parked")
+        await parked(world, kind)
         receipt = {"number": 1} if outcome is Status.DONE else None
         said = await world.client.resolve(kind, kind, outcome, by="ops", note="looked it up", receipt=receipt)
         assert said == f"resolved as {outcome.value}"
@@ -63,7 +69,7 @@ async def every_record_says_done(world: World) -> None:
     unfinished = "select lifecycle || ' ' || id from perdure.ident where final is distinct from 'done'"
     assert await world.db.fetch(unfinished) == []
     for leftover in ("entity", "behind", "outbox", "rejected"):
-        await world.until(lambda table=leftover: _empty(world, table), f"nothing in perdure.{leftover}")
+        await _emptied(world, leftover)
     assert await world.db.fetch("select key from perdure.effect where status <> 'done' or receipt is null") == []
     assert await world.db.fetch("select id from errand where state <> 'done'") == []
     entities = [(row["lifecycle"], row["id"]) for row in await world.db.fetch("select * from perdure.ident")]
@@ -72,7 +78,7 @@ async def every_record_says_done(world: World) -> None:
     for lifecycle, entity_id in entities:
         told = [state for state, _ in groupby(await world.states(lifecycle, entity_id))]
         assert told == ["pending", "doing", "done"], (lifecycle, entity_id)
-        await world.until(lambda each=(lifecycle, entity_id): _completed(world, *each), f"{entity_id} completed")
+        await _completed(world, lifecycle, entity_id)
 
 
 async def attempts(world: World) -> dict[str, int]:
@@ -86,10 +92,16 @@ def sends(world: World, by: int | None = None) -> dict[str, int]:
     return dict(Counter(each["key"] for each in asked))
 
 
-async def _empty(world: World, table: str) -> bool:
-    return await world.db.fetchval(f"select count(*) from perdure.{table}") == 0
+async def _emptied(world: World, table: str) -> None:
+    async def empty() -> bool:
+        return bool(await world.db.fetchval(f"select count(*) from perdure.{table}") == 0)
+
+    await world.until(empty, f"nothing in perdure.{table}")
 
 
-async def _completed(world: World, lifecycle: str, entity_id: str) -> bool:
-    described = await world.handle(lifecycle, entity_id).describe()
-    return described.status is WorkflowExecutionStatus.COMPLETED
+async def _completed(world: World, lifecycle: str, entity_id: str) -> None:
+    async def completed() -> bool:
+        described = await world.handle(lifecycle, entity_id).describe()
+        return described.status is WorkflowExecutionStatus.COMPLETED
+
+    await world.until(completed, f"{lifecycle}/{entity_id} completed")

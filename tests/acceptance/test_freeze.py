@@ -20,8 +20,8 @@ from tests.acceptance.errands import (
     attempts,
     commit_errands,
     every_record_says_done,
-    is_parked,
     key,
+    parked,
     sends,
 )
 from tests.world import WorkerProcess, World
@@ -80,7 +80,7 @@ async def test_its_late_receipt_ends_what_waited_for_a_person(world: World) -> N
     frozen = await frozen_after_acceptance(world, PARKED)
     await world.spawn()
     for kind in PARKED:
-        await world.until(lambda kind=kind: is_parked(world, kind), f"{kind} parked")
+        await parked(world, kind)
     frozen.thaw()
     for kind in PARKED:
         await world.ended(kind, kind)
@@ -96,7 +96,7 @@ async def test_its_late_receipt_is_kept_even_where_a_person_has_given_up(world: 
     frozen = await frozen_after_acceptance(world, PARKED)
     await world.spawn()
     for kind in PARKED:
-        await world.until(lambda kind=kind: is_parked(world, kind), f"{kind} parked")
+        await parked(world, kind)
         await world.client.resolve(kind, kind, Status.ABANDONED, by="ops", note="no use any more")
         await world.is_in(kind, kind, "failed")
     frozen.thaw()

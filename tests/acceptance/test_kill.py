@@ -22,8 +22,8 @@ from tests.acceptance.errands import (
     attempts,
     commit_errands,
     every_record_says_done,
-    is_parked,
     key,
+    parked,
     sends,
     settle_parked,
 )
@@ -81,7 +81,7 @@ async def test_killed_after_its_outcome_was_committed_nobody_needs_to_ask(world:
         await commit.reached()
         await first.freeze()
         await commit.release()
-        await world.until(lambda: effect_is_done(world, kind), "the outcome committed")
+        await effect_is_done(world, kind)
     assert (await world.client.status(kind, kind)).state == "doing"
     async with recovery(world, first, [kind]):
         await world.spawn()
@@ -97,7 +97,7 @@ async def test_killed_before_the_mirror_shows_the_end_another_worker_writes_it(w
     async with hold(world, "insert on perdure.finished") as final_write:
         await commit_errands(world, KINDS)
         for kind in KINDS:
-            await world.until(lambda kind=kind: effect_is_done(world, kind), f"{kind} done")
+            await effect_is_done(world, kind)
         await final_write.reached()
         async with recovery(world, first, KINDS):
             await final_write.cut_off()
@@ -135,7 +135,7 @@ async def test_a_relay_killed_in_the_middle_of_delivering_starts_nothing_twice(w
         await commit_errands(world, kinds)
         await forgetting.reached()
         await world.ended("lookup", "lookup")
-        await world.until(lambda: is_parked(world, "escalate-inline"), "parked")
+        await parked(world, "escalate-inline")
         runs = [await run_of(world, kind) for kind in kinds]
         await first.kill()
         await forgetting.cut_off()
@@ -165,10 +165,14 @@ async def recovery(world: World, victim: WorkerProcess, kinds: Iterable[str]) ->
     await waiting
 
 
-async def effect_is_done(world: World, kind: str) -> bool:
-    """Whether the fence knows that it is done."""
-    status = await world.db.fetchval("select status from perdure.effect where key = $1", key(kind))
-    return bool(status == "done")
+async def effect_is_done(world: World, kind: str) -> None:
+    """Wait until the fence knows that it is done."""
+
+    async def done() -> bool:
+        status = await world.db.fetchval("select status from perdure.effect where key = $1", key(kind))
+        return bool(status == "done")
+
+    await world.until(done, f"{kind} done")
 
 
 async def run_of(world: World, kind: str) -> str:

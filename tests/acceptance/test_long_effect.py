@@ -14,7 +14,7 @@ BEAT = MARCH.heartbeat.total_seconds() / 3
 
 
 async def test_a_march_that_is_killed_at_step_600_goes_on_from_its_last_heartbeat(world: World) -> None:
-    world.counterparty.takes = 0.004, 0.004
+    world.counterparty.takes = 0.006, 0.006
     first = await world.spawn()
     await world.client.start("march", "a", March(steps=1000))
     await world.counterparty.has_made(600)

@@ -97,7 +97,8 @@ async def beats_for(world: World, seconds: float) -> bool:
 async def noticed(world: World, away: list[str], worker: WorkerProcess) -> None:
     """Wait until the worker has met with their absence."""
     if "PostgreSQL" in away:
-        return await world.until(lambda: "relay: trouble" in worker.text(), "the relay in trouble")
+        await world.until(lambda: "relay: trouble" in worker.text(), "the relay in trouble")
+        return
     await commit_errands(world, ["dedupe"])
     undelivered = "select count(*) from perdure.outbox where error is not null"
-    return await world.until(lambda: world.db.fetchval(undelivered), "a delivery that failed")
+    await world.until(lambda: world.db.fetchval(undelivered), "a delivery that failed")

@@ -68,7 +68,7 @@ async def find_errand(errand: Errand, question: Question) -> Ticket | None:
 @MARCH.performs
 async def march(way: March, attempt: Attempt) -> Marched:
     """A thousand steps; each is told to the counterparty, progress to the engine."""
-    began = int(attempt.progress or 0)
+    began, reply = int(attempt.progress or 0), {"again": 0}
     reader, writer = await asyncio.open_connection("127.0.0.1", int(os.environ["COUNTERPARTY_PORT"]))
     for step in range(began, way.steps):
         writer.write(json.dumps({"op": "step", "key": attempt.key, "step": step}).encode() + b"\n")

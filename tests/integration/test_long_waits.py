@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from datetime import timedelta
 from typing import Any
 
 from temporalio.contrib.pydantic import pydantic_data_converter
@@ -50,12 +51,14 @@ async def _skipping(world: World) -> AsyncIterator[Any]:
 
         async def run(kind: Any, errand: Errand) -> float:
             name = "rest" if kind is Rest else "slow"
-            names = {"id": f"{world.scope}/{name}/a", "task_queue": world.config.task_queue}
-            handle = await environment.client.start_workflow(name, errand, **names)
+            handle = await environment.client.start_workflow(
+                name, errand, id=f"{world.scope}/{name}/a", task_queue=world.config.task_queue
+            )
             await handle.result()
             ended = await handle.describe()
             assert ended.close_time is not None
-            return (ended.close_time - ended.start_time).total_seconds()
+            lasted: timedelta = ended.close_time - ended.start_time
+            return lasted.total_seconds()
 
         plugin = PerdurePlugin(app, world.config.model_copy(update={"relay": False}))
         async with Worker(environment.client, task_queue=world.config.task_queue, plugins=[plugin]):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -54,7 +55,7 @@ async def test_no_acknowledged_update_is_lost_while_runs_go_on_in_new_ones(renew
             return answered
 
         acknowledged = sum(await asyncio.gather(*(add(50) for _ in range(4))))
-        assert await counter.query("counted") == acknowledged == 200
+        assert await renewing.query("counter", "a", "counted") == acknowledged == 200
         await counter.signal("tell", "close")
         assert await renewing.ended("counter", "a") == "closed"
         assert await _runs(renewing, "counter") >= 5
@@ -70,7 +71,7 @@ async def test_updates_that_meet_a_renewal_are_counted_once(world: World) -> Non
         for _ in range(5):
             adding = [counter.execute_update("add", 1) for _ in range(8)]
             await asyncio.gather(*adding[:4], counter.signal("tell", "renew"), *adding[4:])
-        assert await counter.query("counted") == 40
+        assert await world.query("counter", "a", "counted") == 40
         await counter.signal("tell", "close")
         assert await world.ended("counter", "a") == "closed"
         assert await _runs(world, "counter") == 6
@@ -150,11 +151,11 @@ async def test_a_run_renewed_during_a_long_back_off_goes_on_waiting(renewing: Wo
         await renewing.client.start(Slow, "a", Errand())
         for tries in range(1, 4):
             await renewing.counterparty.saw("do", count=tries)
-            await renewing.until(lambda n=tries: _waits(renewing, n), "the back-off")
+            await renewing.until(partial(_waits, renewing, tries), "the back-off")
             while await _runs(renewing, "slow") < tries + 1:
                 await renewing.handle("slow", "a").execute_update("say", "on")
-                await renewing.handle("slow", "a").query("status")
-            await renewing.until(lambda n=tries: _waits(renewing, n), "the back-off, in the new run")
+                await renewing.asked("slow")
+            await renewing.until(partial(_waits, renewing, tries), "the back-off, in the new run")
             assert renewing.counterparty.seen("do") == tries
             await renewing.client.retry(Slow, "a", by="ann")
         assert await renewing.ended("slow", "a") == "done"

@@ -27,7 +27,7 @@ def test_a_key_says_entity_round_effect_suffix_and_how_often_anew(key: Key, text
 
 
 def test_a_token_is_short_ascii_and_never_changes() -> None:
-    key = Key.of(Entity("note", "ü" * LONGEST_ID), "send")
+    key = Key.of(Entity("note", "ü" * (LONGEST_ID // 2)), "send")
     assert re.fullmatch(r"[0-9a-f]{40}", key.token)
     # other sides have these on record
     assert Key("note/7/send").token == "df7f93bf9e59e9cdce6ddfcc2e61a3e2b31c22fa"
