@@ -160,9 +160,10 @@ async def recovery(world: World, victim: WorkerProcess, kinds: Iterable[str]) ->
         await world.ended(kind, kind, RECOVERY)
         print(f"{kind} ended {time.monotonic() - began:.1f} s after the kill")
 
-    waiting = asyncio.gather(*(took(kind) for kind in kinds))
-    yield
-    await waiting
+    async with asyncio.TaskGroup() as waiting:
+        for kind in kinds:
+            waiting.create_task(took(kind))
+        yield
 
 
 async def effect_is_done(world: World, kind: str) -> None:

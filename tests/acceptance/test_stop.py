@@ -88,6 +88,8 @@ async def test_a_call_that_does_not_is_in_doubt_at_once(world: World) -> None:
     status, seconds = await stopped(worker)
     assert (status, await statuses(world)) == (0, dict.fromkeys(PARKED, "in_doubt"))
     assert seconds < 0.2 + A_FEW_SECONDS
+    whys = await world.db.fetch("select why from perdure.effect")
+    assert [row["why"] for row in whys] == ["the worker stopped in the middle"] * len(PARKED)
 
     await world.spawn()
     await settle_parked(world, PARKED, Status.DONE)

@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,8 @@ async def _talk(request: dict[str, Any], just_before: Callable[[], None] | None 
         reply = json.loads(await reader.readline() or b'{"closed": true}')
     finally:
         writer.close()
+    with suppress(OSError):
+        await writer.wait_closed()  # as real clients do: the reply is there, and its receipt a few steps away
     if reply.get("closed"):
         raise ConnectionResetError("the counterparty closed the connection")
     return dict(reply)
