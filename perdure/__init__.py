@@ -6,13 +6,10 @@ import importlib
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from perdure.attempt import Attempt, Question
-from perdure.conduct import Request
-from perdure.contracts import Effect, Find
-from perdure.errors import PerdureError
-from perdure.keys import Entity, Key
-from perdure.lifecycle import Lifecycle, LifecycleStatus, SendAgain
-from perdure.outcomes import (
+from perdure.contracts.attempt import Attempt, Question
+from perdure.contracts.effects import Effect, Find
+from perdure.contracts.keys import Entity, Key
+from perdure.contracts.outcomes import (
     Abandoned,
     DifferentInput,
     Done,
@@ -25,15 +22,18 @@ from perdure.outcomes import (
     Status,
     WasRefused,
 )
-from perdure.performing import Resolution
-from perdure.policies import Dedupe, Escalate, Lookup, Repeat, Retry
-from perdure.states import State, state
+from perdure.contracts.policies import Dedupe, Escalate, Lookup, Repeat, Retry
+from perdure.contracts.states import State, state
+from perdure.errors import PerdureError
 from perdure.store.writes import AppColumn
+from perdure.workflow.conduct import Request
+from perdure.workflow.lifecycle import Lifecycle, LifecycleStatus, SendAgain
+from perdure.workflow.performing import Resolution
 
 if TYPE_CHECKING:
     from perdure.app import App
     from perdure.client import Client, EffectRecord, EntityStatus, Handle
-    from perdure.plugin import PerdurePlugin
+    from perdure.fleet.plugin import PerdurePlugin
     from perdure.settings import Settings
 
 _IMPORTED_WHEN_USED = {
@@ -42,7 +42,7 @@ _IMPORTED_WHEN_USED = {
     "EffectRecord": "client",
     "EntityStatus": "client",
     "Handle": "client",
-    "PerdurePlugin": "plugin",
+    "PerdurePlugin": "fleet.plugin",
     "Settings": "settings",
 }
 """What needs the database driver: a contract must not pull it in."""

@@ -7,11 +7,11 @@ from typing import Any
 
 from temporalio import workflow
 
-from perdure.contracts import Effect, Find, contract_of
+from perdure.contracts.effects import Effect, Find, contract_of
+from perdure.contracts.keys import check_name
+from perdure.contracts.states import suggestion
 from perdure.errors import DeclarationError, InvalidInput, UnknownLifecycle
-from perdure.keys import check_name
-from perdure.lifecycle import Lifecycle
-from perdure.states import suggestion
+from perdure.workflow.lifecycle import Lifecycle
 
 Contract = Effect[Any, Any] | Find[Any, Any]
 

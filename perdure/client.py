@@ -19,16 +19,16 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from perdure import schema
 from perdure.app import App, input_json, name_of
-from perdure.conduct import Request
+from perdure.contracts.keys import Entity
+from perdure.contracts.outcomes import Status
 from perdure.errors import AlreadyFinished, EngineUnavailable, InvalidInput, NoSuchEntity, NotNow
-from perdure.keys import Entity
-from perdure.lifecycle import Lifecycle, SendAgain
-from perdure.outcomes import Status
-from perdure.performing import Resolution
 from perdure.queries import query
 from perdure.schema import Connection
 from perdure.settings import Settings, settings
 from perdure.store.postgres import Database, Pool, as_json
+from perdure.workflow.conduct import Request
+from perdure.workflow.lifecycle import Lifecycle, SendAgain
+from perdure.workflow.performing import Resolution
 
 I = TypeVar("I")  # noqa: E741
 Which = type[Lifecycle[Any, Any]] | str

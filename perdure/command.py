@@ -9,10 +9,10 @@ import typer
 
 from perdure import schema
 from perdure.errors import PerdureError
+from perdure.fleet.worker import leave, load_app, run_worker, stop_at_once
 from perdure.logs import set_up
 from perdure.settings import settings
 from perdure.store.postgres import Database
-from perdure.worker import leave, load_app, run_worker, stop_at_once
 
 cli = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help=__doc__)
 

@@ -21,7 +21,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from infra.postgres import PostgresServer
 from infra.temporal import TemporalServer, obtain_temporal
 from perdure import App, Client, LifecycleStatus, PerdurePlugin, Settings
-from perdure.worker import new_identity, new_worker
+from perdure.fleet.worker import new_identity, new_worker
 from tests.counterparty import Counterparty
 
 PATIENCE = 60.0

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from perdure.keys import Entity
-from perdure.outcomes import Status
+from perdure.contracts.keys import Entity
+from perdure.contracts.outcomes import Status
 from perdure.store.writes import (
     Answer,
     EffectView,

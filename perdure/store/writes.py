@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 from pydantic import BaseModel, ConfigDict
 
-from perdure.outcomes import Status
+from perdure.contracts.outcomes import Status
 
 
 class _Record(BaseModel):

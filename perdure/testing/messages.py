@@ -12,10 +12,10 @@ from typing import Any, Final, Literal
 from temporalio import workflow
 from temporalio.exceptions import FailureError
 
-from perdure.lifecycle import Lifecycle, LifecycleStatus
-from perdure.states import suggestion
+from perdure.contracts.states import suggestion
 from perdure.testing.engine import BLOCKED, Answer, VirtualWorkflow
 from perdure.testing.script import ScriptError
+from perdure.workflow.lifecycle import Lifecycle, LifecycleStatus
 
 CANCEL_WORKFLOW: Final = "cancel the workflow"
 """Name of the message that requests a cancellation through Temporal, as its command and Web UI do."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from perdure.outcomes import Status
+from perdure.contracts.outcomes import Status
 from perdure.store.writes import Answer, Fence, FenceOp, Store, Verdict, Write
 
 

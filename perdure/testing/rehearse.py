@@ -15,11 +15,9 @@ from itertools import groupby
 from typing import Any, Generic, TypeVar
 
 from perdure.app import input_json, name_of
-from perdure.conduct import CARRIED, Carried
-from perdure.contracts import Effect, Find
-from perdure.keys import Entity, Key
-from perdure.lifecycle import Lifecycle, LifecycleStatus
-from perdure.outcomes import Status
+from perdure.contracts.effects import Effect, Find
+from perdure.contracts.keys import Entity, Key
+from perdure.contracts.outcomes import Status
 from perdure.store.memory import MemoryStore
 from perdure.store.writes import EffectView
 from perdure.testing.bugs import Bugs
@@ -28,6 +26,8 @@ from perdure.testing.messages import Answered, Message, Post
 from perdure.testing.recorded import Recorded
 from perdure.testing.script import Contract, Script
 from perdure.testing.stage import Call, Stage
+from perdure.workflow.conduct import CARRIED, Carried
+from perdure.workflow.lifecycle import Lifecycle, LifecycleStatus
 
 I = TypeVar("I")  # noqa: E741 - the field's own letter for an input
 S = TypeVar("S", bound=StrEnum)

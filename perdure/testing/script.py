@@ -18,9 +18,9 @@ from typing import Any, TypeAlias
 
 from pydantic import ValidationError
 
-from perdure.contracts import Effect, Find
+from perdure.contracts.effects import Effect, Find
+from perdure.contracts.states import suggestion
 from perdure.errors import PerdureError
-from perdure.states import suggestion
 
 Contract: TypeAlias = Effect[Any, Any] | Find[Any, Any]
 

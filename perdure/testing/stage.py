@@ -10,13 +10,13 @@ from typing import Any, TypeAlias
 
 from temporalio.exceptions import TimeoutType
 
-from perdure.conduct import WRITE
-from perdure.contracts import Effect
-from perdure.execution import ask, attempt, keep
-from perdure.orders import AttemptOrder, QuestionOrder, Report
+from perdure.activity.execution import ask, attempt, keep
+from perdure.activity.orders import AttemptOrder, QuestionOrder, Report
+from perdure.contracts.effects import Effect
 from perdure.store.writes import Store, Write
 from perdure.testing.engine_activities import ActivityCall, ActivityEnd, Completed, TimedOut
 from perdure.testing.script import After, Contract, Ended, Late, NotPickedUp, Script, ScriptError, WorkerLost
+from perdure.workflow.conduct import WRITE
 
 _MISSED_AFTER = timedelta(seconds=5)
 """Time-out of a workflow task, as the relay starts runs: after that another worker runs an inline call again."""

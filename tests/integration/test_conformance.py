@@ -32,12 +32,12 @@ from perdure import (
     Status,
     minutes,
 )
-from perdure.contracts import Effect
-from perdure.lifecycle import LifecycleStatus
+from perdure.contracts.effects import Effect
+from perdure.fleet.worker import new_identity, new_worker
 from perdure.store.writes import Answer, FenceOp, Store, Write
 from perdure.testing import CANCEL_WORKFLOW, Recorded, When, WhenParked, WorkerLost, rehearse
 from perdure.testing.script import Contract, Script
-from perdure.worker import new_identity, new_worker
+from perdure.workflow.lifecycle import LifecycleStatus
 from tests.apps.contracts import INLINE, REGULAR, Errand, Ticket
 from tests.apps.errands import LIFECYCLES
 from tests.world import World

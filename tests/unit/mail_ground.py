@@ -14,7 +14,7 @@ from activities.contracts.mail import Mail
 from activities.settings import mail_settings
 from infra.mail_server import MailServer
 from perdure import Attempt, Entity, Key, Question
-from perdure.attempt import boot_clock
+from perdure.contracts.attempt import boot_clock
 
 LETTER = Mail(sender="news@app.example", recipient="jo.doe@reader.example", subject="A new comment", body="Hello\n")
 _numbers = itertools.count(1)

@@ -8,7 +8,7 @@ import pytest
 from pydantic import BaseModel
 
 from perdure import App, Attempt, Dedupe, Effect, Escalate, Find, Lookup, Question, Repeat, Retry, minutes, seconds
-from perdure.contracts import contract_of
+from perdure.contracts.effects import contract_of
 from perdure.errors import DeclarationError, InvalidEntity, InvalidInput, UnknownLifecycle
 from tests.apps import contracts as tests_contracts
 from tests.apps.contracts import REGULAR, Errand, Ticket

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from perdure import Dedupe, Effect, Escalate, Find, Lookup, Repeat, Retry, Status, seconds
-from perdure.decision import SOON, Again, Ask, Decision, Known, Look, Park, Record, Settled, decide
 from perdure.store.writes import EffectView
+from perdure.workflow.decision import SOON, Again, Ask, Decision, Known, Look, Park, Record, Settled, decide
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
 AT_ONCE = timedelta(0)

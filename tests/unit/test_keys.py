@@ -7,8 +7,8 @@ import re
 import pytest
 
 from perdure import Entity, Key
+from perdure.contracts.keys import LONGEST_ID, check_name
 from perdure.errors import InvalidEntity
-from perdure.keys import LONGEST_ID, check_name
 
 
 @pytest.mark.parametrize(

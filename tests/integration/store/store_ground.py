@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 import asyncpg
 
-from perdure.outcomes import Status
+from perdure.contracts.outcomes import Status
 from perdure.store.postgres import Database, Pool, PostgresStore
 from perdure.store.writes import Answer, Column, Fence, FenceOp, Move, Write
 

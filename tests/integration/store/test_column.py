@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from perdure.follower import Follower
+from perdure.fleet.follower import Follower
 from perdure.store.postgres import PostgresStore
 from perdure.store.writes import Column, Gate
 from tests.integration.store.store_ground import ERRAND_STATE, Connection, a_begin, a_move, states, until, written

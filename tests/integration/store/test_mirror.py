@@ -9,7 +9,7 @@ import random
 import asyncpg
 import pytest
 
-from perdure.outcomes import Status
+from perdure.contracts.outcomes import Status
 from perdure.store.postgres import PostgresStore
 from perdure.store.writes import Answer, FenceOp, Gate, Verdict, Write
 from tests.integration.store.store_ground import (

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from perdure.outcomes import Status
+from perdure.contracts.outcomes import Status
 from perdure.store.memory import MemoryStore
 from perdure.store.postgres import PostgresStore
 from perdure.store.writes import Answer, FenceOp, Gate, Move, Store, Verdict, Write

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from perdure.service import Service
+from perdure.fleet.service import Service
 from perdure.store.postgres import Pool
 
 

@@ -11,15 +11,15 @@ from temporalio import workflow
 from temporalio.common import RetryPolicy
 from temporalio.exceptions import ActivityError, ApplicationError, TimeoutError, TimeoutType
 
-from perdure.conduct import Conductor, HowEnded, Overtaken, Renewal, Request, Unsettled
-from perdure.contracts import Effect, Find
-from perdure.decision import Again, Ask, Known, Look, Park, Record, Settled, decide
+from perdure.activity.orders import AttemptOrder, QuestionOrder, Report, Said
+from perdure.contracts.effects import Effect, Find
+from perdure.contracts.keys import Key
+from perdure.contracts.outcomes import Abandoned, DifferentInput, Done, Ended, Expired, GaveUp, Status, WasRefused
+from perdure.contracts.policies import Lookup
 from perdure.errors import DeclarationError
-from perdure.keys import Key
-from perdure.orders import AttemptOrder, QuestionOrder, Report, Said
-from perdure.outcomes import Abandoned, DifferentInput, Done, Ended, Expired, GaveUp, Status, WasRefused
-from perdure.policies import Lookup
 from perdure.store.writes import EffectView, Fence, FenceOp, Gate, Move, storable
+from perdure.workflow.conduct import Conductor, HowEnded, Overtaken, Renewal, Request, Unsettled
+from perdure.workflow.decision import Again, Ask, Known, Look, Park, Record, Settled, decide
 
 In = TypeVar("In")
 Out = TypeVar("Out")

@@ -10,9 +10,9 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any, TypeAlias, assert_never
 
-from perdure.contracts import Effect
-from perdure.outcomes import Status
-from perdure.policies import Dedupe, DoubtPolicy, Escalate, Lookup, Repeat
+from perdure.contracts.effects import Effect
+from perdure.contracts.outcomes import Status
+from perdure.contracts.policies import Dedupe, DoubtPolicy, Escalate, Lookup, Repeat
 from perdure.store.writes import EffectView
 
 NOW = timedelta(0)

@@ -8,14 +8,14 @@ from typing import Any
 
 from temporalio import activity
 
+from perdure.activity.execution import PATIENCE, ask, attempt, keep
+from perdure.activity.orders import AttemptOrder, QuestionOrder, Report
 from perdure.app import App
-from perdure.conduct import WRITE
-from perdure.contracts import Effect, Find
+from perdure.contracts.effects import Effect, Find
+from perdure.contracts.policies import Dedupe, Repeat
 from perdure.errors import DatabaseUnavailable
-from perdure.execution import PATIENCE, ask, attempt, keep
-from perdure.orders import AttemptOrder, QuestionOrder, Report
-from perdure.policies import Dedupe, Repeat
 from perdure.store.writes import Answer, Store, Write
+from perdure.workflow.conduct import WRITE
 
 
 class TemporalHost:

@@ -20,13 +20,13 @@ from typing import Any, Protocol
 
 from pydantic import ValidationError
 
-from perdure.attempt import Attempt, Question, boot_clock
-from perdure.contracts import Effect, Find
+from perdure.activity.orders import AttemptOrder, QuestionOrder, Report, Said
+from perdure.contracts.attempt import Attempt, Question, boot_clock
+from perdure.contracts.effects import Effect, Find
+from perdure.contracts.keys import Key
+from perdure.contracts.outcomes import InDoubt, NotDone, Refused, Status
 from perdure.errors import DatabaseUnavailable, PerdureError, UnstorableWrite
-from perdure.keys import Key
 from perdure.logs import says
-from perdure.orders import AttemptOrder, QuestionOrder, Report, Said
-from perdure.outcomes import InDoubt, NotDone, Refused, Status
 from perdure.store.writes import Answer, EffectView, Fence, FenceOp, Gate, Store, Verdict, Write, storable
 
 PATIENCE = 4.0

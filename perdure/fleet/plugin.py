@@ -26,17 +26,17 @@ from temporalio.worker import (
 from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner
 
 from perdure import schema
+from perdure.activity.hosting import Activities
 from perdure.app import App
 from perdure.errors import DeclarationError, InvalidSetting, PerdureError
-from perdure.follower import Follower
-from perdure.hosting import Activities
-from perdure.lifecycle import Lifecycle
+from perdure.fleet.follower import Follower
+from perdure.fleet.relay import Relay
+from perdure.fleet.service import Service
 from perdure.queries import query
-from perdure.relay import Relay
-from perdure.service import Service
 from perdure.settings import Settings, settings
 from perdure.store.postgres import Database, Pool, PostgresStore
 from perdure.store.writes import Store
+from perdure.workflow.lifecycle import Lifecycle
 
 REPORTING = 3.0
 """Seconds, beyond the grace time, for attempts that were cut off to be reported in doubt."""

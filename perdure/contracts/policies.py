@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Generic, TypeAlias, TypeVar
 from perdure.errors import DeclarationError
 
 if TYPE_CHECKING:
-    from perdure.contracts import Find
+    from perdure.contracts.effects import Find
 
 In = TypeVar("In")
 Out = TypeVar("Out")

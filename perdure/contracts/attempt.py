@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from perdure.keys import Key
-from perdure.outcomes import NotDone
+from perdure.contracts.keys import Key
+from perdure.contracts.outcomes import NotDone
 
 Note = Callable[[Any], Awaitable[None]]
 

@@ -19,14 +19,14 @@ from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.service import RPCError, RPCStatusCode
 
 from perdure.app import App, input_json
-from perdure.conduct import CARRIED, Carried
+from perdure.contracts.keys import Entity
 from perdure.errors import InvalidEntity, InvalidInput, PerdureError
-from perdure.keys import Entity
+from perdure.fleet.service import Service
 from perdure.logs import says
 from perdure.queries import query
-from perdure.service import Service
 from perdure.settings import Settings
 from perdure.store.postgres import Pool
+from perdure.workflow.conduct import CARRIED, Carried
 
 log = logging.getLogger("perdure.relay")
 

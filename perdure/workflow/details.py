@@ -6,8 +6,8 @@ import json
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from perdure.conduct import Conductor
-    from perdure.performing import Performance
+    from perdure.workflow.conduct import Conductor
+    from perdure.workflow.performing import Performance
 
 
 def details(conductor: Conductor) -> str:

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar, get_args
 
 from pydantic import TypeAdapter, ValidationError
 
+from perdure.contracts.keys import check_name
+from perdure.contracts.policies import Dedupe, DoubtPolicy, Lookup, Retry
 from perdure.errors import DeclarationError, InvalidInput
-from perdure.keys import check_name
-from perdure.policies import Dedupe, DoubtPolicy, Lookup, Retry
 
 if TYPE_CHECKING:
-    from perdure.attempt import Attempt, Question
+    from perdure.contracts.attempt import Attempt, Question
 
 In = TypeVar("In")
 Out = TypeVar("Out")

@@ -18,15 +18,15 @@ from temporalio import workflow
 from temporalio.common import RetryPolicy, SearchAttributeKey
 from temporalio.exceptions import ActivityError, ApplicationError
 
-from perdure.contracts import problem
-from perdure.decision import Known
+from perdure.contracts.effects import problem
+from perdure.contracts.keys import Entity
 from perdure.errors import DeclarationError, InvalidEntity, InvalidInput
-from perdure.keys import Entity
 from perdure.store.writes import Answer, Column, Fence, Gate, Move, Write, storable
+from perdure.workflow.decision import Known
 
 if TYPE_CHECKING:
-    from perdure.lifecycle import Lifecycle
-    from perdure.performing import Performance
+    from perdure.workflow.lifecycle import Lifecycle
+    from perdure.workflow.performing import Performance
 
 WRITE = "perdure.write"
 """Activity type of the bookkeeping: one `Write`, one `Answer`."""
@@ -279,7 +279,7 @@ class Conductor:
 
     def describe(self) -> None:
         """Show the Web UI where it is and what a person can do."""
-        from perdure.details import details
+        from perdure.workflow.details import details
 
         workflow.set_current_details(details(self))
 

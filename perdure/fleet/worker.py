@@ -20,8 +20,8 @@ from temporalio.worker import Worker
 
 from perdure.app import App
 from perdure.errors import DeclarationError, EngineUnavailable
+from perdure.fleet.plugin import REPORTING, PerdurePlugin
 from perdure.logs import says
-from perdure.plugin import REPORTING, PerdurePlugin
 from perdure.settings import Settings
 
 log = logging.getLogger("perdure.worker")

@@ -16,13 +16,13 @@ from pydantic import BaseModel, TypeAdapter
 from temporalio import workflow
 from temporalio.exceptions import ApplicationError
 
-from perdure.conduct import Conductor, Request
-from perdure.contracts import Effect
+from perdure.contracts.effects import Effect
+from perdure.contracts.outcomes import Done, Ended, Status
+from perdure.contracts.states import State, States
 from perdure.errors import DeclarationError, NotNow
-from perdure.outcomes import Done, Ended, Status
-from perdure.performing import Performance, Resolution
-from perdure.states import State, States
 from perdure.store.writes import AppColumn
+from perdure.workflow.conduct import Conductor, Request
+from perdure.workflow.performing import Performance, Resolution
 
 I = TypeVar("I")  # noqa: E741 - the field's own letter for an input
 S = TypeVar("S", bound=StrEnum)
