@@ -26,9 +26,9 @@ from perdure.contracts.policies import Dedupe, Escalate, Lookup, Repeat, Retry
 from perdure.contracts.states import State, state
 from perdure.errors import PerdureError
 from perdure.store.writes import AppColumn
-from perdure.workflow.conduct import Request
-from perdure.workflow.lifecycle import Lifecycle, LifecycleStatus, SendAgain
-from perdure.workflow.performing import Resolution
+from perdure.workflow.lifecycle import Lifecycle
+from perdure.workflow.requests import Request, Resolution, SendAgain
+from perdure.workflow.status import LifecycleStatus
 
 if TYPE_CHECKING:
     from perdure.app import App

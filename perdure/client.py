@@ -26,9 +26,8 @@ from perdure.queries import query
 from perdure.schema import Connection
 from perdure.settings import Settings, settings
 from perdure.store.postgres import Database, Pool, as_json
-from perdure.workflow.conduct import Request
-from perdure.workflow.lifecycle import Lifecycle, SendAgain
-from perdure.workflow.performing import Resolution
+from perdure.workflow.lifecycle import Lifecycle
+from perdure.workflow.requests import Request, Resolution, SendAgain
 
 I = TypeVar("I")  # noqa: E741
 Which = type[Lifecycle[Any, Any]] | str

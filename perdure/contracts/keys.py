@@ -87,8 +87,15 @@ class Entity:
         )
 
 
+def _plain(text: str, marks: str) -> str:
+    """`text` with the characters that mean something in a key percent-encoded: no two effects share a key."""
+    return "".join(f"%{ord(each):02X}" if each in marks else each for each in text)
+
+
 class Key(str):
     """Key of one effect: `lifecycle/id[~round]/effect[/suffix][~n]`. Give it to the other side.
+
+    In the id `%`, `/` and `~` are percent-encoded, in the suffix `%` and `~`.
 
     `token` is a short ASCII digest of it, for where the long form does not fit.
     """
@@ -98,8 +105,10 @@ class Key(str):
     @classmethod
     def of(cls, entity: Entity, effect: str, suffix: str | None = None, again: int = 0) -> Key:
         """Key of `effect` for `entity`; `again` counts the times it was to be sent anew on purpose."""
-        tail = f"/{suffix}" if suffix else ""
-        return cls(f"{entity}/{effect}{tail}" + (f"~{again}" if again else ""))
+        round = f"~{entity.round}" if entity.round else ""
+        tail = f"/{_plain(suffix, '%~')}" if suffix else ""
+        anew = f"~{again}" if again else ""
+        return cls(f"{entity.lifecycle}/{_plain(entity.id, '%/~')}{round}/{effect}{tail}{anew}")
 
     @property
     def token(self) -> str:

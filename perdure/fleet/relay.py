@@ -26,7 +26,7 @@ from perdure.logs import says
 from perdure.queries import query
 from perdure.settings import Settings
 from perdure.store.postgres import Pool
-from perdure.workflow.conduct import CARRIED, Carried
+from perdure.workflow.carried import CARRIED, Carried
 
 log = logging.getLogger("perdure.relay")
 

@@ -26,8 +26,9 @@ from perdure.testing.messages import Answered, Message, Post
 from perdure.testing.recorded import Recorded
 from perdure.testing.script import Contract, Script
 from perdure.testing.stage import Call, Stage
-from perdure.workflow.conduct import CARRIED, Carried
-from perdure.workflow.lifecycle import Lifecycle, LifecycleStatus
+from perdure.workflow.carried import CARRIED, Carried
+from perdure.workflow.lifecycle import Lifecycle
+from perdure.workflow.status import LifecycleStatus
 
 I = TypeVar("I")  # noqa: E741 - the field's own letter for an input
 S = TypeVar("S", bound=StrEnum)

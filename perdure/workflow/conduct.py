@@ -10,10 +10,9 @@ import asyncio
 import json
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from pydantic import BaseModel, Field
 from temporalio import workflow
 from temporalio.common import RetryPolicy, SearchAttributeKey
 from temporalio.exceptions import ActivityError, ApplicationError
@@ -22,7 +21,11 @@ from perdure.contracts.effects import problem
 from perdure.contracts.keys import Entity
 from perdure.errors import DeclarationError, InvalidEntity, InvalidInput
 from perdure.store.writes import Answer, Column, Fence, Gate, Move, Write, storable
-from perdure.workflow.decision import Known
+from perdure.workflow.carried import CARRIED, Carried
+from perdure.workflow.details import details
+from perdure.workflow.leaving import Cancelled, Overtaken, Renewal
+from perdure.workflow.requests import Request
+from perdure.workflow.status import LifecycleStatus
 
 if TYPE_CHECKING:
     from perdure.workflow.lifecycle import Lifecycle
@@ -30,88 +33,11 @@ if TYPE_CHECKING:
 
 WRITE = "perdure.write"
 """Activity type of the bookkeeping: one `Write`, one `Answer`."""
-CARRIED = "perdure"
-"""Memo in which a run finds what it carries on from."""
-
 MESSAGES = 50
 """History events of messages that a run must have seen in its first wait before it may go on in a new one."""
 
 _WRITE_ONCE = RetryPolicy(maximum_attempts=1)
 _WRITE_ON = RetryPolicy(initial_interval=timedelta(seconds=1), maximum_interval=timedelta(seconds=20))
-
-
-class HowEnded(BaseModel):
-    """An effect that ended without being done, as it is carried to the next run."""
-
-    kind: str
-    why: str
-    in_doubt: bool = False
-
-
-class Request(BaseModel):
-    """Who asked for something, and why. Shown to everybody: no personal data in `note`.
-
-    Attributes:
-        by: who asks.
-        note: why.
-    """
-
-    by: str = Field(min_length=1, max_length=200)
-    note: str = Field(default="", max_length=2000)
-
-
-class Unsettled(BaseModel):
-    """An effect that is being performed, as it is carried to the next run."""
-
-    known: Known
-    progress: Any = None
-
-
-class Carried(BaseModel):
-    """What one run hands to the next, by memo; also what the relay gives to the first.
-
-    Attributes:
-        born: the mirror has a row for this entity already.
-        again: how often each effect was to be sent anew, by name and suffix.
-        ended: effects that ended without being done, by key.
-        unsettled: effects that are being performed, by key.
-        retry: a retry that was granted, and that nothing was done about yet.
-        cancel: somebody asked for the end, while a doubt had to be settled first.
-    """
-
-    born: bool = True
-    round: int = 0
-    version: int = 0
-    state: str | None = None
-    since: datetime | None = None
-    attention: str | None = None
-    snapshot: Any = None
-    again: dict[str, int] = Field(default_factory=dict)
-    ended: dict[str, HowEnded] = Field(default_factory=dict)
-    unsettled: dict[str, Unsettled] = Field(default_factory=dict)
-    retry: Request | None = None
-    cancel: Request | None = None
-
-
-class Leave(BaseException):
-    """Leaves the author's `run` from inside; not an `Exception`, so that no handler there swallows it."""
-
-
-class Renewal(Leave):
-    """The history is long: go on in a new run."""
-
-
-class Cancelled(Leave):
-    """Somebody asked for the end."""
-
-
-class Overtaken(Leave):
-    """The database knows a final state, or a newer round."""
-
-    def __init__(self, state: str | None, round: int = 0) -> None:
-        super().__init__(state)
-        self.state = state
-        self.round = round
 
 
 class Conductor:
@@ -279,9 +205,21 @@ class Conductor:
 
     def describe(self) -> None:
         """Show the Web UI where it is and what a person can do."""
-        from perdure.workflow.details import details
+        workflow.set_current_details(details(self.status()))
 
-        workflow.set_current_details(details(self))
+    def status(self) -> LifecycleStatus:
+        """Where it is, and what it waits for."""
+        return LifecycleStatus(
+            lifecycle=self.entity.lifecycle,
+            id=self.entity.id,
+            round=self.entity.round,
+            state=self.state,
+            since=self.since,
+            final=self.final,
+            attention=self.wants(self.state),
+            waits_for_retry=self.waiting_for_retry,
+            effects=[each.status() for each in self.performances.values()],
+        )
 
     async def pause(
         self,

@@ -3,38 +3,34 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:
-    from perdure.workflow.conduct import Conductor
-    from perdure.workflow.performing import Performance
+from perdure.workflow.status import EffectStatus, LifecycleStatus
 
 
-def details(conductor: Conductor) -> str:
+def details(status: LifecycleStatus) -> str:
     """Markdown for `workflow.set_current_details`. Holds no payloads."""
-    lines = [f"**{conductor.state}** since {conductor.since:%Y-%m-%d %H:%M:%S} UTC"]
-    if wanted := conductor.wants(conductor.state):
-        lines.append(f"**wants a person**: {wanted}")
-    lines += [_line(each) for each in conductor.performances.values()]
-    for each in conductor.performances.values():
+    lines = [f"**{status.state}** since {status.since:%Y-%m-%d %H:%M:%S} UTC"]
+    if status.attention:
+        lines.append(f"**wants a person**: {status.attention}")
+    lines += [_line(each) for each in status.effects]
+    for each in status.effects:
         if each.parked:
             lines += _how_to_resolve(each)
-    if conductor.waiting_for_retry:
+    if status.waits_for_retry:
         lines += _how_to_retry()
     return "\n\n".join(lines)
 
 
-def _line(performance: Performance[Any, Any]) -> str:
-    view = performance.known.effect
-    waits = f", next step at {performance.next_at:%H:%M:%S} UTC" if performance.next_at else ""
-    begun = f"attempts begun: {view.attempts}{waits}"
-    return f"- `{performance.slot}`: {view.status.value}, {begun}\n  key `{performance.key}`"
+def _line(effect: EffectStatus) -> str:
+    waits = f", next step at {effect.next_at:%H:%M:%S} UTC" if effect.next_at else ""
+    begun = f"attempts begun: {effect.attempts}{waits}"
+    return f"- `{effect.effect}`: {effect.status.value}, {begun}\n  key `{effect.key}`"
 
 
-def _how_to_resolve(performance: Performance[Any, Any]) -> list[str]:
-    example = {"effect": performance.slot, "outcome": "not_done", "by": "your name", "note": "how you know"}
+def _how_to_resolve(effect: EffectStatus) -> list[str]:
+    example = {"effect": effect.effect, "outcome": "not_done", "by": "your name", "note": "how you know"}
     return [
-        f"Nobody knows whether `{performance.slot}` happened. Find out, then send the update `resolve` with "
+        f"Nobody knows whether `{effect.effect}` happened. Find out, then send the update `resolve` with "
         "`outcome` = `done` (with its `receipt`), `not_done` (it goes again) or `abandoned`:",
         f"```json\n{json.dumps(example)}\n```",
     ]

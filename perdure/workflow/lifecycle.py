@@ -5,12 +5,10 @@ A subclass is an ordinary `@workflow.defn` class: all that Temporal documents ap
 
 from __future__ import annotations
 
-import functools
-import inspect
 from collections.abc import Callable
 from datetime import datetime
 from enum import StrEnum
-from typing import Any, ClassVar, Generic, NoReturn, TypeVar, get_args, get_origin, get_type_hints
+from typing import Any, ClassVar, Generic, NoReturn, TypeVar
 
 from pydantic import BaseModel, TypeAdapter
 from temporalio import workflow
@@ -21,50 +19,24 @@ from perdure.contracts.outcomes import Done, Ended, Status
 from perdure.contracts.states import State, States
 from perdure.errors import DeclarationError, NotNow
 from perdure.store.writes import AppColumn
-from perdure.workflow.conduct import Conductor, Request
-from perdure.workflow.performing import Performance, Resolution
+from perdure.workflow.conduct import Conductor
+from perdure.workflow.declaring import (
+    check_effects,
+    check_handlers,
+    guard_updates,
+    input_type,
+    put_conductor_around_run,
+)
+from perdure.workflow.performing import Performance
+from perdure.workflow.requests import Request, Resolution, SendAgain
+from perdure.workflow.rules import closing, ended, parked, refuse_if_over
+from perdure.workflow.status import LifecycleStatus
 
 I = TypeVar("I")  # noqa: E741 - the field's own letter for an input
 S = TypeVar("S", bound=StrEnum)
 In = TypeVar("In")
 Out = TypeVar("Out")
 M = TypeVar("M", bound=BaseModel)
-
-
-class SendAgain(Request):
-    """Asks for an effect to be sent anew, under a new key.
-
-    Attributes:
-        effect: name of the effect, with its suffix after a slash; may be left out where only one ended.
-    """
-
-    effect: str | None = None
-
-
-class EffectStatus(BaseModel):
-    """One effect being performed, as the query `status` shows it."""
-
-    effect: str
-    key: str
-    status: Status
-    attempts: int
-    parked: bool
-    why: str | None
-    next_at: datetime | None
-
-
-class LifecycleStatus(BaseModel):
-    """Answer of the query `status`."""
-
-    lifecycle: str
-    id: str
-    round: int
-    state: str
-    since: datetime
-    final: bool
-    attention: str | None
-    waits_for_retry: bool
-    effects: list[EffectStatus]
 
 
 class Lifecycle(Generic[I, S]):
@@ -102,14 +74,14 @@ class Lifecycle(Generic[I, S]):
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
-        _guard_updates(cls)
+        guard_updates(cls)
         if not cls.states and "run" not in cls.__dict__:
             return  # a base class of somebody's own
-        _check_handlers(cls)
+        check_handlers(cls, Lifecycle)
         cls.declared = States(cls.__name__, cls.states)
-        cls.input = TypeAdapter(_input_type(cls))
-        _check_effects(cls)
-        _conduct(cls)
+        cls.input = TypeAdapter(input_type(cls, Lifecycle))
+        check_effects(cls)
+        put_conductor_around_run(cls)
 
     async def run(self, given: I, /) -> None:
         """What the lifecycle does; write it in the subclass, with `@workflow.run`."""
@@ -215,20 +187,20 @@ class Lifecycle(Generic[I, S]):
     @workflow.update
     async def resolve(self, said: Resolution) -> str:
         """Say what became of an effect in doubt."""
-        conductor, performance = self._perdure, _parked(self._perdure, said.effect)
+        conductor, performance = self._perdure, parked(self._perdure, said.effect)
         performance.resolution = said
         await workflow.wait_condition(
             lambda: performance.resolved is not None or conductor.leaving or conductor.overtaken
         )
         if performance.resolved is None:
             # Of Temporal's own kind: past the validator any other exception would fail the workflow task for ever.
-            raise ApplicationError(_closing(conductor) or "nothing came of it", type=NotNow.__name__)
+            raise ApplicationError(closing(conductor) or "nothing came of it", type=NotNow.__name__)
         return performance.resolved
 
     @resolve.validator
     def _check_resolve(self, said: Resolution) -> None:
-        _refuse_if_over(self._perdure)
-        performance = _parked(self._perdure, said.effect)
+        refuse_if_over(self._perdure)
+        performance = parked(self._perdure, said.effect)
         if performance.resolution is not None:
             raise NotNow(f"{performance.slot} is being resolved by {performance.resolution.by} right now")
         if said.outcome not in (Status.DONE, Status.NOT_DONE, Status.ABANDONED):
@@ -252,24 +224,23 @@ class Lifecycle(Generic[I, S]):
     @retry_now.validator
     def _check_retry_now(self, asked: Request) -> None:
         conductor = self._perdure
-        _refuse_if_over(conductor)
+        refuse_if_over(conductor)
         if conductor.waiting_for_retry:
             anew = {"Abandoned", "DifferentInput"}
-            blocked = [key for key, ended in conductor.ended.items() if ended.kind in anew]
+            blocked = [key for key, how in conductor.ended.items() if how.kind in anew]
             if blocked and len(blocked) == len(conductor.ended):
                 raise NotNow(f"{blocked[0]} was given up, so a retry would make no call: use send_again")
             return
-        if parked := [each.slot for each in conductor.performances.values() if each.parked]:
-            raise NotNow(f"{parked[0]} is in doubt: nobody knows whether it happened, so use resolve")
+        if waiting := [each.slot for each in conductor.performances.values() if each.parked]:
+            raise NotNow(f"{waiting[0]} is in doubt: nobody knows whether it happened, so use resolve")
         if not any(each.next_at for each in conductor.performances.values()):
             raise NotNow(f"nothing waits for a retry in state {conductor.state!r}")
 
     @workflow.update
     async def send_again(self, asked: SendAgain) -> str:
         """Send an effect anew that ended without being done: new key, so the other side sees a new request."""
-        conductor, key = self._perdure, _ended(self._perdure, asked.effect)
-        slot = _slot_of(conductor, key)
-        conductor.ended.pop(key)
+        conductor, key = self._perdure, ended(self._perdure, asked.effect)
+        slot = conductor.ended.pop(key).slot
         conductor.refused.discard(slot)
         conductor.again[slot] = conductor.again.get(slot, 0) + 1
         conductor.retry = asked
@@ -277,10 +248,10 @@ class Lifecycle(Generic[I, S]):
 
     @send_again.validator
     def _check_send_again(self, asked: SendAgain) -> None:
-        _refuse_if_over(self._perdure)
+        refuse_if_over(self._perdure)
         if not self._perdure.waiting_for_retry:
             raise NotNow(f"nothing waits to be sent again in state {self._perdure.state!r}")
-        _ended(self._perdure, asked.effect)
+        ended(self._perdure, asked.effect)
 
     @workflow.update
     async def cancel(self, asked: Request) -> str:
@@ -291,29 +262,18 @@ class Lifecycle(Generic[I, S]):
     @cancel.validator
     def _check_cancel(self, asked: Request) -> None:
         conductor = self._perdure
-        _refuse_if_over(conductor)
+        refuse_if_over(conductor)
         if conductor.states.cancelled is None:
             raise NotNow(f"{conductor.entity.lifecycle} declares no state with cancelled=True to end in")
         if conductor.cancel is not None:
             raise NotNow(f"{conductor.cancel.by} has asked for that already")
-        if parked := [each.slot for each in conductor.performances.values() if each.parked]:
-            raise NotNow(f"{parked[0]} is in doubt: resolve it first, as abandoned if need be")
+        if waiting := [each.slot for each in conductor.performances.values() if each.parked]:
+            raise NotNow(f"{waiting[0]} is in doubt: resolve it first, as abandoned if need be")
 
     @workflow.query
     def status(self) -> LifecycleStatus:
         """Where it is, and what it waits for."""
-        conductor = self._perdure
-        return LifecycleStatus(
-            lifecycle=conductor.entity.lifecycle,
-            id=conductor.entity.id,
-            round=conductor.entity.round,
-            state=conductor.state,
-            since=conductor.since,
-            final=conductor.final,
-            attention=conductor.wants(conductor.state),
-            waits_for_retry=conductor.waiting_for_retry,
-            effects=[_effect_status(each) for each in conductor.performances.values()],
-        )
+        return self._perdure.status()
 
     @workflow.signal(name="perdure-wake")
     def _wake(self, key: str) -> None:
@@ -328,126 +288,3 @@ class Lifecycle(Generic[I, S]):
         if conductor is None:
             conductor = self.__dict__["__perdure"] = Conductor(self)
         return conductor
-
-
-def _refuse_if_over(conductor: Conductor) -> None:
-    if closing := _closing(conductor):
-        raise NotNow(closing)
-
-
-def _closing(conductor: Conductor) -> str | None:
-    """Why nothing can be asked of this run any more."""
-    if conductor.final or conductor.overtaken:
-        return f"too late: already {conductor.state}"
-    return "it goes on in a new run: ask again in a moment" if conductor.leaving else None
-
-
-def _parked(conductor: Conductor, slot: str | None) -> Performance[Any, Any]:
-    parked = [each for each in conductor.performances.values() if each.parked]
-    chosen = [each for each in parked if slot in (None, each.slot, each.key)]
-    if len(chosen) == 1:
-        return chosen[0]
-    if not parked:
-        raise NotNow(f"nothing is parked in doubt in state {conductor.state!r}")
-    raise NotNow(f"effect={slot!r}: say which of {', '.join(each.slot for each in parked)}")
-
-
-def _ended(conductor: Conductor, slot: str | None) -> str:
-    """Key of the effect that ended without being done, and that `slot` names."""
-    chosen = [key for key in conductor.ended if slot in (None, key, _slot_of(conductor, key))]
-    if len(chosen) == 1:
-        return chosen[0]
-    names = ", ".join(_slot_of(conductor, key) for key in conductor.ended)
-    raise NotNow(f"effect={slot!r}: say which of {names}" if names else "no effect has ended without being done")
-
-
-def _slot_of(conductor: Conductor, key: str) -> str:
-    return key.removeprefix(f"{conductor.entity}/").rsplit("~", 1)[0]
-
-
-def _effect_status(performance: Performance[Any, Any]) -> EffectStatus:
-    view = performance.known.effect
-    return EffectStatus(
-        effect=performance.slot,
-        key=performance.key,
-        status=view.status,
-        attempts=view.attempts,
-        parked=performance.parked,
-        why=view.why,
-        next_at=performance.next_at,
-    )
-
-
-_MAY_OVERRIDE = ("states", "effects", "mirror", "search_attribute", "snapshot", "run")
-
-
-def _check_handlers(cls: type[Any]) -> None:
-    """A subclass that overrides a handler would lose its validator in silence."""
-    for name in cls.__dict__:
-        if name in Lifecycle.__dict__ and name not in _MAY_OVERRIDE and not name.startswith("__"):
-            raise DeclarationError(f"{cls.__name__}.{name} overrides what every lifecycle has: take another name")
-    if "run" not in cls.__dict__ or not hasattr(cls.__dict__["run"], "__temporal_workflow_run"):
-        raise DeclarationError(f"{cls.__name__} needs its own `@workflow.run async def run(self, given)`")
-
-
-def _guard_updates(cls: type[Any]) -> None:
-    """An author's update that meets the end is told so, as those of the base class are."""
-    for handler in cls.__dict__.values():
-        if isinstance(handler, workflow.UpdateMethodMultiParam):
-            definition = handler._defn
-            # The definition is frozen, and `set_validator` takes only the first one.
-            object.__setattr__(definition, "validator", _guarded(definition.fn, definition.validator))
-
-
-def _guarded(handler: Callable[..., Any], validator: Callable[..., None] | None) -> Callable[..., None]:
-    @functools.wraps(handler)
-    def check(self: Any, *given: Any) -> None:
-        if self._perdure.final or self._perdure.overtaken:
-            _refuse_if_over(self._perdure)
-        if validator is not None:
-            validator(self, *given)
-
-    return check
-
-
-def _input_type(cls: type[Any]) -> Any:
-    """The concrete type: Temporal decodes nothing for a TypeVar."""
-    declared = next(
-        (get_args(base)[0] for base in getattr(cls, "__orig_bases__", ()) if _is_lifecycle(get_origin(base))),
-        None,
-    )
-    if declared is None or isinstance(declared, TypeVar):
-        raise DeclarationError(f"{cls.__name__}: write `class {cls.__name__}(Lifecycle[Input, States])`")
-    parameters = list(inspect.signature(cls.run).parameters.values())[1:]
-    hinted = get_type_hints(cls.run).get(parameters[0].name) if len(parameters) == 1 else None
-    if hinted != declared:
-        raise DeclarationError(
-            f"{cls.__name__}.run must take one input annotated {declared!r}, as in Lifecycle[...]; it takes {hinted!r}"
-        )
-    return declared
-
-
-def _is_lifecycle(origin: Any) -> bool:
-    return isinstance(origin, type) and issubclass(origin, Lifecycle)
-
-
-def _check_effects(cls: type[Any]) -> None:
-    names = [effect.name for effect in cls.effects]
-    if twice := {name for name in names if names.count(name) > 1}:
-        raise DeclarationError(f"{cls.__name__}: the effect {twice.pop()!r} is declared twice")
-    for effect in cls.effects:
-        _ = effect.input, effect.receipt
-
-
-def _conduct(cls: type[Any]) -> None:
-    """Put the conductor around the author's `run`. To Temporal it takes anything, since an input that Temporal
-    can't decode would keep the workflow task failing for ever; the conductor reads it, and says what is wrong."""
-    run = cls.run
-
-    @functools.wraps(run)
-    async def conducted(self: Any, given: Any = None) -> None:
-        await self._perdure.conduct(functools.partial(run, self), given)
-
-    taken = list(inspect.signature(run).parameters)[1]
-    conducted.__annotations__ = {**run.__annotations__, taken: Any}
-    cls.run = conducted

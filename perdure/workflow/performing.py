@@ -18,8 +18,12 @@ from perdure.contracts.outcomes import Abandoned, DifferentInput, Done, Ended, E
 from perdure.contracts.policies import Lookup
 from perdure.errors import DeclarationError
 from perdure.store.writes import EffectView, Fence, FenceOp, Gate, Move, storable
-from perdure.workflow.conduct import Conductor, HowEnded, Overtaken, Renewal, Request, Unsettled
+from perdure.workflow.carried import HowEnded, Unsettled
+from perdure.workflow.conduct import Conductor
 from perdure.workflow.decision import Again, Ask, Known, Look, Park, Record, Settled, decide
+from perdure.workflow.leaving import Overtaken, Renewal
+from perdure.workflow.requests import Resolution
+from perdure.workflow.status import EffectStatus
 
 In = TypeVar("In")
 Out = TypeVar("Out")
@@ -34,20 +38,6 @@ _ONCE = RetryPolicy(maximum_attempts=1)
 _ENDINGS: dict[str, type[Ended]] = {
     kind.__name__: kind for kind in (WasRefused, Expired, Abandoned, GaveUp, DifferentInput)
 }
-
-
-class Resolution(Request):
-    """What a person, or a webhook, says became of an effect in doubt.
-
-    Attributes:
-        effect: name of the effect, with its suffix after a slash; may be left out where only one is parked.
-        outcome: `done`, `not_done` or `abandoned`.
-        receipt: for `done`: the receipt as JSON, as the effect declares it.
-    """
-
-    effect: str | None = None
-    outcome: Status
-    receipt: Any = None
 
 
 class Performance(Generic[In, Out]):
@@ -96,6 +86,19 @@ class Performance(Generic[In, Out]):
             raise
         finally:
             del conductor.performances[self.key]
+
+    def status(self) -> EffectStatus:
+        """Where it is, as the query `status` shows it."""
+        view = self.known.effect
+        return EffectStatus(
+            effect=self.slot,
+            key=self.key,
+            status=view.status,
+            attempts=view.attempts,
+            parked=self.parked,
+            why=view.why,
+            next_at=self.next_at,
+        )
 
     def unsettled(self) -> Unsettled:
         """What the next run must know of it."""
@@ -342,7 +345,9 @@ class Performance(Generic[In, Out]):
         else:
             ended = WasRefused(view.why or "refused")
             conductor.refused.add(self.slot)
-        conductor.ended[self.key] = HowEnded(kind=type(ended).__name__, why=ended.why, in_doubt=ended.in_doubt)
+        conductor.ended[self.key] = HowEnded(
+            slot=self.slot, kind=type(ended).__name__, why=ended.why, in_doubt=ended.in_doubt
+        )
         return ended
 
     def _receipt(self, data: Any) -> Out:

@@ -37,7 +37,7 @@ from perdure.fleet.worker import new_identity, new_worker
 from perdure.store.writes import Answer, FenceOp, Store, Write
 from perdure.testing import CANCEL_WORKFLOW, Recorded, When, WhenParked, WorkerLost, rehearse
 from perdure.testing.script import Contract, Script
-from perdure.workflow.lifecycle import LifecycleStatus
+from perdure.workflow.status import LifecycleStatus
 from tests.apps.contracts import INLINE, REGULAR, Errand, Ticket
 from tests.apps.errands import LIFECYCLES
 from tests.world import World

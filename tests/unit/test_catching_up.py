@@ -9,7 +9,7 @@ from temporalio import workflow
 
 from perdure import Lifecycle, Request, Status, state
 from perdure.testing import START, At, When, WorkerLost, rehearse
-from perdure.workflow.lifecycle import LifecycleStatus
+from perdure.workflow.status import LifecycleStatus
 from tests.apps import errands
 from tests.apps.contracts import REGULAR, Errand
 

@@ -74,3 +74,16 @@ def test_the_workflow_id_leads_back_to_the_entity(scope: str | None, entity_id: 
 def test_a_workflow_id_that_names_no_entity_is_refused(workflow_id: str) -> None:
     with pytest.raises(InvalidEntity, match=r"start it as 'note/<entity id>'"):
         Entity.of_workflow(workflow_id, "note", 0)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (Key.of(Entity("note", "a~1"), "ring"), Key.of(Entity("note", "a", 1), "ring")),
+        (Key.of(Entity("note", "a"), "ring", "x~1"), Key.of(Entity("note", "a"), "ring", "x", 1)),
+        (Key.of(Entity("note", "a/ring"), "ring"), Key.of(Entity("note", "a"), "ring", "ring")),
+        (Key.of(Entity("note", "a/b"), "ring"), Key.of(Entity("note", "a%2Fb"), "ring")),
+    ],
+)
+def test_no_two_effects_share_a_key(one: Key, other: Key) -> None:
+    assert one != other

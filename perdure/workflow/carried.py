@@ -1,0 +1,56 @@
+"""What one run of a lifecycle hands to the next."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from pydantic import BaseModel, Field
+
+from perdure.workflow.decision import Known
+from perdure.workflow.requests import Request
+
+CARRIED = "perdure"
+"""Memo in which a run finds what it carries on from."""
+
+
+class HowEnded(BaseModel):
+    """An effect that ended without being done, as it is carried to the next run; `slot` = its name and suffix."""
+
+    slot: str
+    kind: str
+    why: str
+    in_doubt: bool = False
+
+
+class Unsettled(BaseModel):
+    """An effect that is being performed, as it is carried to the next run."""
+
+    known: Known
+    progress: Any = None
+
+
+class Carried(BaseModel):
+    """What one run hands to the next, by memo; also what the relay gives to the first.
+
+    Attributes:
+        born: the mirror has a row for this entity already.
+        again: how often each effect was to be sent anew, by name and suffix.
+        ended: effects that ended without being done, by key.
+        unsettled: effects that are being performed, by key.
+        retry: a retry that was granted, and that nothing was done about yet.
+        cancel: somebody asked for the end, while a doubt had to be settled first.
+    """
+
+    born: bool = True
+    round: int = 0
+    version: int = 0
+    state: str | None = None
+    since: datetime | None = None
+    attention: str | None = None
+    snapshot: Any = None
+    again: dict[str, int] = Field(default_factory=dict)
+    ended: dict[str, HowEnded] = Field(default_factory=dict)
+    unsettled: dict[str, Unsettled] = Field(default_factory=dict)
+    retry: Request | None = None
+    cancel: Request | None = None

@@ -1,0 +1,35 @@
+"""What the query `status` answers, and what the Web UI's details are made of."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from pydantic import BaseModel
+
+from perdure.contracts.outcomes import Status
+
+
+class EffectStatus(BaseModel):
+    """One effect being performed, as the query `status` shows it."""
+
+    effect: str
+    key: str
+    status: Status
+    attempts: int
+    parked: bool
+    why: str | None
+    next_at: datetime | None
+
+
+class LifecycleStatus(BaseModel):
+    """Answer of the query `status`."""
+
+    lifecycle: str
+    id: str
+    round: int
+    state: str
+    since: datetime
+    final: bool
+    attention: str | None
+    waits_for_retry: bool
+    effects: list[EffectStatus]
