@@ -19,7 +19,7 @@ from perdure.errors import InvalidEntity
         (Key.of(Entity("note", "7"), "send", "bob"), "note/7/send/bob"),
         (Key.of(Entity("note", "7"), "send", again=1), "note/7/send~1"),
         (Key.of(Entity("note", "7", 2), "send", "bob", 3), "note/7~2/send/bob~3"),
-        (Key.of(Entity("note", "a/b ü"), "send"), "note/a/b ü/send"),
+        (Key.of(Entity("note", "a/b ü"), "send"), "note/a%2Fb ü/send"),
     ],
 )
 def test_a_key_says_entity_round_effect_suffix_and_how_often_anew(key: Key, text: str) -> None:
