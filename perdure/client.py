@@ -6,7 +6,7 @@ import asyncio
 import json
 import time
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, TypeVar
@@ -21,11 +21,11 @@ from perdure import schema
 from perdure.app import App, input_json, name_of
 from perdure.contracts.keys import Entity
 from perdure.contracts.outcomes import Status
-from perdure.errors import AlreadyFinished, EngineUnavailable, InvalidInput, NoSuchEntity, NotNow
+from perdure.errors import AlreadyFinished, DatabaseUnavailable, EngineUnavailable, InvalidInput, NoSuchEntity, NotNow
 from perdure.queries import query
 from perdure.schema import Connection
 from perdure.settings import Settings, settings
-from perdure.store.postgres import Database, Pool, as_json
+from perdure.store.postgres import Database, Pool, answering, as_json
 from perdure.workflow.lifecycle import Lifecycle
 from perdure.workflow.requests import Request, Resolution, SendAgain
 
@@ -168,13 +168,15 @@ class Client:
             InvalidEntity: the id can't be used.
             InvalidInput: `given` does not validate.
             UnknownLifecycle: the client's app has no lifecycle of that name.
+            DatabaseUnavailable: no answer; a second start does no harm.
         """
         entity = Entity(name_of(lifecycle), str(entity_id))
         data, initial = self._checked(lifecycle, given)
         call = "select perdure.start($1, $2, $3::jsonb, $4, $5)"
         values = (entity.lifecycle, entity.id, data, initial, tenant)
         try:
-            answer = await (connection or self._pool).fetchval(call, *values)
+            with nullcontext() if connection else answering():  # in the app's transaction the errors are the app's
+                answer = await (connection or self._pool).fetchval(call, *values)
         except (asyncpg.UntranslatableCharacterError, asyncpg.InvalidTextRepresentationError) as error:
             raise InvalidInput(f"{entity}: PostgreSQL can't store the input: {error}") from error
         return Handle(self, entity, str(answer))
@@ -184,8 +186,13 @@ class Client:
 
         Raises:
             NoSuchEntity: the database knows none of that id.
+            DatabaseUnavailable: no answer.
         """
         name, key = name_of(lifecycle), str(entity_id)
+        with answering():
+            return await self._read_status(name, key)
+
+    async def _read_status(self, name: str, key: str) -> EntityStatus:
         async with self._pool.acquire() as connection:
             row = await connection.fetchrow(query("entity_status"), name, key)
             if row is None:
@@ -215,13 +222,19 @@ class Client:
             TimeoutError: it is not final after `timeout`.
         """
         until = None if timeout is None else time.monotonic() + timeout.total_seconds()
-        pause = 0.02
-        while not (found := await self.status(lifecycle, entity_id)).final:
+        pause, seen = 0.02, "not known"
+        while True:
+            try:
+                found = await self.status(lifecycle, entity_id)
+                seen = repr(found.state)
+                if found.final:
+                    return found
+            except DatabaseUnavailable as error:  # whoever waits for days waits for a restarted server, too
+                seen = str(error)
             if until is not None and time.monotonic() >= until:
-                raise TimeoutError(f"{found.lifecycle}/{found.id} is still {found.state!r} after {timeout}")
+                raise TimeoutError(f"{name_of(lifecycle)}/{entity_id} is not final after {timeout}: {seen}")
             await asyncio.sleep(pause)
             pause = min(pause * 1.5, 1.0)
-        return found
 
     async def list(
         self,
@@ -240,7 +253,8 @@ class Client:
             before: only those that are in their state since before then.
             limit: at most so many.
         """
-        rows = await self._pool.fetch(query("open_entities"), name_of(lifecycle), state, attention, before, limit)
+        with answering():
+            rows = await self._pool.fetch(query("open_entities"), name_of(lifecycle), state, attention, before, limit)
         return [EntityStatus(**dict(row), final=False) for row in rows]
 
     async def resolve(
@@ -305,7 +319,8 @@ class Client:
         data, initial = self._checked(lifecycle, given) if given is not None else (None, self._initial(lifecycle))
         call = "select perdure.restart($1, $2, $3, $4, $5, $6::jsonb)"
         try:
-            return int(await self._pool.fetchval(call, name, key, by, note, initial, data))
+            with answering():
+                return int(await self._pool.fetchval(call, name, key, by, note, initial, data))
         except asyncpg.NoDataFoundError as error:
             raise NoSuchEntity(_with_hint(error)) from error
         except asyncpg.ObjectNotInPrerequisiteStateError as error:
@@ -319,7 +334,8 @@ class Client:
         call = "select perdure.settle($1, $2, $3, $4, $5, $6, $7::jsonb)"
         given = (said.effect, said.outcome.value, said.by, said.note, as_json(said.receipt))
         try:
-            status = await self._pool.fetchval(call, standing.lifecycle, standing.id, *given)
+            with answering():
+                status = await self._pool.fetchval(call, standing.lifecycle, standing.id, *given)
         except (asyncpg.ObjectNotInPrerequisiteStateError, asyncpg.InvalidParameterValueError) as error:
             raise NotNow(_with_hint(error)) from error
         return f"resolved as {status}; it had ended as {standing.state}"

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, TypeAlias
 
 import asyncpg
@@ -139,6 +140,18 @@ async def _fetch(connection: Connection, batch: str) -> list[asyncpg.Record]:
 
 async def _keep_session(connection: Connection) -> None:
     """Nobody changes a session's settings here: the pool's own reset would cost each write a second round trip."""
+
+
+@contextmanager
+def answering() -> Iterator[None]:
+    """Turn what a lost or absent server makes asyncpg raise into `DatabaseUnavailable`."""
+    try:
+        yield
+    except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, TimeoutError) as error:
+        kind = _kind(error)
+        if isinstance(kind, Transient) and not isinstance(kind, Locked):
+            raise DatabaseUnavailable(f"PostgreSQL gave no answer: {kind}; ask again when it is back") from error
+        raise
 
 
 def _kind(error: Exception) -> Transient | Unacceptable:
