@@ -81,7 +81,7 @@ async def test_the_status_is_there_from_the_instant_of_commit_without_a_worker(w
 
 async def test_a_wait_that_takes_too_long_says_where_it_is(world: World) -> None:
     handle = await world.client.start(Lookup, "a", Errand())
-    with pytest.raises(TimeoutError, match=r"lookup/a is not final after 0:00:00.1: 'pending'"):
+    with pytest.raises(TimeoutError, match=r"lookup/a is not final after 0:00:00.100000: 'pending'"):
         await handle.wait(timeout=seconds(0.1))
 
 
