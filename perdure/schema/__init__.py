@@ -57,6 +57,7 @@ async def migrate(connection: Connection) -> list[Migration]:
         SchemaMismatch: if the database has migrations that this version does not know.
     """
     async with connection.transaction():
+        await connection.execute("set local lock_timeout = 0; set local statement_timeout = 0")
         await connection.execute("select pg_advisory_xact_lock($1)", _LOCK)
         applied = await _applied(connection)
         _refuse_newer(applied)

@@ -114,7 +114,10 @@ class GroupCommit:
         """Get as many of a batch through as can be, beside the main lane."""
         pause = _SHORTEST_PAUSE
         while (trouble := await _trouble(sending)) and (batch := [each for each in batch if not each.answer.done()]):
-            if len(batch) > 1 and isinstance(trouble, (Locked, Unacceptable)):
+            if len(batch) > 1 and isinstance(trouble, Locked):
+                self._part(batch)
+                return
+            if len(batch) > 1 and isinstance(trouble, Unacceptable):
                 await self._halve(batch)
                 return
             if isinstance(trouble, Transient):
@@ -125,6 +128,12 @@ class GroupCommit:
             elif not _without_column(batch[0], trouble):
                 return
             sending = self._send(batch)
+
+    def _part(self, batch: Sequence[_Waiting]) -> None:
+        """Each alone and at once: halving would let the innocent stand still again with every half."""
+        for each in batch:
+            sending = asyncio.create_task(self._send([each]), name="perdure group commit")
+            _keep(self._aside, self._mend([each], sending))
 
     async def _halve(self, batch: Sequence[_Waiting]) -> None:
         middle = len(batch) // 2

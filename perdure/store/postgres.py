@@ -20,7 +20,7 @@ Pool: TypeAlias = "asyncpg.Pool[asyncpg.Record]"
 
 LONGEST = 2.5
 """Seconds for one commit: a dead connection is given up while there is patience left for another one."""
-_LOCKED = ("40001", "40P01", "55P03")  # serialization failure, deadlock, lock not available
+_LOCKED = ("40001", "40P01", "55P03", "57014")  # serialization failure, deadlock, lock or statement time-out
 _TRANSIENT_CLASSES = ("08", "53", "57", "58")  # connection, resources, operator intervention, system
 
 
@@ -108,7 +108,10 @@ class Database:
             server_settings={
                 "application_name": "perdure",
                 # What the app keeps locked must hold up nobody else (invariant 8).
-                "lock_timeout": "1000",
+                "lock_timeout": "250",
+                # Less than LONGEST: the server ends a statement that stands still, and with it the locks that it
+                # holds; it would not notice for a long time that its client has gone.
+                "statement_timeout": "1500",
                 # Each step of a write must see what others committed before it.
                 "default_transaction_isolation": "read committed",
             },
