@@ -346,7 +346,7 @@ class Client:
         entity = Entity(name_of(lifecycle), str(entity_id))
         handle = self._engine.get_workflow_handle(entity.workflow_id(self._config.scope))
         try:
-            return str(await handle.execute_update(update, asked, result_type=str, rpc_timeout=timedelta(seconds=20)))
+            return await _executed(handle, update, asked)
         except WorkflowUpdateFailedError as error:
             raise await self._refusal(entity, error.cause) from error
         except (RPCError, WorkflowUpdateRPCTimeoutOrCancelledError) as error:
@@ -386,6 +386,18 @@ class Client:
         if not isinstance(lifecycle, str):
             return lifecycle
         return None if self._app is None else self._app.lifecycle(lifecycle)
+
+
+async def _executed(handle: temporalio.client.WorkflowHandle[Any, Any], update: str, asked: Request) -> str:
+    """Send an update; while the workflow's task fails, as after its worker was lost, the server takes none."""
+    until = time.monotonic() + 15
+    while True:
+        try:
+            return str(await handle.execute_update(update, asked, result_type=str, rpc_timeout=timedelta(seconds=20)))
+        except RPCError as error:
+            if error.status is not RPCStatusCode.FAILED_PRECONDITION or time.monotonic() >= until:
+                raise
+            await asyncio.sleep(0.5)
 
 
 def _effect(row: asyncpg.Record) -> EffectRecord:
