@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import sys
 import tempfile
 from pathlib import Path
@@ -35,6 +36,7 @@ async def record(scenario: Scenario, postgres: PostgresServer, temporal: Tempora
             for number, run in enumerate(sorted(runs, key=lambda each: each.start_time), start=1):
                 handle = world.engine.get_workflow_handle(run.id, run_id=run.run_id)
                 history = (await handle.fetch_history()).to_json().replace(world.scope, "scope")
+                history = re.sub(r'"identity": "[^"]*"', '"identity": "worker"', history)  # names of machines
                 (folder / f"{scenario.name}.{number}.json").write_text(history + "\n")
             print(f"{scenario.name}: {len(runs)} run(s)", file=sys.stderr)
             await world.db.execute("truncate perdure.ident, perdure.entity, perdure.effect")
