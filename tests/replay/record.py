@@ -36,7 +36,9 @@ async def record(scenario: Scenario, postgres: PostgresServer, temporal: Tempora
             for number, run in enumerate(sorted(runs, key=lambda each: each.start_time), start=1):
                 handle = world.engine.get_workflow_handle(run.id, run_id=run.run_id)
                 history = (await handle.fetch_history()).to_json().replace(world.scope, "scope")
-                history = re.sub(r'"identity": "[^"]*"', '"identity": "worker"', history)  # names of machines
+                # Without the name of the machine, which stands in identities and in sticky queues.
+                history = re.sub(r'"identity": "[^"]*"', '"identity": "worker"', history)
+                history = re.sub(r'"name": "[^"]*-[0-9a-f]{32}"', '"name": "sticky"', history)
                 (folder / f"{scenario.name}.{number}.json").write_text(history + "\n")
             print(f"{scenario.name}: {len(runs)} run(s)", file=sys.stderr)
             await world.db.execute("truncate perdure.ident, perdure.entity, perdure.effect")
