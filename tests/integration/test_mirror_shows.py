@@ -16,7 +16,11 @@ async def test_a_state_written_into_the_mirror_by_hand_changes_no_way(world: Wor
         await parked(world, "escalate", "a")
         await world.db.execute("update perdure.entity set state = 'failed', attention = null where id = 'a'")
 
+        # It reads the fence, so it is told of the state too; and shows its own again.
+        await world.handle("escalate", "a").signal("perdure-wake", "escalate/a/do-escalate")
+        await parked(world, "escalate", "a")
+
         await world.client.resolve("escalate", "a", Status.NOT_DONE, by="ann", note="they say it never came")
         assert await world.ended("escalate", "a") == "done"
     assert world.counterparty.accepted == {"escalate/a/do-escalate": 1}
-    assert await world.states("escalate", "a") == ["pending", "doing", "doing", "doing", "done"]
+    assert await world.states("escalate", "a") == ["pending", "doing", "doing", "doing", "doing", "done"]
