@@ -52,3 +52,15 @@ async def test_one_effect_costs_three_writes(world: World, kind: str) -> None:
 
     await world.until(counted, "the statistics of the worker's closed connections")
     assert await writes() == 3
+
+
+async def test_the_engine_repeats_no_attempt_and_no_look_up_by_itself(world: World) -> None:
+    world.counterparty.replies = [{"ok": True, "accept": True, "close": True}]
+    async with world.worker(app):
+        await world.client.start("lookup", "a", Errand())
+        await world.ended("lookup", "a")
+        history = await world.handle("lookup", "a").fetch_history()
+
+    scheduled = [event.activity_task_scheduled_event_attributes for event in history.events]
+    most = {each.activity_type.name: each.retry_policy.maximum_attempts for each in scheduled if each.activity_id}
+    assert most == {"do-lookup": 1, "find-errand": 1}

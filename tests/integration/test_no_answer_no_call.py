@@ -1,0 +1,49 @@
+"""No answer from the database means no call: what is not on record must not leave."""
+
+from __future__ import annotations
+
+import asyncio
+
+from infra.postgres import PostgresServer
+from perdure import Attempt
+from perdure.activity.execution import attempt
+from perdure.activity.orders import AttemptOrder, Said
+from perdure.store.postgres import Database, PostgresStore
+from perdure.store.writes import Fence, FenceOp, Write
+from tests.apps.contracts import REGULAR, Errand, Ticket
+
+
+class Quiet:
+    """Surroundings that ask for nothing."""
+
+    heartbeat_every = None
+    stop_asked = False
+
+    def heartbeat(self, progress: object) -> None:
+        """Nobody listens."""
+
+    async def stopping(self) -> None:
+        """Never."""
+        await asyncio.Event().wait()
+
+
+async def test_an_attempt_that_can_not_be_put_on_record_makes_no_call() -> None:
+    calls: list[str] = []
+
+    async def body(errand: Errand, the_attempt: Attempt) -> Ticket:
+        calls.append(the_attempt.key)
+        return Ticket(number=1)
+
+    fence = Fence(op=FenceOp.BEGIN, key="lookup/a/do-lookup", effect="do-lookup", token="")
+    write = Write(lifecycle="lookup", id="a", round=0, version=1, workflow_id="lookup/a", fence=fence)
+    order = AttemptOrder(write=write, input={"what": "x"}, number=1, timeout=2)
+    with PostgresServer(durable=False) as server:
+        database = Database(server.dsn())
+        store = PostgresStore(await database.open())
+        server.stop("immediate")
+        report = await attempt(REGULAR["lookup"], body, order, store, Quiet())
+        await store.close()
+        await database.close()
+
+    assert (report.said, report.recorded, calls) == (Said.NOT_DONE, False, [])
+    assert "PostgreSQL" in (report.why or "")
