@@ -82,8 +82,9 @@ class Relay(Service):
         return len(delivered) == BATCH
 
     async def _deliver(self, row: asyncpg.Record) -> None:
-        if row["over"]:
+        if row["over"] and row["kind"] == "start":
             return  # finished or restarted since: an older order of the same entity (invariant 7)
+        # A wake goes all the same: a stale worker may have made the end, and the run that waits must hear of it.
         try:
             entity = Entity(row["lifecycle"], row["id"], row["round"])
         except InvalidEntity as error:  # SQL lets through what Python would not

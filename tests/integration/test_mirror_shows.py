@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from perdure import Status
+from perdure import Status, seconds
 from tests.apps.bodies import app
 from tests.apps.contracts import Errand
 from tests.replay.scenarios import parked
@@ -24,3 +24,21 @@ async def test_a_state_written_into_the_mirror_by_hand_changes_no_way(world: Wor
         assert await world.ended("escalate", "a") == "done"
     assert world.counterparty.accepted == {"escalate/a/do-escalate": 1}
     assert await world.states("escalate", "a") == ["pending", "doing", "doing", "doing", "doing", "done"]
+
+
+async def test_a_parked_run_whose_end_a_stale_worker_made_hears_of_it_and_ends(world: World) -> None:
+    world.counterparty.replies = [{"ok": True, "accept": True, "close": True}]
+    async with world.worker(app):
+        await world.client.start("escalate", "a", Errand())
+        await parked(world, "escalate", "a")
+        async with world.db.transaction():  # what a worker leaves that was frozen, and woke up with an old task
+            await world.db.execute("update perdure.effect set status = 'done', receipt = '{\"number\": 1}'")
+            await world.db.execute("update perdure.ident set final = 'done', version = version + 1")
+            await world.db.execute("delete from perdure.entity")
+            await world.db.execute(
+                "insert into perdure.outbox (lifecycle, id, round, kind, body) "
+                "values ('escalate', 'a', 0, 'wake', '{\"key\": \"escalate/a/do-escalate\"}')"
+            )
+        await world.handle("escalate", "a").result(rpc_timeout=seconds(30))
+    assert (await world.client.status("escalate", "a")).state == "done"
+    assert world.counterparty.accepted == {"escalate/a/do-escalate": 1}
