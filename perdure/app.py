@@ -7,7 +7,7 @@ from typing import Any
 
 from temporalio import workflow
 
-from perdure.contracts.effects import Effect, Find, contract_of
+from perdure.contracts.effects import Effect, Find, contract_of, problem
 from perdure.contracts.keys import check_name
 from perdure.contracts.states import suggestion
 from perdure.errors import DeclarationError, InvalidInput, UnknownLifecycle
@@ -82,7 +82,7 @@ def input_json(lifecycle: type[Lifecycle[Any, Any]], given: Any) -> Any:
     try:
         return lifecycle.input.dump_python(lifecycle.input.validate_python(given), mode="json")
     except ValueError as error:
-        raise InvalidInput(f"{_name(lifecycle)}: the input does not fit: {_problem(error)}") from None
+        raise InvalidInput(f"{_name(lifecycle)}: the input does not fit: {problem(error)}") from None
 
 
 def name_of(lifecycle: type[Lifecycle[Any, Any]] | str) -> str:
@@ -108,13 +108,6 @@ def _needed(lifecycles: Sequence[type[Lifecycle[Any, Any]]]) -> dict[str, tuple[
                 if known is not contract:
                     raise DeclarationError(f"two different contracts are named {contract.name!r}")
     return needed
-
-
-def _problem(error: ValueError) -> str:
-    if problems := getattr(error, "errors", None):
-        first = problems(include_input=False, include_url=False)[0]
-        return f"{'.'.join(str(part) for part in first['loc']) or 'the whole'}: {first['msg']}"
-    return str(error)
 
 
 def _where(body: Callable[..., Any]) -> str:
