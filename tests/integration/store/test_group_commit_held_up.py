@@ -23,7 +23,7 @@ from tests.integration.store.store_ground import (
     store_at,
     written,
 )
-from tests.proxy import Proxy, proxied
+from perdure.testing.proxy import Proxy, proxied
 
 
 @pytest.fixture
