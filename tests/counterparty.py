@@ -40,6 +40,8 @@ class Counterparty:
         self.before_answering = Gate()
         self.replies: list[dict[str, Any]] = []
         """Replies to give to the next requests in place of `{"ok": true}`; `accept` tells if they count."""
+        self.replies_to: dict[str, list[dict[str, Any]]] = {}
+        """The same for one entity, by its id."""
         self.dedupe = False
         self._changed = asyncio.Condition()
 
@@ -97,8 +99,9 @@ class Counterparty:
 
     async def _do(self, request: dict[str, Any]) -> dict[str, Any]:
         await self.before_accepting.passed()
-        reply = self.replies.pop(0) if self.replies else {"ok": True, "accept": True}
         key = request["key"]
+        replies = self.replies_to.get(key.split("/")[1]) or self.replies
+        reply = replies.pop(0) if replies else {"ok": True, "accept": True}
         if reply.get("accept") and not (self.dedupe and self.accepted[key]):
             await self._note(lambda: self.accepted.update([key]))
         await self._reply_in_its_time()

@@ -20,6 +20,7 @@ from typing import Any, Protocol
 
 from pydantic import ValidationError
 
+from perdure import faults
 from perdure.activity.orders import AttemptOrder, QuestionOrder, Report, Said
 from perdure.contracts.attempt import Attempt, Question, boot_clock
 from perdure.contracts.effects import Effect, Find
@@ -28,6 +29,7 @@ from perdure.contracts.outcomes import InDoubt, NotDone, Refused, Status
 from perdure.errors import DatabaseUnavailable, PerdureError, UnstorableWrite
 from perdure.logs import says
 from perdure.store.writes import Answer, EffectView, Fence, FenceOp, Gate, Store, Verdict, Write, storable
+from perdure.telemetry import traces
 
 PATIENCE = 4.0
 """Seconds that one commit of an attempt may take; three of them fit into `BOOKKEEPING`."""
@@ -108,10 +110,12 @@ async def _attempt(
         ends_at=ends_at,
         progress=order.progress,
         clue=view.clue,
+        headers=traces.headers(),
         _note=lambda clue: _note(store, order.write, fence, clue),
     )
     pulse.attempt = the_attempt
     report = await _call(effect, body, given, the_attempt, token, host)
+    faults.point("after the call of", effect.name)
     says(log, "attempt ended", key=key, attempt=view.attempts, outcome=report.said.value, why=report.why)
     return await _put_on_record(report, order.write, fence, store, answer.version)
 
@@ -131,7 +135,9 @@ async def _ask(find: Find[Any, Any], body: Answerer, order: QuestionOrder, store
     report = Report(said=Said.MISS, token=view.token or "", effect=view, believable=believable, version=answer.version)
     try:
         given = find.input.validate_python(order.input)
+        faults.point("before the look-up", find.name)
         found = await _until_stop(body(given, question), order.timeout, host)
+        faults.point("after the look-up", find.name)
         receipt = None if found is None else find.receipt.dump_python(found, mode="json")
     except Exception as error:  # whatever stops it from answering, it has not answered
         says(log, "look-up can't answer", key=key, why=_sentence(error), find=find.name)
@@ -186,6 +192,7 @@ async def _call(
     try:
         if host.stop_asked or the_attempt.remaining <= 0:
             raise NotDone("the worker was told to stop" if host.stop_asked else "its time was over before the call")
+        faults.point("before the call of", effect.name)
         receipt = await _until_stop(body(given, the_attempt), the_attempt.remaining, host)
         dumped = effect.receipt.dump_python(receipt, mode="json")
         report = Report(said=Said.DONE, token=token, receipt=dumped)

@@ -8,6 +8,7 @@ from typing import Any
 
 from temporalio import activity
 
+from perdure import faults
 from perdure.activity.execution import PATIENCE, ask, attempt, keep
 from perdure.activity.orders import AttemptOrder, QuestionOrder, Report
 from perdure.app import App
@@ -94,14 +95,18 @@ class Activities:
         async def run(order: AttemptOrder) -> Report:
             host = TemporalHost(self._grace)
             gives_way = isinstance(effect.doubt, (Repeat, Dedupe))
-            return await host.to_its_end(attempt(effect, body, order, self._store(), host), gives_way=gives_way)
+            report = await host.to_its_end(attempt(effect, body, order, self._store(), host), gives_way=gives_way)
+            faults.point("before the report of", effect.name)
+            return report
 
         return run
 
     def _asking(self, find: Find[Any, Any], body: Callable[..., Any]) -> Callable[..., Any]:
         @activity.defn(name=find.name)
         async def run(order: QuestionOrder) -> Report:
-            return await ask(find, body, order, self._store(), TemporalHost(self._grace))
+            report = await ask(find, body, order, self._store(), TemporalHost(self._grace))
+            faults.point("before the report of", find.name)
+            return report
 
         return run
 
@@ -115,7 +120,9 @@ class Activities:
                 await asyncio.wait({committing, stop}, return_when=asyncio.FIRST_COMPLETED)
                 if not committing.done():
                     raise DatabaseUnavailable("the worker stopped before PostgreSQL answered")
-                return committing.result()
+                answer = committing.result()
+                faults.point("before the report of", order)
+                return answer
             finally:
                 stop.cancel()
                 committing.cancel()

@@ -9,15 +9,17 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
 import asyncpg
 from temporalio.client import Client
-from temporalio.common import WorkflowIDConflictPolicy, WorkflowIDReusePolicy
+from temporalio.common import MetricMeter, WorkflowIDConflictPolicy, WorkflowIDReusePolicy
 from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.service import RPCError, RPCStatusCode
 
+from perdure import faults
 from perdure.app import App, input_json
 from perdure.contracts.keys import Entity
 from perdure.errors import InvalidEntity, InvalidInput, PerdureError
@@ -26,6 +28,7 @@ from perdure.logs import says
 from perdure.queries import query
 from perdure.settings import Settings
 from perdure.store.postgres import Pool
+from perdure.telemetry import metrics, names, traces
 from perdure.workflow.carried import CARRIED, Carried
 
 log = logging.getLogger("perdure.relay")
@@ -58,27 +61,37 @@ class Relay(Service):
         client: Temporal; where a worker of the same process uses it too, workflows start eagerly.
         app: knows the lifecycles.
         settings: scope, task queue, pace.
+        meter: counts what becomes of the rows.
     """
 
-    def __init__(self, pool: Pool, client: Client, app: App, settings: Settings) -> None:
+    def __init__(
+        self, pool: Pool, client: Client, app: App, settings: Settings, meter: MetricMeter | None = None
+    ) -> None:
         super().__init__("relay", settings.relay_every)
         self._pool = pool
         self._client = client
         self._app = app
         self._settings = settings
+        self._meter = meter
 
     async def once(self) -> bool:
         """Deliver a batch; True if it was a full one."""
         async with self._pool.acquire(timeout=5) as connection, connection.transaction():
             rows = await connection.fetch(query("claim"), BATCH)
+            for row in rows:
+                faults.point("before the delivery of a", row["kind"])
             ends = await asyncio.gather(*(self._deliver(row) for row in rows), return_exceptions=True)
             delivered = [row["seq"] for row, end in zip(rows, ends, strict=True) if end is None]
             await connection.execute("delete from perdure.outbox where seq = any($1::bigint[])", delivered)
             for row, end in zip(rows, ends, strict=True):
                 if end is not None:
                     await self._set_aside(connection, row, end)
+            for row in rows:
+                faults.point("after the delivery of a", row["kind"])
         if rows:
+            faults.point("after the commit of the outbox")
             says(log, "delivered", count=len(delivered), of=len(rows))
+            self._count(rows, ends)
         return len(delivered) == BATCH
 
     async def _deliver(self, row: asyncpg.Record) -> None:
@@ -112,14 +125,24 @@ class Relay(Service):
             given = input_json(lifecycle, _loaded(row["input"]))
         except InvalidInput as error:
             raise Undeliverable(str(error)) from error
-        carried = Carried(round=entity.round, version=row["version"])
+        workflow_id = entity.workflow_id(self._settings.scope)
+        about = {names.LIFECYCLE: entity.lifecycle, names.ROUND: entity.round, names.WORKFLOW_ID: workflow_id}
+        with traces.span(
+            f"{names.SPAN_DELIVER} {entity.lifecycle}",
+            about,
+            kind=traces.SpanKind.CONSUMER,
+            parent=row["traceparent"],
+        ):
+            await self._start_workflow(entity, workflow_id, given, row["version"])
+
+    async def _start_workflow(self, entity: Entity, workflow_id: str, given: Any, version: int) -> None:
         first = entity.round == 0
         await self._client.start_workflow(
             entity.lifecycle,
             given,
-            id=entity.workflow_id(self._settings.scope),
+            id=workflow_id,
             task_queue=self._settings.task_queue,
-            memo={CARRIED: carried},
+            memo={CARRIED: Carried(round=entity.round, version=version)},
             # The default would start closed ids again.
             id_reuse_policy=WorkflowIDReusePolicy.REJECT_DUPLICATE if first else WorkflowIDReusePolicy.ALLOW_DUPLICATE,
             id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING if first else WorkflowIDConflictPolicy.FAIL,
@@ -157,6 +180,15 @@ class Relay(Service):
             row["seq"],
             str(end)[:500] or type(end).__name__,
         )
+
+    def _count(self, rows: Sequence[asyncpg.Record], ends: Sequence[BaseException | None]) -> None:
+        if self._meter is None:
+            return
+        for row, end in zip(rows, ends, strict=True):
+            became = names.RELAY_DELIVERED if end is None else names.RELAY_POSTPONED
+            metrics.count(
+                self._meter, names.RELAY_REJECTED if isinstance(end, Undeliverable) else became, kind=row["kind"]
+            )
 
 
 def _loaded(value: Any) -> Any:

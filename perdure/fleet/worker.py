@@ -70,10 +70,10 @@ async def connect(plugin: PerdurePlugin, *, identity: str | None = None) -> Clie
         ) from error
 
 
-async def run_worker(app: App, config: Settings) -> None:
+async def run_worker(app: App, config: Settings, *, plugin: PerdurePlugin | None = None) -> None:
     """Run a worker until SIGTERM or SIGINT: intake stops, calls end within the grace time, the rest is reported."""
     stop = _told_to_stop()
-    plugin = PerdurePlugin(app, config)
+    plugin = plugin or PerdurePlugin(app, config)
     connecting = asyncio.create_task(connect(plugin, identity=new_identity()))
     if not await _before(stop, connecting):
         return

@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from perdure import faults
 from perdure.errors import DatabaseUnavailable, UnstorableWrite
 from perdure.store.writes import Answer, Write
 
@@ -96,6 +97,8 @@ class GroupCommit:
         batch = [each for each in batch if not each.answer.done()]  # a write whose caller has gone never happens
         if not batch:
             return
+        for each in batch:
+            faults.point("before the commit of", each.write)
         try:
             answers = await self._commit([each.body for each in batch])
         except (Transient, Unacceptable):
@@ -105,6 +108,7 @@ class GroupCommit:
             _fail(batch, DatabaseUnavailable(f"the write was not committed: {error!r}"))
             raise
         for each, answer in zip(batch, answers, strict=True):
+            faults.point("after the commit of", each.write)
             if answer is not None and not each.answer.done():
                 each.answer.set_result(answer)
         if None in answers:

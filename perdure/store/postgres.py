@@ -10,11 +10,13 @@ from contextlib import contextmanager
 from typing import Any, TypeAlias
 
 import asyncpg
+from temporalio.common import MetricMeter
 
 from perdure.errors import DatabaseUnavailable, InvalidSetting
 from perdure.schema import Connection
 from perdure.store.group_commit import GroupCommit, Locked, Transient, Unacceptable
 from perdure.store.writes import Answer, Write
+from perdure.telemetry.metrics import measured
 
 Pool: TypeAlias = "asyncpg.Pool[asyncpg.Record]"
 
@@ -29,11 +31,12 @@ class PostgresStore:
 
     Args:
         pool: connections to the app's database, from `connect`.
+        meter: measures the commits.
     """
 
-    def __init__(self, pool: Pool) -> None:
+    def __init__(self, pool: Pool, meter: MetricMeter | None = None) -> None:
         self.pool = pool
-        self._group = GroupCommit(self._commit)
+        self._group = GroupCommit(self._commit if meter is None else measured(self._commit, meter))
 
     async def write(self, write: Write, *, patience: float) -> Answer:
         return await self._group.write(write, patience=patience)

@@ -124,6 +124,12 @@ class Write(_Record):
     column_error: str | None = None
     """Set on the second try of a write whose app column PostgreSQL refused."""
 
+    def __str__(self) -> str:
+        """In a few words, without payloads, as the Web UI shows it."""
+        parts = [f"mirror: {self.move.state}"] if self.move else []
+        parts += [f"fence: {self.fence.op} {self.fence.effect}"] if self.fence else []
+        return ", ".join(parts)
+
 
 class EffectView(_Record):
     """What the fence knows of an effect, by the database's clock."""

@@ -1,4 +1,4 @@
-"""A TCP proxy between the code and a real server, that can break as networks do: cut, freeze, delay.
+"""A TCP proxy between the code and a real server, that can break as networks do: cut, freeze, delay, half-close.
 
 `freeze` is the bad one: connections stay open and nothing comes through any more, as when a cable is pulled.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
 
 _CHUNK = 65_536
 
@@ -15,20 +16,27 @@ _CHUNK = 65_536
 class Proxy:
     """Forwards 127.0.0.1:`port` to another port; made by `proxied`.
 
+    Args:
+        target_port: of the server.
+        host: of the server.
+
     Attributes:
         port: where it listens.
         accepted: how many connections it took so far.
         forwarded: bytes that went through so far, both ways.
     """
 
-    def __init__(self, target_port: int) -> None:
+    def __init__(self, target_port: int, host: str = "127.0.0.1") -> None:
         self.port = 0
         self.accepted = 0
         self.forwarded = 0
-        self._target_port = target_port
+        self._target = host, target_port
+        self._trap: _Trap | None = None
         self._seconds = 0.0
         self._writers: set[asyncio.StreamWriter] = set()
         self._frozen: set[asyncio.StreamWriter] = set()
+        self._far_writers: set[asyncio.StreamWriter] = set()
+        self._half_closed: set[asyncio.StreamWriter] = set()
         self._freezes_new = False
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -54,6 +62,30 @@ class Proxy:
         """Hold every piece of data for so long, from now on, in each direction."""
         self._seconds = seconds
 
+    def half_close(self) -> None:
+        """On every connection that is open now, end the client's direction: the server reads the end, the client
+        hears nothing of it, and what the server still says comes through."""
+        for far_writer in list(self._far_writers - self._half_closed):
+            if not far_writer.transport.is_closing():
+                self._half_closed.add(far_writer)
+                far_writer.write_eof()
+
+    def lose_request(self, mark: bytes = b"") -> None:
+        """Reset the connections when the next request comes: it never arrives.
+
+        Args:
+            mark: only a request that contains this.
+        """
+        self._trap = _Trap(mark, forward=False)
+
+    def lose_reply(self, mark: bytes = b"") -> None:
+        """Reset the connections when the reply to the next request comes: it arrived, and nobody hears of it.
+
+        Args:
+            mark: only to a request that contains this.
+        """
+        self._trap = _Trap(mark, forward=True)
+
     @property
     def open_connections(self) -> int:
         """How many clients are connected now, frozen ones included."""
@@ -63,17 +95,18 @@ class Proxy:
         """One client's connection, both ways, until either side ends it."""
         self.accepted += 1
         try:
-            far_reader, far_writer = await asyncio.open_connection("127.0.0.1", self._target_port)
+            far_reader, far_writer = await asyncio.open_connection(*self._target)
         except OSError:  # the server is down: its client sees the same
             writer.transport.abort()
             return
         pair = {writer, far_writer}
         self._writers |= pair
+        self._far_writers.add(far_writer)
         if self._freezes_new:
             self._frozen |= pair
         ways = {
-            asyncio.create_task(self._forward(reader, far_writer)),
-            asyncio.create_task(self._forward(far_reader, writer)),
+            asyncio.create_task(self._forward(reader, far_writer, asked=far_writer)),
+            asyncio.create_task(self._forward(far_reader, writer, replies=far_writer)),
         }
         self._tasks |= ways
         try:
@@ -82,6 +115,8 @@ class Proxy:
             self._tasks -= ways
             self._writers -= pair
             self._frozen -= pair
+            self._far_writers.discard(far_writer)
+            self._half_closed.discard(far_writer)
             for each in pair:
                 each.transport.abort()
 
@@ -92,12 +127,23 @@ class Proxy:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    async def _forward(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _forward(
+        self,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        *,
+        asked: asyncio.StreamWriter | None = None,
+        replies: asyncio.StreamWriter | None = None,
+    ) -> None:
         with suppress(ConnectionError, OSError):
             while data := await reader.read(_CHUNK):
                 if self._seconds:
                     await asyncio.sleep(self._seconds)
-                if writer in self._frozen:
+                if self._trap is not None and self._trap.springs(data, asked, replies):
+                    self._trap = None
+                    self.cut()
+                    return
+                if writer in self._frozen or writer in self._half_closed:
                     continue  # swallowed: neither side hears of it
                 writer.write(data)
                 self.forwarded += len(data)
@@ -106,10 +152,25 @@ class Proxy:
             writer.transport.abort()
 
 
+@dataclass(slots=True)
+class _Trap:
+    """Waits for one request, or for the reply to it."""
+
+    mark: bytes
+    forward: bool
+    request_to: asyncio.StreamWriter | None = None
+
+    def springs(self, data: bytes, asked: asyncio.StreamWriter | None, replies: asyncio.StreamWriter | None) -> bool:
+        if asked is not None and self.request_to is None and self.mark in data:
+            self.request_to = asked
+            return not self.forward
+        return self.request_to is not None and replies is self.request_to
+
+
 @asynccontextmanager
-async def proxied(target_port: int) -> AsyncIterator[Proxy]:
-    """A proxy to a port on 127.0.0.1, for as long as the context lasts."""
-    proxy = Proxy(target_port)
+async def proxied(target_port: int, host: str = "127.0.0.1") -> AsyncIterator[Proxy]:
+    """A proxy on 127.0.0.1 to a server, for as long as the context lasts."""
+    proxy = Proxy(target_port, host)
     server = await asyncio.start_server(proxy.serve, "127.0.0.1", 0)
     proxy.port = server.sockets[0].getsockname()[1]
     try:

@@ -17,6 +17,7 @@ from temporalio import workflow
 from temporalio.common import RetryPolicy, SearchAttributeKey
 from temporalio.exceptions import ActivityError, ApplicationError
 
+from perdure import faults
 from perdure.contracts.effects import problem
 from perdure.contracts.keys import Entity
 from perdure.errors import DeclarationError, InvalidEntity, InvalidInput
@@ -154,7 +155,7 @@ class Conductor:
                 result_type=Answer,
                 start_to_close_timeout=timedelta(seconds=5),
                 retry_policy=_WRITE_ONCE,
-                summary=_summary(order),
+                summary=str(order),
             )
         except (ActivityError, ApplicationError):
             # Not in the workflow task: while PostgreSQL is away this waits without growing the history.
@@ -164,7 +165,7 @@ class Conductor:
                 result_type=Answer,
                 start_to_close_timeout=timedelta(seconds=30),
                 retry_policy=_WRITE_ON,
-                summary=f"{_summary(order)}, until PostgreSQL is back",
+                summary=f"{order}, until PostgreSQL is back",
             )
         self.learn(answer.version)
         if order.move is not None and answer.gate in (Gate.FINAL, Gate.OTHER_ROUND):
@@ -247,6 +248,8 @@ class Conductor:
         if self._rested_at is None:
             self._rested_at = workflow.info().get_current_history_length()
         self.describe()
+        if not workflow.unsafe.is_replaying():
+            faults.point("during the wait", summary or self.state)
         try:
             await workflow.wait_condition(woken, timeout=seconds, timeout_summary=summary)
         except TimeoutError:
@@ -387,13 +390,6 @@ class Conductor:
                 cancel=self.cancel,
             )
         }
-
-
-def _summary(order: Write) -> str:
-    """What the Web UI shows of a write."""
-    parts = [f"mirror: {order.move.state}"] if order.move else []
-    parts += [f"fence: {order.fence.op} {order.fence.effect}"] if order.fence else []
-    return ", ".join(parts)
 
 
 def _entity(workflow_id: str, lifecycle: str, round: int) -> Entity:

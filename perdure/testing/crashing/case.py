@@ -1,0 +1,284 @@
+"""One case: an entity, a worker process that dies or is cut off at one place, another worker, and how it ended."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import json
+import multiprocessing
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit, urlunsplit
+
+import asyncpg
+import temporalio.client
+from temporalio.contrib.pydantic import pydantic_data_converter
+
+from perdure.client import Client, EntityStatus
+from perdure.contracts.keys import Entity
+from perdure.contracts.outcomes import Status
+from perdure.errors import AlreadyFinished, DatabaseUnavailable, EngineUnavailable, NoSuchEntity, NotNow
+from perdure.schema import Connection
+from perdure.settings import Settings
+from perdure.testing.crashing.victim import PRELOADED, Orders, work
+from perdure.testing.proxy import Proxy, proxied
+
+Happened = Callable[[str], int | Awaitable[int]]
+"""How often the effect of this key happened, asked at the other side."""
+Commit = Callable[[Connection, str], Awaitable[None]]
+"""What the app does in the transaction of the start, for this entity id."""
+Receipt = Callable[[str], Any]
+"""The receipt that a person reads off the other side's records, for this key."""
+
+_FORK = multiprocessing.get_context("forkserver")
+
+
+class Way(StrEnum):
+    """What happens at a place."""
+
+    NOTHING = "runs undisturbed"
+    KILL = "the worker is killed"
+    CUT = "the connection breaks"
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """What is put to the proof; the same for all cases. See `prove`."""
+
+    lifecycle: str
+    given: Any
+    app: str
+    database_url: str
+    temporal_address: str
+    folder: Path
+    happened: Happened
+    initial: str = "pending"
+    commit: Commit | None = None
+    receipt: Receipt | None = None
+    environment: Mapping[str, str] = field(default_factory=dict)
+    other_side: tuple[str, int] | None = None
+    patience: float = 60.0
+
+
+@dataclass(slots=True)
+class Case:
+    """One entity's way through one trouble.
+
+    Attributes:
+        id: of the entity.
+        way: what happens to it.
+        place: where; empty for the undisturbed run.
+        places: what the first worker came by, in order.
+        final: the state in which it ended; None = it has not.
+        hit: whether the place was reached.
+        seconds: from the trouble to the end.
+        faults: what is wrong with how it ended.
+        evidence: history, rows and logs, where something is wrong.
+    """
+
+    id: str
+    way: Way
+    place: str = ""
+    places: list[str] = field(default_factory=list)
+    final: str | None = None
+    hit: bool = False
+    seconds: float = 0.0
+    counts: dict[str, int] = field(default_factory=dict)
+    faults: list[str] = field(default_factory=list)
+    evidence: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.place}: {self.way.value}" if self.place else self.way.value
+
+
+class Stage:
+    """The servers of one case, as its workers see them, and the workers.
+
+    Attributes:
+        database_url: of the case's own database.
+        client: sees it without the broken connections in between.
+    """
+
+    def __init__(self, subject: Subject, case: Case, database_url: str) -> None:
+        self.subject = subject
+        self.case = case
+        self.database_url = database_url
+        self.config = Settings(
+            database_url=database_url, scope=f"crash-{database_url.rpartition('_')[2]}", task_queue=f"crash-{case.id}"
+        )
+        self.engine: temporalio.client.Client
+        self.client: Client
+        self.logs: list[Path] = []
+        self.reached = asyncio.Event()
+        self._postgres: Proxy
+        self._temporal: Proxy
+        self._other_side: Proxy | None = None
+        self._line = 0
+        self._workers: list[Any] = []
+        self._stop_at: str | None = None
+
+    @asynccontextmanager
+    async def made(self) -> AsyncIterator[Stage]:
+        """Open proxies and connections; end all of it, workers first, at the end."""
+        database, temporal = urlsplit(self.database_url), urlsplit(f"//{self.subject.temporal_address}")
+        async with AsyncExitStack() as stack:
+            self._postgres = await stack.enter_async_context(
+                proxied(database.port or 5432, database.hostname or "localhost")
+            )
+            self._temporal = await stack.enter_async_context(
+                proxied(temporal.port or 7233, temporal.hostname or "localhost")
+            )
+            if self.subject.other_side is not None:
+                self._other_side = await stack.enter_async_context(proxied(self.subject.other_side[1]))
+            server = await asyncio.start_server(self._listen, "127.0.0.1", 0)
+            stack.callback(server.close)
+            self._line = server.sockets[0].getsockname()[1]
+            stack.push_async_callback(self._end_workers)
+            self.engine = await temporalio.client.Client.connect(
+                self.subject.temporal_address, data_converter=pydantic_data_converter
+            )
+            self.client = await stack.enter_async_context(Client.connect(self.config, engine=self.engine))
+            yield self
+
+    async def work(self, *, die_at: str | None = None, stop_at: str | None = None) -> Any:
+        """Start a worker process; returns it. At `stop_at` it waits while the connection of the case's place breaks."""
+        self._stop_at = stop_at or self._stop_at
+        log = self.subject.folder / f"{self.case.id}-{len(self.logs)}.log"
+        self.logs.append(log)
+        orders = Orders(
+            app=self.subject.app,
+            environment=self._environment(),
+            log=str(log),
+            line=self._line,
+            die_at=die_at,
+            stop_at=stop_at,
+        )
+        worker = _FORK.Process(target=work, args=(orders,), daemon=True)
+        await asyncio.to_thread(worker.start)
+        self._workers.append(worker)
+        return worker
+
+    async def start(self) -> None:
+        """Commit the row and its lifecycle, as the app does."""
+        connection = await asyncpg.connect(self.database_url)
+        try:
+            async with connection.transaction():
+                if self.subject.commit is not None:
+                    await self.subject.commit(connection, self.case.id)
+                call = "select perdure.start($1, $2, $3::jsonb, $4)"
+                values = self.subject.lifecycle, self.case.id, json.dumps(self.subject.given), self.subject.initial
+                await connection.execute(call, *values)
+        finally:
+            await connection.close()
+
+    async def ended(self) -> EntityStatus:
+        """Wait for the final state; in the meantime, be the person who says what became of what is in doubt."""
+        until = time.monotonic() + self.subject.patience
+        while True:
+            try:
+                seen = await self.client.status(self.subject.lifecycle, self.case.id)
+                if seen.final:
+                    return seen
+                if seen.attention is not None:
+                    await self._say_what_happened(seen)
+                trouble = f"it is in state {seen.state!r}, attention: {seen.attention}"
+            except (DatabaseUnavailable, EngineUnavailable, NotNow, AlreadyFinished, NoSuchEntity) as error:
+                trouble = str(error)
+            if time.monotonic() > until:
+                raise TimeoutError(f"not final after {self.subject.patience:g} s: {trouble}")
+            await asyncio.sleep(0.1)
+
+    def handle(self) -> temporalio.client.WorkflowHandle[Any, Any]:
+        """Temporal's handle of the case's workflow."""
+        entity = Entity(self.subject.lifecycle, self.case.id)
+        return self.engine.get_workflow_handle(entity.workflow_id(self.config.scope))
+
+    async def happened(self, key: str) -> int:
+        """How often it happened at the other side."""
+        count = self.subject.happened(key)
+        return await count if inspect.isawaitable(count) else count
+
+    def _break_connection(self, place: str) -> None:
+        """Break what the worker is about to use at `place`; what comes after a commit or call loses its reply."""
+        mark, other_side = self.case.id.encode(), self._other_side
+        match place.split(" ", 3)[:3]:
+            case ["before", "the", "commit"]:
+                self._postgres.lose_request(mark)
+            case ["after", "the", "commit"]:
+                self._postgres.lose_reply(b"COMMIT" if "outbox" in place else mark)
+            case ["after", "the", "delivery"]:
+                self._postgres.cut()
+            case ["before", "the", "call" | "look-up"] if other_side is not None:
+                other_side.lose_request()
+            case ["after", "the", "call" | "look-up"] if other_side is not None:
+                other_side.lose_reply()
+            case ["after", "the", "task"] | ["before", "the", "report"]:
+                self._temporal.lose_reply()
+            case ["before", "the", "delivery" | "task"]:
+                self._temporal.cut()
+            case _:
+                self._postgres.cut()
+                self._temporal.cut()
+
+    async def _say_what_happened(self, seen: EntityStatus) -> None:
+        for effect in seen.effects:
+            if effect.status not in (Status.ATTEMPTING, Status.IN_DOUBT):
+                continue
+            done = await self.happened(effect.key) > 0
+            receipt = self.subject.receipt(effect.key) if done and self.subject.receipt is not None else None
+            outcome = Status.DONE if done else Status.NOT_DONE
+            note = "asked the other side"
+            await self.client.resolve(
+                seen.lifecycle, seen.id, outcome, by="test", note=note, receipt=receipt, effect=effect.effect
+            )
+
+    def _environment(self) -> dict[str, str]:
+        at = urlsplit(self.database_url)
+        login = at.netloc.rpartition("@")[0]
+        netloc = f"{login}@127.0.0.1:{self._postgres.port}" if login else f"127.0.0.1:{self._postgres.port}"
+        environment = {
+            **self.subject.environment,
+            "PERDURE_DATABASE_URL": urlunsplit(at._replace(netloc=netloc)),
+            "PERDURE_SCOPE": self.config.scope or "",
+            "PERDURE_TASK_QUEUE": self.config.task_queue,
+            "PERDURE_RELAY_EVERY": "0.05",
+            "TEMPORAL_ADDRESS": f"127.0.0.1:{self._temporal.port}",
+        }
+        if self.subject.other_side is not None and self._other_side is not None:
+            environment[self.subject.other_side[0]] = str(self._other_side.port)
+        return environment
+
+    async def _listen(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            while line := await reader.readline():
+                said = json.loads(line)
+                if self._workers and said["pid"] != self._workers[0].pid:
+                    continue
+                place = said["place"]
+                self.case.places.append(place)
+                if place == self.case.place:
+                    self.reached.set()
+                if place == self._stop_at:
+                    self._break_connection(self.case.place)
+                    self.reached.set()
+                    writer.write(b"\n")
+        except ConnectionError:
+            pass  # it was killed: that is what this is about
+        finally:
+            writer.close()
+
+    async def _end_workers(self) -> None:
+        for worker in self._workers:
+            worker.kill()
+        for worker in self._workers:
+            await asyncio.to_thread(worker.join)
+
+
+def preload() -> None:
+    """Let the process that workers are forked from import the libraries, once."""
+    _FORK.set_forkserver_preload(PRELOADED)

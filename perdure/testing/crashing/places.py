@@ -1,0 +1,112 @@
+"""Which places a worker process comes by: those in perdure's own code, and the borders of each workflow task."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from threading import Lock
+from typing import Any
+
+from temporalio.bridge.proto.workflow_activation import WorkflowActivation
+from temporalio.bridge.proto.workflow_completion import WorkflowActivationCompletion
+from temporalio.worker import WorkerConfig, WorkflowInstance, WorkflowInstanceDetails, WorkflowRunner
+from temporalio.workflow import _Definition
+
+from perdure import faults
+from perdure.fleet.plugin import PerdurePlugin
+
+_JOBS = {
+    "initialize_workflow": "its start",
+    "fire_timer": "a timer",
+    "signal_workflow": "a signal",
+    "do_update": "an update",
+    "cancel_workflow": "a cancellation",
+}
+_COMMANDS = {
+    "start_timer": "a timer",
+    "complete_workflow_execution": "its end",
+    "continue_as_new_workflow_execution": "a new run",
+}
+
+
+class Places:
+    """Numbers the visits to each place, so that every one has a name of its own.
+
+    Args:
+        visit: is told that name.
+    """
+
+    def __init__(self, visit: Callable[[str], None]) -> None:
+        self._visit = visit
+        self._visits: Counter[str] = Counter()
+        self._lock = Lock()
+
+    def reached(self, place: str) -> None:
+        """See `perdure.faults`; called in the event loop's thread and in those of workflows."""
+        with self._lock:
+            self._visits[place] += 1
+            times = self._visits[place]
+        self._visit(place if times == 1 else f"{place} ({times})")
+
+
+class WatchedPlugin(PerdurePlugin):
+    """Makes the borders of workflow tasks places, too: what a task decided is reported right after its end."""
+
+    def configure_worker(self, config: WorkerConfig) -> WorkerConfig:
+        """See base class."""
+        config = super().configure_worker(config)
+        config["workflow_runner"] = _WatchedRunner(config["workflow_runner"])
+        return config
+
+
+class _WatchedRunner(WorkflowRunner):
+    def __init__(self, inner: WorkflowRunner) -> None:
+        self._inner = inner
+
+    def prepare_workflow(self, defn: _Definition) -> None:
+        self._inner.prepare_workflow(defn)
+
+    def set_worker_level_failure_exception_types(self, types: Any) -> None:
+        self._inner.set_worker_level_failure_exception_types(types)
+
+    def create_instance(self, det: WorkflowInstanceDetails) -> WorkflowInstance:
+        instance = self._inner.create_instance(det)
+        activate, ordered = instance.activate, dict[int, str]()
+
+        def watched(act: WorkflowActivation) -> WorkflowActivationCompletion:
+            _visit("before the task that hears of", _heard(act, ordered), act)
+            completion = activate(act)
+            _visit("after the task that orders", _orders(completion, ordered), act)
+            return completion
+
+        setattr(instance, "activate", watched)  # noqa: B010 - a method of this one instance
+        return instance
+
+
+def _visit(place: str, subjects: list[str], act: WorkflowActivation) -> None:
+    if subjects and not act.is_replaying:
+        faults.point(place, " and ".join(subjects))
+
+
+def _heard(act: WorkflowActivation, ordered: dict[int, str]) -> list[str]:
+    heard = []
+    for job in act.jobs:
+        kind = job.WhichOneof("variant")
+        if kind == "resolve_activity":
+            heard.append(ordered.get(job.resolve_activity.seq, "an activity"))
+        elif kind in _JOBS:
+            heard.append(_JOBS[kind])
+    return heard
+
+
+def _orders(completion: WorkflowActivationCompletion, ordered: dict[int, str]) -> list[str]:
+    orders = []
+    for command in completion.successful.commands:
+        kind = command.WhichOneof("variant") or ""
+        if kind in ("schedule_activity", "schedule_local_activity"):
+            activity = getattr(command, kind)
+            ordered[activity.seq] = activity.activity_type
+            orders.append(activity.activity_type)
+        elif kind in _COMMANDS:
+            orders.append(_COMMANDS[kind])
+    return orders

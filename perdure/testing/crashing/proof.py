@@ -1,0 +1,253 @@
+"""`prove`: runs a lifecycle once to learn its places, then once for each and each way, and says what went wrong."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import secrets
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+from urllib.parse import urlsplit, urlunsplit
+
+import asyncpg
+from temporalio.service import RPCError
+
+from perdure.app import input_json
+from perdure.errors import DeclarationError, PerdureError
+from perdure.fleet.worker import load_app
+from perdure.testing.crashing.audit import audit, evidence
+from perdure.testing.crashing.case import Case, Commit, Happened, Receipt, Stage, Subject, Way, preload
+from perdure.workflow.lifecycle import Lifecycle
+
+I = TypeVar("I")  # noqa: E741
+Arrange = Callable[[str], Awaitable[None] | None]
+
+
+class CrashPointsFailed(PerdureError, AssertionError):
+    """The lifecycle does not keep what is promised; the message tells each place, the history and the rows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Servers:
+    """Where the proof takes place.
+
+    Attributes:
+        template: URL of a PostgreSQL database with the schema `perdure` and the app's tables. It is copied for each
+            case, by a role that may create databases, and nobody else may be connected to it.
+        temporal: `host:port` of a Temporal server without TLS, with the namespace `default`.
+    """
+
+    template: str
+    temporal: str
+
+
+@dataclass(slots=True)
+class Proof:
+    """What was run.
+
+    Attributes:
+        undisturbed: the run that nothing disturbed.
+        cases: the others.
+    """
+
+    undisturbed: Case
+    cases: list[Case] = field(default_factory=list)
+
+    @property
+    def places(self) -> list[str]:
+        """Where the lifecycle was killed and cut off, in the order in which it comes by."""
+        return self.undisturbed.places
+
+    def summary(self) -> str:
+        """A line for each case: how long it took to recover."""
+        return "\n".join(f"{each.seconds:5.1f} s  {each}" for each in self.cases)
+
+
+async def prove(
+    lifecycle: type[Lifecycle[I, Any]],
+    given: I,
+    *,
+    app: str,
+    servers: Servers,
+    happened: Happened,
+    folder: Path,
+    other_side: tuple[str, int] | None = None,
+    commit: Commit | None = None,
+    arrange: Arrange | None = None,
+    receipt: Receipt | None = None,
+    environment: dict[str, str] | None = None,
+    ways: Sequence[Way] = (Way.KILL, Way.CUT),
+    only: Callable[[str], bool] = lambda place: True,
+    at_once: int = 10,
+    patience: float = 60.0,
+) -> Proof:
+    """Put a lifecycle to the proof; see the module.
+
+    Each case has an entity, a database, a task queue and worker processes of its own. Killed = SIGKILL from within, at
+    exactly that place; another worker process goes on. Cut = the connection that is about to be used there breaks,
+    or the reply that would come there is lost; the same worker goes on. Parked effects are resolved by a person
+    who asks the other side (`happened`).
+
+    Args:
+        lifecycle: the class.
+        given: its input, for every entity.
+        app: the app that workers load, as `package.module:name`.
+        servers: where.
+        happened: how often the effect of a key happened, asked at the other side.
+        folder: for the workers' logs.
+        other_side: environment variable by which workers learn the port of the other side, and that port
+            (on 127.0.0.1): its connections are cut as well.
+        commit: what the app does in the transaction of the start, as `await commit(connection, entity_id)`.
+        arrange: called with each entity's id before it is started, to order how the other side behaves.
+        receipt: the receipt that a person reads off the other side's records, for a key.
+        environment: more of it for the workers.
+        ways: what happens at each place.
+        only: which places.
+        at_once: how many cases run at the same time.
+        patience: seconds after which a case that has not ended has failed.
+
+    Raises:
+        CrashPointsFailed: an effect happened more or less often than undisturbed, the end is another one, the mirror
+            is not what the workflow says, or something is left open.
+        DeclarationError: `app` does not run `lifecycle`.
+    """
+    if lifecycle not in load_app(app).lifecycles.values():
+        raise DeclarationError(f"{app} does not run {lifecycle.__name__}: give the app that does")
+    name = next(name for name, each in load_app(app).lifecycles.items() if each is lifecycle)
+    subject = Subject(
+        name,
+        input_json(lifecycle, given),
+        app,
+        servers.template,
+        servers.temporal,
+        folder,
+        happened,
+        str(lifecycle.declared.initial.value),
+        commit,
+        receipt,
+        environment or {},
+        other_side,
+        patience,
+    )
+    preload()
+    run = _Run(subject, lifecycle, arrange)
+    undisturbed = await run.case(Way.NOTHING)
+    proof = Proof(undisturbed)
+    if not undisturbed.faults:
+        turn = asyncio.Semaphore(at_once)
+
+        async def one(way: Way, place: str) -> Case:
+            async with turn:
+                return await run.case(way, place, undisturbed)
+
+        wanted = [(way, place) for place in proof.places if only(place) for way in ways]
+        proof.cases = list(await asyncio.gather(*(one(way, place) for way, place in wanted)))
+    if wrong := [each for each in (undisturbed, *proof.cases) if each.faults]:
+        raise CrashPointsFailed("\n\n".join(_told(name, each) for each in wrong))
+    return proof
+
+
+class _Run:
+    """Runs cases of one subject."""
+
+    def __init__(self, subject: Subject, lifecycle: type[Lifecycle[Any, Any]], arrange: Arrange | None) -> None:
+        self._subject = subject
+        self._lifecycle = lifecycle
+        self._arrange = arrange
+        self._prefix = secrets.token_hex(3)
+        self._numbers = itertools.count()
+
+    async def case(self, way: Way, place: str = "", undisturbed: Case | None = None) -> Case:
+        case = Case(f"{self._prefix}-{next(self._numbers)}", way, place)
+        async with _database(self._subject.database_url) as url, Stage(self._subject, case, url).made() as stage:
+            if self._arrange is not None and (arranging := self._arrange(case.id)) is not None:
+                await arranging
+            try:
+                await self._play(stage)
+                await audit(stage, self._lifecycle, undisturbed)
+            except (TimeoutError, PerdureError, OSError, RPCError, asyncpg.PostgresError) as error:
+                case.faults.append(f"{type(error).__name__}: {error}")
+            if case.faults:
+                case.evidence = await evidence(stage)
+        return case
+
+    async def _play(self, stage: Stage) -> None:
+        case, way = stage.case, stage.case.way
+        waits = case.place.startswith("during the wait")
+        first = await stage.work(
+            die_at=case.place if way is Way.KILL and not waits else None,
+            stop_at=_just_before(case.place) if way is Way.CUT else None,
+        )
+        await stage.start()
+        ending = asyncio.create_task(stage.ended())
+        if way is Way.KILL:
+            if waits:
+                await _first(asyncio.create_task(stage.reached.wait()), ending)
+                await _idle(stage)
+                first.kill()
+            gone = asyncio.create_task(asyncio.to_thread(first.join))
+            await _first(gone, ending)
+            case.hit = gone.done()
+            if case.hit:
+                await stage.work()
+            else:
+                first.kill()
+        elif way is Way.CUT:
+            await _first(asyncio.create_task(stage.reached.wait()), ending)
+            case.hit = stage.reached.is_set()
+        began = time.monotonic()
+        case.final = (await ending).state
+        case.seconds = time.monotonic() - began
+        if way is not Way.NOTHING and not case.hit:
+            case.faults.append("it never came by here, so nothing is proven: is the lifecycle deterministic?")
+
+
+async def _first(one: asyncio.Task[Any], ending: asyncio.Task[Any]) -> None:
+    """Wait for one thing; the last places lie behind the end, but not far."""
+    await asyncio.wait({one, ending}, return_when=asyncio.FIRST_COMPLETED)
+    await asyncio.wait({one}, timeout=5)
+
+
+async def _idle(stage: Stage) -> None:
+    """Wait until Temporal has nothing for the workflow to do: then it waits."""
+    with suppress(RPCError):
+        while (await stage.handle().describe()).raw_description.HasField("pending_workflow_task"):  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+
+
+def _just_before(place: str) -> str:
+    """Where the worker has to stand for its connection to break at `place`: a reply is lost after the request."""
+    if place == "after the commit of the outbox":
+        return "after the delivery of a start"
+    for what in ("commit", "call", "look-up"):
+        place = place.replace(f"after the {what}", f"before the {what}")
+    return place
+
+
+def _told(lifecycle: str, case: Case) -> str:
+    return f"{lifecycle}, {case}\n- " + "\n- ".join(case.faults) + f"\n  {case.evidence}"
+
+
+@asynccontextmanager
+async def _database(template: str) -> AsyncIterator[str]:
+    """A copy of the template for one case."""
+    at = urlsplit(template)
+    name = f"crash_{secrets.token_hex(6)}"
+    admin = urlunsplit(at._replace(path="/postgres"))
+    await _execute(admin, f'create database {name} template "{at.path.removeprefix("/")}"')
+    try:
+        yield urlunsplit(at._replace(path=f"/{name}"))
+    finally:
+        await _execute(admin, f"drop database {name} with (force)")
+
+
+async def _execute(url: str, statement: str) -> None:
+    connection = await asyncpg.connect(url)
+    try:
+        await connection.execute(statement)
+    finally:
+        await connection.close()

@@ -1,0 +1,134 @@
+"""Every crash point of our own lifecycles: whatever dies or breaks at whatever place, it happens once and is shown."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import pytest
+
+from infra.postgres import PostgresServer
+from infra.temporal import TemporalServer
+from perdure.errors import DeclarationError
+from perdure.schema import Connection
+from perdure.testing.crashing import CrashPointsFailed, Proof, Servers, Way
+from tests.apps import forgetful
+from tests.apps.contracts import Errand
+from tests.apps.errands import Escalate, Lookup, LookupInline
+from tests.counterparty import Counterparty
+
+
+@pytest.fixture(scope="session")
+def perdure_servers(postgres: PostgresServer, temporal: TemporalServer) -> Servers:
+    return Servers(postgres.dsn("perdure_template"), temporal.address)
+
+
+@pytest.fixture
+async def counterparty() -> AsyncIterator[Counterparty]:
+    async with Counterparty().serving() as made:
+        yield made
+
+
+async def prove(crash_points: Callable[..., Any], lifecycle: Any, other_side: Counterparty, **how: Any) -> Proof:
+    """An errand's proof; its row is committed with its start."""
+    how.setdefault("app", "tests.apps.bodies:app")
+
+    async def with_its_row(connection: Connection, entity_id: str) -> None:
+        await connection.execute("insert into errand (id) values ($1)", entity_id)
+
+    proof: Proof = await crash_points(
+        lifecycle,
+        Errand(),
+        happened=other_side.accepted.__getitem__,
+        other_side=("COUNTERPARTY_PORT", other_side.port),
+        commit=with_its_row,
+        receipt=lambda key: {"number": 1},
+        **how,
+    )
+    print(proof.summary())
+    return proof
+
+
+@pytest.mark.parametrize("lifecycle", [Lookup, LookupInline])
+async def test_whatever_dies_an_errand_is_done_once(
+    lifecycle: Any, crash_points: Callable[..., Any], counterparty: Counterparty
+) -> None:
+    proof = await prove(crash_points, lifecycle, counterparty)
+
+    assert set(proof.undisturbed.counts.values()) == {1}
+    effect = lifecycle.effects[0].name
+    for border in ("before", "after"):
+        assert f"{border} the commit of mirror: doing, fence: begin {effect}" in proof.places
+        assert f"{border} the call of {effect}" in proof.places
+        assert f"{border} the commit of fence: outcome {effect}" in proof.places
+        assert f"{border} the commit of mirror: done" in proof.places
+        assert f"{border} the delivery of a start" in proof.places
+    assert "after the commit of the outbox" in proof.places
+    assert f"before the report of {effect}" in proof.places
+    assert "before the report of mirror: done" in proof.places
+    assert [place for place in proof.places if "task that orders" in place] == [
+        f"after the task that orders {effect}",
+        "after the task that orders perdure.write",
+        "after the task that orders its end",
+    ]
+    assert len(proof.cases) == 2 * len(proof.places)
+    assert all(case.hit for case in proof.cases)
+
+
+@pytest.mark.parametrize("lifecycle", [Lookup, LookupInline, Escalate])
+async def test_whatever_dies_while_it_waits_or_looks_up_it_is_done_once(
+    lifecycle: Any, crash_points: Callable[..., Any], counterparty: Counterparty
+) -> None:
+    """The other side asks for a pause first, then accepts it and breaks off before it has replied."""
+
+    def arrange(entity_id: str) -> None:
+        counterparty.replies_to[entity_id] = [
+            {"not_done": "busy", "retry_after": 0.5},
+            {"accept": True, "close": True},
+        ]
+
+    waiting = ("during the wait", "look-up", "find-errand", "a timer", "an update", "resolve")
+    proof = await prove(
+        crash_points,
+        lifecycle,
+        counterparty,
+        arrange=arrange,
+        only=lambda place: any(part in place for part in waiting),
+    )
+
+    effect = lifecycle.effects[0].name
+    places = {case.place for case in proof.cases}
+    assert f"during the wait {effect}: next step" in places
+    if lifecycle is Escalate:
+        assert f"during the wait {effect}: parked" in places
+    else:
+        assert {f"{border} the look-up {lifecycle.effects[0].find.name}" for border in ("before", "after")} <= places
+
+
+async def test_an_effect_that_happens_twice_is_found_and_told_with_place_history_and_rows(
+    crash_points: Callable[..., Any], counterparty: Counterparty
+) -> None:
+    """Its look-up never finds anything, so what was lost after the call is sent again."""
+    with pytest.raises(CrashPointsFailed) as failed:
+        await prove(
+            crash_points,
+            forgetful.Forgetful,
+            counterparty,
+            app="tests.apps.forgetful:app",
+            only=lambda place: "the call of" in place,
+            ways=[Way.KILL],
+        )
+
+    told = str(failed.value)
+    assert "forgetful, after the call of do-forgetful: the worker is killed" in told
+    assert "do-forgetful happened 2 times; undisturbed it happens 1 times" in told
+    assert "before the call of" not in told.replace("fence: begin", "").split("history:")[0]
+    assert "activity_task_scheduled do-forgetful" in told
+    assert "perdure.effect: {" in told
+
+
+async def test_an_app_that_does_not_run_the_lifecycle_is_refused_at_once(
+    crash_points: Callable[..., Any], counterparty: Counterparty
+) -> None:
+    with pytest.raises(DeclarationError, match=r"tests\.apps\.bodies:app does not run Forgetful"):
+        await prove(crash_points, forgetful.Forgetful, counterparty)

@@ -1,0 +1,49 @@
+"""An app with a mistake that only a crash shows: its look-up never finds anything."""
+
+from __future__ import annotations
+
+from temporalio import workflow
+
+from perdure import App, AppColumn, Attempt, Effect, Find, Question, seconds
+from perdure import Lookup as ByLookUp
+from tests.apps.bodies import do_errand
+from tests.apps.contracts import QUICK, Errand, Ticket
+from tests.apps.errands import _STATES, _Errand
+
+FIND = Find[Errand, Ticket]("find-nothing", timeout=seconds(5))
+DO = Effect[Errand, Ticket](
+    "do-forgetful",
+    timeout=seconds(2),
+    doubt=ByLookUp(FIND, settle=seconds(0.2), every=seconds(0.2)),
+    retry=QUICK,
+    heartbeat=seconds(2),
+)
+
+
+@FIND.answers
+async def find_nothing(errand: Errand, question: Question) -> Ticket | None:
+    """Looks in the wrong place."""
+    return None
+
+
+@DO.performs
+async def do_forgetful(errand: Errand, attempt: Attempt) -> Ticket:
+    """Does it."""
+    return await do_errand(errand, attempt)
+
+
+@workflow.defn(name="forgetful")
+class Forgetful(_Errand):
+    """Trusts that look-up."""
+
+    states = _STATES
+    effects = (DO,)
+    mirror = AppColumn("errand", column="state")
+
+    @workflow.run
+    async def run(self, errand: Errand) -> None:
+        """See the base class."""
+        await self.do_it(errand)
+
+
+app = App(lifecycles=[Forgetful], effects=[do_forgetful, find_nothing])
