@@ -6,51 +6,71 @@ import importlib
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from perdure.contracts.attempt import Attempt, Question
-from perdure.contracts.effects import Effect, Find
-from perdure.contracts.keys import Entity, Key
-from perdure.contracts.outcomes import (
-    Abandoned,
-    DifferentInput,
-    Done,
-    Ended,
-    Expired,
-    GaveUp,
-    InDoubt,
-    NotDone,
-    Refused,
-    Status,
-    WasRefused,
-)
-from perdure.contracts.policies import Dedupe, Escalate, Lookup, Repeat, Retry
-from perdure.contracts.states import State, state
-from perdure.errors import PerdureError
-from perdure.store.writes import AppColumn
-from perdure.workflow.lifecycle import Lifecycle
-from perdure.workflow.requests import Request, Resolution, SendAgain
-from perdure.workflow.status import LifecycleStatus
-
 if TYPE_CHECKING:
     from perdure.app import App
     from perdure.client import Client, EffectRecord, EntityStatus, Handle
+    from perdure.contracts.attempt import Attempt, Question
+    from perdure.contracts.effects import Effect, Find
+    from perdure.contracts.keys import Entity, Key
+    from perdure.contracts.outcomes import (
+        Abandoned,
+        DifferentInput,
+        Done,
+        Ended,
+        Expired,
+        GaveUp,
+        InDoubt,
+        NotDone,
+        Refused,
+        Status,
+        WasRefused,
+    )
+    from perdure.contracts.policies import Dedupe, Escalate, Lookup, Repeat, Retry
+    from perdure.contracts.states import State, state
+    from perdure.errors import PerdureError
     from perdure.fleet.plugin import PerdurePlugin
     from perdure.settings import Settings
+    from perdure.store.writes import AppColumn
+    from perdure.workflow.lifecycle import Lifecycle
+    from perdure.workflow.requests import Request, Resolution, SendAgain
+    from perdure.workflow.status import LifecycleStatus
 
-_IMPORTED_WHEN_USED = {
-    "App": "app",
-    "Client": "client",
-    "EffectRecord": "client",
-    "EntityStatus": "client",
-    "Handle": "client",
-    "PerdurePlugin": "fleet.plugin",
-    "Settings": "settings",
+_MODULES = {
+    "app": ("App",),
+    "client": ("Client", "EffectRecord", "EntityStatus", "Handle"),
+    "contracts.attempt": ("Attempt", "Question"),
+    "contracts.effects": ("Effect", "Find"),
+    "contracts.keys": ("Entity", "Key"),
+    "contracts.outcomes": (
+        "Abandoned",
+        "DifferentInput",
+        "Done",
+        "Ended",
+        "Expired",
+        "GaveUp",
+        "InDoubt",
+        "NotDone",
+        "Refused",
+        "Status",
+        "WasRefused",
+    ),
+    "contracts.policies": ("Dedupe", "Escalate", "Lookup", "Repeat", "Retry"),
+    "contracts.states": ("State", "state"),
+    "errors": ("PerdureError",),
+    "fleet.plugin": ("PerdurePlugin",),
+    "settings": ("Settings",),
+    "store.writes": ("AppColumn",),
+    "workflow.lifecycle": ("Lifecycle",),
+    "workflow.requests": ("Request", "Resolution", "SendAgain"),
+    "workflow.status": ("LifecycleStatus",),
 }
-"""What needs the database driver: a contract must not pull it in."""
+_WHERE = {name: module for module, names in _MODULES.items() for name in names}
+"""Imported when used: a contract must pull in no database driver, and pytest, which loads our plugin, nothing."""
 
 
 def __getattr__(name: str) -> Any:
     try:
-        module = _IMPORTED_WHEN_USED[name]
+        module = _WHERE[name]
     except KeyError:
         raise AttributeError(f"module 'perdure' has no attribute {name!r}") from None
     return getattr(importlib.import_module(f"perdure.{module}"), name)

@@ -1,4 +1,4 @@
-"""Rehearsing lifecycles: every crash in milliseconds, without servers.
+"""Rehearsing lifecycles: every crash in milliseconds, without servers; and every crash point, on real ones.
 
 seen = await rehearse(ShipOrder, order, {SHIP: [WorkerLost()], FIND_SHIPMENT: [Label(tracking="X1")]})
 assert seen.states == [Shipment.SHIPPING, Shipment.SHIPPED] and seen.calls(SHIP) == 1
@@ -6,11 +6,35 @@ assert seen.states == [Shipment.SHIPPING, Shipment.SHIPPED] and seen.calls(SHIP)
 
 from __future__ import annotations
 
-from perdure.testing.engine import START
-from perdure.testing.messages import CANCEL_WORKFLOW, Answered, At, Message, When, WhenBlocked, WhenIn, WhenParked
-from perdure.testing.recorded import Recorded
-from perdure.testing.rehearse import Rehearsal, rehearse
-from perdure.testing.script import After, Late, NotPickedUp, ScriptError, WorkerLost
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from perdure.testing.crashing import CrashPointsFailed, Proof, Servers
+    from perdure.testing.engine import START
+    from perdure.testing.messages import CANCEL_WORKFLOW, Answered, At, Message, When, WhenBlocked, WhenIn, WhenParked
+    from perdure.testing.recorded import Recorded
+    from perdure.testing.rehearsal import Rehearsal, rehearse
+    from perdure.testing.script import After, Late, NotPickedUp, ScriptError, WorkerLost
+
+_MODULES = {
+    "crashing": ("CrashPointsFailed", "Proof", "Servers"),
+    "engine": ("START",),
+    "messages": ("Answered", "At", "CANCEL_WORKFLOW", "Message", "When", "WhenBlocked", "WhenIn", "WhenParked"),
+    "recorded": ("Recorded",),
+    "rehearsal": ("Rehearsal", "rehearse"),
+    "script": ("After", "Late", "NotPickedUp", "ScriptError", "WorkerLost"),
+}
+_WHERE = {name: module for module, names in _MODULES.items() for name in names}
+
+
+def __getattr__(name: str) -> Any:
+    try:
+        module = _WHERE[name]
+    except KeyError:
+        raise AttributeError(f"module 'perdure.testing' has no attribute {name!r}") from None
+    return getattr(importlib.import_module(f"perdure.testing.{module}"), name)
+
 
 __all__ = [
     "CANCEL_WORKFLOW",
@@ -18,12 +42,15 @@ __all__ = [
     "After",
     "Answered",
     "At",
+    "CrashPointsFailed",
     "Late",
     "Message",
     "NotPickedUp",
+    "Proof",
     "Recorded",
     "Rehearsal",
     "ScriptError",
+    "Servers",
     "When",
     "WhenBlocked",
     "WhenIn",

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from activities.contracts.comment import Comment
+from infra.mail_server import MailServer, count_by_message_id
 from infra.postgres import PostgresServer
 from infra.temporal import TemporalServer
+from perdure.contracts.keys import Key
 from perdure.errors import DeclarationError
 from perdure.schema import Connection
 from perdure.testing.crashing import CrashPointsFailed, Proof, Servers, Way
@@ -16,6 +20,7 @@ from tests.apps import forgetful
 from tests.apps.contracts import Errand
 from tests.apps.errands import Escalate, Lookup, LookupInline
 from tests.counterparty import Counterparty
+from workflows.comment_notification import CommentNotification
 
 
 @pytest.fixture(scope="session")
@@ -73,6 +78,34 @@ async def test_whatever_dies_an_errand_is_done_once(
     ]
     assert len(proof.cases) == 2 * len(proof.places)
     assert all(case.hit for case in proof.cases)
+
+
+async def test_whatever_dies_a_comment_is_notified_by_one_mail(
+    crash_points: Callable[..., Any], tmp_path: Path
+) -> None:
+    async def with_its_comment(connection: Connection, entity_id: str) -> None:
+        await connection.execute("insert into comment (id) values ($1)", int(entity_id))
+
+    async with MailServer(tmp_path / "maildir", tmp_path / "mail.log") as server:
+        proof = await crash_points(
+            CommentNotification,
+            Comment(id=1, post_id=1, author="ann", body="hello", recipient="bob@example.org"),
+            app="workers.app:app",
+            happened=lambda key: count_by_message_id(server.maildir)[f"<{Key(key).token}@blog.example>"],
+            other_side=("PERDURE_MAIL_PORT", server.port),
+            commit=with_its_comment,
+            environment={
+                "PERDURE_MAIL_LOG": str(server.log),
+                "PERDURE_MAIL_STARTTLS": "never",
+                "PERDURE_MAIL_TIMEOUT": "3",
+                "PERDURE_MAIL_SETTLE": "1",
+            },
+        )
+    print(proof.summary())
+
+    assert proof.undisturbed.final == "sent"
+    assert proof.undisturbed.counts == {"send-mail": 1}
+    assert "after the call of send-mail" in proof.places
 
 
 @pytest.mark.parametrize("lifecycle", [Lookup, LookupInline, Escalate])

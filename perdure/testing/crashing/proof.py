@@ -78,6 +78,7 @@ async def prove(
     other_side: tuple[str, int] | None = None,
     commit: Commit | None = None,
     arrange: Arrange | None = None,
+    entity_id: Callable[[int], str] = str,
     receipt: Receipt | None = None,
     environment: dict[str, str] | None = None,
     ways: Sequence[Way] = (Way.KILL, Way.CUT),
@@ -102,6 +103,7 @@ async def prove(
         other_side: environment variable by which workers learn the port of the other side, and that port
             (on 127.0.0.1): its connections are cut as well.
         commit: what the app does in the transaction of the start, as `await commit(connection, entity_id)`.
+        entity_id: id of the n-th entity, where its row wants another one than a number.
         arrange: called with each entity's id before it is started, to order how the other side behaves.
         receipt: the receipt that a person reads off the other side's records, for a key.
         environment: more of it for the workers.
@@ -134,7 +136,7 @@ async def prove(
         patience,
     )
     preload()
-    run = _Run(subject, lifecycle, arrange)
+    run = _Run(subject, lifecycle, arrange, entity_id)
     undisturbed = await run.case(Way.NOTHING)
     proof = Proof(undisturbed)
     if not undisturbed.faults:
@@ -154,15 +156,22 @@ async def prove(
 class _Run:
     """Runs cases of one subject."""
 
-    def __init__(self, subject: Subject, lifecycle: type[Lifecycle[Any, Any]], arrange: Arrange | None) -> None:
+    def __init__(
+        self,
+        subject: Subject,
+        lifecycle: type[Lifecycle[Any, Any]],
+        arrange: Arrange | None,
+        entity_id: Callable[[int], str],
+    ) -> None:
         self._subject = subject
         self._lifecycle = lifecycle
         self._arrange = arrange
-        self._prefix = secrets.token_hex(3)
-        self._numbers = itertools.count()
+        self._entity_id = entity_id
+        # At the other side they must differ from those of other proofs.
+        self._numbers = itertools.count(1 + 1000 * secrets.randbelow(10**6))
 
     async def case(self, way: Way, place: str = "", undisturbed: Case | None = None) -> Case:
-        case = Case(f"{self._prefix}-{next(self._numbers)}", way, place)
+        case = Case(self._entity_id(next(self._numbers)), way, place)
         async with _database(self._subject.database_url) as url, Stage(self._subject, case, url).made() as stage:
             if self._arrange is not None and (arranging := self._arrange(case.id)) is not None:
                 await arranging

@@ -18,6 +18,7 @@ from perdure.app import input_json, name_of
 from perdure.contracts.effects import Effect, Find
 from perdure.contracts.keys import Entity, Key
 from perdure.contracts.outcomes import Status
+from perdure.contracts.terms import all_terms
 from perdure.store.memory import MemoryStore
 from perdure.store.writes import EffectView
 from perdure.testing.bugs import Bugs
@@ -145,7 +146,7 @@ async def rehearse(
         [input_json(lifecycle, given)],
         workflow_id=entity.workflow_id(None),
         on_activity=stage.play,
-        memo=None if started_directly else {CARRIED: Carried()},
+        memo=None if started_directly else {CARRIED: Carried(terms=all_terms(lifecycle.effects))},
         start=start,
         interceptors=[bugs],
         seed=seed,
@@ -212,4 +213,4 @@ async def _run(engine: VirtualWorkflow, bugs: Bugs) -> RunEnd:
 def _contracts(lifecycle: type[Lifecycle[Any, Any]]) -> dict[str, Contract]:
     contracts: list[Contract] = [*lifecycle.effects]
     contracts += [effect.find for effect in lifecycle.effects if effect.find is not None]
-    return {contract.name: contract for contract in contracts}
+    return {name: contract for contract in contracts for name in contract.names}
