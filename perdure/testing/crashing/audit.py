@@ -26,7 +26,7 @@ async def audit(stage: Stage, lifecycle: type[Lifecycle[Any, Any]], undisturbed:
     connection = await asyncpg.connect(stage.database_url)
     try:
         await _closed(stage)
-        await _nothing_left(connection, case)
+        await _nothing_left(connection, stage)
         await _mirror_is_truth(connection, stage, lifecycle)
         await _counted(connection, stage, lifecycle, undisturbed)
     finally:
@@ -53,7 +53,7 @@ async def evidence(stage: Stage) -> str:
 
 async def _closed(stage: Stage) -> None:
     """The mirror is final a moment before Temporal closes the workflow."""
-    until = asyncio.get_running_loop().time() + 15
+    until = asyncio.get_running_loop().time() + stage.subject.patience
     while True:
         status = (await stage.handle().describe()).status
         if status is WorkflowExecutionStatus.COMPLETED:
@@ -64,13 +64,13 @@ async def _closed(stage: Stage) -> None:
         await asyncio.sleep(0.05)
 
 
-async def _nothing_left(connection: asyncpg.Connection[asyncpg.Record], case: Case) -> None:
-    until = asyncio.get_running_loop().time() + 10
+async def _nothing_left(connection: asyncpg.Connection[asyncpg.Record], stage: Stage) -> None:
+    until = asyncio.get_running_loop().time() + stage.subject.patience
     while left := [
         table for table in _OPEN if await connection.fetchval(f"select exists (select from perdure.{table})")
     ]:
         if asyncio.get_running_loop().time() > until:
-            case.faults.append(f"rows are left in {', '.join(left)}")
+            stage.case.faults.append(f"rows are left in {', '.join(left)}")
             return
         await asyncio.sleep(0.05)
 

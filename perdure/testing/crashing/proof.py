@@ -83,7 +83,7 @@ async def prove(
     environment: dict[str, str] | None = None,
     ways: Sequence[Way] = (Way.KILL, Way.CUT),
     only: Callable[[str], bool] = lambda place: True,
-    at_once: int = 10,
+    at_once: int = 8,
     patience: float = 60.0,
 ) -> Proof:
     """Put a lifecycle to the proof; see the module.
