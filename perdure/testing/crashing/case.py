@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from enum import StrEnum
+from multiprocessing import forkserver
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
@@ -145,7 +146,7 @@ class Stage:
             self.client = await stack.enter_async_context(Client.connect(self.config, engine=self.engine))
             yield self
 
-    async def work(self, *, die_at: str | None = None, stop_at: str | None = None) -> Any:
+    def work(self, *, die_at: str | None = None, stop_at: str | None = None) -> Any:
         """Start a worker process; returns it. At `stop_at` it waits while the connection of the case's place breaks."""
         self._stop_at = stop_at or self._stop_at
         log = self.subject.folder / f"{self.case.id}-{len(self.logs)}.log"
@@ -159,7 +160,7 @@ class Stage:
             stop_at=stop_at,
         )
         worker = _FORK.Process(target=work, args=(orders,), daemon=True)
-        await asyncio.to_thread(worker.start)
+        worker.start()
         self._workers.append(worker)
         return worker
 
@@ -276,9 +277,22 @@ class Stage:
         for worker in self._workers:
             worker.kill()
         for worker in self._workers:
-            await asyncio.to_thread(worker.join)
+            await exited(worker)
 
 
-def preload() -> None:
+async def preload() -> None:
     """Let the process that workers are forked from import the libraries, once."""
     _FORK.set_forkserver_preload(PRELOADED)
+    await asyncio.to_thread(forkserver.ensure_running)
+
+
+async def exited(worker: Any) -> int:
+    """Wait until a worker process is gone; its exit status, negative where a signal ended it."""
+    loop, gone = asyncio.get_running_loop(), asyncio.Event()
+    loop.add_reader(worker.sentinel, gone.set)
+    try:
+        await gone.wait()
+    finally:
+        loop.remove_reader(worker.sentinel)
+    worker.join()
+    return int(worker.exitcode)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import secrets
+import signal
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
@@ -20,7 +21,7 @@ from perdure.app import input_json
 from perdure.errors import DeclarationError, PerdureError
 from perdure.fleet.worker import load_app
 from perdure.testing.crashing.audit import audit, evidence
-from perdure.testing.crashing.case import Case, Commit, Happened, Receipt, Stage, Subject, Way, preload
+from perdure.testing.crashing.case import Case, Commit, Happened, Receipt, Stage, Subject, Way, exited, preload
 from perdure.workflow.lifecycle import Lifecycle
 
 I = TypeVar("I")  # noqa: E741
@@ -135,7 +136,7 @@ async def prove(
         other_side,
         patience,
     )
-    preload()
+    await preload()
     run = _Run(subject, lifecycle, arrange, entity_id)
     undisturbed = await run.case(Way.NOTHING)
     proof = Proof(undisturbed)
@@ -187,37 +188,38 @@ class _Run:
     async def _play(self, stage: Stage) -> None:
         case, way = stage.case, stage.case.way
         waits = case.place.startswith("during the wait")
-        first = await stage.work(
+        first = stage.work(
             die_at=case.place if way is Way.KILL and not waits else None,
             stop_at=_just_before(case.place) if way is Way.CUT else None,
         )
         await stage.start()
         ending = asyncio.create_task(stage.ended())
+        gone = asyncio.create_task(exited(first))
         if way is Way.KILL:
             if waits:
                 await _first(asyncio.create_task(stage.reached.wait()), ending)
                 await _idle(stage)
                 first.kill()
-            gone = asyncio.create_task(asyncio.to_thread(first.join))
             await _first(gone, ending)
-            case.hit = gone.done()
-            if case.hit:
-                await stage.work()
-            else:
-                first.kill()
+            case.hit = gone.done() and gone.result() == -signal.SIGKILL
+            stage.work()
         elif way is Way.CUT:
-            await _first(asyncio.create_task(stage.reached.wait()), ending)
+            await _first(asyncio.create_task(stage.reached.wait()), ending, gone)
             case.hit = stage.reached.is_set()
         began = time.monotonic()
+        if way is not Way.KILL:
+            await asyncio.wait({ending, gone}, return_when=asyncio.FIRST_COMPLETED)
+            if not ending.done():
+                raise PerdureError(f"the worker ended by itself, with status {gone.result()}")
         case.final = (await ending).state
         case.seconds = time.monotonic() - began
         if way is not Way.NOTHING and not case.hit:
             case.faults.append("it never came by here, so nothing is proven: is the lifecycle deterministic?")
 
 
-async def _first(one: asyncio.Task[Any], ending: asyncio.Task[Any]) -> None:
+async def _first(one: asyncio.Task[Any], *endings: asyncio.Task[Any]) -> None:
     """Wait for one thing; the last places lie behind the end, but not far."""
-    await asyncio.wait({one, ending}, return_when=asyncio.FIRST_COMPLETED)
+    await asyncio.wait({one, *endings}, return_when=asyncio.FIRST_COMPLETED)
     await asyncio.wait({one}, timeout=5)
 
 
