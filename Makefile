@@ -9,6 +9,8 @@ MAKEFLAGS += --no-print-directory
 PYTHON ?= python3
 PYTEST_ARGS ?= -n 2
 KEEP ?=
+CHAOS ?=
+BENCH ?=
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -42,6 +44,12 @@ format: $(STAMP) ## let ruff put the files in order
 	@$(BIN)/ruff check --quiet --fix . || true
 	@$(BIN)/ruff format .
 
+chaos: $(STAMP) ## thousands of lifecycles while everything is killed, cut and frozen (CHAOS="--seed 7 --minutes 10")
+	@$(BIN)/python -m tests.chaos $(CHAOS)
+
+bench: $(STAMP) ## what a lifecycle costs, beside Temporal's samples (BENCH="--rounds 3 --runs 200")
+	@$(BIN)/python -m bench.cost $(BENCH)
+
 histories: $(STAMP) ## record this release's workflow histories, which later releases must replay
 	@$(BIN)/python -m tests.replay.record
 
@@ -68,4 +76,4 @@ $(STAMP): requirements.lock pyproject.toml
 	@$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation -e .
 	@touch $@
 
-.PHONY: help demo test dev lint types format histories lock clean setup
+.PHONY: help demo test dev lint types format chaos bench histories lock clean setup

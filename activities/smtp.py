@@ -10,12 +10,13 @@ import re
 import socket
 import ssl
 import struct
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from functools import cache
 from pathlib import Path
 
 import aiosmtplib
 from aiosmtplib import SMTPException, SMTPHeloError, SMTPResponse, SMTPResponseException
+from opentelemetry.trace import Span
 
 from activities.contracts.mail import SEND_MAIL, Accepted, Mail
 from activities.message import message_bytes, needs_smtputf8, wire_address
@@ -31,6 +32,7 @@ from activities.smtp_outcomes import (
     verdict_of_reply,
 )
 from perdure import Attempt, InDoubt, NotDone, Refused
+from perdure.telemetry import traces
 
 _PIECE = 65_536  # bytes
 
@@ -50,19 +52,28 @@ async def send_mail(mail: Mail, attempt: Attempt) -> Accepted:
     settings = mail_settings()
     content = message_bytes(mail, attempt.key, attempt.first_at, settings.message_id_domain)
     conversation = _Conversation(settings, mail, attempt)
-    try:
-        # RFC 5321, 4.5.3.2 would wait 10 minutes for the last reply. The doubt is looked up instead.
-        async with asyncio.timeout(attempt.remaining):
-            await conversation.open()
-            await conversation.address(len(content))
-            reply = await conversation.hand_over(content)
-    except (SMTPException, OSError) as error:
-        # `from None`: the library's errors quote replies, and replies quote addresses.
-        raise conversation.failed(error) from None
-    finally:
-        conversation.leave()
+    with _span(settings) as span:
+        try:
+            # RFC 5321, 4.5.3.2 would wait 10 minutes for the last reply. The doubt is looked up instead.
+            async with asyncio.timeout(attempt.remaining):
+                await conversation.open()
+                await conversation.address(len(content))
+                reply = await conversation.hand_over(content)
+        except (SMTPException, OSError) as error:
+            # `from None`: the library's errors quote replies, and replies quote addresses.
+            raise conversation.failed(error) from None
+        finally:
+            span.set_attribute("smtp.stage", conversation.stage.value)
+            conversation.leave()
     text = masked(reply.message, mail.sender, mail.recipient)
     return Accepted(queue_id=queue_id_in(reply.message), reply=f"{reply.code} {text}".strip())
+
+
+def _span(settings: MailSettings) -> AbstractContextManager[Span]:
+    """Where the conversation goes and how far it comes, and nothing of the mail. No header of the mail says which
+    trace it belongs to: that is of no use to its reader, and stays with it for ever."""
+    server = {"server.address": settings.host, "server.port": settings.port}
+    return traces.span("smtp", server, kind=traces.SpanKind.CLIENT)
 
 
 class _Conversation:

@@ -56,6 +56,7 @@ class TemporalServer:
         prompt_queue: bool = True,
         dynamic_config: Mapping[str, str] = _NOTHING,
         search_attributes: Mapping[str, str] = _NOTHING,
+        metrics_port: int | None = None,
     ) -> None:
         """Choose what; nothing runs yet.
 
@@ -68,6 +69,7 @@ class TemporalServer:
             prompt_queue: False leaves the transfer queue's polling at the server's default.
             dynamic_config: more of the server's settings; values are JSON.
             search_attributes: name to type (Keyword, Int, Datetime, ...), registered at the start.
+            metrics_port: where it shows its metrics, as `/metrics`; None = a random one.
         """
         configured = os.environ.get("PERDURE_TEST_TEMPORAL_ADDRESS", "")
         self.ours = not configured
@@ -78,6 +80,7 @@ class TemporalServer:
         self._ui_port, self._http_port, self._db_file = ui_port, free_port(), db_file
         self._config = _UPDATES | (_PROMPT_QUEUE if prompt_queue else {}) | dict(dynamic_config)
         self._search_attributes = dict(search_attributes)
+        self._metrics_port = metrics_port
         self._temporary: Path | None = None
         if log_file is None and self.ours:
             self._temporary = Path(tempfile.mkdtemp(prefix="perdure-temporal-"))
@@ -172,6 +175,7 @@ class TemporalServer:
     def _options(self) -> list[str]:
         options = ["--ip=127.0.0.1", f"--port={self.port}", f"--http-port={self._http_port}"]
         options += [f"--ui-port={self._ui_port}"] if self._ui_port else ["--headless"]
+        options += [f"--metrics-port={self._metrics_port}"] if self._metrics_port else []
         options += [f"--db-filename={self._db_file}"] if self._db_file else []
         options += [f"--namespace={self.namespace}"]
         options += [f"--dynamic-config-value={name}={value}" for name, value in self._config.items()]

@@ -4,9 +4,7 @@ Looked for on PATH and in our cache; else downloaded by the SDK, or built with G
 """
 
 import asyncio
-import os
 import shutil
-import subprocess
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
@@ -15,6 +13,7 @@ from pathlib import Path
 from temporalio.testing import WorkflowEnvironment
 
 from infra.cache import cache_directory, made_once
+from infra.go import go_install
 from infra.progress import progress
 
 # The newest that `go install` takes: from 1.6.0 on its go.mod has a `replace`.
@@ -88,21 +87,6 @@ async def _start_once(directory: Path) -> None:
 
 
 def _build(target: Path) -> None:
-    go = shutil.which("go")
-    if go is None:
-        raise FileNotFoundError("no program 'go' on PATH")
-    # Away from any go.mod or go.work of the directory we happen to be called in.
-    environment = os.environ | {"GOBIN": str(target.parent), "GOWORK": "off"}
-    with progress("building the Temporal dev server with Go (once, 2-3 minutes)"):
-        outcome = subprocess.run(
-            [go, "install", _GO_PACKAGE],
-            cwd=target.parent,
-            env=environment,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-    if outcome.returncode != 0:
-        raise RuntimeError(f"exit status {outcome.returncode}: {' / '.join(outcome.stderr.splitlines()[-5:])}")
+    go_install(_GO_PACKAGE, target.parent, "building the Temporal dev server with Go (once, 2-3 minutes)")
     if not target.exists():
         raise RuntimeError(f"it succeeded, but left no {target.name!r} in GOBIN={target.parent}")

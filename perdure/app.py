@@ -47,6 +47,12 @@ class App:
         except KeyError:
             raise UnknownLifecycle(f"no lifecycle is named {name!r}{suggestion(name, self.lifecycles)}") from None
 
+    def contract(self, name: str) -> Contract | None:
+        """The contract that has this name, or had it formerly."""
+        if name in self.bodies:
+            return self.bodies[name][0]
+        return next((contract for contract, _ in self.bodies.values() if name in contract.formerly), None)
+
     def _bind(self, body: Callable[..., Any]) -> None:
         contract = contract_of(body)
         if contract is None:
@@ -68,6 +74,9 @@ class App:
                 )
             if self.bodies[name][0] is not contract:
                 raise DeclarationError(f"{_where(self.bodies[name][1])} is bound to another contract named {name!r}")
+        every = [name for contract, _ in self.bodies.values() for name in contract.names]
+        if twice := {name for name in every if every.count(name) > 1}:
+            raise DeclarationError(f"{twice.pop()!r} is the name of one contract and a former name of another")
         for name, (_, body) in self.bodies.items():
             if name not in needed:
                 raise DeclarationError(f"{_where(body)} performs {name!r}, which no lifecycle of this app declares")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, nullcontext
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager, nullcontext
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, TypeVar
@@ -26,6 +26,7 @@ from perdure.queries import query
 from perdure.schema import Connection
 from perdure.settings import Settings, settings
 from perdure.store.postgres import Database, Pool, answering, as_json
+from perdure.telemetry import names, traces
 from perdure.workflow.lifecycle import Lifecycle
 from perdure.workflow.requests import Request, Resolution, SendAgain
 
@@ -172,11 +173,12 @@ class Client:
         """
         entity = Entity(name_of(lifecycle), str(entity_id))
         data, initial = self._checked(lifecycle, given)
-        call = "select perdure.start($1, $2, $3::jsonb, $4, $5)"
+        call = "select perdure.start($1, $2, $3::jsonb, $4, $5, $6)"
         values = (entity.lifecycle, entity.id, data, initial, tenant)
         try:
-            with nullcontext() if connection else answering():  # in the app's transaction the errors are the app's
-                answer = await (connection or self._pool).fetchval(call, *values)
+            # In the app's transaction the errors are the app's.
+            with _traced(entity.lifecycle) as traceparent, nullcontext() if connection else answering():
+                answer = await (connection or self._pool).fetchval(call, *values, traceparent)
         except (asyncpg.UntranslatableCharacterError, asyncpg.InvalidTextRepresentationError) as error:
             raise InvalidInput(f"{entity}: PostgreSQL can't store the input: {error}") from error
         return Handle(self, entity, str(answer))
@@ -317,10 +319,10 @@ class Client:
         """
         name, key = name_of(lifecycle), str(entity_id)
         data, initial = self._checked(lifecycle, given) if given is not None else (None, self._initial(lifecycle))
-        call = "select perdure.restart($1, $2, $3, $4, $5, $6::jsonb)"
+        call = "select perdure.restart($1, $2, $3, $4, $5, $6::jsonb, $7)"
         try:
-            with answering():
-                return int(await self._pool.fetchval(call, name, key, by, note, initial, data))
+            with _traced(name) as traceparent, answering():
+                return int(await self._pool.fetchval(call, name, key, by, note, initial, data, traceparent))
         except asyncpg.NoDataFoundError as error:
             raise NoSuchEntity(_with_hint(error)) from error
         except asyncpg.ObjectNotInPrerequisiteStateError as error:
@@ -386,6 +388,14 @@ class Client:
         if not isinstance(lifecycle, str):
             return lifecycle
         return None if self._app is None else self._app.lifecycle(lifecycle)
+
+
+@contextmanager
+def _traced(lifecycle: str) -> Iterator[str | None]:
+    """A span around a start, in the app's own trace; gives its `traceparent`, which goes along in the outbox."""
+    about = {names.LIFECYCLE: lifecycle}
+    with traces.span(f"{names.SPAN_START} {lifecycle}", about, kind=traces.SpanKind.PRODUCER):
+        yield traces.headers().get(traces.TRACEPARENT)
 
 
 async def _executed(handle: temporalio.client.WorkflowHandle[Any, Any], update: str, asked: Request) -> str:

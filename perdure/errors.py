@@ -20,6 +20,14 @@ class InvalidInput(PerdureError, ValueError):
     """An input does not fit the model that its lifecycle or effect declares."""
 
 
+class InvalidHistory(PerdureError, ValueError):
+    """A file is no history of a workflow."""
+
+
+class UnreadableRecord(PerdureError):
+    """What earlier code could read, and went on from, today's code can't: the next deploy may heal that."""
+
+
 class UnknownLifecycle(PerdureError, LookupError):
     """No lifecycle of that name is registered in the app."""
 

@@ -25,8 +25,12 @@ class Settings(BaseSettings):
         effects_at_once: how many effects a worker runs at the same time.
         relay: whether the worker also delivers what was started.
         relay_every: seconds between two looks into an empty outbox.
+        deployment: `name:build` = this worker takes part in Temporal's worker versioning; lifecycles end on the
+            build that they began with, or with `name:build:auto` go on with the current one. None = unversioned.
         log: `text` or `json` lines.
         log_level: `debug`, `info`, `warning` or `error`.
+        traces: `otlp` = a worker process sends spans to where OTEL_* says; None = it makes none.
+        metrics: `prometheus:HOST:PORT`, where a worker process offers them, or `otlp`; None = it has none.
     """
 
     model_config = SettingsConfigDict(env_prefix="PERDURE_", extra="ignore", frozen=True)
@@ -40,8 +44,11 @@ class Settings(BaseSettings):
     effects_at_once: int = Field(default=100, ge=1)
     relay: bool = True
     relay_every: float = Field(default=0.2, gt=0, le=60)
+    deployment: str | None = Field(default=None, pattern=r"^[^:.\s]+:[^:\s]+(:auto)?$")
     log: Literal["text", "json"] = "text"
     log_level: Literal["debug", "info", "warning", "error"] = "info"
+    traces: Literal["otlp"] | None = None
+    metrics: str | None = Field(default=None, pattern=r"^(otlp|prometheus:\S+:\d+)$")
 
 
 def settings() -> Settings:

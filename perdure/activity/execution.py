@@ -117,7 +117,7 @@ async def _attempt(
     report = await _call(effect, body, given, the_attempt, token, host)
     faults.point("after the call of", effect.name)
     says(log, "attempt ended", key=key, attempt=view.attempts, outcome=report.said.value, why=report.why)
-    return await _put_on_record(report, order.write, fence, store, answer.version)
+    return await _put_on_record(report, order.write, fence, store, answer.version, order.then)
 
 
 async def _ask(find: Find[Any, Any], body: Answerer, order: QuestionOrder, store: Store, host: Host) -> Report:
@@ -264,7 +264,9 @@ class _Pulse:
             await asyncio.sleep(every)
 
 
-async def _put_on_record(report: Report, write: Write, begun: Fence, store: Store, version: int) -> Report:
+async def _put_on_record(
+    report: Report, write: Write, begun: Fence, store: Store, version: int, then: Write | None = None
+) -> Report:
     status = Status(report.said.value)
     fence = begun.model_copy(
         update={
@@ -274,7 +276,9 @@ async def _put_on_record(report: Report, write: Write, begun: Fence, store: Stor
             "why": storable(report.why) or begun.why,
         }
     )
-    order = write.model_copy(update={"move": None, "column": None, "input": None, "fence": fence})
+    moves = then is not None and status is Status.DONE
+    alone = {"move": None, "column": None, "input": None, "fence": fence}
+    order = then.model_copy(update={"fence": fence}) if then and moves else write.model_copy(update=alone)
     report = report.model_copy(update={"version": version})
     try:
         answer = await keep(order, store, PATIENCE)
@@ -283,7 +287,8 @@ async def _put_on_record(report: Report, write: Write, begun: Fence, store: Stor
     view = answer.effect or EffectView(status=status, token=begun.token)
     if status is Status.DONE and report.receipt is not None:
         view = view.model_copy(update={"receipt": report.receipt if view.receipt is None else view.receipt})
-    return report.model_copy(update={"effect": view, "receipt": None, "version": answer.version})
+    moved = moves and answer.gate is Gate.OPEN
+    return report.model_copy(update={"effect": view, "receipt": None, "version": answer.version, "moved": moved})
 
 
 async def _note(store: Store, write: Write, begun: Fence, clue: Any) -> None:

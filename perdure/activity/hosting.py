@@ -10,13 +10,18 @@ from temporalio import activity
 
 from perdure import faults
 from perdure.activity.execution import PATIENCE, ask, attempt, keep
+from perdure.activity.observing import asking, attempting
 from perdure.activity.orders import AttemptOrder, QuestionOrder, Report
 from perdure.app import App
 from perdure.contracts.effects import Effect, Find
+from perdure.contracts.outcomes import Status
 from perdure.contracts.policies import Dedupe, Repeat
+from perdure.contracts.terms import all_terms, terms_of
 from perdure.errors import DatabaseUnavailable
 from perdure.store.writes import Answer, Store, Write
 from perdure.workflow.conduct import WRITE
+
+_SETTLED = (Status.DONE, Status.REFUSED, Status.ABANDONED)
 
 
 class TemporalHost:
@@ -86,25 +91,30 @@ class Activities:
     def all(self) -> list[Callable[..., Any]]:
         """Activity functions for a Temporal worker."""
         return [self._bookkeeping()] + [
-            self._attempting(contract, body) if isinstance(contract, Effect) else self._asking(contract, body)
+            self._attempting(contract, body, name)
+            if isinstance(contract, Effect)
+            else self._asking(contract, body, name)
             for contract, body in self._app.bodies.values()
+            for name in contract.names
         ]
 
-    def _attempting(self, effect: Effect[Any, Any], body: Callable[..., Any]) -> Callable[..., Any]:
-        @activity.defn(name=effect.name)
+    def _attempting(self, effect: Effect[Any, Any], body: Callable[..., Any], name: str) -> Callable[..., Any]:
+        @activity.defn(name=name)
         async def run(order: AttemptOrder) -> Report:
             host = TemporalHost(self._grace)
             gives_way = isinstance(effect.doubt, (Repeat, Dedupe))
-            report = await host.to_its_end(attempt(effect, body, order, self._store(), host), gives_way=gives_way)
+            making = host.to_its_end(attempt(effect, body, order, self._store(), host), gives_way=gives_way)
+            report = self._with_terms(await attempting(effect, order, making), order.write)
             faults.point("before the report of", effect.name)
             return report
 
         return run
 
-    def _asking(self, find: Find[Any, Any], body: Callable[..., Any]) -> Callable[..., Any]:
-        @activity.defn(name=find.name)
+    def _asking(self, find: Find[Any, Any], body: Callable[..., Any], name: str) -> Callable[..., Any]:
+        @activity.defn(name=name)
         async def run(order: QuestionOrder) -> Report:
-            report = await ask(find, body, order, self._store(), TemporalHost(self._grace))
+            report = await asking(find, order, ask(find, body, order, self._store(), TemporalHost(self._grace)))
+            report = self._with_terms(report, order.write)
             faults.point("before the report of", find.name)
             return report
 
@@ -120,7 +130,7 @@ class Activities:
                 await asyncio.wait({committing, stop}, return_when=asyncio.FIRST_COMPLETED)
                 if not committing.done():
                     raise DatabaseUnavailable("the worker stopped before PostgreSQL answered")
-                answer = committing.result()
+                answer = self._told_terms(committing.result(), order)
                 faults.point("before the report of", order)
                 return answer
             finally:
@@ -128,3 +138,22 @@ class Activities:
                 committing.cancel()
 
         return write
+
+    def _with_terms(self, report: Report, order: Write) -> Report:
+        """What decides about an effect that is not settled stands in the history, beside what is known of it."""
+        effect = self._effect(order)
+        if effect is None or (report.effect is not None and report.effect.status in _SETTLED):
+            return report
+        return report.model_copy(update={"terms": terms_of(effect)})
+
+    def _told_terms(self, answer: Answer, order: Write) -> Answer:
+        if order.input is not None:  # the run's first write: it was started past the relay, which says them else
+            effects = self._app.lifecycle(order.lifecycle).effects
+        else:
+            effect = self._effect(order)
+            effects = (effect,) if effect and answer.effect and answer.effect.status not in _SETTLED else ()
+        return answer.model_copy(update={"terms": all_terms(effects)}) if effects else answer
+
+    def _effect(self, order: Write) -> Effect[Any, Any] | None:
+        contract = self._app.contract(order.fence.effect.partition("/")[0]) if order.fence else None
+        return contract if isinstance(contract, Effect) else None

@@ -7,6 +7,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from perdure.contracts.terms import Terms
 from perdure.store.writes import EffectView, Write
 
 
@@ -42,6 +43,7 @@ class AttemptOrder(BaseModel):
         number: which attempt this is, from 1.
         timeout: seconds that the call may take.
         progress: what the attempt before last reported.
+        then: what else to commit with the outcome, if it is done.
     """
 
     write: Write
@@ -49,6 +51,7 @@ class AttemptOrder(BaseModel):
     number: int
     timeout: float
     progress: Any = None
+    then: Write | None = None
 
 
 class QuestionOrder(BaseModel):
@@ -80,6 +83,8 @@ class Report(BaseModel):
         believable: for a miss: whether nothing could be in flight any more when it was asked.
         state: the standing state, for `OVER`.
         version: of the newest write that the mirror knows.
+        moved: whether the order's `then` is on record.
+        terms: of the effect, in the worker that made this, where it is not settled.
     """
 
     said: Said
@@ -94,3 +99,5 @@ class Report(BaseModel):
     believable: bool = False
     state: str | None = None
     version: int = 0
+    moved: bool = False
+    terms: Terms | None = None

@@ -37,8 +37,16 @@ CONTRACT_MARK = "__perdure_contract__"
 class _Contract(Generic[In, Out]):
     """What effects and look-ups have in common. The types come from `Effect[In, Out](...)`."""
 
-    def __init__(self, name: str, *, timeout: timedelta, inline: bool, task_queue: str | None) -> None:
-        self.name = check_name(type(self).__name__.lower(), name)
+    def __init__(
+        self, name: str, *, timeout: timedelta, inline: bool, task_queue: str | None, formerly: tuple[str, ...]
+    ) -> None:
+        kind = type(self).__name__.lower()
+        self.name = check_name(kind, name)
+        if isinstance(formerly, str):
+            raise DeclarationError(f"{name}: formerly={formerly!r} must be a tuple: ({formerly!r},)")
+        self.formerly = tuple(check_name(kind, each) for each in formerly)
+        if name in self.formerly or len(set(self.formerly)) < len(self.formerly):
+            raise DeclarationError(f"{name}: formerly={self.formerly!r} must be other names, oldest first")
         if timeout <= timedelta(0):
             raise DeclarationError(f"{name}: timeout={timeout} must be more than zero")
         if inline and task_queue is not None:
@@ -52,6 +60,16 @@ class _Contract(Generic[In, Out]):
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name!r})"
+
+    @property
+    def identity(self) -> str:
+        """Its first name: the one that keys carry, so that no name that came later sends anything again."""
+        return self.formerly[0] if self.formerly else self.name
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Every activity type under which it may be called."""
+        return (self.name, *self.formerly)
 
     @cached_property
     def _types(self) -> tuple[Any, Any]:
@@ -94,6 +112,7 @@ class Find(_Contract[In, Out]):
         timeout: how long one question may take.
         inline: run it in the workflow task (a local activity); for answers within a few seconds.
         task_queue: where its workers listen; None = the lifecycle's own.
+        formerly: names that it had before, the first one first; runs that are open still call it by them.
     """
 
     def __init__(
@@ -103,8 +122,9 @@ class Find(_Contract[In, Out]):
         timeout: timedelta = timedelta(seconds=10),
         inline: bool = False,
         task_queue: str | None = None,
+        formerly: tuple[str, ...] = (),
     ) -> None:
-        super().__init__(name, timeout=timeout, inline=inline, task_queue=task_queue)
+        super().__init__(name, timeout=timeout, inline=inline, task_queue=task_queue, formerly=formerly)
 
     def answers(self, body: Answers[In, Out]) -> Answers[In, Out]:
         """Bind a body to this look-up (decorator)."""
@@ -124,6 +144,8 @@ class Effect(_Contract[In, Out]):
         heartbeat: a worker that is silent for so long counts as lost. Not with `inline`.
         pick_up: how long an attempt may wait for a free worker before the workflow looks again.
         task_queue: where its workers listen; None = the lifecycle's own.
+        formerly: names that it had before, the first one first. Its keys go on carrying the first, so what is on
+            record under it stands, and nothing is sent again for having another name.
     """
 
     def __init__(
@@ -137,8 +159,9 @@ class Effect(_Contract[In, Out]):
         heartbeat: timedelta = timedelta(seconds=5),
         pick_up: timedelta = timedelta(minutes=5),
         task_queue: str | None = None,
+        formerly: tuple[str, ...] = (),
     ) -> None:
-        super().__init__(name, timeout=timeout, inline=inline, task_queue=task_queue)
+        super().__init__(name, timeout=timeout, inline=inline, task_queue=task_queue, formerly=formerly)
         if isinstance(doubt, Dedupe) and doubt.window <= timeout + doubt.margin:
             raise DeclarationError(
                 f"{name}: Dedupe(window={doubt.window}) leaves no time for a second attempt: "

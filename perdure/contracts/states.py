@@ -23,6 +23,7 @@ class State(Generic[S]):
     within: timedelta | None
     attention: bool
     cancelled: bool
+    formerly: tuple[str, ...] = ()
 
     @property
     def final(self) -> bool:
@@ -36,6 +37,7 @@ def state(
     within: timedelta | None = None,
     attention: bool = False,
     cancelled: bool = False,
+    formerly: tuple[str, ...] = (),
 ) -> State[S]:
     """Declare a state.
 
@@ -45,14 +47,17 @@ def state(
         within: how long it should last at most; longer is reported as stuck.
         attention: it wants a person.
         cancelled: a `cancel` ends here; it must be final.
+        formerly: names that it had before: who is in one of those is in this state.
 
     Raises:
-        DeclarationError: one of them is no member of a `StrEnum`.
+        DeclarationError: one of them is no member of a `StrEnum`, or `formerly` is no tuple.
     """
+    if isinstance(formerly, str):
+        raise DeclarationError(f"state({name!r}, ...): formerly={formerly!r} must be a tuple: ({formerly!r},)")
     for each in (name, *leads_to):
         if not isinstance(each, StrEnum):
             raise DeclarationError(f"state({name!r}, ...): {each!r} is no member of a StrEnum")
-    return State(name, leads_to, within, attention, cancelled)
+    return State(name, leads_to, within, attention, cancelled, formerly)
 
 
 class States(Generic[S]):
@@ -65,6 +70,7 @@ class States(Generic[S]):
     def __init__(self, lifecycle: str, declared: Sequence[State[S]]) -> None:
         self._lifecycle = lifecycle
         self._by_name: dict[str, State[S]] = {each.name.value: each for each in declared}
+        self._today = {former: each.name.value for each in declared for former in each.formerly}
         self._check(declared)
         self.initial: S = declared[0].name
         self.cancelled: S | None = next((each.name for each in declared if each.cancelled), None)
@@ -80,6 +86,22 @@ class States(Generic[S]):
     def __iter__(self):  # type: ignore[no-untyped-def]
         return iter(self._by_name.values())
 
+    def __contains__(self, name: str) -> bool:
+        return name in self._by_name
+
+    @property
+    def names(self) -> list[str]:
+        """The names that an entity on record may be in: today's, and former ones."""
+        return [*self._by_name, *self._today]
+
+    def today(self, name: str) -> str:
+        """Today's name of a state that was on record as `name`; the same where it has no other."""
+        return self._today.get(name, name)
+
+    def on_record(self, name: str) -> State[S]:
+        """The state `name`; one that leads nowhere else and wants a person, where it is not declared any more."""
+        return self._by_name.get(name) or State(name, (name,), None, True, False)  # type: ignore[arg-type]
+
     def allows(self, before: str, after: str) -> bool:
         """Whether `after` may follow `before`. Staying is always allowed."""
         return before == after or self[after].name in self[before].leads_to
@@ -89,6 +111,9 @@ class States(Generic[S]):
             raise DeclarationError(f"{self._lifecycle}: `states` is empty: declare at least one final state")
         if len(self._by_name) != len(declared):
             raise DeclarationError(f"{self._lifecycle}: a state is declared twice")
+        former = [name for each in declared for name in each.formerly]
+        if taken := [name for name in former if name in self._by_name or former.count(name) > 1]:
+            raise DeclarationError(f"{self._lifecycle}: formerly={taken[0]!r} is the name of another state as well")
         reached = {declared[0].name.value}
         for each in declared:
             for follower in each.leads_to:

@@ -28,14 +28,20 @@ from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner
 from perdure import schema
 from perdure.activity.hosting import Activities
 from perdure.app import App
+from perdure.contracts.keys import Entity
 from perdure.errors import DeclarationError, InvalidSetting, PerdureError
 from perdure.fleet.follower import Follower
+from perdure.fleet.gauges import Gauges
+from perdure.fleet.record import check_record
 from perdure.fleet.relay import Relay
 from perdure.fleet.service import Service
+from perdure.fleet.troubles import Listener, Troubles
 from perdure.queries import query
 from perdure.settings import Settings, settings
 from perdure.store.postgres import Database, Pool, PostgresStore
 from perdure.store.writes import Store
+from perdure.telemetry import traces
+from perdure.telemetry.metrics import meter_of
 from perdure.workflow.lifecycle import Lifecycle
 
 REPORTING = 3.0
@@ -59,10 +65,13 @@ class PerdurePlugin(temporalio.client.Plugin, temporalio.worker.Plugin):
         """Set once the database is there and fits, and the worker takes work."""
         self._store: PostgresStore | None = None
         self._services: list[Service] = []
+        self._troubles: Troubles | None = None
 
     def configure_client(self, config: ClientConfig) -> ClientConfig:
         """See base class."""
         config["data_converter"] = _pydantic(config.get("data_converter"))
+        if (tracing := traces.interceptor(config["interceptors"])) is not None:
+            config["interceptors"] = [*config["interceptors"], tracing]
         return config
 
     async def connect_service_client(
@@ -77,7 +86,8 @@ class PerdurePlugin(temporalio.client.Plugin, temporalio.worker.Plugin):
         Raises:
             DeclarationError: the worker's client has a data converter that can't carry perdure's models.
         """
-        converter = config["client"].config(active_config=True)["data_converter"]
+        client = config["client"].config(active_config=True)
+        converter = client["data_converter"]
         if not issubclass(converter.payload_converter_class, PydanticPayloadConverter):
             raise DeclarationError(
                 "the worker's client can't carry perdure's models: connect it with "
@@ -90,6 +100,10 @@ class PerdurePlugin(temporalio.client.Plugin, temporalio.worker.Plugin):
         config["workflows"] = [*config.get("workflows", ()), *self.app.lifecycles.values()]
         config["activities"] = [*config.get("activities", ()), *activities.all()]
         config["workflow_runner"] = _passing_through(config.get("workflow_runner"), self.app)
+        given = [*config.get("interceptors", ()), Listener(self._tell)]
+        config["interceptors"] = given
+        if (tracing := traces.interceptor([*client["interceptors"], *given])) is not None:
+            config["interceptors"] = [*given, tracing]
         return config
 
     async def run_worker(self, worker: Worker, next: Callable[[Worker], Awaitable[None]]) -> None:
@@ -98,10 +112,14 @@ class PerdurePlugin(temporalio.client.Plugin, temporalio.worker.Plugin):
         pool = await database.open()
         try:
             await _check(pool, self.app)
-            self._store = PostgresStore(pool)
-            self._services = [Follower(pool)]
+            meter = meter_of(worker.client)
+            self._store = PostgresStore(pool, meter)
+            self._troubles = Troubles(pool)
+            self._services = [Follower(pool), self._troubles]
             if self.config.relay:
-                self._services.append(Relay(pool, worker.client, self.app, self.config))
+                self._services.append(Relay(pool, worker.client, self.app, self.config, meter))
+            if meter is not None:
+                self._services.append(Gauges(pool, worker.client, self.app, self.config, meter))
             for service in self._services:
                 await service.start()
             self.ready.set()
@@ -111,7 +129,7 @@ class PerdurePlugin(temporalio.client.Plugin, temporalio.worker.Plugin):
             await database.close()
 
     async def stop_services(self) -> None:
-        """Stop relay and follower; the first thing to do when a worker is to stop: nothing new is begun."""
+        """Stop relay, follower and gauges; the first thing to do when a worker is to stop: nothing new is begun."""
         services, self._services = self._services, []
         for service in services:
             await service.stop()
@@ -134,6 +152,10 @@ class PerdurePlugin(temporalio.client.Plugin, temporalio.worker.Plugin):
     ) -> AbstractAsyncContextManager[AsyncIterator[WorkflowReplayResult]]:
         """See base class."""
         return next(replayer, histories)
+
+    def _tell(self, entity: Entity, why: str) -> None:
+        if self._troubles is not None:
+            self._troubles.tell(entity, why)
 
     def _running_store(self) -> Store:
         if self._store is None:
@@ -158,7 +180,7 @@ def _passing_through(given: WorkflowRunner | None, app: App) -> WorkflowRunner:
     modules = {contract.module for contract, _ in app.bodies.values()}
     modules |= {module for each in app.lifecycles.values() if (module := _module_of_input(each)) != each.__module__}
     restrictions = runner.restrictions.with_passthrough_modules(
-        *("perdure", "pydantic", "pydantic_core", "annotated_types"),
+        *("perdure", "pydantic", "pydantic_core", "annotated_types", "opentelemetry"),
         "asyncpg",  # its C code crashes the process when it is imported a second time, as the sandbox would
         *modules,
     )
@@ -170,11 +192,12 @@ def _module_of_input(lifecycle: type[Lifecycle[Any, Any]]) -> str:
 
 
 async def _check(pool: Pool, app: App) -> None:
-    """The schema is there, and so is each declared column of the app."""
+    """The schema is there, and so is each declared column of the app; nobody is where the code does not know."""
     async with pool.acquire() as connection:
         await schema.check(connection)
         await connection.fetchval("select perdure.make_months()")
         for name, lifecycle in app.lifecycles.items():
+            await check_record(connection, name, lifecycle)
             column = lifecycle.mirror
             if column is None:
                 continue

@@ -22,6 +22,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from perdure import faults
 from perdure.app import App, input_json
 from perdure.contracts.keys import Entity
+from perdure.contracts.terms import all_terms
 from perdure.errors import InvalidEntity, InvalidInput, PerdureError
 from perdure.fleet.service import Service
 from perdure.logs import says
@@ -122,7 +123,8 @@ class Relay(Service):
             raise (Undeliverable if row["old"] else NotForUs)(f"no worker knows a lifecycle named {entity.lifecycle!r}")
         lifecycle = self._app.lifecycle(entity.lifecycle)
         try:
-            given = input_json(lifecycle, _loaded(row["input"]))
+            committed = _loaded(row["input"])
+            given = _with_what_is_new(committed, input_json(lifecycle, committed))
         except InvalidInput as error:
             raise Undeliverable(str(error)) from error
         workflow_id = entity.workflow_id(self._settings.scope)
@@ -137,12 +139,13 @@ class Relay(Service):
 
     async def _start_workflow(self, entity: Entity, workflow_id: str, given: Any, version: int) -> None:
         first = entity.round == 0
+        effects = self._app.lifecycle(entity.lifecycle).effects
         await self._client.start_workflow(
             entity.lifecycle,
             given,
             id=workflow_id,
             task_queue=self._settings.task_queue,
-            memo={CARRIED: Carried(round=entity.round, version=version)},
+            memo={CARRIED: Carried(round=entity.round, version=version, terms=all_terms(effects))},
             # The default would start closed ids again.
             id_reuse_policy=WorkflowIDReusePolicy.REJECT_DUPLICATE if first else WorkflowIDReusePolicy.ALLOW_DUPLICATE,
             id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING if first else WorkflowIDConflictPolicy.FAIL,
@@ -189,6 +192,13 @@ class Relay(Service):
             metrics.count(
                 self._meter, names.RELAY_REJECTED if isinstance(end, Undeliverable) else became, kind=row["kind"]
             )
+
+
+def _with_what_is_new(committed: Any, read: Any) -> Any:
+    """The input as this worker reads it, and what only newer workers know of: they may run it."""
+    if not isinstance(committed, dict) or not isinstance(read, dict):
+        return read
+    return committed | {name: _with_what_is_new(committed.get(name), value) for name, value in read.items()}
 
 
 def _loaded(value: Any) -> Any:

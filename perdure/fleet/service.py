@@ -66,21 +66,23 @@ class Service:
             try:
                 more = await self.once()
                 failures = 0
-            except TROUBLE as error:
+            except Exception as error:  # a service that ended would leave the worker running without it
                 more, failures = False, failures + 1
-                says(
-                    log,
-                    f"{self.name}: trouble, will go on",
-                    level=logging.WARNING,
-                    failures=failures,
-                    why=repr(error),
-                )
+                self._tell(error, failures)
             if not more:
                 await self._rest(failures)
 
+    def _tell(self, error: Exception, failures: int) -> None:
+        if isinstance(error, TROUBLE):
+            what = f"{self.name}: trouble, will go on"
+            says(log, what, level=logging.WARNING, failures=failures, why=repr(error))
+        else:
+            log.error("%s: a bug, will go on", self.name, exc_info=error)
+
     async def _rest(self, failures: int) -> None:
         """Jittered, so that a fleet does not come in step."""
-        pause = min(self.every * 2**failures, max(self.LONGEST_PAUSE, self.every)) * random.uniform(0.8, 1.2)
+        growth = 2 ** min(failures, 30)  # an outage of hours brings numbers that no float holds
+        pause = min(self.every * growth, max(self.LONGEST_PAUSE, self.every)) * random.uniform(0.8, 1.2)
         try:
             await asyncio.wait_for(self._nudged.wait(), pause)
         except TimeoutError:

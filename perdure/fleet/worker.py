@@ -15,14 +15,17 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from temporalio.client import Client
+from temporalio.common import VersioningBehavior, WorkerDeploymentVersion
 from temporalio.envconfig import ClientConfig
-from temporalio.worker import Worker
+from temporalio.runtime import Runtime
+from temporalio.worker import Worker, WorkerDeploymentConfig
 
 from perdure.app import App
 from perdure.errors import DeclarationError, EngineUnavailable
 from perdure.fleet.plugin import REPORTING, PerdurePlugin
 from perdure.logs import says
 from perdure.settings import Settings
+from perdure.telemetry.exporting import exporting
 
 log = logging.getLogger("perdure.worker")
 
@@ -51,7 +54,7 @@ def load_app(path: str) -> App:
     return found
 
 
-async def connect(plugin: PerdurePlugin, *, identity: str | None = None) -> Client:
+async def connect(plugin: PerdurePlugin, *, identity: str | None = None, runtime: Runtime | None = None) -> Client:
     """A Temporal client from `TEMPORAL_*` and its profiles.
 
     Raises:
@@ -61,7 +64,7 @@ async def connect(plugin: PerdurePlugin, *, identity: str | None = None) -> Clie
     address = profile.setdefault("target_host", "localhost:7233")
     try:
         return await asyncio.wait_for(
-            Client.connect(**profile, plugins=[plugin], identity=identity),
+            Client.connect(**profile, plugins=[plugin], identity=identity, runtime=runtime),
             15,
         )
     except (RuntimeError, TimeoutError) as error:
@@ -72,9 +75,14 @@ async def connect(plugin: PerdurePlugin, *, identity: str | None = None) -> Clie
 
 async def run_worker(app: App, config: Settings, *, plugin: PerdurePlugin | None = None) -> None:
     """Run a worker until SIGTERM or SIGINT: intake stops, calls end within the grace time, the rest is reported."""
+    with exporting(config) as runtime:
+        await _run(app, config, plugin, runtime)
+
+
+async def _run(app: App, config: Settings, plugin: PerdurePlugin | None, runtime: Runtime | None) -> None:
     stop = _told_to_stop()
     plugin = plugin or PerdurePlugin(app, config)
-    connecting = asyncio.create_task(connect(plugin, identity=new_identity()))
+    connecting = asyncio.create_task(connect(plugin, identity=new_identity(), runtime=runtime))
     if not await _before(stop, connecting):
         return
     worker = new_worker(await connecting, config)
@@ -104,6 +112,17 @@ def new_worker(client: Client, config: Settings) -> Worker:
         max_concurrent_local_activities=2 * config.effects_at_once + 100,  # the bookkeeping needs room beside them
         sticky_queue_schedule_to_start_timeout=STICKY,
         graceful_shutdown_timeout=timedelta(seconds=config.grace + REPORTING),
+        deployment_config=_versioned(config.deployment) if config.deployment else None,
+    )
+
+
+def _versioned(deployment: str) -> WorkerDeploymentConfig:
+    """The default stands on the worker: on a class it would make unversioned workers reject every task."""
+    name, build, *auto = deployment.split(":")
+    return WorkerDeploymentConfig(
+        version=WorkerDeploymentVersion(deployment_name=name, build_id=build),
+        use_worker_versioning=True,
+        default_versioning_behavior=VersioningBehavior.AUTO_UPGRADE if auto else VersioningBehavior.PINNED,
     )
 
 

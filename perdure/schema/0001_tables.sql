@@ -6,6 +6,7 @@ revoke all on schema perdure from public;
 create table perdure.migration (
     number     int         primary key,
     name       text        not null,
+    oldest     int         not null default 1, -- workers run on it whose newest migration is this one or a later one
     applied_at timestamptz not null default now()
 );
 

@@ -1,4 +1,9 @@
-"""The schema `perdure` in the app's database: numbered plain SQL, applied once each."""
+"""The schema `perdure` in the app's database: numbered plain SQL, applied once each.
+
+Old workers and new ones run side by side while a deploy rolls. So a migration adds, and takes nothing away that
+the release before it uses; one that must says so by a line `-- oldest worker: N`: from then on workers whose newest
+migration is older than N do not start.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +20,7 @@ Connection: TypeAlias = "asyncpg.Connection[asyncpg.Record] | asyncpg.pool.PoolC
 
 _LOCK = 0x70657264757265  # "perdure": one migrator at a time, however many workers start
 _FILE = re.compile(r"(\d{4})_(\w+)\.sql")
+_OLDEST = re.compile(r"^-- oldest worker: (\d+)$", re.MULTILINE)
 # PostgreSQL lets everybody execute a new function: what any migration has made is closed again.
 _CLOSE = "\n".join(
     f"revoke all on {what} perdure from public;"
@@ -24,11 +30,16 @@ _CLOSE = "\n".join(
 
 @dataclass(frozen=True, slots=True)
 class Migration:
-    """One numbered file of SQL."""
+    """One numbered file of SQL.
+
+    Attributes:
+        oldest: workers run on it whose newest migration is this one or a later one.
+    """
 
     number: int
     name: str
     sql: str
+    oldest: int = 1
 
 
 def migrations() -> list[Migration]:
@@ -36,7 +47,9 @@ def migrations() -> list[Migration]:
     found = []
     for file in resources.files(__name__).iterdir():
         if match := _FILE.fullmatch(file.name):
-            found.append(Migration(int(match[1]), match[2], file.read_text("utf-8")))
+            sql = file.read_text("utf-8")
+            demand = _OLDEST.search(sql)
+            found.append(Migration(int(match[1]), match[2], sql, int(demand[1]) if demand else 1))
     return sorted(found, key=lambda each: each.number)
 
 
@@ -44,7 +57,8 @@ def script() -> str:
     """The whole schema as one SQL script, for Alembic, Django and others; it records what it applied."""
     parts = [
         f"-- {each.number:04} {each.name}\n{each.sql}\n"
-        f"insert into perdure.migration (number, name) values ({each.number}, '{each.name}');\n"
+        "insert into perdure.migration (number, name, oldest) "
+        f"values ({each.number}, '{each.name}', {each.oldest});\n"
         for each in migrations()
     ]
     return "begin;\n\n" + "\n".join(parts) + f"\n{_CLOSE}\n\ncommit;\n"
@@ -54,7 +68,7 @@ async def migrate(connection: Connection) -> list[Migration]:
     """Apply what is missing, all of it or nothing, and return it. Safe when many call it at once.
 
     Raises:
-        SchemaMismatch: if the database has migrations that this version does not know.
+        SchemaMismatch: if the database has migrations that this version does not know and can't work with.
     """
     async with connection.transaction():
         await connection.execute("set local lock_timeout = 0; set local statement_timeout = 0")
@@ -65,17 +79,19 @@ async def migrate(connection: Connection) -> list[Migration]:
         for each in missing:
             await connection.execute(each.sql)
             await connection.execute(
-                "insert into perdure.migration (number, name) values ($1, $2)", each.number, each.name
+                "insert into perdure.migration (number, name, oldest) values ($1, $2, $3)",
+                *(each.number, each.name, each.oldest),
             )
         await connection.execute(_CLOSE if missing else "select perdure.make_months()")
     return missing
 
 
 async def check(connection: Connection) -> None:
-    """Make sure that the schema is there and of this version.
+    """Make sure that the schema is there, and that this version can work with it: its own, or a newer one that
+    demands no newer workers.
 
     Raises:
-        SchemaMismatch: if it is missing, older or newer; the message says what to do.
+        SchemaMismatch: if it is missing, older, or too new; the message says what to do.
     """
     applied = await _applied(connection)
     _refuse_newer(applied)
@@ -89,16 +105,19 @@ async def check(connection: Connection) -> None:
         )
 
 
-async def _applied(connection: Connection) -> set[int]:
+async def _applied(connection: Connection) -> dict[int, int]:
+    """Numbers of the migrations that were applied, and the oldest worker that each lets run."""
     if await connection.fetchval("select to_regclass('perdure.migration')") is None:
-        return set()
-    return {row["number"] for row in await connection.fetch("select number from perdure.migration")}
+        return {}
+    return {row["number"]: row["oldest"] for row in await connection.fetch("select * from perdure.migration")}
 
 
-def _refuse_newer(applied: set[int]) -> None:
+def _refuse_newer(applied: dict[int, int]) -> None:
     newest = migrations()[-1].number
-    if applied and max(applied) > newest:
+    demands = {number: oldest for number, oldest in applied.items() if number > newest and oldest > newest}
+    if demands:
+        number = max(demands)
         raise SchemaMismatch(
-            f"the perdure schema is at {max(applied)}, newer than {newest}, the newest that this version knows: "
-            "install the version of perdure that made it, or a later one"
+            f"migration {number:04} of the perdure schema is for versions that know {max(demands.values()):04}; "
+            f"the newest that this one knows is {newest:04}: install the version that made it, or a later one"
         )

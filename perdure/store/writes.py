@@ -14,6 +14,7 @@ from typing import Any, Protocol
 from pydantic import BaseModel, ConfigDict
 
 from perdure.contracts.outcomes import Status
+from perdure.contracts.terms import Terms
 
 
 class _Record(BaseModel):
@@ -160,6 +161,9 @@ class Answer(_Record):
     effect: EffectView | None = None
     column: str | None = None
     """`written`, `behind` (the app holds its row), `missing` (it has no such row), None = not declared."""
+    terms: dict[str, Terms] | None = None
+    """Filled in by the worker, not by the store: of the effects that this is about, by the names that their keys
+    carry: the one that is not settled; all of them, in the answer to the first write."""
 
 
 @dataclass(frozen=True, slots=True)

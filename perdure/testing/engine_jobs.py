@@ -39,6 +39,8 @@ from temporalio.worker._workflow_instance import (
     WorkflowInstanceDetails,
 )
 
+from perdure.workflow.conduct import RECORDED_FIRST
+
 _T = TypeVar("_T")
 
 
@@ -153,7 +155,8 @@ def _create_instance(host: Host, run_id: str, at: datetime, init: InitializeWork
             extern_functions=extern,
             disable_eager_activity_execution=False,
             worker_level_failure_exception_types=host.failure_exception_types,
-            patch_activation_callback=None,
+            # No task is lost here, so an update is on record as it comes.
+            patch_activation_callback=lambda patch: patch.patch_id != RECORDED_FIRST,
             last_completion_result=Payloads(),
             last_failure=None,
         )

@@ -7,6 +7,7 @@ from typing import Any
 
 from pydantic import BaseModel, Field
 
+from perdure.contracts.terms import Terms
 from perdure.workflow.decision import Known
 from perdure.workflow.requests import Request
 
@@ -40,6 +41,8 @@ class Carried(BaseModel):
         unsettled: effects that are being performed, by key.
         retry: a retry that was granted, and that nothing was done about yet.
         cancel: somebody asked for the end, while a doubt had to be settled first.
+        terms: of the effects, for the whole run, by the name that their keys carry; empty where an older release
+            wrote this.
     """
 
     born: bool = True
@@ -54,3 +57,4 @@ class Carried(BaseModel):
     unsettled: dict[str, Unsettled] = Field(default_factory=dict)
     retry: Request | None = None
     cancel: Request | None = None
+    terms: dict[str, Terms] = Field(default_factory=dict)

@@ -13,8 +13,10 @@ from typing import Any, TypeAlias, assert_never
 from perdure.contracts.effects import Effect
 from perdure.contracts.outcomes import Status
 from perdure.contracts.policies import Dedupe, DoubtPolicy, Escalate, Lookup, Repeat
+from perdure.contracts.terms import Terms
 from perdure.store.writes import EffectView
 
+_Terms: TypeAlias = Effect[Any, Any] | Terms
 NOW = timedelta(0)
 SOON = timedelta(seconds=1)
 
@@ -32,6 +34,7 @@ class Known:
         mute: look-ups in a row that could not answer.
         retry_after: the pause that the other side asked for.
         different: its record was made for other input bytes.
+        terms: what counts, where the history has it; else what the contract says today.
     """
 
     effect: EffectView = field(default_factory=EffectView)
@@ -42,6 +45,7 @@ class Known:
     mute: int = 0
     retry_after: timedelta | None = None
     different: bool = False
+    terms: Terms | None = None
 
     @property
     def in_flight(self) -> timedelta:
@@ -116,6 +120,7 @@ def decide(
 ) -> Decision:
     """The next step for `effect`; `luck` in [-1, 1] places pauses inside their jitter."""
     status = known.effect.status
+    terms = known.terms or effect
     if status in (Status.DONE, Status.REFUSED, Status.ABANDONED):
         return Settled(status)
     if known.different:
@@ -123,26 +128,26 @@ def decide(
     if expires_at is not None and now >= expires_at:
         return Settled(status, expired=True)
     if status in (Status.ATTEMPTING, Status.IN_DOUBT):
-        return _in_doubt(effect.doubt, effect, known, luck)
-    if effect.retry.maximum is not None and known.failures >= effect.retry.maximum:
+        return _in_doubt(terms.doubt, terms, known, luck)
+    if terms.retry.maximum is not None and known.failures >= terms.retry.maximum:
         return Settled(status, gave_up=True)
-    return Again(_pause(effect, known, luck))
+    return Again(_pause(terms, known, luck))
 
 
-def _in_doubt(policy: DoubtPolicy[Any, Any], effect: Effect[Any, Any], known: Known, luck: float) -> Decision:
+def _in_doubt(policy: DoubtPolicy[Any, Any], terms: _Terms, known: Known, luck: float) -> Decision:
     if isinstance(policy, (Repeat, Dedupe)) and known.effect.status is Status.ATTEMPTING and known.in_flight > NOW:
         # Another execution of the same attempt, as when a message made the workflow task run again.
         return Look(min(known.in_flight, SOON))
     match policy:
         case Repeat():
-            return Again(_pause(effect, known, luck))
+            return Again(_pause(terms, known, luck))
         case Dedupe(window, margin, otherwise):
-            pause = _pause(effect, known, luck)
-            fits = known.since_first + pause + effect.timeout + margin < window
-            return Again(pause) if fits else _in_doubt(otherwise, effect, known, luck)
+            pause = _pause(terms, known, luck)
+            fits = known.since_first + pause + terms.timeout + margin < window
+            return Again(pause) if fits else _in_doubt(otherwise, terms, known, luck)
         case Lookup(otherwise=otherwise):
             if known.mute >= policy.tries:
-                return _in_doubt(otherwise, effect, known, luck)
+                return _in_doubt(otherwise, terms, known, luck)
             if known.misses >= policy.misses:
                 return Record(f"{policy.find.name} looked {known.asked} times and did not find it")
             return Ask(_until_next_question(policy, known))
@@ -152,10 +157,10 @@ def _in_doubt(policy: DoubtPolicy[Any, Any], effect: Effect[Any, Any], known: Kn
             assert_never(policy)
 
 
-def _pause(effect: Effect[Any, Any], known: Known, luck: float) -> timedelta:
+def _pause(terms: _Terms, known: Known, luck: float) -> timedelta:
     if not known.failures:
         return NOW
-    return max(effect.retry.pause(known.failures, luck), known.retry_after or NOW)
+    return max(terms.retry.pause(known.failures, luck), known.retry_after or NOW)
 
 
 def _until_next_question(policy: Lookup[Any, Any], known: Known) -> timedelta:

@@ -28,6 +28,7 @@ from perdure.workflow.declaring import (
     put_conductor_around_run,
 )
 from perdure.workflow.performing import Performance
+from perdure.workflow.reading import read
 from perdure.workflow.requests import Request, Resolution, SendAgain
 from perdure.workflow.rules import closing, ended, parked, refuse_if_over
 from perdure.workflow.status import LifecycleStatus
@@ -111,6 +112,7 @@ class Lifecycle(Generic[I, S]):
         given: In,
         *,
         entering: S | None = None,
+        then: S | None = None,
         suffix: str | None = None,
         expires_at: datetime | None = None,
     ) -> Done[Out] | Ended:
@@ -120,6 +122,8 @@ class Lifecycle(Generic[I, S]):
             effect: its contract, declared in `effects`.
             given: its input; the same one for the same key, always.
             entering: state that is committed together with the first attempt's record.
+            then: state that is entered if it is done, committed together with that outcome: a write less than to
+                enter it afterwards. If it is final, what follows in `run` is not certain to be run.
             suffix: tells several performances of one effect apart: part of the key.
             expires_at: from then on it is of no use: no attempt is begun, and it ends `Expired`.
 
@@ -133,7 +137,8 @@ class Lifecycle(Generic[I, S]):
         if effect not in self.effects:
             raise DeclarationError(f"{type(self).__name__} performs {effect!r}, which is not in its `effects`")
         performance = Performance(self._perdure, effect, given, suffix)
-        return await performance.run(entering.value if entering is not None else None, expires_at)
+        on_the_way, at_the_end = entering and entering.value, then and then.value
+        return await performance.run(on_the_way, at_the_end, expires_at)
 
     async def retry_requested(self) -> Request:
         """Wait until somebody asks for a retry (`retry_now`, `send_again`); says who and why."""
@@ -169,8 +174,16 @@ class Lifecycle(Generic[I, S]):
         return None
 
     def recall(self, kind: type[M]) -> M | None:
-        """The last snapshot; None in the first run."""
-        return None if self._perdure.recalled is None else kind.model_validate(self._perdure.recalled)
+        """The last snapshot; None in the first run.
+
+        Where `kind` can't read it, the entity stands still and wants a person, until code is deployed that can.
+        """
+        kept = self._perdure.recalled
+        if kept is None:
+            return None
+        recalled = read(self._perdure, "the snapshot", lambda: kind.model_validate(kept))
+        self._perdure.recalled_well = True
+        return recalled
 
     async def save(self) -> None:
         """Commit the snapshot now, without a change of state."""
@@ -187,6 +200,7 @@ class Lifecycle(Generic[I, S]):
     @workflow.update
     async def resolve(self, said: Resolution) -> str:
         """Say what became of an effect in doubt."""
+        self._perdure.heard()
         conductor, performance = self._perdure, parked(self._perdure, said.effect)
         performance.resolution = said
         await workflow.wait_condition(
@@ -214,7 +228,9 @@ class Lifecycle(Generic[I, S]):
     @workflow.update
     async def retry_now(self, asked: Request) -> str:
         """Go on at once: with the next attempt, or from where it waits for somebody to ask."""
+        self._perdure.heard()
         conductor = self._perdure
+        conductor.look = True
         if conductor.waiting_for_retry and conductor.retry is None:
             conductor.retry = asked
         for performance in conductor.performances.values():
@@ -225,6 +241,8 @@ class Lifecycle(Generic[I, S]):
     def _check_retry_now(self, asked: Request) -> None:
         conductor = self._perdure
         refuse_if_over(conductor)
+        if conductor.stands:
+            return
         if conductor.waiting_for_retry:
             anew = {"Abandoned", "DifferentInput"}
             blocked = [key for key, how in conductor.ended.items() if how.kind in anew]
@@ -239,6 +257,7 @@ class Lifecycle(Generic[I, S]):
     @workflow.update
     async def send_again(self, asked: SendAgain) -> str:
         """Send an effect anew that ended without being done: new key, so the other side sees a new request."""
+        self._perdure.heard()
         conductor, key = self._perdure, ended(self._perdure, asked.effect)
         slot = conductor.ended.pop(key).slot
         conductor.refused.discard(slot)
@@ -256,6 +275,7 @@ class Lifecycle(Generic[I, S]):
     @workflow.update
     async def cancel(self, asked: Request) -> str:
         """End it: no new attempt is begun, no wait goes on. What is under way or in doubt is settled first."""
+        self._perdure.heard()
         self._perdure.request_cancel(asked)
         return "will be cancelled as soon as nothing is under way"
 
@@ -278,6 +298,7 @@ class Lifecycle(Generic[I, S]):
     @workflow.signal(name="perdure-wake")
     def _wake(self, key: str) -> None:
         """An outcome came late: whoever performs `key` reads the fence again."""
+        self._perdure.look = True
         if performance := self._perdure.performances.get(key):
             performance.poked = True
 

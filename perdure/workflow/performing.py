@@ -6,7 +6,6 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any, Generic, TypeVar, assert_never
 
-from pydantic import ValidationError
 from temporalio import workflow
 from temporalio.common import RetryPolicy
 from temporalio.exceptions import ActivityError, ApplicationError, TimeoutError, TimeoutType
@@ -17,11 +16,13 @@ from perdure.contracts.keys import Key
 from perdure.contracts.outcomes import Abandoned, DifferentInput, Done, Ended, Expired, GaveUp, Status, WasRefused
 from perdure.contracts.policies import Lookup
 from perdure.errors import DeclarationError
-from perdure.store.writes import EffectView, Fence, FenceOp, Gate, Move, storable
+from perdure.store.writes import Answer, EffectView, Fence, FenceOp, Gate, Move, Write, storable
+from perdure.telemetry import metrics, names, traces
 from perdure.workflow.carried import HowEnded, Unsettled
 from perdure.workflow.conduct import Conductor
 from perdure.workflow.decision import Again, Ask, Known, Look, Park, Record, Settled, decide
-from perdure.workflow.leaving import Overtaken, Renewal
+from perdure.workflow.leaving import Leave, Overtaken, Renewal
+from perdure.workflow.reading import read
 from perdure.workflow.requests import Resolution
 from perdure.workflow.status import EffectStatus
 
@@ -46,6 +47,10 @@ class Performance(Generic[In, Out]):
     def __init__(self, conductor: Conductor, effect: Effect[In, Out], given: In, suffix: str | None) -> None:
         self.effect = effect
         self.slot = f"{effect.name}/{suffix}" if suffix else effect.name
+        # The way that this run calls it: the one that stands in its history, whatever the contract says today.
+        begun_with = conductor.terms.get(effect.identity)
+        self._name = begun_with.name if begun_with else effect.identity
+        self._inline = begun_with.inline if begun_with else effect.inline
         self.parked = False
         self.hurry = False
         self.poked = False
@@ -56,20 +61,37 @@ class Performance(Generic[In, Out]):
         self._conductor = conductor
         self._input = effect.dump_input(given)
         again = conductor.again.get(self.slot, 0)
-        self.key = Key.of(conductor.entity, effect.name, suffix, again)
+        self.key = Key.of(conductor.entity, effect.identity, suffix, again)
         if self.slot in conductor.refused:
             conductor.refused.discard(self.slot)
             conductor.ended.pop(self.key, None)
             conductor.again[self.slot] = again + 1
-            self.key = Key.of(conductor.entity, effect.name, suffix, again + 1)
+            self.key = Key.of(conductor.entity, effect.identity, suffix, again + 1)
         # What the run before knew goes on: its failures count, its doubt needs no second look at the fence.
         left = conductor.unsettled.pop(self.key, None) or Unsettled(known=Known())
-        self.known = left.known
+        self.known = replace(left.known, terms=left.known.terms or begun_with)
         self._seen_at = workflow.now() - left.known.age
         self._progress = left.progress
+        self._then: str | None = None
+        self._moved: Move | None = None
+        """What was committed with the outcome."""
 
-    async def run(self, entering: str | None, expires_at: datetime | None) -> Done[Out] | Ended:
-        """Perform it until it is settled."""
+    async def run(self, entering: str | None, then: str | None, expires_at: datetime | None) -> Done[Out] | Ended:
+        """Perform it until it is settled; and be in the state `then` if it is done."""
+        if then is not None and not self._conductor.catching_up:  # said before anything is sent
+            self._conductor.check_move(then, entering)
+        self._then = then
+        end = await self._run(entering, expires_at)
+        if then is not None and isinstance(end, Done) and not self._is_in(then):
+            await self._conductor.enter(then, None)
+        return end
+
+    def _is_in(self, then: str) -> bool:
+        """Whether that was committed with the outcome, with what the lifecycle remembers now."""
+        conductor, moved = self._conductor, self._moved
+        return moved is not None and conductor.state == then and (moved.final or moved == conductor.move_to(then))
+
+    async def _run(self, entering: str | None, expires_at: datetime | None) -> Done[Out] | Ended:
         conductor = self._conductor
         if self.key in conductor.performances:
             raise DeclarationError(f"{self.key} is being performed already: give one of them another suffix")
@@ -79,8 +101,10 @@ class Performance(Generic[In, Out]):
             return _ENDINGS[ended.kind](ended.why, ended.in_doubt)
         conductor.ended.pop(self.key, None)
         conductor.performances[self.key] = self
+        about = {names.LIFECYCLE: conductor.entity.lifecycle, names.EFFECT: self.effect.name}
         try:
-            return await self._settle(entering, expires_at)
+            with traces.span_in_workflow(f"{names.SPAN_PERFORM} {self.effect.name}", about, Leave):
+                return await self._settle(entering, expires_at)
         except Renewal:
             conductor.unsettled[self.key] = self.unsettled()
             raise
@@ -102,7 +126,7 @@ class Performance(Generic[In, Out]):
 
     def unsettled(self) -> Unsettled:
         """What the next run must know of it."""
-        known = replace(self.known, age=workflow.now() - self._seen_at)
+        known = replace(self.known, age=workflow.now() - self._seen_at, terms=None)  # a new run takes today's
         return Unsettled(known=known, progress=self._progress)
 
     async def _settle(self, entering: str | None, expires_at: datetime | None) -> Done[Out] | Ended:
@@ -162,15 +186,19 @@ class Performance(Generic[In, Out]):
             number=self.known.effect.attempts + 1,
             timeout=self.effect.timeout.total_seconds(),
             progress=self._progress,
+            then=self._with_outcome(),
         )
         conductor.in_flight += 1
         try:
-            report = await self._call(self.effect, order, f"{self.slot}: attempt {order.number}")
+            report = await self._call(
+                self.effect, order, f"{self.slot}: attempt {order.number}", self._name, inline=self._inline
+            )
         except (ActivityError, ApplicationError) as failure:
             await self._lost(failure, before)
             return
         finally:
             conductor.in_flight -= 1
+        self._moved = order.then.move if order.then and report.moved else None
         await self._learn(report, before)
 
     def _entering(self, entering: str | None) -> Move | None:
@@ -183,16 +211,25 @@ class Performance(Generic[In, Out]):
         conductor.show(entering)
         return conductor.move_to(entering)
 
+    def _with_outcome(self) -> Write | None:
+        """What is committed with the outcome, if it is done: the state that was declared beforehand. One that the run
+        would only choose afterwards never is. Not beside others: an end would take the ground from under them."""
+        conductor, then = self._conductor, self._then
+        if then is None or len(conductor.performances) > 1 or not conductor.states.allows(conductor.state, then):
+            return None
+        return conductor.order(move=conductor.move_to(then))
+
     async def _learn(self, report: Report, before: str) -> None:
         conductor = self._conductor
         conductor.learn(report.version)
         self._progress = report.progress if report.progress is not None else self._progress
         if report.said is Said.OVER:
             raise Overtaken(report.state)
+        standing = self._today(report.state)
         # A record that stands was made together with the state: by another execution of this attempt, by the run
         # that this one is a reset of, or by an earlier `perform`.
         stands = report.effect is not None and not conductor.catching_up
-        entered = report.begun or stands or report.state == conductor.state
+        entered = report.begun or stands or standing == conductor.state
         state = conductor.state if entered else before
         if not report.recorded:
             # Its own commit failed: the fence must know before anything else is decided.
@@ -207,15 +244,16 @@ class Performance(Generic[In, Out]):
                     )
                 )
             )
-            state = answer.state or state
-            self._see(answer.effect or EffectView(token=report.token))
+            state = self._today(answer.state) or state
+            self._see(answer.effect or EffectView(token=report.token), answer)
         else:
-            self._see(report.effect or self.known.effect)
-        conductor.show(state)
-        if not report.begun and report.state not in (None, state) and state != before:
+            self._see(report.effect or self.known.effect, report)
+        conductor.show(self._moved.state if self._moved else state)
+        if not report.begun and standing not in (None, state) and state != before:
             await conductor.write(conductor.order(move=conductor.move_to(state)))
         if report.begun:
             conductor.acted()
+            self._count(report.said.value)
         if report.said is not Said.STANDING:
             self.known = replace(self.known, failures=self.known.failures + 1)
         self.known = replace(
@@ -240,15 +278,17 @@ class Performance(Generic[In, Out]):
         answer = await conductor.write(conductor.order(fence=self._fence(FenceOp.LOST, why=why)))
         if answer.gate in (Gate.FINAL, Gate.OTHER_ROUND):
             raise Overtaken(answer.state)
-        if answer.state is not None and answer.state != conductor.state:
+        if answer.state is not None and self._today(answer.state) != conductor.state:
             conductor.show(before)
         else:
             conductor.acted()
-        self._see(answer.effect or EffectView())
+        if answer.effect is not None and answer.effect.attempts > self.known.effect.attempts:
+            self._count(answer.effect.status.value)
+        self._see(answer.effect or EffectView(), answer)
         self.known = replace(self.known.settled(), failures=self.known.failures + 1, retry_after=None)
 
     async def _ask(self) -> None:
-        policy = self.effect.doubt
+        policy = (self.known.terms or self.effect).doubt
         assert isinstance(policy, Lookup)
         order = QuestionOrder(
             write=self._conductor.order(fence=self._fence(FenceOp.READ)),
@@ -258,12 +298,18 @@ class Performance(Generic[In, Out]):
         )
         known = self.known
         try:
-            report = await self._call(policy.find, order, f"{self.slot}: look-up {known.asked + 1}")
+            what = f"{self.slot}: look-up {known.asked + 1}"
+            report = await self._call(policy.find, order, what, policy.find.name, inline=policy.find.inline)
         except (ActivityError, ApplicationError):
             report = Report(said=Said.MUTE, token="", why="its worker was lost")
         self._conductor.learn(report.version)
         if report.effect is not None:
-            self._see(report.effect)
+            self._see(report.effect, report)
+        if answered := _answer(report):
+            lifecycle = self._conductor.entity.lifecycle
+            metrics.count(
+                workflow.metric_meter(), names.LOOK_UPS, lifecycle=lifecycle, find=policy.find.name, answer=answered
+            )
         mute = known.mute + 1 if report.said is Said.MUTE else 0
         misses = known.misses + 1 if report.said is Said.MISS and report.believable else known.misses
         self.known = replace(self.known, asked=known.asked + 1, mute=mute, misses=misses)
@@ -274,14 +320,14 @@ class Performance(Generic[In, Out]):
         """Compare-and-set on the token that was read: whatever came in meanwhile stands."""
         fence = self._fence(FenceOp.RESOLVE, status=status, receipt=receipt, why=storable(why), by=storable(by))
         answer = await self._conductor.write(self._conductor.order(fence=fence))
-        self._see(answer.effect or EffectView())
+        self._see(answer.effect or EffectView(), answer)
         self.known = self.known.settled()
 
     async def _read(self, op: FenceOp = FenceOp.READ, **more: Any) -> None:
         """Read the fence again, as every policy does before it repeats or escalates."""
         self.poked = False
         answer = await self._conductor.write(self._conductor.order(fence=self._fence(op, **more)))
-        self._see(answer.effect or EffectView())
+        self._see(answer.effect or EffectView(), answer)
 
     async def _park(self, expires_at: datetime | None) -> None:
         # Not only read: of an inline attempt nobody has said yet that it is lost, so its late `done` would wake nobody.
@@ -320,7 +366,7 @@ class Performance(Generic[In, Out]):
         )
         move = conductor.move_to(conductor.state, f"{self.slot} resolved as {said.outcome}: {said.note}", said.by)
         answer = await conductor.write(conductor.order(fence=fence, move=move))
-        self._see(answer.effect or EffectView())
+        self._see(answer.effect or EffectView(), answer)
         status = self.known.effect.status
         self.resolved = (
             f"resolved as {status}" if status is said.outcome else f"too late: it had become {status} meanwhile"
@@ -351,26 +397,36 @@ class Performance(Generic[In, Out]):
         return ended
 
     def _receipt(self, data: Any) -> Out:
-        try:
-            return self.effect.receipt.validate_python(data)
-        except ValidationError as error:
-            raise DeclarationError(
-                f"{self.key}: today's receipt type can't read the receipt on record: {error}"
-            ) from error
+        return read(self._conductor, f"the receipt of {self.slot}", lambda: self.effect.receipt.validate_python(data))
 
-    def _see(self, view: EffectView) -> None:
-        self.known = replace(self.known, effect=view)
+    def _see(self, view: EffectView, said: Report | Answer) -> None:
+        """Learn what the fence knows, and the terms of the worker that read it."""
+        of_each = said.terms or {} if isinstance(said, Answer) else {self.effect.identity: said.terms}
+        terms = of_each.get(self.effect.identity)
+        self.known = replace(self.known, effect=view, terms=terms or self.known.terms)
         self._seen_at = workflow.now()
+
+    def _today(self, state: str | None) -> str | None:
+        return None if state is None else self._conductor.states.today(state)
+
+    def _count(self, outcome: str) -> None:
+        """An attempt has ended."""
+        lifecycle = self._conductor.entity.lifecycle
+        metrics.count(
+            workflow.metric_meter(), names.ATTEMPTS, lifecycle=lifecycle, effect=self.effect.name, outcome=outcome
+        )
 
     def _fence(self, op: FenceOp, *, token: str | None = None, **more: Any) -> Fence:
         return Fence(op=op, key=self.key, effect=self.slot, token=token or self.known.effect.token or "", **more)
 
-    async def _call(self, contract: Effect[In, Out] | Find[In, Out], order: Any, summary: str) -> Report:
+    async def _call(
+        self, contract: Effect[In, Out] | Find[In, Out], order: Any, summary: str, name: str, *, inline: bool
+    ) -> Report:
         self._conductor.describe()
         whole = contract.timeout + BOOKKEEPING
-        if contract.inline:
+        if inline:
             local: Report = await workflow.execute_local_activity(
-                contract.name,
+                name,
                 order,
                 result_type=Report,
                 start_to_close_timeout=whole,
@@ -380,7 +436,7 @@ class Performance(Generic[In, Out]):
             return local
         waits = (contract.pick_up, contract.heartbeat) if isinstance(contract, Effect) else _LOOK_UP_WAITS
         report: Report = await workflow.execute_activity(
-            contract.name,
+            name,
             order,
             result_type=Report,
             task_queue=contract.task_queue,
@@ -391,3 +447,10 @@ class Performance(Generic[In, Out]):
             summary=summary,
         )
         return report
+
+
+def _answer(report: Report) -> str | None:
+    """In what a look-up ended, as the metric says it; None if nobody was asked."""
+    if report.said is Said.MISS:
+        return "miss" if report.believable else "early"
+    return {Said.DONE: "hit", Said.MUTE: "mute"}.get(report.said)

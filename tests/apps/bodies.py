@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from perdure import App, Attempt, NotDone, Question, Refused
+from perdure.contracts.attempt import boot_clock
 from tests.apps.contracts import INLINE, MARCH, REGULAR, Errand, March, Marched, Ticket
 from tests.apps.errands import LIFECYCLES
 
@@ -51,9 +52,11 @@ async def do_errand(errand: Errand, attempt: Attempt) -> Ticket:
     def just_before() -> None:
         _stand_still("before the check")
         attempt.before_first_byte()
+        request["left"] = boot_clock()
         _stand_still("after the check")
 
-    request = {"op": "do", "key": attempt.key, "attempt": attempt.number, "pid": os.getpid()}
+    request: dict[str, Any] = {"op": "do", "key": attempt.key, "attempt": attempt.number, "pid": os.getpid()}
+    request |= attempt.headers
     reply = await _talk(request, just_before)
     if reply.get("refused"):
         raise Refused(reply["refused"])

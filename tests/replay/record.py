@@ -16,7 +16,8 @@ from perdure import schema
 from tests.replay.scenarios import SCENARIOS, Scenario
 from tests.world import World
 
-HISTORIES = Path(__file__).parent / "histories"
+RELEASES = Path(__file__).parents[1] / "releases"
+"""What each release left behind: its wheel, and the histories that it recorded."""
 
 
 def release() -> str:
@@ -46,7 +47,7 @@ async def record(scenario: Scenario, postgres: PostgresServer, temporal: Tempora
 
 async def main() -> None:
     """Record every scenario, on servers of their own."""
-    folder = HISTORIES / release()
+    folder = RELEASES / release() / "histories"
     folder.mkdir(parents=True, exist_ok=True)
     with PostgresServer(durable=False) as postgres, TemporalServer() as temporal:
         admin = await asyncpg.connect(postgres.dsn())

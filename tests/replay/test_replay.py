@@ -11,10 +11,10 @@ from temporalio.workflow import NondeterminismError
 
 from perdure import PerdurePlugin, Settings
 from tests.apps.bodies import app
-from tests.replay.record import HISTORIES, release
+from tests.replay.record import RELEASES, release
 from tests.replay.scenarios import SCENARIOS
 
-RECORDED = sorted(HISTORIES.glob("*/*.json"))
+RECORDED = sorted(RELEASES.glob("*/histories/*.json"))
 
 
 def _replayer() -> Replayer:
@@ -27,13 +27,13 @@ def _history(file: Path) -> WorkflowHistory:
     return WorkflowHistory.from_json(f"scope/{lifecycle}/x", file.read_text())
 
 
-@pytest.mark.parametrize("file", RECORDED, ids=lambda file: f"{file.parent.name}/{file.stem}")
+@pytest.mark.parametrize("file", RECORDED, ids=lambda file: f"{file.parents[1].name}/{file.stem}")
 async def test_a_recorded_history_replays(file: Path) -> None:
     await _replayer().replay_workflow(_history(file))
 
 
 def test_this_release_has_a_history_of_every_scenario() -> None:
-    recorded = {file.name.partition(".")[0] for file in (HISTORIES / release()).glob("*.json")}
+    recorded = {file.name.partition(".")[0] for file in (RELEASES / release() / "histories").glob("*.json")}
     assert recorded == {scenario.name for scenario in SCENARIOS}
 
 

@@ -8,6 +8,7 @@ import secrets
 import sys
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
+from pathlib import Path
 from typing import Any
 
 import asyncpg
@@ -33,7 +34,7 @@ CATALOG = {
     "functions": """
         select pg_get_functiondef(oid), proacl::text from pg_proc where pronamespace = 'perdure'::regnamespace""",
     "rights": "select nspacl::text from pg_namespace where nspname = 'perdure'",
-    "migrations": "select number, name from perdure.migration",
+    "migrations": "select number, name, oldest from perdure.migration",
 }
 BOUNDS = """
     select inhparent::regclass::text as parent, c.relname, pg_get_expr(c.relpartbound, c.oid) as bound
@@ -128,16 +129,50 @@ async def test_an_older_schema_says_how_to_bring_it_up_to_date(blank: Connection
         await schema.check(blank)
 
 
-async def test_a_newer_schema_is_left_alone_and_said(empty: str, blank: Connection) -> None:
+async def test_a_newer_schema_that_demands_nothing_new_is_worked_with(blank: Connection) -> None:
     await blank.execute(schema.script())
-    await blank.execute("insert into perdure.migration (number, name) values (9999, 'from_the_future')")
+    await blank.execute(
+        "insert into perdure.migration (number, name, oldest) values (9998, 'adds', 1), (9999, 'adds_more', $1)", NEWEST
+    )
+    before = await catalog(blank)
+    await schema.check(blank)
+    assert await schema.migrate(blank) == []
+    assert await catalog(blank) == before
+
+
+@pytest.mark.parametrize("followed_by_another", [False, True])
+async def test_a_newer_schema_that_demands_newer_workers_is_left_alone_and_said(
+    empty: str, blank: Connection, followed_by_another: bool
+) -> None:
+    await blank.execute(schema.script())
+    await blank.execute(
+        "insert into perdure.migration (number, name, oldest) values (9998, 'takes_away', $1)", NEWEST + 1
+    )
+    if followed_by_another:
+        await blank.execute("insert into perdure.migration (number, name) values (9999, 'adds')")
     for act in (schema.check, schema.migrate):
-        with pytest.raises(SchemaMismatch, match=f"at 9999, newer than {NEWEST}.*install"):
+        with pytest.raises(SchemaMismatch, match=rf"9998 .* know {NEWEST + 1:04}; the newest .* {NEWEST:04}: install"):
             await act(blank)
     status, said, complaint = await command(empty, "migrate")
     assert (status, said) == (1, "")
-    assert complaint.startswith("perdure: the perdure schema is at 9999, newer than")
+    assert complaint.startswith("perdure: migration 9998 of the perdure schema is for versions that know")
     assert complaint.count("\n") == 1
+
+
+async def test_what_a_migration_demands_of_workers_stands_in_its_file_and_then_in_the_database(
+    blank: Connection, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    for each in schema.migrations():
+        (tmp_path / f"{each.number:04}_{each.name}.sql").write_text(each.sql)
+    (tmp_path / "0900_adds.sql").write_text("-- Adds.\ncreate table perdure.a (id int);\n")
+    (tmp_path / "0901_takes_away.sql").write_text("-- Takes away.\n-- oldest worker: 900\ndrop table perdure.a;\n")
+    monkeypatch.setattr("perdure.schema.resources.files", lambda _: tmp_path)
+    oldest = "select array_agg(oldest order by number) from perdure.migration where number >= 900"
+    await schema.migrate(blank)
+    assert await blank.fetchval(oldest) == [1, 900]
+    await blank.execute("drop schema perdure cascade")
+    await blank.execute(schema.script())
+    assert await blank.fetchval(oldest) == [1, 900]
 
 
 async def test_a_migration_that_fails_leaves_nothing(blank: Connection, monkeypatch: pytest.MonkeyPatch) -> None:

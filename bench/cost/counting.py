@@ -1,0 +1,3 @@
+"""Which runs of the floor have ended; the only thing that its workflow touches."""
+
+ended: set[int] = set()

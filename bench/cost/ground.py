@@ -1,0 +1,158 @@
+"""The servers that all ways share: PostgreSQL, two Temporal dev servers, the SMTP stand-in; and what they have used.
+
+One Temporal server keeps the default pace of its transfer queue, the other has `history.transferProcessorMaxPollRPS`
+raised (`infra.temporal`, `prompt_queue`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import signal
+import sys
+import tempfile
+import urllib.request
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+
+import asyncpg
+import psutil
+import temporalio.client
+
+from infra.guard import GuardedProcess
+from infra.ports import free_port
+from infra.postgres import PostgresServer
+from infra.temporal import TemporalServer
+from perdure import schema
+
+ROOT = Path(__file__).parents[2]
+WAYS = ("sample", "activity", "inline", "floor")
+
+_HEARTBEATS = re.compile(rb'^action\{action_type="grpc_RecordActivityTaskHeartbeat".*\} (\S+)$', re.MULTILINE)
+_COUNTS = """
+    select coalesce((select n_tup_upd from pg_stat_user_tables where relname = 'comment'), 0)::bigint as updates,
+        coalesce((select calls from pg_stat_user_functions where funcname = 'apply_write'), 0)::bigint as writes,
+        coalesce((select calls from pg_stat_user_functions where funcname = 'apply_writes'), 0)::bigint as batches
+"""
+_OTHERS = """
+    select count(*) from pg_stat_activity
+    where datname = current_database() and pid <> pg_backend_pid() and backend_type = 'client backend'
+"""
+
+
+class Ground:
+    """What one run of the benchmark stands on; made by `ground`.
+
+    Attributes:
+        servers: `default` and `tuned`, Temporal.
+        folder: logs.
+    """
+
+    def __init__(self, folder: Path, *, durable: bool) -> None:
+        self.folder = folder
+        self.postgres = PostgresServer(durable=durable)
+        self._metrics = {"default": free_port(), "tuned": free_port()}
+        self.servers = {
+            name: TemporalServer(prompt_queue=name == "tuned", metrics_port=port)
+            for name, port in self._metrics.items()
+        }
+        self.smtp_port = free_port()
+        self._post_office: GuardedProcess | None = None
+        self._admin: asyncpg.Connection[asyncpg.Record]
+
+    async def open(self) -> None:
+        """Start everything, with a database for each way."""
+        await asyncio.to_thread(self.postgres.start)
+        for server in self.servers.values():
+            await asyncio.to_thread(server.start)
+        command = [sys.executable, "-m", "bench.cost.post_office", str(self.smtp_port)]
+        self._post_office = GuardedProcess(command, ask=signal.SIGTERM, log=self.folder / "post_office.log", cwd=ROOT)
+        self._admin = await asyncpg.connect(self.postgres.dsn())
+        for way in WAYS:
+            await self.add_database(way)
+
+    async def close(self) -> None:
+        """Stop everything."""
+        with suppress(AttributeError):
+            await self._admin.close()
+        if self._post_office is not None:
+            self._post_office.stop()
+        for server in self.servers.values():
+            await asyncio.to_thread(server.close)
+        await asyncio.to_thread(self.postgres.close)
+
+    def dsn(self, way: str) -> str:
+        """The app's database of a way."""
+        return self.postgres.dsn(f"bench_{way}")
+
+    async def counts(self, way: str) -> asyncpg.Record:
+        """`updates` of the app's table, calls of `apply_write` and `apply_writes`; exact once who wrote has ended."""
+        connection = await asyncpg.connect(self.dsn(way))
+        try:
+            # A backend hands in what it counted when it ends.
+            while await connection.fetchval(_OTHERS):  # noqa: ASYNC110 - nobody tells us of it
+                await asyncio.sleep(0.05)
+            row = await connection.fetchrow(_COUNTS)
+        finally:
+            await connection.close()
+        assert row is not None
+        return row
+
+    async def transactions(self) -> int:
+        """Transaction ids that the server has given out: looks that write nothing take none."""
+        return int(await self._admin.fetchval("select pg_snapshot_xmax(pg_current_snapshot())::text::bigint"))
+
+    async def engine(self, server: str) -> temporalio.client.Client:
+        """A client, to read histories."""
+        return await temporalio.client.Client.connect(self.servers[server].address)
+
+    def server_cpu(self, server: str) -> float:
+        """CPU seconds of a Temporal server so far."""
+        return cpu_of(self.servers[server].pid)
+
+    def db_cpu(self) -> float:
+        """CPU seconds of PostgreSQL so far, backends that ended included."""
+        postmaster = psutil.Process(self.postgres.pid)
+        ended = postmaster.cpu_times()
+        total = ended.user + ended.system + ended.children_user + ended.children_system
+        for child in postmaster.children():
+            with suppress(psutil.NoSuchProcess):
+                total += cpu_of(child.pid)
+        return float(total)
+
+    def heartbeats(self, server: str) -> float:
+        """Heartbeats that have reached a Temporal server, by its own metrics."""
+        with urllib.request.urlopen(f"http://127.0.0.1:{self._metrics[server]}/metrics", timeout=10) as answer:
+            return sum(float(count) for count in _HEARTBEATS.findall(answer.read()))
+
+    async def add_database(self, way: str) -> None:
+        """Make a migrated database with the app's table, that `dsn(way)` names."""
+        await self._admin.execute(f"create database bench_{way}")
+        await self._admin.execute(f"alter database bench_{way} set track_functions = 'pl'")
+        connection = await asyncpg.connect(self.dsn(way))
+        await schema.migrate(connection)
+        await connection.execute((ROOT / "infra" / "comments.sql").read_text())
+        await connection.close()
+
+
+def cpu_of(pid: int) -> float:
+    """CPU seconds of one process so far."""
+    times = psutil.Process(pid).cpu_times()
+    return float(times.user + times.system)
+
+
+@asynccontextmanager
+async def ground(*, durable: bool) -> AsyncIterator[Ground]:
+    """All servers, for as long as the context lasts.
+
+    Args:
+        durable: PostgreSQL syncs to disk, as in production.
+    """
+    with tempfile.TemporaryDirectory(prefix="perdure-bench-") as folder:
+        made = Ground(Path(folder), durable=durable)
+        try:
+            await made.open()
+            yield made
+        finally:
+            await made.close()

@@ -1,0 +1,81 @@
+"""The application's comment notification twice: with the effect as an activity, and inline. Same shape, same models."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from temporalio import workflow
+
+from activities.contracts.comment import Comment
+from activities.contracts.mail import Mail
+from perdure import AppColumn, Done, Ended, Lifecycle, minutes, state
+
+with workflow.unsafe.imports_passed_through():  # contracts are; these are made by a function of another module
+    from bench.cost.contracts import SEND, SEND_INLINE
+
+
+class Notice(StrEnum):
+    """Where the notification of a comment is."""
+
+    PENDING = "pending"
+    SENDING = "sending"
+    SENT = "sent"
+    ERROR = "error"
+
+
+STATES = (
+    state(Notice.PENDING, Notice.SENDING),
+    state(Notice.SENDING, Notice.SENT, Notice.ERROR, within=minutes(5)),
+    state(Notice.ERROR, Notice.SENDING, attention=True),
+    state(Notice.SENT),
+)
+
+
+@workflow.defn(name="by-activity")
+class ByActivity(Lifecycle[Comment, Notice]):
+    """Its effect is an activity."""
+
+    states = STATES
+    effects = (SEND,)
+    mirror = AppColumn("comment", column="notification_state")
+
+    @workflow.run
+    async def run(self, comment: Comment) -> None:
+        """Send until it is sent."""
+        while True:
+            match await self.perform(SEND, mail_for(comment), entering=Notice.SENDING):
+                case Done(receipt):
+                    return await self.enter(Notice.SENT, why=f"queued as {receipt.queue_id}")
+                case Ended(why):
+                    await self.enter(Notice.ERROR, why=why)
+                    await self.retry_requested()
+
+
+@workflow.defn(name="inline")
+class Inline(Lifecycle[Comment, Notice]):
+    """Its effect is inline."""
+
+    states = STATES
+    effects = (SEND_INLINE,)
+    mirror = AppColumn("comment", column="notification_state")
+
+    @workflow.run
+    async def run(self, comment: Comment) -> None:
+        """Send until it is sent."""
+        while True:
+            match await self.perform(SEND_INLINE, mail_for(comment), entering=Notice.SENDING):
+                case Done(receipt):
+                    return await self.enter(Notice.SENT, why=f"queued as {receipt.queue_id}")
+                case Ended(why):
+                    await self.enter(Notice.ERROR, why=why)
+                    await self.retry_requested()
+
+
+def mail_for(comment: Comment) -> Mail:
+    """The mail that tells of a comment."""
+    return Mail(
+        sender="notify@blog.example",
+        recipient=comment.recipient,
+        subject=f"{comment.author} commented on post {comment.post_id}",
+        body=f"{comment.author} wrote:\n\n{comment.body}\n",
+    )

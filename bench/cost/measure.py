@@ -1,0 +1,126 @@
+"""One round of one way: a crowd for speed and CPU, a trickle for latency, histories for what Temporal counts."""
+
+from __future__ import annotations
+
+import asyncio
+import statistics
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from temporalio.api.enums.v1 import EventType
+from temporalio.client import Client, WorkflowHistory
+
+from bench.cost.ground import Ground
+from bench.cost.life import Life, living
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How much is measured.
+
+    Attributes:
+        rounds: how often each way has its turn.
+        runs: runs of the crowd.
+        in_flight: how many of them are open at once.
+        trickle: starts of the trickle.
+        every: seconds between two of them.
+        settings: environment variables of all processes, `PERDURE_RELAY_EVERY` for one.
+        durable: PostgreSQL syncs to disk.
+    """
+
+    rounds: int = 7
+    runs: int = 400
+    in_flight: int = 200
+    trickle: int = 25
+    every: float = 0.2
+    settings: Mapping[str, str] = field(default_factory=dict)
+    durable: bool = True
+
+    @property
+    def warm_up(self) -> int:
+        """Runs before anything is measured."""
+        return max(self.runs // 10, 5)
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """What one round of one way gave: figures, and the latencies on either server in ms."""
+
+    figures: dict[str, float]
+    default_ms: list[float]
+    tuned_ms: list[float]
+
+
+async def measure(ground: Ground, way: str, plan: Plan) -> Round:
+    """One round of `way`."""
+    before = await ground.counts(way)
+    async with living(ground, way, "default", plan.settings) as life:
+        await life.order("crowd", runs=plan.warm_up, in_flight=plan.in_flight)
+        figures = await _crowd(ground, life, plan)
+        trickled = await life.order("trickle", runs=plan.trickle, every=plan.every)
+        figures |= await _counted_by_temporal(await ground.engine("default"), trickled["ids"])
+    after = await ground.counts(way)
+    runs = plan.warm_up + plan.runs + plan.trickle
+    kind = "updates" if way == "sample" else "writes"
+    figures["db_writes_per_run"] = (after[kind] - before[kind]) / runs
+    figures["billable_actions"] += figures.pop("heartbeats_per_run")
+    async with living(ground, way, "tuned", plan.settings) as life:
+        await life.order("crowd", runs=plan.warm_up, in_flight=plan.in_flight)
+        tuned = await life.order("trickle", runs=plan.trickle, every=plan.every)
+    return Round(figures, trickled["ms"], tuned["ms"])
+
+
+async def _crowd(ground: Ground, life: Life, plan: Plan) -> dict[str, float]:
+    server, db, worker = ground.server_cpu("default"), ground.db_cpu(), life.worker_cpu()
+    written, beaten = await ground.transactions(), ground.heartbeats("default")
+    answer = await life.order("crowd", runs=plan.runs, in_flight=plan.in_flight)
+    # What the app has seen the end of is not quite over at the server.
+    await asyncio.sleep(0.3)
+    per_1000 = 1000 / plan.runs
+    return {
+        "runs_per_s": plan.runs / answer["seconds"],
+        "server_cpu_s_per_1000": (ground.server_cpu("default") - server) * per_1000,
+        "app_cpu_s_per_1000": (life.worker_cpu() - worker + answer["cpu"]) * per_1000,
+        "db_cpu_s_per_1000": (ground.db_cpu() - db) * per_1000,
+        "transactions_per_run": (await ground.transactions() - written) / plan.runs,
+        "heartbeats_per_run": (ground.heartbeats("default") - beaten) / plan.runs,
+    }
+
+
+async def _counted_by_temporal(engine: Client, workflow_ids: list[str]) -> dict[str, float]:
+    histories = [await engine.get_workflow_handle(each).fetch_history() for each in workflow_ids]
+    return {
+        "history_events": float(statistics.median(len(each.events) for each in histories)),
+        "billable_actions": float(statistics.median(actions(each) for each in histories)),
+    }
+
+
+def actions(history: WorkflowHistory) -> int:
+    """What Temporal Cloud would bill for this history, as https://docs.temporal.io/cloud/actions says.
+
+    A start, each start or retry of an activity, a timer, signal, update or upsert of search attributes is one;
+    all local activities of one workflow task together are one. Heartbeats, which no history shows, come on top.
+    """
+    count, local = 0, False
+    for event in history.events:
+        kind = EventType.Name(event.event_type).removeprefix("EVENT_TYPE_")
+        if kind in _BILLED:
+            count += 1
+        elif kind == "ACTIVITY_TASK_STARTED":
+            count += event.activity_task_started_event_attributes.attempt
+        elif kind == "WORKFLOW_TASK_COMPLETED":
+            local = False
+        elif kind == "MARKER_RECORDED" and event.marker_recorded_event_attributes.marker_name == "core_local_activity":
+            count += not local
+            local = True
+    return count
+
+
+_BILLED = (
+    "WORKFLOW_EXECUTION_STARTED",
+    "TIMER_STARTED",
+    "WORKFLOW_EXECUTION_SIGNALED",
+    "WORKFLOW_EXECUTION_UPDATE_ACCEPTED",
+    "UPSERT_WORKFLOW_SEARCH_ATTRIBUTES",
+    "START_CHILD_WORKFLOW_EXECUTION_INITIATED",
+)

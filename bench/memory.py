@@ -1,0 +1,83 @@
+"""Bytes of a worker's memory per lifecycle that waits, in the workflow cache and without one.
+
+Run it as `python -m bench.memory [--open 1000 --open 10000]`. The worker is a process of its own, new for each figure.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import sys
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Annotated
+
+import asyncpg
+import psutil
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from infra.guard import GuardedProcess
+from infra.postgres import PostgresServer
+from infra.temporal import TemporalServer
+from perdure import schema
+
+ROOT = Path(__file__).parents[1]
+INPUT = {"id": 1, "post_id": 7, "author": "Ann", "body": "Well said. " * 10, "recipient": "bob@blog.example"}
+_START = """
+    select count(perdure.start('waiting', n::text, $2::jsonb)) from generate_series($1::int, $1::int + $3::int - 1) n
+"""
+
+
+def main(
+    opened: Annotated[list[int], typer.Option("--open", help="How many wait.")] = [1_000, 10_000],  # noqa: B006
+) -> None:
+    """Measure, and print the table."""
+    table = Table("lifecycles that wait", "workflow cache", "RSS before, MB", "RSS after, MB", "bytes each")
+    for count in opened:
+        for cached in (count + 100, 0):
+            before, after = asyncio.run(_measure(count, cached))
+            each = (after - before) / count
+            table.add_row(f"{count:,}", f"{cached:,}", f"{before / 1e6:.0f}", f"{after / 1e6:.0f}", f"{each:,.0f}")
+    Console().print(table)
+
+
+async def _measure(count: int, cached: int) -> tuple[int, int]:
+    """RSS of a worker, in bytes, before and after `count` lifecycles came to wait."""
+    with PostgresServer(durable=False) as postgres, TemporalServer() as temporal, TemporaryDirectory() as folder:
+        database = await asyncpg.connect(postgres.dsn())
+        await schema.migrate(database)
+        environment = {
+            **os.environ,
+            "TEMPORAL_ADDRESS": temporal.address,
+            "PERDURE_DATABASE_URL": postgres.dsn(),
+            "PERDURE_WORKFLOWS_CACHED": str(cached),
+        }
+        command = [sys.executable, "-m", "perdure.command", "worker", "bench.waiting:app"]
+        log = Path(folder) / "worker.log"
+        worker = GuardedProcess(command, ask=signal.SIGTERM, log=log, cwd=ROOT, env=environment)
+        try:
+            await _open(database, 1, 100)  # what is loaded with the first ones is not theirs
+            before = psutil.Process(worker.pid).memory_info().rss
+            await _open(database, 101, count)
+            after = psutil.Process(worker.pid).memory_info().rss
+        finally:
+            worker.stop()
+            await database.close()
+    return before, after
+
+
+async def _open(database: asyncpg.Connection[asyncpg.Record], first: int, count: int) -> None:
+    """Start so many, and return when they wait and nothing is left to do."""
+    await database.execute(_START, first, json.dumps(INPUT), count)
+    open_ones = "select count(*) from perdure.entity where state = 'waiting'"
+    while await database.fetchval(open_ones) < first + count - 1:  # noqa: ASYNC110 - nobody tells us of it
+        await asyncio.sleep(0.1)
+    await asyncio.sleep(2)  # the last workflow tasks are reported, and evicted where there is no cache
+
+
+if __name__ == "__main__":
+    typer.run(main)

@@ -1,0 +1,120 @@
+"""`Terms`: what of an effect's contract decides which way a run takes, as it stands in the run's history.
+
+A worker replays each open run with the code that it has. If a policy were read from that code, an edit of it would
+make old runs take ways that they never took. So a run begins with the terms of its time, and each answer about an
+effect that is not settled brings the terms of the worker that gave it: both stand in the history.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import timedelta
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, SerializerFunctionWrapHandler, model_serializer
+
+from perdure.contracts.effects import Effect, Find
+from perdure.contracts.policies import Dedupe, DoubtPolicy, Escalate, Lookup, Repeat, Retry
+
+
+class _Lean(BaseModel):
+    """Written without what is as usual: it stands in every history."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+    @model_serializer(mode="wrap")
+    def _without_defaults(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        usual = {name: field.default for name, field in type(self).model_fields.items()}
+        return {name: value for name, value in write(self).items() if getattr(self, name) != usual[name]}
+
+
+class FindTerms(_Lean):
+    """Of a look-up."""
+
+    name: str
+    timeout: timedelta
+    inline: bool = False
+    task_queue: str | None = None
+
+
+class DoubtTerms(_Lean):
+    """Of a doubt policy; `kind` says which of the fields mean something."""
+
+    kind: Literal["repeat", "escalate", "dedupe", "lookup"]
+    otherwise: Literal["repeat", "escalate"] = "escalate"
+    window: timedelta | None = None
+    margin: timedelta = timedelta(minutes=1)
+    find: FindTerms | None = None
+    settle: timedelta | None = None
+    misses: int = 1
+    tries: int = 5
+    every: timedelta = timedelta(seconds=1)
+
+
+class Terms(_Lean):
+    """Of an effect.
+
+    Attributes:
+        name: activity type under which a run calls it.
+        inline: whether it calls it as a local activity.
+    """
+
+    name: str
+    inline: bool = False
+    timeout: timedelta
+    in_doubt: DoubtTerms
+    retry: Retry = Retry()
+
+    @property
+    def doubt(self) -> DoubtPolicy[Any, Any]:
+        """The doubt policy, as `decide` wants it."""
+        said = self.in_doubt
+        otherwise = Repeat() if said.otherwise == "repeat" else Escalate()
+        if said.kind == "dedupe" and said.window is not None:
+            return Dedupe(said.window, said.margin, otherwise)
+        if said.kind == "lookup" and said.find is not None and said.settle is not None:
+            how = said.find
+            find = Find[Any, Any](how.name, timeout=how.timeout, inline=how.inline, task_queue=how.task_queue)
+            return Lookup(find, said.settle, said.misses, said.tries, said.every, otherwise)
+        return Repeat() if said.kind == "repeat" else Escalate()
+
+
+def terms_of(effect: Effect[Any, Any]) -> Terms:
+    """The terms that today's contract has."""
+    return Terms(
+        name=effect.name,
+        inline=effect.inline,
+        timeout=effect.timeout,
+        in_doubt=_doubt_terms(effect.doubt),
+        retry=effect.retry,
+    )
+
+
+def all_terms(effects: Iterable[Effect[Any, Any]]) -> dict[str, Terms]:
+    """Of each effect, by the name that its keys carry."""
+    return {effect.identity: terms_of(effect) for effect in effects}
+
+
+def _doubt_terms(policy: DoubtPolicy[Any, Any]) -> DoubtTerms:
+    match policy:
+        case Repeat():
+            return DoubtTerms(kind="repeat")
+        case Escalate():
+            return DoubtTerms(kind="escalate")
+        case Dedupe(window, margin, otherwise):
+            return DoubtTerms(kind="dedupe", window=window, margin=margin, otherwise=_kind(otherwise))
+        case Lookup(find, settle, misses, tries, every, otherwise):
+            how = FindTerms(name=find.name, timeout=find.timeout, inline=find.inline, task_queue=find.task_queue)
+            return DoubtTerms(
+                kind="lookup",
+                find=how,
+                settle=settle,
+                misses=misses,
+                tries=tries,
+                every=every,
+                otherwise=_kind(otherwise),
+            )
+
+
+def _kind(otherwise: Repeat | Escalate) -> Literal["repeat", "escalate"]:
+    return "repeat" if isinstance(otherwise, Repeat) else "escalate"

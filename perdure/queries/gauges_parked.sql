@@ -1,0 +1,7 @@
+-- Open lifecycles that want a person because of a doubt: $1 lifecycles.
+select e.lifecycle, count(*) as parked
+from perdure.entity e
+where e.attention is not null and e.lifecycle = any($1) and exists (
+    select from perdure.effect f
+    where f.lifecycle = e.lifecycle and f.id = e.id and f.round = e.round and f.status = 'in_doubt')
+group by e.lifecycle

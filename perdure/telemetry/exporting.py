@@ -1,0 +1,95 @@
+"""What `perdure worker` sets up to let traces and metrics out, as PERDURE_TRACES, PERDURE_METRICS and OTEL_* say."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import Any
+
+from opentelemetry import trace
+from temporalio.runtime import OpenTelemetryConfig, PrometheusConfig, Runtime, TelemetryConfig
+
+from perdure.errors import InvalidSetting
+from perdure.settings import Settings
+from perdure.telemetry.names import METRICS
+
+FLUSHING = 2.0
+"""Seconds that a worker which stops gives the last spans to leave."""
+
+_BUCKETS = {each.name: each.buckets for each in METRICS if each.buckets}
+
+
+@contextmanager
+def exporting(config: Settings) -> Iterator[Runtime | None]:
+    """Export for as long as the block lasts; gives the runtime that clients need for that, None = any.
+
+    Raises:
+        InvalidSetting: what is asked for can't be done here; the message says why.
+    """
+    if config.traces is None and config.metrics is None:
+        yield None
+        return
+    if "service.name=" not in os.environ.get("OTEL_RESOURCE_ATTRIBUTES", ""):
+        os.environ.setdefault("OTEL_SERVICE_NAME", "perdure")
+    provider = _traced() if config.traces else None
+    try:
+        yield None if config.metrics is None else _metered(config.metrics)
+    finally:
+        if provider is not None:
+            # In a thread that holds up nobody's end: the collector may be away.
+            last = threading.Thread(target=provider.shutdown, daemon=True)
+            last.start()
+            last.join(FLUSHING)
+
+
+def _traced() -> Any:
+    """Spans go to OTEL_EXPORTER_OTLP_ENDPOINT in batches, chosen by OTEL_TRACES_SAMPLER."""
+    try:
+        from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+    except ImportError:
+        raise InvalidSetting("PERDURE_TRACES='otlp' needs an exporter: pip install 'perdure[otlp]'") from None
+    from opentelemetry.sdk.trace.export import BatchSpanProcessor
+    from temporalio.contrib.opentelemetry import create_tracer_provider
+
+    if not isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider):
+        raise InvalidSetting("PERDURE_TRACES='otlp': this process has a tracer provider already; leave the setting out")
+    provider = create_tracer_provider(shutdown_on_exit=False)
+    provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
+    trace.set_tracer_provider(provider)
+    return provider
+
+
+def _metered(where: str) -> Runtime:
+    kind, _, address = where.partition(":")
+    metrics: OpenTelemetryConfig | PrometheusConfig
+    if kind == "prometheus":
+        metrics = PrometheusConfig(address, durations_as_seconds=True, histogram_bucket_overrides=_BUCKETS)
+    else:
+        metrics = OpenTelemetryConfig(
+            url=_metrics_endpoint(),
+            http=True,
+            metric_periodicity=_export_interval(),
+            durations_as_seconds=True,
+            histogram_bucket_overrides=_BUCKETS,
+        )
+    try:
+        return Runtime(telemetry=TelemetryConfig(metrics=metrics, attach_service_name=False))
+    except (ValueError, RuntimeError) as error:
+        raise InvalidSetting(f"PERDURE_METRICS={where!r}: {error}") from error
+
+
+def _metrics_endpoint() -> str:
+    """OpenTelemetry Protocol Exporter, "Endpoint URLs for OTLP/HTTP"; Temporal's SDK wants the whole of it."""
+    own = os.environ.get("OTEL_EXPORTER_OTLP_METRICS_ENDPOINT")
+    return own or os.environ.get("OTEL_EXPORTER_OTLP_ENDPOINT", "http://localhost:4318").rstrip("/") + "/v1/metrics"
+
+
+def _export_interval() -> timedelta:
+    given = os.environ.get("OTEL_METRIC_EXPORT_INTERVAL", "60000")
+    try:
+        return timedelta(milliseconds=max(int(given), 100))
+    except ValueError:
+        raise InvalidSetting(f"OTEL_METRIC_EXPORT_INTERVAL={given!r}: give milliseconds") from None

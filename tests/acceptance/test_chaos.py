@@ -1,0 +1,44 @@
+"""A short run of the chaos: each kind of fault once, on the real Temporal server with PostgreSQL behind it.
+
+`make chaos` does the same for minutes, with thousands of lifecycles.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from tests.chaos import report
+from tests.chaos.plan import KINDS, SHAPES, Plan, make_plan
+from tests.chaos.run import run
+
+SEED = 5
+LIFECYCLES = 130
+EVERY = 0.8
+"""Seconds between two faults."""
+
+
+@pytest.fixture(scope="module")
+def plan() -> Plan:
+    """Each kind of fault once, each kind of lifecycle at least once."""
+    return make_plan(SEED, EVERY * len(SHAPES), LIFECYCLES, every=EVERY)
+
+
+@pytest.mark.timeout(480)  # a cold machine builds the server first
+async def test_nothing_is_lost_and_nothing_happens_twice_while_everything_is_killed_cut_and_frozen(
+    plan: Plan, tmp_path: Path
+) -> None:
+    outcome = await run(plan, tmp_path)
+    report.write(outcome, tmp_path)
+
+    assert outcome.verdict.findings == [], report.text(outcome)
+    assert Counter(each.fault.kind for each in outcome.happened) == dict.fromkeys(SHAPES, 1)
+    assert {start.lifecycle for start in plan.starts} == set(KINDS)
+    assert outcome.verdict.ends.total() == LIFECYCLES
+    assert outcome.verdict.ends["rolled back"] == sum(not start.kept for start in plan.starts) > 0
+    said = json.loads((tmp_path / "chaos.json").read_text())
+    assert (said["seed"], said["verdict"]) == (SEED, "good")
+    assert "Plotly.newPlot" in (tmp_path / "chaos.html").read_text()

@@ -1,0 +1,40 @@
+"""An app that traces with a provider of its own, and runs its lifecycles in a Temporal worker of its own.
+
+Run as a process: starts one errand within a span `request`, waits for its end, prints that.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+
+import temporalio.client
+from opentelemetry import trace
+from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from temporalio.contrib.opentelemetry import create_tracer_provider
+
+from perdure import Client, PerdurePlugin, minutes
+from perdure.fleet.worker import leave, new_worker
+from tests.apps.bodies import app
+from tests.apps.contracts import Errand
+
+
+async def main(kind: str) -> None:
+    """Start it and see it end."""
+    provider = create_tracer_provider(shutdown_on_exit=False)
+    provider.add_span_processor(SimpleSpanProcessor(OTLPSpanExporter()))
+    trace.set_tracer_provider(provider)
+    plugin = PerdurePlugin(app)
+    engine = await temporalio.client.Client.connect(os.environ["TEMPORAL_ADDRESS"], plugins=[plugin])
+    async with new_worker(engine, plugin.config), Client.connect(plugin.config, engine=engine, app=app) as client:
+        with trace.get_tracer("shop").start_as_current_span("request"):
+            handle = await client.start(kind, "a", Errand())
+        print((await handle.wait(timeout=minutes(1))).state)
+        await engine.get_workflow_handle(f"{plugin.config.scope}/{kind}/a").result()
+
+
+if __name__ == "__main__":
+    asyncio.run(main(sys.argv[1]))
+    leave(0)

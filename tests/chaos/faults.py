@@ -1,0 +1,116 @@
+"""Does to processes and connections what the plan says, and puts everything right again afterwards."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from infra.postgres import PostgresServer
+from infra.temporal import TemporalServer
+from infra.temporal_server import TemporalOnPostgres
+from perdure.testing.proxy import Proxy
+from tests.chaos.fleet import Fleet
+from tests.chaos.plan import DELAY, Fault, Plan
+
+
+@dataclass(frozen=True, slots=True)
+class Happened:
+    """A fault that was inflicted; `begun` and `over` on the clock of `time.time`."""
+
+    fault: Fault
+    begun: float
+    over: float
+
+
+class Faults:
+    """Inflicts them, each in its own time; one victim is hit by one at a time.
+
+    Attributes:
+        happened: what was inflicted so far.
+        proxies: by the name of the way that they are on.
+    """
+
+    def __init__(
+        self, fleet: Fleet, postgres: PostgresServer, temporal: TemporalOnPostgres, proxies: dict[str, Proxy]
+    ) -> None:
+        self.happened: list[Happened] = []
+        self.proxies = proxies
+        self._fleet = fleet
+        self._postgres, self._temporal = postgres, temporal
+        self._hit: dict[str, list[PostgresServer | TemporalServer]] = {
+            "PostgreSQL": [postgres],
+            "Temporal": [temporal],
+            "Temporal's PostgreSQL": [temporal.postgres],
+            "Temporal and its PostgreSQL": [temporal, temporal.postgres],
+        }
+        self._busy: dict[str, asyncio.Lock] = {}
+        self._ways: dict[str, Callable[[Fault], Awaitable[None]]] = {
+            "worker killed": self._end_worker,
+            "worker stopped": self._end_worker,
+            "worker frozen": self._freeze_worker,
+            "connections cut": self._cut,
+            "connections delayed": self._delay,
+            "connections frozen": self._freeze,
+            "connections half-closed": self._half_close,
+        }
+
+    async def run(self, plan: Plan, began: float) -> None:
+        """Inflict all of them; returns when the last one is over and every server runs."""
+        loop = asyncio.get_running_loop()
+        async with asyncio.TaskGroup() as breaking:
+            for fault in plan.faults:
+                await asyncio.sleep(began + fault.at - loop.time())
+                breaking.create_task(self._inflict(fault))
+        await self.heal()
+
+    async def heal(self) -> None:
+        """See to it that every server runs and every connection works."""
+        for proxy in self.proxies.values():
+            proxy.delay(0.0)
+            proxy.thaw()
+        for server in (self._postgres, self._temporal.postgres, self._temporal):
+            await asyncio.to_thread(server.start)
+
+    async def _inflict(self, fault: Fault) -> None:
+        async with self._busy.setdefault(fault.victim, asyncio.Lock()):
+            begun = time.time()
+            await self._ways.get(fault.kind, self._end_servers)(fault)
+            self.happened.append(Happened(fault, begun, time.time()))
+
+    async def _end_worker(self, fault: Fault) -> None:
+        number = signal.SIGKILL if fault.kind.endswith("killed") else signal.SIGTERM
+        await self._fleet.slots[fault.victim].end(number, fault.seconds)
+        await asyncio.sleep(fault.seconds)
+
+    async def _freeze_worker(self, fault: Fault) -> None:
+        await self._fleet.slots[fault.victim].freeze(fault.seconds)
+
+    async def _end_servers(self, fault: Fault) -> None:
+        whose, _, how = fault.kind.rpartition(" ")
+        for server in self._hit[whose]:
+            await asyncio.to_thread(server.kill if how == "killed" else server.stop)
+        await asyncio.sleep(fault.seconds)
+        for server in reversed(self._hit[whose]):
+            await asyncio.to_thread(server.start)
+
+    async def _cut(self, fault: Fault) -> None:
+        self.proxies[fault.victim].cut()
+
+    async def _half_close(self, fault: Fault) -> None:
+        self.proxies[fault.victim].half_close()
+
+    async def _delay(self, fault: Fault) -> None:
+        self.proxies[fault.victim].delay(DELAY)
+        await asyncio.sleep(fault.seconds)
+        self.proxies[fault.victim].delay(0.0)
+
+    async def _freeze(self, fault: Fault) -> None:
+        """As if a cable were pulled; at the end those that hang are reset, as a router does that lost them."""
+        proxy = self.proxies[fault.victim]
+        proxy.freeze(new_ones=True)
+        await asyncio.sleep(fault.seconds)
+        proxy.thaw()
+        proxy.cut()

@@ -1,0 +1,118 @@
+"""The worker processes, each with a relay inside: whichever ends is started again, as any platform does."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from dataclasses import dataclass
+
+from tests.chaos.plan import WORKERS
+from tests.world import WorkerProcess, World
+
+APP = "tests.chaos.app:app"
+FOREVER = 86_400.0
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """How one incarnation ended.
+
+    Attributes:
+        asked: the signal that it was sent; empty = none, it ended by itself.
+        ran: whether it had got as far as running.
+        last: the last line that it logged.
+    """
+
+    worker: str
+    asked: str
+    status: int
+    ran: bool
+    last: str
+
+    @property
+    def wrong(self) -> bool:
+        """Whether it should not have ended so."""
+        if self.asked == "SIGKILL":
+            return False
+        # Without its servers a worker does not start; one that runs goes on, and stops well.
+        return self.ran and (self.status != 0 or not self.asked)
+
+
+class Slot:
+    """One worker after the other under one name."""
+
+    def __init__(self, world: World, name: str, environment: dict[str, str]) -> None:
+        self.name = name
+        self.ends: list[End] = []
+        self._world = world
+        self._environment = environment
+        self._process: WorkerProcess | None = None
+        self._asked = ""
+        self._away = 0.5
+        self._over = False
+
+    async def keep(self) -> None:
+        """Run workers until `close`."""
+        while not self._over:
+            process = WorkerProcess(self._world, APP, self._environment)
+            process.log = self._world.folder / f"{self.name}-{len(self.ends) + 1}.log"
+            self._world.workers.append(process)
+            await process.launch()
+            self._asked, self._process = "", process
+            status = await process.gone(FOREVER)
+            self._process = None
+            text = process.text()
+            ran = "perdure.worker: running" in text
+            self.ends.append(End(self.name, self._asked, status, ran, (text.splitlines() or [""])[-1]))
+            if not self._over:
+                await asyncio.sleep(self._away)
+
+    async def end(self, number: signal.Signals, away: float) -> None:
+        """End the one that runs now; the next is started `away` seconds after its end."""
+        if self._process is not None:
+            self._asked, self._away = number.name, away
+            self._process.send(number)
+
+    async def freeze(self, seconds: float) -> None:
+        """Freeze the one that runs now for a while."""
+        if (process := self._process) is not None:
+            await process.freeze()
+            await asyncio.sleep(seconds)
+            if self._process is process:
+                process.thaw()
+
+    @property
+    def runs(self) -> bool:
+        """Whether it takes work."""
+        return self._process is not None and "perdure.worker: running" in self._process.text()
+
+    def close(self) -> None:
+        """Start no other one; let this one stop in order."""
+        self._over = True
+        if self._process is not None:
+            self._asked = "SIGTERM"
+            self._process.send(signal.SIGTERM)
+
+
+class Fleet:
+    """All of them."""
+
+    def __init__(self, world: World, environment: dict[str, str]) -> None:
+        self.slots = {name: Slot(world, name, environment) for name in WORKERS}
+        self._keeping: list[asyncio.Task[None]] = []
+
+    async def start(self) -> None:
+        """Start all, and wait until they run."""
+        self._keeping = [asyncio.create_task(slot.keep()) for slot in self.slots.values()]
+        async with asyncio.timeout(60):
+            while not all(slot.runs for slot in self.slots.values()):
+                await asyncio.sleep(0.05)
+
+    async def close(self) -> list[End]:
+        """Stop all in order; how each incarnation ended."""
+        for slot in self.slots.values():
+            slot.close()
+        await asyncio.wait(self._keeping, timeout=30)
+        for task in self._keeping:
+            task.cancel()
+        return [end for slot in self.slots.values() for end in slot.ends]

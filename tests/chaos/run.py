@@ -1,0 +1,275 @@
+"""One run of the chaos: servers, workers, proxies, faults, people; then peace, then the audit."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import time
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import asyncpg
+
+from infra.mail_server import At, Fault, MailServer
+from infra.postgres import PostgresServer
+from infra.temporal_server import TemporalOnPostgres
+from perdure import schema
+from perdure.testing.proxy import Proxy, proxied
+from tests.chaos.app import app
+from tests.chaos.audit import Finding, Verdict, audit
+from tests.chaos.facts import WAYS, Books, gather, unasked
+from tests.chaos.faults import Faults, Happened
+from tests.chaos.fleet import Fleet
+from tests.chaos.load import Load
+from tests.chaos.other_side import OtherSide
+from tests.chaos.people import Adders, Operator
+from tests.chaos.plan import WAYS as PROXIES
+from tests.chaos.plan import Plan
+from tests.chaos.postbox import Postbox
+from tests.chaos.recovery import Clock, Step, clocks
+from tests.chaos.trouble import TROUBLE
+from tests.conftest import APP_TABLES
+from tests.world import World
+
+PEACE = 120.0
+"""Seconds that everything has to come to its end after the last fault is over."""
+_OPEN = "select count(*) from perdure.entity where lifecycle <> 'counter'"
+_UNDELIVERED = "select (select count(*) from perdure.outbox) + (select count(*) from perdure.behind)"
+_SAMPLE = """
+    select (select count(*) from perdure.entity) as open,
+        (select count(*) from perdure.entity where attention is not null) as parked,
+        (select count(*) from perdure.ident where final is not null) as done,
+        (select count(*) from perdure.effect where status = 'in_doubt'
+            or (status = 'attempting' and deadline < clock_timestamp())) as in_doubt
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """How many lifecycles were open, parked and done, and how many effects in doubt, `at` seconds from the begin."""
+
+    at: float
+    open: int
+    parked: int
+    done: int
+    in_doubt: int
+
+
+@dataclass(slots=True)
+class Outcome:
+    """All that a run found out."""
+
+    plan: Plan
+    verdict: Verdict = field(default_factory=Verdict)
+    samples: list[Sample] = field(default_factory=list)
+    happened: list[Happened] = field(default_factory=list)
+    clocks: list[Clock] = field(default_factory=list)
+    counts: dict[str, int] = field(default_factory=dict)
+    began: float = 0.0
+    seconds: float = 0.0
+    peace: float = 0.0
+    details: dict[str, Any] = field(default_factory=dict)
+
+
+async def run(plan: Plan, folder: Path) -> Outcome:
+    """Run a plan to its end; logs of servers and workers go to `folder`."""
+    folder.mkdir(parents=True, exist_ok=True)
+    outcome = Outcome(plan)
+    async with _Ground(plan, folder).laid() as ground:
+        await ground.play(outcome)
+    return outcome
+
+
+class _Ground:
+    """The servers of a run and who is on them."""
+
+    def __init__(self, plan: Plan, folder: Path) -> None:
+        self.plan = plan
+        self.folder = folder
+        self.postgres = PostgresServer(durable=False)
+        self.temporal = TemporalOnPostgres(log_file=folder / "temporal.log")
+        # From `failed` these lifecycles can't lead to `expired`.
+        expiring = {start.id for start in plan.starts if start.seconds}
+        self.other_side = OtherSide(plan.seed, expiring)
+        self.postbox = Postbox(folder / "maildir")
+        self.mail: MailServer
+        self.world: World
+        self.fleet: Fleet
+        self.faults: Faults
+
+    @asynccontextmanager
+    async def laid(self) -> AsyncIterator[_Ground]:
+        async with AsyncExitStack() as stack:
+            for server in (self.postgres, self.temporal):
+                stack.callback(server.close)
+            await asyncio.gather(asyncio.to_thread(self.postgres.start), asyncio.to_thread(self.temporal.start))
+            database = await self._database()
+            self.world = World(self.postgres, self.temporal, database, self.folder)
+            self.world.counterparty = self.other_side
+            await stack.enter_async_context(self.world.made(app))
+            mail = MailServer(self.folder / "maildir", self.folder / "mail.log")
+            await stack.enter_async_context(mail)
+            ports = (self.postgres.port, self.temporal.port, self.other_side.port, mail.port)
+            proxies = {
+                way: await stack.enter_async_context(proxied(port)) for way, port in zip(PROXIES, ports, strict=True)
+            }
+            self.mail = mail
+            self.fleet = Fleet(self.world, _environment(database, self.folder, proxies))
+            self.faults = Faults(self.fleet, self.postgres, self.temporal, proxies)
+            yield self
+
+    async def play(self, outcome: Outcome) -> None:
+        """Start the workers, break what the plan says, wait for the end of everything, and look at it."""
+        load, adders = Load(self.world.dsn, self.world.client, self.plan), Adders(self.world, self.plan)
+        operator = Operator(self.world, self.other_side, self.postbox)
+        await self.fleet.start()
+        began, outcome.began = asyncio.get_running_loop().time(), time.time()
+        async with _background(operator.run(), self._sample(outcome.samples, began), adders.run(began)):
+            async with _background(_moods_of(self.mail)):
+                await asyncio.gather(load.run(began), self.faults.run(self.plan, began))
+            calm = asyncio.get_running_loop().time()
+            await self._until(_OPEN, PEACE)
+            adders.over.set()
+            await self._until("select count(*) from perdure.entity", 30)
+            await self._until(_UNDELIVERED, 20)
+        outcome.peace = round(asyncio.get_running_loop().time() - calm, 1)
+        outcome.seconds = round(asyncio.get_running_loop().time() - began, 1)
+        outcome.happened = sorted(self.faults.happened, key=lambda each: each.begun)
+        await self._look(outcome, adders, operator)
+
+    async def _look(self, outcome: Outcome, adders: Adders, operator: Operator) -> None:
+        connection = await asyncpg.connect(self.world.dsn)
+        try:
+            books = await Books().read(connection)
+            subjects = await gather(self.world, self.plan, books, self.other_side, self.postbox, adders.additions)
+            outcome.verdict = audit(subjects, WAYS, books.left_over)
+            nobodys = unasked(self.plan, self.other_side, self.postbox, books)
+            outcome.verdict.findings += [Finding("twice", who, "nobody ever started it") for who in nobodys]
+            ends = await self.fleet.close()
+            outcome.verdict.findings += [Finding("process", end.worker, str(end)) for end in ends if end.wrong]
+            outcome.clocks = clocks(outcome.happened, _trails(books))
+            outcome.counts = _counts(outcome, books, adders, operator, len(ends))
+            for finding in outcome.verdict.findings:
+                outcome.details[finding.who] = await _details(connection, self.world, finding.who)
+        finally:
+            await connection.close()
+
+    async def _database(self) -> str:
+        name = "chaos_" + secrets.token_hex(3)
+        admin = await asyncpg.connect(self.postgres.dsn())
+        await admin.execute(f"create database {name}")
+        await admin.close()
+        connection = await asyncpg.connect(self.postgres.dsn(name))
+        await schema.migrate(connection)
+        await connection.execute(APP_TABLES)
+        await connection.close()
+        return name
+
+    async def _sample(self, samples: list[Sample], began: float) -> None:
+        while True:
+            try:
+                [row] = await self.world.client._pool.fetch(_SAMPLE, timeout=2)
+                samples.append(Sample(round(asyncio.get_running_loop().time() - began, 2), **dict(row)))
+            except TROUBLE:
+                pass  # the plot has a gap where the database is away
+            await asyncio.sleep(0.5)
+
+    async def _until(self, count: str, seconds: float) -> None:
+        """Wait until a count is zero; that it never is, the audit will say."""
+        end = asyncio.get_running_loop().time() + seconds
+        while asyncio.get_running_loop().time() < end:
+            try:
+                if not await self.world.client._pool.fetchval(count, timeout=5):
+                    return
+            except TROUBLE:
+                pass
+            await asyncio.sleep(0.2)
+
+
+@asynccontextmanager
+async def _background(*works: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
+    """Let them go on for as long as the context lasts."""
+    tasks = [asyncio.create_task(work) for work in works]
+    try:
+        yield
+    finally:
+        for task in tasks:
+            task.cancel()
+        ends = await asyncio.gather(*tasks, return_exceptions=True)
+    for end in ends:
+        if isinstance(end, Exception):
+            raise end
+
+
+def _environment(database: str, folder: Path, proxies: dict[str, Proxy]) -> dict[str, str]:
+    """What a worker is told: it meets everybody through a proxy."""
+    postgres, temporal, other_side, mail = (str(proxies[way].port) for way in PROXIES)
+    return {
+        "PERDURE_DATABASE_URL": f"postgresql://postgres@127.0.0.1:{postgres}/{database}",
+        "TEMPORAL_ADDRESS": f"127.0.0.1:{temporal}",
+        "COUNTERPARTY_PORT": other_side,
+        "PERDURE_MAIL_PORT": mail,
+        "PERDURE_MAIL_LOG": str(folder / "mail.log"),
+        "PERDURE_MAIL_STARTTLS": "never",
+        "PERDURE_MAIL_TIMEOUT": "5",
+        "PERDURE_MAIL_SETTLE": "1",
+    }
+
+
+async def _moods_of(mail: MailServer) -> None:
+    """Now and then the mail server hangs up after it has accepted a mail, and has no time for another."""
+    try:
+        while True:
+            await asyncio.sleep(2)
+            mail.order(At.ACCEPTED, Fault(close=True), times=1)
+            mail.order(At.END, Fault(reply="451 4.3.0 not now"), times=1)
+    finally:
+        mail.orders.withdraw()
+
+
+def _trails(books: Books) -> dict[tuple[str, str], list[Step]]:
+    return {
+        who: [Step(row["at"].timestamp(), row["attention"] is not None) for row in rows]
+        for who, rows in books.tables["transition"].items()
+    }
+
+
+def _counts(outcome: Outcome, books: Books, adders: Adders, operator: Operator, workers: int) -> dict[str, int]:
+    kinds = [finding.kind for finding in outcome.verdict.findings]
+    return {
+        "lifecycles": len(outcome.plan.starts),
+        **{f"ended: {end}": number for end, number in sorted(outcome.verdict.ends.items())},
+        "lost": kinds.count("lost"),
+        "twice": kinds.count("twice"),
+        "other findings": len(kinds) - kinds.count("lost") - kinds.count("twice"),
+        **{f"excluded: {why}": number for why, number in sorted(outcome.verdict.excluded.items())},
+        "effects": sum(map(len, books.tables["effect"].values())),
+        "settled by a person": operator.settled,
+        "updates acknowledged": sum(each.acknowledged for each in adders.additions.values()),
+        "updates without an answer": sum(each.unknown for each in adders.additions.values()),
+        "faults": len(outcome.happened),
+        "worker processes": workers,
+    }
+
+
+async def _details(connection: Any, world: World, who: str) -> dict[str, Any]:
+    """Rows and history of what a finding names."""
+    lifecycle, _, entity_id = who.partition("/")
+    found: dict[str, Any] = {}
+    for table in ("ident", "entity", "effect", "finished", "transition", "outbox", "behind", "rejected"):
+        rows = await connection.fetch(
+            f"select * from perdure.{table} where lifecycle = $1 and ($2 = '' or id = $2) limit 50",
+            lifecycle,
+            entity_id,
+        )
+        found[table] = [{name: str(value) for name, value in row.items()} for row in rows]
+    if entity_id:
+        try:
+            history = await world.handle(lifecycle, entity_id).fetch_history()
+            found["history"] = [str(event).replace("\n", " ")[:600] for event in history.events]
+        except TROUBLE as error:
+            found["history"] = [f"none: {error}"]
+    return found

@@ -1,0 +1,115 @@
+"""The real Temporal server on PostgreSQL keeps its workflows over a crash of its own, and of its database.
+
+What has to be lost is lost: "the whole engine is gone" must not be a pretence.
+"""
+
+import asyncio
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from temporalio import workflow
+from temporalio.client import Client, WorkflowHandle
+from temporalio.service import RPCError
+from temporalio.worker import Worker
+
+from infra.temporal_server import TemporalOnPostgres
+
+REPOSITORY = Path(__file__).parents[2]
+
+
+@workflow.defn(sandboxed=False)
+class Told:
+    """Waits for a word, which it returns."""
+
+    def __init__(self) -> None:
+        self.word = ""
+
+    @workflow.run
+    async def run(self) -> str:
+        await workflow.wait_condition(lambda: bool(self.word))
+        return self.word
+
+    @workflow.signal
+    def tell(self, word: str) -> None:
+        self.word = word
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[TemporalOnPostgres]:
+    with TemporalOnPostgres() as server:
+        yield server
+
+
+@pytest.mark.parametrize(
+    "crash",
+    [
+        pytest.param(lambda server: server.kill(), id="server"),
+        pytest.param(lambda server: server.postgres.kill(), id="database"),
+        pytest.param(lambda server: (server.kill(), server.postgres.kill()), id="both"),
+    ],
+)
+async def test_a_workflow_goes_on_after_a_crash_of(
+    server: TemporalOnPostgres, crash: Callable[[TemporalOnPostgres], object]
+) -> None:
+    client = await Client.connect(server.address)
+    async with Worker(client, task_queue="told", workflows=[Told]):
+        started = await client.start_workflow(Told.run, id="told", task_queue="told")
+        await until_begun(started)
+
+        await asyncio.to_thread(crash, server)
+        await asyncio.to_thread(server.start)
+
+        await signalled(started, "go")
+        assert await asyncio.wait_for(started.result(), 30) == "go"
+
+
+async def test_what_it_forgot_is_gone_and_it_serves_again(server: TemporalOnPostgres) -> None:
+    client = await Client.connect(server.address)
+    started = await client.start_workflow(Told.run, id="lost", task_queue="nobody")
+
+    await asyncio.to_thread(server.forget)
+    await asyncio.to_thread(server.start)
+
+    again = await Client.connect(server.address)
+    with pytest.raises(RPCError, match="not found"):
+        await again.get_workflow_handle(started.id).describe()
+    assert (await again.start_workflow(Told.run, id="lost", task_queue="nobody")).result_run_id
+
+
+def test_where_it_can_not_be_built_the_error_says_what_was_tried(tmp_path: Path) -> None:
+    programs = tmp_path / "programs"
+    programs.mkdir()
+    (programs / "go").write_text("#!/bin/sh\necho 'no route to the modules' >&2; exit 1\n")
+    (programs / "go").chmod(0o755)
+    environment = os.environ | {"PATH": str(programs), "XDG_CACHE_HOME": str(tmp_path / "cache")}
+
+    program = "from infra.temporal_server import obtain_temporal_server; obtain_temporal_server()"
+    ended = subprocess.run(
+        [sys.executable, "-c", program], cwd=REPOSITORY, env=environment, capture_output=True, text=True, check=False
+    )
+
+    assert ended.returncode == 1
+    for part in ("TemporalMissingError", "our cache: no", "no route to the modules", "Install Go"):
+        assert part in ended.stderr
+    assert [path.name for path in (tmp_path / "cache" / "perdure").iterdir()] == [".temporal-server-1.32.0.lock"]
+
+
+async def until_begun(started: WorkflowHandle[Told, str]) -> None:
+    """Wait until its first workflow task is over: what it knows is in the database now."""
+    while (await started.describe()).history_length < 4:
+        await asyncio.sleep(0.02)
+
+
+async def signalled(started: WorkflowHandle[Told, str], word: str) -> None:
+    """Send it as soon as the server takes it: after a crash its shards are a moment behind its port."""
+    async with asyncio.timeout(30):
+        while True:
+            try:
+                return await started.signal(Told.tell, word, rpc_timeout=timedelta(seconds=5))
+            except RPCError:
+                await asyncio.sleep(0.1)

@@ -1,0 +1,60 @@
+"""A run of the chaos can be had again: the plan is a function of its seed, and breaks everything there is."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections import Counter, defaultdict
+from itertools import pairwise
+from pathlib import Path
+
+from tests.chaos.other_side import MOODS, OtherSide
+from tests.chaos.plan import KINDS, LONGEST_FREEZE, SHAPES, make_plan
+
+REPOSITORY = Path(__file__).parents[2]
+COMMAND = [sys.executable, "-m", "tests.chaos", "--seed", "7", "--minutes", "1", "--plan"]
+
+
+def test_the_same_seed_gives_the_same_plan_in_another_process() -> None:
+    """In another process, since hashes of strings differ there."""
+    said = subprocess.run(COMMAND, cwd=REPOSITORY, capture_output=True, text=True, check=True).stdout.splitlines()
+
+    assert said == [str(fault) for fault in make_plan(7, 60, 2000).faults]
+    assert make_plan(7, 60, 100) == make_plan(7, 60, 100)
+
+
+def test_another_seed_gives_another_plan() -> None:
+    one, other = make_plan(1, 60, 100), make_plan(2, 60, 100)
+    assert one.starts != other.starts
+    assert one.faults != other.faults
+
+
+def test_the_other_side_has_the_same_moods_for_the_same_seed() -> None:
+    keys = [f"lookup/{number}/do-lookup" for number in range(200)]
+    moods = [[OtherSide(seed).mood(key, 1) for key in keys] for seed in (1, 1, 2)]
+    assert moods[0] == moods[1] != moods[2]
+    assert set(moods[0]) == set(MOODS)
+
+
+def test_every_kind_of_fault_comes_before_any_comes_again() -> None:
+    for seed in range(20):
+        kinds = Counter(fault.kind for fault in make_plan(seed, 3.0 * 2 * len(SHAPES), 10).faults)
+        assert kinds == dict.fromkeys(SHAPES, 2)
+
+
+def test_every_kind_of_lifecycle_is_started_and_some_are_rolled_back() -> None:
+    starts = make_plan(3, 60, 300).starts
+    assert {start.lifecycle for start in starts} == set(KINDS)
+    assert 5 < sum(not start.kept for start in starts) < 60
+    assert len({start.id for start in starts}) == len(starts) == 300
+    assert all(0 <= start.at < 60 for start in starts)
+
+
+def test_a_victim_is_hit_by_one_fault_at_a_time_and_no_process_is_frozen_for_longer_than_settle() -> None:
+    for seed in range(20):
+        hits = defaultdict(list)
+        for fault in make_plan(seed, 120, 10, every=1.0).faults:
+            hits[fault.victim].append(fault)
+            assert fault.kind != "worker frozen" or fault.seconds <= LONGEST_FREEZE < 0.5
+        for faults in hits.values():
+            assert all(one.at + one.seconds < two.at for one, two in pairwise(faults))

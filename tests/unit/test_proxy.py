@@ -1,0 +1,56 @@
+"""The proxy breaks connections as networks do; here: one direction only."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from perdure.testing.proxy import proxied
+
+PATIENCE = 10.0
+
+
+@asynccontextmanager
+async def server() -> AsyncIterator[tuple[int, asyncio.Queue[bytes], asyncio.Event]]:
+    """Keeps what it reads (b"" for the end), and when told says "still here" once."""
+    read: asyncio.Queue[bytes] = asyncio.Queue()
+    speak = asyncio.Event()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while data := await reader.read(100):
+            read.put_nowait(data)
+        read.put_nowait(b"")
+        await speak.wait()
+        writer.write(b"still here")
+        await writer.drain()
+        writer.close()
+
+    async with await asyncio.start_server(serve, "127.0.0.1", 0) as listening:
+        yield listening.sockets[0].getsockname()[1], read, speak
+
+
+async def test_after_a_half_close_the_server_reads_the_end_and_the_client_still_hears_it() -> None:
+    async with asyncio.timeout(PATIENCE), server() as (port, read, speak), proxied(port) as proxy:
+        reader, writer = await asyncio.open_connection("127.0.0.1", proxy.port)
+        writer.write(b"before")
+        assert await read.get() == b"before"
+
+        proxy.half_close()
+        assert await read.get() == b""
+        writer.write(b"after")
+        speak.set()
+
+        assert await reader.read(100) == b"still here"
+        assert read.empty()
+        writer.close()
+
+
+async def test_connections_made_after_a_half_close_work() -> None:
+    async with asyncio.timeout(PATIENCE), server() as (port, read, _), proxied(port) as proxy:
+        proxy.half_close()
+        _, writer = await asyncio.open_connection("127.0.0.1", proxy.port)
+        writer.write(b"new")
+        assert await read.get() == b"new"
+        writer.close()
+        assert await read.get() == b""

@@ -1,0 +1,51 @@
+"""A background service goes on whatever happens in one of its rounds: a worker without its relay would starve."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+import pytest
+
+from perdure.fleet.service import Service
+
+PATIENCE = 20.0
+
+
+class Failing(Service):
+    """Raises so many times, and then does its round."""
+
+    LONGEST_PAUSE = 0.0
+
+    def __init__(self, error: Callable[[], Exception], times: int) -> None:
+        super().__init__("failing", 0.0)
+        self._error, self._left = error, times
+        self.done = asyncio.Event()
+
+    async def once(self) -> bool:
+        if self._left:
+            self._left -= 1
+            raise self._error()
+        self.done.set()
+        return False
+
+
+async def test_after_an_outage_of_hours_it_goes_on() -> None:
+    """1,100 rounds: at five seconds each, an hour and a half."""
+    service = Failing(lambda: ConnectionRefusedError("away"), 1100)
+    await service.start()
+    await asyncio.wait_for(service.done.wait(), PATIENCE)
+    await service.stop()
+
+
+async def test_after_a_bug_in_one_round_it_goes_on_and_says_where_the_bug_is(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    service = Failing(lambda: KeyError("no such thing"), 2)
+    with caplog.at_level(logging.ERROR, "perdure.service"):
+        await service.start()
+        await asyncio.wait_for(service.done.wait(), PATIENCE)
+        await service.stop()
+    assert [record.getMessage() for record in caplog.records] == ["failing: a bug, will go on"] * 2
+    assert all(record.exc_info for record in caplog.records)

@@ -1,0 +1,65 @@
+"""The span around an SMTP conversation: where it went and how far it came, and nothing of the mail."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from opentelemetry import trace
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.trace import SpanKind, StatusCode
+
+from activities.smtp import send_mail
+from infra.mail_server import At, Fault
+from perdure import Refused
+from perdure.telemetry import traces
+from tests.unit.mail_ground import LETTER, attempt, mail_server
+
+
+@pytest.fixture
+def spans(monkeypatch: pytest.MonkeyPatch) -> InMemorySpanExporter:
+    """What the process exports: a process has one tracer provider for ever, so this test lends its own."""
+    exporter, provider = InMemorySpanExporter(), TracerProvider(shutdown_on_exit=False)
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    monkeypatch.setattr(trace, "_TRACER_PROVIDER", provider)
+    monkeypatch.setattr(traces, "_tracer", provider.get_tracer("test"))
+    return exporter
+
+
+async def test_a_mail_that_is_handed_over_makes_a_client_span(tmp_path: Path, spans: InMemorySpanExporter) -> None:
+    async with mail_server(tmp_path) as server:
+        await send_mail(LETTER, attempt())
+    [span] = spans.get_finished_spans()
+    assert (span.name, span.kind, span.status.status_code) == ("smtp", SpanKind.CLIENT, StatusCode.UNSET)
+    assert span.attributes == {
+        "server.address": "127.0.0.1",
+        "server.port": server.port,
+        "smtp.stage": "the end of data",
+    }
+
+
+async def test_a_refusal_is_seen_but_not_quoted(tmp_path: Path, spans: InMemorySpanExporter) -> None:
+    async with mail_server(tmp_path) as server:
+        server.order(At.RCPT, Fault("550 5.1.1 jo.doe@reader.example does not live here"))
+        with pytest.raises(Refused):
+            await send_mail(LETTER, attempt())
+    [span] = spans.get_finished_spans()
+    assert (span.status.status_code, span.status.description) == (StatusCode.ERROR, "Refused")
+    assert span.attributes is not None
+    assert span.attributes["smtp.stage"] == "RCPT"
+    assert span.events == ()
+    everything = span.to_json()
+    assert [word for word in ("jo.doe", "reader.example", "A new comment", "Hello", "550") if word in everything] == []
+
+
+async def test_the_mail_itself_does_not_name_the_trace(tmp_path: Path, spans: InMemorySpanExporter) -> None:
+    async with mail_server(tmp_path) as server:
+        await send_mail(LETTER, attempt())
+        [mail] = [each for each in server.maildir.rglob("*") if each.is_file()]
+    [span] = spans.get_finished_spans()
+    assert span.context is not None
+    text = mail.read_text().lower()
+    assert "traceparent" not in text
+    assert f"{span.context.trace_id:032x}" not in text

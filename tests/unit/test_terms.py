@@ -1,0 +1,135 @@
+"""Terms of effects, and the names that they had; a run that stands still looks again by itself."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Any, ClassVar
+
+import pytest
+from pydantic import BaseModel, model_validator
+from temporalio import workflow
+
+from perdure import (
+    Dedupe,
+    Done,
+    Effect,
+    Escalate,
+    Find,
+    Lifecycle,
+    Lookup,
+    Repeat,
+    Retry,
+    hours,
+    minutes,
+    seconds,
+    state,
+)
+from perdure.contracts.policies import DoubtPolicy
+from perdure.contracts.states import States
+from perdure.contracts.terms import Terms, terms_of
+from perdure.errors import DeclarationError
+from perdure.testing import rehearse
+
+FIND = Find[str, int]("find-it", timeout=seconds(3), inline=True)
+
+
+@pytest.mark.parametrize(
+    "doubt",
+    [
+        Repeat(),
+        Escalate(),
+        Dedupe(window=hours(24)),
+        Dedupe(window=hours(1), margin=seconds(5), otherwise=Repeat()),
+        Lookup(FIND, settle=seconds(30)),
+        Lookup(FIND, settle=seconds(1), misses=3, tries=9, every=minutes(1), otherwise=Repeat()),
+    ],
+    ids=str,
+)
+def test_terms_come_out_of_a_history_as_the_contract_was(doubt: DoubtPolicy[str, int]) -> None:
+    effect = Effect[str, int]("do-it", timeout=seconds(7), doubt=doubt, retry=Retry(maximum=4), inline=True)
+    back = Terms.model_validate_json(terms_of(effect).model_dump_json())
+    assert (back.name, back.inline, back.timeout, back.retry) == ("do-it", True, seconds(7), Retry(maximum=4))
+    found = back.doubt
+    if isinstance(doubt, Lookup):
+        assert isinstance(found, Lookup)
+        assert (found.find.name, found.find.inline, found.find.timeout) == ("find-it", True, seconds(3))
+        found = Lookup(FIND, found.settle, found.misses, found.tries, found.every, found.otherwise)
+    assert found == doubt
+
+
+def test_terms_that_are_as_usual_take_little_room() -> None:
+    effect = Effect[str, int]("do-it", timeout=seconds(20), doubt=Escalate())
+    assert terms_of(effect).model_dump_json() == '{"name":"do-it","timeout":"PT20S","in_doubt":{"kind":"escalate"}}'
+
+
+@pytest.mark.parametrize(
+    ("formerly", "why"),
+    [
+        ("old", r"must be a tuple: \('old',\)"),
+        (("now",), "other names"),
+        (("a", "a"), "other names"),
+    ],
+)
+def test_former_names_that_can_not_be_are_refused(formerly: Any, why: str) -> None:
+    with pytest.raises(DeclarationError, match=why):
+        Effect[str, int]("now", timeout=seconds(1), doubt=Repeat(), formerly=formerly)
+
+
+class Shy(BaseModel):
+    """A receipt that can be read at the third try."""
+
+    number: int
+    tries: ClassVar[int] = 0
+
+    @model_validator(mode="before")
+    @classmethod
+    def _counts(cls, data: Any) -> Any:
+        if isinstance(data, dict):
+            cls.tries += 1
+            if cls.tries < 3:
+                raise ValueError("not yet")
+        return data
+
+
+class Place(StrEnum):
+    """Where it is."""
+
+    HERE = "here"
+    THERE = "there"
+
+
+GO = Effect[str, Shy]("go", timeout=seconds(1), doubt=Escalate())
+
+
+@workflow.defn(name="goes")
+class Goes(Lifecycle[str, Place]):
+    """Goes there."""
+
+    states = (state(Place.HERE, Place.THERE), state(Place.THERE))
+    effects = (GO,)
+
+    @workflow.run
+    async def run(self, given: str) -> None:
+        """Go."""
+        end = await self.perform(GO, given)
+        assert isinstance(end, Done)
+        await self.enter(Place.THERE)
+
+
+async def test_what_can_not_be_read_is_looked_at_again_after_ten_seconds() -> None:
+    Shy.tries = 0
+    seen = await rehearse(Goes, "x", {GO: [Shy.model_construct(number=1)]})
+    assert (seen.end, seen.calls(GO), seen.took) == (Place.THERE, 1, seconds(10))
+
+
+class Step(StrEnum):
+    """Two steps."""
+
+    A, B = "a", "b"
+
+
+def test_a_state_has_one_name_at_a_time() -> None:
+    with pytest.raises(DeclarationError, match="formerly='b' is the name of another state"):
+        States("steps", (state(Step.A, Step.B, formerly=("b",)), state(Step.B)))
+    with pytest.raises(DeclarationError, match=r"must be a tuple: \('b',\)"):
+        state(Step.A, formerly="b")  # type: ignore[arg-type]

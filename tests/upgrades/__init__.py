@@ -1,0 +1,1 @@
+"""What may be changed while lifecycles are open: each edit is made between two workers."""

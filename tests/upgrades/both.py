@@ -1,0 +1,88 @@
+"""An app that uses only what this release and the one before both have. It tells the other side on which one it ran."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from enum import StrEnum
+
+from pydantic import BaseModel
+from temporalio import workflow
+
+import perdure
+from perdure import App, AppColumn, Attempt, Done, Effect, Ended, Escalate, Lifecycle, Retry, seconds, state
+
+
+class Ware(BaseModel):
+    """What to order."""
+
+    what: str = "x"
+
+
+class Ordered(BaseModel):
+    """What the other side gave for it."""
+
+    number: int
+
+
+class Step(StrEnum):
+    """Where it is."""
+
+    PENDING = "pending"
+    ORDERING = "ordering"
+    FAILED = "failed"
+    ORDERED = "ordered"
+
+
+ORDER = Effect[Ware, Ordered](
+    "order",
+    timeout=seconds(5),
+    doubt=Escalate(),
+    retry=Retry(initial=seconds(0.1), cap=seconds(0.3)),
+    heartbeat=seconds(2),
+)
+
+
+@ORDER.performs
+async def order(ware: Ware, attempt: Attempt) -> Ordered:
+    """Ask the counterparty."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", int(os.environ["COUNTERPARTY_PORT"]))
+    attempt.before_first_byte()
+    request = {"op": "do", "key": attempt.key, "pid": os.getpid(), "library": perdure.__file__}
+    writer.write(json.dumps(request).encode() + b"\n")
+    reply = json.loads(await reader.readline() or b"{}")
+    writer.close()
+    if "number" not in reply:
+        raise ConnectionResetError("the counterparty closed the connection")
+    if reply.get("refused"):
+        raise perdure.Refused(reply["refused"])
+    return Ordered(number=reply["number"])
+
+
+@workflow.defn(name="purchase")
+class Purchase(Lifecycle[Ware, Step]):
+    """Orders until it is ordered."""
+
+    states = (
+        state(Step.PENDING, Step.ORDERING),
+        state(Step.ORDERING, Step.ORDERED, Step.FAILED),
+        state(Step.FAILED, Step.ORDERING, attention=True),
+        state(Step.ORDERED),
+    )
+    effects = (ORDER,)
+    mirror = AppColumn("errand", column="state")
+
+    @workflow.run
+    async def run(self, ware: Ware) -> None:
+        """Order, and again when asked."""
+        while True:
+            match await self.perform(ORDER, ware, entering=Step.ORDERING):
+                case Done():
+                    return await self.enter(Step.ORDERED)
+                case Ended(why):
+                    await self.enter(Step.FAILED, why=why)
+                    await self.retry_requested()
+
+
+app = App([Purchase], [order])

@@ -1,0 +1,74 @@
+"""What the lifecycles of these tests share, and how an edition of one becomes an app."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import StrEnum
+from typing import Any
+
+from temporalio import workflow
+
+from perdure import App, Attempt, Done, Effect, Ended, Find, Lifecycle, Question, state
+from perdure.contracts.states import State
+from tests.apps.bodies import do_errand, find_errand
+from tests.apps.contracts import Errand, Ticket
+
+
+class Step(StrEnum):
+    """Where it is."""
+
+    PENDING = "pending"
+    DOING = "doing"
+    FAILED = "failed"
+    DONE = "done"
+
+
+STATES: tuple[State[Step], ...] = (
+    state(Step.PENDING, Step.DOING, Step.FAILED),
+    state(Step.DOING, Step.DONE, Step.FAILED),
+    state(Step.FAILED, Step.DOING, attention=True),
+    state(Step.DONE),
+)
+
+
+class Editable(Lifecycle[Errand, Step]):
+    """Waits for `go`, performs its only effect until it is done, and ends."""
+
+    def __init__(self) -> None:
+        self.told = False
+
+    @workflow.signal
+    def go(self) -> None:
+        """Begin."""
+        self.told = True
+
+    async def lead(self, errand: Errand) -> None:
+        """What most editions do."""
+        await self.wait_for(lambda: self.told)
+        while True:
+            match await self.perform(self.effects[0], errand, entering=Step.DOING):
+                case Done():
+                    return await self.enter(Step.DONE)
+                case Ended(why):
+                    await self.enter(Step.FAILED, why=why)
+                    await self.retry_requested()
+
+
+def edition(lifecycle: type[Lifecycle[Any, Any]]) -> App:
+    """An app with this one lifecycle, whose effects are errands."""
+    finds = [effect.find for effect in lifecycle.effects if effect.find is not None]
+    return App([lifecycle], [*map(_does, lifecycle.effects), *map(_finds, finds)])
+
+
+def _does(effect: Effect[Any, Any]) -> Callable[..., Any]:
+    async def body(errand: Errand, attempt: Attempt) -> Ticket:
+        return await do_errand(errand, attempt)
+
+    return effect.performs(body)
+
+
+def _finds(find: Find[Any, Any]) -> Callable[..., Any]:
+    async def body(errand: Errand, question: Question) -> Ticket | None:
+        return await find_errand(errand, question)
+
+    return find.answers(body)

@@ -1,0 +1,164 @@
+"""Editions that differ in an effect's contract."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from temporalio import workflow
+
+from perdure import Dedupe, Effect, Escalate, Find, Lookup, Repeat, Retry, minutes, seconds
+from perdure.contracts.policies import DoubtPolicy
+from tests.apps.contracts import Errand, Ticket
+from tests.upgrades.editions import STATES, Editable
+
+NAME = "parcel"
+SOON = Retry(initial=seconds(0.1), cap=seconds(0.3))
+FIND = Find[Errand, Ticket]("find-parcel", timeout=seconds(5))
+
+
+def contract(name: str = "send-parcel", **more: Any) -> Effect[Errand, Ticket]:
+    """One that escalates, but for what `more` says."""
+    usual: dict[str, Any] = {"timeout": seconds(2), "doubt": Escalate(), "retry": SOON, "heartbeat": seconds(2)}
+    return Effect[Errand, Ticket](name, **(usual | more))
+
+
+def looking(misses: int = 1, settle: float = 0.2, **more: Any) -> DoubtPolicy[Errand, Ticket]:
+    """Asks, and goes on asking."""
+    return Lookup(FIND, settle=seconds(settle), misses=misses, every=seconds(0.1), **more)
+
+
+@workflow.defn(name=NAME)
+class Escalating(Editable):
+    """As it was before."""
+
+    states = STATES
+    effects = (contract(),)
+
+    @workflow.run
+    async def run(self, errand: Errand) -> None:
+        """See the base class."""
+        await self.lead(errand)
+
+
+@workflow.defn(name=NAME)
+class Repeating(Editable):
+    """A repeat is harmless after all."""
+
+    states = STATES
+    effects = (contract(doubt=Repeat()),)
+
+    @workflow.run
+    async def run(self, errand: Errand) -> None:
+        """See the base class."""
+        await self.lead(errand)
+
+
+@workflow.defn(name=NAME)
+class Deduping(Editable):
+    """The other side drops repeats."""
+
+    states = STATES
+    effects = (contract(doubt=Dedupe(window=minutes(5), margin=seconds(1))),)
+
+    @workflow.run
+    async def run(self, errand: Errand) -> None:
+        """See the base class."""
+        await self.lead(errand)
+
+
+@workflow.defn(name=NAME)
+class Asking(Editable):
+    """The other side can be asked: one miss is enough."""
+
+    states = STATES
+    effects = (contract(doubt=looking(), timeout=seconds(1)),)
+
+    @workflow.run
+    async def run(self, errand: Errand) -> None:
+        """See the base class."""
+        await self.lead(errand)
+
+
+@workflow.defn(name=NAME)
+class AskingLonger(Editable):
+    """It takes four misses."""
+
+    states = STATES
+    effects = (contract(doubt=looking(misses=4), timeout=seconds(1)),)
+
+    @workflow.run
+    async def run(self, errand: Errand) -> None:
+        """See the base class."""
+        await self.lead(errand)
+
+
+@workflow.defn(name=NAME)
+class Inline(Editable):
+    """In the workflow's own worker."""
+
+    states = STATES
+    effects = (contract(inline=True),)
+
+    @workflow.run
+    async def run(self, errand: Errand) -> None:
+        """See the base class."""
+        await self.lead(errand)
+
+
+@workflow.defn(name=NAME)
+class GivingUp(Editable):
+    """Two failures are enough."""
+
+    states = STATES
+    effects = (contract(retry=Retry(initial=seconds(0.1), cap=seconds(0.3), maximum=2)),)
+
+    @workflow.run
+    async def run(self, errand: Errand) -> None:
+        """See the base class."""
+        await self.lead(errand)
+
+
+@workflow.defn(name=NAME)
+class InOtherTimes(Editable):
+    """Every time-out is another one, and so are the pauses."""
+
+    states = STATES
+    effects = (
+        contract(
+            timeout=seconds(7),
+            heartbeat=seconds(3),
+            pick_up=minutes(1),
+            retry=Retry(initial=seconds(0.5), cap=seconds(2), jitter=0),
+        ),
+    )
+
+    @workflow.run
+    async def run(self, errand: Errand) -> None:
+        """See the base class."""
+        await self.lead(errand)
+
+
+@workflow.defn(name=NAME)
+class Renamed(Editable):
+    """Under another name, and it says so."""
+
+    states = STATES
+    effects = (contract("post-parcel", formerly=("send-parcel",)),)
+
+    @workflow.run
+    async def run(self, errand: Errand) -> None:
+        """See the base class."""
+        await self.lead(errand)
+
+
+@workflow.defn(name=NAME)
+class RenamedInSilence(Editable):
+    """Under another name, and it does not say so."""
+
+    states = STATES
+    effects = (contract("post-parcel"),)
+
+    @workflow.run
+    async def run(self, errand: Errand) -> None:
+        """See the base class."""
+        await self.lead(errand)

@@ -1,0 +1,128 @@
+"""An entity that is led to a point, and what is seen of it then."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+import temporalio.client
+from temporalio.api.enums.v1 import EventType
+from temporalio.client import WorkflowHistory
+from temporalio.worker import Replayer
+
+from perdure import App, Client, PerdurePlugin
+from perdure.errors import DeclarationError
+from perdure.fleet.worker import new_worker
+from tests.upgrades.editions import Editable, edition
+from tests.world import World
+
+PARCEL = "parcel"
+
+
+class Ground:
+    """One entity `a` of a lifecycle that is edited while it is open."""
+
+    def __init__(self, world: World, lifecycle: str = PARCEL) -> None:
+        self.world = world
+        self.lifecycle = lifecycle
+        self.other = world.counterparty
+
+    @asynccontextmanager
+    async def worker(self, kind: type[Any], **settings: Any) -> AsyncIterator[App]:
+        """A worker that runs this edition."""
+        app = edition(kind)
+        async with self.world.worker(app, **settings):
+            yield app
+
+    async def refused(self, kind: type[Any]) -> str:
+        """Why a worker that runs this edition does not start."""
+        plugin = PerdurePlugin(edition(kind), self.world.config)
+        client = await temporalio.client.Client.connect(self.world.temporal.address, plugins=[plugin])
+        with pytest.raises(DeclarationError) as refused:
+            await asyncio.wait_for(new_worker(client, self.world.config).run(), 30)
+        return str(refused.value)
+
+    async def start(self, given: Any = None, entity_id: str = "a") -> None:
+        """Start it, and wait until Temporal knows it."""
+        await self.client.start(self.lifecycle, entity_id, given or {})
+        await self.world.asked(self.lifecycle, entity_id)
+
+    async def go(self, entity_id: str = "a") -> None:
+        """It waits no longer."""
+        await self.world.handle(self.lifecycle, entity_id).signal(Editable.go)
+
+    @property
+    def client(self) -> Client:
+        """Perdure's client, that knows no class."""
+        return Client(self.world.client._pool, config=self.world.config, engine=self.world.engine)
+
+    async def wants_a_person(self, entity_id: str = "a") -> str:
+        """Wait until it does; says for what."""
+
+        async def wanted() -> str | None:
+            return (await self.client.status(self.lifecycle, entity_id)).attention
+
+        return str(await self.world.until(wanted, f"{entity_id} wants a person"))
+
+    async def wants(self, what: str, entity_id: str = "a") -> None:
+        """Wait until it wants a person for this."""
+
+        async def wanted() -> bool:
+            return (await self.client.status(self.lifecycle, entity_id)).attention == what
+
+        await self.world.until(wanted, f"{entity_id} wants a person: {what}")
+
+    async def wants_nobody(self, entity_id: str = "a") -> None:
+        """Wait until it does not."""
+
+        async def content() -> bool:
+            return (await self.client.status(self.lifecycle, entity_id)).attention is None
+
+        await self.world.until(content, f"{entity_id} wants nobody")
+
+    async def doubt(self) -> None:
+        """The other side does what it is asked next, and says nothing."""
+        self.other.replies = [{"ok": True, "accept": True, "close": True}]
+
+    async def end(self, entity_id: str = "a") -> str:
+        """The state it ends in."""
+        return await self.world.ended(self.lifecycle, entity_id)
+
+    async def histories(self) -> list[WorkflowHistory]:
+        """Of all runs, oldest first."""
+        runs = [
+            each async for each in self.world.engine.list_workflows(f"TaskQueue = '{self.world.config.task_queue}'")
+        ]
+        ordered = sorted(runs, key=lambda each: (each.start_time, each.history_length))
+        return [
+            await self.world.engine.get_workflow_handle(each.id, run_id=each.run_id).fetch_history() for each in ordered
+        ]
+
+    async def failures(self) -> int:
+        """How many workflow tasks have failed."""
+        failed = EventType.EVENT_TYPE_WORKFLOW_TASK_FAILED
+        return sum(event.event_type == failed for each in await self.histories() for event in each.events)
+
+    async def calls(self, name: str) -> list[str]:
+        """How each call of an activity was made: `activity` or `inline`."""
+        found = []
+        for history in await self.histories():
+            for event in history.events:
+                if event.activity_task_scheduled_event_attributes.activity_type.name == name:
+                    found.append("activity")
+                marker = event.marker_recorded_event_attributes
+                if marker.marker_name == "core_local_activity":
+                    data = json.loads(marker.details["data"].payloads[0].data)
+                    if data["activity_type"] == name:
+                        found.append("inline")
+        return found
+
+
+async def replays(app: App, histories: list[WorkflowHistory], world: World) -> None:
+    """Each of them, with this app's code."""
+    for each in histories:
+        await Replayer(workflows=[], plugins=[PerdurePlugin(app, world.config)]).replay_workflow(each)

@@ -1,0 +1,95 @@
+"""`perdure replay` tells before a deploy what could not be followed after it."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from perdure.command import cli
+from tests.replay.record import RELEASES
+from tests.upgrades import effects
+from tests.upgrades.ground import PARCEL, Ground
+from tests.world import World
+
+
+async def _replay(world: World, *arguments: str) -> tuple[int, list[str], str]:
+    """Exit status, lines, complaints."""
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "perdure.command", "replay", *arguments),
+        env=world.environment(),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    said, complained = await asyncio.wait_for(process.communicate(), 60)
+    assert process.returncode is not None
+    return process.returncode, said.decode().splitlines(), complained.decode()
+
+
+async def test_an_edit_that_open_lifecycles_can_not_follow_is_named_and_one_that_they_can_is_passed(
+    world: World, tmp_path: Path
+) -> None:
+    ground = Ground(world)
+    world.counterparty.replies = [{"refused": "no"}] * 2
+    async with ground.worker(effects.Escalating):
+        for each in ("a", "b"):
+            await ground.start(entity_id=each)
+            await ground.go(each)
+            await world.is_in(PARCEL, each, "failed")
+    run = (await world.handle(PARCEL, "a").describe()).run_id
+    folder = tmp_path / "histories"
+
+    async def listed() -> bool:
+        return len(await ground.histories()) == 2
+
+    await world.until(listed, "the server's list knows both")
+    bad, good = await asyncio.gather(
+        _replay(world, "tests.upgrades.apps:inserted", "--save", str(folder)),
+        _replay(world, "tests.upgrades.apps:patched", "--query", f"WorkflowId = '{world.scope}/parcel/a'"),
+    )
+    status, lines, _ = bad
+    assert status == 1
+    assert lines[-1] == "2 runs replayed, 2 can't be followed, 0 of other workflows"
+    [line] = [each for each in lines if each.startswith(f"{world.scope}/parcel/a ")]
+    assert line.startswith(f"{world.scope}/parcel/a {run} parcel: event ")
+    assert "Nondeterminism" in line
+    assert good == (0, ["1 runs replayed, 0 can't be followed, 0 of other workflows"], "")
+
+    kept = [str(each) for each in sorted(folder.rglob("*.json"))]
+    assert len(kept) == 2
+    bad, good = await asyncio.gather(
+        _replay(world, "tests.upgrades.apps:inserted", "--from", kept[0], "--limit", "1"),
+        _replay(world, "tests.upgrades.apps:before", "--from", str(folder)),
+    )
+    assert (bad[0], bad[1][-1]) == (1, "1 runs replayed, 1 can't be followed, 0 of other workflows")
+    assert good == (0, ["2 runs replayed, 0 can't be followed, 0 of other workflows"], "")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "complaint"),
+    [
+        (["--from", "nowhere"], 2, "does not exist"),
+        (["--from", "{histories}", "--query", "x"], 2, "give one of both"),
+        (["--from", "{empty}"], 1, "no *.json in"),
+        (["--from", "{broken}"], 1, "is no history of a workflow"),
+        (["--from", "{histories}"], 1, "0 runs replayed, 0 can't be followed, 23 of other workflows"),
+    ],
+)
+def test_what_can_not_be_replayed_is_said(
+    tmp_path: Path, arguments: list[str], status: int, complaint: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "broken.json").write_text("{}")
+    names = {
+        "empty": tmp_path / "empty",
+        "broken": tmp_path / "broken.json",
+        "histories": RELEASES / "0.1.0" / "histories",
+    }
+    given = [each.format(**names) for each in arguments]
+    end = CliRunner().invoke(cli, ["replay", "tests.upgrades.apps:before", *given])
+    assert end.exit_code == status
+    assert complaint in end.output + str(end.exception)

@@ -1,0 +1,89 @@
+"""Worker versioning is one setting: a pinned lifecycle ends on the build that it began with."""
+
+from __future__ import annotations
+
+import pytest
+from temporalio.api.workflowservice.v1 import SetWorkerDeploymentCurrentVersionRequest
+from temporalio.service import RPCError, RPCStatusCode
+
+from perdure import Settings
+from perdure.errors import InvalidSetting
+from perdure.settings import settings
+from tests.upgrades import effects, states
+from tests.upgrades.ground import PARCEL, Ground
+from tests.world import World
+
+
+@pytest.fixture
+def ground(world: World) -> Ground:
+    return Ground(world)
+
+
+async def _make_current(world: World, deployment: str) -> None:
+    name, build = deployment.split(":")[:2]
+    request = SetWorkerDeploymentCurrentVersionRequest(namespace="default", deployment_name=name, build_id=build)
+
+    async def set_it() -> bool:
+        try:
+            await world.engine.workflow_service.set_worker_deployment_current_version(request)
+        except RPCError as error:  # its worker has not asked for work yet
+            if error.status not in (RPCStatusCode.NOT_FOUND, RPCStatusCode.FAILED_PRECONDITION):
+                raise
+            return False
+        return True
+
+    await world.until(set_it, f"{deployment} is current")
+
+
+async def test_a_pinned_lifecycle_ends_on_its_own_build_and_new_ones_begin_on_the_current_one(ground: Ground) -> None:
+    one, two = f"shop-{ground.world.scope}:1", f"shop-{ground.world.scope}:2"
+    async with ground.worker(effects.Escalating, deployment=one):
+        await _make_current(ground.world, one)
+        await ground.start()
+        async with ground.worker(states.Inserted, deployment=two):  # it could not follow what the other began
+            await _make_current(ground.world, two)
+            await ground.start(entity_id="b")
+            await ground.go()
+            await ground.go("b")
+            assert await ground.end() == await ground.end("b") == "done"
+    assert sorted(ground.other.accepted) == ["parcel/a/send-parcel", "parcel/b/announce-parcel", "parcel/b/send-parcel"]
+    assert await ground.failures() == 0
+
+
+async def test_with_auto_an_open_lifecycle_goes_on_with_the_current_build(ground: Ground) -> None:
+    one, two = f"shop-{ground.world.scope}:1:auto", f"shop-{ground.world.scope}:2:auto"
+    async with ground.worker(effects.Escalating, deployment=one):
+        await _make_current(ground.world, one)
+        await ground.start()
+    async with ground.worker(states.OneMore, deployment=two):
+        await _make_current(ground.world, two)
+        await ground.go()
+        assert await ground.end() == "done"
+    assert await ground.world.states(PARCEL, "a") == ["pending", "doing", "checked", "done"]
+
+
+async def test_a_pinned_lifecycle_goes_on_in_a_new_run_of_its_own_build(ground: Ground) -> None:
+    from tests.upgrades import shapes
+
+    letters = Ground(ground.world, shapes.NAME)
+    one = f"post-{ground.world.scope}:1"
+    async with letters.worker(shapes.Before, deployment=one):
+        await _make_current(ground.world, one)
+        await letters.start({"to": "eve"})
+        handle = ground.world.handle(shapes.NAME, "a")
+        await handle.signal("tell", "renew")
+        await ground.world.until(lambda: _runs(letters, 2), "a new run")
+        await handle.signal("tell", "send")
+        assert await letters.end() == "done"
+
+
+async def _runs(ground: Ground, count: int) -> bool:
+    return len(await ground.histories()) == count
+
+
+@pytest.mark.parametrize("given", ["shop", "shop:", "my.shop:1", "shop:1:always"])
+def test_a_deployment_that_is_no_name_and_build_is_refused(given: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PERDURE_DEPLOYMENT", given)
+    with pytest.raises(InvalidSetting, match="PERDURE_DEPLOYMENT="):
+        settings()
+    assert Settings(deployment="shop:1.2.3-rc1").deployment == "shop:1.2.3-rc1"
