@@ -50,9 +50,9 @@ class CommentNotification(Lifecycle[Comment, Notice]):
             await self.wait_for(lambda: False)
             return
         while True:
-            match await self.perform(SEND_MAIL, mail, entering=Notice.SENDING):
-                case Done(receipt):
-                    return await self.enter(Notice.SENT, why=f"queued as {receipt.queue_id}")
+            match await self.perform(SEND_MAIL, mail, entering=Notice.SENDING, then=Notice.SENT):
+                case Done():
+                    return
                 case Ended(why):
                     await self.enter(Notice.ERROR, why=why)
                     await self.retry_requested()

@@ -12,9 +12,11 @@ class Recorded:
     Attributes:
         outcomes: for each effect's key, in the order in which they were begun: what became of each attempt.
             `in_doubt` is an attempt of which nobody learned how it ended.
+        writes: how many writes there were.
     """
 
     def __init__(self, store: Store) -> None:
+        self.writes = 0
         self._store = store
         self._attempts: dict[str, dict[str, Status]] = {}
 
@@ -25,6 +27,7 @@ class Recorded:
 
     async def write(self, write: Write, *, patience: float) -> Answer:
         """See `Store`."""
+        self.writes += 1
         answer = await self._store.write(write, patience=patience)
         if write.fence is not None:
             self._watch(write.fence, answer.verdict)

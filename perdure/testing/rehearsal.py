@@ -50,6 +50,7 @@ class Rehearsal(Generic[S]):
         attention: why the mirror says that it wants a person; None if it does not.
         took: virtual time until the end.
         runs: how many runs there were, chained by continue-as-new.
+        writes: how many writes they made to the database.
         unused: entries of the script that never happened, by contract.
         snapshot: the last one on record, as JSON data.
     """
@@ -63,6 +64,7 @@ class Rehearsal(Generic[S]):
     attention: str | None
     took: timedelta
     runs: int
+    writes: int
     unused: dict[Contract, list[Any]]
     snapshot: Any
     _calls: dict[Contract, list[Call]] = field(repr=False)
@@ -174,6 +176,7 @@ async def rehearse(
         attention=moves[-1].attention if moves else None,
         took=end.at - start,
         runs=end.runs,
+        writes=recorded.writes,
         unused=stage.unused(),
         snapshot=memory.snapshot(entity.lifecycle, entity.id),
         _calls=stage.calls,

@@ -16,7 +16,7 @@ from perdure.contracts.keys import Key
 from perdure.errors import DeclarationError
 from perdure.schema import Connection
 from perdure.testing.crashing import CrashPointsFailed, Proof, Servers, Way
-from tests.apps import forgetful
+from tests.apps import forgetful, straight
 from tests.apps.contracts import Errand
 from tests.apps.errands import Escalate, Lookup, LookupInline
 from tests.counterparty import Counterparty
@@ -78,6 +78,13 @@ async def test_whatever_dies_an_errand_is_done_once(
     ]
     assert len(proof.cases) == 2 * len(proof.places)
     assert all(case.hit for case in proof.cases)
+
+
+async def test_whatever_dies_what_is_committed_with_the_outcome_is_so_once(
+    crash_points: Callable[..., Any], counterparty: Counterparty
+) -> None:
+    proof = await prove(crash_points, straight.StraightInline, counterparty, app="tests.apps.straight:app")
+    assert "after the commit of mirror: done, fence: outcome do-lookup-inline" in proof.places
 
 
 async def test_whatever_dies_a_comment_is_notified_by_one_mail(

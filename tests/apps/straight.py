@@ -1,0 +1,54 @@
+"""An errand in as few writes as can be: its last state is committed with the outcome."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from temporalio import workflow
+
+from perdure import App, AppColumn, Done, Lifecycle, state
+from tests.apps.bodies import bound
+from tests.apps.contracts import INLINE, REGULAR, Errand
+
+
+class Way(StrEnum):
+    """Where it is."""
+
+    PENDING = "pending"
+    DOING = "doing"
+    DONE = "done"
+
+
+_STATES = (state(Way.PENDING, Way.DOING), state(Way.DOING, Way.DONE), state(Way.DONE))
+
+
+@workflow.defn(name="straight")
+class Straight(Lifecycle[Errand, Way]):
+    """As an activity."""
+
+    states = _STATES
+    effects = (REGULAR["lookup"],)
+    mirror = AppColumn("errand", column="state")
+
+    @workflow.run
+    async def run(self, errand: Errand) -> None:
+        """Do it."""
+        assert isinstance(await self.perform(self.effects[0], errand, entering=Way.DOING, then=Way.DONE), Done)
+
+
+@workflow.defn(name="straight-inline")
+class StraightInline(Lifecycle[Errand, Way]):
+    """Inline."""
+
+    states = _STATES
+    effects = (INLINE["lookup"],)
+    mirror = AppColumn("errand", column="state")
+
+    @workflow.run
+    async def run(self, errand: Errand) -> None:
+        """Do it."""
+        assert isinstance(await self.perform(self.effects[0], errand, entering=Way.DOING, then=Way.DONE), Done)
+
+
+_ways = {"lookup": REGULAR["lookup"]}, {"lookup": INLINE["lookup"]}
+app = App(lifecycles=[Straight, StraightInline], effects=[each for way in _ways for each in bound(way)])

@@ -1,0 +1,51 @@
+"""A state that is committed with the outcome saves a write and its events, and is shown like any other."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from temporalio.api.enums.v1 import EventType
+
+from perdure import seconds
+from tests.apps.contracts import Errand
+from tests.apps.straight import Straight, StraightInline, app
+from tests.world import World
+
+
+@pytest.mark.parametrize(("lifecycle", "events"), [(Straight, 11), (StraightInline, 6)])
+async def test_an_effect_and_its_end_cost_two_writes(world: World, lifecycle: Any, events: int) -> None:
+    await world.db.execute(f'alter database "{world.dsn.rpartition("/")[2]}" set track_functions = pl')
+    await world.db.execute("insert into errand (id) values ('a')")
+    async with world.worker(app):
+        handle = await world.client.start(lifecycle, "a", Errand())
+        end = await handle.wait(timeout=seconds(60))
+        await world.handle(handle.entity.lifecycle, "a").result()
+        history = await world.handle(handle.entity.lifecycle, "a").fetch_history()
+
+    name = handle.entity.lifecycle
+    assert (end.state, [each.status.value for each in end.effects]) == ("done", ["done"])
+    assert await world.states(name, "a") == ["pending", "doing", "done"]
+    assert await world.db.fetchval("select state from errand where id = 'a'") == "done"
+    assert list(world.counterparty.accepted.values()) == [1]
+    assert len(history.events) == events, [EventType.Name(each.event_type) for each in history.events]
+    calls = "select calls from pg_stat_user_functions where funcname = 'apply_write'"
+
+    async def counted() -> bool:
+        return int(await world.db.fetchval(calls) or 0) >= 2
+
+    await world.until(counted, "the statistics of the worker's closed connections")
+    assert await world.db.fetchval(calls) == 2
+
+
+async def test_what_the_app_refuses_to_show_holds_up_no_outcome(world: World) -> None:
+    """The app's CHECK refuses the state; the effect is done, and the mirror knows."""
+    await world.db.execute("insert into errand (id) values ('a')")
+    await world.db.execute("alter table errand add check (state <> 'done')")
+    async with world.worker(app):
+        handle = await world.client.start(Straight, "a", Errand())
+        end = await handle.wait(timeout=seconds(60))
+
+    assert (end.state, [each.status.value for each in end.effects]) == ("done", ["done"])
+    assert await world.db.fetchval("select state from errand") == "doing"
+    assert await world.db.fetchval("select count(*) from perdure.behind") == 1

@@ -1,0 +1,184 @@
+"""`perform(then=)`: the state that is declared beforehand is on record with the outcome, and only with `done`."""
+
+from __future__ import annotations
+
+import asyncio
+from enum import StrEnum
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+from temporalio import workflow
+
+from perdure import Done, Effect, Ended, Find, InDoubt, Lifecycle, Lookup, Refused, Repeat, Retry, seconds, state
+from perdure.errors import DeclarationError
+from perdure.testing import After, At, Late, WorkerLost, rehearse
+
+
+class Order(BaseModel):
+    number: int = 1
+
+
+class Slip(BaseModel):
+    number: int = 7
+
+
+class Step(StrEnum):
+    NEW = "new"
+    GOING = "going"
+    PACKED = "packed"
+    DONE = "done"
+    NO = "no"
+
+
+RETRY = Retry(initial=seconds(1), jitter=0)
+FIND = Find[Order, Slip]("find-then")
+SEND = Effect[Order, Slip]("send-then", timeout=seconds(5), doubt=Lookup(FIND, settle=seconds(5)), retry=RETRY)
+OTHER = Effect[Order, Slip]("other-then", timeout=seconds(5), doubt=Repeat(), retry=RETRY)
+STATES = (
+    state(Step.NEW, Step.GOING),
+    state(Step.GOING, Step.PACKED, Step.DONE, Step.NO),
+    state(Step.PACKED, Step.GOING, Step.DONE),
+    state(Step.DONE),
+    state(Step.NO),
+)
+
+
+@workflow.defn(name="straight-then")
+class Straight(Lifecycle[Order, Step]):
+    states = STATES
+    effects = (SEND,)
+
+    @workflow.run
+    async def run(self, order: Order) -> None:
+        if isinstance(await self.perform(SEND, order, entering=Step.GOING, then=Step.DONE), Ended):
+            await self.enter(Step.NO)
+
+
+@workflow.defn(name="two-steps-then")
+class TwoSteps(Lifecycle[Order, Step]):
+    """Packed, then sent; remembers the words that it hears."""
+
+    states = STATES
+    effects = (SEND, OTHER)
+
+    def __init__(self) -> None:
+        self.words: list[str] = []
+
+    def snapshot(self) -> Words:
+        return Words(words=self.words)
+
+    @workflow.run
+    async def run(self, order: Order) -> None:
+        self.words = [*((self.recall(Words) or Words()).words), *self.words]
+        await self.perform(SEND, order, entering=Step.GOING, then=Step.PACKED)
+        await self.perform(OTHER, order, then=Step.DONE)
+
+    @workflow.signal
+    def hear(self, word: str) -> None:
+        self.words.append(word)
+
+
+class Words(BaseModel):
+    words: list[str] = []
+
+
+@workflow.defn(name="wrong-then")
+class Wrong(Lifecycle[Order, Step]):
+    states = STATES
+    effects = (SEND,)
+
+    @workflow.run
+    async def run(self, order: Order) -> None:
+        await self.perform(SEND, order, entering=Step.GOING, then=Step.NEW)
+
+
+@workflow.defn(name="beside-then")
+class Beside(Lifecycle[Order, Step]):
+    states = STATES
+    effects = (SEND, OTHER)
+
+    @workflow.run
+    async def run(self, order: Order) -> None:
+        await self.enter(Step.GOING)
+        first = asyncio.create_task(self.perform(OTHER, order))
+        await asyncio.sleep(0)
+        await self.perform(SEND, order, then=Step.DONE)
+        await first
+
+
+@workflow.defn(name="on-then")
+class On(Lifecycle[Order, Step]):
+    states = STATES
+    effects = (SEND,)
+
+    @workflow.run
+    async def run(self, order: Order) -> None:
+        end = await self.perform(SEND, order, entering=Step.GOING, then=Step.PACKED)
+        assert isinstance(end, Done)
+        assert self.state is Step.PACKED
+        await self.enter(Step.DONE, why=f"slip {end.receipt.number}")
+
+
+async def told(lifecycle: Any, script: dict[Any, Any], **more: Any) -> Any:
+    return await rehearse(lifecycle, Order(), script, **more)
+
+
+async def test_what_is_done_is_in_that_state_without_a_write_of_its_own() -> None:
+    seen = await told(Straight, {SEND: [Slip()]})
+    assert seen.states == [Step.GOING, Step.DONE]
+    assert seen.end == Step.DONE
+    assert seen.writes == 2
+
+
+@pytest.mark.parametrize(
+    ("script", "states"),
+    [
+        ({SEND: [Refused("no")]}, [Step.GOING, Step.NO]),
+        ({SEND: [InDoubt("hm"), Slip()], FIND: [None] * 9}, [Step.GOING, Step.DONE]),
+        ({SEND: [InDoubt("hm")], FIND: [Slip()]}, [Step.GOING, Step.DONE]),
+        ({SEND: [WorkerLost()], FIND: [Slip()]}, [Step.GOING, Step.DONE]),
+        ({SEND: [WorkerLost(before=True), Slip()], FIND: [None] * 9}, [Step.GOING, Step.DONE]),
+        ({SEND: [Late(Slip(), seconds(1))], FIND: [None] * 9}, [Step.GOING, Step.DONE]),
+    ],
+    ids=["refused", "sent again", "found", "found after a crash", "never begun", "done late"],
+)
+async def test_whatever_way_it_ends_the_state_follows_from_the_outcome(
+    script: dict[Any, Any], states: list[Step]
+) -> None:
+    seen = await told(Straight, script)
+    assert seen.states == states
+
+
+async def test_a_state_that_may_not_follow_is_refused_before_anything_is_sent() -> None:
+
+    with pytest.raises(DeclarationError, match="'going' may not lead to 'new'"):
+        await told(Wrong, {SEND: []})
+
+
+async def test_an_end_is_not_committed_under_what_runs_beside_it() -> None:
+
+    with pytest.raises(DeclarationError, match=r"'done', which is final, while beside-then/.*/other-then is being"):
+        await told(Beside, {SEND: [Slip()], OTHER: [Slip()]})
+
+
+async def test_a_state_on_the_way_is_on_record_with_what_the_lifecycle_remembers() -> None:
+    """What was heard while the effect was under way came after its order was made: it takes a write of its own."""
+    script = {SEND: [After(seconds(3), Slip())], OTHER: [Slip()]}
+    seen = await told(TwoSteps, script, messages=[At(seconds(1), "hear", "hello")])
+    assert list(dict.fromkeys(seen.states)) == [Step.GOING, Step.PACKED, Step.DONE]
+    assert seen.snapshot == {"words": ["hello"]}
+
+
+async def test_new_runs_in_between_change_nothing() -> None:
+    script = {SEND: [InDoubt("hm"), Slip()], FIND: [None] * 9, OTHER: [InDoubt("hm"), Slip()]}
+    seen = await told(TwoSteps, script, renew_at_every_wait=True)
+    assert seen.runs > 1
+    assert list(dict.fromkeys(seen.states)) == [Step.GOING, Step.PACKED, Step.DONE]
+    assert (seen.calls(SEND), seen.calls(OTHER)) == (2, 2)
+
+
+async def test_the_lifecycle_goes_on_from_there() -> None:
+
+    seen = await told(On, {SEND: [Slip()]})
+    assert seen.states == [Step.GOING, Step.PACKED, Step.DONE]
