@@ -149,7 +149,8 @@ class Relay(Service):
             # The default would start closed ids again.
             id_reuse_policy=WorkflowIDReusePolicy.REJECT_DUPLICATE if first else WorkflowIDReusePolicy.ALLOW_DUPLICATE,
             id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING if first else WorkflowIDConflictPolicy.FAIL,
-            request_eager_start=True,
+            # An eager start would run on this worker's build, also where another one is current.
+            request_eager_start=self._settings.deployment is None,
             task_timeout=TASK_TIMEOUT,
             static_summary=str(entity),
             rpc_timeout=_RPC,

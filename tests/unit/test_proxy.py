@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
 from perdure.testing.proxy import proxied
 
@@ -15,7 +15,7 @@ PATIENCE = 10.0
 async def server() -> AsyncIterator[tuple[int, asyncio.Queue[bytes], asyncio.Event]]:
     """Keeps what it reads (b"" for the end), and when told says "still here" once."""
     read: asyncio.Queue[bytes] = asyncio.Queue()
-    speak = asyncio.Event()
+    speak, hung_up = asyncio.Event(), asyncio.Event()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while data := await reader.read(100):
@@ -23,11 +23,15 @@ async def server() -> AsyncIterator[tuple[int, asyncio.Queue[bytes], asyncio.Eve
         read.put_nowait(b"")
         await speak.wait()
         writer.write(b"still here")
-        await writer.drain()
         writer.close()
+        with suppress(ConnectionError):
+            await writer.wait_closed()
+        hung_up.set()
 
     async with await asyncio.start_server(serve, "127.0.0.1", 0) as listening:
         yield listening.sockets[0].getsockname()[1], read, speak
+        speak.set()
+        await hung_up.wait()
 
 
 async def test_after_a_half_close_the_server_reads_the_end_and_the_client_still_hears_it() -> None:
@@ -43,7 +47,7 @@ async def test_after_a_half_close_the_server_reads_the_end_and_the_client_still_
 
         assert await reader.read(100) == b"still here"
         assert read.empty()
-        writer.close()
+        await hang_up(writer)
 
 
 async def test_connections_made_after_a_half_close_work() -> None:
@@ -52,5 +56,12 @@ async def test_connections_made_after_a_half_close_work() -> None:
         _, writer = await asyncio.open_connection("127.0.0.1", proxy.port)
         writer.write(b"new")
         assert await read.get() == b"new"
-        writer.close()
+        await hang_up(writer)
         assert await read.get() == b""
+
+
+async def hang_up(writer: asyncio.StreamWriter) -> None:
+    """Close a connection, and see it closed."""
+    writer.close()
+    with suppress(ConnectionError):
+        await writer.wait_closed()

@@ -7,6 +7,7 @@ import itertools
 import secrets
 import signal
 import time
+from asyncio import FIRST_COMPLETED
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
@@ -186,40 +187,45 @@ class _Run:
         return case
 
     async def _play(self, stage: Stage) -> None:
-        case, way = stage.case, stage.case.way
+        case = stage.case
         waits = case.place.startswith("during the wait")
         first = stage.work(
-            die_at=case.place if way is Way.KILL and not waits else None,
-            stop_at=_just_before(case.place) if way is Way.CUT else None,
+            die_at=case.place if case.way is Way.KILL and not waits else None,
+            stop_at=_just_before(case.place) if case.way is Way.CUT else None,
         )
         await stage.start()
         ending = asyncio.create_task(stage.ended())
         gone = asyncio.create_task(exited(first))
-        if way is Way.KILL:
-            if waits:
-                await _first(asyncio.create_task(stage.reached.wait()), ending)
-                await _idle(stage)
-                first.kill()
-            await _first(gone, ending)
-            case.hit = gone.done() and gone.result() == -signal.SIGKILL
-            stage.work()
-        elif way is Way.CUT:
-            await _first(asyncio.create_task(stage.reached.wait()), ending, gone)
-            case.hit = stage.reached.is_set()
-        began = time.monotonic()
-        if way is not Way.KILL:
-            await asyncio.wait({ending, gone}, return_when=asyncio.FIRST_COMPLETED)
+        reached = asyncio.create_task(stage.reached.wait())
+        try:
+            if case.way is Way.KILL:
+                if waits:
+                    await _first(reached, ending, gone)
+                    await _idle(stage)
+                    first.kill()
+                await _first(gone, ending)
+                case.hit = gone.done() and gone.result() == -signal.SIGKILL
+                stage.work()
+            elif case.way is Way.CUT:
+                await _first(reached, ending, gone)
+                case.hit = reached.done()
+            began = time.monotonic()
+            await asyncio.wait({ending} if case.way is Way.KILL else {ending, gone}, return_when=FIRST_COMPLETED)
             if not ending.done():
                 raise PerdureError(f"the worker ended by itself, with status {gone.result()}")
-        case.final = (await ending).state
-        case.seconds = time.monotonic() - began
-        if way is not Way.NOTHING and not case.hit:
+            case.final = ending.result().state
+            case.seconds = time.monotonic() - began
+        finally:
+            for task in (ending, gone, reached):
+                task.cancel()
+            await asyncio.gather(ending, gone, reached, return_exceptions=True)
+        if case.way is not Way.NOTHING and not case.hit:
             case.faults.append("it never came by here, so nothing is proven: is the lifecycle deterministic?")
 
 
 async def _first(one: asyncio.Task[Any], *endings: asyncio.Task[Any]) -> None:
     """Wait for one thing; the last places lie behind the end, but not far."""
-    await asyncio.wait({one, *endings}, return_when=asyncio.FIRST_COMPLETED)
+    await asyncio.wait({one, *endings}, return_when=FIRST_COMPLETED)
     await asyncio.wait({one}, timeout=5)
 
 
