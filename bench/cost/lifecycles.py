@@ -43,9 +43,9 @@ class ByActivity(Lifecycle[Comment, Notice]):
     async def run(self, comment: Comment) -> None:
         """Send until it is sent."""
         while True:
-            match await self.perform(SEND, mail_for(comment), entering=Notice.SENDING):
-                case Done(receipt):
-                    return await self.enter(Notice.SENT, why=f"queued as {receipt.queue_id}")
+            match await self.perform(SEND, mail_for(comment), entering=Notice.SENDING, then=Notice.SENT):
+                case Done():
+                    return
                 case Ended(why):
                     await self.enter(Notice.ERROR, why=why)
                     await self.retry_requested()
@@ -63,9 +63,9 @@ class Inline(Lifecycle[Comment, Notice]):
     async def run(self, comment: Comment) -> None:
         """Send until it is sent."""
         while True:
-            match await self.perform(SEND_INLINE, mail_for(comment), entering=Notice.SENDING):
-                case Done(receipt):
-                    return await self.enter(Notice.SENT, why=f"queued as {receipt.queue_id}")
+            match await self.perform(SEND_INLINE, mail_for(comment), entering=Notice.SENDING, then=Notice.SENT):
+                case Done():
+                    return
                 case Ended(why):
                     await self.enter(Notice.ERROR, why=why)
                     await self.retry_requested()

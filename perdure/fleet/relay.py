@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import time
 from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
@@ -27,6 +28,7 @@ from perdure.errors import InvalidEntity, InvalidInput, PerdureError
 from perdure.fleet.service import Service
 from perdure.logs import says
 from perdure.queries import query
+from perdure.schema import Connection
 from perdure.settings import Settings
 from perdure.store.postgres import Pool
 from perdure.telemetry import metrics, names, traces
@@ -35,6 +37,8 @@ from perdure.workflow.carried import CARRIED, Carried
 log = logging.getLogger("perdure.relay")
 
 BATCH = 50
+FEW = 20
+"""Starts per second."""
 TASK_TIMEOUT = timedelta(seconds=5)
 """A killed worker's inline effect is noticed after this."""
 
@@ -74,10 +78,17 @@ class Relay(Service):
         self._app = app
         self._settings = settings
         self._meter = meter
+        self._delivered_at = 0.0
 
     async def once(self) -> bool:
         """Deliver a batch; True if it was a full one."""
-        async with self._pool.acquire(timeout=5) as connection, connection.transaction():
+        async with self._pool.acquire(timeout=5) as connection:
+            if not await connection.fetchval(query("due")):
+                return False
+            return await self._deliver_batch(connection)
+
+    async def _deliver_batch(self, connection: Connection) -> bool:
+        async with connection.transaction():
             rows = await connection.fetch(query("claim"), BATCH)
             for row in rows:
                 faults.point("before the delivery of a", row["kind"])
@@ -93,7 +104,16 @@ class Relay(Service):
             faults.point("after the commit of the outbox")
             says(log, "delivered", count=len(delivered), of=len(rows))
             self._count(rows, ends)
+            self._keep_pace(len(rows))
         return len(delivered) == BATCH
+
+    def _keep_pace(self, count: int) -> None:
+        """Few starts are looked for often, so that each is delivered soon; many wait for each other, and cost a
+        transaction for all."""
+        now = time.monotonic()
+        if count < FEW * (now - self._delivered_at):
+            self.stay_awake()
+        self._delivered_at = now
 
     async def _deliver(self, row: asyncpg.Record) -> None:
         if row["over"] and row["kind"] == "start":

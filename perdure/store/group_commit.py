@@ -1,20 +1,22 @@
 """Group commit: writes of one process that arrive together are committed together.
 
-While one batch is under way the next one gathers; nothing ever waits for company, so a lone write goes at
-once. A batch is sorted by entity and is all or nothing; when PostgreSQL refuses it, it is halved until the
-culprit stands alone, beside the others and not in their way (invariant 8).
+While one batch is under way the next one gathers. A lone write goes at once, and nothing waits for company while
+commits are fast (see `company`). A batch is sorted by entity and is all or nothing; when PostgreSQL refuses it, it
+is halved until the culprit stands alone, beside the others and not in their way (invariant 8).
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from perdure import faults
 from perdure.errors import DatabaseUnavailable, UnstorableWrite
+from perdure.store.company import Company
 from perdure.store.writes import Answer, Write
 
 log = logging.getLogger("perdure.store")
@@ -67,11 +69,13 @@ class GroupCommit:
         self._queue: list[_Waiting] = []
         self._flushers: set[asyncio.Task[None]] = set()
         self._aside: set[asyncio.Task[None]] = set()
+        self._company = Company()
 
     async def write(self, write: Write, *, patience: float) -> Answer:
         """Commit `write` with whatever else is there; see `Store.write` for what it raises."""
         waiting = _Waiting(write, _body(write))
         self._queue.append(waiting)
+        self._company.arrived(time.monotonic())
         if sum(not flusher.done() for flusher in self._flushers) < self._lanes:
             _keep(self._flushers, self._flush())
         try:
@@ -89,9 +93,16 @@ class GroupCommit:
 
     async def _flush(self) -> None:
         while self._queue:
+            await self._gather()
             batch = sorted(self._queue[: self._most], key=_by_entity)
             del self._queue[: self._most]
             await self._send_ahead(batch)
+
+    async def _gather(self) -> None:
+        if pause := self._company.worth(time.monotonic()):
+            before = len(self._queue)
+            await asyncio.sleep(pause)
+            self._company.brought(len(self._queue) - before, time.monotonic())
 
     async def _send(self, batch: Sequence[_Waiting]) -> None:
         batch = [each for each in batch if not each.answer.done()]  # a write whose caller has gone never happens
@@ -99,8 +110,10 @@ class GroupCommit:
             return
         for each in batch:
             faults.point("before the commit of", each.write)
+        began = time.monotonic()
         try:
             answers = await self._commit([each.body for each in batch])
+            self._company.committed(time.monotonic() - began)
         except (Transient, Unacceptable):
             raise
         except BaseException as error:  # a bug, or our own cancellation: nobody may wait for ever
