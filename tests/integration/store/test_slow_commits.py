@@ -1,0 +1,38 @@
+"""While a commit takes milliseconds, writes of many lifecycles share it; while it is quick, none waits."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from infra.postgres import PostgresServer
+from perdure.contracts.outcomes import Status
+from perdure.store.writes import Gate
+from perdure.testing.proxy import proxied
+from tests.integration.store.store_ground import PATIENCE, Calls, a_begin, an_outcome, store_at
+
+
+@pytest.mark.parametrize(("commit", "least", "most"), [(0.005, 0.0, 0.5), (0.0, 0.9, 2.0)], ids=["slow", "quick"])
+async def test_a_hundred_lifecycles_in_flight_share_commits_that_are_slow(
+    postgres: PostgresServer, dsn: str, commit: float, least: float, most: float
+) -> None:
+    """A lifecycle begins every 10 ms and makes two writes, a second apart: so 100 are in flight all the time."""
+    count = 300
+    async with proxied(postgres.port) as proxy:
+        async with store_at(dsn.replace(f":{postgres.port}/", f":{proxy.port}/")) as store:
+            await store.write(a_begin("first", 1), patience=PATIENCE)
+            proxy.delay(commit / 2)
+            calls = Calls(store)
+
+            async def one(number: int) -> None:
+                await asyncio.sleep(number * 0.01)
+                assert (await store.write(a_begin(number, 1), patience=PATIENCE)).gate is Gate.OPEN
+                await asyncio.sleep(1)
+                done = an_outcome(number, 2, Status.DONE, receipt={"number": number})
+                assert (await store.write(done, patience=PATIENCE)).gate is Gate.OPEN
+
+            await asyncio.gather(*(one(number) for number in range(count)))
+
+    assert sum(calls.sizes) == 2 * count
+    assert least <= len(calls.sizes) / count <= most
