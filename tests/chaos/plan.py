@@ -15,6 +15,8 @@ LONGEST_FREEZE = 0.4
 """Seconds. Below `settle`: a process that is frozen longer between its last check and its send may do a thing twice."""
 
 _AWAY = (0.5, 2.0)
+_LONG_AWAY = (11.0, 14.0)
+"""Longer than anybody waits for an answer; in runs of a minute and more, now and then."""
 SHAPES: dict[str, tuple[tuple[str, ...], tuple[float, float]]] = {
     "worker killed": (WORKERS, (0.2, 1.5)),
     "worker stopped": (WORKERS, (0.2, 1.5)),
@@ -133,6 +135,8 @@ def _faults(luck: random.Random, seconds: float, every: float) -> Iterator[Fault
         kind = deck.pop()
         victims, lasting = SHAPES[kind]
         victim = luck.choice(victims)
+        if seconds >= 60 and lasting == _AWAY and luck.random() < 0.25:
+            lasting = _LONG_AWAY
         at = max((number + luck.random()) * every, free_at[victim])
         fault = Fault(round(at, 2), kind, victim, round(luck.uniform(*lasting), 2))
         free_at[victim] = fault.at + fault.seconds + 1.0

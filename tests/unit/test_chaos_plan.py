@@ -58,3 +58,8 @@ def test_a_victim_is_hit_by_one_fault_at_a_time_and_no_process_is_frozen_for_lon
             assert fault.kind != "worker frozen" or fault.seconds <= LONGEST_FREEZE < 0.5
         for faults in hits.values():
             assert all(one.at + one.seconds < two.at for one, two in pairwise(faults))
+
+
+def test_in_a_long_run_a_server_is_away_for_longer_than_anybody_waits() -> None:
+    assert max(fault.seconds for fault in make_plan(1, 240, 10).faults) > 10
+    assert max(fault.seconds for fault in make_plan(1, 59, 10).faults) <= 3
