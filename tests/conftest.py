@@ -27,6 +27,9 @@ APP_TABLES = """
             check (notification_state in ('pending', 'sending', 'sent', 'error', 'cancelled')));
 """
 
+PROMPT_TIMERS = {"history.timerProcessorMaxTimeShift": '"20ms"'}
+"""The server lets timers ring up to a second late, which a test with many short ones would spend waiting."""
+
 FEWER_MONTHS = """
     do $$ declare month regclass; begin
         for month in select inhrelid from pg_inherits join pg_class c on c.oid = inhrelid where relkind = 'r'
@@ -48,7 +51,7 @@ def postgres() -> Iterator[PostgresServer]:
 @pytest.fixture(scope="session")
 def temporal() -> Iterator[TemporalServer]:
     """A Temporal dev server."""
-    with TemporalServer() as server:
+    with TemporalServer(dynamic_config=PROMPT_TIMERS) as server:
         yield server
 
 

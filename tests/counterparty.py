@@ -43,6 +43,8 @@ class Counterparty:
         self.replies_to: dict[str, list[dict[str, Any]]] = {}
         """The same for one entity, by its id."""
         self.dedupe = False
+        self.mute = False
+        """Whether it closes the connection when it is asked."""
         self._changed = asyncio.Condition()
 
     @asynccontextmanager
@@ -110,6 +112,8 @@ class Counterparty:
     async def _ask(self, request: dict[str, Any]) -> dict[str, Any]:
         await self._note(lambda: self.asked.update([request["key"]]))
         await self.before_answering.passed()
+        if self.mute:
+            return {"close": True}
         return {"found": bool(self.accepted[request["key"]]), "number": self.accepted[request["key"]]}
 
     async def _reply_in_its_time(self) -> None:

@@ -19,7 +19,7 @@ from perdure.contracts.policies import Dedupe, Repeat
 from perdure.contracts.terms import all_terms, terms_of
 from perdure.errors import DatabaseUnavailable
 from perdure.store.writes import Answer, Store, Write
-from perdure.workflow.conduct import WRITE
+from perdure.workflow.recording import WRITE
 
 _SETTLED = (Status.DONE, Status.REFUSED, Status.ABANDONED)
 

@@ -1,6 +1,10 @@
-"""Ways to leave the author's `run` from inside."""
+"""Ways to leave the author's `run` from inside, and the workflow."""
 
 from __future__ import annotations
+
+from typing import NoReturn
+
+from temporalio.exceptions import ApplicationError
 
 
 class Leave(BaseException):
@@ -22,3 +26,8 @@ class Overtaken(Leave):
         super().__init__(state)
         self.state = state
         self.round = round
+
+
+def fail(message: str, kind: str) -> NoReturn:
+    """End the workflow: no later deploy could make this start right."""
+    raise ApplicationError(message, type=kind, non_retryable=True)

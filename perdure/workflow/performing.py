@@ -1,4 +1,4 @@
-"""One call of `perform`: the loop that asks `decide` what to do next, does it, and learns from it."""
+"""One call of `perform`: the loop that asks `decide` what to do next, and does it."""
 
 from __future__ import annotations
 
@@ -7,74 +7,34 @@ from datetime import datetime, timedelta
 from typing import Any, Generic, TypeVar, assert_never
 
 from temporalio import workflow
-from temporalio.common import RetryPolicy
-from temporalio.exceptions import ActivityError, ApplicationError, TimeoutError, TimeoutType
+from temporalio.exceptions import ActivityError, ApplicationError
 
 from perdure.activity.orders import AttemptOrder, QuestionOrder, Report, Said
-from perdure.contracts.effects import Effect, Find
-from perdure.contracts.keys import Key
 from perdure.contracts.outcomes import Abandoned, DifferentInput, Done, Ended, Expired, GaveUp, Status, WasRefused
 from perdure.contracts.policies import Lookup
 from perdure.errors import DeclarationError
-from perdure.store.writes import Answer, EffectView, Fence, FenceOp, Gate, Move, Write, storable
+from perdure.store.writes import EffectView, FenceOp, Move, Write, storable
 from perdure.telemetry import metrics, names, traces
-from perdure.workflow.carried import HowEnded, Unsettled
-from perdure.workflow.conduct import Conductor
-from perdure.workflow.decision import Again, Ask, Known, Look, Park, Record, Settled, decide
-from perdure.workflow.leaving import Leave, Overtaken, Renewal
+from perdure.workflow.calling import call
+from perdure.workflow.carried import HowEnded
+from perdure.workflow.decision import Again, Ask, Look, Park, Record, Settled, decide
+from perdure.workflow.learning import Learning
+from perdure.workflow.leaving import Leave, Renewal
 from perdure.workflow.reading import read
-from perdure.workflow.requests import Resolution
-from perdure.workflow.status import EffectStatus
 
 In = TypeVar("In")
 Out = TypeVar("Out")
 
-BOOKKEEPING = timedelta(seconds=12)
-"""What an activity is given beyond its call: to commit before it and after it."""
-
-_LOOK_UP_WAITS = timedelta(minutes=5), timedelta(seconds=5)
-"""How long a look-up may wait for a worker, and after which silence that worker counts as lost."""
-
-_ONCE = RetryPolicy(maximum_attempts=1)
 _ENDINGS: dict[str, type[Ended]] = {
     kind.__name__: kind for kind in (WasRefused, Expired, Abandoned, GaveUp, DifferentInput)
 }
 
 
-class Performance(Generic[In, Out]):
+class Performance(Learning[In, Out], Generic[In, Out]):
     """One effect being performed."""
 
-    def __init__(self, conductor: Conductor, effect: Effect[In, Out], given: In, suffix: str | None) -> None:
-        self.effect = effect
-        self.slot = f"{effect.name}/{suffix}" if suffix else effect.name
-        # The way that this run calls it: the one that stands in its history, whatever the contract says today.
-        begun_with = conductor.terms.get(effect.identity)
-        self._name = begun_with.name if begun_with else effect.identity
-        self._inline = begun_with.inline if begun_with else effect.inline
-        self.parked = False
-        self.hurry = False
-        self.poked = False
-        """A late outcome came in: the fence knows more."""
-        self.resolution: Resolution | None = None
-        self.resolved: str | None = None
-        self.next_at: datetime | None = None
-        self._conductor = conductor
-        self._input = effect.dump_input(given)
-        again = conductor.again.get(self.slot, 0)
-        self.key = Key.of(conductor.entity, effect.identity, suffix, again)
-        if self.slot in conductor.refused:
-            conductor.refused.discard(self.slot)
-            conductor.ended.pop(self.key, None)
-            conductor.again[self.slot] = again + 1
-            self.key = Key.of(conductor.entity, effect.identity, suffix, again + 1)
-        # What the run before knew goes on: its failures count, its doubt needs no second look at the fence.
-        left = conductor.unsettled.pop(self.key, None) or Unsettled(known=Known())
-        self.known = replace(left.known, terms=left.known.terms or begun_with)
-        self._seen_at = workflow.now() - left.known.age
-        self._progress = left.progress
-        self._then: str | None = None
-        self._moved: Move | None = None
-        """What was committed with the outcome."""
+    _then: str | None = None
+    """The state that it is to be in if it is done."""
 
     async def run(self, entering: str | None, then: str | None, expires_at: datetime | None) -> Done[Out] | Ended:
         """Perform it until it is settled; and be in the state `then` if it is done."""
@@ -110,24 +70,6 @@ class Performance(Generic[In, Out]):
             raise
         finally:
             del conductor.performances[self.key]
-
-    def status(self) -> EffectStatus:
-        """Where it is, as the query `status` shows it."""
-        view = self.known.effect
-        return EffectStatus(
-            effect=self.slot,
-            key=self.key,
-            status=view.status,
-            attempts=view.attempts,
-            parked=self.parked,
-            why=view.why,
-            next_at=self.next_at,
-        )
-
-    def unsettled(self) -> Unsettled:
-        """What the next run must know of it."""
-        known = replace(self.known, age=workflow.now() - self._seen_at, terms=None)  # a new run takes today's
-        return Unsettled(known=known, progress=self._progress)
 
     async def _settle(self, entering: str | None, expires_at: datetime | None) -> Done[Out] | Ended:
         while True:
@@ -190,9 +132,9 @@ class Performance(Generic[In, Out]):
         )
         conductor.in_flight += 1
         try:
-            report = await self._call(
-                self.effect, order, f"{self.slot}: attempt {order.number}", self._name, inline=self._inline
-            )
+            conductor.describe()
+            summary = f"{self.slot}: attempt {order.number}"
+            report = await call(self.effect, order, name=self._name, inline=self._inline, summary=summary)
         except (ActivityError, ApplicationError) as failure:
             await self._lost(failure, before)
             return
@@ -219,74 +161,6 @@ class Performance(Generic[In, Out]):
             return None
         return conductor.order(move=conductor.move_to(then))
 
-    async def _learn(self, report: Report, before: str) -> None:
-        conductor = self._conductor
-        conductor.learn(report.version)
-        self._progress = report.progress if report.progress is not None else self._progress
-        if report.said is Said.OVER:
-            raise Overtaken(report.state)
-        standing = self._today(report.state)
-        # A record that stands was made together with the state: by another execution of this attempt, by the run
-        # that this one is a reset of, or by an earlier `perform`.
-        stands = report.effect is not None and not conductor.catching_up
-        entered = report.begun or stands or standing == conductor.state
-        state = conductor.state if entered else before
-        if not report.recorded:
-            # Its own commit failed: the fence must know before anything else is decided.
-            answer = await conductor.write(
-                conductor.order(
-                    fence=self._fence(
-                        FenceOp.OUTCOME,
-                        token=report.token,
-                        status=Status(report.said.value),
-                        receipt=report.receipt,
-                        why=storable(report.why),
-                    )
-                )
-            )
-            state = self._today(answer.state) or state
-            self._see(answer.effect or EffectView(token=report.token), answer)
-        else:
-            self._see(report.effect or self.known.effect, report)
-        conductor.show(self._moved.state if self._moved else state)
-        if not report.begun and standing not in (None, state) and state != before:
-            await conductor.write(conductor.order(move=conductor.move_to(state)))
-        if report.begun:
-            conductor.acted()
-            self._count(report.said.value)
-        if report.said is not Said.STANDING:
-            self.known = replace(self.known, failures=self.known.failures + 1)
-        self.known = replace(
-            self.known.settled(),
-            retry_after=timedelta(seconds=report.retry_after) if report.retry_after else None,
-            different=report.said is Said.DIFFERENT,
-        )
-
-    async def _lost(self, failure: BaseException, before: str) -> None:
-        """The activity gave no answer. The fence knows whether anything can have left (invariant 2)."""
-        cause = failure.__cause__ if isinstance(failure, ActivityError) else failure
-        why = "its worker was lost"
-        if isinstance(cause, TimeoutError):
-            if cause.type is TimeoutType.SCHEDULE_TO_START:
-                self._conductor.show(before)
-                self.known = replace(self.known, failures=self.known.failures + 1)
-                return
-            why = f"its worker was lost ({cause.type.name.lower() if cause.type else 'time-out'})"
-            if cause.last_heartbeat_details:
-                self._progress = cause.last_heartbeat_details[0]
-        conductor = self._conductor
-        answer = await conductor.write(conductor.order(fence=self._fence(FenceOp.LOST, why=why)))
-        if answer.gate in (Gate.FINAL, Gate.OTHER_ROUND):
-            raise Overtaken(answer.state)
-        if answer.state is not None and self._today(answer.state) != conductor.state:
-            conductor.show(before)
-        else:
-            conductor.acted()
-        if answer.effect is not None and answer.effect.attempts > self.known.effect.attempts:
-            self._count(answer.effect.status.value)
-        self._see(answer.effect or EffectView(), answer)
-        self.known = replace(self.known.settled(), failures=self.known.failures + 1, retry_after=None)
-
     async def _ask(self) -> None:
         policy = (self.known.terms or self.effect).doubt
         assert isinstance(policy, Lookup)
@@ -298,8 +172,10 @@ class Performance(Generic[In, Out]):
         )
         known = self.known
         try:
+            self._conductor.describe()
             what = f"{self.slot}: look-up {known.asked + 1}"
-            report = await self._call(policy.find, order, what, policy.find.name, inline=policy.find.inline)
+            find = policy.find
+            report = await call(find, order, name=find.name, inline=find.inline, summary=what)
         except (ActivityError, ApplicationError):
             report = Report(said=Said.MUTE, token="", why="its worker was lost")
         self._conductor.learn(report.version)
@@ -315,19 +191,6 @@ class Performance(Generic[In, Out]):
         self.known = replace(self.known, asked=known.asked + 1, mute=mute, misses=misses)
         if report.said is Said.DONE and not report.recorded:
             await self._record(Status.DONE, "found by the look-up", receipt=report.receipt, by="look-up")
-
-    async def _record(self, status: Status, why: str, *, receipt: Any = None, by: str | None = None) -> None:
-        """Compare-and-set on the token that was read: whatever came in meanwhile stands."""
-        fence = self._fence(FenceOp.RESOLVE, status=status, receipt=receipt, why=storable(why), by=storable(by))
-        answer = await self._conductor.write(self._conductor.order(fence=fence))
-        self._see(answer.effect or EffectView(), answer)
-        self.known = self.known.settled()
-
-    async def _read(self, op: FenceOp = FenceOp.READ, **more: Any) -> None:
-        """Read the fence again, as every policy does before it repeats or escalates."""
-        self.poked = False
-        answer = await self._conductor.write(self._conductor.order(fence=self._fence(op, **more)))
-        self._see(answer.effect or EffectView(), answer)
 
     async def _park(self, expires_at: datetime | None) -> None:
         # Not only read: of an inline attempt nobody has said yet that it is lost, so its late `done` would wake nobody.
@@ -398,55 +261,6 @@ class Performance(Generic[In, Out]):
 
     def _receipt(self, data: Any) -> Out:
         return read(self._conductor, f"the receipt of {self.slot}", lambda: self.effect.receipt.validate_python(data))
-
-    def _see(self, view: EffectView, said: Report | Answer) -> None:
-        """Learn what the fence knows, and the terms of the worker that read it."""
-        of_each = said.terms or {} if isinstance(said, Answer) else {self.effect.identity: said.terms}
-        terms = of_each.get(self.effect.identity)
-        self.known = replace(self.known, effect=view, terms=terms or self.known.terms)
-        self._seen_at = workflow.now()
-
-    def _today(self, state: str | None) -> str | None:
-        return None if state is None else self._conductor.states.today(state)
-
-    def _count(self, outcome: str) -> None:
-        """An attempt has ended."""
-        lifecycle = self._conductor.entity.lifecycle
-        metrics.count(
-            workflow.metric_meter(), names.ATTEMPTS, lifecycle=lifecycle, effect=self.effect.name, outcome=outcome
-        )
-
-    def _fence(self, op: FenceOp, *, token: str | None = None, **more: Any) -> Fence:
-        return Fence(op=op, key=self.key, effect=self.slot, token=token or self.known.effect.token or "", **more)
-
-    async def _call(
-        self, contract: Effect[In, Out] | Find[In, Out], order: Any, summary: str, name: str, *, inline: bool
-    ) -> Report:
-        self._conductor.describe()
-        whole = contract.timeout + BOOKKEEPING
-        if inline:
-            local: Report = await workflow.execute_local_activity(
-                name,
-                order,
-                result_type=Report,
-                start_to_close_timeout=whole,
-                retry_policy=_ONCE,
-                summary=summary,
-            )
-            return local
-        waits = (contract.pick_up, contract.heartbeat) if isinstance(contract, Effect) else _LOOK_UP_WAITS
-        report: Report = await workflow.execute_activity(
-            name,
-            order,
-            result_type=Report,
-            task_queue=contract.task_queue,
-            schedule_to_start_timeout=waits[0],
-            start_to_close_timeout=whole,
-            heartbeat_timeout=waits[1],
-            retry_policy=_ONCE,
-            summary=summary,
-        )
-        return report
 
 
 def _answer(report: Report) -> str | None:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from tests.upgrades import effects, states
+from tests.upgrades import calls, effects
 from tests.upgrades.editions import edition
 
 before = edition(effects.Escalating)
-inserted = edition(states.Inserted)
-patched = edition(states.Patched)
+inserted = edition(calls.Inserted)
+patched = edition(calls.Patched)

@@ -21,13 +21,15 @@ class Step(StrEnum):
     DOING = "doing"
     FAILED = "failed"
     DONE = "done"
+    CANCELLED = "cancelled"
 
 
 STATES: tuple[State[Step], ...] = (
-    state(Step.PENDING, Step.DOING, Step.FAILED),
+    state(Step.PENDING, Step.DOING, Step.FAILED, Step.CANCELLED),
     state(Step.DOING, Step.DONE, Step.FAILED),
     state(Step.FAILED, Step.DOING, attention=True),
     state(Step.DONE),
+    state(Step.CANCELLED, cancelled=True),
 )
 
 
@@ -56,7 +58,7 @@ class Editable(Lifecycle[Errand, Step]):
 
 def edition(lifecycle: type[Lifecycle[Any, Any]]) -> App:
     """An app with this one lifecycle, whose effects are errands."""
-    finds = [effect.find for effect in lifecycle.effects if effect.find is not None]
+    finds = dict.fromkeys(effect.find for effect in lifecycle.effects if effect.find is not None)
     return App([lifecycle], [*map(_does, lifecycle.effects), *map(_finds, finds)])
 
 

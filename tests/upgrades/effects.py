@@ -14,17 +14,22 @@ from tests.upgrades.editions import STATES, Editable
 NAME = "parcel"
 SOON = Retry(initial=seconds(0.1), cap=seconds(0.3))
 FIND = Find[Errand, Ticket]("find-parcel", timeout=seconds(5))
+SEEK = Find[Errand, Ticket]("seek-parcel", timeout=seconds(5), formerly=("find-parcel",))
+ELSEWHERE = "parcels-elsewhere"
+"""Another task queue."""
 
 
 def contract(name: str = "send-parcel", **more: Any) -> Effect[Errand, Ticket]:
     """One that escalates, but for what `more` says."""
-    usual: dict[str, Any] = {"timeout": seconds(2), "doubt": Escalate(), "retry": SOON, "heartbeat": seconds(2)}
+    usual: dict[str, Any] = {"timeout": seconds(1), "doubt": Escalate(), "retry": SOON, "heartbeat": seconds(2)}
     return Effect[Errand, Ticket](name, **(usual | more))
 
 
-def looking(misses: int = 1, settle: float = 0.2, **more: Any) -> DoubtPolicy[Errand, Ticket]:
+def looking(
+    misses: int = 1, settle: float = 0.2, find: Find[Errand, Ticket] = FIND, **more: Any
+) -> DoubtPolicy[Errand, Ticket]:
     """Asks, and goes on asking."""
-    return Lookup(FIND, settle=seconds(settle), misses=misses, every=seconds(0.1), **more)
+    return Lookup(find, settle=seconds(settle), misses=misses, every=seconds(0.03), **more)
 
 
 @workflow.defn(name=NAME)
@@ -93,6 +98,58 @@ class AskingLonger(Editable):
 
 
 @workflow.defn(name=NAME)
+class AskingUnderAnotherName(Editable):
+    """The look-up has another name, and says so; it takes four misses."""
+
+    states = STATES
+    effects = (contract(doubt=looking(misses=4, find=SEEK)),)
+
+    @workflow.run
+    async def run(self, errand: Errand) -> None:
+        """See the base class."""
+        await self.lead(errand)
+
+
+@workflow.defn(name=NAME)
+class AskingForAnHour(Editable):
+    """No miss counts for an hour."""
+
+    states = STATES
+    effects = (contract(doubt=looking(settle=3600)),)
+
+    @workflow.run
+    async def run(self, errand: Errand) -> None:
+        """See the base class."""
+        await self.lead(errand)
+
+
+@workflow.defn(name=NAME)
+class AskingForEver(Editable):
+    """A look-up that can't answer is tried again, ten thousand times."""
+
+    states = STATES
+    effects = (contract(doubt=looking(tries=10_000)),)
+
+    @workflow.run
+    async def run(self, errand: Errand) -> None:
+        """See the base class."""
+        await self.lead(errand)
+
+
+@workflow.defn(name=NAME)
+class Elsewhere(Editable):
+    """Other workers make the attempts."""
+
+    states = STATES
+    effects = (contract(task_queue=ELSEWHERE),)
+
+    @workflow.run
+    async def run(self, errand: Errand) -> None:
+        """See the base class."""
+        await self.lead(errand)
+
+
+@workflow.defn(name=NAME)
 class Inline(Editable):
     """In the workflow's own worker."""
 
@@ -128,7 +185,7 @@ class InOtherTimes(Editable):
             timeout=seconds(7),
             heartbeat=seconds(3),
             pick_up=minutes(1),
-            retry=Retry(initial=seconds(0.5), cap=seconds(2), jitter=0),
+            retry=Retry(initial=seconds(0.2), cap=seconds(0.4), jitter=0),
         ),
     )
 

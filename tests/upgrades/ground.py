@@ -13,10 +13,13 @@ import temporalio.client
 from temporalio.api.enums.v1 import EventType
 from temporalio.client import WorkflowHistory
 from temporalio.worker import Replayer
+from temporalio.workflow import NondeterminismError
 
-from perdure import App, Client, PerdurePlugin
+from perdure import App, Client, PerdurePlugin, Settings
+from perdure.contracts.terms import all_terms
 from perdure.errors import DeclarationError
 from perdure.fleet.worker import new_worker
+from perdure.workflow.carried import CARRIED, Carried
 from tests.upgrades.editions import Editable, edition
 from tests.world import World
 
@@ -33,9 +36,9 @@ class Ground:
 
     @asynccontextmanager
     async def worker(self, kind: type[Any], **settings: Any) -> AsyncIterator[App]:
-        """A worker that runs this edition."""
+        """A worker that runs this edition. It caches nothing: nobody waits for a cache that went with it."""
         app = edition(kind)
-        async with self.world.worker(app, **settings):
+        async with self.world.worker(app, **({"workflows_cached": 0} | settings)):
             yield app
 
     async def refused(self, kind: type[Any]) -> str:
@@ -50,6 +53,17 @@ class Ground:
         """Start it, and wait until Temporal knows it."""
         await self.client.start(self.lifecycle, entity_id, given or {})
         await self.world.asked(self.lifecycle, entity_id)
+
+    async def new_run(self, state: str, kind: type[Any]) -> None:
+        """A new run, as one of this edition would have handed it on in `state`, for whichever worker is there: while
+        workers are replaced, that may be one of another edition."""
+        await self.world.engine.start_workflow(
+            self.lifecycle,
+            {},
+            id=f"{self.world.scope}/{self.lifecycle}/a",
+            task_queue=self.world.config.task_queue,
+            memo={CARRIED: Carried(state=state, terms=all_terms(kind.effects))},
+        )
 
     async def go(self, entity_id: str = "a") -> None:
         """It waits no longer."""
@@ -107,6 +121,13 @@ class Ground:
         failed = EventType.EVENT_TYPE_WORKFLOW_TASK_FAILED
         return sum(event.event_type == failed for each in await self.histories() for event in each.events)
 
+    async def queues(self, name: str) -> list[str]:
+        """The task queue of each call of an activity."""
+        scheduled = [
+            event.activity_task_scheduled_event_attributes for each in await self.histories() for event in each.events
+        ]
+        return [each.task_queue.name for each in scheduled if each.activity_type.name == name]
+
     async def calls(self, name: str) -> list[str]:
         """How each call of an activity was made: `activity` or `inline`."""
         found = []
@@ -126,3 +147,14 @@ async def replays(app: App, histories: list[WorkflowHistory], world: World) -> N
     """Each of them, with this app's code."""
     for each in histories:
         await Replayer(workflows=[], plugins=[PerdurePlugin(app, world.config)]).replay_workflow(each)
+
+
+async def follows(kind: type[Any], histories: list[WorkflowHistory]) -> bool:
+    """Whether this edition's code can follow them."""
+    try:
+        for each in histories:
+            plugin = PerdurePlugin(edition(kind), Settings())
+            await Replayer(workflows=[], plugins=[plugin]).replay_workflow(each)
+    except NondeterminismError:
+        return False
+    return True

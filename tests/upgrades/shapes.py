@@ -139,7 +139,7 @@ class _Letter(Lifecycle[I, Step], Generic[I]):
 def _sends(receipt: Any = Ticket, given: Any = Errand) -> Effect[Any, Any]:
     return Effect[given, receipt](
         "send-letter",
-        timeout=seconds(2),
+        timeout=seconds(1),
         doubt=Escalate(),
         retry=Retry(initial=seconds(0.1), cap=seconds(0.3)),
         heartbeat=seconds(2),

@@ -9,7 +9,7 @@ from temporalio import workflow
 
 from perdure import AppColumn, Done, Ended, Lifecycle, minutes, state
 from tests.apps.contracts import Errand
-from tests.upgrades.editions import STATES, Editable, Step
+from tests.upgrades.editions import Editable, Step
 from tests.upgrades.effects import NAME, contract
 
 
@@ -129,10 +129,11 @@ class Shown(Editable):
     """In a column of the app, and with a time that it should last."""
 
     states = (
-        state(Step.PENDING, Step.DOING, Step.FAILED),
+        state(Step.PENDING, Step.DOING, Step.FAILED, Step.CANCELLED),
         state(Step.DOING, Step.DONE, Step.FAILED, within=minutes(5)),
         state(Step.FAILED, Step.DOING, attention=True, within=minutes(1)),
         state(Step.DONE),
+        state(Step.CANCELLED),
     )
     effects = (contract(),)
     mirror = AppColumn("errand", column="state")
@@ -144,31 +145,16 @@ class Shown(Editable):
 
 
 @workflow.defn(name=NAME)
-class Inserted(Editable):
-    """A call comes before all others, also where the run is past it."""
+class ShownElsewhere(Editable):
+    """In another column."""
 
-    states = STATES
-    effects = (contract(), contract("announce-parcel"))
-
-    @workflow.run
-    async def run(self, errand: Errand) -> None:
-        """See the base class."""
-        await self.perform(self.effects[1], errand)
-        await self.lead(errand)
-
-
-@workflow.defn(name=NAME)
-class Patched(Editable):
-    """A call comes before all others, but not where the run is past it."""
-
-    states = STATES
-    effects = (contract(), contract("announce-parcel"))
+    states = Shown.states
+    effects = (contract(),)
+    mirror = AppColumn("errand", column="shown")
 
     @workflow.run
     async def run(self, errand: Errand) -> None:
         """See the base class."""
-        if workflow.patched("announce"):
-            await self.perform(self.effects[1], errand)
         await self.lead(errand)
 
 
@@ -198,10 +184,11 @@ class Walk(_Walk):
     """As it was."""
 
     states = (
-        state(Step.PENDING, Step.DOING, Step.FAILED),
+        state(Step.PENDING, Step.DOING, Step.FAILED, Step.CANCELLED),
         state(Step.DOING, Step.DONE),
         state(Step.DONE),
         state(Step.FAILED),
+        state(Step.CANCELLED),
     )
     effects = ()
 
@@ -218,6 +205,24 @@ class WalkRenamed(_Walk):
     states = (
         state(Other.PENDING, Other.SENDING, Other.FAILED),
         state(Other.SENDING, Other.DONE, formerly=("doing",)),
+        state(Other.DONE),
+        state(Other.FAILED),
+    )
+    effects = ()
+
+    @workflow.run
+    async def run(self, errand: Errand) -> None:
+        """See the base class."""
+        await self.walk(Other.SENDING, Other.DONE)
+
+
+@workflow.defn(name="walk")
+class WalkRenamedInSilence(_Walk):
+    """And it does not say so."""
+
+    states = (
+        state(Other.PENDING, Other.SENDING, Other.FAILED),
+        state(Other.SENDING, Other.DONE),
         state(Other.DONE),
         state(Other.FAILED),
     )

@@ -7,6 +7,7 @@ import pytest
 from perdure import Status
 from tests.upgrades import effects
 from tests.upgrades.ground import PARCEL, Ground
+from tests.upgrades.rows import row
 from tests.world import World
 
 
@@ -24,6 +25,7 @@ async def _parked(ground: Ground, kind: type) -> None:
         await ground.wants_a_person()
 
 
+@row("doubt policy")
 @pytest.mark.parametrize("after", [effects.Repeating, effects.Deduping, effects.Asking])
 async def test_a_policy_that_changes_under_a_parked_effect_leaves_it_parked_for_a_person(
     ground: Ground, after: type
@@ -38,6 +40,7 @@ async def test_a_policy_that_changes_under_a_parked_effect_leaves_it_parked_for_
     assert await ground.failures() == 0
 
 
+@row("doubt policy")
 @pytest.mark.parametrize("after", [effects.Deduping, effects.Asking])
 async def test_a_parked_effect_takes_the_new_policy_when_its_record_is_read_again(ground: Ground, after: type) -> None:
     ground.other.dedupe = True
@@ -49,6 +52,7 @@ async def test_a_parked_effect_takes_the_new_policy_when_its_record_is_read_agai
     assert await ground.failures() == 0
 
 
+@row("doubt policy")
 async def test_a_policy_that_no_longer_asks_takes_the_place_of_one_that_is_asking(ground: Ground) -> None:
     async with ground.worker(effects.AskingLonger):
         await ground.start()
@@ -63,6 +67,7 @@ async def test_a_policy_that_no_longer_asks_takes_the_place_of_one_that_is_askin
     assert await ground.failures() == 0
 
 
+@row("`misses`")
 @pytest.mark.parametrize(
     ("before", "after"), [(effects.AskingLonger, effects.Asking), (effects.Asking, effects.AskingLonger)]
 )
@@ -81,6 +86,75 @@ async def test_misses_may_change_while_it_is_asked(ground: Ground, before: type,
     assert await ground.failures() == 0
 
 
+@row("`settle`")
+async def test_settle_counts_as_the_worker_says_that_asks(ground: Ground) -> None:
+    async with ground.worker(effects.AskingForAnHour):
+        await ground.start()
+        ground.other.replies = [{"ok": True, "close": True}]
+        await ground.go()
+        await ground.other.saw("ask", count=2)
+    async with ground.worker(effects.Asking):
+        assert await ground.end() == "done"
+    assert ground.other.accepted.total() == 1
+    assert await ground.failures() == 0
+
+
+@row("`tries`")
+async def test_a_look_up_that_can_not_answer_is_given_up_after_as_many_tries_as_the_worker_says_that_asks(
+    ground: Ground,
+) -> None:
+    ground.other.mute = True
+    async with ground.worker(effects.AskingForEver):
+        await ground.start()
+        await ground.doubt()
+        await ground.go()
+        await ground.other.saw("ask", count=6)
+        assert (await ground.client.status(PARCEL, "a")).attention is None
+    async with ground.worker(effects.Asking):  # five tries
+        assert "send-parcel is in doubt" in await ground.wants_a_person()
+        await ground.client.resolve(PARCEL, "a", Status.DONE, by="ann", note="seen", receipt={"number": 7})
+        assert await ground.end() == "done"
+    assert ground.other.accepted.total() == 1
+    assert await ground.failures() == 0
+
+
+@row("effect or look-up renamed")
+async def test_a_renamed_look_up_is_called_by_its_old_name_until_a_new_worker_has_answered(ground: Ground) -> None:
+    async with ground.worker(effects.AskingLonger):
+        await ground.start()
+        ground.other.replies = [{"ok": True, "close": True}]
+        await ground.go()
+        await ground.other.saw("ask", count=2)
+    asked = ground.other.seen("ask")
+    async with ground.worker(effects.AskingUnderAnotherName):
+        assert await ground.end() == "done"
+    assert asked <= len(await ground.calls("find-parcel")) <= asked + 1
+    assert len(await ground.calls("seek-parcel")) >= 2
+    assert ground.other.accepted.total() == 1
+    assert await ground.failures() == 0
+
+
+@row("`task_queue`")
+async def test_the_next_attempt_is_made_by_workers_of_the_new_task_queue(ground: Ground) -> None:
+    ground.other.replies = [{"not_done": "busy"}] * 1000
+    async with ground.worker(effects.Escalating):
+        await ground.start()
+        await ground.go()
+        await ground.other.saw("do", count=2)
+    async with (
+        ground.worker(effects.Elsewhere),
+        ground.worker(effects.Elsewhere, task_queue=effects.ELSEWHERE, relay=False),
+    ):
+        ground.other.replies = []
+        assert await ground.end() == "done"
+    queues = await ground.queues("send-parcel")
+    assert queues[-1] == effects.ELSEWHERE
+    assert set(queues[:-1]) >= {ground.world.config.task_queue}
+    assert ground.other.accepted.total() == 1
+    assert await ground.failures() == 0
+
+
+@row("activity → inline", "inline → activity")
 @pytest.mark.parametrize(
     ("before", "after", "way"),
     [(effects.Escalating, effects.Inline, "activity"), (effects.Inline, effects.Escalating, "inline")],
@@ -104,6 +178,7 @@ async def test_a_run_goes_on_calling_an_effect_the_way_it_began_with(
     assert await ground.failures() == 0
 
 
+@row("`Retry`: pauses", "`maximum`", "`timeout`", "`heartbeat`", "`pick_up`")
 @pytest.mark.parametrize("after", [effects.GivingUp, effects.InOtherTimes])
 async def test_pauses_time_outs_and_the_most_attempts_may_change(ground: Ground, after: type) -> None:
     ground.other.replies = [{"not_done": "busy"}] * 6
@@ -120,6 +195,7 @@ async def test_pauses_time_outs_and_the_most_attempts_may_change(ground: Ground,
     assert await ground.failures() == 0
 
 
+@row("effect or look-up renamed")
 async def test_a_renamed_effect_that_says_so_keeps_its_key_and_its_record(ground: Ground) -> None:
     await _parked(ground, effects.Escalating)
     async with ground.worker(effects.Renamed):
@@ -136,6 +212,7 @@ async def test_a_renamed_effect_that_says_so_keeps_its_key_and_its_record(ground
     assert await ground.failures() == 0
 
 
+@row("effect renamed without `formerly`")
 async def test_a_renamed_effect_that_does_not_say_so_keeps_the_worker_from_starting(ground: Ground) -> None:
     await _parked(ground, effects.Escalating)
     why = await ground.refused(effects.RenamedInSilence)

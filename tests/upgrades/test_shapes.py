@@ -7,7 +7,8 @@ import pytest
 from perdure.fleet.relay import Relay
 from tests.upgrades import shapes
 from tests.upgrades.editions import edition
-from tests.upgrades.ground import Ground, replays
+from tests.upgrades.ground import Ground, follows, replays
+from tests.upgrades.rows import row
 from tests.world import World
 
 LETTER = shapes.NAME
@@ -22,6 +23,7 @@ async def _tell(ground: Ground, word: str) -> None:
     await ground.world.handle(LETTER, "a").signal("tell", word)
 
 
+@row("lifecycle's input: field added with a default", "field removed")
 @pytest.mark.parametrize(("after", "colour"), [(shapes.InputWithDefault, "black"), (shapes.InputUpcast, "blue")])
 async def test_an_input_with_other_fields_is_read_by_defaults_and_validators(
     ground: Ground, after: type, colour: str
@@ -29,6 +31,7 @@ async def test_an_input_with_other_fields_is_read_by_defaults_and_validators(
     async with ground.worker(shapes.Before):
         await ground.start({"to": "eve", "copies": 3})
         await _tell(ground, "a word")
+        assert await ground.world.query(LETTER, "a", "recalled") == "a word"  # else its task dies with the worker
     async with ground.worker(after):
         await _tell(ground, "send")
         assert await ground.end() == "done"
@@ -45,6 +48,7 @@ async def test_what_only_newer_workers_know_of_an_input_is_delivered_by_an_older
     assert await ground.world.db.fetchval("select why from perdure.finished") == "red"
 
 
+@row("lifecycle's input: field added without")
 async def test_an_input_that_only_later_code_can_read_waits_for_that_and_wants_a_person(ground: Ground) -> None:
     await ground.client.start(LETTER, "a", {"to": "eve"})
     await Relay(ground.world.client._pool, ground.world.engine, edition(shapes.Before), ground.world.config).once()
@@ -62,6 +66,23 @@ async def test_an_input_that_only_later_code_can_read_waits_for_that_and_wants_a
     await replays(edition(shapes.InputUpcast), await ground.histories(), ground.world)
 
 
+@row("lifecycle's input: field added without")
+async def test_what_stands_still_can_be_cancelled_and_be_followed_later(ground: Ground) -> None:
+    await ground.client.start(LETTER, "a", {"to": "eve"})
+    await Relay(ground.world.client._pool, ground.world.engine, edition(shapes.Before), ground.world.config).once()
+    async with ground.worker(shapes.InputDemanding):
+        assert await ground.wants_a_person() == "the input can't be read: colour: Field required"
+        await ground.client.cancel(LETTER, "a", by="ann", note="not needed any more")
+        assert await ground.end() == "cancelled"
+    assert await ground.world.db.fetchval("select why from perdure.finished") == "not needed any more"
+    assert ground.other.seen("do") == 0
+    assert await ground.failures() == 0
+    histories = await ground.histories()
+    assert await follows(shapes.InputDemanding, histories)
+    assert await follows(shapes.InputUpcast, histories)
+
+
+@row("lifecycle's input: field added without")
 async def test_an_input_that_was_read_before_and_can_not_be_now_is_shown_and_waits_for_the_next_deploy(
     ground: Ground,
 ) -> None:
@@ -78,6 +99,7 @@ async def test_an_input_that_was_read_before_and_can_not_be_now_is_shown_and_wai
     assert ground.other.accepted.total() == 1
 
 
+@row("snapshot: the same")
 async def test_a_snapshot_that_can_not_be_read_waits_for_code_that_can(ground: Ground) -> None:
     async with ground.worker(shapes.Before):
         await ground.start({"to": "eve"})
@@ -103,6 +125,7 @@ async def test_a_snapshot_that_can_not_be_read_waits_for_code_that_can(ground: G
     await replays(edition(shapes.SnapshotWithDefault), runs, ground.world)
 
 
+@row("receipt: the same")
 async def test_a_receipt_that_can_not_be_read_waits_for_code_that_can_and_nothing_is_sent_again(
     ground: Ground,
 ) -> None:
@@ -123,6 +146,7 @@ async def test_a_receipt_that_can_not_be_read_waits_for_code_that_can_and_nothin
     assert await ground.failures() == 0
 
 
+@row("effect's input: field added or removed")
 async def test_what_is_sent_must_not_change_while_it_is_unsettled_and_if_it_does_nothing_is_sent(
     ground: Ground,
 ) -> None:

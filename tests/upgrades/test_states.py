@@ -7,6 +7,7 @@ import pytest
 from perdure import Status
 from tests.upgrades import effects, states
 from tests.upgrades.ground import PARCEL, Ground
+from tests.upgrades.rows import row
 from tests.world import World
 
 
@@ -17,20 +18,17 @@ def ground(world: World) -> Ground:
 
 async def _parked(ground: Ground) -> None:
     async with ground.worker(effects.Escalating):
-        await ground.start()
-        await ground.doubt()
-        await ground.go()
-        await ground.wants_a_person()
+        await _in_doubt(ground)
 
 
-async def _failed(ground: Ground) -> None:
-    async with ground.worker(effects.Escalating):
-        ground.other.replies = [{"refused": "no"}]
-        await ground.start()
-        await ground.go()
-        await ground.world.is_in(PARCEL, "a", "failed")
+async def _in_doubt(ground: Ground) -> None:
+    await ground.start()
+    await ground.doubt()
+    await ground.go()
+    await ground.wants_a_person()
 
 
+@row("state added, entered further on")
 async def test_a_state_that_is_added_is_entered_by_those_that_are_not_past_it(ground: Ground) -> None:
     await _parked(ground)
     async with ground.worker(states.OneMore):
@@ -40,6 +38,7 @@ async def test_a_state_that_is_added_is_entered_by_those_that_are_not_past_it(gr
     assert await ground.failures() == 0
 
 
+@row("state removed, nobody in it")
 async def test_a_state_that_was_removed_is_no_matter_where_nobody_is_in_it(ground: Ground) -> None:
     async with ground.worker(states.OneMore):
         await ground.start()
@@ -49,6 +48,7 @@ async def test_a_state_that_was_removed_is_no_matter_where_nobody_is_in_it(groun
     assert await ground.failures() == 0
 
 
+@row("state removed, somebody in it")
 async def test_a_state_that_was_removed_keeps_the_worker_from_starting_while_somebody_is_in_it(
     ground: Ground,
 ) -> None:
@@ -58,6 +58,7 @@ async def test_a_state_that_was_removed_keeps_the_worker_from_starting_while_som
     assert "state(..., formerly=('doing',))" in why
 
 
+@row("state renamed")
 async def test_a_renamed_state_that_says_so_is_the_one_they_are_in(ground: Ground) -> None:
     await _parked(ground)
     async with ground.worker(states.Renamed):
@@ -69,6 +70,7 @@ async def test_a_renamed_state_that_says_so_is_the_one_they_are_in(ground: Groun
     assert await ground.failures() == 0
 
 
+@row("state renamed")
 async def test_a_renamed_state_is_the_one_that_a_later_run_began_in(world: World) -> None:
     ground = Ground(world, "walk")
     handle = world.handle("walk", "a")
@@ -90,6 +92,7 @@ async def test_a_renamed_state_is_the_one_that_a_later_run_began_in(world: World
     assert await ground.failures() == 0
 
 
+@row("`within`", "`mirror` added")
 async def test_within_and_the_mirrors_column_count_from_the_next_write_on(ground: Ground) -> None:
     await ground.world.db.execute("insert into errand (id) values ('a')")
     await _parked(ground)
@@ -103,29 +106,42 @@ async def test_within_and_the_mirrors_column_count_from_the_next_write_on(ground
     assert await ground.failures() == 0
 
 
-async def test_a_call_that_is_inserted_by_patched_is_made_by_those_that_are_not_past_it(ground: Ground) -> None:
-    await _failed(ground)
-    async with ground.worker(states.Patched):
-        await ground.client.retry(PARCEL, "a", by="ann", note="now")
+@row("`mirror` changed")
+async def test_another_column_shows_the_state_from_the_next_write_on_and_the_old_one_keeps_what_it_showed(
+    ground: Ground,
+) -> None:
+    await ground.world.db.execute("alter table errand add column shown text")
+    await ground.world.db.execute("insert into errand (id) values ('a')")
+    async with ground.worker(states.Shown):
+        await _in_doubt(ground)
+        await ground.world.until(
+            lambda: ground.world.db.fetchval("select state = 'doing' from errand"), "doing is shown"
+        )
+    async with ground.worker(states.ShownElsewhere):
+        assert await ground.world.db.fetchval("select shown from errand") is None
+        await ground.client.resolve(PARCEL, "a", Status.NOT_DONE, by="ann", note="not there")
         assert await ground.end() == "done"
-        assert await ground.calls("announce-parcel") == []
-        await ground.start(entity_id="b")
-        await ground.go("b")
-        assert await ground.end("b") == "done"
-        assert await ground.calls("announce-parcel") == ["activity"]
+        await ground.world.until(lambda: ground.world.db.fetchval("select shown = 'done' from errand"), "done is shown")
+    assert await ground.world.db.fetchval("select state from errand") == "doing"
     assert await ground.failures() == 0
 
 
-async def test_a_call_that_is_inserted_without_it_stops_those_that_are_past_it_until_other_code_comes(
-    ground: Ground,
+@row("state removed, somebody in it")
+async def test_a_run_that_begins_in_a_state_that_is_gone_stands_still_until_the_code_says_which_one_it_is(
+    world: World,
 ) -> None:
-    await _failed(ground)
-    async with ground.worker(states.Inserted):
-        handle = ground.world.handle(PARCEL, "a")
-        await handle.signal("perdure-wake", "nothing")
-        await ground.world.until(ground.failures, "a workflow task that fails")
-    assert ground.other.seen("do") == 1
-    async with ground.worker(states.Patched):
-        await ground.client.retry(PARCEL, "a", by="ann", note="now")
+    """While workers are replaced, an entity can come into the old state after the new worker has started."""
+    ground = Ground(world, "walk")
+    await ground.client.start("walk", "a", {})
+    await world.db.execute("delete from perdure.outbox")
+    async with ground.worker(states.WalkRenamedInSilence):
+        await ground.new_run("doing", states.Walk)
+        what = await ground.wants_a_person()
+        assert what.startswith("the state can't be read: WalkRenamedInSilence: 'doing' is not one of its states")
+    async with ground.worker(states.WalkRenamed):
+        assert (await world.asked("walk")).attention is not None
+        await ground.client.retry("walk", "a", by="ann", note="try")
+        await ground.wants_nobody()
+        await world.handle("walk", "a").signal("tell", "go")
         assert await ground.end() == "done"
-    assert ground.other.accepted.total() == 1
+    assert await ground.failures() == 0

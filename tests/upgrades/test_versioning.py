@@ -9,7 +9,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from perdure import Settings
 from perdure.errors import InvalidSetting
 from perdure.settings import settings
-from tests.upgrades import effects, states
+from tests.upgrades import calls, effects, states
 from tests.upgrades.ground import PARCEL, Ground
 from tests.world import World
 
@@ -40,7 +40,7 @@ async def test_a_pinned_lifecycle_ends_on_its_own_build_and_new_ones_begin_on_th
     async with ground.worker(effects.Escalating, deployment=one):
         await _make_current(ground.world, one)
         await ground.start()
-        async with ground.worker(states.Inserted, deployment=two):  # it could not follow what the other began
+        async with ground.worker(calls.Inserted, deployment=two):  # it could not follow what the other began
             await _make_current(ground.world, two)
             await ground.start(entity_id="b")
             await ground.go()

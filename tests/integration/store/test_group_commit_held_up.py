@@ -13,6 +13,7 @@ from infra.postgres import PostgresServer
 from perdure.errors import DatabaseUnavailable
 from perdure.store.postgres import PostgresStore
 from perdure.store.writes import Gate
+from perdure.testing.proxy import Proxy, proxied
 from tests.integration.store.store_ground import (
     ERRAND_STATE,
     PATIENCE,
@@ -23,7 +24,6 @@ from tests.integration.store.store_ground import (
     store_at,
     written,
 )
-from perdure.testing.proxy import Proxy, proxied
 
 
 @pytest.fixture

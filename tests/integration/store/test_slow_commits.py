@@ -19,20 +19,19 @@ async def test_a_hundred_lifecycles_in_flight_share_commits_that_are_slow(
 ) -> None:
     """A lifecycle begins every 10 ms and makes two writes, a second apart: so 100 are in flight all the time."""
     count = 300
-    async with proxied(postgres.port) as proxy:
-        async with store_at(dsn.replace(f":{postgres.port}/", f":{proxy.port}/")) as store:
-            await store.write(a_begin("first", 1), patience=PATIENCE)
-            proxy.delay(commit / 2)
-            calls = Calls(store)
+    async with proxied(postgres.port) as proxy, store_at(dsn.replace(f":{postgres.port}/", f":{proxy.port}/")) as store:
+        await store.write(a_begin("first", 1), patience=PATIENCE)
+        proxy.delay(commit / 2)
+        calls = Calls(store)
 
-            async def one(number: int) -> None:
-                await asyncio.sleep(number * 0.01)
-                assert (await store.write(a_begin(number, 1), patience=PATIENCE)).gate is Gate.OPEN
-                await asyncio.sleep(1)
-                done = an_outcome(number, 2, Status.DONE, receipt={"number": number})
-                assert (await store.write(done, patience=PATIENCE)).gate is Gate.OPEN
+        async def one(number: int) -> None:
+            await asyncio.sleep(number * 0.01)
+            assert (await store.write(a_begin(number, 1), patience=PATIENCE)).gate is Gate.OPEN
+            await asyncio.sleep(1)
+            done = an_outcome(number, 2, Status.DONE, receipt={"number": number})
+            assert (await store.write(done, patience=PATIENCE)).gate is Gate.OPEN
 
-            await asyncio.gather(*(one(number) for number in range(count)))
+        await asyncio.gather(*(one(number) for number in range(count)))
 
     assert sum(calls.sizes) == 2 * count
     assert least <= len(calls.sizes) / count <= most

@@ -1,0 +1,180 @@
+"""What one call of `perform` knows of its effect, and how it learns more: from reports, answers and silence."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Any, Generic, TypeVar
+
+from temporalio import workflow
+from temporalio.exceptions import ActivityError, TimeoutError, TimeoutType
+
+from perdure.activity.orders import Report, Said
+from perdure.contracts.effects import Effect
+from perdure.contracts.keys import Key
+from perdure.contracts.outcomes import Status
+from perdure.store.writes import Answer, EffectView, Fence, FenceOp, Gate, Move, storable
+from perdure.telemetry import metrics, names
+from perdure.workflow.carried import Unsettled
+from perdure.workflow.conduct import Conductor
+from perdure.workflow.decision import Known
+from perdure.workflow.leaving import Overtaken
+from perdure.workflow.requests import Resolution
+from perdure.workflow.status import EffectStatus
+
+In = TypeVar("In")
+Out = TypeVar("Out")
+
+
+class Learning(Generic[In, Out]):
+    """The lower layer of a `Performance`: it learns, and decides nothing."""
+
+    def __init__(self, conductor: Conductor, effect: Effect[In, Out], given: In, suffix: str | None) -> None:
+        self.effect = effect
+        self.slot = f"{effect.name}/{suffix}" if suffix else effect.name
+        # The way that this run calls it: the one that stands in its history, whatever the contract says today.
+        begun_with = conductor.terms.get(effect.identity)
+        self._name = begun_with.name if begun_with else effect.identity
+        self._inline = begun_with.inline if begun_with else effect.inline
+        self.parked = False
+        self.hurry = False
+        self.poked = False
+        """A late outcome came in: the fence knows more."""
+        self.resolution: Resolution | None = None
+        self.resolved: str | None = None
+        self.next_at: datetime | None = None
+        self._conductor = conductor
+        self._input = effect.dump_input(given)
+        again = conductor.again.get(self.slot, 0)
+        self.key = Key.of(conductor.entity, effect.identity, suffix, again)
+        if self.slot in conductor.refused:
+            conductor.refused.discard(self.slot)
+            conductor.ended.pop(self.key, None)
+            conductor.again[self.slot] = again + 1
+            self.key = Key.of(conductor.entity, effect.identity, suffix, again + 1)
+        # What the run before knew goes on: its failures count, its doubt needs no second look at the fence.
+        left = conductor.unsettled.pop(self.key, None) or Unsettled(known=Known())
+        self.known = replace(left.known, terms=left.known.terms or begun_with)
+        self._seen_at = workflow.now() - left.known.age
+        self._progress = left.progress
+        self._moved: Move | None = None
+        """What was committed with the outcome."""
+
+    def status(self) -> EffectStatus:
+        """Where it is, as the query `status` shows it."""
+        view = self.known.effect
+        return EffectStatus(
+            effect=self.slot,
+            key=self.key,
+            status=view.status,
+            attempts=view.attempts,
+            parked=self.parked,
+            why=view.why,
+            next_at=self.next_at,
+        )
+
+    def unsettled(self) -> Unsettled:
+        """What the next run must know of it."""
+        known = replace(self.known, age=workflow.now() - self._seen_at, terms=None)  # a new run takes today's
+        return Unsettled(known=known, progress=self._progress)
+
+    async def _learn(self, report: Report, before: str) -> None:
+        conductor = self._conductor
+        conductor.learn(report.version)
+        self._progress = report.progress if report.progress is not None else self._progress
+        if report.said is Said.OVER:
+            raise Overtaken(report.state)
+        standing = self._today(report.state)
+        # A record that stands was made together with the state: by another execution of this attempt, by the run
+        # that this one is a reset of, or by an earlier `perform`.
+        stands = report.effect is not None and not conductor.catching_up
+        entered = report.begun or stands or standing == conductor.state
+        state = conductor.state if entered else before
+        if not report.recorded:
+            # Its own commit failed: the fence must know before anything else is decided.
+            answer = await conductor.write(
+                conductor.order(
+                    fence=self._fence(
+                        FenceOp.OUTCOME,
+                        token=report.token,
+                        status=Status(report.said.value),
+                        receipt=report.receipt,
+                        why=storable(report.why),
+                    )
+                )
+            )
+            state = self._today(answer.state) or state
+            self._see(answer.effect or EffectView(token=report.token), answer)
+        else:
+            self._see(report.effect or self.known.effect, report)
+        conductor.show(self._moved.state if self._moved else state)
+        if not report.begun and standing not in (None, state) and state != before:
+            await conductor.write(conductor.order(move=conductor.move_to(state)))
+        if report.begun:
+            conductor.acted()
+            self._count(report.said.value)
+        if report.said is not Said.STANDING:
+            self.known = replace(self.known, failures=self.known.failures + 1)
+        self.known = replace(
+            self.known.settled(),
+            retry_after=timedelta(seconds=report.retry_after) if report.retry_after else None,
+            different=report.said is Said.DIFFERENT,
+        )
+
+    async def _lost(self, failure: BaseException, before: str) -> None:
+        """The activity gave no answer. The fence knows whether anything can have left (invariant 2)."""
+        cause = failure.__cause__ if isinstance(failure, ActivityError) else failure
+        why = "its worker was lost"
+        if isinstance(cause, TimeoutError):
+            if cause.type is TimeoutType.SCHEDULE_TO_START:
+                self._conductor.show(before)
+                self.known = replace(self.known, failures=self.known.failures + 1)
+                return
+            why = f"its worker was lost ({cause.type.name.lower() if cause.type else 'time-out'})"
+            if cause.last_heartbeat_details:
+                self._progress = cause.last_heartbeat_details[0]
+        conductor = self._conductor
+        answer = await conductor.write(conductor.order(fence=self._fence(FenceOp.LOST, why=why)))
+        if answer.gate in (Gate.FINAL, Gate.OTHER_ROUND):
+            raise Overtaken(answer.state)
+        if answer.state is not None and self._today(answer.state) != conductor.state:
+            conductor.show(before)
+        else:
+            conductor.acted()
+        if answer.effect is not None and answer.effect.attempts > self.known.effect.attempts:
+            self._count(answer.effect.status.value)
+        self._see(answer.effect or EffectView(), answer)
+        self.known = replace(self.known.settled(), failures=self.known.failures + 1, retry_after=None)
+
+    def _see(self, view: EffectView, said: Report | Answer) -> None:
+        """Learn what the fence knows, and the terms of the worker that read it."""
+        of_each = said.terms or {} if isinstance(said, Answer) else {self.effect.identity: said.terms}
+        terms = of_each.get(self.effect.identity)
+        self.known = replace(self.known, effect=view, terms=terms or self.known.terms)
+        self._seen_at = workflow.now()
+
+    async def _record(self, status: Status, why: str, *, receipt: Any = None, by: str | None = None) -> None:
+        """Compare-and-set on the token that was read: whatever came in meanwhile stands."""
+        fence = self._fence(FenceOp.RESOLVE, status=status, receipt=receipt, why=storable(why), by=storable(by))
+        answer = await self._conductor.write(self._conductor.order(fence=fence))
+        self._see(answer.effect or EffectView(), answer)
+        self.known = self.known.settled()
+
+    async def _read(self, op: FenceOp = FenceOp.READ, **more: Any) -> None:
+        """Read the fence again, as every policy does before it repeats or escalates."""
+        self.poked = False
+        answer = await self._conductor.write(self._conductor.order(fence=self._fence(op, **more)))
+        self._see(answer.effect or EffectView(), answer)
+
+    def _fence(self, op: FenceOp, *, token: str | None = None, **more: Any) -> Fence:
+        return Fence(op=op, key=self.key, effect=self.slot, token=token or self.known.effect.token or "", **more)
+
+    def _today(self, state: str | None) -> str | None:
+        return None if state is None else self._conductor.states.today(state)
+
+    def _count(self, outcome: str) -> None:
+        """An attempt has ended."""
+        lifecycle = self._conductor.entity.lifecycle
+        metrics.count(
+            workflow.metric_meter(), names.ATTEMPTS, lifecycle=lifecycle, effect=self.effect.name, outcome=outcome
+        )

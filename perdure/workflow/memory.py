@@ -1,0 +1,123 @@
+"""What a run knows: where it is, what became of its effects, what it was asked for; and what it hands to the next."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from temporalio import workflow
+
+from perdure.contracts.keys import Entity
+from perdure.contracts.terms import all_terms
+from perdure.errors import InvalidEntity
+from perdure.workflow.carried import CARRIED, Carried
+from perdure.workflow.leaving import fail
+from perdure.workflow.status import LifecycleStatus
+
+if TYPE_CHECKING:
+    from perdure.workflow.lifecycle import Lifecycle
+    from perdure.workflow.performing import Performance
+
+
+class Memory:
+    """The lowest layer of a `Conductor`: it knows, and does nothing."""
+
+    def __init__(self, lifecycle: Lifecycle[Any, Any]) -> None:
+        info = workflow.info()
+        carried = workflow.memo_value(CARRIED, None, type_hint=Carried) or Carried(born=False)
+        self.lifecycle = lifecycle
+        self.entity = _entity(info.workflow_id, info.workflow_type, carried.round)
+        self.states = lifecycle.declared
+        self.state: str = self.states.today(carried.state or str(self.states.initial))
+        self.since = carried.since or workflow.now()
+        self.attention = carried.attention
+        self.recalled = carried.snapshot
+        self.recalled_well = self.recalled is None
+        """What is on record of what `run` kept is in the lifecycle now, so that its snapshot holds all of it."""
+        self.catching_up = carried.state is not None
+        """Run starts from its top after a renewal: until it is where it was, what it did then is not redone."""
+        self.cancel = carried.cancel
+        self.retry = carried.retry
+        self.waiting_for_retry = False
+        self.overtaken = False
+        """The database says that it is over, here at least; nothing that waits in this run goes on."""
+        self.stands, self.stood = False, 0
+        """Whether it stands still, since something on record can't be read; how often it did so before."""
+        self.look = False
+        """Somebody asks it to look whether it can be read now."""
+        self._version = carried.version
+        self._born = carried.born
+        self._counted = carried.state
+        """The state that was last counted as entered."""
+        self._know_effects(carried)
+
+    def _know_effects(self, carried: Carried) -> None:
+        self._slots = {former: each.name for each in self.lifecycle.effects for former in each.formerly}
+        self.again = {self._slot(slot): times for slot, times in carried.again.items()}
+        self.ended = {key: how.model_copy(update={"slot": self._slot(how.slot)}) for key, how in carried.ended.items()}
+        self.unsettled = dict(carried.unsettled)
+        self.terms = dict(carried.terms)
+        """Of the effects in this run, by the names that their keys carry; none where an older release began it."""
+        self.performances: dict[str, Performance[Any, Any]] = {}
+        self.refused: set[str] = set()
+
+    @property
+    def final(self) -> bool:
+        """Whether the lifecycle is over."""
+        return self.states.on_record(self.state).final
+
+    def wants(self, state: str) -> str | None:
+        """What a person is wanted for, if one is."""
+        return self.attention or (f"{state} wants a person" if self.states.on_record(state).attention else None)
+
+    def status(self) -> LifecycleStatus:
+        """Where it is, and what it waits for."""
+        return LifecycleStatus(
+            lifecycle=self.entity.lifecycle,
+            id=self.entity.id,
+            round=self.entity.round,
+            state=self.state,
+            since=self.since,
+            final=self.final,
+            attention=self.wants(self.state),
+            waits_for_retry=self.waiting_for_retry and self.retry is None and self.cancel is None,
+            effects=[each.status() for each in self.performances.values()],
+        )
+
+    def arrived(self) -> None:
+        """The run is where the one before it was."""
+        self.catching_up = False
+
+    def _snapshot(self) -> Any:
+        taken = None if self.stands and not self.recalled_well else self.lifecycle.snapshot()
+        return self.recalled if taken is None else taken.model_dump(mode="json")
+
+    def _memo(self) -> dict[str, Any]:
+        return {
+            CARRIED: Carried(
+                round=self.entity.round,
+                version=self._version,
+                state=self.state,
+                since=self.since,
+                attention=self.attention,
+                snapshot=self._snapshot(),
+                again=self.again,
+                ended=self.ended,
+                unsettled=self.unsettled | {key: each.unsettled() for key, each in self.performances.items()},
+                retry=self.retry,
+                cancel=self.cancel,
+                terms=all_terms(self.lifecycle.effects),
+            )
+        }
+
+    def _slot(self, slot: str) -> str:
+        """Today's name of an effect with its suffix."""
+        name, _, suffix = slot.partition("/")
+        name = self._slots.get(name, name)
+        return f"{name}/{suffix}" if suffix else name
+
+
+def _entity(workflow_id: str, lifecycle: str, round: int) -> Entity:
+    try:
+        return Entity.of_workflow(workflow_id, lifecycle, round)
+    except InvalidEntity as error:
+        fail(str(error), InvalidEntity.__name__)

@@ -1,0 +1,154 @@
+"""What a run puts on record: versions, orders, writes, and the state that it is in from then on."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from temporalio import workflow
+from temporalio.common import RetryPolicy, SearchAttributeKey
+from temporalio.exceptions import ActivityError, ApplicationError
+
+from perdure.errors import DeclarationError
+from perdure.store.writes import Answer, Column, Fence, Gate, Move, Write, storable
+from perdure.telemetry import metrics, names
+from perdure.workflow.details import details
+from perdure.workflow.leaving import Overtaken
+from perdure.workflow.memory import Memory
+
+if TYPE_CHECKING:
+    from perdure.workflow.lifecycle import Lifecycle
+
+WRITE = "perdure.write"
+"""Activity type of the bookkeeping: one `Write`, one `Answer`."""
+
+_WRITE_ONCE = RetryPolicy(maximum_attempts=1)
+_WRITE_ON = RetryPolicy(initial_interval=timedelta(seconds=1), maximum_interval=timedelta(seconds=20))
+
+
+class Recording(Memory):
+    """The layer of a `Conductor` that writes."""
+
+    def __init__(self, lifecycle: Lifecycle[Any, Any]) -> None:
+        super().__init__(lifecycle)
+        self._moved = False
+        """This run has done more than to catch up with the one before it."""
+
+    async def enter(self, state: str, why: str | None, by: str | None = None) -> None:
+        """Move the mirror to `state`; see `Lifecycle.enter`."""
+        self.states[state]
+        if self.catching_up:
+            self.catching_up = state != self.state
+            if state == self.state or not self.states.allows(self.state, state):
+                return
+        self.check_move(state)
+        self.show(state)
+        await self.write(self.order(move=self.move_to(state, why, by)))
+        self.acted()
+
+    def check_move(self, state: str, origin: str | None = None) -> None:
+        origin = origin or self.state
+        if not self.states.allows(origin, state):
+            follow = ", ".join(self.states[origin].leads_to) or "none, it is final"
+            raise DeclarationError(f"{self.entity}: {origin!r} may not lead to {state!r}; declared are: {follow}")
+        if self.states[state].final and self.performances:
+            busy = ", ".join(self.performances)
+            raise DeclarationError(f"{self.entity}: enters {state!r}, which is final, while {busy} is being performed")
+
+    def show(self, state: str) -> None:
+        """Be in `state` from now on, as far as queries and the Web UI see."""
+        if state != self.state:
+            self.state, self.since = state, workflow.now()
+            self._publish()
+        self.describe()
+
+    def acted(self) -> None:
+        """It is further than that, and has done what a retry was asked for."""
+        self.arrived()
+        self.retry, self._moved = None, True
+        self._count_state()
+
+    def next_version(self) -> int:
+        """Microseconds, strictly growing through resets, renewals and recovery."""
+        self._version = max(int(workflow.now().timestamp() * 1_000_000), self._version + 1)
+        return self._version
+
+    def learn(self, version: int) -> None:
+        """Never fall behind what the mirror knows."""
+        self._version = max(self._version, version)
+
+    def order(self, *, move: Move | None = None, fence: Fence | None = None, given: Any = None) -> Write:
+        """A write of this entity with a version of its own."""
+        mirror = self.lifecycle.mirror
+        return Write(
+            lifecycle=self.entity.lifecycle,
+            id=self.entity.id,
+            round=self.entity.round,
+            version=self.next_version(),
+            workflow_id=workflow.info().workflow_id,
+            move=move,
+            fence=fence,
+            column=Column(table=mirror.table, column=mirror.column, key=mirror.key) if mirror and move else None,
+            input=given,
+        )
+
+    def move_to(self, state: str, why: str | None = None, by: str | None = None) -> Move:
+        """The mirror part of a write that shows `state`."""
+        declared = self.states.on_record(state)
+        attention = self.attention or (why if declared.attention else None) or self.wants(state)
+        return Move(
+            state=state,
+            final=declared.final,
+            attention=None if declared.final else attention,
+            why=storable(why),
+            by=storable(by),
+            snapshot=self._snapshot(),
+            within=declared.within.total_seconds() if declared.within else None,
+        )
+
+    async def write(self, order: Write) -> Answer:
+        """Commit `order`, however long the database is away.
+
+        Raises:
+            Overtaken: the entity is final, or was restarted, and the order had something to show.
+        """
+        try:
+            answer: Answer = await workflow.execute_local_activity(
+                WRITE,
+                order,
+                result_type=Answer,
+                start_to_close_timeout=timedelta(seconds=5),
+                retry_policy=_WRITE_ONCE,
+                summary=str(order),
+            )
+        except (ActivityError, ApplicationError):
+            # Not in the workflow task: while PostgreSQL is away this waits without growing the history.
+            answer = await workflow.execute_activity(
+                WRITE,
+                order,
+                result_type=Answer,
+                start_to_close_timeout=timedelta(seconds=30),
+                retry_policy=_WRITE_ON,
+                summary=f"{order}, until PostgreSQL is back",
+            )
+        self.learn(answer.version)
+        if order.move is not None and answer.gate in (Gate.FINAL, Gate.OTHER_ROUND):
+            raise Overtaken(answer.state, answer.round)
+        return answer
+
+    def describe(self) -> None:
+        """Show the Web UI where it is and what a person can do."""
+        workflow.set_current_details(details(self.status()))
+
+    def _count_state(self) -> None:
+        """It is on record that this state was entered."""
+        if self.state != self._counted:
+            self._counted = self.state
+            metrics.count(
+                workflow.metric_meter(), names.STATES_ENTERED, lifecycle=self.entity.lifecycle, state=self.state
+            )
+
+    def _publish(self) -> None:
+        if self.lifecycle.search_attribute is not None:
+            key = SearchAttributeKey.for_keyword(self.lifecycle.search_attribute)
+            workflow.upsert_search_attributes([key.value_set(self.state)])

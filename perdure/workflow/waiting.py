@@ -1,0 +1,130 @@
+"""How a run waits, and when it leaves for a new one: an update that was acknowledged is never lost on the way."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from temporalio import workflow
+
+from perdure import faults
+from perdure.workflow.leaving import Cancelled, Renewal
+from perdure.workflow.recording import Recording
+from perdure.workflow.requests import Request
+
+if TYPE_CHECKING:
+    from perdure.workflow.lifecycle import Lifecycle
+
+RECORDED_FIRST = "perdure: updates are on record first"
+MESSAGES = 50
+"""History events of messages that a run must have seen in its first wait before it may go on in a new one."""
+
+
+class Waiting(Recording):
+    """The layer of a `Conductor` that waits."""
+
+    def __init__(self, lifecycle: Lifecycle[Any, Any]) -> None:
+        super().__init__(lifecycle)
+        self.in_flight = 0
+        self.leaving = False
+        """It goes on in a new run in a moment; what is asked now is to be asked again there."""
+        self._renewing = False
+        self._rested_at: int | None = None
+        """Length of the history when this run began its first wait."""
+        self._heard_at: int | None = None
+        """Length of the history when the last update came."""
+
+    async def pause(
+        self,
+        seconds: float | None,
+        wake: Callable[[], bool],
+        *,
+        cancellable: bool = True,
+        summary: str | None = None,
+    ) -> bool:
+        """Wait until `wake()`, at most `seconds`; True if woken.
+
+        Raises:
+            Cancelled: somebody asked for the end, and `cancellable`.
+            Renewal: the history is long, and nothing is in flight.
+        """
+        if wake() or self.cancel is not None:
+            await self._until_recorded()
+        if wake():  # what was accepted is dealt with before anything is left
+            return True
+        self.check_leave(cancellable=cancellable)
+        if seconds is not None and seconds <= 0:
+            return False
+
+        def woken() -> bool:
+            return wake() or self.may_renew() or (cancellable and self.cancel is not None)
+
+        if self._rested_at is None:
+            self._rested_at = workflow.info().get_current_history_length()
+        self.describe()
+        if not workflow.unsafe.is_replaying():
+            faults.point("during the wait", summary or self.state)
+        try:
+            await workflow.wait_condition(woken, timeout=seconds, timeout_summary=summary)
+        except TimeoutError:
+            self._moved = True
+            return False
+        self._moved = True
+        is_so = wake()
+        if is_so or self.cancel is not None:
+            await self._until_recorded()
+        if not is_so:
+            self.check_leave(cancellable=cancellable)
+        return True
+
+    def heard(self) -> None:
+        """An update of perdure's own has come; until its workflow task is over, the server can lose it."""
+        self._heard_at = workflow.info().get_current_history_length()
+
+    async def _until_recorded(self) -> None:
+        """What an update asks for is not begun before the update stands in the history: if its workflow task were lost,
+        database and other side would have what no run knows of, and the run would wait to be asked for it."""
+        while self._heard_at == workflow.info().get_current_history_length():
+            if not workflow.patched(RECORDED_FIRST):
+                return
+            await workflow.sleep(0.001, summary="the update is on record")
+
+    def check_leave(self, *, cancellable: bool = True) -> None:
+        """Raise `Cancelled` or `Renewal` if it is time for that."""
+        if cancellable and self.cancel is not None:
+            raise Cancelled
+        if self.may_renew():
+            self.leave()
+
+    async def renew(self) -> NoReturn:
+        """Go on in a new run, as soon as no attempt and no update is under way."""
+        self._renewing = True
+        await workflow.wait_condition(self.may_renew)
+        self.leave()
+
+    def may_renew(self, wanted: bool = False) -> bool:
+        """Whether it is time for a new run, and nothing is under way that would be torn apart: an attempt whose
+        reply it would miss, an update that waits for what only this run can bring."""
+        wanted = wanted or self._renewing or (workflow.info().is_continue_as_new_suggested() and self._has_moved())
+        return wanted and not self.in_flight and not self.final and workflow.all_handlers_finished()
+
+    def _has_moved(self) -> bool:
+        """Whether this run has done more than catch up: else one whose catching up is long would renew for ever."""
+        length = workflow.info().get_current_history_length()
+        return self._moved or (self._rested_at is not None and length > self._rested_at + MESSAGES)
+
+    def leave(self) -> NoReturn:
+        """Go on in a new run, now."""
+        self.leaving = True
+        raise Renewal
+
+    def request_cancel(self, request: Request) -> None:
+        """Note that somebody asked for the end; without a state for that it is only logged."""
+        if self.states.cancelled is None:
+            workflow.logger.warning("not cancelled: %s declares no state with cancelled=True", self.entity.lifecycle)
+        elif self.cancel is None:
+            self.cancel = request
+
+    async def _drain(self) -> None:
+        """Without this wait 58 of 60 acknowledged updates were lost."""
+        await workflow.wait_condition(lambda: workflow.all_handlers_finished() and not self.in_flight)

@@ -1,0 +1,164 @@
+"""Editions that differ in the calls that `run` makes, and in their order."""
+
+from __future__ import annotations
+
+import asyncio
+
+from temporalio import workflow
+
+from perdure import seconds
+from tests.apps.contracts import Errand
+from tests.upgrades.editions import STATES, Editable, Step
+from tests.upgrades.effects import NAME, contract
+
+SEND = contract()
+ANNOUNCE = contract("announce-parcel")
+
+
+@workflow.defn(name=NAME)
+class Inserted(Editable):
+    """A call comes before all others, also where the run is past it."""
+
+    states = STATES
+    effects = (SEND, ANNOUNCE)
+
+    @workflow.run
+    async def run(self, errand: Errand) -> None:
+        """See the base class."""
+        await self.perform(ANNOUNCE, errand)
+        await self.lead(errand)
+
+
+@workflow.defn(name=NAME)
+class Patched(Editable):
+    """A call comes before all others, but not where the run is past it."""
+
+    states = STATES
+    effects = (SEND, ANNOUNCE)
+
+    @workflow.run
+    async def run(self, errand: Errand) -> None:
+        """See the base class."""
+        if workflow.patched("announce"):
+            await self.perform(ANNOUNCE, errand)
+        await self.lead(errand)
+
+
+@workflow.defn(name=NAME)
+class EnterInserted(Editable):
+    """A change of state comes first."""
+
+    states = STATES
+    effects = (SEND, ANNOUNCE)
+
+    @workflow.run
+    async def run(self, errand: Errand) -> None:
+        """See the base class."""
+        await self.enter(Step.DOING)
+        await self.lead(errand)
+
+
+@workflow.defn(name=NAME)
+class WaitInserted(Editable):
+    """A wait with an end comes first."""
+
+    states = STATES
+    effects = (SEND, ANNOUNCE)
+
+    @workflow.run
+    async def run(self, errand: Errand) -> None:
+        """See the base class."""
+        await self.wait_for(lambda: False, until=workflow.now() + seconds(1))
+        await self.lead(errand)
+
+
+@workflow.defn(name=NAME)
+class SaveInserted(Editable):
+    """A snapshot comes first."""
+
+    states = STATES
+    effects = (SEND, ANNOUNCE)
+
+    @workflow.run
+    async def run(self, errand: Errand) -> None:
+        """See the base class."""
+        await self.save()
+        await self.lead(errand)
+
+
+@workflow.defn(name=NAME)
+class SleepInserted(Editable):
+    """A pause comes first."""
+
+    states = STATES
+    effects = (SEND, ANNOUNCE)
+
+    @workflow.run
+    async def run(self, errand: Errand) -> None:
+        """See the base class."""
+        await asyncio.sleep(1)
+        await self.lead(errand)
+
+
+@workflow.defn(name=NAME)
+class Removed(Editable):
+    """The call that came first is not made any more."""
+
+    states = STATES
+    effects = (SEND, ANNOUNCE)
+
+    @workflow.run
+    async def run(self, errand: Errand) -> None:
+        """See the base class."""
+        await self.lead(errand)
+
+
+@workflow.defn(name=NAME)
+class RemovedByPatch(Editable):
+    """It is made only where it was made before."""
+
+    states = STATES
+    effects = (SEND, ANNOUNCE)
+
+    @workflow.run
+    async def run(self, errand: Errand) -> None:
+        """See the base class."""
+        if not workflow.patched("not announced"):
+            await self.perform(ANNOUNCE, errand)
+        await self.lead(errand)
+
+
+@workflow.defn(name=NAME)
+class Swapped(Editable):
+    """It comes last."""
+
+    states = STATES
+    effects = (SEND, ANNOUNCE)
+
+    @workflow.run
+    async def run(self, errand: Errand) -> None:
+        """See the base class."""
+        await self.wait_for(lambda: self.told)
+        await self.perform(SEND, errand, entering=Step.DOING)
+        await self.perform(ANNOUNCE, errand)
+        await self.enter(Step.DONE)
+
+
+@workflow.defn(name=NAME)
+class SwappedByPatch(Editable):
+    """It comes last, but where it was made already."""
+
+    states = STATES
+    effects = (SEND, ANNOUNCE)
+
+    @workflow.run
+    async def run(self, errand: Errand) -> None:
+        """See the base class."""
+        last = workflow.patched("announced last")
+        if not last:
+            await self.perform(ANNOUNCE, errand)
+        await self.wait_for(lambda: self.told)
+        await self.perform(SEND, errand, entering=Step.DOING)
+        if last:
+            await self.perform(ANNOUNCE, errand)
+        await self.enter(Step.DONE)

@@ -1,0 +1,129 @@
+"""Editions of a lifecycle that is open after its effect was done; with `then=`, without it, and under other names."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from temporalio import workflow
+
+from perdure import Lifecycle, hours, state
+from tests.apps.contracts import Errand
+from tests.upgrades.effects import contract
+
+NAME = "packing"
+
+
+class Step(StrEnum):
+    """Where it is."""
+
+    PENDING = "pending"
+    PACKING = "packing"
+    PACKED = "packed"
+    DONE = "done"
+
+
+STATES = (
+    state(Step.PENDING, Step.PACKING),
+    state(Step.PACKING, Step.PACKED),
+    state(Step.PACKED, Step.DONE),
+    state(Step.DONE),
+)
+
+
+class _Packing(Lifecycle[Errand, Step]):
+    """Packs, waits for `go`, and ends."""
+
+    def __init__(self) -> None:
+        self.told = False
+
+    @workflow.signal
+    def go(self) -> None:
+        """End."""
+        self.told = True
+
+    async def entering(self, errand: Errand) -> None:
+        """The state that follows is a write of its own."""
+        await self.perform(self.effects[0], errand, entering=Step.PACKING)
+        await self.enter(Step.PACKED)
+
+    async def then(self, errand: Errand) -> None:
+        """The state that follows is on record with the outcome."""
+        await self.perform(self.effects[0], errand, entering=Step.PACKING, then=Step.PACKED)
+
+    async def send(self) -> None:
+        """What comes after it: a wait that has an end, so that the history has a call past the place of the edit."""
+        await self.wait_for(lambda: self.told, until=workflow.now() + hours(1))
+        await self.enter(Step.DONE)
+
+
+@workflow.defn(name=NAME)
+class Entering(_Packing):
+    """As it was before there was `then`."""
+
+    states = STATES
+    effects = (contract(),)
+
+    @workflow.run
+    async def run(self, errand: Errand) -> None:
+        """See the base class."""
+        await self.entering(errand)
+        await self.send()
+
+
+@workflow.defn(name=NAME)
+class Then(_Packing):
+    """With it."""
+
+    states = STATES
+    effects = (contract(),)
+
+    @workflow.run
+    async def run(self, errand: Errand) -> None:
+        """See the base class."""
+        await self.then(errand)
+        await self.send()
+
+
+@workflow.defn(name=NAME)
+class ThenNoMore(_Packing):
+    """Without it again, but where it was."""
+
+    states = STATES
+    effects = (contract(),)
+
+    @workflow.run
+    async def run(self, errand: Errand) -> None:
+        """See the base class."""
+        if workflow.patched("without then"):
+            await self.entering(errand)
+        else:
+            await self.then(errand)
+        await self.send()
+
+
+@workflow.defn(name=NAME)
+class Renamed(_Packing):
+    """The effect has another name, and says so."""
+
+    states = STATES
+    effects = (contract("post-parcel", formerly=("send-parcel",)),)
+
+    @workflow.run
+    async def run(self, errand: Errand) -> None:
+        """See the base class."""
+        await self.entering(errand)
+        await self.send()
+
+
+@workflow.defn(name=NAME)
+class RenamedInSilence(_Packing):
+    """The effect has another name, and does not say so."""
+
+    states = STATES
+    effects = (contract("post-parcel"),)
+
+    @workflow.run
+    async def run(self, errand: Errand) -> None:
+        """See the base class."""
+        await self.entering(errand)
+        await self.send()
