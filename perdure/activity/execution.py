@@ -259,9 +259,9 @@ class _Pulse:
     async def _beat(self) -> None:
         every = self._host.heartbeat_every
         while every is not None:
+            await asyncio.sleep(every)  # first: a heartbeat is an action on Temporal's bill, and short calls need none
             latest = self.attempt.latest if self.attempt else None
             self._host.heartbeat(self._progress if latest is None else latest)
-            await asyncio.sleep(every)
 
 
 async def _put_on_record(

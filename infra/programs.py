@@ -1,0 +1,24 @@
+"""Fetches, or builds, the programs that tests run: once for a machine, before any test's time counts."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+
+from infra.promtool import obtain_promtool
+from infra.temporal_binary import obtain_temporal
+from infra.temporal_server_binary import obtain_temporal_server
+
+
+def main() -> None:
+    """One after the other, since a build takes all cores. What can't be had, the tests say that need it."""
+    ways: tuple[Callable[[], object], ...] = (obtain_temporal, obtain_temporal_server, obtain_promtool)
+    for obtain in ways:
+        try:
+            obtain()
+        except (RuntimeError, OSError) as error:
+            print(error, file=sys.stderr)
+
+
+if __name__ == "__main__":
+    main()
