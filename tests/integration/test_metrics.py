@@ -171,7 +171,8 @@ async def test_the_gauges_show_tasks_that_no_worker_takes(world: World) -> None:
 
         async def seen() -> bool:
             await here.gauges.once()
-            ours = [
+            main = world.config.task_queue
+            ours = [await here.value(names.POLLERS, task_queue=main, kind=kind) for kind in ("workflow", "activity")]
                 await here.value(names.POLLERS, task_queue=world.config.task_queue, kind=kind)
                 for kind in ("workflow", "activity")
             ]
