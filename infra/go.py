@@ -1,11 +1,9 @@
 """Programs and sources that are built with Go, where no prebuilt one can be had. The caller keeps them in our cache."""
 
 import json
-import os
-import shutil
-import subprocess
 from pathlib import Path
 
+from infra.commands import output_of
 from infra.progress import progress
 
 
@@ -34,12 +32,5 @@ def go_sources(module: str, folder: Path) -> Path:
 
 
 def _go(arguments: list[str], folder: Path) -> str:
-    go = shutil.which("go")
-    if go is None:
-        raise FileNotFoundError("no program 'go' on PATH")
     # Away from any go.mod or go.work of the directory we happen to be called in.
-    environment = os.environ | {"GOBIN": str(folder), "GOWORK": "off"}
-    outcome = subprocess.run([go, *arguments], cwd=folder, env=environment, capture_output=True, text=True, check=False)
-    if outcome.returncode != 0:
-        raise RuntimeError(f"exit status {outcome.returncode}: {' / '.join(outcome.stderr.splitlines()[-5:])}")
-    return outcome.stdout
+    return output_of(["go", *arguments], folder, {"GOBIN": str(folder), "GOWORK": "off"})

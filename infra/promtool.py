@@ -3,14 +3,13 @@
 Looked for on PATH and in our cache; else taken out of Debian's package, which needs no root, or built with Go.
 """
 
-import os
 import shutil
-import subprocess
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
 from infra.cache import cache_directory, made_once
+from infra.commands import by_first_way, output_of
 from infra.progress import progress
 
 _GO_PACKAGE, _GO_VERSION = "github.com/prometheus/prometheus/cmd/promtool", "v0.308.0"
@@ -31,28 +30,24 @@ def obtain_promtool() -> Path:
 
 
 def _make(target: Path) -> None:
-    tried = ["PATH and our cache: no program 'promtool'"]
+    absent = "PATH and our cache: no program 'promtool'"
     ways: dict[str, Callable[[Path], None]] = {
         "Debian's package prometheus": _from_debian,
         f"go build {_GO_PACKAGE}@{_GO_VERSION}": _build,
     }
-    for name, way in ways.items():
-        try:
-            return way(target)
-        except (RuntimeError, OSError) as error:
-            tried.append(f"{name}: {error}")
-    raise PromtoolMissingError(
-        "no promtool. Tried, in this order:\n  - "
-        + "\n  - ".join(tried)
-        + "\nPut promtool on PATH: it comes with Prometheus"
-    )
+    if tried := by_first_way(ways, target):
+        raise PromtoolMissingError(
+            "no promtool. Tried, in this order:\n  - "
+            + "\n  - ".join([absent, *tried])
+            + "\nPut promtool on PATH: it comes with Prometheus"
+        )
 
 
 def _from_debian(target: Path) -> None:
     with tempfile.TemporaryDirectory(dir=target.parent) as folder, progress("downloading Prometheus (once)"):
-        _run(["apt-get", "-o", "APT::Sandbox::User=", "download", "prometheus"], folder)
+        output_of(["apt-get", "-o", "APT::Sandbox::User=", "download", "prometheus"], Path(folder))
         [package] = Path(folder).glob("prometheus_*.deb")
-        _run(["dpkg-deb", "-x", str(package), "unpacked"], folder)
+        output_of(["dpkg-deb", "-x", str(package), "unpacked"], Path(folder))
         (Path(folder) / "unpacked/usr/bin/promtool").rename(target)
 
 
@@ -68,14 +63,4 @@ def _build(target: Path) -> None:
             ["get", f"{_GO_PACKAGE}@{_GO_VERSION}"],
             ["build", "-o", str(target), _GO_PACKAGE],
         ):
-            _run(["go", *arguments], folder, environment)
-
-
-def _run(command: list[str], folder: str, more: dict[str, str] | None = None) -> None:
-    if shutil.which(command[0]) is None:
-        raise FileNotFoundError(f"no program {command[0]!r} on PATH")
-    outcome = subprocess.run(
-        command, cwd=folder, env=os.environ | (more or {}), capture_output=True, text=True, check=False
-    )
-    if outcome.returncode != 0:
-        raise RuntimeError(f"exit status {outcome.returncode}: {' / '.join(outcome.stderr.splitlines()[-5:])}")
+            output_of(["go", *arguments], Path(folder), environment)

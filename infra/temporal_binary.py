@@ -13,6 +13,7 @@ from pathlib import Path
 from temporalio.testing import WorkflowEnvironment
 
 from infra.cache import cache_directory, made_once
+from infra.commands import by_first_way
 from infra.go import go_install
 from infra.progress import progress
 
@@ -48,21 +49,17 @@ def _cached() -> Path:
 
 
 def _make(target: Path) -> None:
-    tried = ["PATH: no program 'temporal'", f"our cache: no {_cached()}"]
+    absent = ["PATH: no program 'temporal'", f"our cache: no {_cached()}"]
     ways: dict[str, Callable[[Path], None]] = {
         "the SDK's download": _download,
         f"go install {_GO_PACKAGE}": _build,
     }
-    for name, way in ways.items():
-        try:
-            return way(target)
-        except (RuntimeError, OSError) as error:
-            tried.append(f"{name}: {error}")
-    raise TemporalMissingError(
-        "no Temporal dev server. Tried, in this order:\n  - "
-        + "\n  - ".join(tried)
-        + "\nPut the Temporal CLI on PATH, or name a running server: PERDURE_TEST_TEMPORAL_ADDRESS=host:port"
-    )
+    if tried := by_first_way(ways, target):
+        raise TemporalMissingError(
+            "no Temporal dev server. Tried, in this order:\n  - "
+            + "\n  - ".join([*absent, *tried])
+            + "\nPut the Temporal CLI on PATH, or name a running server: PERDURE_TEST_TEMPORAL_ADDRESS=host:port"
+        )
 
 
 def _download(target: Path) -> None:

@@ -6,7 +6,6 @@ Downloaded by the SDK, or fetched with Maven and run with Java where no download
 
 import asyncio
 import shlex
-import shutil
 import subprocess
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -17,6 +16,7 @@ from typing import Any
 from temporalio.testing import WorkflowEnvironment
 
 from infra.cache import cache_directory, made_once
+from infra.commands import on_path
 from infra.progress import progress
 
 _VERSION = "1.38.0"
@@ -99,7 +99,7 @@ def _by_maven() -> Path:
 
 
 def _fetch(target: Path) -> None:
-    maven, compiler, java = (_on_path(name) for name in ("mvn", "javac", "java"))
+    maven, compiler, java = (on_path(name) for name in ("mvn", "javac", "java"))
     target.mkdir()
     project = target / "pom.xml"
     project.write_text(_PROJECT)
@@ -113,13 +113,6 @@ def _fetch(target: Path) -> None:
     script = target / "run"
     script.write_text(_SCRIPT.format(java=shlex.quote(java), home=home, main=_MAIN.stem))
     script.chmod(0o755)
-
-
-def _on_path(program: str) -> str:
-    found = shutil.which(program)
-    if found is None:
-        raise FileNotFoundError(f"no program {program!r} on PATH")
-    return found
 
 
 def _run(*command: str | Path) -> None:
