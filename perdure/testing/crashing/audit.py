@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 from itertools import pairwise
-from typing import Any
 
 import asyncpg
 from temporalio.api.enums.v1 import EventType
@@ -14,21 +13,20 @@ from temporalio.service import RPCError
 
 from perdure.contracts.policies import Repeat
 from perdure.testing.crashing.case import Case, Stage
-from perdure.workflow.lifecycle import Lifecycle
 
 _OPEN = ("entity", "outbox", "behind", "rejected")
 _ROWS = ("ident", "entity", "finished", "effect", "outbox", "behind", "rejected", "transition")
 
 
-async def audit(stage: Stage, lifecycle: type[Lifecycle[Any, Any]], undisturbed: Case | None) -> None:
+async def audit(stage: Stage, undisturbed: Case | None) -> None:
     """Note in the case what is wrong with how it ended, compared with the run that nothing disturbed."""
     case = stage.case
     connection = await asyncpg.connect(stage.database_url)
     try:
         await _closed(stage)
         await _nothing_left(connection, stage)
-        await _mirror_is_truth(connection, stage, lifecycle)
-        await _counted(connection, stage, lifecycle, undisturbed)
+        await _mirror_is_truth(connection, stage)
+        await _counted(connection, stage, undisturbed)
     finally:
         await connection.close()
     if undisturbed is not None and case.final != undisturbed.final:
@@ -75,10 +73,8 @@ async def _nothing_left(connection: asyncpg.Connection[asyncpg.Record], stage: S
         await asyncio.sleep(0.05)
 
 
-async def _mirror_is_truth(
-    connection: asyncpg.Connection[asyncpg.Record], stage: Stage, lifecycle: type[Lifecycle[Any, Any]]
-) -> None:
-    case = stage.case
+async def _mirror_is_truth(connection: asyncpg.Connection[asyncpg.Record], stage: Stage) -> None:
+    case, lifecycle = stage.case, stage.subject.lifecycle
     truth = (await stage.handle().query("status"))["state"]
     shown = {"ident": await connection.fetchval("select final from perdure.ident where id = $1", case.id)}
     shown["finished"] = await connection.fetchval("select state from perdure.finished where id = $1", case.id)
@@ -96,14 +92,9 @@ async def _mirror_is_truth(
             case.faults.append(f"the mirror went from {before!r} to {after!r}, which is not declared")
 
 
-async def _counted(
-    connection: asyncpg.Connection[asyncpg.Record],
-    stage: Stage,
-    lifecycle: type[Lifecycle[Any, Any]],
-    undisturbed: Case | None,
-) -> None:
+async def _counted(connection: asyncpg.Connection[asyncpg.Record], stage: Stage, undisturbed: Case | None) -> None:
     case = stage.case
-    repeats = {each.name for each in lifecycle.effects if isinstance(each.doubt, Repeat)}
+    repeats = {each.name for each in stage.subject.lifecycle.effects if isinstance(each.doubt, Repeat)}
     for row in await connection.fetch("select key, effect, status, attempts from perdure.effect order by key"):
         count = case.counts[row["effect"]] = await stage.happened(row["key"])
         if row["status"] in ("attempting", "in_doubt"):

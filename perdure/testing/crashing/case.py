@@ -20,6 +20,7 @@ import asyncpg
 import temporalio.client
 from temporalio.contrib.pydantic import pydantic_data_converter
 
+from perdure.app import name_of
 from perdure.client import Client, EntityStatus
 from perdure.contracts.keys import Entity
 from perdure.contracts.outcomes import Status
@@ -28,6 +29,7 @@ from perdure.schema import Connection
 from perdure.settings import Settings
 from perdure.testing.crashing.victim import PRELOADED, Orders, work
 from perdure.testing.proxy import Proxy, proxied
+from perdure.workflow.lifecycle import Lifecycle
 
 Happened = Callable[[str], int | Awaitable[int]]
 """How often the effect of this key happened, asked at the other side."""
@@ -51,14 +53,13 @@ class Way(StrEnum):
 class Subject:
     """What is put to the proof; the same for all cases. See `prove`."""
 
-    lifecycle: str
+    lifecycle: type[Lifecycle[Any, Any]]
     given: Any
     app: str
     database_url: str
     temporal_address: str
     folder: Path
     happened: Happened
-    initial: str = "pending"
     commit: Commit | None = None
     receipt: Receipt | None = None
     environment: Mapping[str, str] = field(default_factory=dict)
@@ -171,9 +172,7 @@ class Stage:
             async with connection.transaction():
                 if self.subject.commit is not None:
                     await self.subject.commit(connection, self.case.id)
-                call = "select perdure.start($1, $2, $3::jsonb, $4)"
-                values = self.subject.lifecycle, self.case.id, json.dumps(self.subject.given), self.subject.initial
-                await connection.execute(call, *values)
+                await self.client.start(self.subject.lifecycle, self.case.id, self.subject.given, connection=connection)
         finally:
             await connection.close()
 
@@ -196,7 +195,7 @@ class Stage:
 
     def handle(self) -> temporalio.client.WorkflowHandle[Any, Any]:
         """Temporal's handle of the case's workflow."""
-        entity = Entity(self.subject.lifecycle, self.case.id)
+        entity = Entity(name_of(self.subject.lifecycle), self.case.id)
         return self.engine.get_workflow_handle(entity.workflow_id(self.config.scope))
 
     async def happened(self, key: str) -> int:

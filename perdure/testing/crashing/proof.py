@@ -18,7 +18,7 @@ from urllib.parse import urlsplit, urlunsplit
 import asyncpg
 from temporalio.service import RPCError
 
-from perdure.app import input_json
+from perdure.app import input_json, name_of
 from perdure.errors import DeclarationError, PerdureError
 from perdure.fleet.worker import load_app
 from perdure.testing.crashing.audit import audit, evidence
@@ -121,24 +121,23 @@ async def prove(
     """
     if lifecycle not in load_app(app).lifecycles.values():
         raise DeclarationError(f"{app} does not run {lifecycle.__name__}: give the app that does")
-    name = next(name for name, each in load_app(app).lifecycles.items() if each is lifecycle)
+    input_json(lifecycle, given)  # said before anything is run
     subject = Subject(
-        name,
-        input_json(lifecycle, given),
+        lifecycle,
+        given,
         app,
-        servers.template,
-        servers.temporal,
-        folder,
-        happened,
-        str(lifecycle.declared.initial.value),
-        commit,
-        receipt,
-        environment or {},
-        other_side,
-        patience,
+        database_url=servers.template,
+        temporal_address=servers.temporal,
+        folder=folder,
+        happened=happened,
+        commit=commit,
+        receipt=receipt,
+        environment=environment or {},
+        other_side=other_side,
+        patience=patience,
     )
     await preload()
-    run = _Run(subject, lifecycle, arrange, entity_id)
+    run = _Run(subject, arrange, entity_id)
     undisturbed = await run.case(Way.NOTHING)
     proof = Proof(undisturbed)
     if not undisturbed.faults:
@@ -151,22 +150,15 @@ async def prove(
         wanted = [(way, place) for place in proof.places if only(place) for way in ways]
         proof.cases = list(await asyncio.gather(*(one(way, place) for way, place in wanted)))
     if wrong := [each for each in (undisturbed, *proof.cases) if each.faults]:
-        raise CrashPointsFailed("\n\n".join(_told(name, each) for each in wrong))
+        raise CrashPointsFailed("\n\n".join(_told(name_of(lifecycle), each) for each in wrong))
     return proof
 
 
 class _Run:
     """Runs cases of one subject."""
 
-    def __init__(
-        self,
-        subject: Subject,
-        lifecycle: type[Lifecycle[Any, Any]],
-        arrange: Arrange | None,
-        entity_id: Callable[[int], str],
-    ) -> None:
+    def __init__(self, subject: Subject, arrange: Arrange | None, entity_id: Callable[[int], str]) -> None:
         self._subject = subject
-        self._lifecycle = lifecycle
         self._arrange = arrange
         self._entity_id = entity_id
         # At the other side they must differ from those of other proofs.
@@ -179,7 +171,7 @@ class _Run:
                 await arranging
             try:
                 await self._play(stage)
-                await audit(stage, self._lifecycle, undisturbed)
+                await audit(stage, undisturbed)
             except (TimeoutError, PerdureError, OSError, RPCError, asyncpg.PostgresError) as error:
                 case.faults.append(f"{type(error).__name__}: {error}")
             if case.faults:
