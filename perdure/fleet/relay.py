@@ -90,6 +90,8 @@ class Relay(Service):
     async def _deliver_batch(self, connection: Connection) -> bool:
         async with connection.transaction():
             rows = await connection.fetch(query("claim"), BATCH)
+            if not rows:  # another relay delivers them now
+                return False
             for row in rows:
                 faults.point("before the delivery of a", row["kind"])
             ends = await asyncio.gather(*(self._deliver(row) for row in rows), return_exceptions=True)
@@ -100,11 +102,10 @@ class Relay(Service):
                     await self._set_aside(connection, row, end)
             for row in rows:
                 faults.point("after the delivery of a", row["kind"])
-        if rows:
-            faults.point("after the commit of the outbox")
-            says(log, "delivered", count=len(delivered), of=len(rows))
-            self._count(rows, ends)
-            self._keep_pace(len(rows))
+        faults.point("after the commit of the outbox")
+        says(log, "delivered", count=len(delivered), of=len(rows))
+        self._count(rows, ends)
+        self._keep_pace(len(rows))
         return len(delivered) == BATCH
 
     def _keep_pace(self, count: int) -> None:
