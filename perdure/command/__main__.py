@@ -1,0 +1,5 @@
+"""`python -m perdure.command`: the same as `perdure`."""
+
+from perdure.command import main
+
+main()
