@@ -11,37 +11,7 @@ begin
 end $$;
 
 -- A new parameter makes a new function. The old one stays until whoever may execute it may execute the new one.
-alter function perdure.start(text, text, jsonb, text, text) rename to start_before;
 alter function perdure.restart(text, text, text, text, text, jsonb) rename to restart_before;
-
--- Starts the lifecycle of an entity: 'started', 'open' (it runs already) or 'finished' (it has ended).
-create function perdure.start(lifecycle text, entity_id text, input jsonb, state text default 'pending', tenant text default null,
-    traceparent text default null)
-returns text language plpgsql security definer set search_path = perdure, pg_temp as $$
-#variable_conflict use_column
-declare
-    over text;
-begin
-    if coalesce(start.lifecycle, '') !~ '^[a-z][a-z0-9_-]{0,62}$' then
-        raise exception 'perdure.start: % is not the name of a lifecycle', coalesce(quote_literal(start.lifecycle), 'null')
-            using hint = 'Give the name in its @workflow.defn(name=...): a-z, 0-9, _ and -.', errcode = 'invalid_parameter_value';
-    end if;
-    if entity_id is null or octet_length(entity_id) not between 1 and 900 or entity_id ~ '[[:cntrl:]]' or entity_id <> btrim(entity_id) then
-        raise exception 'perdure.start: % can not be an entity id', coalesce(quote_literal(left(entity_id, 60)), 'null')
-            using hint = 'Give the key of your row: printable, 1 to 900 bytes.', errcode = 'invalid_parameter_value';
-    end if;
-    insert into ident (lifecycle, id) values (start.lifecycle, entity_id) on conflict do nothing;
-    if not found then
-        select final into over from ident i where i.lifecycle = start.lifecycle and i.id = entity_id;
-        return case when over is null then 'open' else 'finished' end;
-    end if;
-    insert into entity (lifecycle, id, round, state, input, tenant)
-        values (start.lifecycle, entity_id, 0, start.state, start.input, start.tenant);
-    insert into transition (lifecycle, id, round, version, state) values (start.lifecycle, entity_id, 0, 0, start.state);
-    insert into outbox (lifecycle, id, round, kind, traceparent)
-        values (start.lifecycle, entity_id, 0, 'start', checked_traceparent(start.traceparent));
-    return 'started';
-end $$;
 
 -- Runs a finished entity again, as a new round with new keys. Returns the round.
 create function perdure.restart(lifecycle text, entity_id text, made_by text, note text, state text default 'pending',
@@ -90,7 +60,7 @@ declare
 begin
     for g in select split_part(p.proname, '_', 1) as name, a.grantee::regrole as role, a.is_grantable
         from pg_proc p, aclexplode(p.proacl) a
-        where p.pronamespace = 'perdure'::regnamespace and p.proname in ('start_before', 'restart_before')
+        where p.pronamespace = 'perdure'::regnamespace and p.proname = 'restart_before'
             and a.grantee not in (0, p.proowner)
     loop
         execute format('grant execute on function perdure.%I to %s%s', g.name, g.role,
@@ -98,6 +68,5 @@ begin
     end loop;
 end $$;
 
-drop function perdure.start_before;
 drop function perdure.restart_before;
 revoke all on all functions in schema perdure from public;
