@@ -43,7 +43,7 @@ class Settings(BaseSettings):
     workflows_cached: int = Field(default=1000, ge=0)
     effects_at_once: int = Field(default=100, ge=1)
     relay: bool = True
-    relay_every: float = Field(default=0.2, gt=0, le=60)
+    relay_every: float = Field(default=0.025, gt=0, le=60)
     deployment: str | None = Field(default=None, pattern=r"^[^:.\s]+:[^:\s]+(:auto)?$")
     log: Literal["text", "json"] = "text"
     log_level: Literal["debug", "info", "warning", "error"] = "info"

@@ -1,61 +1,68 @@
-"""The relay: delivers to Temporal what the app committed. Any number may run; each row goes to one of them.
+"""The relay: delivers to Temporal what the app committed. Any number may run; each entity goes to one of them.
 
-A row is claimed, delivered and deleted in one transaction, and every delivery can be repeated: a crash at any
+A batch is claimed, delivered and deleted in one transaction, and every delivery can be repeated: a crash at any
 instant delivers again, never not at all.
 """
 
 from __future__ import annotations
 
 import asyncio
-import json
+import itertools
 import logging
 import time
 from collections.abc import Sequence
-from datetime import timedelta
-from typing import Any
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 
-import asyncpg
 from temporalio.client import Client
-from temporalio.common import MetricMeter, WorkflowIDConflictPolicy, WorkflowIDReusePolicy
-from temporalio.exceptions import WorkflowAlreadyStartedError
-from temporalio.service import RPCError, RPCStatusCode
+from temporalio.common import MetricMeter
+from temporalio.service import RPCError
 
 from perdure import faults
-from perdure.app import App, input_json
-from perdure.contracts.keys import Entity
-from perdure.contracts.terms import all_terms
-from perdure.errors import InvalidEntity, InvalidInput, PerdureError
+from perdure.app import App
+from perdure.errors import EngineUnavailable
+from perdure.fleet.delivery import Delivery, NotForUs, NotYet, Row, Undeliverable
 from perdure.fleet.service import Service
 from perdure.logs import says
 from perdure.queries import query
 from perdure.schema import Connection
 from perdure.settings import Settings
 from perdure.store.postgres import Pool
-from perdure.telemetry import metrics, names, traces
-from perdure.workflow.carried import CARRIED, Carried
+from perdure.telemetry import metrics, names
 
 log = logging.getLogger("perdure.relay")
 
 BATCH = 50
+"""Entities at once, and rows of each."""
 FEW = 20
-"""Starts per second."""
-TASK_TIMEOUT = timedelta(seconds=5)
-"""A killed worker's inline effect is noticed after this."""
+"""Rows per second; more of them wait for each other."""
+SHARED = 10
+"""So many rows then share a transaction, if that takes no longer than `LONGEST_WAIT`."""
+LONGEST_WAIT = 0.2
 
-_RPC = timedelta(seconds=10)
-_NEVER = (RPCStatusCode.INVALID_ARGUMENT, RPCStatusCode.FAILED_PRECONDITION, RPCStatusCode.OUT_OF_RANGE)
-
-
-class Undeliverable(PerdureError):
-    """Delivering it again can't help."""
+_TROUBLE = (RPCError, TimeoutError, OSError)
+_REST_OF_REJECTED = timedelta(seconds=30)
 
 
-class NotForUs(PerdureError):
-    """Another worker may know this lifecycle."""
+@dataclass(slots=True)
+class Line:
+    """What waits for one entity, in its order, and what became of it."""
 
+    rows: list[Row]
+    delivered: list[Row] = field(default_factory=list)
+    rejected: list[tuple[Row, Undeliverable]] = field(default_factory=list)
+    failed: tuple[Row, BaseException] | None = None
+    held_until: datetime | None = None
+    """When the first row that is not delivered will be looked at; None = it is due."""
 
-class NotYet(PerdureError):
-    """The run of the round before is still closing."""
+    @property
+    def unordered(self) -> list[Row]:
+        """Messages that are due and have no place in the order yet."""
+        return [
+            row
+            for row in self.rows
+            if row["kind"] == "message" and row["ordinal"] is None and not row["waits"] and not row["over"]
+        ]
 
 
 class Relay(Service):
@@ -74,154 +81,165 @@ class Relay(Service):
     ) -> None:
         super().__init__("relay", settings.relay_every)
         self._pool = pool
-        self._client = client
-        self._app = app
-        self._settings = settings
+        self._delivery = Delivery(client, app, settings)
+        self._idle = settings.relay_every
         self._meter = meter
         self._delivered_at = 0.0
+        self._window = BATCH
+        """Entities in the next batch: one while Temporal is away, and then twice as many each time, so that it is not
+        run over by what has piled up."""
 
     async def once(self) -> bool:
-        """Deliver a batch; True if it was a full one."""
+        """Deliver a batch; True if there may be more to do at once."""
         async with self._pool.acquire(timeout=5) as connection:
             if not await connection.fetchval(query("due")):
+                self.every = self._idle
                 return False
             return await self._deliver_batch(connection)
 
     async def _deliver_batch(self, connection: Connection) -> bool:
         async with connection.transaction():
-            rows = await connection.fetch(query("claim"), BATCH)
-            if not rows:  # another relay delivers them now
+            lines = await _claimed(connection, self._window)
+            if not lines:  # another relay delivers them now
                 return False
-            for row in rows:
-                faults.point("before the delivery of a", row["kind"])
-            ends = await asyncio.gather(*(self._deliver(row) for row in rows), return_exceptions=True)
-            delivered = [row["seq"] for row, end in zip(rows, ends, strict=True) if end is None]
-            await connection.execute("delete from perdure.outbox where seq = any($1::bigint[])", delivered)
-            for row, end in zip(rows, ends, strict=True):
-                if end is not None:
-                    await self._set_aside(connection, row, end)
-            for row in rows:
-                faults.point("after the delivery of a", row["kind"])
+            full = len(lines) == self._window
+            await asyncio.gather(*(self._follow(line) for line in lines))
+            away = self._is_away(lines)
+            await self._put_on_record(connection, lines, away)
+            ordered = await _order(connection, lines)
+            for line in lines:
+                for row in line.delivered:
+                    faults.point("after the delivery of a", row["kind"])
         faults.point("after the commit of the outbox")
-        says(log, "delivered", count=len(delivered), of=len(rows))
-        self._count(rows, ends)
-        self._keep_pace(len(rows))
-        return len(delivered) == BATCH
+        self._say(lines)
+        self._keep_pace(sum(len(line.delivered) for line in lines))
+        if away is not None:
+            raise EngineUnavailable(f"Temporal takes nothing: {away}") from away
+        return ordered or full
+
+    async def _follow(self, line: Line) -> None:
+        """Deliver what is due, in order, until something can't be."""
+        for row in line.rows:
+            if row["over"] and row["kind"] != "wake":
+                # Finished or restarted since (invariant 7). A wake goes all the same: a stale worker may have made the
+                # end, and the run that waits must hear of it.
+                line.delivered.append(row)
+            elif (row["kind"] == "message" and row["ordinal"] is None) or not await self._attempted(line, row):
+                return
+
+    async def _attempted(self, line: Line, row: Row) -> bool:
+        """Deliver one row; False if what is behind it has to wait."""
+        cancel = None
+        if row["kind"] == "start":
+            if line.unordered and not line.delivered:
+                return False  # first they get their places: one of them may be a cancel, which goes along
+            cancel = next((each for each in line.rows if each["says"] == "cancel" and each["ordinal"]), None)
+        overruled = cancel is not None and row["wanted_later"] and self._delivery.can_cancel(row)
+        if row["waits"] and not overruled:
+            line.held_until = row["not_before"]
+            return False
+        faults.point("before the delivery of a", row["kind"])
+        try:
+            await self._delivery.deliver(row, cancel)
+        except Undeliverable as why:
+            line.rejected.append((row, why))
+            if row["kind"] != "start":
+                return True
+            line.held_until = datetime.now(UTC) + _REST_OF_REJECTED
+            return False
+        except Exception as error:  # whatever it is, it is in nobody else's way (invariant 8)
+            line.failed = row, error
+            return False
+        line.delivered.append(row)
+        return True
+
+    def _is_away(self, lines: Sequence[Line]) -> BaseException | None:
+        """What keeps Temporal from taking anything at all; None if it took something, or only single rows failed."""
+        troubles = [line.failed[1] for line in lines if line.failed and isinstance(line.failed[1], _TROUBLE)]
+        if troubles and not any(row for line in lines for row in line.delivered):
+            self._window = 1
+            return troubles[0]
+        self._window = max(1, self._window // 2) if 2 * len(troubles) > len(lines) else min(BATCH, self._window * 2)
+        return None
+
+    async def _put_on_record(self, connection: Connection, lines: Sequence[Line], away: BaseException | None) -> None:
+        """What is not delivered is tried again later, each row by itself.
+
+        While Temporal is away that is no row's fault. Only the first one is put off, so that the next probe is another:
+        this one alone may be what Temporal can't take.
+        """
+        delivered = [row for line in lines for row in line.delivered]
+        await connection.execute(query("delivered"), *_columns(delivered, "lifecycle", "id", "seq"))
+        if over := [row for row in delivered if row["over"] and row["kind"] == "message"]:
+            await connection.execute(query("too_late"), *_columns(over, "lifecycle", "id", "round", "message_id"))
+        postponed = False
+        for line in lines:
+            for row, why in line.rejected:
+                await self._reject(connection, row, why)
+            if line.failed is not None and not (away and postponed):
+                await self._postpone(connection, *line.failed)
+                postponed = True
+            elif line.held_until is not None:
+                first = line.rows[0]
+                await connection.execute(query("hold"), first["lifecycle"], first["id"], line.held_until)
+
+    async def _postpone(self, connection: Connection, row: Row, error: BaseException) -> None:
+        if not isinstance(error, (NotForUs, NotYet, *_TROUBLE)):
+            log.error("delivering %s/%s failed", row["lifecycle"], row["id"], exc_info=error)
+        why = str(error)[:500] or type(error).__name__
+        await connection.execute(query("postpone"), row["lifecycle"], row["id"], row["seq"], why)
+
+    async def _reject(self, connection: Connection, row: Row, why: Undeliverable) -> None:
+        says(log, "rejected", level=logging.ERROR, lifecycle=row["lifecycle"], id=row["id"], why=str(why))
+        await connection.execute(query("reject"), row["lifecycle"], row["id"], row["seq"], str(why))
+        attention = f"rejected: {why}" if row["kind"] == "start" else f"a message was rejected: {why}"
+        await connection.execute(
+            "update perdure.entity set attention = $3 where lifecycle = $1 and id = $2",
+            row["lifecycle"],
+            row["id"],
+            attention,
+        )
 
     def _keep_pace(self, count: int) -> None:
-        """Few starts are looked for often, so that each is delivered soon; many wait for each other, and cost a
-        transaction for all."""
+        """Few rows are looked for often, so that each is delivered soon; many wait for each other, and cost a
+        transaction for some."""
         now = time.monotonic()
-        if count < FEW * (now - self._delivered_at):
-            self.stay_awake()
+        rate = count / max(now - self._delivered_at, 0.001)
+        self.every = self._idle if rate < FEW else max(self._idle, min(SHARED / rate, LONGEST_WAIT))
         self._delivered_at = now
 
-    async def _deliver(self, row: asyncpg.Record) -> None:
-        if row["over"] and row["kind"] == "start":
-            return  # finished or restarted since: an older order of the same entity (invariant 7)
-        # A wake goes all the same: a stale worker may have made the end, and the run that waits must hear of it.
-        try:
-            entity = Entity(row["lifecycle"], row["id"], row["round"])
-        except InvalidEntity as error:  # SQL lets through what Python would not
-            raise Undeliverable(str(error)) from error
-        try:
-            if row["kind"] == "start":
-                await self._start(entity, row)
-            else:
-                handle = self._client.get_workflow_handle(entity.workflow_id(self._settings.scope))
-                await handle.signal("perdure-wake", json.loads(row["body"])["key"], rpc_timeout=_RPC)
-        except WorkflowAlreadyStartedError:
-            await self._check_round(entity)
-        except RPCError as error:
-            if row["kind"] == "wake" and error.status is RPCStatusCode.NOT_FOUND:
-                return
-            if error.status in _NEVER:
-                raise Undeliverable(f"Temporal refuses it: {error.message}") from error
-            raise
-
-    async def _start(self, entity: Entity, row: asyncpg.Record) -> None:
-        if entity.lifecycle not in self._app.lifecycles:
-            raise (Undeliverable if row["old"] else NotForUs)(f"no worker knows a lifecycle named {entity.lifecycle!r}")
-        lifecycle = self._app.lifecycle(entity.lifecycle)
-        try:
-            committed = _loaded(row["input"])
-            given = _with_what_is_new(committed, input_json(lifecycle, committed))
-        except InvalidInput as error:
-            raise Undeliverable(str(error)) from error
-        workflow_id = entity.workflow_id(self._settings.scope)
-        about = {names.LIFECYCLE: entity.lifecycle, names.ROUND: entity.round, names.WORKFLOW_ID: workflow_id}
-        with traces.span(
-            f"{names.SPAN_DELIVER} {entity.lifecycle}",
-            about,
-            kind=traces.SpanKind.CONSUMER,
-            parent=row["traceparent"],
-        ):
-            await self._start_workflow(entity, workflow_id, given, row["version"])
-
-    async def _start_workflow(self, entity: Entity, workflow_id: str, given: Any, version: int) -> None:
-        first = entity.round == 0
-        effects = self._app.lifecycle(entity.lifecycle).effects
-        await self._client.start_workflow(
-            entity.lifecycle,
-            given,
-            id=workflow_id,
-            task_queue=self._settings.task_queue,
-            memo={CARRIED: Carried(round=entity.round, version=version, terms=all_terms(effects))},
-            # The default would start closed ids again.
-            id_reuse_policy=WorkflowIDReusePolicy.REJECT_DUPLICATE if first else WorkflowIDReusePolicy.ALLOW_DUPLICATE,
-            id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING if first else WorkflowIDConflictPolicy.FAIL,
-            # An eager start would run on this worker's build, also where another one is current.
-            request_eager_start=self._settings.deployment is None,
-            task_timeout=TASK_TIMEOUT,
-            static_summary=str(entity),
-            rpc_timeout=_RPC,
-        )
-
-    async def _check_round(self, entity: Entity) -> None:
-        """The run that is there must not be the last one's, whose final state is on record before it closes."""
-        if entity.round == 0:
-            return
-        handle = self._client.get_workflow_handle(entity.workflow_id(self._settings.scope))
-        memo = await (await handle.describe(rpc_timeout=_RPC)).memo_value(CARRIED, None, type_hint=Carried)
-        if memo is not None and memo.round < entity.round:
-            raise NotYet(f"the run of round {memo.round} is still closing")
-
-    async def _set_aside(self, connection: Any, row: asyncpg.Record, end: BaseException) -> None:
-        """One that can't be delivered now is in nobody's way (invariant 8)."""
-        if isinstance(end, Undeliverable):
-            says(log, "rejected", level=logging.ERROR, lifecycle=row["lifecycle"], id=row["id"], why=str(end))
-            await connection.execute(query("reject"), row["seq"], str(end))
-            await connection.execute(
-                "update perdure.entity set attention = $3 where lifecycle = $1 and id = $2",
-                row["lifecycle"],
-                row["id"],
-                f"rejected: {end}",
-            )
-            return
-        if not isinstance(end, (NotForUs, NotYet, RPCError, TimeoutError, OSError)):
-            log.error("delivering %s/%s failed", row["lifecycle"], row["id"], exc_info=end)
-        await connection.execute(
-            query("postpone"),
-            row["seq"],
-            str(end)[:500] or type(end).__name__,
-        )
-
-    def _count(self, rows: Sequence[asyncpg.Record], ends: Sequence[BaseException | None]) -> None:
+    def _say(self, lines: Sequence[Line]) -> None:
+        delivered = sum(len(line.delivered) for line in lines)
+        says(log, "delivered", count=delivered, of=sum(len(line.rows) for line in lines))
         if self._meter is None:
             return
-        for row, end in zip(rows, ends, strict=True):
-            became = names.RELAY_DELIVERED if end is None else names.RELAY_POSTPONED
-            metrics.count(
-                self._meter, names.RELAY_REJECTED if isinstance(end, Undeliverable) else became, kind=row["kind"]
-            )
+        for line in lines:
+            for metric, rows in (
+                (names.RELAY_DELIVERED, line.delivered),
+                (names.RELAY_REJECTED, [row for row, _ in line.rejected]),
+                (names.RELAY_POSTPONED, [line.failed[0]] if line.failed else []),
+            ):
+                for row in rows:
+                    metrics.count(self._meter, metric, kind=row["kind"])
 
 
-def _with_what_is_new(committed: Any, read: Any) -> Any:
-    """The input as this worker reads it, and what only newer workers know of: they may run it."""
-    if not isinstance(committed, dict) or not isinstance(read, dict):
-        return read
-    return committed | {name: _with_what_is_new(committed.get(name), value) for name, value in read.items()}
+async def _claimed(connection: Connection, most: int) -> list[Line]:
+    """Entities that nobody else delivers to now, with what waits for them."""
+    entities = await connection.fetch(query("claim"), most)
+    rows = await connection.fetch(query("lines"), *_columns(entities, "lifecycle", "id"), BATCH)
+    return [Line(list(line)) for _, line in itertools.groupby(rows, key=lambda row: (row["lifecycle"], row["id"]))]
 
 
-def _loaded(value: Any) -> Any:
-    return json.loads(value) if isinstance(value, str) else value
+async def _order(connection: Connection, lines: Sequence[Line]) -> bool:
+    """Put on record in which order messages go, before any of them does: a delivery that is repeated keeps it, whatever
+    was committed meanwhile. True if there were some."""
+    rows = [row for line in lines for row in line.unordered]
+    if not rows:
+        return False
+    await connection.execute(query("order"), *_columns(rows, "lifecycle", "id", "round", "message_id"))
+    faults.point("after the order of messages")
+    return True
+
+
+def _columns(rows: Sequence[Row], *wanted: str) -> list[list[object]]:
+    return [[row[name] for row in rows] for name in wanted]

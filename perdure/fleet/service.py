@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-import time
 
 import asyncpg
 from temporalio.service import RPCError
@@ -29,8 +28,6 @@ class Service:
 
     LONGEST_PAUSE = 5.0
     """Seconds between two rounds while the outside world is in trouble."""
-    AWAKE = 2.0
-    """Seconds for which a service that was busy looks ten times as often: what comes seldom comes alone."""
 
     def __init__(self, name: str, every: float) -> None:
         self.name = name
@@ -38,7 +35,6 @@ class Service:
         self._task: asyncio.Task[None] | None = None
         self._stopping = asyncio.Event()
         self._nudged = asyncio.Event()
-        self._awake_until = 0.0
 
     async def once(self) -> bool:
         """One round; True if there is more to do at once."""
@@ -62,10 +58,6 @@ class Service:
     def nudge(self) -> None:
         """There is something to do: don't wait for the next round."""
         self._nudged.set()
-
-    def stay_awake(self) -> None:
-        """There was something to do, so there may soon be more: look more often for a while."""
-        self._awake_until = time.monotonic() + self.AWAKE
 
     async def _loop(self) -> None:
         failures = 0
@@ -91,8 +83,6 @@ class Service:
         """Jittered, so that a fleet does not come in step."""
         growth = 2 ** min(failures, 30)  # an outage of hours brings numbers that no float holds
         pause = min(self.every * growth, max(self.LONGEST_PAUSE, self.every)) * random.uniform(0.8, 1.2)
-        if not failures and time.monotonic() < self._awake_until:
-            pause /= 10
         try:
             await asyncio.wait_for(self._nudged.wait(), pause)
         except TimeoutError:

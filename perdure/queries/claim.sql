@@ -1,13 +1,18 @@
--- What is due for delivery, oldest first, for as long as the transaction lasts: $1 at most so many.
-select
-    o.seq, o.lifecycle, o.id, o.round, o.kind, o.body, o.tries, o.traceparent,
-    o.created_at < clock_timestamp() - interval '10 min' as old,
-    e.input, i.version,
-    (i.round <> o.round or i.final is not null) as over
-from perdure.outbox o
-join perdure.ident i using (lifecycle, id)
-left join perdure.entity e using (lifecycle, id)
-where o.not_before <= clock_timestamp()
-order by o.seq
-limit $1
-for update of o skip locked
+-- Takes entities for which something is due, the most urgent first, for as long as the transaction lasts: $1 at most so
+-- many rows. Others' entities are passed over. What is to be delivered is for the next statement to read: this one's
+-- snapshot is older than its locks, and may show what another relay has delivered since.
+with due as materialized (
+    select o.lifecycle, o.id
+    from generate_series(1, 5) p cross join lateral (
+        select x.lifecycle, x.id from perdure.outbox x
+        where x.priority = p and x.not_before <= now()
+        order by x.not_before, x.seq
+        limit 20 * $1
+    ) o
+    limit 20 * $1
+), mine as (
+    select lifecycle, id from due
+    where pg_try_advisory_xact_lock(hashtextextended(lifecycle || '/' || id, 0x70657264))
+    limit $1
+)
+select distinct lifecycle, id from mine

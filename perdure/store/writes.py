@@ -90,7 +90,12 @@ class Fence(_Record):
 
 
 class Move(_Record):
-    """The mirror part of a write: the state that the lifecycle is in now."""
+    """The mirror part of a write: the state that the lifecycle is in now.
+
+    Attributes:
+        heard: ordinal of the last message that `snapshot` holds.
+        within: seconds that the state should last at most.
+    """
 
     state: str
     final: bool = False
@@ -98,6 +103,7 @@ class Move(_Record):
     why: str | None = None
     by: str | None = None
     snapshot: Any = None
+    heard: int = 0
     within: float | None = None
 
 

@@ -41,6 +41,7 @@ class Carried(BaseModel):
         unsettled: effects that are being performed, by key.
         retry: a retry that was granted, and that nothing was done about yet.
         cancel: somebody asked for the end, while a doubt had to be settled first.
+        heard: ordinal of the last message from the outbox.
         terms: of the effects, for the whole run, by the name that their keys carry; empty where an older release
             wrote this.
     """
@@ -57,4 +58,5 @@ class Carried(BaseModel):
     unsettled: dict[str, Unsettled] = Field(default_factory=dict)
     retry: Request | None = None
     cancel: Request | None = None
+    heard: int = 0
     terms: dict[str, Terms] = Field(default_factory=dict)

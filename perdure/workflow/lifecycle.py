@@ -27,6 +27,7 @@ from perdure.workflow.declaring import (
     input_type,
     put_conductor_around_run,
 )
+from perdure.workflow.messages import MESSAGE, Message, hand_over
 from perdure.workflow.performing import Performance
 from perdure.workflow.reading import read
 from perdure.workflow.requests import Request, Resolution, SendAgain
@@ -301,6 +302,12 @@ class Lifecycle(Generic[I, S]):
         self._perdure.look = True
         if performance := self._perdure.performances.get(key):
             performance.poked = True
+
+    @workflow.signal(name=MESSAGE)
+    async def _receive(self, message: Message) -> None:
+        """A message from the outbox; one that is delivered again is heard once."""
+        if self._perdure.hear(message.ordinal):
+            await hand_over(self, message)
 
     @property
     def _perdure(self) -> Conductor:

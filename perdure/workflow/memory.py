@@ -44,6 +44,8 @@ class Memory:
         """Whether it stands still, since something on record can't be read; how often it did so before."""
         self.look = False
         """Somebody asks it to look whether it can be read now."""
+        self.last_message = carried.heard
+        """Ordinal of the last message from the outbox: they come in order."""
         self._version = carried.version
         self._born = carried.born
         self._counted = carried.state
@@ -87,6 +89,13 @@ class Memory:
         """The run is where the one before it was."""
         self.catching_up = False
 
+    def hear(self, ordinal: int) -> bool:
+        """Whether the message of that place is new; from now on it is not."""
+        if ordinal <= self.last_message:
+            return False
+        self.last_message = ordinal
+        return True
+
     def _snapshot(self) -> Any:
         taken = None if self.stands and not self.recalled_well else self.lifecycle.snapshot()
         return self.recalled if taken is None else taken.model_dump(mode="json")
@@ -105,6 +114,7 @@ class Memory:
                 unsettled=self.unsettled | {key: each.unsettled() for key, each in self.performances.items()},
                 retry=self.retry,
                 cancel=self.cancel,
+                heard=self.last_message,
                 terms=all_terms(self.lifecycle.effects),
             )
         }

@@ -103,6 +103,7 @@ class Recording(Memory):
             why=storable(why),
             by=storable(by),
             snapshot=self._snapshot(),
+            heard=self.last_message,
             within=declared.within.total_seconds() if declared.within else None,
         )
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 
@@ -50,41 +49,3 @@ async def test_after_a_bug_in_one_round_it_goes_on_and_says_where_the_bug_is(
         await service.stop()
     assert [record.getMessage() for record in caplog.records] == ["failing: a bug, will go on"] * 2
     assert all(record.exc_info for record in caplog.records)
-
-
-class Counting(Service):
-    """Counts its rounds, and may be busy in them."""
-
-    AWAKE = 60.0
-
-    def __init__(self, *, busy: bool) -> None:
-        super().__init__("counting", 60.0)
-        self.rounds = asyncio.Semaphore(0)
-        self._busy = busy
-
-    async def once(self) -> bool:
-        if self._busy:
-            self.stay_awake()
-        self.rounds.release()
-        return False
-
-
-@pytest.mark.parametrize(("busy", "most"), [(True, 7.2), (False, 72.0)])
-async def test_a_service_that_was_busy_looks_ten_times_as_often(
-    busy: bool, most: float, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    pauses: list[float] = []
-    wait_for = asyncio.wait_for
-
-    async def pause(awaitable: Any, seconds: float) -> Any:
-        pauses.append(seconds)
-        return await wait_for(awaitable, 0.001)
-
-    service = Counting(busy=busy)
-    monkeypatch.setattr("perdure.fleet.service.asyncio.wait_for", pause)
-    await service.start()
-    for _ in range(5):
-        await service.rounds.acquire()
-    await service.stop()
-    assert all(most / 1.5 <= each <= most for each in pauses)
-    assert pauses

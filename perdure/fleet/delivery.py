@@ -1,0 +1,203 @@
+"""How one row of the outbox reaches Temporal.
+
+Every delivery can be repeated: a start finds what it started, a message is heard once.
+"""
+
+from __future__ import annotations
+
+import json
+from datetime import timedelta
+from typing import Any, TypeAlias
+
+import asyncpg
+from temporalio.client import Client
+from temporalio.common import Priority, WorkflowIDConflictPolicy, WorkflowIDReusePolicy
+from temporalio.exceptions import WorkflowAlreadyStartedError
+from temporalio.service import RPCError, RPCStatusCode
+
+from perdure.app import App, input_json
+from perdure.contracts.keys import Entity
+from perdure.contracts.terms import all_terms
+from perdure.errors import InvalidEntity, InvalidInput, PerdureError
+from perdure.settings import Settings
+from perdure.telemetry import names, traces
+from perdure.workflow.carried import CARRIED, Carried
+from perdure.workflow.messages import MESSAGE, Message, unfit
+from perdure.workflow.requests import Request
+
+Row: TypeAlias = asyncpg.Record
+
+TASK_TIMEOUT = timedelta(seconds=5)
+"""A killed worker's inline effect is noticed after this."""
+LARGEST = 2_000_000
+"""Bytes of an input or payload; Temporal takes 2 MB."""
+
+_RPC = timedelta(seconds=10)
+_NEVER = (RPCStatusCode.INVALID_ARGUMENT, RPCStatusCode.FAILED_PRECONDITION, RPCStatusCode.OUT_OF_RANGE)
+_USUAL = 3
+
+
+class Undeliverable(PerdureError):
+    """Delivering it again can't help."""
+
+
+class NotForUs(PerdureError):
+    """Another worker may know this lifecycle."""
+
+
+class NotYet(PerdureError):
+    """Temporal answers, and can't take it now."""
+
+
+class Delivery:
+    """Delivers rows.
+
+    Args:
+        client: Temporal; where a worker of the same process uses it too, workflows start eagerly.
+        app: knows the lifecycles.
+        settings: scope, task queue.
+    """
+
+    def __init__(self, client: Client, app: App, settings: Settings) -> None:
+        self._client = client
+        self._app = app
+        self._settings = settings
+
+    async def deliver(self, row: Row, cancel: Row | None = None) -> None:
+        """Deliver a row.
+
+        Args:
+            row: what waits; see `queries/lines.sql`.
+            cancel: with a start: a message behind it that asks for the end, so that no effect is begun.
+
+        Raises:
+            Undeliverable: and never will be.
+            NotForUs: this worker does not know the lifecycle.
+            NotYet: it must wait for something in Temporal.
+            RPCError: Temporal has trouble.
+        """
+        try:
+            entity = Entity(row["lifecycle"], row["id"], row["round"])
+        except InvalidEntity as error:  # SQL lets through what Python would not
+            raise Undeliverable(str(error)) from error
+        try:
+            if row["kind"] == "start":
+                await self._start(entity, row, cancel)
+            elif row["kind"] == "message":
+                await self._send(entity, row)
+            else:
+                await self._wake(entity, json.loads(row["body"])["key"])
+        except WorkflowAlreadyStartedError:
+            await self._check_round(entity)
+        except RPCError as error:
+            if error.status in _NEVER:
+                raise Undeliverable(f"Temporal refuses it: {error.message}") from error
+            raise
+
+    def can_cancel(self, row: Row) -> bool:
+        """Whether the lifecycle of this row has a state for a cancel to end in."""
+        known = self._app.lifecycles.get(row["lifecycle"])
+        return known is not None and known.declared.cancelled is not None
+
+    async def _start(self, entity: Entity, row: Row, cancel: Row | None) -> None:
+        self._check_known(row)
+        lifecycle = self._app.lifecycle(entity.lifecycle)
+        _check_size(row["input"])
+        try:
+            committed = _loaded(row["input"])
+            given = _with_what_is_new(committed, input_json(lifecycle, committed))
+        except InvalidInput as error:
+            raise Undeliverable(str(error)) from error
+        asked = None if cancel is None else Request.model_validate(_loaded(cancel["payload"]))
+        carried = Carried(round=entity.round, version=row["version"], terms=all_terms(lifecycle.effects), cancel=asked)
+        workflow_id = entity.workflow_id(self._settings.scope)
+        about = {names.LIFECYCLE: entity.lifecycle, names.ROUND: entity.round, names.WORKFLOW_ID: workflow_id}
+        with traces.span(
+            f"{names.SPAN_DELIVER} {entity.lifecycle}",
+            about,
+            kind=traces.SpanKind.CONSUMER,
+            parent=row["traceparent"],
+        ):
+            await self._start_workflow(entity, workflow_id, given, carried, row["priority"])
+
+    async def _start_workflow(
+        self, entity: Entity, workflow_id: str, given: Any, carried: Carried, priority: int
+    ) -> None:
+        first = entity.round == 0
+        await self._client.start_workflow(
+            entity.lifecycle,
+            given,
+            id=workflow_id,
+            task_queue=self._settings.task_queue,
+            memo={CARRIED: carried},
+            # The default would start closed ids again.
+            id_reuse_policy=WorkflowIDReusePolicy.REJECT_DUPLICATE if first else WorkflowIDReusePolicy.ALLOW_DUPLICATE,
+            id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING if first else WorkflowIDConflictPolicy.FAIL,
+            # An eager start would run on this worker's build, also where another one is current.
+            request_eager_start=self._settings.deployment is None,
+            task_timeout=TASK_TIMEOUT,
+            static_summary=str(entity),
+            priority=Priority() if priority == _USUAL else Priority(priority_key=priority),
+            rpc_timeout=_RPC,
+        )
+
+    async def _send(self, entity: Entity, row: Row) -> None:
+        self._check_known(row)
+        _check_size(row["payload"])
+        message = Message(
+            ordinal=row["ordinal"],
+            id=row["message_id"],
+            kind=row["says"],
+            name=row["name"],
+            payload=_loaded(row["payload"]),
+        )
+        if why := unfit(self._app.lifecycle(entity.lifecycle), message):
+            raise Undeliverable(f"{entity.lifecycle}: {why}")
+        await self._signal(entity, MESSAGE, message)
+
+    async def _wake(self, entity: Entity, key: str) -> None:
+        try:
+            await self._signal(entity, "perdure-wake", key)
+        except NotYet:
+            return  # there is nobody to be woken
+
+    async def _signal(self, entity: Entity, name: str, given: Any) -> None:
+        handle = self._client.get_workflow_handle(entity.workflow_id(self._settings.scope))
+        try:
+            await handle.signal(name, given, rpc_timeout=_RPC)
+        except RPCError as error:
+            if error.status is RPCStatusCode.NOT_FOUND:
+                raise NotYet(f"no workflow of {entity} is open in Temporal") from error
+            raise
+
+    async def _check_round(self, entity: Entity) -> None:
+        """The run that is there must not be the last one's, whose final state is on record before it closes."""
+        if entity.round == 0:
+            return
+        handle = self._client.get_workflow_handle(entity.workflow_id(self._settings.scope))
+        memo = await (await handle.describe(rpc_timeout=_RPC)).memo_value(CARRIED, None, type_hint=Carried)
+        if memo is not None and memo.round < entity.round:
+            raise NotYet(f"the run of round {memo.round} is still closing")
+
+    def _check_known(self, row: Row) -> None:
+        name = row["lifecycle"]
+        if name not in self._app.lifecycles:
+            raise (Undeliverable if row["old"] else NotForUs)(f"no worker knows a lifecycle named {name!r}")
+
+
+def _check_size(text: str | None) -> None:
+    if text is not None and (size := len(text.encode())) > LARGEST:
+        raise Undeliverable(
+            f"{size} bytes are too many, Temporal takes {LARGEST}: keep the rest in a table of yours, and give its key"
+        )
+
+
+def _with_what_is_new(committed: Any, read: Any) -> Any:
+    """The input as this worker reads it, and what only newer workers know of: they may run it."""
+    if not isinstance(committed, dict) or not isinstance(read, dict):
+        return read
+    return committed | {name: _with_what_is_new(committed.get(name), value) for name, value in read.items()}
+
+
+def _loaded(value: Any) -> Any:
+    return json.loads(value) if isinstance(value, str) else value

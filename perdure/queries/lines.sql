@@ -1,0 +1,22 @@
+-- What waits for the entities $1, $2 (lifecycles, ids), each one's in its order, $3 rows of each at most: a start, then
+-- messages that have a place in the order, then what has none yet.
+select
+    o.seq, o.lifecycle, o.id, o.round, o.kind, o.body, o.tries, o.traceparent, o.priority, o.not_before, o.message_id,
+    o.not_before > now() as waits,
+    coalesce(o.wanted_at > now(), false) as wanted_later,
+    o.created_at < clock_timestamp() - interval '10 min' as old,
+    o.ordinal, o.says, o.name, o.payload,
+    case when o.kind = 'start' then e.input end as input, i.version,
+    (i.round <> o.round or i.final is not null) as over
+from unnest($1::text[], $2::text[]) k(lifecycle, id)
+cross join lateral (
+    select x.*, m.ordinal, m.kind as says, m.name, m.payload
+    from perdure.outbox x left join perdure.message m using (lifecycle, id, round, message_id)
+    where x.lifecycle = k.lifecycle and x.id = k.id
+        and (x.kind = 'start' or x.wanted_at is null or x.wanted_at <= now()) -- else it does not stand in line yet
+    order by x.kind <> 'start', m.ordinal, x.seq
+    limit $3
+) o
+join perdure.ident i on i.lifecycle = o.lifecycle and i.id = o.id
+left join perdure.entity e on e.lifecycle = o.lifecycle and e.id = o.id
+order by o.lifecycle, o.id, o.kind <> 'start', o.ordinal, o.seq
