@@ -85,6 +85,8 @@ class Conductor(Waiting):
             read(self, "the state", lambda: self.states[self.state])
             await self._be_born(readable)
             self._begun = True
+            if self.cancelled_before:
+                raise Cancelled
             await run(readable)
         except Unreadable as trouble:
             await stand_still(self, trouble)

@@ -36,6 +36,8 @@ class Memory:
         self.catching_up = carried.state is not None
         """Run starts from its top after a renewal: until it is where it was, what it did then is not redone."""
         self.cancel = carried.cancel
+        self.cancelled_before = carried.cancel is not None and not self.catching_up
+        """Somebody asked for the end before the first run had begun."""
         self.retry = carried.retry
         self.waiting_for_retry = False
         self.overtaken = False

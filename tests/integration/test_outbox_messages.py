@@ -1,0 +1,287 @@
+"""Messages through the outbox: each is heard once, in the order in which it was committed, or says why it can't be."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import asyncpg
+import pytest
+from temporalio.client import Client
+from temporalio.service import RetryConfig
+
+from infra.postgres import PostgresServer
+from infra.temporal import TemporalServer
+from perdure import App, Settings
+from perdure.fleet.relay import Relay
+from perdure.store.postgres import Database
+from tests.apps.listening import app
+from tests.world import World
+
+KIND = "listener"
+START = "select perdure.start($1, $2, $3::jsonb)"
+SIGNAL = "select perdure.signal($1, $2, $3, $4::jsonb, $5)"
+HEARD = "select snapshot->'numbers' from perdure.finished where id = $1"
+
+
+@pytest.fixture
+async def world(
+    postgres: PostgresServer, temporal: TemporalServer, database: str, tmp_path: Path
+) -> AsyncIterator[World]:
+    async with World(postgres, temporal, database, tmp_path).made(app) as made:
+        yield made
+
+
+async def start(world: World, entity_id: str = "a", **told: Any) -> None:
+    assert await world.db.fetchval(START, KIND, entity_id, json.dumps(told)) == "started"
+
+
+async def say(world: World, name: str, payload: Any = None, message_id: str | None = None, to: str = "a") -> str:
+    data = None if payload is None else json.dumps(payload)
+    return str(await world.db.fetchval(SIGNAL, KIND, to, name, data, message_id))
+
+
+async def heard(world: World, entity_id: str = "a") -> list[int]:
+    """What the entity heard, once it has closed."""
+    assert await world.ended(KIND, entity_id) == "closed"
+    numbers: list[int] = json.loads(await world.db.fetchval(HEARD, entity_id))
+    return numbers
+
+
+async def test_what_is_said_in_a_transaction_is_heard_with_it_or_not_at_all(world: World) -> None:
+    async with world.db.transaction():
+        await start(world)
+        assert await say(world, "add", 1) == "sent"
+    transaction = world.db.transaction()
+    await transaction.start()
+    await say(world, "add", 2)
+    await transaction.rollback()
+    assert await say(world, "close") == "sent"
+    async with world.worker(app):
+        assert await heard(world) == [1]
+    for table in ("message", "outbox", "rejected"):
+        assert await world.db.fetchval(f"select count(*) from perdure.{table}") == 0
+    assert await say(world, "add", 3) == "finished"
+
+
+async def test_a_message_given_twice_under_one_id_is_heard_once(world: World) -> None:
+    await start(world)
+    assert await say(world, "add", 1, "m1") == "sent"
+    assert await say(world, "add", 1, "m1") == "known"
+    async with world.worker(app):
+
+        async def delivered() -> bool:
+            return bool(await world.db.fetchval("select delivered_at is not null from perdure.message"))
+
+        await world.until(delivered, "delivered")
+        assert await say(world, "add", 1, "m1") == "known"
+        await say(world, "close")
+        assert await heard(world) == [1]
+
+
+async def test_a_message_delivered_again_is_heard_once_also_by_the_next_run(world: World) -> None:
+    await start(world, renew_after=2)
+    for number in range(5):
+        await say(world, "add", number, f"m{number}")
+    async with world.worker(app):
+
+        async def told(count: int) -> bool:
+            numbers: list[int] = await world.query(KIND, "a", "numbers")
+            return len(numbers) == count
+
+        await world.until(lambda: _all_delivered(world), "delivered")
+        await world.until(lambda: told(5), "heard")
+        again = (
+            "insert into perdure.outbox (lifecycle, id, round, kind, message_id) "
+            "values ('listener', 'a', 0, 'message', $1)"
+        )
+        for number in (0, 3, 4):
+            await world.db.execute(again, f"m{number}")
+        await world.until(lambda: _all_delivered(world), "delivered again")
+        await say(world, "close")
+        assert await heard(world) == [0, 1, 2, 3, 4]
+
+
+async def test_the_order_is_the_one_in_which_they_were_committed_whoever_delivers(world: World) -> None:
+    """Writers of their own, and two workers: of one entity, what was committed first is heard first."""
+    entities, each = 4, 60
+    for entity in range(entities):
+        await start(world, str(entity))
+    async with world.worker(app), world.worker(app), asyncpg.create_pool(world.dsn, min_size=8, max_size=8) as pool:
+
+        async def tell(entity: int) -> None:
+            for number in range(each):
+                async with pool.acquire() as connection, connection.transaction():
+                    await connection.fetchval(SIGNAL, KIND, str(entity), "add", str(number), None)
+                    await asyncio.sleep(random.random() / 200)  # transactions of one entity follow each other
+
+        await asyncio.gather(*(tell(entity) for entity in range(entities)))
+        for entity in range(entities):
+            await say(world, "close", to=str(entity))
+        for entity in range(entities):
+            assert await heard(world, str(entity)) == list(range(each))
+
+
+async def test_a_delivery_that_is_repeated_keeps_the_order_whatever_was_committed_meanwhile(world: World) -> None:
+    """The order is on record before the first delivery: else what comes late would take the place of what was heard."""
+    await start(world)
+    forget = """
+        create function keep() returns trigger language plpgsql as $$ begin
+            if old.message_id = 'm1' and not exists (select from perdure.message where message_id = 'late') then
+                raise exception 'the connection is lost before the commit'; end if; return old; end $$;
+        create trigger keep before delete on perdure.outbox for each row execute function keep()"""
+    await world.db.execute(forget)
+    late = await asyncpg.connect(world.dsn)
+    slow = late.transaction()
+    await slow.start()
+    await late.fetchval(SIGNAL, KIND, "a", "add", "0", "late")  # the lowest number in the outbox, not committed yet
+    await say(world, "add", 1, "m1")
+    await say(world, "add", 2, "m2")
+    async with world.worker(app):
+
+        async def told() -> bool:
+            numbers: list[int] = await world.query(KIND, "a", "numbers")
+            return numbers == [1, 2]
+
+        await world.is_in(KIND, "a", "open")
+        await world.until(told, "both heard, and not deleted from the outbox")
+        await slow.commit()
+        await late.close()
+        await say(world, "close")
+        assert await heard(world) == [1, 2, 0]
+
+
+async def test_a_message_for_later_holds_up_nothing_and_comes_in_time(world: World) -> None:
+    await start(world)
+    soon = datetime.now(UTC) + timedelta(seconds=1.5)
+    later = "select perdure.signal($1, 'a', 'add', '7', 'later', $2)"
+    await world.db.fetchval(later, KIND, soon)
+    await say(world, "add", 1)
+    async with world.worker(app):
+        await world.until(lambda: _all_delivered(world), "both delivered")
+        at = await world.db.fetchval("select delivered_at from perdure.message where message_id = 'later'")
+        await say(world, "close")
+        assert await heard(world) == [1, 7]
+    assert soon <= at <= soon + timedelta(seconds=5)
+
+
+async def test_what_nobody_can_hear_is_rejected_with_the_reason_and_the_rest_goes_on(world: World) -> None:
+    await start(world)
+    async with world.worker(app):
+        await world.is_in(KIND, "a", "open")
+        await say(world, "ad", 1)
+        await say(world, "add", "one")
+        await say(world, "pair", [1, 2])
+        await say(world, "add", 2)
+        await world.db.fetchval("select perdure.cancel('listener', 'a', 'ann')")
+        assert await world.ended(KIND, "a") == "cancelled"
+    reasons = [row["reason"] for row in await world.db.fetch("select reason from perdure.rejected order by seq")]
+    assert reasons == [
+        "listener: it has no handler for the signal 'ad'; did you mean 'add'?",
+        "listener: the payload of 'add' does not fit: the whole: Input should be a valid integer, "
+        "unable to parse string as an integer",
+        "listener: 'pair': its handler takes 2 arguments, and a message carries one",
+    ]
+    assert json.loads(await world.db.fetchval(HEARD, "a")) == [2]
+
+
+async def test_cancelled_before_it_is_delivered_it_begins_nothing_also_long_before_its_time(world: World) -> None:
+    tomorrow = datetime.now(UTC) + timedelta(days=1)
+    await world.db.fetchval("select perdure.start($1, 'a', '{}', not_before => $2)", KIND, tomorrow)
+    async with world.worker(app):
+        await start(world, "b")
+        await world.is_in(KIND, "b", "open")
+        assert (await world.client.status(KIND, "a")).waits_for_delivery
+        await world.db.fetchval("select perdure.cancel($1, 'a', 'ann', 'not wanted any more')", KIND)
+        assert await world.ended(KIND, "a") == "cancelled"
+    assert await world.states(KIND, "a") == ["pending", "cancelled"]
+    by = await world.db.fetchrow("select made_by, why from perdure.transition where id = 'a' and state = 'cancelled'")
+    assert by is not None
+    assert tuple(by) == ("ann", "not wanted any more")
+
+
+async def test_a_start_for_later_comes_in_time_and_a_more_urgent_one_first(world: World) -> None:
+    soon = datetime.now(UTC) + timedelta(seconds=1.5)
+    await world.db.fetchval("select perdure.start($1, 'later', '{}', not_before => $2)", KIND, soon)
+    many = "select perdure.start($1, 'p5-' || n, '{}', priority => 5) from generate_series(1, 60) n"
+    await world.db.execute(many, KIND)
+    await world.db.fetchval("select perdure.start($1, 'urgent', '{}', priority => 1)", KIND)
+    async with world.worker(app):
+        await world.until(lambda: _all_delivered(world), "all delivered")
+        assert await _started(world, "later") >= soon
+        urgent = await _started(world, "urgent")
+        ordinary = [await _started(world, f"p5-{number}") for number in (51, 60)]
+        assert urgent < min(ordinary)  # they did not go in the same batch
+        described = await world.handle(KIND, "urgent").describe()
+        assert described.raw_description.workflow_execution_info.priority.priority_key == 1
+
+
+async def test_messages_wait_for_a_workflow_that_is_gone_and_harm_nobody(world: World) -> None:
+    await start(world)
+    async with world.worker(app):
+        await world.is_in(KIND, "a", "open")
+        await world.handle(KIND, "a").terminate()
+        await say(world, "add", 1)
+        await start(world, "b")
+        await say(world, "close", to="b")
+        assert await heard(world, "b") == []
+
+        async def put_off() -> bool:
+            return bool(await world.db.fetchval("select tries > 0 from perdure.outbox where id = 'a'"))
+
+        await world.until(put_off, "put off")
+    why = await world.db.fetchval("select error from perdure.outbox where id = 'a'")
+    assert why == "no workflow of listener/a is open in Temporal"
+
+
+async def test_while_temporal_is_away_the_backlog_grows_and_no_row_is_blamed_for_it(world: World) -> None:
+    nowhere = await _relay(world, app)
+    await world.db.execute("select perdure.start($1, n::text, '{}') from generate_series(1, 200) n", KIND)
+    try:
+        for _ in range(3):
+            with pytest.raises(Exception, match="Temporal takes nothing"):
+                await nowhere.once()
+        blamed = await world.db.fetchval("select count(*) from perdure.outbox where tries > 0")
+        assert blamed == 3  # the probes
+        assert (
+            await world.db.fetchval("select count(*) from perdure.outbox where tries = 0 and not_before <= now()")
+            == 197
+        )
+        assert nowhere._window == 1
+    finally:
+        await nowhere.database.close()
+    async with world.worker(app):
+        await world.until(lambda: _all_delivered(world), "the backlog is gone")
+
+
+class _Unreachable(Relay):
+    database: Database
+
+
+async def _relay(world: World, app: App) -> _Unreachable:
+    """A relay whose Temporal has gone away."""
+    server = TemporalServer()
+    await asyncio.to_thread(server.start)
+    at_once = RetryConfig(max_elapsed_time_millis=200)
+    client = await Client.connect(server.address, data_converter=world.engine.data_converter, retry_config=at_once)
+    await asyncio.to_thread(server.stop)
+    database = Database(world.dsn, most=2)
+    settings: Settings = world.config
+    relay = _Unreachable(await database.open(), client, app, settings)
+    relay.database = database
+    return relay
+
+
+async def _started(world: World, entity_id: str) -> datetime:
+    started = (await world.handle(KIND, entity_id).describe()).start_time
+    assert started is not None
+    return started
+
+
+async def _all_delivered(world: World) -> bool:
+    return bool(await world.db.fetchval("select count(*) = 0 from perdure.outbox"))
