@@ -1,4 +1,4 @@
-"""The main job, watched: 60 comments are committed and notified, once each, while a worker is killed in the middle.
+"""The main job, watched: 60 comments are committed and notified, once each, while app and worker are killed.
 
 Everything in the table at the end is counted: in the maildir, in the app's table, in the mirror.
 """
@@ -21,6 +21,7 @@ import asyncpg
 from rich.console import Console
 from rich.table import Table
 
+from infra.demo_app import COMMITTED, INSERTED
 from infra.mail_store import count_by_message_id
 from infra.stack import ROOT, Stack
 
@@ -48,6 +49,8 @@ class Count:
     duplicated: int
     in_doubt: int
     settled_by_lookup: int
+    torn: int
+    apps_killed: int
     workers_killed: int
     seconds: float
 
@@ -66,7 +69,7 @@ async def demo(keep: bool) -> int:
         show(count)
         if keep:
             await stay(stack)
-    return 1 if count.lost or count.duplicated or count.sent != count.comments else 0
+    return 1 if count.lost or count.duplicated or count.torn or count.sent != count.comments else 0
 
 
 async def play(stack: Stack) -> Count:
@@ -77,7 +80,7 @@ async def play(stack: Stack) -> Count:
     say("two workers run")
     connection = await asyncpg.connect(stack.dsn)
     try:
-        await commit_comments(stack, connection)
+        apps_killed = await commit_comments(stack)
         say(f"{COMMENTS} comments are committed, each with the start of its notification in the same transaction")
         await mails_kept(stack.maildir, COMMENTS // 3)
         first.kill()
@@ -85,30 +88,32 @@ async def play(stack: Stack) -> Count:
         await stack.start_worker("worker-3", **SETTINGS)
         say("worker-3 runs; whatever worker-1 had in flight is in doubt and will be looked up")
         await all_final(connection)
-        return await counted(stack, connection)
+        return await counted(stack, connection, apps_killed)
     finally:
         await connection.close()
 
 
-async def commit_comments(stack: Stack, connection: asyncpg.Connection[asyncpg.Record]) -> None:
-    """What the web app does: its row, and the start of what must follow from it, in one transaction."""
-    from activities.contracts.comment import Comment
-    from perdure import Client, Settings
-    from workflows.comment_notification import CommentNotification
+async def commit_comments(stack: Stack) -> int:
+    """Let the app commit them; kill it between an insert and its commit, and right after a commit. How often it was."""
+    killed = 0
+    for number, where in (COMMENTS // 3, INSERTED), (2 * COMMENTS // 3, COMMITTED):
+        app = await _app(stack, where, str(number))
+        assert app.stdout is not None
+        await app.stdout.readline()
+        app.kill()
+        await app.wait()
+        killed += 1
+        what = "before its commit" if where == INSERTED else "right after its commit"
+        say(f"[red]SIGKILL[/red] of the app (pid {app.pid}) at comment {number}, {what}")
+    app = await _app(stack)
+    if await app.wait() != 0:
+        raise RuntimeError("the app failed: its error is above")
+    return killed
 
-    async with Client.connect(Settings(database_url=stack.dsn)) as client:
-        for number in range(COMMENTS):
-            async with connection.transaction():
-                row = await connection.fetchrow(
-                    "insert into comment (post_id, author, body, recipient) values ($1, $2, $3, $4) returning *",
-                    number % 7,
-                    f"author-{number % 5}",
-                    f"This is comment number {number}.",
-                    f"reader-{number}@example.org",
-                )
-                assert row is not None
-                comment = Comment(**{name: row[name] for name in Comment.model_fields})
-                await client.start(CommentNotification, comment.id, comment, connection=connection)
+
+async def _app(stack: Stack, *orders: str) -> asyncio.subprocess.Process:
+    command = [sys.executable, "-m", "infra.demo_app", stack.dsn, str(COMMENTS), *orders]
+    return await asyncio.create_subprocess_exec(*command, cwd=ROOT, stdout=asyncio.subprocess.PIPE)
 
 
 async def mails_kept(maildir: Path, wanted: int) -> None:
@@ -132,7 +137,7 @@ async def all_final(connection: asyncpg.Connection[asyncpg.Record]) -> None:
         await asyncio.sleep(0.5)
 
 
-async def counted(stack: Stack, connection: asyncpg.Connection[asyncpg.Record]) -> Count:
+async def counted(stack: Stack, connection: asyncpg.Connection[asyncpg.Record], apps_killed: int) -> Count:
     """Count at the other side, in the app's table and in the mirror."""
     from perdure import Entity, Key
 
@@ -152,6 +157,10 @@ async def counted(stack: Stack, connection: asyncpg.Connection[asyncpg.Record]) 
         "count(*) filter (where attempts > 1) again from perdure.effect"
     )
     assert doubts is not None
+    torn = await connection.fetchval(
+        "select count(*) from comment c full join perdure.ident i on i.id = c.id::text "
+        "where c.id is null or i.id is null"
+    )
     return Count(
         comments=len(ids),
         sent=len(sent),
@@ -159,6 +168,8 @@ async def counted(stack: Stack, connection: asyncpg.Connection[asyncpg.Record]) 
         duplicated=sum(number - 1 for number in kept.values()) + len(set(kept) - set(tokens)),
         in_doubt=doubts["found"] + doubts["again"],
         settled_by_lookup=doubts["found"],
+        torn=torn,
+        apps_killed=apps_killed,
         workers_killed=1,
         seconds=0.0,
     )
@@ -191,10 +202,12 @@ def show(count: Count) -> None:
             "found in the mail log by its Message-ID: not sent again",
         ),
         ("  not found, sent again", again, "the log shows no such mail: it had never been accepted"),
+        ("torn", count.torn, "rows without a lifecycle, or lifecycles without a row"),
+        ("apps killed", count.apps_killed, "by SIGKILL: in the middle of a transaction, and right after one"),
         ("workers killed", count.workers_killed, "by SIGKILL"),
     ]
     for what, number, note in rows:
-        bad = number and what in ("lost", "duplicated")
+        bad = number and what in ("lost", "duplicated", "torn")
         table.add_row(what, f"[red]{number}[/red]" if bad else str(number), note)
     console.print(table)
     say(f"{count.seconds} s; the counts are in build/demo.json")

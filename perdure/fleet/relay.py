@@ -110,6 +110,7 @@ class Relay(Service):
             for line in lines:
                 for row in line.delivered:
                     faults.point("after the delivery of a", row["kind"])
+            faults.point("before the commit of the outbox")
         faults.point("after the commit of the outbox")
         self._say(lines)
         self._keep_pace(sum(len(line.delivered) for line in lines))
@@ -237,7 +238,7 @@ async def _order(connection: Connection, lines: Sequence[Line]) -> bool:
     if not rows:
         return False
     await connection.execute(query("order"), *_columns(rows, "lifecycle", "id", "round", "message_id"))
-    faults.point("after the order of messages")
+    faults.point("after the messages got their places")
     return True
 
 

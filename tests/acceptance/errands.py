@@ -68,7 +68,7 @@ async def every_record_says_done(world: World) -> None:
     """App, mirror, fence and Temporal agree: all that was started is done, nothing is left over."""
     unfinished = "select lifecycle || ' ' || id from perdure.ident where final is distinct from 'done'"
     assert await world.db.fetch(unfinished) == []
-    for leftover in ("entity", "behind", "outbox", "rejected"):
+    for leftover in ("entity", "behind", "outbox", "message", "rejected"):
         await _emptied(world, leftover)
     assert await world.db.fetch("select key from perdure.effect where status <> 'done' or receipt is null") == []
     assert await world.db.fetch("select id from errand where state <> 'done'") == []

@@ -19,6 +19,7 @@ from perdure.testing.crashing import CrashPointsFailed, Proof, Servers, Way
 from tests.apps import forgetful, straight
 from tests.apps.contracts import Errand
 from tests.apps.errands import Escalate, Lookup, LookupInline
+from tests.apps.listening import Bell, Told
 from tests.counterparty import Counterparty
 from workflows.comment_notification import CommentNotification
 
@@ -85,6 +86,45 @@ async def test_whatever_dies_what_is_committed_with_the_outcome_is_so_once(
 ) -> None:
     proof = await prove(crash_points, straight.StraightInline, counterparty, app="tests.apps.straight:app")
     assert "after the commit of mirror: done, fence: outcome do-lookup-inline" in proof.places
+
+
+async def test_whatever_dies_messages_are_heard_once_and_in_their_order(
+    crash_points: Callable[..., Any], counterparty: Counterparty
+) -> None:
+    """The app says three numbers in the transaction of its start; the lifecycle ends well only if it hears just those."""
+
+    async def say(connection: Connection, entity_id: str) -> None:
+        for number in (7, 1, 4):
+            said = "select perdure.signal('bell', $1, 'add', $2::jsonb, $3)"
+            await connection.execute(said, entity_id, str(number), f"m{number}")
+
+    proof = await crash_points(
+        Bell,
+        Told(numbers=[7, 1, 4]),
+        app="tests.apps.listening:app",
+        happened=counterparty.accepted.__getitem__,
+        other_side=("COUNTERPARTY_PORT", counterparty.port),
+        commit=say,
+        only=lambda place: any(part in place for part in ("outbox", "message", "delivery")),
+    )
+    print(proof.summary())
+
+    assert proof.undisturbed.final == "rung"
+    assert [place for place in proof.places if "outbox" in place or "message" in place or "delivery" in place] == [
+        "after the messages got their places",
+        "before the commit of the outbox",
+        "after the commit of the outbox",
+        "before the delivery of a start",
+        "before the delivery of a message",
+        "before the delivery of a message (2)",
+        "before the delivery of a message (3)",
+        "after the delivery of a start",
+        "after the delivery of a message",
+        "after the delivery of a message (2)",
+        "after the delivery of a message (3)",
+        "before the commit of the outbox (2)",
+        "after the commit of the outbox (2)",
+    ]
 
 
 async def test_whatever_dies_a_comment_is_notified_by_one_mail(

@@ -31,11 +31,14 @@ async def test_the_demo_loses_nothing_sends_nothing_twice_and_leaves_nothing_run
     assert await process.wait() == 0, said.decode()
 
     counted = json.loads(counts.read_text())
-    assert {name: counted[name] for name in ("comments", "sent", "lost", "duplicated", "workers_killed")} == {
+    told = ("comments", "sent", "lost", "duplicated", "torn", "apps_killed", "workers_killed")
+    assert {name: counted[name] for name in told} == {
         "comments": 60,
         "sent": 60,
         "lost": 0,
         "duplicated": 0,
+        "torn": 0,
+        "apps_killed": 2,
         "workers_killed": 1,
     }
     assert counted["settled_by_lookup"] > 0, "no killed attempt had been accepted: the look-up was not seen at work"

@@ -8,6 +8,8 @@ from pydantic import BaseModel
 from temporalio import workflow
 
 from perdure import App, Lifecycle, state
+from tests.apps.bodies import bound
+from tests.apps.contracts import REGULAR, Errand
 
 
 class Ear(StrEnum):
@@ -80,4 +82,69 @@ class Listener(Lifecycle[Told, Ear]):
         return self._told.numbers
 
 
-app = App([Listener], [])
+class Toll(StrEnum):
+    """States of a bell."""
+
+    PENDING = "pending"
+    RINGING = "ringing"
+    RUNG = "rung"
+    WRONG = "wrong"
+
+
+@workflow.defn(name="bell")
+class Bell(Lifecycle[Told, Toll]):
+    """Does its errand when it was told the numbers that it was given, each once and in their order."""
+
+    states = (
+        state(Toll.PENDING, Toll.RINGING, Toll.WRONG),
+        state(Toll.RINGING, Toll.RUNG),
+        state(Toll.RUNG),
+        state(Toll.WRONG),
+    )
+    effects = (REGULAR["lookup"],)
+
+    def __init__(self) -> None:
+        self._heard = Told()
+
+    @workflow.run
+    async def run(self, told: Told) -> None:
+        """Wait for them; more that come while it rings are wrong, too."""
+        await self.wait_for(lambda: len(self._heard.numbers) >= len(told.numbers))
+        if self._heard.numbers != told.numbers:
+            return await self.enter(Toll.WRONG)
+        await self.perform(REGULAR["lookup"], Errand(), entering=Toll.RINGING)
+        assert self._heard.numbers == told.numbers
+        await self.enter(Toll.RUNG)
+
+    @workflow.signal
+    async def add(self, number: int) -> None:
+        """Hear a number."""
+        self._heard.numbers.append(number)
+
+
+class Assent(StrEnum):
+    """States of a nod."""
+
+    PENDING = "pending"
+    NODDED = "nodded"
+
+
+class Question(BaseModel):
+    """How often to nod; it does so once."""
+
+    times: int = 1
+
+
+@workflow.defn(name="nod")
+class Nod(Lifecycle[Question, Assent]):
+    """Ends at once: the cheapest lifecycle that there is."""
+
+    states = (state(Assent.PENDING, Assent.NODDED), state(Assent.NODDED))
+
+    @workflow.run
+    async def run(self, question: Question) -> None:
+        """Nod."""
+        await self.enter(Assent.NODDED)
+
+
+app = App([Listener, Bell, Nod], bound({"lookup": REGULAR["lookup"]}))

@@ -33,7 +33,7 @@ _TABLES = {
     "transition": "select lifecycle, id, state, attention, at from perdure.transition order by round, version, at",
     "effect": "select lifecycle, id, key, status from perdure.effect order by first_at, key",
 }
-_LEFT_OVER = ("entity", "outbox", "behind", "rejected")
+_LEFT_OVER = ("entity", "outbox", "message", "behind", "rejected")
 
 Rows = dict[tuple[str, str], list[Any]]
 

@@ -259,7 +259,7 @@ async def _details(connection: Any, world: World, who: str) -> dict[str, Any]:
     """Rows and history of what a finding names."""
     lifecycle, _, entity_id = who.partition("/")
     found: dict[str, Any] = {}
-    for table in ("ident", "entity", "effect", "finished", "transition", "outbox", "behind", "rejected"):
+    for table in ("ident", "entity", "effect", "finished", "transition", "outbox", "message", "behind", "rejected"):
         rows = await connection.fetch(
             f"select * from perdure.{table} where lifecycle = $1 and ($2 = '' or id = $2) limit 50",
             lifecycle,

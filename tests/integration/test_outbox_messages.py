@@ -259,6 +259,39 @@ async def test_while_temporal_is_away_the_backlog_grows_and_no_row_is_blamed_for
         await world.until(lambda: _all_delivered(world), "the backlog is gone")
 
 
+async def test_a_poison_row_among_five_hundred_harms_none_of_them(world: World) -> None:
+    good = "select perdure.start('nod', 'good-' || n, '{}') from generate_series($1::int, $2) n"
+    await world.db.execute(good, 1, 250)
+    await world.db.execute("select perdure.start('nod', 'bad', '{\"times\": \"many\"}')")
+    await world.db.execute(good, 251, 499)
+    async with world.worker(app):
+
+        async def ended() -> bool:
+            return bool(await world.db.fetchval("select count(*) = 499 from perdure.finished where state = 'nodded'"))
+
+        await world.until(ended, "all the others are done", every=0.2)
+        await world.until(lambda: _all_delivered(world), "nothing waits")
+    assert await world.db.fetchval("select string_agg(id, ',') from perdure.rejected") == "bad"
+
+
+async def test_behind_a_backlog_of_a_hundred_thousand_the_urgent_one_is_done_at_once(world: World) -> None:
+    """And what the relay takes at a time stays as small as ever."""
+    backlog = """
+        with made as (
+            insert into perdure.ident (lifecycle, id) select 'nod', n::text from generate_series(1, 100000) n
+            returning lifecycle, id
+        ), open as (
+            insert into perdure.entity (lifecycle, id, round, state, input)
+            select lifecycle, id, 0, 'pending', '{}' from made
+        )
+        insert into perdure.outbox (lifecycle, id, round, kind) select lifecycle, id, 0, 'start' from made"""
+    await world.db.execute(backlog)
+    async with world.worker(app):
+        await world.db.execute("select perdure.start('nod', 'urgent', '{}', priority => 1)")
+        assert await world.ended("nod", "urgent", seconds=20) == "nodded"
+    assert await world.db.fetchval("select count(*) from perdure.outbox") > 90_000
+
+
 class _Unreachable(Relay):
     database: Database
 

@@ -14,8 +14,8 @@ from temporalio.service import RPCError
 from perdure.contracts.policies import Repeat
 from perdure.testing.crashing.case import Case, Stage
 
-_OPEN = ("entity", "outbox", "behind", "rejected")
-_ROWS = ("ident", "entity", "finished", "effect", "outbox", "behind", "rejected", "transition")
+_OPEN = ("entity", "outbox", "message", "behind", "rejected")
+_ROWS = ("ident", "entity", "finished", "effect", "outbox", "message", "behind", "rejected", "transition")
 
 
 async def audit(stage: Stage, undisturbed: Case | None) -> None:

@@ -34,7 +34,7 @@ from perdure.workflow.lifecycle import Lifecycle
 Happened = Callable[[str], int | Awaitable[int]]
 """How often the effect of this key happened, asked at the other side."""
 Commit = Callable[[Connection, str], Awaitable[None]]
-"""What the app does in the transaction of the start, for this entity id."""
+"""What the app does in the transaction of the start, after it, for this entity id: its row, messages."""
 Receipt = Callable[[str], Any]
 """The receipt that a person reads off the other side's records, for this key."""
 
@@ -170,9 +170,9 @@ class Stage:
         connection = await asyncpg.connect(self.database_url)
         try:
             async with connection.transaction():
+                await self.client.start(self.subject.lifecycle, self.case.id, self.subject.given, connection=connection)
                 if self.subject.commit is not None:
                     await self.subject.commit(connection, self.case.id)
-                await self.client.start(self.subject.lifecycle, self.case.id, self.subject.given, connection=connection)
         finally:
             await connection.close()
 
@@ -205,12 +205,12 @@ class Stage:
 
     def _break_connection(self, place: str) -> None:
         """Break what the worker is about to use at `place`; what comes after a commit or call loses its reply."""
-        mark, other_side = self.case.id.encode(), self._other_side
+        mark, other_side = b"COMMIT" if "outbox" in place else self.case.id.encode(), self._other_side
         match place.split(" ", 3)[:3]:
             case ["before", "the", "commit"]:
                 self._postgres.lose_request(mark)
             case ["after", "the", "commit"]:
-                self._postgres.lose_reply(b"COMMIT" if "outbox" in place else mark)
+                self._postgres.lose_reply(mark)
             case ["after", "the", "delivery"]:
                 self._postgres.cut()
             case ["before", "the", "call" | "look-up"] if other_side is not None:

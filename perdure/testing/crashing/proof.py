@@ -104,7 +104,7 @@ async def prove(
         folder: for the workers' logs.
         other_side: environment variable by which workers learn the port of the other side, and that port
             (on 127.0.0.1): its connections are cut as well.
-        commit: what the app does in the transaction of the start, as `await commit(connection, entity_id)`.
+        commit: what the app does in the transaction of the start, after it, as `await commit(connection, entity_id)`.
         entity_id: id of the n-th entity, where its row wants another one than a number.
         arrange: called with each entity's id before it is started, to order how the other side behaves.
         receipt: the receipt that a person reads off the other side's records, for a key.
@@ -230,8 +230,6 @@ async def _idle(stage: Stage) -> None:
 
 def _just_before(place: str) -> str:
     """Where the worker has to stand for its connection to break at `place`: a reply is lost after the request."""
-    if place == "after the commit of the outbox":
-        return "after the delivery of a start"
     for what in ("commit", "call", "look-up"):
         place = place.replace(f"after the {what}", f"before the {what}")
     return place

@@ -13,7 +13,7 @@ from infra.postgres import PostgresServer
 from perdure.store.postgres import PostgresStore
 from tests.integration.store.store_ground import Connection, run_on, store_at
 
-_TABLES = ("ident", "entity", "effect", "outbox", "rejected", "behind", "finished", "transition")
+_TABLES = ("ident", "entity", "effect", "outbox", "message", "rejected", "behind", "finished", "transition")
 
 
 @pytest.fixture(scope="module")
