@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 
+from infra.pgbouncer import obtain_pgbouncer
 from infra.promtool import obtain_promtool
 from infra.temporal_binary import obtain_temporal
 from infra.temporal_server_binary import obtain_temporal_server
@@ -12,7 +13,12 @@ from infra.temporal_server_binary import obtain_temporal_server
 
 def main() -> None:
     """One after the other, since a build takes all cores. What can't be had, the tests say that need it."""
-    ways: tuple[Callable[[], object], ...] = (obtain_temporal, obtain_temporal_server, obtain_promtool)
+    ways: tuple[Callable[[], object], ...] = (
+        obtain_temporal,
+        obtain_temporal_server,
+        obtain_promtool,
+        obtain_pgbouncer,
+    )
     for obtain in ways:
         try:
             obtain()

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from perdure.app import App
     from perdure.client import Client, EffectRecord, EntityStatus, Handle
+    from perdure.client.feed import Event
     from perdure.contracts.attempt import Attempt, Question
     from perdure.contracts.effects import Effect, Find
     from perdure.contracts.keys import Entity, Key
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 _MODULES = {
     "app": ("App",),
     "client": ("Client", "EffectRecord", "EntityStatus", "Handle"),
+    "client.feed": ("Event",),
     "contracts.attempt": ("Attempt", "Question"),
     "contracts.effects": ("Effect", "Find"),
     "contracts.keys": ("Entity", "Key"),
@@ -106,6 +108,7 @@ __all__ = [
     "Entity",
     "EntityStatus",
     "Escalate",
+    "Event",
     "Expired",
     "Find",
     "GaveUp",

@@ -24,6 +24,10 @@ class InvalidHistory(PerdureError, ValueError):
     """A file is no history of a workflow."""
 
 
+class InvalidPosition(PerdureError, ValueError):
+    """It is no position of the feed, or one that does not hold in this database; the message says how to begin again."""
+
+
 class UnreadableRecord(PerdureError):
     """What earlier code could read, and went on from, today's code can't: the next deploy may heal that."""
 
@@ -44,6 +48,18 @@ class NotNow(PerdureError):
     """What was asked makes no sense in the state that the lifecycle is in; the message says why."""
 
 
+class NoTransaction(PerdureError):
+    """The app's connection would commit what was asked by itself, apart from the app's row."""
+
+
+class UnknownConnection(PerdureError, TypeError):
+    """What was given as the app's connection can't carry a call to PostgreSQL."""
+
+
+class NotConnected(PerdureError):
+    """The client was made without the connections that this verb needs."""
+
+
 class DatabaseUnavailable(PerdureError):
     """PostgreSQL gave no answer in time; whether the write was committed is unknown."""
 
@@ -54,6 +70,10 @@ class EngineUnavailable(PerdureError):
 
 class SchemaMismatch(PerdureError):
     """The schema in the database is older or newer than this version of perdure can work with."""
+
+
+class NotThisDatabase(PerdureError):
+    """The database is a copy, an older state, or another one's: nothing is sent before somebody says what it is."""
 
 
 class UnstorableWrite(PerdureError):

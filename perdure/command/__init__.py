@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import typer
 
-from perdure.command import replay, running, schema
+from perdure.command import adopt, adopt_database, grant, rejected, replay, running, schema, status
 from perdure.command.cli import cli
 from perdure.errors import PerdureError
 from perdure.fleet.worker import leave
 
-__all__ = ["cli", "main", "replay", "running", "schema"]
+__all__ = ["adopt", "adopt_database", "cli", "grant", "main", "rejected", "replay", "running", "schema", "status"]
 
 
 def main() -> None:

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 import asyncpg
 from temporalio.client import Client
-from temporalio.common import Priority, WorkflowIDConflictPolicy, WorkflowIDReusePolicy
+from temporalio.common import Priority
 from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.service import RPCError, RPCStatusCode
 
@@ -19,6 +19,7 @@ from perdure.app import App, input_json
 from perdure.contracts.keys import Entity
 from perdure.contracts.terms import all_terms
 from perdure.errors import InvalidEntity, InvalidInput, PerdureError
+from perdure.fleet.epochs import start_policies, why_not_ours
 from perdure.settings import Settings
 from perdure.telemetry import names, traces
 from perdure.workflow.carried import CARRIED, Carried
@@ -88,7 +89,7 @@ class Delivery:
             else:
                 await self._wake(entity, json.loads(row["body"])["key"])
         except WorkflowAlreadyStartedError:
-            await self._check_round(entity)
+            await self._check_round(entity, row)
         except RPCError as error:
             if error.status in _NEVER:
                 raise Undeliverable(f"Temporal refuses it: {error.message}") from error
@@ -118,21 +119,19 @@ class Delivery:
             kind=traces.SpanKind.CONSUMER,
             parent=row["traceparent"],
         ):
-            await self._start_workflow(entity, workflow_id, given, carried, row["priority"])
+            await self._start_workflow(entity, workflow_id, given, carried, row)
 
-    async def _start_workflow(
-        self, entity: Entity, workflow_id: str, given: Any, carried: Carried, priority: int
-    ) -> None:
-        first = entity.round == 0
+    async def _start_workflow(self, entity: Entity, workflow_id: str, given: Any, carried: Carried, row: Row) -> None:
+        reuse, conflict = start_policies(row)
+        priority = row["priority"]
         await self._client.start_workflow(
             entity.lifecycle,
             given,
             id=workflow_id,
             task_queue=self._settings.task_queue,
             memo={CARRIED: carried},
-            # The default would start closed ids again.
-            id_reuse_policy=WorkflowIDReusePolicy.REJECT_DUPLICATE if first else WorkflowIDReusePolicy.ALLOW_DUPLICATE,
-            id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING if first else WorkflowIDConflictPolicy.FAIL,
+            id_reuse_policy=reuse,
+            id_conflict_policy=conflict,
             # An eager start would run on this worker's build, also where another one is current.
             request_eager_start=self._settings.deployment is None,
             task_timeout=TASK_TIMEOUT,
@@ -170,11 +169,14 @@ class Delivery:
                 raise NotYet(f"no workflow of {entity} is open in Temporal") from error
             raise
 
-    async def _check_round(self, entity: Entity) -> None:
-        """The run that is there must not be the last one's, whose final state is on record before it closes."""
+    async def _check_round(self, entity: Entity, row: Row) -> None:
+        """The run that is there must not be the last one's, whose final state is on record before it closes; nor
+        another entity's, of before a restore."""
+        handle = self._client.get_workflow_handle(entity.workflow_id(self._settings.scope))
+        if why := await why_not_ours(handle, row):
+            raise Undeliverable(why)
         if entity.round == 0:
             return
-        handle = self._client.get_workflow_handle(entity.workflow_id(self._settings.scope))
         memo = await (await handle.describe(rpc_timeout=_RPC)).memo_value(CARRIED, None, type_hint=Carried)
         if memo is not None and memo.round < entity.round:
             raise NotYet(f"the run of round {memo.round} is still closing")

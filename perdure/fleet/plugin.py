@@ -32,6 +32,7 @@ from perdure.contracts.keys import Entity
 from perdure.errors import DeclarationError, InvalidSetting, PerdureError
 from perdure.fleet.follower import Follower
 from perdure.fleet.gauges import Gauges
+from perdure.fleet.ownership import Exchange, Ownership
 from perdure.fleet.record import check_record
 from perdure.fleet.relay import Relay
 from perdure.fleet.service import Service
@@ -112,21 +113,33 @@ class PerdurePlugin(temporalio.client.Plugin, temporalio.worker.Plugin):
         pool = await database.open()
         try:
             await _check(pool, self.app)
-            meter = meter_of(worker.client)
-            self._store = PostgresStore(pool, meter)
-            self._troubles = Troubles(pool)
-            self._services = [Follower(pool), self._troubles]
-            if self.config.relay:
-                self._services.append(Relay(pool, worker.client, self.app, self.config, meter))
-            if meter is not None:
-                self._services.append(Gauges(pool, worker.client, self.app, self.config, meter))
-            for service in self._services:
-                await service.start()
-            self.ready.set()
-            await next(worker)
+            exchange = Exchange(worker.client, self.config)
+            async with exchange.answering():
+                ownership = Ownership(pool, exchange, self._nudge)
+                await ownership.claim()
+                await self._run_services(pool, worker, ownership)
+                await next(worker)
         finally:
             await self.stop_services()
             await database.close()
+
+    async def _run_services(self, pool: Pool, worker: Worker, ownership: Ownership) -> None:
+        meter = meter_of(worker.client)
+        self._store = PostgresStore(pool, meter, ownership.nudge)
+        self._troubles = Troubles(pool)
+        self._services = [ownership, Follower(pool), self._troubles]
+        if self.config.relay:
+            self._services.append(Relay(pool, worker.client, self.app, self.config, meter))
+        if meter is not None:
+            self._services.append(Gauges(pool, worker.client, self.app, self.config, meter))
+        for service in self._services:
+            await service.start()
+        self.ready.set()
+
+    def _nudge(self) -> None:
+        """Writes may go again: whoever waits for that need not wait longer."""
+        for service in self._services:
+            service.nudge()
 
     async def stop_services(self) -> None:
         """Stop relay, follower and gauges; the first thing to do when a worker is to stop: nothing new is begun."""
@@ -195,7 +208,7 @@ async def _check(pool: Pool, app: App) -> None:
     """The schema is there, and so is each declared column of the app; nobody is where the code does not know."""
     async with pool.acquire() as connection:
         await schema.check(connection)
-        await connection.fetchval("select perdure.make_months()")
+        await schema.make_months(connection)
         for name, lifecycle in app.lifecycles.items():
             await check_record(connection, name, lifecycle)
             column = lifecycle.mirror

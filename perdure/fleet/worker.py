@@ -80,14 +80,14 @@ async def run_worker(app: App, config: Settings, *, plugin: PerdurePlugin | None
 
 
 async def _run(app: App, config: Settings, plugin: PerdurePlugin | None, runtime: Runtime | None) -> None:
-    stop = _told_to_stop()
+    stop = told_to_stop()
     plugin = plugin or PerdurePlugin(app, config)
     connecting = asyncio.create_task(connect(plugin, identity=new_identity(), runtime=runtime))
-    if not await _before(stop, connecting):
+    if not await before(stop, connecting):
         return
     worker = new_worker(await connecting, config)
     running = asyncio.create_task(worker.run())
-    if not await _before(stop, asyncio.create_task(plugin.ready.wait()), running):
+    if not await before(stop, asyncio.create_task(plugin.ready.wait()), running):
         return
     if not running.done():
         says(log, "running", lifecycles=",".join(app.lifecycles), task_queue=config.task_queue, scope=config.scope)
@@ -146,14 +146,15 @@ def leave(status: int) -> NoReturn:
     os._exit(status)
 
 
-def _told_to_stop() -> asyncio.Task[bool]:
+def told_to_stop() -> asyncio.Task[bool]:
+    """Done once SIGTERM or SIGINT has come."""
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     return asyncio.create_task(stop.wait())
 
 
-async def _before(stop: asyncio.Task[bool], *starting: asyncio.Task[Any]) -> bool:
+async def before(stop: asyncio.Task[bool], *starting: asyncio.Task[Any]) -> bool:
     """Wait for the first of `starting`; False, and they are cut off, if the worker is told to stop before."""
     await asyncio.wait({stop, *starting}, return_when=asyncio.FIRST_COMPLETED)
     if not stop.done():

@@ -1,6 +1,7 @@
 -- Takes entities for which something is due, the most urgent first, for as long as the transaction lasts: $1 at most so
 -- many rows. Others' entities are passed over. What is to be delivered is for the next statement to read: this one's
 -- snapshot is older than its locks, and may show what another relay has delivered since.
+-- A copied or restored database delivers nothing (invariant 11).
 with due as materialized (
     select o.lifecycle, o.id
     from generate_series(1, 5) p cross join lateral (
@@ -9,6 +10,7 @@ with due as materialized (
         order by x.not_before, x.seq
         limit 20 * $1
     ) o
+    where (select perdure.check_database())
     limit 20 * $1
 ), mine as (
     select lifecycle, id from due

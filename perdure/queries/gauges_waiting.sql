@@ -1,7 +1,11 @@
--- What waits in the outbox, how long its oldest row has, and how many app rows are behind.
+-- What waits in the outbox, how long its oldest row has, and how many app rows are behind. What the app wants later
+-- does not wait yet; when it is due, its waiting begins.
 select
-    (select count(*) from perdure.outbox) as waiting,
-    coalesce((
-        select greatest(extract(epoch from clock_timestamp() - created_at), 0) from perdure.outbox order by seq limit 1
-    ), 0)::float as lag,
+    count(*) filter (where due) as waiting,
+    count(*) filter (where not due) as later,
+    coalesce(greatest(extract(epoch from clock_timestamp() - min(since) filter (where due)), 0), 0)::float as lag,
     (select count(*) from perdure.behind) as behind
+from (
+    select wanted_at is null or wanted_at <= clock_timestamp() as due, greatest(created_at, wanted_at) as since
+    from perdure.outbox
+) o

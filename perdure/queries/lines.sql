@@ -7,6 +7,7 @@ select
     o.created_at < clock_timestamp() - interval '10 min' as old,
     o.ordinal, o.says, o.name, o.payload,
     case when o.kind = 'start' then e.input end as input, i.version,
+    e.epoch, perdure.epoch() as newest_epoch,
     (i.round <> o.round or i.final is not null) as over
 from unnest($1::text[], $2::text[]) k(lifecycle, id)
 cross join lateral (

@@ -24,12 +24,14 @@ from perdure.store.writes import (
 class _Effect:
     view: EffectView
     digest: str | None
+    """'' = nobody knows what it was given."""
     deadline: datetime
 
 
 @dataclass(slots=True)
 class _Entity:
     round: int
+    epoch: int = 0
     version: int = 0
     state: str | None = None
     final: bool = False
@@ -50,13 +52,21 @@ class MemoryStore:
         self._on_late = on_late
         self._entities: dict[tuple[str, str], _Entity] = {}
         self._effects: dict[str, _Effect] = {}
+        self._epoch = 0
 
     def start(self, entity: Entity, state: str) -> None:
         """What `perdure.start` does in the app's transaction."""
-        self._entities[entity.lifecycle, entity.id] = _Entity(entity.round, state=state, moves=[Move(state=state)])
+        self._entities[entity.lifecycle, entity.id] = _Entity(
+            entity.round, epoch=self._epoch, state=state, moves=[Move(state=state)]
+        )
+
+    def lose_records(self) -> None:
+        """As if the database were restored to before all attempts, or a standby without them took over."""
+        self._effects.clear()
+        self._epoch = int(self._clock().timestamp() * 1_000_000)
 
     async def write(self, write: Write, *, patience: float) -> Answer:
-        entity = self._entities.setdefault((write.lifecycle, write.id), _Entity(write.round))
+        entity = self._entities.setdefault((write.lifecycle, write.id), _Entity(write.round, epoch=self._epoch))
         gate = _gate(entity, write)
         verdict = self._work_fence(write, gate) if write.fence else None
         begins = write.fence is not None and write.fence.op is FenceOp.BEGIN
@@ -107,6 +117,8 @@ class MemoryStore:
     def _work_fence(self, write: Write, gate: Gate) -> Verdict | None:
         fence = write.fence
         assert fence is not None
+        if fence.op is not FenceOp.BEGIN or gate is Gate.OPEN:
+            self._doubt_lost_record(fence, self._entities[write.lifecycle, write.id])
         known = self._effects.get(fence.key)
         match fence.op:
             case FenceOp.BEGIN:
@@ -123,6 +135,16 @@ class MemoryStore:
                 known.view = known.view.model_copy(update={"status": Status.IN_DOUBT, "why": fence.why})
         return Verdict.STANDING
 
+    def _doubt_lost_record(self, fence: Fence, entity: _Entity) -> None:
+        """What was ordered in an older epoch and has no record may have been done (invariant 11)."""
+        if fence.key in self._effects or not self._epoch or fence.since is None:
+            return
+        begun_again = entity.epoch < self._epoch <= (fence.began or 0)
+        if fence.since < self._epoch or begun_again:
+            now = self._clock()
+            view = EffectView(status=Status.IN_DOUBT, token="lost", attempts=1, first_at=now, why="no record of it")
+            self._effects[fence.key] = _Effect(view, "", now + timedelta(seconds=fence.in_flight))
+
     def _begin(self, fence: Fence) -> Verdict:
         now = self._clock()
         deadline = now + timedelta(seconds=fence.in_flight)
@@ -133,7 +155,7 @@ class MemoryStore:
             return Verdict.FRESH
         if known.view.status in (Status.DONE, Status.REFUSED, Status.ABANDONED):
             return Verdict.STANDING
-        if known.digest != fence.digest:
+        if known.digest not in ("", fence.digest):
             return Verdict.DIFFERENT
         if known.view.status is Status.NOT_DONE or known.view.token == fence.after:
             update = {
@@ -142,7 +164,7 @@ class MemoryStore:
                 "attempts": known.view.attempts + 1,
                 "why": None,
             }
-            known.view, known.deadline = known.view.model_copy(update=update), deadline
+            known.view, known.digest, known.deadline = known.view.model_copy(update=update), fence.digest, deadline
             return Verdict.FRESH
         return Verdict.STANDING
 

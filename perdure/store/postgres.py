@@ -5,24 +5,25 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, TypeAlias
+from typing import Any
 
 import asyncpg
 from temporalio.common import MetricMeter
 
 from perdure.errors import DatabaseUnavailable, InvalidSetting
 from perdure.schema import Connection
+from perdure.store.connecting import Pool as Pool
+from perdure.store.connecting import open_pool
 from perdure.store.group_commit import GroupCommit, Locked, Transient, Unacceptable
 from perdure.store.writes import Answer, Write
 from perdure.telemetry.metrics import measured
 
-Pool: TypeAlias = "asyncpg.Pool[asyncpg.Record]"
-
 LONGEST = 2.5
 """Seconds for one commit: a dead connection is given up while there is patience left for another one."""
 _LOCKED = ("40001", "40P01", "55P03", "57014")  # serialization failure, deadlock, lock or statement time-out
+_UNVERIFIED = "57PE2"
 _TRANSIENT_CLASSES = ("08", "53", "57", "58")  # connection, resources, operator intervention, system
 
 
@@ -32,10 +33,14 @@ class PostgresStore:
     Args:
         pool: connections to the app's database, from `connect`.
         meter: measures the commits.
+        unverified: called when PostgreSQL waits for word from Temporal of what database it is (invariant 11).
     """
 
-    def __init__(self, pool: Pool, meter: MetricMeter | None = None) -> None:
+    def __init__(
+        self, pool: Pool, meter: MetricMeter | None = None, unverified: Callable[[], None] | None = None
+    ) -> None:
         self.pool = pool
+        self._unverified = unverified
         self._group = GroupCommit(self._commit if meter is None else measured(self._commit, meter))
 
     async def write(self, write: Write, *, patience: float) -> Answer:
@@ -50,6 +55,8 @@ class PostgresStore:
             async with self.pool.acquire(timeout=LONGEST) as connection:
                 rows = await _fetch(connection, f"[{','.join(batch)}]")
         except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, TimeoutError) as error:
+            if self._unverified is not None and getattr(error, "sqlstate", None) == _UNVERIFIED:
+                self._unverified()
             raise _kind(error) from error
         return [None if row[0] is None else Answer.model_validate_json(row[0]) for row in rows]
 
@@ -77,7 +84,7 @@ class Database:
         until = time.monotonic() + patience
         while self._pool is None:
             try:
-                self._pool = await self._connect()
+                self._pool = await open_pool(self._url, self._most)
             except (
                 ValueError,
                 asyncpg.InvalidCatalogNameError,
@@ -101,25 +108,6 @@ class Database:
             except (TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError, OSError):
                 pool.terminate()
 
-    async def _connect(self) -> Pool:
-        return await asyncpg.create_pool(
-            self._url,
-            min_size=1,
-            max_size=self._most,
-            timeout=5,
-            reset=_keep_session,
-            server_settings={
-                "application_name": "perdure",
-                # What the app keeps locked must hold up nobody else (invariant 8).
-                "lock_timeout": "250",
-                # Less than LONGEST: the server ends a statement that stands still, and with it the locks that it
-                # holds; it would not notice for a long time that its client has gone.
-                "statement_timeout": "1500",
-                # Each step of a write must see what others committed before it.
-                "default_transaction_isolation": "read committed",
-            },
-        )
-
 
 def shown(url: str) -> str:
     """The URL without its password."""
@@ -142,10 +130,6 @@ async def _fetch(connection: Connection, batch: str) -> list[asyncpg.Record]:
         # The other end may be gone without a word: asking it to cancel, as the pool does, would wait once more.
         connection.terminate()
         raise
-
-
-async def _keep_session(connection: Connection) -> None:
-    """Nobody changes a session's settings here: the pool's own reset would cost each write a second round trip."""
 
 
 @contextmanager

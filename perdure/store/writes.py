@@ -72,7 +72,10 @@ class Fence(_Record):
         token: this execution's own, made anew inside each (compare-and-set).
         after: token of the attempt that may be taken over, for `BEGIN`.
         digest: SHA-256 of the input's bytes, in hex.
-        in_flight: seconds from now until the attempt can't be in flight any more, for `BEGIN`.
+        in_flight: seconds from now until the attempt can't be in flight any more, for `BEGIN`; for others at most.
+        since: when it was first ordered, in microseconds; no record of one that is older than the newest epoch does
+            not mean that it was never touched (invariant 11). None = nobody says.
+        began: when the run that orders it, or the first that it goes on from, was started; in microseconds.
     """
 
     op: FenceOp
@@ -87,6 +90,8 @@ class Fence(_Record):
     clue: Any = None
     why: str | None = None
     by: str | None = None
+    since: int | None = None
+    began: int | None = None
 
 
 class Move(_Record):

@@ -95,9 +95,16 @@ READ_AT = Metric(
 )
 
 # The way to Temporal, and to the database
-RELAY_WAITING = Metric("perdure_relay_waiting", "gauge", "rows of the outbox")
+RELAY_WAITING = Metric(
+    "perdure_relay_waiting",
+    "gauge",
+    "rows of the outbox; those that the app wants later (not_before) count from then on",
+)
 RELAY_LAG_SECONDS = Metric(
-    "perdure_relay_lag_seconds", "gauge", "age of the oldest row of the outbox; 0 = it is empty", unit="seconds"
+    "perdure_relay_lag_seconds",
+    "gauge",
+    "how long the oldest of them has waited: since its commit, or since the app wants it; 0 = none waits",
+    unit="seconds",
 )
 RELAY_DELIVERED = Metric("perdure_relay_delivered_total", "counter", "rows delivered: start, wake", ("kind",))
 RELAY_REJECTED = Metric("perdure_relay_rejected_total", "counter", "rows that can never be delivered", ("kind",))

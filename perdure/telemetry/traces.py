@@ -15,7 +15,6 @@ from opentelemetry import trace
 from opentelemetry.trace import Span, Status, StatusCode
 from opentelemetry.trace import SpanKind as SpanKind
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
-from temporalio import workflow
 
 TRACEPARENT = "traceparent"
 """W3C Trace Context, 3.2: the one header that the outbox keeps."""
@@ -80,6 +79,8 @@ def span_in_workflow(name: str, attributes: Attributes, leaves: type[BaseExcepti
         yield
         made.end()
     except BaseException as error:
+        from temporalio import workflow  # only now: a web app that starts lifecycles has no use for it
+
         # After any other one the span is not over: the task is done again from its beginning, or the run leaves this
         # worker's memory.
         if leaves is not None and isinstance(error, leaves):

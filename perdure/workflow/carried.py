@@ -29,6 +29,7 @@ class Unsettled(BaseModel):
 
     known: Known
     progress: Any = None
+    since: int | None = None
 
 
 class Carried(BaseModel):
@@ -41,6 +42,7 @@ class Carried(BaseModel):
         unsettled: effects that are being performed, by key.
         retry: a retry that was granted, and that nothing was done about yet.
         cancel: somebody asked for the end, while a doubt had to be settled first.
+        began: when the first run of this chain was started, in microseconds.
         heard: ordinal of the last message from the outbox.
         terms: of the effects, for the whole run, by the name that their keys carry; empty where an older release
             wrote this.
@@ -58,5 +60,6 @@ class Carried(BaseModel):
     unsettled: dict[str, Unsettled] = Field(default_factory=dict)
     retry: Request | None = None
     cancel: Request | None = None
+    began: int | None = None
     heard: int = 0
     terms: dict[str, Terms] = Field(default_factory=dict)

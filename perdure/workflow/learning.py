@@ -19,6 +19,7 @@ from perdure.workflow.carried import Unsettled
 from perdure.workflow.conduct import Conductor
 from perdure.workflow.decision import Known
 from perdure.workflow.leaving import Overtaken
+from perdure.workflow.memory import microseconds
 from perdure.workflow.requests import Resolution
 from perdure.workflow.status import EffectStatus
 
@@ -57,6 +58,8 @@ class Learning(Generic[In, Out]):
         self.known = replace(left.known, terms=left.known.terms or begun_with)
         self._seen_at = workflow.now() - left.known.age
         self._progress = left.progress
+        # What the run before may have done is as old as that: if its record is lost, it is not taken for untouched.
+        self._since = left.since or (conductor.began if conductor.catching_up else microseconds(workflow.now()))
         self._moved: Move | None = None
         """What was committed with the outcome."""
 
@@ -76,7 +79,7 @@ class Learning(Generic[In, Out]):
     def unsettled(self) -> Unsettled:
         """What the next run must know of it."""
         known = replace(self.known, age=workflow.now() - self._seen_at, terms=None)  # a new run takes today's
-        return Unsettled(known=known, progress=self._progress)
+        return Unsettled(known=known, progress=self._progress, since=self._since)
 
     async def _learn(self, report: Report, before: str) -> None:
         conductor = self._conductor
@@ -137,7 +140,12 @@ class Learning(Generic[In, Out]):
         answer = await conductor.write(conductor.order(fence=self._fence(FenceOp.LOST, why=why)))
         if answer.gate in (Gate.FINAL, Gate.OTHER_ROUND):
             raise Overtaken(answer.state)
-        if answer.state is not None and self._today(answer.state) != conductor.state:
+        standing = self._today(answer.state)
+        if answer.effect is not None and standing == before != conductor.state:
+            # What is on record now is a doubt, in place of a record that was lost together with the state.
+            await conductor.write(conductor.order(move=conductor.move_to(conductor.state)))
+            conductor.acted()
+        elif standing is not None and standing != conductor.state:
             conductor.show(before)
         else:
             conductor.acted()
@@ -167,7 +175,16 @@ class Learning(Generic[In, Out]):
         self._see(answer.effect or EffectView(), answer)
 
     def _fence(self, op: FenceOp, *, token: str | None = None, **more: Any) -> Fence:
-        return Fence(op=op, key=self.key, effect=self.slot, token=token or self.known.effect.token or "", **more)
+        return Fence(
+            op=op,
+            key=self.key,
+            effect=self.slot,
+            token=token or self.known.effect.token or "",
+            in_flight=self.effect.timeout.total_seconds(),
+            since=self._since,
+            began=self._conductor.began,
+            **more,
+        )
 
     def _today(self, state: str | None) -> str | None:
         return None if state is None else self._conductor.states.today(state)

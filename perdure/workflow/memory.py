@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from temporalio import workflow
@@ -49,6 +50,8 @@ class Memory:
         self.last_message = carried.heard
         """Ordinal of the last message from the outbox: they come in order."""
         self._version = carried.version
+        self.began = _began(carried)
+        """When the first run of this chain was started; 0 = before this was known."""
         self._born = carried.born
         self._counted = carried.state
         """The state that was last counted as entered."""
@@ -116,6 +119,7 @@ class Memory:
                 unsettled=self.unsettled | {key: each.unsettled() for key, each in self.performances.items()},
                 retry=self.retry,
                 cancel=self.cancel,
+                began=self.began,
                 heard=self.last_message,
                 terms=all_terms(self.lifecycle.effects),
             )
@@ -126,6 +130,18 @@ class Memory:
         name, _, suffix = slot.partition("/")
         name = self._slots.get(name, name)
         return f"{name}/{suffix}" if suffix else name
+
+
+def _began(carried: Carried) -> int:
+    if carried.began is not None:
+        return carried.began
+    goes_on = carried.state is not None
+    return 0 if goes_on else microseconds(workflow.info().workflow_start_time)
+
+
+def microseconds(at: datetime) -> int:
+    """Since 1970, as versions and epochs are counted."""
+    return int(at.timestamp() * 1_000_000)
 
 
 def _entity(workflow_id: str, lifecycle: str, round: int) -> Entity:

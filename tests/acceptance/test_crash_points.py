@@ -91,7 +91,7 @@ async def test_whatever_dies_what_is_committed_with_the_outcome_is_so_once(
 async def test_whatever_dies_messages_are_heard_once_and_in_their_order(
     crash_points: Callable[..., Any], counterparty: Counterparty
 ) -> None:
-    """The app says three numbers in the transaction of its start; the lifecycle ends well only if it hears just those."""
+    """The app says three numbers with its start; the lifecycle ends well only if it hears just those, in order."""
 
     async def say(connection: Connection, entity_id: str) -> None:
         for number in (7, 1, 4):

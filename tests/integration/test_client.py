@@ -137,7 +137,7 @@ async def test_an_input_that_does_not_validate_starts_nothing(world: World, whic
 
 async def test_an_input_that_no_json_can_hold_starts_nothing(world: World) -> None:
     client = Client(world.client._pool, config=world.config)
-    with pytest.raises(InvalidInput, match="lookup: the input is no JSON"):
+    with pytest.raises(InvalidInput, match="lookup/a: the input is no JSON"):
         await client.start("lookup", "a", {1, 2})
     with pytest.raises(InvalidInput, match="lookup/a: PostgreSQL can't store the input"):
         await client.start("lookup", "a", {"what": "nul \0"})

@@ -146,7 +146,7 @@ async def starts(client: Client) -> None:
     handle = await client.start(Right, 7, Mail(to="bob"))
     await handle.wait(timeout=seconds(5))
     await client.start(Right, 7, "bob")  # type: ignore[misc]
-    await client.start(Right, 7)  # type: ignore[call-arg]
+    await client.start(Right, 7)  # type: ignore[call-overload]
 
 
 async def rehearses() -> None:

@@ -1,0 +1,8 @@
+"""What an app and an operator do with lifecycles. `Client` has the verbs; a web app that starts by name imports no
+database driver, and nothing of a worker, with it.
+"""
+
+from perdure.client.client import Client as Client
+from perdure.client.records import EffectRecord as EffectRecord
+from perdure.client.records import EntityStatus as EntityStatus
+from perdure.client.records import Handle as Handle

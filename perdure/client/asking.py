@@ -1,0 +1,100 @@
+"""Updates of a running lifecycle, and what stands in its place when it has ended: the fence alone."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+import temporalio.client
+from temporalio.client import WorkflowUpdateFailedError, WorkflowUpdateRPCTimeoutOrCancelledError
+from temporalio.exceptions import ApplicationError
+from temporalio.service import RPCError, RPCStatusCode
+
+from perdure.client.calls import Call, as_json, call
+from perdure.client.records import EntityStatus
+from perdure.contracts.keys import Entity
+from perdure.contracts.outcomes import Status
+from perdure.errors import AlreadyFinished, EngineUnavailable, NotNow
+from perdure.workflow.requests import Request, Resolution
+
+
+@dataclass(frozen=True, slots=True)
+class Asking:
+    """Asks one entity's workflow for something.
+
+    Attributes:
+        engine: Temporal client.
+        scope: first part of workflow ids.
+        entity: whom.
+        status: where it is now.
+    """
+
+    engine: temporalio.client.Client | None
+    scope: str | None
+    entity: Entity
+    status: Callable[[], Awaitable[EntityStatus]]
+
+    async def update(self, update: str, asked: Request) -> str:
+        """What its workflow answers.
+
+        Raises:
+            NotNow: it makes no sense in the state that it is in.
+            AlreadyFinished: it came too late.
+            EngineUnavailable: no Temporal server answered.
+        """
+        if self.engine is None:
+            raise EngineUnavailable(f"{update} needs Temporal: give the client an engine=")
+        handle = self.engine.get_workflow_handle(self.entity.workflow_id(self.scope))
+        try:
+            return await _executed(handle, update, asked)
+        except WorkflowUpdateFailedError as error:
+            raise await self._refusal(error.cause) from error
+        except (RPCError, WorkflowUpdateRPCTimeoutOrCancelledError) as error:
+            raise await self._no_answer(error) from error
+
+    async def _refusal(self, cause: BaseException | None) -> Exception:
+        standing = await self.status()
+        if standing.final:
+            return AlreadyFinished(f"{self.entity}: too late: already {standing.state}")
+        return NotNow(f"{self.entity}: {cause.message if isinstance(cause, ApplicationError) else cause}")
+
+    async def _no_answer(self, error: Exception) -> Exception:
+        standing = await self.status()
+        if standing.final:
+            return AlreadyFinished(f"{self.entity}: too late: already {standing.state}")
+        if isinstance(error, RPCError) and error.status is RPCStatusCode.NOT_FOUND:
+            return NotNow(f"{self.entity} waits to be delivered to Temporal: ask again in a moment")
+        return EngineUnavailable(f"{self.entity}: no answer from Temporal: {error}")
+
+
+def settling(standing: EntityStatus, said: Resolution) -> Call:
+    """There is no workflow any more to resolve it: the fence alone is told.
+
+    Raises:
+        AlreadyFinished: nothing of it is in doubt.
+    """
+    doubtful = (Status.ATTEMPTING, Status.IN_DOUBT)
+    if not any(each.status in doubtful for each in standing.effects):
+        raise AlreadyFinished(f"{standing.lifecycle}/{standing.id}: too late: already {standing.state}")
+    if said.outcome not in (Status.DONE, Status.NOT_DONE, Status.ABANDONED):
+        raise NotNow(f"{said.outcome.value!r} is no outcome: say done, not_done or abandoned")
+    entity = Entity(standing.lifecycle, standing.id)
+    receipt = None if said.receipt is None else as_json(str(entity), "receipt", said.receipt)
+    settle = call("settle", entity, effect=said.effect, outcome=said.outcome.value, made_by=said.by, note=said.note)
+    return settle.also(receipt=receipt)
+
+
+async def _executed(handle: temporalio.client.WorkflowHandle[Any, Any], update: str, asked: Request) -> str:
+    """Send an update; while the workflow's task fails, as after its worker was lost, the server takes none."""
+    until = time.monotonic() + 15
+    while True:
+        try:
+            return str(await handle.execute_update(update, asked, result_type=str, rpc_timeout=timedelta(seconds=20)))
+        except RPCError as error:
+            if error.status is not RPCStatusCode.FAILED_PRECONDITION or time.monotonic() >= until:
+                raise
+            await asyncio.sleep(0.5)

@@ -1,0 +1,119 @@
+"""The calls of SQL functions that a client makes, whichever connection carries them. What can be known to be wrong
+is refused here, before a transaction of the app's is spoilt by it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any
+
+from pydantic_core import PydanticSerializationError, to_jsonable_python
+
+from perdure.contracts.keys import Entity
+from perdure.errors import InvalidEntity, InvalidInput
+
+_TYPES = {"input": "jsonb", "payload": "jsonb", "receipt": "jsonb", "not_before": "timestamptz", "priority": "integer"}
+_NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A call of one function of the schema `perdure`.
+
+    Attributes:
+        arguments: by the names of its parameters. All of them are text: each driver has ideas of its own about
+            JSON and times.
+    """
+
+    function: str
+    arguments: Mapping[str, str | None]
+
+    def sql(self, placeholder: str) -> str:
+        """Its statement. `placeholder` is that of the driver, `{}` in it the parameter's number, `{name}` its name."""
+        given = ", ".join(
+            f"{name} => {_typed(name, placeholder.format(number, name=name))}"
+            for number, name in enumerate(self.arguments, 1)
+        )
+        return f"select perdure.{self.function}({given})"
+
+    @property
+    def values(self) -> list[str | None]:
+        """What goes with the statement, in its order."""
+        return list(self.arguments.values())
+
+    def also(self, **more: str | None) -> Call:
+        """The same with more arguments; one that is None is left to the function's default."""
+        given = {name: value for name, value in more.items() if value is not None}
+        return replace(self, arguments={**self.arguments, **given})
+
+    def __str__(self) -> str:
+        return f"{self.function} of {self.arguments['lifecycle']}/{self.arguments['entity_id']}"
+
+
+def call(function: str, entity: Entity, **required: str | None) -> Call:
+    """A call for an entity."""
+    return Call(function, {"lifecycle": entity.lifecycle, "entity_id": entity.id, **required})
+
+
+def entity_of(name: str, entity_id: object) -> Entity:
+    """The entity that a caller names.
+
+    Raises:
+        InvalidEntity: the id can't be used.
+    """
+    if entity_id is None:
+        raise InvalidEntity(f"the id of {name} is None: write the row first (an ORM does so when it is flushed)")
+    return Entity(name, str(entity_id))
+
+
+def as_json(whose: str, what: str, given: Any) -> str:
+    """`given` as JSON text that PostgreSQL can store: of a Pydantic model, a dataclass, or what JSON has itself.
+
+    Raises:
+        InvalidInput: it is none.
+    """
+    try:
+        text = json.dumps(given, default=_plain, ensure_ascii=False, allow_nan=False)
+        text.encode()
+    except (PydanticSerializationError, TypeError, ValueError) as error:
+        raise InvalidInput(f"{whose}: the {what} is no JSON: {error}") from error
+    if _NUL.search(text):
+        raise InvalidInput(f"{whose}: PostgreSQL can't store the {what}: it has a character NUL (\\u0000)")
+    return text
+
+
+def instant(whose: str, when: datetime | None) -> str | None:
+    """`not_before` as text.
+
+    Raises:
+        InvalidInput: it has no time zone.
+    """
+    if when is not None and when.tzinfo is None:
+        raise InvalidInput(f"{whose}: not_before={when} has no time zone: give it one, such as datetime.now(UTC) has")
+    return None if when is None else when.isoformat()
+
+
+def rank(whose: str, priority: int) -> str | None:
+    """`priority` as text; None for the usual one.
+
+    Raises:
+        InvalidInput: it is none.
+    """
+    if priority not in range(1, 6):
+        raise InvalidInput(f"{whose}: priority={priority!r}: give 1 (first) to 5 (last)")
+    return None if priority == 3 else str(priority)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, (set, frozenset, bytes)):
+        raise TypeError(f"{type(value).__name__} has no counterpart there")
+    return to_jsonable_python(value, inf_nan_mode="constants")
+
+
+def _typed(name: str, placeholder: str) -> str:
+    text = f"cast({placeholder} as text)"
+    return f"cast({text} as {_TYPES[name]})" if name in _TYPES else text

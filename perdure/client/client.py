@@ -1,0 +1,231 @@
+"""`Client`: the verbs of an app and of an operator: start, signal, look, wait, settle."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from perdure.client.calls import entity_of
+from perdure.client.naming import name_of
+from perdure.client.records import EntityStatus
+from perdure.client.transactional import Transactional
+from perdure.errors import DatabaseUnavailable, NotConnected
+
+if TYPE_CHECKING:  # a web app that only starts needs none of these
+    import temporalio.client
+
+    from perdure.app import App
+    from perdure.client.feed import Event
+    from perdure.client.naming import Which
+    from perdure.contracts.outcomes import Status
+    from perdure.settings import Settings
+    from perdure.store.postgres import Pool
+    from perdure.workflow.requests import Request
+
+
+class Client(Transactional):
+    """Works with lifecycles. Without anything given it starts, signals, cancels and restarts in connections of the
+    app's; `Client.connect` has connections of its own, and can look and wait as well.
+
+    `connection=` of `start`, `signal`, `cancel` and `restart` is the app's own, with its transaction open: of
+    asyncpg, psycopg 3, SQLAlchemy (a Session, too) or Django. What was asked is then committed, or rolled back,
+    with the app's row. A blocking connection's verb returns its result at once, every other one's is awaited.
+    Errors of PostgreSQL are then raised as that library has them.
+
+    Args:
+        pool: asyncpg pool of the app's database.
+        engine: Temporal client with `pydantic_data_converter`; not needed to start and look.
+        config: scope and task queue; from the environment where not given.
+        app: checks names and inputs of lifecycles that are given by name.
+    """
+
+    def __init__(
+        self,
+        pool: Pool | None = None,
+        engine: temporalio.client.Client | None = None,
+        *,
+        config: Settings | None = None,
+        app: App | None = None,
+    ) -> None:
+        self._given_pool = pool
+        self._engine = engine
+        self._config = config
+        self._app = app
+
+    @classmethod
+    @asynccontextmanager
+    async def connect(
+        cls,
+        config: Settings | None = None,
+        *,
+        engine: temporalio.client.Client | None = None,
+        app: App | None = None,
+    ) -> AsyncIterator[Client]:
+        """A client with connections of its own, for as long as the context lasts.
+
+        Raises:
+            DatabaseUnavailable: no PostgreSQL answers.
+            SchemaMismatch: its schema is missing, too old or too new.
+        """
+        from perdure import schema
+        from perdure.settings import settings
+        from perdure.store.postgres import Database
+
+        config = config or settings()
+        database = Database(config.database_url, most=config.connections)
+        pool = await database.open()
+        try:
+            async with pool.acquire() as connection:
+                await schema.check(connection)
+            yield cls(pool, engine, config=config, app=app)
+        finally:
+            await database.close()
+
+    async def status(self, lifecycle: Which, entity_id: object) -> EntityStatus:
+        """Where an entity is.
+
+        Raises:
+            NoSuchEntity: the database knows none of that id.
+            DatabaseUnavailable: no answer.
+        """
+        from perdure.client.reading import read_status
+
+        return await read_status(self._pool, name_of(lifecycle), str(entity_id))
+
+    async def wait(self, lifecycle: Which, entity_id: object, *, timeout: timedelta | None = None) -> EntityStatus:
+        """Wait until an entity is in a final state. Looks into the mirror, so it works without the engine too.
+
+        Raises:
+            NoSuchEntity: the database knows none of that id.
+            TimeoutError: it is not final after `timeout`.
+        """
+        until = None if timeout is None else time.monotonic() + timeout.total_seconds()
+        pause, seen = 0.02, "not known"
+        while True:
+            try:
+                found = await self.status(lifecycle, entity_id)
+                seen = repr(found.state)
+                if found.final:
+                    return found
+            except DatabaseUnavailable as error:  # whoever waits for days waits for a restarted server, too
+                seen = str(error)
+            if until is not None and time.monotonic() >= until:
+                raise TimeoutError(f"{name_of(lifecycle)}/{entity_id} is not final after {timeout}: {seen}")
+            await asyncio.sleep(pause)
+            pause = min(pause * 1.5, 1.0)
+
+    async def list(
+        self,
+        lifecycle: Which,
+        *,
+        state: str | None = None,
+        attention: bool = False,
+        before: datetime | None = None,
+        limit: int = 100,
+    ) -> list[EntityStatus]:
+        """Open entities of a lifecycle, the longest in its state first.
+
+        Args:
+            state: only those in it.
+            attention: only those that want a person.
+            before: only those that are in their state since before then.
+            limit: at most so many.
+        """
+        from perdure.client.reading import read_open
+
+        return await read_open(self._pool, name_of(lifecycle), state, attention, before, limit)
+
+    async def feed(self, after: str | None = None, *, wait: bool = True) -> AsyncGenerator[Event, None]:
+        """Every transition of every lifecycle, each entity's in order, as they are committed; none is missed.
+
+        Whoever dies between dealing with an event and remembering its position sees it again: the same `lifecycle`,
+        `id`, `version` and `at`.
+
+        Args:
+            after: the `position` of the last event that was dealt with; None = from the beginning.
+            wait: whether to go on waiting for more, through restarts of the database, or to end at the newest.
+
+        Raises:
+            InvalidPosition: the position is malformed, or does not hold here, as in a restored database.
+            DatabaseUnavailable: no answer, where `wait` is False.
+        """
+        from perdure.client.feed import follow
+
+        async for event in follow(self._pool, after, wait=wait):
+            yield event
+
+    async def feed_position(self, since: datetime | None = None) -> str:
+        """A position for `feed`: its end, so that only what comes now is seen; or before all that is as old as `since`.
+
+        Raises:
+            DatabaseUnavailable: no answer.
+        """
+        from perdure.client.feed import position
+
+        return await position(self._pool, since)
+
+    async def resolve(
+        self,
+        lifecycle: Which,
+        entity_id: object,
+        outcome: Status,
+        *,
+        by: str,
+        note: str,
+        receipt: Any = None,
+        effect: str | None = None,
+    ) -> str:
+        """Say what became of an effect in doubt; see `Resolution`. Returns what came of that.
+
+        Works for an entity that ended with the doubt open (expired, cancelled), too.
+
+        Raises:
+            NotNow: nothing is parked, or the receipt does not fit; the message says which.
+            AlreadyFinished: it came too late.
+            EngineUnavailable: no Temporal server answered.
+        """
+        from perdure.client.asking import settling
+        from perdure.workflow.requests import Resolution
+
+        said = Resolution(by=by, note=note, outcome=outcome, receipt=receipt, effect=effect)
+        standing = await self.status(lifecycle, entity_id)
+        if not standing.final:
+            return await self._update(lifecycle, entity_id, "resolve", said)
+        status = await self._carry(settling(standing, said), None)
+        return f"resolved as {status}; it had ended as {standing.state}"
+
+    async def retry(self, lifecycle: Which, entity_id: object, *, by: str, note: str = "") -> str:
+        """Let it go on at once; raises as `resolve`."""
+        from perdure.workflow.requests import Request
+
+        return await self._update(lifecycle, entity_id, "retry_now", Request(by=by, note=note))
+
+    async def send_again(
+        self, lifecycle: Which, entity_id: object, *, by: str, note: str, effect: str | None = None
+    ) -> str:
+        """Send an effect anew that ended without being done, under a new key; raises as `resolve`."""
+        from perdure.workflow.requests import SendAgain
+
+        return await self._update(lifecycle, entity_id, "send_again", SendAgain(by=by, note=note, effect=effect))
+
+    async def _update(self, lifecycle: Which, entity_id: object, update: str, asked: Request) -> str:
+        from perdure.client.asking import Asking
+        from perdure.settings import settings
+
+        config = self._config or settings()
+        entity = entity_of(name_of(lifecycle), entity_id)
+        asking = Asking(self._engine, config.scope, entity, lambda: self.status(entity.lifecycle, entity.id))
+        return await asking.update(update, asked)
+
+    @property
+    def _pool(self) -> Pool:
+        if self._given_pool is None:
+            raise NotConnected(
+                "this needs the app's database: make the client by `async with Client.connect() as client:`, "
+                "or give Client(pool), or where the verb has it connection="
+            )
+        return self._given_pool

@@ -1,0 +1,158 @@
+"""The app's own connections, of whichever library: what is called on them is committed, or rolled back, with the row.
+
+None of these libraries is imported here: whoever has a connection has imported it.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Coroutine
+from typing import Any, Protocol, TypeVar
+
+from perdure.client.calls import Call
+from perdure.errors import NoTransaction, UnknownConnection
+
+T = TypeVar("T")
+
+
+class BlockingConnection(Protocol):
+    """A connection that answers at once: psycopg's `Connection`, SQLAlchemy's `Connection` and `Session`, Django's
+    `connection`."""
+
+    def commit(self) -> None: ...
+    def rollback(self) -> None: ...
+
+
+class AwaitedConnection(Protocol):
+    """A connection whose answers are awaited: psycopg's `AsyncConnection`, SQLAlchemy's `AsyncConnection` and
+    `AsyncSession`."""
+
+    def commit(self) -> Coroutine[Any, Any, None]: ...
+    def rollback(self) -> Coroutine[Any, Any, None]: ...
+
+
+class AsyncpgConnection(Protocol):
+    """asyncpg's connection, also one that a pool lent."""
+
+    def is_in_transaction(self) -> bool: ...
+    def fetchval(self, query: str, *args: Any) -> Coroutine[Any, Any, Any]: ...
+
+
+AsyncConnection = AwaitedConnection | AsyncpgConnection
+AppConnection = BlockingConnection | AsyncConnection
+
+
+def is_blocking(connection: AppConnection | None) -> bool:
+    """Whether calls on it answer at once.
+
+    Raises:
+        UnknownConnection: it is none that perdure knows.
+    """
+    return connection is not None and _kind(connection) in (_psycopg, _sqlalchemy, _django)
+
+
+async def carry(connection: AppConnection, call: Call) -> Any:
+    """The result of the call in the app's transaction. On a blocking connection it waits for nothing, see `at_once`.
+
+    Raises:
+        NoTransaction: it would be committed by itself.
+        UnknownConnection: it is none that perdure knows.
+    """
+    answer = _kind(connection)(connection, call)
+    return await answer if isinstance(answer, Coroutine) else answer
+
+
+def at_once(work: Coroutine[Any, Any, T]) -> T:
+    """The result of what never has to wait, where there is no loop: a Django view, a thread."""
+    try:
+        work.send(None)
+    except StopIteration as end:
+        result: T = end.value
+        return result
+    work.close()
+    raise AssertionError("a call on a blocking connection waited")
+
+
+def _kind(connection: AppConnection) -> Callable[[Any, Call], Any]:
+    # By its classes' homes, since subclasses are common: SQLModel's Session, Django's wrappers of other projects.
+    homes = {each.__module__.partition(".")[0] for each in type(connection).__mro__}
+    found: Callable[[Any, Call], Any] | None = None
+    if "asyncpg" in homes and hasattr(connection, "is_in_transaction"):
+        found = _asyncpg
+    elif "psycopg" in homes and hasattr(connection, "autocommit"):
+        found = _psycopg_async if isinstance(connection, sys.modules["psycopg"].AsyncConnection) else _psycopg
+    elif "sqlalchemy" in homes and hasattr(connection, "commit") and hasattr(connection, "execute"):
+        waits = any(each.__module__.startswith("sqlalchemy.ext.asyncio") for each in type(connection).__mro__)
+        found = _sqlalchemy_async if waits else _sqlalchemy
+    elif "django" in homes and hasattr(connection, "in_atomic_block"):
+        found = _django
+    if found is None:
+        kind = f"{type(connection).__module__}.{type(connection).__qualname__}"
+        raise UnknownConnection(
+            f"connection= is a {kind}: give a connection of asyncpg, psycopg 3, SQLAlchemy or Django (not a pool, an "
+            "engine or a cursor), or call the SQL function perdure.start yourself"
+        )
+    return found
+
+
+async def _asyncpg(connection: Any, call: Call) -> Any:
+    if not connection.is_in_transaction():
+        raise _alone(call, "this asyncpg connection has no transaction open", "async with connection.transaction():")
+    return await connection.fetchval(call.sql("${}"), *call.values)
+
+
+def _psycopg(connection: Any, call: Call) -> Any:
+    _check_psycopg(connection, call, "with connection.transaction():")
+    # A cursor of our own: the app's rows and placeholders may be of another shape.
+    with sys.modules["psycopg"].Cursor(connection, row_factory=sys.modules["psycopg.rows"].tuple_row) as cursor:
+        return cursor.execute(call.sql("%s"), call.values).fetchone()[0]
+
+
+async def _psycopg_async(connection: Any, call: Call) -> Any:
+    _check_psycopg(connection, call, "async with connection.transaction():")
+    tuples = sys.modules["psycopg.rows"].tuple_row
+    async with sys.modules["psycopg"].AsyncCursor(connection, row_factory=tuples) as cursor:
+        await cursor.execute(call.sql("%s"), call.values)
+        return (await cursor.fetchone())[0]
+
+
+def _check_psycopg(connection: Any, call: Call, way_out: str) -> None:
+    idle = sys.modules["psycopg"].pq.TransactionStatus.IDLE
+    if connection.autocommit and connection.info.transaction_status == idle:
+        raise _alone(call, "this psycopg connection is in autocommit mode, with no transaction open", way_out)
+
+
+def _sqlalchemy(connection: Any, call: Call) -> Any:
+    if not hasattr(connection, "exec_driver_sql"):  # a Session
+        connection = connection.connection()
+    _check_leads_to_postgresql(connection.dialect.name, call)
+    if getattr(connection.connection.dbapi_connection, "autocommit", False) is True:
+        raise _alone(call, "this SQLAlchemy connection is in AUTOCOMMIT mode", "with engine.begin() as connection:")
+    return connection.execute(sys.modules["sqlalchemy"].text(call.sql(":{name}")), call.arguments).scalar_one()
+
+
+async def _sqlalchemy_async(connection: Any, call: Call) -> Any:
+    if not hasattr(connection, "run_sync"):  # an async_scoped_session
+        connection = connection()
+    return await connection.run_sync(_sqlalchemy, call)
+
+
+def _django(connection: Any, call: Call) -> Any:
+    _check_leads_to_postgresql(connection.vendor, call)
+    if not connection.in_atomic_block and connection.get_autocommit():
+        raise _alone(call, "this Django connection is outside of atomic()", "with transaction.atomic():")
+    with connection.cursor() as cursor:
+        cursor.execute(call.sql("%s"), call.values)
+        return cursor.fetchone()[0]
+
+
+def _check_leads_to_postgresql(vendor: str, call: Call) -> None:
+    if vendor != "postgresql":
+        raise UnknownConnection(f"{call}: this connection leads to {vendor}: give one to the app's PostgreSQL")
+
+
+def _alone(call: Call, why: str, way_out: str) -> NoTransaction:
+    return NoTransaction(
+        f"{call}: {why}: it would be committed without your row, or your row without it. "
+        f"Put both into one transaction: `{way_out}`"
+    )

@@ -1,0 +1,96 @@
+"""The event feed: every transition once, each entity's in order, to whoever remembers only a position."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+import asyncpg
+
+from perdure.errors import DatabaseUnavailable, InvalidPosition
+from perdure.logs import says
+from perdure.store.postgres import answering
+
+if TYPE_CHECKING:
+    from perdure.store.postgres import Pool
+
+log = logging.getLogger("perdure.feed")
+
+PAGE = 500
+"""Events for each question to the database."""
+SHORTEST, LONGEST = 0.05, 1.0
+"""Seconds between two looks while nothing comes: the first pause, and what it grows to."""
+_PATIENCE, _LONG_PATIENCE = 5.0, 300.0
+"""Seconds: of a look; and of one into what came in days, which has to be put in order first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One transition of an entity.
+
+    Attributes:
+        position: where the feed goes on after it; remember it once the event is dealt with.
+        round: how often the entity had been restarted.
+        version: grows with each transition of the entity's round.
+        state: the one that it is in since then.
+        attention: why it wants a person.
+        made_by: the person, where it was one.
+    """
+
+    position: str
+    lifecycle: str
+    id: str
+    round: int
+    version: int
+    state: str
+    attention: str | None
+    why: str | None
+    made_by: str | None
+    at: datetime
+
+
+async def follow(pool: Pool, after: str | None, *, wait: bool) -> AsyncIterator[Event]:
+    """Events after a position; see `Client.feed`."""
+    pause = SHORTEST
+    while True:
+        try:
+            page = await _page(pool, after)
+        except (DatabaseUnavailable, asyncpg.LockNotAvailableError) as error:
+            if not wait:
+                raise
+            says(log, "feed: trouble, will go on", level=logging.WARNING, why=str(error))
+            page = []
+        for event in page:
+            yield event
+            after = event.position
+        if not page and not wait:
+            return
+        pause = SHORTEST if page else pause
+        if len(page) < PAGE:
+            await asyncio.sleep(pause)
+            pause = min(pause * 1.5, LONGEST)
+
+
+async def position(pool: Pool, since: datetime | None) -> str:
+    """A position to begin with; see `Client.feed_position`."""
+    with answering():
+        return str(await pool.fetchval("select perdure.feed_position($1)", since))
+
+
+async def _page(pool: Pool, after: str | None) -> list[Event]:
+    call = "select * from perdure.feed($1, $2)"
+    try:
+        with answering():
+            try:
+                rows = await pool.fetch(call, after, PAGE, timeout=_PATIENCE)
+            except asyncpg.QueryCanceledError:  # the pool's statement_timeout is one for writes
+                async with pool.acquire() as connection, connection.transaction():
+                    await connection.execute("set local statement_timeout = 0")
+                    rows = await connection.fetch(call, after, PAGE, timeout=_LONG_PATIENCE)
+    except (asyncpg.ObjectNotInPrerequisiteStateError, asyncpg.InvalidParameterValueError) as error:
+        raise InvalidPosition(f"{error.args[0]}: {getattr(error, 'hint', None)}") from error
+    return [Event(**row) for row in rows]

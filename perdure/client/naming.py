@@ -1,0 +1,103 @@
+"""What a caller names: a lifecycle by class or name, with what can be checked of its input and signals.
+
+A class brings Temporal's workflow modules with it; a name brings none, so they are imported only for classes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from pydantic import TypeAdapter, ValidationError
+
+from perdure.client.calls import as_json
+from perdure.contracts.keys import Entity
+from perdure.contracts.states import suggestion
+from perdure.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from perdure.app import App
+    from perdure.workflow.lifecycle import Lifecycle
+
+    Which = type[Lifecycle[Any, Any]] | str
+    Known = type[Lifecycle[Any, Any]] | None
+
+Handler = Callable[..., Any]
+
+
+def name_of(lifecycle: Which) -> str:
+    """Its name."""
+    if isinstance(lifecycle, str):
+        return lifecycle
+    from perdure.app import name_of as name_of_class
+
+    return name_of_class(lifecycle)
+
+
+def known(lifecycle: Which, app: App | None) -> Known:
+    """Its class, where there is one.
+
+    Raises:
+        UnknownLifecycle: the app has none of that name.
+    """
+    if not isinstance(lifecycle, str):
+        return lifecycle
+    return None if app is None else app.lifecycle(lifecycle)
+
+
+def initial_state(lifecycle: Known) -> str | None:
+    """The state that it begins in; None = as the SQL function has it."""
+    return None if lifecycle is None else str(lifecycle.declared.initial.value)
+
+
+def input_text(entity: Entity, lifecycle: Known, given: Any) -> str:
+    """The input as JSON text.
+
+    Raises:
+        InvalidInput: it does not validate, or is no JSON.
+    """
+    if lifecycle is not None:
+        from perdure.app import input_json
+
+        given = input_json(lifecycle, given)
+    return as_json(str(entity), "input", given)
+
+
+def signal_text(entity: Entity, lifecycle: Known, handler: str | Handler, payload: Any) -> tuple[str, str | None]:
+    """A signal's name, and its payload as JSON text. A running lifecycle drops what it can't read, so it is
+    checked here as far as the class is known.
+
+    Raises:
+        InvalidInput: there is no such signal, or the payload does not fit or is no JSON.
+    """
+    name = handler if isinstance(handler, str) else _name_of_handler(entity, handler)
+    if lifecycle is not None:
+        payload = _checked_payload(entity, lifecycle, name, payload)
+    return name, None if payload is None else as_json(str(entity), "payload", payload)
+
+
+def _name_of_handler(entity: Entity, handler: Handler) -> str:
+    definition = getattr(handler, "__temporal_signal_definition", None)
+    if definition is None or definition.name is None:
+        raise InvalidInput(f"{entity}: {handler!r} is no signal handler: put @workflow.signal on it, or give a name")
+    return str(definition.name)
+
+
+def _checked_payload(entity: Entity, lifecycle: type[Lifecycle[Any, Any]], name: str, payload: Any) -> Any:
+    from temporalio import workflow
+
+    signals = workflow._Definition.must_from_class(lifecycle).signals
+    definition = signals.get(name, signals.get(None))
+    if definition is None:
+        names = [each for each in signals if each is not None]
+        raise InvalidInput(f"{entity}: no handler takes the signal {name!r}{suggestion(name, names)}")
+    takes = definition.arg_types
+    if definition.dynamic_vararg or not takes:
+        return payload
+    adapter: TypeAdapter[Any] = TypeAdapter(takes[0])
+    try:
+        return adapter.dump_python(adapter.validate_python(payload), mode="json")
+    except ValidationError as error:
+        from perdure.contracts.effects import problem
+
+        raise InvalidInput(f"{entity}: the payload of {name!r} does not fit: {problem(error)}") from None

@@ -1,0 +1,60 @@
+"""What the mirror shows, read through the client's own pool."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+import asyncpg
+from pydantic import TypeAdapter
+
+from perdure.client.calls import Call
+from perdure.client.records import EntityStatus
+from perdure.errors import InvalidInput, NoSuchEntity, NotNow
+from perdure.queries import query
+from perdure.store.postgres import Pool, answering
+
+_STATUS = TypeAdapter(EntityStatus)
+
+
+async def read_status(pool: Pool, name: str, key: str) -> EntityStatus:
+    """Where an entity is; see `Client.status`."""
+    with answering():
+        found = await pool.fetchval("select perdure.status($1, $2)", name, key)
+    if found is None:
+        raise NoSuchEntity(f"there is no {name}/{key}: it was never started, or its transaction was rolled back")
+    return _STATUS.validate_json(found)
+
+
+async def read_open(
+    pool: Pool, name: str, state: str | None, attention: bool, before: datetime | None, limit: int
+) -> list[EntityStatus]:
+    """Open entities; see `Client.list`."""
+    with answering():
+        rows = await pool.fetch(query("open_entities"), name, state, attention, before, limit)
+    return [EntityStatus(**dict(row), final=False) for row in rows]
+
+
+async def carry_out(pool: Pool, call: Call) -> Any:
+    """The result of a call in a transaction of its own.
+
+    Raises:
+        NoSuchEntity: there is none.
+        NotNow: it makes no sense in the state that the entity is in.
+        InvalidInput: an argument can't be used.
+        DatabaseUnavailable: no answer.
+    """
+    try:
+        with answering():
+            return await pool.fetchval(call.sql("${}"), *call.values)
+    except asyncpg.NoDataFoundError as error:
+        raise NoSuchEntity(_with_hint(error)) from error
+    except asyncpg.ObjectNotInPrerequisiteStateError as error:
+        raise NotNow(_with_hint(error)) from error
+    except (asyncpg.DataError, asyncpg.ProgramLimitExceededError) as error:
+        raise InvalidInput(f"{call}: {_with_hint(error)}") from error
+
+
+def _with_hint(error: asyncpg.PostgresError) -> str:
+    hint = getattr(error, "hint", None)
+    return f"{error.args[0]}: {hint}" if hint else str(error)  # `str` of it would say the hint as well

@@ -1,0 +1,81 @@
+"""What a `Client` hands out: where an entity is, what the fence has on record, a handle of what was started."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from perdure.contracts.keys import Entity
+from perdure.contracts.outcomes import Status
+
+if TYPE_CHECKING:
+    from perdure.client.client import Client
+
+
+@dataclass(frozen=True, slots=True)
+class EffectRecord:
+    """What the fence has on record of one effect; `receipt` is JSON data."""
+
+    key: str
+    effect: str
+    status: Status
+    attempts: int
+    first_at: datetime
+    deadline: datetime
+    receipt: Any
+    why: str | None
+    settled_by: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class EntityStatus:
+    """Where an entity is, as the mirror shows it.
+
+    Attributes:
+        final: whether `state` is final.
+        since: since when it is in that state; None where its month was dropped.
+        waits_for_delivery: it was started, and Temporal does not know it yet.
+        rejected: why it could not be delivered.
+        effects: of this round.
+        messages_waiting: how many messages to it are not delivered yet.
+    """
+
+    lifecycle: str
+    id: str
+    round: int
+    state: str
+    final: bool
+    since: datetime | None
+    attention: str | None = None
+    tenant: str | None = None
+    waits_for_delivery: bool = False
+    rejected: str | None = None
+    effects: tuple[EffectRecord, ...] = ()
+    messages_waiting: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Handle:
+    """One entity's lifecycle, from `Client.start`.
+
+    Attributes:
+        answer: `started` now, `open` already, or `finished` already: then nothing was started.
+    """
+
+    client: Client
+    entity: Entity
+    answer: str
+
+    @property
+    def finished(self) -> bool:
+        """Whether the entity had come to its end before; only `restart` runs it again."""
+        return self.answer == "finished"
+
+    async def status(self) -> EntityStatus:
+        """Where it is now."""
+        return await self.client.status(self.entity.lifecycle, self.entity.id)
+
+    async def wait(self, *, timeout: timedelta | None = None) -> EntityStatus:
+        """Wait for its end; see `Client.wait`."""
+        return await self.client.wait(self.entity.lifecycle, self.entity.id, timeout=timeout)

@@ -1,0 +1,43 @@
+"""What a new epoch means for a start: after a restore, or a takeover by another server, commits may be lost.
+
+An entity of an older epoch may have a run that knows more than the database; if that has ended, another one leads
+it to its end, and asks of each effect without a record what became of it. An entity of the newest epoch may have been
+given an id that another one had in the commits that were lost.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import asyncpg
+from temporalio.client import WorkflowHandle
+from temporalio.common import WorkflowIDConflictPolicy, WorkflowIDReusePolicy
+
+_MICROSECONDS = 1_000_000
+
+
+def start_policies(row: asyncpg.Record) -> tuple[WorkflowIDReusePolicy, WorkflowIDConflictPolicy]:
+    """For the start of a row of the outbox, see `queries/lines.sql`: whether an id may be used again, and what
+    happens if its run is open."""
+    first, epoch = row["round"] == 0, row["epoch"]
+    reuse = WorkflowIDReusePolicy.REJECT_DUPLICATE  # the default would start closed ids again
+    if not first or (epoch is not None and epoch < row["newest_epoch"]):
+        reuse = WorkflowIDReusePolicy.ALLOW_DUPLICATE
+    conflict = WorkflowIDConflictPolicy.USE_EXISTING
+    if not first or 0 < row["newest_epoch"] == epoch:
+        conflict = WorkflowIDConflictPolicy.FAIL
+    return reuse, conflict
+
+
+async def why_not_ours(handle: WorkflowHandle[object, object], row: asyncpg.Record) -> str | None:
+    """Why the run that is there already is not this entity's; None if it may be."""
+    epoch = row["epoch"]
+    if row["round"] != 0 or not epoch or epoch < row["newest_epoch"]:
+        return None
+    begun, restored = (await handle.describe()).start_time, datetime.fromtimestamp(epoch / _MICROSECONDS, UTC)
+    if begun >= restored:
+        return None
+    return (
+        f"a run of this id was begun at {begun:%Y-%m-%d %H:%M:%S}, before the database was put back at "
+        f"{restored:%Y-%m-%d %H:%M:%S}: the id was given twice. Start it with an id that was never used"
+    )

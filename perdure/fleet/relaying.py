@@ -1,0 +1,91 @@
+"""A relay without a worker: `perdure relay package.module:app`, for fleets whose workers have PERDURE_RELAY=false."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+
+from temporalio.client import Client
+from temporalio.runtime import Runtime
+
+from perdure import schema
+from perdure.app import App
+from perdure.fleet.gauges import Gauges
+from perdure.fleet.ownership import Exchange, Ownership
+from perdure.fleet.plugin import PerdurePlugin
+from perdure.fleet.relay import Relay
+from perdure.fleet.service import Service
+from perdure.fleet.worker import before, connect, new_identity, told_to_stop
+from perdure.logs import says
+from perdure.settings import Settings
+from perdure.store.postgres import Database, Pool
+from perdure.telemetry.exporting import exporting
+from perdure.telemetry.metrics import meter_of
+
+log = logging.getLogger("perdure.worker")
+
+
+async def run_relay(app: App, config: Settings) -> None:
+    """Deliver until SIGTERM or SIGINT. Nothing starts eagerly: the lifecycles run elsewhere."""
+    with exporting(config) as runtime:
+        await _run(app, config, runtime)
+
+
+async def _run(app: App, config: Settings, runtime: Runtime | None) -> None:
+    stop = told_to_stop()
+    plugin = PerdurePlugin(app, config)
+    connecting = asyncio.create_task(connect(plugin, identity=new_identity(), runtime=runtime))
+    if not await before(stop, connecting):
+        return
+    ready = asyncio.Event()
+    relaying = asyncio.create_task(_relay_until(stop, app, config, await connecting, ready))
+    if not await before(stop, asyncio.create_task(ready.wait()), relaying):
+        return
+    if not relaying.done():
+        says(log, "running", relay="alone", task_queue=config.task_queue, scope=config.scope)
+    await relaying
+    says(log, "stopped")
+
+
+async def _relay_until(
+    stop: asyncio.Task[bool], app: App, config: Settings, client: Client, ready: asyncio.Event
+) -> None:
+    database = Database(config.database_url, most=config.connections)
+    pool = await database.open()
+    try:
+        async with pool.acquire() as connection:
+            await schema.check(connection)
+            await schema.make_months(connection)
+        async with _delivering(pool, app, config, client):
+            ready.set()
+            await asyncio.wait({stop})
+            says(log, "stopping")
+    finally:
+        await database.close()
+
+
+@asynccontextmanager
+async def _delivering(pool: Pool, app: App, config: Settings, client: Client) -> AsyncIterator[None]:
+    services: list[Service] = []
+    exchange = Exchange(client, config)
+    async with exchange.answering():
+        ownership = Ownership(pool, exchange, lambda: _nudge(services))
+        await ownership.claim()
+        meter = meter_of(client)
+        services += [ownership, Relay(pool, client, app, config, meter)]
+        if meter is not None:
+            services.append(Gauges(pool, client, app, config, meter))
+        try:
+            for service in services:
+                await service.start()
+            yield
+        finally:
+            for service in services:
+                await service.stop()
+
+
+def _nudge(services: Sequence[Service]) -> None:
+    for service in services:
+        service.nudge()

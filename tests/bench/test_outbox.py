@@ -1,0 +1,62 @@
+"""The benchmark of the outbox on a few rows: each part does what it is there for, and gives its figures."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import asyncpg
+import pytest
+import pytest_asyncio
+
+from bench.outbox import commits, deliveries, idling
+from bench.outbox.ground import Ground, ground
+from bench.outbox.load import run, server
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+COUNTS = "select (select count(*) from comment) as rows, (select count(*) from perdure.outbox) as starts"
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def here() -> AsyncIterator[Ground]:
+    """Servers of its own."""
+    async with ground() as made:
+        yield made
+
+
+async def test_an_app_commits_rows_alone_and_with_their_starts_and_is_timed() -> None:
+    async with server(durable=False) as made:
+        connection = await asyncpg.connect(made.dsn())
+        await connection.execute(commits.NOTIFY)
+        bare, started = commits.WAYS["a transaction"]
+        for scripts, share in (([bare], 0), ([started, *commits.NOTIFYING.values()], 1)):
+            await connection.execute("truncate comment, perdure.outbox")
+            found = await asyncio.gather(*(run(made, each, clients=1, seconds=1) for each in scripts))
+            assert all(0 < each.p50 <= each.p99 and each.tps > 0 for each in found)
+            row = await connection.fetchrow(COUNTS)
+            assert row is not None
+            assert row["rows"] > 0
+            assert row["starts"] == share * row["rows"]
+        await connection.close()
+
+
+async def test_both_ways_to_start_bring_every_run_to_its_end(here: Ground) -> None:
+    for way in (deliveries.by_client, deliveries.by_relay):
+        assert await way(here, 10) > 0
+        assert await here.app.fetchval("select count(*) from perdure.finished") == 10
+
+
+async def test_the_first_task_comes_after_the_commit(here: Ground) -> None:
+    taken = await deliveries.until_begun(here, 3, 0.05)
+    assert len(taken) == 3
+    assert min(taken) > 0
+
+
+async def test_of_a_backlog_so_many_are_delivered_as_are_asked_for(here: Ground) -> None:
+    await deliveries.fill(here, 400)
+    assert min(await deliveries.with_backlog(here, 2, 1)) > 0
+    assert 200 <= await here.app.fetchval("select count(*) from perdure.outbox") < 400
+
+
+async def test_looking_often_costs_some_cpu(here: Ground) -> None:
+    assert min(await idling.idle(here, 0.02, 1)) > 0

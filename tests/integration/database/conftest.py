@@ -1,0 +1,119 @@
+"""A cluster that is copied, and worlds on it and on its copies."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import secrets
+import shutil
+import tempfile
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import TypeVar
+
+import asyncpg
+import pytest
+from temporalio.client import Client
+
+from infra.postgres import PostgresServer
+from infra.temporal import TemporalServer
+from perdure import PerdurePlugin, schema
+from perdure.errors import NotThisDatabase
+from perdure.fleet.worker import new_worker
+from tests.apps.bodies import app
+from tests.conftest import APP_TABLES, FEWER_MONTHS
+from tests.world import World
+
+S = TypeVar("S", bound=PostgresServer)
+TICK, SILENCE = 0.3, 0.8
+"""Seconds here, where production has tens."""
+
+
+@pytest.fixture(autouse=True)
+def short_ticks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In this process, where all workers of these tests are."""
+    monkeypatch.setattr("perdure.fleet.ownership.TICK", TICK)
+    monkeypatch.setattr("perdure.workflow.keeper.SILENCE", SILENCE)
+    monkeypatch.setattr("perdure.fleet.adoption.SILENCE", SILENCE)
+
+
+@pytest.fixture(scope="session")
+def source() -> Iterator[PostgresServer]:
+    """A small cluster that may be copied, but not stopped."""
+    with PostgresServer(durable=False) as server:
+        yield server
+
+
+@pytest.fixture
+async def worlds(temporal: TemporalServer) -> AsyncIterator[Worlds]:
+    """Makes worlds that are gone with the test. Not in pytest's folder: another pytest that starts shuts that to the
+    user whom servers run as."""
+    folder = Path(tempfile.mkdtemp(prefix="perdure-clusters-"))
+    async with AsyncExitStack() as stack:
+        yield Worlds(temporal, folder, stack)
+    shutil.rmtree(folder)
+
+
+class Worlds:
+    """Makes worlds on clusters of the test's own."""
+
+    def __init__(self, temporal: TemporalServer, folder: Path, stack: AsyncExitStack) -> None:
+        self._temporal = temporal
+        self._stack = stack
+        self.folder = folder
+
+    async def on(self, server: PostgresServer) -> World:
+        """A world in a new database of this server."""
+        name = "test_" + secrets.token_hex(6)
+        admin = await asyncpg.connect(server.dsn())
+        await admin.execute(f"create database {name}")
+        await admin.close()
+        connection = await asyncpg.connect(server.dsn(name))
+        await schema.migrate(connection)
+        await connection.execute(APP_TABLES)
+        await connection.execute(FEWER_MONTHS)
+        await connection.close()
+        return await self._stack.enter_async_context(World(server, self._temporal, name, self.folder).made(app))
+
+    async def beside(
+        self, world: World, server: PostgresServer, *, database: str | None = None, scope: str | None = None
+    ) -> World:
+        """The same world on another server or database, with the same scope unless another is given. The other side
+        is the same."""
+        name = database or world.dsn.rpartition("/")[2]
+        other = World(server, self._temporal, name, self.folder)
+        other.scope = scope or world.scope
+        other.config = other.config.model_copy(
+            update={"scope": other.scope, "task_queue": f"q-{other.scope}-{secrets.token_hex(2)}"}
+            if scope
+            else {"scope": other.scope, "task_queue": world.config.task_queue}
+        )
+        made = await self._stack.enter_async_context(other.made(app))
+        made.counterparty = world.counterparty
+        os.environ["COUNTERPARTY_PORT"] = str(world.counterparty.port)
+        return made
+
+    async def refused(self, world: World) -> str:
+        """Why a worker of this world does not start."""
+        plugin = PerdurePlugin(app, world.config)
+        client = await Client.connect(world.temporal.address, namespace=world.engine.namespace, plugins=[plugin])
+        with pytest.raises(NotThisDatabase) as refused:
+            await asyncio.wait_for(new_worker(client, world.config).run(), 30)
+        return str(refused.value)
+
+    async def marked_anew(self, world: World) -> None:
+        """Wait until marks that a copy of before has are old ones."""
+        for _ in range(2):
+            before = await world.db.fetchval("select mark from perdure.database")
+
+            async def other(before: str | None = before) -> bool:
+                return bool(await world.db.fetchval("select mark is distinct from $1 from perdure.database", before))
+
+            await world.until(other, "another mark")
+
+    def running(self, server: S) -> S:
+        """Start it; it ends with the test."""
+        self._stack.callback(server.close)
+        server.start()
+        return server

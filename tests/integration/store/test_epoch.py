@@ -1,0 +1,91 @@
+"""After commits were lost, no record of what was ordered before does not mean that it was never touched."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pytest
+
+from perdure.contracts.outcomes import Status
+from perdure.store.memory import MemoryStore
+from perdure.store.postgres import PostgresStore
+from perdure.store.writes import FenceOp, Gate, Store, Verdict
+from tests.integration.store.store_ground import PATIENCE, a_begin, a_fence, a_write, an_outcome
+from tests.integration.store.test_store_conformance import either, in_memory, say
+
+__all__ = ["either", "in_memory"]
+
+
+def now() -> int:
+    return int(time.time() * 1_000_000)
+
+
+async def lose_records(store: Store) -> None:
+    """Lose all of them, and begin an epoch."""
+    if isinstance(store, PostgresStore):
+        await store.pool.execute("delete from perdure.effect")
+        await store.pool.execute("update perdure.database set epoch = $1", now())
+    else:
+        assert isinstance(store, MemoryStore)
+        store.lose_records()
+
+
+async def test_an_attempt_that_was_ordered_before_is_in_doubt_and_may_be_taken_over(either: Store) -> None:
+    ordered = now()
+    assert (await say(either, a_begin("a", 1, since=ordered, began=ordered))).verdict is Verdict.FRESH
+    await lose_records(either)
+    answer = await say(either, a_begin("a", 2, "t2", entering="doing", since=ordered, began=ordered))
+    assert (answer.gate, answer.verdict, answer.state) == (Gate.OPEN, Verdict.STANDING, None)
+    assert answer.effect is not None
+    assert answer.effect.status is Status.IN_DOUBT
+    assert "no record of it" in (answer.effect.why or "")
+    assert 19 < answer.effect.in_flight <= 20, "it may be in flight for as long as one that is begun now"
+    after: dict[str, Any] = {"after": answer.effect.token, "since": ordered, "began": ordered}
+    taken = await say(either, a_begin("a", 3, "t3", digest="what it really was", **after))
+    assert taken.verdict is Verdict.FRESH, "nobody knows its input, so any fits"
+    assert (await say(either, a_begin("a", 4, "t4", digest="another", **after))).verdict is Verdict.DIFFERENT
+
+
+@pytest.mark.parametrize("op", [FenceOp.LOST, FenceOp.READ])
+async def test_a_lost_worker_whose_record_is_lost_too_is_a_doubt(either: Store, op: FenceOp) -> None:
+    ordered = now()
+    await lose_records(either)
+    fence = a_fence(op, "a", since=ordered, began=ordered)
+    answer = await either.write(a_write("a", 1, None, fence), patience=PATIENCE)
+    assert answer.effect is not None
+    assert answer.effect.status is Status.IN_DOUBT
+
+
+async def test_an_outcome_that_comes_after_its_record_was_lost_is_stored(either: Store) -> None:
+    ordered = now()
+    await say(either, a_begin("a", 1, since=ordered, began=ordered))
+    await lose_records(either)
+    answer = await say(either, an_outcome("a", 2, Status.DONE, receipt={"n": 1}, since=ordered, began=ordered))
+    assert answer.verdict is Verdict.STORED
+    assert answer.effect is not None
+    assert answer.effect.receipt == {"n": 1}
+
+
+async def test_what_was_first_ordered_after_that_goes_at_once(either: Store) -> None:
+    began = now()
+    await lose_records(either)
+    assert (await say(either, a_begin("a", 1, since=now(), began=began))).verdict is Verdict.FRESH
+    assert (await say(either, a_begin("b", 1))).verdict is Verdict.FRESH, "of an older worker, that does not say"
+
+
+async def test_a_run_that_repeats_one_from_before_takes_nothing_for_untouched(either: Store) -> None:
+    await say(either, a_write("a", 1))  # so the entity is there; its row of before
+    if isinstance(either, PostgresStore):
+        await either.pool.execute("update perdure.database set epoch = 0")
+        await either.pool.execute(
+            "insert into perdure.entity (lifecycle, id, round, state) values ('errand', 'a', 0, 'x')"
+        )
+    await lose_records(either)
+    assert (await say(either, a_begin("a", 2, since=now(), began=now()))).verdict is Verdict.STANDING
+
+
+@pytest.fixture(autouse=True)
+async def first_epoch(store: PostgresStore) -> None:
+    """The database is shared by this module's tests."""
+    await store.pool.execute("update perdure.database set epoch = 0")

@@ -1,0 +1,256 @@
+"""What is asked on the app's own connection is committed, or rolled back, with the app's row: with each library that
+an app may have, as an app has it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import json
+import re
+import secrets
+import sqlite3
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
+from datetime import UTC, datetime
+from typing import Any
+
+import asyncpg
+import psycopg
+import pytest
+import sqlalchemy
+from pydantic import BaseModel
+
+from infra.postgres import PostgresServer
+from perdure import Client
+from perdure.errors import InvalidEntity, InvalidInput, NoSuchEntity, NotConnected, NoTransaction, UnknownConnection
+from tests.apps.errands import Count, Counter
+from tests.connecting import AWAITED, BLOCKING
+
+EVERY_KIND = [*BLOCKING, *AWAITED]
+KINDS = [kind for kind in EVERY_KIND if kind not in ("asyncpg pool", "django's wrapper") and "scoped" not in kind]
+ONE_OF_EACH = ["psycopg", "sqlalchemy async session", "django", "asyncpg"]
+ROW = "insert into errand (id) values ('a')"
+CLIENT = Client()
+Verb = Callable[[Any], Any]
+
+
+class Undone(Exception):
+    """The app thinks better of it."""
+
+
+class Order(BaseModel):
+    item: str
+    at: datetime
+
+
+ORDER = Order(item='a "b" %s :c $1 ü', at=datetime(2026, 1, 2, 3, 4, tzinfo=UTC))
+
+
+@pytest.fixture
+def dsn(postgres: PostgresServer, database: str) -> str:
+    return postgres.dsn(database)
+
+
+@pytest.fixture
+async def db(dsn: str) -> AsyncIterator[asyncpg.Connection[asyncpg.Record]]:
+    connection = await asyncpg.connect(dsn)
+    yield connection
+    await connection.close()
+
+
+async def _app(kind: str, dsn: str, *verbs: Verb, alone: bool = False, undone: bool = False) -> list[Any]:
+    """What the verbs answer to an app that inserts its row and then calls them on its connection."""
+    if kind in AWAITED:
+        return await _awaited(kind, dsn, verbs, alone, undone)
+    return await asyncio.to_thread(_blocking, kind, dsn, verbs, alone, undone)
+
+
+def _blocking(kind: str, dsn: str, verbs: tuple[Verb, ...], alone: bool, undone: bool) -> list[Any]:
+    with BLOCKING[kind](dsn, alone) as (connection, execute):
+        execute(ROW)
+        answers = [verb(connection) for verb in verbs]
+        if undone:
+            raise Undone
+        return answers
+
+
+async def _awaited(kind: str, dsn: str, verbs: tuple[Verb, ...], alone: bool, undone: bool) -> list[Any]:
+    async with AWAITED[kind](dsn, alone) as (connection, execute):
+        await execute(ROW)
+        answers = [await found if inspect.isawaitable(found := verb(connection)) else found for verb in verbs]
+        if undone:
+            raise Undone
+        return answers
+
+
+def _start(connection: Any) -> Any:
+    return CLIENT.start("order", "a", ORDER, connection=connection, tenant="t", not_before=ORDER.at, priority=1)
+
+
+async def _written(db: asyncpg.Connection[asyncpg.Record]) -> list[int]:
+    tables = ("errand", "perdure.ident", "perdure.entity", "perdure.outbox", "perdure.message", "perdure.transition")
+    return [await db.fetchval(f"select count(*) from {table}") for table in tables]
+
+
+@pytest.mark.parametrize("kind", EVERY_KIND)
+async def test_a_start_is_committed_with_the_row(kind: str, dsn: str, db: Any) -> None:
+    [handle] = await _app(kind, dsn, _start)
+    assert (handle.answer, str(handle.entity)) == ("started", "order/a")
+    stands = await db.fetchrow("select state, tenant, input from perdure.entity join errand using (id, state)")
+    assert (stands["state"], stands["tenant"], json.loads(stands["input"])) == (
+        *("pending", "t"),
+        ORDER.model_dump(mode="json"),
+    )
+    assert tuple(await db.fetchrow("select wanted_at, priority from perdure.outbox")) == (ORDER.at, 1)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_a_start_is_rolled_back_with_the_row(kind: str, dsn: str, db: Any) -> None:
+    with pytest.raises(Undone):
+        await _app(kind, dsn, _start, undone=True)
+    assert await _written(db) == [0, 0, 0, 0, 0, 0]
+
+
+@pytest.mark.parametrize("kind", EVERY_KIND)
+async def test_a_connection_that_would_commit_the_start_by_itself_is_refused(kind: str, dsn: str, db: Any) -> None:
+    with pytest.raises(NoTransaction, match=r"start of order/a: this \w+ connection .* into one transaction: `\w+ "):
+        await _app(kind, dsn, _start, alone=True)
+    assert sum((await _written(db))[1:]) == 0
+
+
+@pytest.mark.parametrize("kind", ONE_OF_EACH)
+async def test_signals_and_cancel_go_with_the_transaction(kind: str, dsn: str, db: Any) -> None:
+    def signal(connection: Any) -> Any:
+        return CLIENT.signal(
+            Counter, "a", Counter.tell, "go", connection=connection, message_id="m", not_before=ORDER.at
+        )
+
+    def start(connection: Any) -> Any:
+        return CLIENT.start(Counter, "a", Count(), connection=connection)
+
+    def cancel(connection: Any) -> Any:
+        return CLIENT.cancel(Counter, "a", by="ann", note="no more", connection=connection)
+
+    with pytest.raises(Undone):
+        await _app(kind, dsn, start, signal, cancel, undone=True)
+    assert await _written(db) == [0, 0, 0, 0, 0, 0]
+    [handle, *answers] = await _app(kind, dsn, start, signal, signal, cancel)
+    assert (handle.answer, answers) == ("started", ["sent", "known", "sent"])
+    messages = await db.fetch("select kind, name, payload from perdure.message order by created_at")
+    assert [(kind, name, json.loads(payload)) for kind, name, payload in messages] == [
+        ("signal", "tell", "go"),
+        ("cancel", "cancel", {"by": "ann", "note": "no more"}),
+    ]
+
+
+@pytest.mark.parametrize("kind", ["psycopg", "asyncpg"])
+async def test_a_restart_goes_with_the_transaction(kind: str, dsn: str, db: Any) -> None:
+    await db.execute("insert into perdure.ident (lifecycle, id, final) values ('order', 'a', 'sent')")
+
+    def restart(connection: Any) -> Any:
+        return CLIENT.restart("order", "a", by="ann", note="again", given=ORDER, connection=connection)
+
+    with pytest.raises(Undone):
+        await _app(kind, dsn, restart, undone=True)
+    assert await db.fetchval("select final from perdure.ident") == "sent"
+    assert await _app(kind, dsn, restart) == [1]
+    assert await db.fetchval("select round from perdure.entity join perdure.ident using (id, round)") == 1
+
+
+@pytest.mark.parametrize("kind", ONE_OF_EACH)
+async def test_what_is_known_to_be_wrong_does_not_spoil_the_apps_transaction(kind: str, dsn: str, db: Any) -> None:
+    def wrong(connection: Any) -> Any:
+        with suppress(InvalidInput):
+            return CLIENT.start("order", "a", {"item": "nul \0"}, connection=connection)
+
+    async def wrong_awaited(connection: Any) -> Any:
+        with suppress(InvalidInput):
+            return await CLIENT.start("order", "a", {"item": "nul \0"}, connection=connection)
+
+    assert await _app(kind, dsn, wrong_awaited if kind in AWAITED else wrong) == [None]
+    assert await _written(db) == [1, 0, 0, 0, 0, 0]
+
+
+@pytest.mark.parametrize("kind", ONE_OF_EACH)
+async def test_an_error_of_postgresql_is_the_librarys_own(kind: str, dsn: str, db: Any) -> None:
+    with pytest.raises(Exception, match=r"perdure\.signal: there is no order/b") as raised:
+        await _app(kind, dsn, lambda connection: CLIENT.signal("order", "b", "paid", connection=connection))
+    assert type(raised.value).__module__.partition(".")[0] == re.findall(r"\w+", kind)[0]
+    assert await _written(db) == [0, 0, 0, 0, 0, 0]
+
+
+@pytest.mark.parametrize("given", ["pool", "engine", "cursor", "sqlite", "object"])
+async def test_what_is_no_connection_to_postgresql_is_refused_by_its_name(given: str, dsn: str) -> None:
+    with sqlalchemy.create_engine("sqlite://").connect() as sqlite, psycopg.connect(dsn) as connection:
+        made: dict[str, tuple[Any, str]] = {
+            "pool": (asyncpg.create_pool(dsn), "connection= is a asyncpg.pool.Pool"),
+            "engine": (sqlite.engine, "connection= is a sqlalchemy.engine.base.Engine"),
+            "cursor": (connection.cursor(), "connection= is a psycopg.Cursor"),
+            "sqlite": (sqlite, "this connection leads to sqlite"),
+            "object": (sqlite3.Row, "connection= is a builtins.type"),
+        }
+        with pytest.raises(UnknownConnection, match=made[given][1]):
+            CLIENT.start("order", "a", ORDER, connection=made[given][0])
+
+
+async def test_a_wrong_argument_is_refused_before_anything_is_sent(db: Any) -> None:
+    async def refused(kind: type[Exception], match: str, **given: Any) -> None:
+        with pytest.raises(kind, match=match):
+            await CLIENT.start("order", given.pop("id", "a"), given.pop("given", {}), connection=db, **given)
+
+    async with db.transaction():
+        await refused(InvalidEntity, "the id of order is None: write the row first", id=None)
+        await refused(InvalidInput, r"not_before=2026-01-02 00:00:00 has no time zone", not_before=datetime(2026, 1, 2))
+        await refused(InvalidInput, "priority=0: give 1", priority=0)
+        await refused(InvalidInput, "no JSON: Out of range float", given={"x": float("nan")})
+        await refused(InvalidInput, "no JSON: .*surrogates not allowed", given=["\ud800"])
+        await refused(InvalidInput, "a character NUL", given=["\\\0"])
+        with pytest.raises(InvalidInput, match=r"no handler takes the signal 'tel'; did you mean 'tell'"):
+            await CLIENT.signal(Counter, "a", "tel", "go", connection=db)
+        with pytest.raises(InvalidInput, match="the payload of 'tell' does not fit"):
+            await CLIENT.signal(Counter, "a", Counter.tell, {"no": 1}, connection=db)
+        with pytest.raises(InvalidInput, match=r"is no signal handler: put @workflow\.signal on it"):
+            await CLIENT.signal(Counter, "a", Counter.add, 1, connection=db)
+    assert await _written(db) == [0, 0, 0, 0, 0, 0]
+
+
+async def test_a_backslash_before_u0000_is_no_nul(db: Any) -> None:
+    async with db.transaction():
+        await CLIENT.start("order", "a", ["\\u0000"], connection=db)
+    assert json.loads(await db.fetchval("select input from perdure.entity")) == ["\\u0000"]
+
+
+async def test_what_needs_connections_of_its_own_says_so_where_there_are_none() -> None:
+    for look in (CLIENT.status("order", "a"), CLIENT.wait("order", "a"), CLIENT.list("order")):
+        with pytest.raises(NotConnected, match=r"needs the app's database: make the client by .*Client\.connect"):
+            await look
+    with pytest.raises(NotConnected, match="this needs the app's database"):
+        await CLIENT.start("order", "a", ORDER)
+
+
+async def test_without_the_apps_connection_a_signal_goes_by_the_clients_own(dsn: str, db: Any) -> None:
+    async with asyncpg.create_pool(dsn, min_size=1, max_size=1) as pool:
+        client = Client(pool)
+        with pytest.raises(NoSuchEntity, match=r"there is no order/a: perdure\.start comes first"):
+            await client.signal("order", "a", "paid")
+        await client.start("order", "a", ORDER)
+        assert await client.signal("order", "a", "paid", ORDER) == "sent"
+        with pytest.raises(InvalidInput, match=r"signal of order/a: .* can not be the name of a signal: Give the name"):
+            await client.signal("order", "a", "__temporal")
+        with pytest.raises(InvalidInput, match=r"start of order/b: .* bytes are too many: Temporal takes 2 MB"):
+            await client.start("order", "b", [secrets.token_hex(1_100_000)])
+    assert await db.fetchval("select count(*) from perdure.message") == 1
+
+
+def test_a_web_app_imports_no_worker_and_no_driver_but_its_own(dsn: str) -> None:
+    code = (
+        "import sys, psycopg, perdure\n"
+        f"with psycopg.connect({dsn!r}) as connection:\n"
+        "    print(perdure.Client().start('order', 'a', {}, connection=connection).answer)\n"
+        "print({each.partition('.')[0] for each in sys.modules} & {'temporalio', 'asyncpg', 'sqlalchemy', 'django'})"
+    )
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert said.splitlines() == ["started", "set()"]

@@ -1,0 +1,224 @@
+"""`perdure rejected`: what could not be delivered goes again, or is given up, by somebody whose name is on record."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import asyncpg
+import pytest
+from typer.testing import CliRunner, Result
+
+from infra.postgres import PostgresServer
+from infra.temporal import TemporalServer
+from perdure.command import cli
+from tests.apps.listening import app
+from tests.world import World
+
+REJECT = """
+    with gone as (delete from perdure.outbox where id = $1 and kind = $2 returning *), shown as (
+        update perdure.entity set attention = 'rejected: it does not fit' where id = $1)
+    insert into perdure.rejected (seq, lifecycle, id, round, kind, body, reason, message_id, priority)
+    select seq, lifecycle, id, round, kind, body, 'it does not fit', message_id, priority from gone returning seq
+"""
+START, SIGNAL = "select perdure.start('listener', $1, $2)", "select perdure.signal('listener', $1, $2, $3)"
+DROP, RETRY = "select perdure.drop_rejected($1, 'ann', 'a test')", "select perdure.retry_rejected($1, 'ann', 'fixed')"
+LAST = "select state, why, made_by, attention from perdure.transition order by at desc limit 1"
+TABLES = ("ident", "entity", "outbox", "message", "rejected")
+
+
+@pytest.fixture
+async def world(
+    postgres: PostgresServer, temporal: TemporalServer, database: str, tmp_path: Path
+) -> AsyncIterator[World]:
+    async with World(postgres, temporal, database, tmp_path).made(app) as made:
+        yield made
+
+
+async def perdure(world: World, *arguments: str, given: str | None = None) -> Result:
+    """Run `perdure rejected` in this process."""
+    environment = {"PERDURE_DATABASE_URL": world.dsn}
+    return await asyncio.to_thread(CliRunner().invoke, cli, ["rejected", *arguments], given, environment)
+
+
+async def rejected(world: World, entity_id: str = "a", kind: str = "start", given: str = "{}") -> int:
+    """An entity with something that was rejected."""
+    if kind == "start":
+        await world.db.execute(START, entity_id, given)
+    return int(await world.db.fetchval(REJECT, entity_id, kind))
+
+
+async def counts(world: World) -> dict[str, int]:
+    return {table: await world.db.fetchval(f"select count(*) from perdure.{table}") for table in TABLES}
+
+
+async def record(world: World) -> Sequence[Any]:
+    """The newest transition."""
+    return tuple(await world.db.fetchrow(LAST) or ())
+
+
+async def test_a_start_with_its_input_corrected_runs(world: World) -> None:
+    await world.db.execute(START, "a", '{"numbers": "none"}')
+    async with world.worker(app):
+        seq = await world.until(lambda: world.db.fetchval("select seq from perdure.rejected"), "rejected")
+        assert (await world.client.status("listener", "a")).attention is not None
+        end = await perdure(
+            world, "retry", str(seq), "--by", "ann", "--note", "typo", "--input", "-", given='{"numbers": [7]}'
+        )
+        assert (end.exit_code, end.stdout) == (0, f"{seq}: start delivered again\n")
+        await world.is_in("listener", "a", "open")
+        assert (await world.client.status("listener", "a")).attention is None
+    why = "select why, made_by from perdure.transition where why is not null"
+    assert tuple(await world.db.fetchrow(why) or ()) == (f"rejected start {seq}, delivered again: typo", "ann")
+    assert await world.db.fetchval("select input -> 'numbers' from perdure.entity") == "[7]"
+
+
+async def test_a_message_that_is_delivered_again_is_heard_after_those_that_went_before_it(world: World) -> None:
+    await world.db.execute(START, "a", "{}")
+    for number in ("1", '"two"', "3"):
+        await world.db.execute(SIGNAL, "a", "add", number)
+    async with world.worker(app):
+        seq = await world.until(lambda: world.db.fetchval("select seq from perdure.rejected"), "rejected")
+        await world.until(lambda: world.db.fetchval("select count(*) = 0 from perdure.outbox"), "the others heard")
+        await world.db.execute("update perdure.message set payload = '2' where payload = '\"two\"'")
+        assert (await perdure(world, "retry", str(seq), "--by", "ann")).exit_code == 0
+        await world.db.execute(SIGNAL, "a", "close", None)
+        assert await world.ended("listener", "a") == "closed"
+    assert await world.db.fetchval("select snapshot -> 'numbers' from perdure.finished") == "[1, 3, 2]"
+
+
+async def test_a_first_start_that_is_dropped_never_was_and_can_be_made_again(world: World) -> None:
+    seq = await rejected(world)
+    await world.db.execute(SIGNAL, "a", "add", "1")
+    end = await perdure(world, "drop", str(seq), "--by", "ann", "--note", "a test")
+    assert (end.exit_code, end.stdout) == (0, f"{seq}: start dropped\n")
+    assert await counts(world) == dict.fromkeys(TABLES, 0)
+    assert await record(world) == ("pending", f"rejected start {seq}, dropped: a test", "ann", None)
+    assert await world.db.fetchval(START, "a", "{}") == "started"
+
+
+async def test_a_restart_that_is_dropped_leaves_the_entity_finished_as_it_was(world: World) -> None:
+    async with world.worker(app):
+        await world.db.execute(START, "a", '{"numbers": [1]}')
+        await world.db.execute(SIGNAL, "a", "close", None)
+        assert await world.ended("listener", "a") == "closed"
+    before = await world.client.status("listener", "a")
+    assert await world.client.restart("listener", "a", by="ann", note="once more") == 1
+    seq = await rejected(world, kind="start")
+    await world.db.execute(SIGNAL, "a", "add", "1")
+    assert await world.db.fetchval(DROP, seq) == "start"
+    assert await world.client.status("listener", "a") == before
+    assert await world.db.fetchval("select version = (select max(version) from perdure.transition) from perdure.ident")
+    assert (await counts(world)) == {"ident": 1, **dict.fromkeys(TABLES[1:], 0)}
+    assert (await record(world))[0] == "closed"
+    assert await world.client.restart("listener", "a", by="ann", note="and again") == 1
+
+
+async def test_a_message_that_is_dropped_harms_none_of_the_others(world: World) -> None:
+    await world.db.execute(START, "a", "{}")
+    await world.db.execute(SIGNAL, "a", "add", "1")
+    seq = await rejected(world, kind="message")
+    await world.db.execute(SIGNAL, "a", "add", "2")
+    assert await world.db.fetchval(DROP, seq) == "message"
+    assert await counts(world) == {"ident": 1, "entity": 1, "outbox": 2, "message": 1, "rejected": 0}
+    assert await record(world) == ("pending", f"rejected message {seq}, dropped: a test", "ann", None)
+
+
+async def test_attention_goes_with_the_last_that_was_rejected(world: World) -> None:
+    start = await rejected(world)
+    await world.db.execute(SIGNAL, "a", "add", "1")
+    message = await rejected(world, kind="message")
+    await world.db.execute(RETRY, start)
+    assert (await world.client.status("listener", "a")).attention == "a message was rejected: it does not fit"
+    await world.db.execute(RETRY, message)
+    assert (await world.client.status("listener", "a")).attention is None
+
+
+async def test_the_record_of_what_may_have_happened_is_not_dropped(world: World) -> None:
+    seq = await rejected(world)
+    await world.db.execute(
+        "insert into perdure.effect (key, lifecycle, id, round, effect, token, status, digest, first_at, attempt_at, "
+        "deadline) values ('k', 'listener', 'a', 0, 'do', 't', 'in_doubt', '', now(), now(), now())"
+    )
+    before = await counts(world)
+    end = await perdure(world, "drop", str(seq), "--by", "ann")
+    assert (end.exit_code, await counts(world)) == (1, before)
+    assert "'k' is on record as in_doubt: Dropped and started again it could happen twice" in end.stderr
+
+
+async def test_what_runs_is_not_dropped(world: World) -> None:
+    seq = await rejected(world)
+    await world.db.execute("update perdure.entity set workflow_id = 'listener/a'")
+    with pytest.raises(asyncpg.ObjectNotInPrerequisiteStateError, match="listener/a runs"):
+        await world.db.execute(DROP, seq)
+
+
+async def test_what_came_too_late_is_not_delivered_again_and_can_be_dropped(world: World) -> None:
+    seq = await rejected(world)
+    await world.db.execute("update perdure.ident set final = 'closed'; delete from perdure.entity")
+    with pytest.raises(asyncpg.ObjectNotInPrerequisiteStateError, match="has ended"):
+        await world.db.execute(RETRY, seq)
+    assert await world.db.fetchval(DROP, seq) == "start"
+    assert await world.db.fetchval("select final from perdure.ident") == "closed"
+
+
+async def test_a_drop_waits_for_the_relay_that_delivers_the_entity_now(world: World) -> None:
+    seq = await rejected(world)
+    await world.db.execute(SIGNAL, "a", "add", "1")
+    dropping = asyncpg.connect(world.dsn)
+    async with world.db.transaction():
+        await world.db.execute("select pg_advisory_xact_lock(hashtextextended('listener/a', x'70657264'::bigint))")
+        second = await dropping
+        drop = asyncio.create_task(second.fetchval(DROP, seq))
+        waits = "select exists (select from pg_locks where not granted and locktype = 'advisory')"
+        await world.until(lambda: world.db.fetchval(waits), "the drop waits")
+    assert await drop == "start"
+    await second.close()
+
+
+async def test_of_several_each_is_done_for_itself(world: World) -> None:
+    first, second = await rejected(world, "a"), await rejected(world, "b")
+    end = await perdure(world, "retry", str(first), "999", str(second), "--by", "ann")
+    assert (end.exit_code, end.stdout) == (1, f"{first}: start delivered again\n{second}: start delivered again\n")
+    assert end.stderr.startswith("perdure: 999: perdure.retry_rejected: nothing that was rejected has the number 999")
+    assert await world.db.fetchval("select count(*) from perdure.outbox") == 2
+
+
+async def test_the_list_has_what_a_person_and_a_script_need(world: World) -> None:
+    assert (await perdure(world, "list")).stdout == "nothing was rejected\n"
+    seq = await rejected(world, "[bold]a")
+    shown = (await perdure(world, "list")).stdout
+    assert all(part in shown for part in (str(seq), "listener/[bold]a", "start", "it does not fit"))
+    found = json.loads((await perdure(world, "list", "--json", "--lifecycle", "listener")).stdout)
+    assert (found["seq"], found["id"], found["reason"]) == (seq, "[bold]a", "it does not fit")
+    assert (await perdure(world, "list", "--json", "--lifecycle", "other")).stdout == ""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "given"),
+    [
+        (["retry", "1"], None),
+        (["retry", "one", "--by", "ann"], None),
+        (["retry", "1", "2", "--by", "ann", "--input", "-"], "{}"),
+        (["retry", "1", "--by", "ann", "--input", "-"], "{"),
+    ],
+    ids=["nobody says so", "no number", "one input for two", "no JSON"],
+)
+async def test_wrong_usage_changes_nothing(world: World, arguments: list[str], given: str | None) -> None:
+    seq = await rejected(world)
+    assert (await perdure(world, *arguments, given=given)).exit_code == 2
+    assert await world.db.fetchval("select seq from perdure.rejected") == seq
+
+
+@pytest.mark.parametrize(
+    "call",
+    ["retry_rejected($1, '')", "retry_rejected($1, 'ann', repeat('x', 2001))", "drop_rejected($1, null)"],
+)
+async def test_who_says_so_has_a_name(world: World, call: str) -> None:
+    seq = await rejected(world)
+    with pytest.raises(asyncpg.InvalidParameterValueError) as refusal:
+        await world.db.execute(f"select perdure.{call}", seq)
+    assert "Say who asks" in str(refusal.value.hint)
