@@ -14,7 +14,7 @@ with due as materialized (
     limit 20 * $1
 ), mine as (
     select lifecycle, id from due
-    where pg_try_advisory_xact_lock(hashtextextended(lifecycle || '/' || id, 0x70657264))
+    where pg_try_advisory_xact_lock(hashtextextended(lifecycle || '/' || id, 1885696612))
     limit $1
 )
 select distinct lifecycle, id from mine
