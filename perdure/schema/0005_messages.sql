@@ -27,7 +27,7 @@ create table perdure.message (
     id           text        not null collate "C",
     round        int         not null,
     message_id   text        not null collate "C",
-    kind         text        not null check (kind in ('signal', 'cancel')),
+    kind         text        not null check (kind in ('signal', 'cancel', 'dropped')),
     name         text        not null,
     payload      jsonb,
     traceparent  text,

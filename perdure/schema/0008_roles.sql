@@ -135,7 +135,9 @@ begin
     end if;
     select x.state into was from entity x where x.lifecycle = r.lifecycle and x.id = r.id;
     if r.kind <> 'start' then
-        delete from message x where x.lifecycle = r.lifecycle and x.id = r.id and x.round = r.round and x.message_id = r.message_id;
+        -- Its place stays taken: should it have been heard after all, the next one would be taken for it. Its id is free.
+        update message x set kind = 'dropped', message_id = 'dropped ' || r.seq, payload = null, delivered_at = clock_timestamp()
+            where x.lifecycle = r.lifecycle and x.id = r.id and x.round = r.round and x.message_id = r.message_id;
         perform note_rejected(r, r.round, was, made_by, format('rejected %s %s, dropped: %s', r.kind, r.seq, note));
         return r.kind;
     end if;
