@@ -60,7 +60,7 @@ def _from_debian(target: Path) -> None:
     target.mkdir()
     try:
         with tempfile.TemporaryDirectory(dir=target.parent) as folder, progress("downloading PgBouncer (once)"):
-            output_of(["apt-get", "-o", "APT::Sandbox::User=", "download", *_PACKAGES], Path(folder))
+            _download(Path(folder))
             for package in Path(folder).glob("*.deb"):
                 output_of(["dpkg-deb", "-x", str(package), str(target)], Path(folder))
     except (RuntimeError, OSError) as error:
@@ -70,6 +70,18 @@ def _from_debian(target: Path) -> None:
         ) from error
     target.parent.chmod(0o755)
     target.chmod(0o755)
+
+
+def _download(folder: Path) -> None:
+    """With the machine's lists of packages; with lists of our own where it has none, as a fresh image, or old ones."""
+    apt = ["apt-get", "-o", "APT::Sandbox::User="]
+    try:
+        output_of([*apt, "download", *_PACKAGES], folder)
+    except RuntimeError:
+        (folder / "lists" / "partial").mkdir(parents=True)
+        apt += ["-o", f"Dir::State::lists={folder / 'lists'}"]
+        output_of([*apt, "update"], folder)
+        output_of([*apt, "download", *_PACKAGES], folder)
 
 
 def _libraries(program: Path) -> dict[str, str]:

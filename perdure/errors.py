@@ -25,7 +25,7 @@ class InvalidHistory(PerdureError, ValueError):
 
 
 class InvalidPosition(PerdureError, ValueError):
-    """It is no position of the feed, or one that does not hold in this database; the message says how to begin again."""
+    """It is no position of the feed, or not one of this database; the message says how to begin again."""
 
 
 class UnreadableRecord(PerdureError):

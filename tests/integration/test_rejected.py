@@ -124,7 +124,8 @@ async def test_a_message_that_is_dropped_harms_none_of_the_others(world: World) 
     await world.db.execute(SIGNAL, "a", "add", "2")
     assert await world.db.fetchval(DROP, seq) == "message"
     assert await counts(world) == {"ident": 1, "entity": 1, "outbox": 2, "message": 2, "rejected": 0}
-    gone = await world.db.fetchrow("select payload, delivered_at is not null from perdure.message where kind = 'dropped'")
+    what = "select payload, delivered_at is not null from perdure.message where kind = 'dropped'"
+    gone = await world.db.fetchrow(what)
     assert gone is not None
     assert tuple(gone) == (None, True), "only its place stays taken"
     assert await record(world) == ("pending", f"rejected message {seq}, dropped: a test", "ann", None)
