@@ -13,7 +13,7 @@ from bench.outbox.ground import Ground
 from bench.outbox.life import Given, Nothing, app
 from bench.outbox.marks import began
 from perdure import PerdurePlugin
-from perdure.fleet.relay import BATCH, Relay
+from perdure.relay.relay import BATCH, Relay
 from perdure.store.postgres import Database
 
 _COMMIT = "select count(perdure.start('nothing', $1 || n, '{\"number\": 1}')) from generate_series(1, $2) n"

@@ -14,10 +14,10 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.text import Text
 
 from perdure import schema
+from perdure.adopting.adopting import Adopted, Adoption, Doubt
+from perdure.adopting.existing_work import ExistingWork, InvalidSource, of_table
 from perdure.app import name_of
 from perdure.command.cli import cli
-from perdure.fleet.adopting import Adopted, Adoption, Doubt
-from perdure.fleet.existing_work import ExistingWork, InvalidSource, of_table
 from perdure.fleet.worker import load_app
 from perdure.schema import Connection
 from perdure.settings import settings

@@ -9,10 +9,10 @@ import typer
 
 from perdure.app import App
 from perdure.command.cli import cli
-from perdure.fleet.adoption import What, adopt, look
-from perdure.fleet.ownership import Exchange
 from perdure.fleet.plugin import PerdurePlugin
 from perdure.fleet.worker import connect
+from perdure.ownership.adoption import What, adopt, look
+from perdure.ownership.exchange import Exchange
 from perdure.settings import settings
 from perdure.store.postgres import Database
 

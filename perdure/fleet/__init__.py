@@ -1,1 +1,1 @@
-"""What runs beside the lifecycles: the worker process, the plugin, the relay, the follower."""
+"""What runs beside the lifecycles: the worker process, the plugin, the follower, the gauges."""

@@ -32,12 +32,13 @@ from perdure.contracts.keys import Entity
 from perdure.errors import DeclarationError, InvalidSetting, PerdureError
 from perdure.fleet.follower import Follower
 from perdure.fleet.gauges import Gauges
-from perdure.fleet.ownership import Exchange, Ownership
 from perdure.fleet.record import check_record
-from perdure.fleet.relay import Relay
 from perdure.fleet.service import Service
 from perdure.fleet.troubles import Listener, Troubles
+from perdure.ownership.exchange import Exchange
+from perdure.ownership.ownership import Ownership
 from perdure.queries import query
+from perdure.relay.relay import Relay
 from perdure.settings import Settings, settings
 from perdure.store.postgres import Database, Pool, PostgresStore
 from perdure.store.writes import Store

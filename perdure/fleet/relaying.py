@@ -13,12 +13,13 @@ from temporalio.runtime import Runtime
 from perdure import schema
 from perdure.app import App
 from perdure.fleet.gauges import Gauges
-from perdure.fleet.ownership import Exchange, Ownership
 from perdure.fleet.plugin import PerdurePlugin
-from perdure.fleet.relay import Relay
 from perdure.fleet.service import Service
 from perdure.fleet.worker import before, connect, new_identity, told_to_stop
 from perdure.logs import says
+from perdure.ownership.exchange import Exchange
+from perdure.ownership.ownership import Ownership
+from perdure.relay.relay import Relay
 from perdure.settings import Settings
 from perdure.store.postgres import Database, Pool
 from perdure.telemetry.exporting import exporting

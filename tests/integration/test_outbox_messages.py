@@ -22,7 +22,7 @@ from temporalio.service import RetryConfig
 from infra.postgres import PostgresServer
 from infra.temporal import TemporalServer
 from perdure.errors import EngineUnavailable
-from perdure.fleet.relay import BATCH, Relay
+from perdure.relay.relay import BATCH, Relay
 from perdure.store.postgres import Database
 from tests.apps.listening import app
 from tests.world import World

@@ -33,9 +33,9 @@ TICK, SILENCE = 0.3, 0.8
 @pytest.fixture(autouse=True)
 def short_ticks(monkeypatch: pytest.MonkeyPatch) -> None:
     """In this process, where all workers of these tests are."""
-    monkeypatch.setattr("perdure.fleet.ownership.TICK", TICK)
-    monkeypatch.setattr("perdure.workflow.keeper.SILENCE", SILENCE)
-    monkeypatch.setattr("perdure.fleet.adoption.SILENCE", SILENCE)
+    monkeypatch.setattr("perdure.ownership.ownership.TICK", TICK)
+    monkeypatch.setattr("perdure.ownership.keeper.SILENCE", SILENCE)
+    monkeypatch.setattr("perdure.ownership.adoption.SILENCE", SILENCE)
 
 
 @pytest.fixture(scope="session")

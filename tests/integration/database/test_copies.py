@@ -12,9 +12,9 @@ import pytest
 from infra.postgres import PostgresServer
 from infra.postgres_user import let_in, server_account
 from perdure.errors import DatabaseUnavailable
-from perdure.fleet.adoption import What
-from perdure.fleet.adoption import adopt as adopt_here
-from perdure.fleet.ownership import Exchange
+from perdure.ownership.adoption import What
+from perdure.ownership.adoption import adopt as adopt_here
+from perdure.ownership.exchange import Exchange
 from perdure.store.postgres import Database, PostgresStore
 from perdure.store.writes import Fence, FenceOp, Write
 from tests.apps.bodies import app
@@ -124,11 +124,11 @@ async def test_a_copy_that_was_quicker_than_the_marks_is_stopped_by_its_living_o
     world = await worlds.on(source)
     async with world.worker(app):
         await worlds.marked_anew(world)
-        monkeypatch.setattr("perdure.fleet.ownership.TICK", 60)
+        monkeypatch.setattr("perdure.ownership.ownership.TICK", 60)
     copy = worlds.running(base_backup(source, worlds.folder, "quick"))
     twin = await worlds.beside(world, copy)
     async with world.worker(app):
-        monkeypatch.setattr("perdure.fleet.ownership.TICK", 0.3)
+        monkeypatch.setattr("perdure.ownership.ownership.TICK", 0.3)
         async with twin.worker(app):  # it is taken for the original, started anew
             assert await twin.db.fetchval("select perdure.check_database()")
         async with world.worker(app):

@@ -16,12 +16,12 @@ from typing import Any, TypeVar
 
 import asyncpg
 
+from perdure.adopting.existing_work import ExistingWork, Place, Row
 from perdure.app import input_json, name_of
 from perdure.contracts.effects import Effect
 from perdure.contracts.keys import Entity, Key
 from perdure.contracts.policies import Dedupe
 from perdure.errors import DeclarationError, InvalidEntity, InvalidInput
-from perdure.fleet.existing_work import ExistingWork, Place, Row
 from perdure.schema import Connection
 from perdure.workflow.lifecycle import Lifecycle
 

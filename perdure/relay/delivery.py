@@ -19,7 +19,7 @@ from perdure.app import App, input_json
 from perdure.contracts.keys import Entity
 from perdure.contracts.terms import all_terms
 from perdure.errors import InvalidEntity, InvalidInput, PerdureError
-from perdure.fleet.epochs import start_policies, why_not_ours
+from perdure.ownership.epochs import start_policies, why_not_ours
 from perdure.settings import Settings
 from perdure.telemetry import names, traces
 from perdure.workflow.carried import CARRIED, Carried

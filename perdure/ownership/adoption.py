@@ -13,10 +13,10 @@ from typing import Literal
 import asyncpg
 
 from perdure.errors import NotThisDatabase
-from perdure.fleet.ownership import Exchange, incarnation_of
+from perdure.ownership.exchange import Exchange, incarnation_of
+from perdure.ownership.keeper import SILENCE, Proposal, Word
 from perdure.queries import query
 from perdure.schema import Connection
-from perdure.workflow.keeper import SILENCE, Proposal, Word
 
 
 class What(StrEnum):

@@ -21,10 +21,10 @@ from temporalio.service import RPCError
 from perdure import faults
 from perdure.app import App
 from perdure.errors import EngineUnavailable
-from perdure.fleet.delivery import Delivery, NotForUs, NotYet, Row, Undeliverable
 from perdure.fleet.service import Service
 from perdure.logs import says
 from perdure.queries import query
+from perdure.relay.delivery import Delivery, NotForUs, NotYet, Row, Undeliverable
 from perdure.schema import Connection
 from perdure.settings import Settings
 from perdure.store.postgres import Pool

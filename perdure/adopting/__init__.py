@@ -1,0 +1,1 @@
+"""Brings in a table of work that something else has polled so far."""

@@ -1,0 +1,1 @@
+"""Which database this is: a copy, or an older state of it, sends nothing (invariant 11)."""

@@ -1,0 +1,1 @@
+"""The way of committed rows to Temporal."""
