@@ -86,6 +86,12 @@ class Ground:
         """The app's database of a way."""
         return self.postgres.dsn(f"bench_{way}")
 
+    async def unbind(self, way: str) -> None:
+        """Let a way's database work with whichever Temporal server comes next: each way runs on all of them."""
+        connection = await asyncpg.connect(self.dsn(way))
+        await connection.execute("delete from perdure.database; insert into perdure.database default values")
+        await connection.close()
+
     async def counts(self, way: str) -> asyncpg.Record:
         """`updates` of the app's table, calls of `apply_write` and `apply_writes`; exact once who wrote has ended."""
         connection = await asyncpg.connect(self.dsn(way))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import secrets
 import signal
 import sys
 from collections.abc import AsyncIterator, Mapping
@@ -71,7 +72,7 @@ async def living(
         "PYTHONUNBUFFERED": "1",
         "TEMPORAL_ADDRESS": ground.servers[server].address,
         "PERDURE_DATABASE_URL": ground.dsn(way),
-        "PERDURE_SCOPE": "bench",
+        "PERDURE_SCOPE": f"bench-{way}-{secrets.token_hex(3)}",
         "PERDURE_TASK_QUEUE": task_queue,
         "BENCH_SMTP_PORT": str(ground.smtp_port),
         **settings,
@@ -79,6 +80,7 @@ async def living(
     worker = None
     try:
         if way in WORKERS:
+            await ground.unbind(way)
             own = {**environment, "PERDURE_DATABASE_URL": dsn} if dsn else environment
             worker = await _worker(ground, way, task_queue, own)
         driver = await asyncio.create_subprocess_exec(
