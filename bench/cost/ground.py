@@ -59,6 +59,7 @@ class Ground:
         }
         self.smtp_port = free_port()
         self._post_office: GuardedProcess | None = None
+        self._one_at_a_time = asyncio.Lock()
         self._admin: asyncpg.Connection[asyncpg.Record]
 
     async def open(self) -> None:
@@ -107,7 +108,8 @@ class Ground:
 
     async def transactions(self) -> int:
         """Transaction ids that the server has given out: looks that write nothing take none."""
-        return int(await self._admin.fetchval("select pg_snapshot_xmax(pg_current_snapshot())::text::bigint"))
+        async with self._one_at_a_time:  # ways may be measured side by side
+            return int(await self._admin.fetchval("select pg_snapshot_xmax(pg_current_snapshot())::text::bigint"))
 
     async def engine(self, server: str) -> temporalio.client.Client:
         """A client, to read histories."""

