@@ -33,7 +33,7 @@ async def test_an_app_commits_rows_alone_and_with_their_starts_and_is_timed() ->
             await connection.execute("truncate comment, perdure.outbox")
             found = await asyncio.gather(*(run(made, each, clients=1, seconds=1) for each in scripts))
             for each in found:
-                assert 0 < each.p50 <= each.p99, each
+                assert 0 <= each.p50 <= each.p99, each  # some clocks go by the tenth of a millisecond
                 assert each.tps > 0, each
             row = await connection.fetchrow(COUNTS)
             assert row is not None

@@ -240,14 +240,16 @@ async def test_a_start_for_later_comes_in_time_and_a_more_urgent_one_first(world
     many = "select perdure.start($1, 'p5-' || n, '{}', priority => 5) from generate_series(1, 60) n"
     await world.db.execute(many, KIND)
     await world.db.fetchval("select perdure.start($1, 'urgent', '{}', priority => 1)", KIND)
-    async with world.worker(app):
+    async with _relay(world, world.engine) as relay:
+        await relay.start()
         await world.until(lambda: _all_delivered(world), "all delivered")
-        assert await _started(world, "later") >= soon
-        urgent = await _started(world, "urgent")
-        ordinary = [await _started(world, f"p5-{number}") for number in (51, 60)]
-        assert urgent < min(ordinary)  # they did not go in the same batch
-        described = await world.handle(KIND, "urgent").describe()
-        assert described.raw_description.workflow_execution_info.priority.priority_key == 1
+        await relay.stop()
+    assert await _started(world, "later") >= soon
+    urgent = await _started(world, "urgent")
+    ordinary = [await _started(world, f"p5-{number}") for number in (51, 60)]
+    assert urgent < min(ordinary)  # they did not go in the same batch
+    described = await world.handle(KIND, "urgent").describe()
+    assert described.raw_description.workflow_execution_info.priority.priority_key == 1
 
 
 async def test_a_message_that_meets_the_end_leaves_nothing_behind(world: World) -> None:

@@ -42,7 +42,8 @@ async def record(scenario: Scenario, postgres: PostgresServer, temporal: Tempora
                 history = re.sub(r'"name": "[^"]*-[0-9a-f]{32}"', '"name": "sticky"', history)
                 (folder / f"{scenario.name}.{number}.json").write_text(history + "\n")
             print(f"{scenario.name}: {len(runs)} run(s)", file=sys.stderr)
-            await world.db.execute("truncate perdure.ident, perdure.entity, perdure.effect")
+            await world.db.execute("truncate perdure.ident, perdure.entity, perdure.effect, perdure.database")
+            await world.db.execute("insert into perdure.database default values")  # the next world has its own scope
 
 
 async def main() -> None:

@@ -78,6 +78,29 @@ async def renewed(world: World, kind: str) -> None:
     await world.ended(kind, "renewed")
 
 
+async def told(world: World, kind: str) -> None:
+    """Is told through the outbox to go on in a new run, and there to close."""
+    await world.client.start(kind, "told", Count())
+    await world.client.signal(kind, "told", "tell", "renew")
+
+    async def renewed_once() -> bool:
+        described = await world.handle(kind, "told").describe()
+        return described.raw_description.workflow_execution_info.first_run_id != described.run_id
+
+    await world.until(lambda: _delivered(world), "the signal is delivered")
+    await world.until(renewed_once, "a new run")
+    await world.client.signal(kind, "told", "tell", "close")
+    await world.ended(kind, "told")
+
+
+async def cancelled_before(world: World, kind: str) -> None:
+    """Cancelled by the app before its start was delivered."""
+    async with world.db.transaction():
+        await world.client.start(kind, "cancelled-before", Errand(), connection=world.db)
+        await world.client.cancel(kind, "cancelled-before", by="ann", note="in the same breath", connection=world.db)
+    await world.ended(kind, "cancelled-before")
+
+
 async def parked(world: World, kind: str, entity_id: str) -> None:
     """Wait until a person is wanted."""
 
@@ -91,6 +114,10 @@ async def _counts(world: World, kind: str) -> bool:
     return not (await world.client.status(kind, "renewed")).waits_for_delivery
 
 
+async def _delivered(world: World) -> bool:
+    return bool(await world.db.fetchval("select count(*) = 0 from perdure.outbox"))
+
+
 POLICIES = [policy + way for policy in ("lookup", "dedupe", "repeat", "escalate") for way in ("", "-inline")]
 SCENARIOS = [
     *(Scenario(f"{kind}-straight", kind, straight) for kind in POLICIES),
@@ -99,4 +126,6 @@ SCENARIOS = [
     *(Scenario(f"{kind}-refused", kind, refused_then_again) for kind in ("lookup", "lookup-inline")),
     Scenario("lookup-cancelled", "lookup", cancelled),
     Scenario("counter-renewed", "counter", renewed),
+    Scenario("counter-told", "counter", told),
+    Scenario("lookup-cancelled-before", "lookup", cancelled_before),
 ]
