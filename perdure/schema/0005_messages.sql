@@ -225,34 +225,6 @@ begin
     return shown;
 end $$;
 
--- Puts an attempt on record, or says what stands. A digest of '' = nobody knows what that attempt was given. The caller holds the row of `ident`, so nobody races us here.
-create or replace function perdure.begin_attempt(w jsonb) returns text
-language plpgsql as $$
-declare
-    f jsonb := w->'fence';
-    old perdure.effect;
-    now_at timestamptz := clock_timestamp();
-    ends timestamptz := now_at + make_interval(secs => (f->>'in_flight')::float);
-begin
-    select * into old from perdure.effect where key = f->>'key';
-    if not found then
-        insert into perdure.effect (key, lifecycle, id, round, effect, token, status, digest, first_at, attempt_at, deadline)
-            values (f->>'key', w->>'lifecycle', w->>'id', (w->>'round')::int, f->>'effect', f->>'token', 'attempting',
-                f->>'digest', now_at, now_at, ends);
-        return 'fresh';
-    end if;
-    if old.status in ('done', 'refused', 'abandoned') then
-        return 'standing';
-    elsif old.digest not in ('', f->>'digest') then
-        return 'different';
-    elsif old.status = 'not_done' or old.token = f->>'after' then
-        update perdure.effect set token = f->>'token', status = 'attempting', attempts = attempts + 1,
-            digest = f->>'digest', attempt_at = now_at, deadline = ends, why = null where key = old.key;
-        return 'fresh';
-    end if;
-    return 'standing';
-end $$;
-
 do $$
 declare
     g record;
