@@ -170,7 +170,8 @@ class Relay(Service):
         this one alone may be what Temporal can't take.
         """
         delivered = [row for line in lines for row in line.delivered]
-        await connection.execute(query("delivered"), *_columns(delivered, "lifecycle", "id", "seq"))
+        if delivered:
+            await connection.execute(query("delivered"), *_columns(delivered, "lifecycle", "id", "seq"))
         if over := [row for row in delivered if row["over"] and row["kind"] == "message"]:
             await connection.execute(query("too_late"), *_columns(over, "lifecycle", "id", "round", "message_id"))
         postponed = False

@@ -100,8 +100,9 @@ begin
             using hint = 'Drop it, and send another.', errcode = 'invalid_parameter_value';
     end if;
     perform check_payload('retry_rejected', retry_rejected.input);
-    update entity x set input = coalesce(retry_rejected.input, x.input) where x.lifecycle = r.lifecycle and x.id = r.id
-        and retry_rejected.input is not null;
+    if retry_rejected.input is not null then
+        update entity x set input = retry_rejected.input where x.lifecycle = r.lifecycle and x.id = r.id;
+    end if;
     -- A new place in the order: those behind it went on without it, and their workflow takes no earlier one any more.
     update message x set ordinal = (
             select max(y.ordinal) + 1 from message y where y.lifecycle = r.lifecycle and y.id = r.id and y.round = r.round)
