@@ -305,6 +305,8 @@ def _without_payloads(write: Write, trouble: str) -> Write:
     move = write.move and write.move.model_copy(
         update={
             "snapshot": None,
+            "heard": 0,
+            "memory": None,
             "why": storable(f"{write.move.why or ''} {note}"),
             "attention": write.move.attention or note,
         }

@@ -76,7 +76,7 @@ async def adopt(connection: Connection, exchange: Exchange, what: What, tell: Ca
         return await _make_copy(connection, exchange)
     force: Literal["restored", "moved"] = "restored" if what is What.RESTORED else "moved"
     async with exchange.answering():
-        epoch = await _take_over(connection, exchange, force, tell)
+        epoch = await take_over(connection, exchange, force, tell)
     if what is What.MOVED:
         return f"it has the mark now; nothing was lost, so epoch {epoch} goes on"
     return f"it has the mark now; epoch {epoch} began: what was ordered before and has no record is in doubt"
@@ -116,9 +116,14 @@ async def _make_copy(connection: Connection, exchange: Exchange) -> str:
     )
 
 
-async def _take_over(
+async def take_over(
     connection: Connection, exchange: Exchange, force: Literal["restored", "moved"], tell: Callable[[str], None]
 ) -> int:
+    """Give this database the mark, whoever has it, and return its epoch; the keeper must be answered for.
+
+    Raises:
+        NotThisDatabase: who has it lives.
+    """
     until = time.monotonic() + 4 * SILENCE
     while True:
         async with connection.transaction():

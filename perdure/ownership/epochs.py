@@ -21,10 +21,10 @@ def start_policies(row: asyncpg.Record) -> tuple[WorkflowIDReusePolicy, Workflow
     happens if its run is open."""
     first, epoch = row["round"] == 0, row["epoch"]
     reuse = WorkflowIDReusePolicy.REJECT_DUPLICATE  # the default would start closed ids again
-    if not first or (epoch is not None and epoch < row["newest_epoch"]):
+    if not first or row["again"] or (epoch is not None and epoch < row["newest_epoch"]):
         reuse = WorkflowIDReusePolicy.ALLOW_DUPLICATE
     conflict = WorkflowIDConflictPolicy.USE_EXISTING
-    if not first or 0 < row["newest_epoch"] == epoch:
+    if not first or (0 < row["newest_epoch"] == epoch and row["record"] is None):
         conflict = WorkflowIDConflictPolicy.FAIL
     return reuse, conflict
 

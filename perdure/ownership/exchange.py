@@ -9,7 +9,12 @@ from datetime import timedelta
 
 import asyncpg
 from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest
-from temporalio.client import Client, RPCTimeoutOrCancelledError, WithStartWorkflowOperation
+from temporalio.client import (
+    Client,
+    RPCTimeoutOrCancelledError,
+    WithStartWorkflowOperation,
+    WorkflowExecutionStatus,
+)
 from temporalio.common import WorkflowIDConflictPolicy
 from temporalio.service import RPCError, RPCStatusCode
 from temporalio.worker import UnsandboxedWorkflowRunner, Worker
@@ -80,8 +85,27 @@ class Exchange:
             raise NotThisDatabase(
                 f"this database works with another Temporal (namespace {row['namespace']!r}, {row['namespace_id']}; "
                 f"here it is {self.namespace!r}, {known}): correct TEMPORAL_ADDRESS or TEMPORAL_NAMESPACE; or if that "
-                "Temporal was lost for good: perdure adopt-database --as moved; or if this is a copy: --as copied"
+                "Temporal was lost for good: perdure recover; or if this is a copy: perdure adopt-database --as copied"
             )
+
+    async def why_lost(self, row: asyncpg.Record) -> str | None:
+        """Why this Temporal can't be the one that the database worked with, or has lost all; None = it is.
+
+        Raises:
+            NotThisDatabase: the scope is another one, so nothing can be said.
+        """
+        if row["mark"] is None:
+            return None
+        if row["scope"] == self.scope and row["namespace_id"] != (known := await self.namespace_id()):
+            return f"namespace {row['namespace']!r} was {row['namespace_id']}, here {self.namespace!r} is {known}"
+        await self.check_binding(row)
+        try:
+            keeper = await self._client.get_workflow_handle(self._id).describe(rpc_timeout=_RPC)
+        except RPCError as error:
+            if error.status is not RPCStatusCode.NOT_FOUND:
+                raise
+            return f"it has no workflow {self._id}"
+        return None if keeper.status is WorkflowExecutionStatus.RUNNING else f"its workflow {self._id} is closed"
 
     async def propose(self, said: Proposal) -> Reply:
         """The keeper's answer; the first database makes the keeper.

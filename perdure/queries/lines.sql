@@ -7,6 +7,9 @@ select
     o.created_at < clock_timestamp() - interval '10 min' as old,
     o.ordinal, o.says, o.name, o.payload,
     case when o.kind = 'start' then e.input end as input, i.version,
+    o.body ? 'again' as again,
+    case when o.kind = 'start' and o.body ? 'again' and e.workflow_id is not null
+        then perdure.record_of(o.lifecycle, o.id, o.round) end as record,
     e.epoch, perdure.epoch() as newest_epoch,
     (i.round <> o.round or i.final is not null) as over
 from unnest($1::text[], $2::text[]) k(lifecycle, id)

@@ -17,9 +17,10 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from perdure.app import App, input_json
 from perdure.contracts.keys import Entity
-from perdure.contracts.terms import all_terms
+from perdure.contracts.terms import Terms, all_terms
 from perdure.errors import InvalidEntity, InvalidInput, PerdureError
 from perdure.ownership.epochs import start_policies, why_not_ours
+from perdure.recovering.record import Record, carried_from
 from perdure.settings import Settings
 from perdure.telemetry import names, traces
 from perdure.workflow.carried import CARRIED, Carried
@@ -104,13 +105,14 @@ class Delivery:
         self._check_known(row)
         lifecycle = self._app.lifecycle(entity.lifecycle)
         _check_size(row["input"])
-        try:
-            committed = _loaded(row["input"])
-            given = _with_what_is_new(committed, input_json(lifecycle, committed))
-        except InvalidInput as error:
-            raise Undeliverable(str(error)) from error
+        given = _loaded(row["input"])
+        if row["record"] is None:  # else it was read before, and where it can't be now the run says so
+            try:
+                given = _with_what_is_new(given, input_json(lifecycle, given))
+            except InvalidInput as error:
+                raise Undeliverable(str(error)) from error
         asked = None if cancel is None else Request.model_validate(_loaded(cancel["payload"]))
-        carried = Carried(round=entity.round, version=row["version"], terms=all_terms(lifecycle.effects), cancel=asked)
+        carried = _carried(row, all_terms(lifecycle.effects), asked)
         workflow_id = entity.workflow_id(self._settings.scope)
         about = {names.LIFECYCLE: entity.lifecycle, names.ROUND: entity.round, names.WORKFLOW_ID: workflow_id}
         with traces.span(
@@ -185,6 +187,13 @@ class Delivery:
         name = row["lifecycle"]
         if name not in self._app.lifecycles:
             raise (Undeliverable if row["old"] else NotForUs)(f"no worker knows a lifecycle named {name!r}")
+
+
+def _carried(row: Row, terms: dict[str, Terms], cancel: Request | None) -> Carried:
+    if row["record"] is None:
+        return Carried(round=row["round"], version=row["version"], terms=terms, cancel=cancel)
+    carried = carried_from(Record.model_validate_json(row["record"]), row["round"], row["version"], terms)
+    return carried if cancel is None else carried.model_copy(update={"cancel": cancel})
 
 
 def _check_size(text: str | None) -> None:

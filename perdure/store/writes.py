@@ -98,7 +98,8 @@ class Move(_Record):
     """The mirror part of a write: the state that the lifecycle is in now.
 
     Attributes:
-        heard: ordinal of the last message that `snapshot` holds.
+        heard: ordinal of the last message that `snapshot` holds; 0 where there is none.
+        memory: what the run remembers beside the snapshot, see `workflow.carried.Remembered`; None = nothing.
         within: seconds that the state should last at most.
     """
 
@@ -109,6 +110,7 @@ class Move(_Record):
     by: str | None = None
     snapshot: Any = None
     heard: int = 0
+    memory: Any = None
     within: float | None = None
 
 

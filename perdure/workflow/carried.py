@@ -32,8 +32,18 @@ class Unsettled(BaseModel):
     since: int | None = None
 
 
+class Remembered(BaseModel):
+    """What stands in the mirror beside the snapshot, for the run that goes on from there when this one is lost with
+    its engine; see `Carried`."""
+
+    again: dict[str, int] = Field(default_factory=dict)
+    ended: dict[str, HowEnded] = Field(default_factory=dict)
+    cancel: Request | None = None
+
+
 class Carried(BaseModel):
-    """What one run hands to the next, by memo; also what the relay gives to the first.
+    """What one run hands to the next, by memo; also what the relay gives to the first, and to one that goes on from
+    the mirror's record.
 
     Attributes:
         born: the mirror has a row for this entity already.
@@ -43,6 +53,7 @@ class Carried(BaseModel):
         retry: a retry that was granted, and that nothing was done about yet.
         cancel: somebody asked for the end, while a doubt had to be settled first.
         began: when the first run of this chain was started, in microseconds.
+        started_at: when the entity was, in this round; None = with the run that is given this.
         heard: ordinal of the last message from the outbox.
         terms: of the effects, for the whole run, by the name that their keys carry; empty where an older release
             wrote this.
@@ -61,5 +72,6 @@ class Carried(BaseModel):
     retry: Request | None = None
     cancel: Request | None = None
     began: int | None = None
+    started_at: datetime | None = None
     heard: int = 0
     terms: dict[str, Terms] = Field(default_factory=dict)

@@ -36,9 +36,11 @@ class Conductor(Waiting):
     def __init__(self, lifecycle: Lifecycle[Any, Any]) -> None:
         super().__init__(lifecycle)
         self._begun = False
+        self._given: Any = None
 
     async def conduct(self, run: Callable[[Any], Awaitable[None]], given: Any) -> None:
         """Run the author's `run` and bring it to an end that loses nothing."""
+        self._given = given
         about = {
             names.LIFECYCLE: self.entity.lifecycle,
             names.ROUND: self.entity.round,
@@ -131,6 +133,16 @@ class Conductor(Waiting):
         move = self.move_to(self.state, "started")
         answer = await self.write(self.order(move=move, given=self.lifecycle.input.dump_python(given, mode="json")))
         self.terms = answer.terms or {}
+
+    async def show_again(self, by: str) -> None:
+        """Write the state that it is in once more, with its input: the mirror has lost it, or shows another. Where the
+        database knows an end, the run comes to it."""
+        if not self._born or self.final or self.overtaken or self.leaving:
+            return  # it writes by itself, or has written
+        try:
+            await self.write(self.order(move=self.move_to(self.state, "mirrored again", by), given=self._given))
+        except Overtaken as standing:
+            self.over = standing
 
     def _check_end(self) -> None:
         if not self.final:

@@ -95,6 +95,11 @@ class Lifecycle(Generic[I, S]):
         state: S = self.declared[self._perdure.state].name
         return state
 
+    @property
+    def started_at(self) -> datetime:
+        """When the entity was started, in this round: the same in every run, so what is counted from it stays."""
+        return self._perdure.started_at
+
     async def enter(self, state: S, why: str | None = None) -> None:
         """Enter `state`, committed in the mirror before this returns.
 
@@ -302,6 +307,11 @@ class Lifecycle(Generic[I, S]):
         self._perdure.look = True
         if performance := self._perdure.performances.get(key):
             performance.poked = True
+
+    @workflow.signal(name="perdure-mirror")
+    async def _mirror_again(self, by: str) -> None:
+        """The mirror does not show what this run has done: it is to write it again."""
+        await self._perdure.show_again(by)
 
     @workflow.signal(name=MESSAGE)
     async def _receive(self, message: Message) -> None:

@@ -10,7 +10,7 @@ from temporalio import workflow
 from perdure.contracts.keys import Entity
 from perdure.contracts.terms import all_terms
 from perdure.errors import InvalidEntity
-from perdure.workflow.carried import CARRIED, Carried
+from perdure.workflow.carried import CARRIED, Carried, Remembered
 from perdure.workflow.leaving import fail
 from perdure.workflow.status import LifecycleStatus
 
@@ -50,8 +50,11 @@ class Memory:
         self.last_message = carried.heard
         """Ordinal of the last message from the outbox: they come in order."""
         self._version = carried.version
+        self.on_record = 0
+        """The newest version that this run knows to be on record."""
         self.began = _began(carried)
         """When the first run of this chain was started; 0 = before this was known."""
+        self.started_at = carried.started_at or info.workflow_start_time
         self._born = carried.born
         self._counted = carried.state
         """The state that was last counted as entered."""
@@ -83,6 +86,7 @@ class Memory:
             id=self.entity.id,
             round=self.entity.round,
             state=self.state,
+            version=self.on_record,
             since=self.since,
             final=self.final,
             attention=self.wants(self.state),
@@ -101,9 +105,19 @@ class Memory:
         self.last_message = ordinal
         return True
 
-    def _snapshot(self) -> Any:
+    def kept(self) -> tuple[Any, int]:
+        """The snapshot, and the last message that it holds: none without one, so that all would be told again."""
         taken = None if self.stands and not self.recalled_well else self.lifecycle.snapshot()
-        return self.recalled if taken is None else taken.model_dump(mode="json")
+        return (self.recalled, 0) if taken is None else (taken.model_dump(mode="json"), self.last_message)
+
+    def remembered(self) -> Any:
+        """What a run that goes on from the mirror's record needs beside the snapshot; None = nothing."""
+        return (
+            Remembered(again=self.again, ended=self.ended, cancel=self.cancel).model_dump(
+                mode="json", exclude_defaults=True
+            )
+            or None
+        )
 
     def _memo(self) -> dict[str, Any]:
         return {
@@ -113,13 +127,14 @@ class Memory:
                 state=self.state,
                 since=self.since,
                 attention=self.attention,
-                snapshot=self._snapshot(),
+                snapshot=self.kept()[0],
                 again=self.again,
                 ended=self.ended,
                 unsettled=self.unsettled | {key: each.unsettled() for key, each in self.performances.items()},
                 retry=self.retry,
                 cancel=self.cancel,
                 began=self.began,
+                started_at=self.started_at,
                 heard=self.last_message,
                 terms=all_terms(self.lifecycle.effects),
             )

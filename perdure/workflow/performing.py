@@ -49,7 +49,9 @@ class Performance(Learning[In, Out], Generic[In, Out]):
     def _is_in(self, then: str) -> bool:
         """Whether that was committed with the outcome, with what the lifecycle remembers now."""
         conductor, moved = self._conductor, self._moved
-        return moved is not None and conductor.state == then and (moved.final or moved == conductor.move_to(then))
+        if moved is None or conductor.state != then:
+            return False
+        return moved.final or moved == conductor.move_to(then).model_copy(update={"memory": moved.memory})
 
     async def _run(self, entering: str | None, expires_at: datetime | None) -> Done[Out] | Ended:
         conductor = self._conductor

@@ -61,6 +61,7 @@ async def stand_still(conductor: Conductor, trouble: Unreadable) -> None:
 
     Raises:
         Cancelled: somebody asked for the end.
+        Overtaken: the database says that it is over.
     """
     conductor.attention, conductor.stands = trouble.attention, True
     await conductor.write(conductor.order(move=conductor.move_to(conductor.state, trouble.attention)))
@@ -71,12 +72,14 @@ async def stand_still(conductor: Conductor, trouble: Unreadable) -> None:
         conductor.look, looks = False, looks + 1
         try:
             await workflow.wait_condition(
-                lambda: conductor.look or conductor.cancel is not None,
+                lambda: conductor.look or conductor.cancel is not None or conductor.over is not None,
                 timeout=pause,
                 timeout_summary="looks again whether it can be read",
             )
         except TimeoutError:
             pause = min(2 * pause, longest)
+        if conductor.over is not None:
+            raise conductor.over
         if conductor.cancel is not None:
             conductor.stands = False
             raise Cancelled

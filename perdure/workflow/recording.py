@@ -75,6 +75,7 @@ class Recording(Memory):
 
     def learn(self, version: int) -> None:
         """Never fall behind what the mirror knows."""
+        self.on_record = max(self.on_record, version)
         self._version = max(self._version, version)
 
     def order(self, *, move: Move | None = None, fence: Fence | None = None, given: Any = None) -> Write:
@@ -96,14 +97,16 @@ class Recording(Memory):
         """The mirror part of a write that shows `state`."""
         declared = self.states.on_record(state)
         attention = self.attention or (why if declared.attention else None) or self.wants(state)
+        snapshot, heard = self.kept()
         return Move(
             state=state,
             final=declared.final,
             attention=None if declared.final else attention,
             why=storable(why),
             by=storable(by),
-            snapshot=self._snapshot(),
-            heard=self.last_message,
+            snapshot=snapshot,
+            heard=heard,
+            memory=None if declared.final else self.remembered(),
             within=declared.within.total_seconds() if declared.within else None,
         )
 

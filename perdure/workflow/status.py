@@ -22,12 +22,13 @@ class EffectStatus(BaseModel):
 
 
 class LifecycleStatus(BaseModel):
-    """Answer of the query `status`."""
+    """Answer of the query `status`; `version`: of the newest entry that the run knows to be on record, 0 = none yet."""
 
     lifecycle: str
     id: str
     round: int
     state: str
+    version: int = 0
     since: datetime
     final: bool
     attention: str | None

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from temporalio import workflow
 
 from perdure import faults
-from perdure.workflow.leaving import Cancelled, Renewal
+from perdure.contracts.outcomes import Status
+from perdure.workflow.leaving import Cancelled, Overtaken, Renewal
 from perdure.workflow.recording import Recording
 from perdure.workflow.requests import Request
 
@@ -28,6 +29,8 @@ class Waiting(Recording):
         self.in_flight = 0
         self.leaving = False
         """It goes on in a new run in a moment; what is asked now is to be asked again there."""
+        self.over: Overtaken | None = None
+        """The database said, beside what the run does, that it is over: the next wait ends with that."""
         self._renewing = False
         self._rested_at: int | None = None
         """Length of the history when this run began its first wait."""
@@ -57,7 +60,7 @@ class Waiting(Recording):
             return False
 
         def woken() -> bool:
-            return wake() or self.may_renew() or (cancellable and self.cancel is not None)
+            return wake() or self.may_renew() or self._may_cancel(cancellable) or self.over is not None
 
         if self._rested_at is None:
             self._rested_at = workflow.info().get_current_history_length()
@@ -90,11 +93,20 @@ class Waiting(Recording):
             await workflow.sleep(0.001, summary="the update is on record")
 
     def check_leave(self, *, cancellable: bool = True) -> None:
-        """Raise `Cancelled` or `Renewal` if it is time for that."""
-        if cancellable and self.cancel is not None:
+        """Raise `Overtaken`, `Cancelled` or `Renewal` if it is time for that."""
+        if self.over is not None:
+            raise self.over
+        if self._may_cancel(cancellable):
             raise Cancelled
         if self.may_renew():
             self.leave()
+
+    def _may_cancel(self, cancellable: bool) -> bool:
+        """Whether the end that somebody asked for may come now: not before a run that starts from its top is back at
+        what was in doubt, to settle that first."""
+        doubtful = (Status.ATTEMPTING, Status.IN_DOUBT)
+        doubts = self.catching_up and any(each.known.effect.status in doubtful for each in self.unsettled.values())
+        return cancellable and self.cancel is not None and not doubts
 
     async def renew(self) -> NoReturn:
         """Go on in a new run, as soon as no attempt and no update is under way."""

@@ -1,0 +1,1 @@
+"""The clean-up: finds what the normal path missed, mends what it knows how to mend, and reports the rest."""

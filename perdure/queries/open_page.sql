@@ -1,0 +1,6 @@
+-- Open entities behind ($1, $2), lifecycle and id, in the order of their keys: $3 at most.
+select e.lifecycle, e.id, e.round, i.version
+from perdure.entity e join perdure.ident i using (lifecycle, id)
+where (e.lifecycle, e.id) > ($1, $2)
+order by e.lifecycle, e.id
+limit $3

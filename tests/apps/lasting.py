@@ -1,0 +1,153 @@
+"""Sales: two effects, words in between, a time by which they are of no use. One keeps what it hears in its snapshot."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from enum import StrEnum
+
+from pydantic import BaseModel
+from temporalio import workflow
+
+from perdure import (
+    App,
+    Attempt,
+    Done,
+    Effect,
+    Ended,
+    Escalate,
+    Find,
+    Lifecycle,
+    Lookup,
+    Question,
+    Retry,
+    seconds,
+    state,
+)
+from tests.apps.bodies import do_errand, find_errand
+from tests.apps.contracts import Errand, Ticket
+
+QUICK = Retry(initial=seconds(0.1), cap=seconds(1))
+FIND = Find[Errand, Ticket]("find-reserved", timeout=seconds(5), inline=True)
+RESERVE = Effect[Errand, Ticket](
+    "reserve", timeout=seconds(3), doubt=Lookup(FIND, settle=seconds(0.5), every=seconds(0.3)), retry=QUICK, inline=True
+)
+PAY = Effect[Errand, Ticket]("pay", timeout=seconds(3), doubt=Escalate(), retry=QUICK, inline=True)
+
+
+class Sale(BaseModel):
+    """What to wait for; `until` is a time, `lasts` seconds since its start."""
+
+    words: int = 1
+    until: datetime | None = None
+    lasts: float | None = None
+
+
+class Sold(StrEnum):
+    """States of a sale."""
+
+    NEW = "new"
+    RESERVING = "reserving"
+    RESERVED = "reserved"
+    PAYING = "paying"
+    REFUSED = "refused"
+    PAID = "paid"
+    EXPIRED = "expired"
+    CANCELLED = "cancelled"
+
+
+class Heard(BaseModel):
+    """What it was told."""
+
+    words: list[int] = []
+
+
+_STATES = (
+    state(Sold.NEW, Sold.RESERVING, Sold.CANCELLED),
+    state(Sold.RESERVING, Sold.RESERVED, Sold.REFUSED, Sold.CANCELLED),
+    state(Sold.RESERVED, Sold.PAYING, Sold.EXPIRED, Sold.CANCELLED),
+    state(Sold.PAYING, Sold.PAID, Sold.REFUSED, Sold.CANCELLED),
+    state(Sold.REFUSED, Sold.RESERVING, Sold.PAYING, Sold.CANCELLED, attention=True),
+    state(Sold.PAID),
+    state(Sold.EXPIRED),
+    state(Sold.CANCELLED, cancelled=True),
+)
+
+
+class _Selling(Lifecycle[Sale, Sold]):
+    """What both do."""
+
+    def __init__(self) -> None:
+        self.words: list[int] = []
+
+    async def sell(self, sale: Sale) -> None:
+        """Reserve, hear the words, pay."""
+        while not isinstance(await self.perform(RESERVE, Errand(), entering=Sold.RESERVING), Done):
+            await self.enter(Sold.REFUSED)
+            await self.retry_requested()
+        await self.enter(Sold.RESERVED)
+        until = sale.until if sale.lasts is None else self.started_at + timedelta(seconds=sale.lasts)
+        if not await self.wait_for(lambda: len(self.words) >= sale.words, until=until):
+            return await self.enter(Sold.EXPIRED)
+        match await self.perform(PAY, Errand(), entering=Sold.PAYING):
+            case Done():
+                await self.enter(Sold.PAID, why=f"words {self.words}")
+            case Ended(why):
+                await self.enter(Sold.REFUSED, why=why)
+                await self.retry_requested()
+
+    @workflow.signal
+    def hear(self, word: int) -> None:
+        """Keep a word."""
+        self.words.append(word)
+
+
+@workflow.defn(name="sale")
+class KeptSale(_Selling):
+    """Keeps what it hears."""
+
+    states = _STATES
+    effects = (RESERVE, PAY)
+
+    @workflow.run
+    async def run(self, sale: Sale) -> None:
+        """Sell."""
+        self.words[:0] = (self.recall(Heard) or Heard()).words
+        await self.sell(sale)
+
+    def snapshot(self) -> Heard:
+        """What it heard."""
+        return Heard(words=self.words)
+
+
+@workflow.defn(name="forgetful-sale")
+class ForgetfulSale(_Selling):
+    """Keeps nothing, so it must be told again."""
+
+    states = _STATES
+    effects = (RESERVE, PAY)
+
+    @workflow.run
+    async def run(self, sale: Sale) -> None:
+        """Sell."""
+        await self.sell(sale)
+
+
+@RESERVE.performs
+async def reserve(errand: Errand, attempt: Attempt) -> Ticket:
+    """Ask the counterparty."""
+    return await do_errand(errand, attempt)
+
+
+@PAY.performs
+async def pay(errand: Errand, attempt: Attempt) -> Ticket:
+    """Ask the counterparty."""
+    return await do_errand(errand, attempt)
+
+
+@FIND.answers
+async def find_reserved(errand: Errand, question: Question) -> Ticket | None:
+    """Ask it whether it did."""
+    return await find_errand(errand, question)
+
+
+app = App([KeptSale, ForgetfulSale], [reserve, pay, find_reserved])
