@@ -27,11 +27,12 @@ from tests.apps.bodies import do_errand, find_errand
 from tests.apps.contracts import Errand, Ticket
 
 QUICK = Retry(initial=seconds(0.1), cap=seconds(1))
+IMPATIENT = Retry(initial=seconds(0.1), cap=seconds(0.1), maximum=2)
 FIND = Find[Errand, Ticket]("find-reserved", timeout=seconds(5), inline=True)
 RESERVE = Effect[Errand, Ticket](
-    "reserve", timeout=seconds(3), doubt=Lookup(FIND, settle=seconds(0.5), every=seconds(0.3)), retry=QUICK, inline=True
+    "reserve", timeout=seconds(6), doubt=Lookup(FIND, settle=seconds(0.5), every=seconds(0.3)), retry=QUICK, inline=True
 )
-PAY = Effect[Errand, Ticket]("pay", timeout=seconds(3), doubt=Escalate(), retry=QUICK, inline=True)
+PAY = Effect[Errand, Ticket]("pay", timeout=seconds(6), doubt=Escalate(), retry=IMPATIENT, inline=True)
 
 
 class Sale(BaseModel):
@@ -88,12 +89,10 @@ class _Selling(Lifecycle[Sale, Sold]):
         until = sale.until if sale.lasts is None else self.started_at + timedelta(seconds=sale.lasts)
         if not await self.wait_for(lambda: len(self.words) >= sale.words, until=until):
             return await self.enter(Sold.EXPIRED)
-        match await self.perform(PAY, Errand(), entering=Sold.PAYING):
-            case Done():
-                await self.enter(Sold.PAID, why=f"words {self.words}")
-            case Ended(why):
-                await self.enter(Sold.REFUSED, why=why)
-                await self.retry_requested()
+        while isinstance(end := await self.perform(PAY, Errand(), entering=Sold.PAYING), Ended):
+            await self.enter(Sold.REFUSED, why=end.why)
+            await self.retry_requested()
+        await self.enter(Sold.PAID, why=f"words {self.words}")
 
     @workflow.signal
     def hear(self, word: int) -> None:

@@ -9,17 +9,24 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from google.protobuf.duration_pb2 import Duration
 from temporalio.api.common.v1 import WorkflowExecution
-from temporalio.api.workflowservice.v1 import DeleteWorkflowExecutionRequest
+from temporalio.api.workflowservice.v1 import DeleteWorkflowExecutionRequest, RegisterNamespaceRequest
+from temporalio.client import Client
 from temporalio.service import RPCError
 
 from infra.postgres import PostgresServer
 from infra.temporal import TemporalServer
 from perdure.contracts.outcomes import Status
+from perdure.errors import NotNow
+from perdure.ownership.exchange import Exchange
+from perdure.ownership.keeper import keeper_id
+from perdure.recovering.engine import why_lost
 from perdure.recovering.recovery import Recovered, recover
 from tests.apps.lasting import KeptSale, Sale, app
 from tests.world import World
 
+DAY = Duration(seconds=86_400)
 CLOSES = {"close": True}
 """What the other side does with a request that leaves a doubt."""
 
@@ -70,47 +77,65 @@ async def parked(world: World, entity_id: str) -> bool:
 
 
 async def test_what_was_done_heard_or_parked_stays_so_and_all_of_it_goes_on(world: World) -> None:
-    heard, told, doubtful, refused, late = "heard", "told", "doubtful", "refused", "late"
-    soon = datetime.now(UTC) + timedelta(seconds=4)
+    heard, told, doubtful, refused, given_up, late = "heard", "told", "doubtful", "refused", "given-up", "late"
+    until = datetime.now(UTC) + timedelta(hours=1)
     world.counterparty.replies_to[doubtful] = [{"ok": True, "accept": True}, CLOSES]
     world.counterparty.replies_to[refused] = [{"refused": "sold out"}]
+    world.counterparty.replies_to[given_up] = [{"accept": True}, {"not_done": "busy"}, {"not_done": "busy"}]
     async with world.worker(app):
         await start(world, heard, words=2)
         await start(world, told, kind="forgetful-sale", words=2)
-        await start(world, doubtful, words=0)
+        await start(world, doubtful, words=1)
+        await start(world, given_up, words=0)
         await start(world, refused)
-        await start(world, late, words=9, until=soon)
+        await world.client.signal("sale", doubtful, "hear", 7)
+        await start(world, late, words=9, until=until)
         for kind, each in (("sale", heard), ("forgetful-sale", told), ("sale", late)):
             await world.is_in(kind, each, "reserved")
             await world.client.signal(kind, each, "hear", 1)
-        await world.is_in("sale", refused, "refused")
+        for each in (refused, given_up):
+            await world.is_in("sale", each, "refused")
         await world.until(lambda: parked(world, doubtful), "parked")
-        count = "select count(*) from perdure.message where delivered_at is not null"
-        await world.until(lambda: world.db.fetchval(f"{count} having count(*) = 3"), "delivered")
+        await world.until(lambda: world.db.fetchval("select not exists (select from perdure.outbox)"), "delivered")
     calls = world.counterparty.accepted.total()
-    ours = [f"sale/{each}" for each in (heard, doubtful, refused, late)] + [f"forgetful-sale/{told}"]
+    ours = [f"sale/{each}" for each in (heard, doubtful, refused, given_up, late)] + [f"forgetful-sale/{told}"]
     await without(world, *ours)
 
-    assert await recovered(world) == Recovered(open=5, started=5)
+    assert await recovered(world) == Recovered(open=6, started=6)
 
     async with world.worker(app):
         await world.until(lambda: parked(world, doubtful), "parked again")
-        assert (await world.asked("sale", refused)).waits_for_retry
+        for each in (refused, given_up):
+            assert (await world.asked("sale", each)).waits_for_retry
         for kind, each in (("sale", heard), ("forgetful-sale", told)):
             await world.client.signal(kind, each, "hear", 2)
             assert await world.ended(kind, each) == "paid"
         why = "select why from perdure.transition where state = 'paid'"
         assert {row["why"] for row in await world.db.fetch(why)} == {"words [1, 2]"}
-        assert await world.ended("sale", late) == "expired"
-        assert timedelta(0) <= datetime.now(UTC) - soon < timedelta(seconds=3)
+        assert world.counterparty.seen("do", given_up) == 3, "nobody has asked for another attempt"
+        await world.until(lambda: rings_at(world, late), "its timer")
+        assert abs(await rings_at(world, late) - until) < timedelta(seconds=1)  # type: ignore[operator]
         await world.client.resolve("sale", doubtful, Status.NOT_DONE, by="ann", note="not on their list")
         assert await world.ended("sale", doubtful) == "paid"
-        await world.client.retry("sale", refused, by="ann")
+        assert await world.db.fetchval("select why from perdure.finished where id = $1", doubtful) == "words [7]"
+        for each in (refused, given_up):
+            await world.client.retry("sale", each, by="ann")
         await world.is_in("sale", refused, "reserved")
-    assert world.counterparty.accepted.total() == calls + 4
+        assert await world.ended("sale", given_up) == "paid"
+    assert world.counterparty.accepted.total() == calls + 5
     assert set(world.counterparty.accepted.values()) == {1}
     noted = "select made_by, why from perdure.transition where id = 'late' and made_by is not null"
     assert [tuple(row) for row in await world.db.fetch(noted)] == [("ann", "the cluster burnt down")]
+
+
+async def rings_at(world: World, entity_id: str) -> datetime | None:
+    """When the last timer of its run rings."""
+    history = await world.handle("sale", entity_id).fetch_history()
+    timers = [each for each in history.events if each.HasField("timer_started_event_attributes")]
+    if not timers:
+        return None
+    lasts = timers[-1].timer_started_event_attributes.start_to_fire_timeout.ToTimedelta()
+    return timers[-1].event_time.ToDatetime(UTC) + lasts
 
 
 async def test_while_all_is_well_nothing_is_changed(world: World) -> None:
@@ -127,21 +152,38 @@ async def test_while_all_is_well_nothing_is_changed(world: World) -> None:
 
 
 async def test_an_end_that_was_asked_for_comes_when_the_doubt_is_settled(world: World) -> None:
-    world.counterparty.replies_to["a"] = [{"ok": True, "accept": True}, CLOSES]
+    before, after = "asked before it parks", "asked when it is parked"
+    for each in (before, after):
+        world.counterparty.replies_to[each] = [{"ok": True, "accept": True}, CLOSES]
     async with world.worker(app):
-        await start(world, "a", words=0)
-        await world.until(lambda: parked(world, "a"), "parked")
-        await world.db.fetchval("select perdure.cancel('sale', 'a', 'bob', 'changed his mind')")
-        delivered = "select count(*) = 1 from perdure.message where delivered_at is not null"
-        await world.until(lambda: world.db.fetchval(delivered), "delivered")
-    await without(world, "sale/a")
+        world.counterparty.before_replying.shut()
+        await start(world, before, words=0)
+        await world.counterparty.has_accepted()
+        world.counterparty.before_accepting.shut()
+        world.counterparty.before_replying.open()
+        await world.until(lambda: world.counterparty.before_accepting.waiting, "it pays")
+        await cancelled(world, before)
+        world.counterparty.before_accepting.open()
+        await start(world, after, words=0)
+        for each in (before, after):
+            await world.until(lambda each=each: parked(world, each), "parked")
+        await cancelled(world, after)
+    await without(world, f"sale/{before}", f"sale/{after}")
 
     await recovered(world)
 
     async with world.worker(app):
-        await world.until(lambda: parked(world, "a"), "parked again")
-        await world.client.resolve("sale", "a", Status.ABANDONED, by="ann", note="nobody knows")
-        assert await world.ended("sale", "a") == "cancelled"
+        for each in (before, after):
+            await world.until(lambda each=each: parked(world, each), "parked again")
+            await world.client.resolve("sale", each, Status.ABANDONED, by="ann", note="nobody knows")
+            assert await world.ended("sale", each) == "cancelled"
+
+
+async def cancelled(world: World, entity_id: str) -> None:
+    """Ask for its end, and wait until it was delivered."""
+    await world.db.fetchval("select perdure.cancel('sale', $1, 'bob', 'changed his mind')", entity_id)
+    heard = "select delivered_at is not null from perdure.message where id = $1"
+    await world.until(lambda: world.db.fetchval(heard, entity_id), "delivered")
 
 
 async def test_one_that_goes_on_by_itself_is_left_alone(world: World) -> None:
@@ -177,6 +219,35 @@ async def test_two_that_recover_at_once_start_each_once(world: World) -> None:
 
     assert sum(each.started for each in both) == 10
     assert await world.db.fetchval("select count(*) from perdure.outbox where kind = 'start'") == 10
+
+
+async def test_one_that_was_ended_before_it_wrote_anything_is_started_all_the_same(world: World) -> None:
+    await start(world, "a")
+    await world.db.execute("delete from perdure.outbox")
+    handle = await world.engine.start_workflow(
+        KeptSale.run, Sale(), id=f"{world.scope}/sale/a", task_queue="nobody listens here"
+    )
+    await handle.terminate()
+    assert await world.db.fetchval("select perdure.start_again('sale', 'a', 0, 0, 'ann', 'it was terminated')")
+    async with world.worker(app):
+        await world.is_in("sale", "a", "reserved")
+
+
+async def test_the_engine_that_was_heard_a_moment_ago_is_not_taken_for_lost(world: World, database: str) -> None:
+    async with world.worker(app):
+        await start(world, "a")
+        await world.is_in("sale", "a", "reserved")
+    await world.engine.workflow_service.register_namespace(
+        RegisterNamespaceRequest(namespace=database, workflow_execution_retention_period=DAY)
+    )
+    other = Exchange(await Client.connect(world.temporal.address, namespace=database), world.config)
+    with pytest.raises(NotNow, match=r"was heard . s ago: correct TEMPORAL_ADDRESS"):
+        await why_lost(world.db, other)
+    assert await why_lost(world.db, Exchange(world.engine, world.config)) is None
+    await world.db.execute("update perdure.database set exchanged_at = exchanged_at - interval '1 min'")
+    assert f"here '{database}' is" in str(await why_lost(world.db, other))
+    await world.engine.get_workflow_handle(keeper_id(world.scope)).terminate()
+    assert "is closed" in str(await why_lost(world.db, Exchange(world.engine, world.config)))
 
 
 async def test_the_input_that_todays_code_can_not_read_is_said_by_the_run(world: World) -> None:

@@ -1,0 +1,181 @@
+"""All of Temporal is lost, its database dropped: every open lifecycle goes on from the app's database alone (invariant 9)."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator, Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from infra.postgres import PostgresServer
+from infra.temporal_server import TemporalOnPostgres
+from perdure.contracts.outcomes import Status
+from tests.apps.lasting import Sale, app
+from tests.world import World
+
+EACH = 50
+LASTS = 40.0
+"""Seconds, since its start or until a time."""
+KINDS = ("sale", "forgetful-sale")
+ACCEPTED_UNHEARD, CLOSES = {"close": True, "accept": True}, {"close": True}
+
+
+@pytest.fixture
+def engine() -> Iterator[TemporalOnPostgres]:
+    """The real server, with nobody else on it."""
+    with TemporalOnPostgres() as server:
+        yield server
+
+
+@pytest.fixture
+async def world(
+    postgres: PostgresServer, engine: TemporalOnPostgres, database: str, tmp_path: Path
+) -> AsyncIterator[World]:
+    """A world of sales on it."""
+    async with World(postgres, engine, database, tmp_path).made(app) as made:  # type: ignore[arg-type]
+        yield made
+
+
+async def test_of_500_lifecycles_none_is_lost_and_no_effect_happens_twice(
+    world: World, engine: TemporalOnPostgres
+) -> None:
+    asleep_until = await on_their_way(world)
+    await lost(world, engine)
+    said = await command(world, "recover", "--yes", "--by", "ann", "--note", "the cluster burnt down")
+    assert f"{9 * EACH} open: 0 run, " in said, "all but what was paid for has lost its workflow"
+    await two_workers(world)
+    back_at = datetime.now(UTC)
+    await reach(world, "reserved", "waits", "told", "reserving", "unaccepted", "unstarted")
+    await reach(world, "paid", "late")
+    await reach(world, "refused", "refused")
+    parked = "select count(*) from perdure.entity where attention like 'pay%'"
+    await world.until(lambda: world.db.fetchval(f"select ({parked}) = {EACH}"), "all that were parked are so again")
+    assert "0 start again" in await command(world, "recover")
+    await brought_to_their_ends(world)
+
+    ends = await world.db.fetch("select id, state, finished_at from perdure.finished")
+    assert len({row["id"] for row in ends}) == len(ends) == 10 * EACH
+    expired = [row for row in ends if row["state"] == "expired"]
+    assert {row["id"].partition("-")[0] for row in expired} == {"asleep"}
+    assert len(expired) == EACH
+    assert all(row["finished_at"] > asleep_until for row in expired)
+    assert all(row["finished_at"] < max(asleep_until, back_at) + timedelta(seconds=30) for row in expired)
+    assert sum(row["state"] == "paid" for row in ends) == 9 * EACH
+    assert set(world.counterparty.accepted.values()) == {1}
+    assert world.counterparty.accepted.total() == 10 * EACH + 9 * EACH
+    words = "select distinct why from perdure.transition where state = 'paid' and id like 'told-%'"
+    assert [row["why"] for row in await world.db.fetch(words)] == ["words [1, 2]"]
+
+
+async def on_their_way(world: World) -> datetime:
+    """Five hundred in all kinds of states; the time until which some of them sleep."""
+    other = world.counterparty
+    for number in range(EACH):
+        other.replies_to[f"parked-{number}"] = [{"accept": True}, ACCEPTED_UNHEARD if number % 2 else CLOSES]
+        other.replies_to[f"refused-{number}"] = [{"refused": "sold out"}]
+    worker = await world.spawn("tests.apps.lasting:app")
+    until = datetime.now(UTC) + timedelta(seconds=LASTS)
+    await start(world, "asleep", Sale(words=9, until=until), Sale(words=9, lasts=LASTS))
+    await start(world, "parked", Sale(words=0))
+    for name, words in (("paid", 0), ("waits", 1), ("late", 1), ("refused", 1), ("told", 2)):
+        await start(world, name, Sale(words=words))
+    await reach(world, "paid", "paid")
+    await reach(world, "refused", "refused")
+    await reach(world, "reserved", "asleep", "waits", "late", "told")
+    await tell(world, "told", 1)
+    parked = "select count(*) from perdure.entity where attention like 'pay%'"
+    await world.until(lambda: world.db.fetchval(f"select ({parked}) = {EACH}"), "parked")
+    await world.until(lambda: world.db.fetchval("select not exists (select from perdure.outbox)"), "all is delivered")
+    other.before_replying.shut()
+    await start(world, "reserving", Sale())
+    await world.until(lambda: other.seen("do", "reserving") == EACH, "accepted, and not answered")
+    other.before_accepting.shut()
+    await start(world, "unaccepted", Sale())
+    await world.until(lambda: other.seen("do", "unaccepted") > 0, "under way, and not accepted")
+    await worker.kill()
+    for number in range(EACH):
+        if other.seen("do", f"/unaccepted-{number}/"):
+            other.replies_to[f"unaccepted-{number}"] = [CLOSES]
+    for gate in (other.before_accepting, other.before_replying):
+        gate.open()
+    await start(world, "unstarted", Sale())
+    await tell(world, "late", 1)
+    return until
+
+
+async def lost(world: World, engine: TemporalOnPostgres) -> None:
+    """The engine is gone with all that it had, and an empty one is there in its place. Somebody sees it a minute later."""
+    await asyncio.to_thread(engine.forget)
+    await asyncio.to_thread(engine.start)
+    await world.db.execute("update perdure.database set exchanged_at = exchanged_at - interval '1 min'")
+
+
+async def brought_to_their_ends(world: World) -> None:
+    """People and apps say what is left to say."""
+    await tell(world, "told", 2)
+    for name in ("waits", "reserving", "unaccepted", "unstarted"):
+        await tell(world, name, 1)
+    doubts = await world.db.fetch("select id, lifecycle from perdure.entity where attention like 'pay%'")
+    happened = {key.split("/")[1] for key in world.counterparty.accepted if key.endswith("/pay")}
+
+    async def settle(row: dict[str, str]) -> None:
+        done = row["id"] in happened
+        await world.client.resolve(
+            row["lifecycle"],
+            row["id"],
+            Status.DONE if done else Status.NOT_DONE,
+            by="ann",
+            note="their list",
+            receipt={"number": 1} if done else None,
+        )
+
+    await asyncio.gather(*(settle(dict(row)) for row in doubts))
+    refused = await world.db.fetch("select lifecycle, id from perdure.entity where state = 'refused'")
+    await asyncio.gather(*(world.client.retry(row["lifecycle"], row["id"], by="ann") for row in refused))
+    await reach(world, "reserved", "refused")
+    await tell(world, "refused", 1)
+    finished = "select count(*) from perdure.finished"
+    await world.until(lambda: world.db.fetchval(f"select ({finished}) = {10 * EACH}"), "the ends of all", 120)
+
+
+async def start(world: World, name: str, sale: Sale, forgetful: Sale | None = None) -> None:
+    """Start fifty of that name in a transaction, half of them of each kind."""
+    for kind, given in zip(KINDS, (sale, forgetful or sale), strict=True):
+        ids = [f"{name}-{number}" for number in range(KINDS.index(kind), EACH, 2)]
+        call = "select perdure.start($1, x, $2::jsonb, 'new') from unnest($3::text[]) x"
+        await world.db.execute(call, kind, given.model_dump_json(), ids)
+
+
+async def tell(world: World, name: str, word: int) -> None:
+    """Say a word to all of that name."""
+    call = "select perdure.signal(lifecycle, id, 'hear', to_jsonb($2::int)) from perdure.entity where id like $1 || '-%'"
+    await world.db.execute(call, name, word)
+
+
+async def reach(world: World, state: str, *names: str) -> None:
+    """Wait until all of these names are in the state."""
+    table, column = ("perdure.ident", "final") if state == "paid" else ("perdure.entity", "state")
+    count = f"select count(*) = $3 from {table} where {column} = $2 and split_part(id, '-', 1) = any($1)"
+    wanted = (list(names), state, EACH * len(names))
+    await world.until(lambda: world.db.fetchval(count, *wanted), f"{', '.join(names)} in {state}", 120, every=0.1)
+
+
+async def two_workers(world: World) -> None:
+    """A fleet again."""
+    await asyncio.gather(*(world.spawn("tests.apps.lasting:app") for _ in range(2)))
+
+
+async def command(world: World, *arguments: str) -> str:
+    """What `perdure` says; it must succeed."""
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "perdure.command", *arguments),
+        env=world.environment(),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    out, error = await asyncio.wait_for(process.communicate(), 60)
+    assert process.returncode == 0, error.decode()
+    return out.decode()
