@@ -57,7 +57,7 @@ histories: $(STAMP) ## record this release's workflow histories, which later rel
 lock: $(STAMP) ## renew requirements.lock: the newest versions that pyproject.toml allows
 	@test -x $(BIN)/uv || $(BIN)/python -m pip install --quiet uv
 	@$(BIN)/uv pip compile --quiet --upgrade --universal --generate-hashes --no-emit-index-url \
-	    --custom-compile-command "make lock" --extra dev --extra mail --extra otlp pyproject.toml -o requirements.lock
+	    --custom-compile-command "make lock" --extra dev --extra archive --extra mail --extra otlp pyproject.toml -o requirements.lock
 	@echo "requirements.lock is renewed; the next target installs it"
 
 clean: ## remove what was made here: .venv, caches, builds

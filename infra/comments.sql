@@ -9,3 +9,6 @@ create table if not exists comment (
         check (notification_state in ('pending', 'sending', 'sent', 'error', 'cancelled')),
     created_at         timestamptz not null default now()
 );
+
+-- For the clean-up: comments that should have a lifecycle.
+create index if not exists comment_pending on comment (id) where notification_state = 'pending';

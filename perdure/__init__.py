@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from perdure.app import App
     from perdure.client import Client, EffectRecord, EntityStatus, Handle
     from perdure.client.feed import Event
+    from perdure.contracts.app_rows import AppRows
     from perdure.contracts.attempt import Attempt, Question
     from perdure.contracts.effects import Effect, Find
     from perdure.contracts.keys import Entity, Key
@@ -40,6 +41,7 @@ _MODULES = {
     "app": ("App",),
     "client": ("Client", "EffectRecord", "EntityStatus", "Handle"),
     "client.feed": ("Event",),
+    "contracts.app_rows": ("AppRows",),
     "contracts.attempt": ("Attempt", "Question"),
     "contracts.effects": ("Effect", "Find"),
     "contracts.keys": ("Entity", "Key"),
@@ -97,6 +99,7 @@ __all__ = [
     "Abandoned",
     "App",
     "AppColumn",
+    "AppRows",
     "Attempt",
     "Client",
     "Dedupe",

@@ -48,6 +48,18 @@ class NotNow(PerdureError):
     """What was asked makes no sense in the state that the lifecycle is in; the message says why."""
 
 
+class NoWorkflow(NotNow):
+    """The entity is open, and no workflow of it is: it was terminated, or has failed, or the engine was lost."""
+
+
+class NotPermitted(PerdureError):
+    """The database role may not do that; the message says who can let it."""
+
+
+class NotOnRecord(PerdureError):
+    """It was done, and who asked for it could not be written down."""
+
+
 class NoTransaction(PerdureError):
     """The app's connection would commit what was asked by itself, apart from the app's row."""
 

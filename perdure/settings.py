@@ -31,6 +31,11 @@ class Settings(BaseSettings):
         log_level: `debug`, `info`, `warning` or `error`.
         traces: `otlp` = a worker process sends spans to where OTEL_* says; None = it makes none.
         metrics: `prometheus:HOST:PORT`, where a worker process offers them, or `otlp`; None = it has none.
+        retention: whole months that what is over stays in the database; None = for ever.
+        archive_to: folder that a month is exported to before it is dropped; None = it is dropped without.
+        clean_up_every: hours between two clean-ups; 0 = only when asked.
+        clean_up_grace: seconds; what was written since is left alone by a clean-up.
+        web_ui: where Temporal's Web UI is, for links to workflows, `https://temporal.example.org`; None = no links.
     """
 
     model_config = SettingsConfigDict(env_prefix="PERDURE_", extra="ignore", frozen=True)
@@ -49,6 +54,11 @@ class Settings(BaseSettings):
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     traces: Literal["otlp"] | None = None
     metrics: str | None = Field(default=None, pattern=r"^(otlp|prometheus:\S+:\d+)$")
+    retention: int | None = Field(default=None, ge=1, le=1200)
+    archive_to: str | None = Field(default=None, min_length=1)
+    clean_up_every: float = Field(default=24.0, ge=0, le=24 * 31)
+    clean_up_grace: float = Field(default=600.0, ge=0, le=86400)
+    web_ui: str | None = Field(default=None, pattern=r"^https?://\S+$")
 
 
 def settings() -> Settings:

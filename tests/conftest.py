@@ -27,8 +27,12 @@ APP_TABLES = """
             check (notification_state in ('pending', 'sending', 'sent', 'error', 'cancelled')));
 """
 
-PROMPT_TIMERS = {"history.timerProcessorMaxTimeShift": '"20ms"'}
-"""The server lets timers ring up to a second late, which a test with many short ones would spend waiting."""
+PROMPT_TIMERS = {
+    "history.timerProcessorMaxTimeShift": '"20ms"',
+    "history.transferProcessorUpdateAckInterval": '"500ms"',
+}
+"""The server lets timers ring up to a second late, which a test with many short ones would spend waiting; and every
+30 seconds it notes down which runs are closed, before which it deletes none of them."""
 
 FEWER_MONTHS = """
     do $$ declare month regclass; begin

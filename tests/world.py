@@ -45,7 +45,12 @@ class World:
         self.scope = "s" + secrets.token_hex(4)
         self.dsn = postgres.dsn(database)
         self.config = Settings(
-            database_url=self.dsn, scope=self.scope, task_queue=f"q-{self.scope}", relay_every=0.05, grace=2.0
+            database_url=self.dsn,
+            scope=self.scope,
+            task_queue=f"q-{self.scope}",
+            relay_every=0.05,
+            grace=2.0,
+            clean_up_every=0.0,  # none comes into a test that takes its time
         )
         self.counterparty = Counterparty()
         self.workers: list[WorkerProcess] = []
@@ -107,6 +112,7 @@ class World:
             "PERDURE_TASK_QUEUE": self.config.task_queue,
             "PERDURE_RELAY_EVERY": "0.05",
             "PERDURE_GRACE": str(self.config.grace),
+            "PERDURE_CLEAN_UP_EVERY": str(self.config.clean_up_every),
             "TEMPORAL_ADDRESS": self.temporal.address,
             "COUNTERPARTY_PORT": str(self.counterparty.port),
         }

@@ -12,7 +12,7 @@ from temporalio import workflow
 
 from activities.contracts.comment import Comment
 from activities.contracts.mail import SEND_MAIL, Mail
-from perdure import AppColumn, Done, Ended, Lifecycle, minutes, state
+from perdure import AppColumn, AppRows, Done, Ended, Lifecycle, minutes, state
 
 
 class Notice(StrEnum):
@@ -38,6 +38,7 @@ class CommentNotification(Lifecycle[Comment, Notice]):
     )
     effects = (SEND_MAIL,)
     mirror = AppColumn("comment", column="notification_state")
+    expects = AppRows("select id, to_jsonb(c) as input from comment c where notification_state = 'pending'")
 
     @workflow.run
     async def run(self, comment: Comment) -> None:

@@ -9,13 +9,14 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Any, TypeVar
+from typing import Any
 
 import asyncpg
 
+from perdure.adopting.apart import apart
 from perdure.adopting.existing_work import ExistingWork, Place, Row
 from perdure.app import input_json, name_of
 from perdure.contracts.effects import Effect
@@ -24,9 +25,6 @@ from perdure.contracts.policies import Dedupe
 from perdure.errors import DeclarationError, InvalidEntity, InvalidInput
 from perdure.schema import Connection
 from perdure.workflow.lifecycle import Lifecycle
-
-T = TypeVar("T")
-U = TypeVar("U")
 
 _ADOPT = """select x.id, perdure.adopt($1, x.id, x.input, $2, $3, x.effect, x.key, x.since, $4) as answer
     from jsonb_to_recordset($5::jsonb) x (id text, input jsonb, effect text, key text, since timestamptz)"""
@@ -146,7 +144,7 @@ class Adoption:
                 await asyncio.sleep(self._begun + self.done.started / self.rate - time.monotonic())
 
     async def _adopt(self, places: Sequence[Place]) -> None:
-        rows = await _apart(places, lambda some: self.work.rows(self.db, some), lambda place: self._refuse(place.id))
+        rows = await apart(places, lambda some: self.work.rows(self.db, some), lambda place: self._refuse(place.id))
         if any(each.key is None for each in places):
             self._refuse(None)(InvalidEntity("its id is null"))
         orders = []
@@ -156,7 +154,7 @@ class Adoption:
             except (InvalidEntity, InvalidInput) as error:
                 self._refuse(row.id)(error)
         if not self.dry_run:
-            answers = await _apart(orders, self._commit, lambda order: self._refuse(order["id"]))
+            answers = await apart(orders, self._commit, lambda order: self._refuse(order["id"]))
             started = {row["id"] for row in answers if row["answer"] == "started"}
             orders = [order for order in orders if order["id"] in started]
         self.done.started += len(orders)
@@ -182,23 +180,3 @@ class Adoption:
         return await self.db.fetch(
             _ADOPT, name_of(self.lifecycle), initial, self.priority, timeout, json.dumps(list(orders))
         )
-
-
-async def _apart(
-    items: Sequence[T],
-    act: Callable[[Sequence[T]], Awaitable[list[U]]],
-    refuse: Callable[[T], Callable[[Exception], None]],
-) -> list[U]:
-    """What `act` gives for all items; where PostgreSQL refuses, for each half, until one is refused alone."""
-    if not items:
-        return []
-    try:
-        return await act(items)
-    except asyncpg.PostgresError as error:
-        if (error.sqlstate or "").startswith(("08", "53", "57", "58")):  # it is not for what is in them
-            raise
-        if len(items) == 1:
-            refuse(items[0])(error)
-            return []
-    half = len(items) // 2
-    return [*await _apart(items[:half], act, refuse), *await _apart(items[half:], act, refuse)]

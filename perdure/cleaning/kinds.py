@@ -33,9 +33,10 @@ UNRECORDED = Kind("unrecorded", True, "an open workflow without a row")
 OUTLIVED = Kind("outlived", True, "an open workflow of an entity that is finished")
 FAILING = Kind("failing", False, "a workflow whose tasks fail again and again")
 SCHEDULE = Kind("schedule", True, "the clean-up's own schedule was missing, or changed")
+MONTHS = Kind("months", False, "an old month that could not be exported or dropped")
 
 KINDS = (
     *(UNDELIVERED, MISSING, BEHIND, UNFINISHED, ENDED, VANISHED),
-    *(STUCK, PARKED, UNREADABLE, UNRECORDED, OUTLIVED, FAILING, SCHEDULE),
+    *(STUCK, PARKED, UNREADABLE, UNRECORDED, OUTLIVED, FAILING, SCHEDULE, MONTHS),
 )
 """All of them."""

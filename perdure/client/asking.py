@@ -18,8 +18,11 @@ from perdure.client.calls import Call, as_json, call
 from perdure.client.records import EntityStatus
 from perdure.contracts.keys import Entity
 from perdure.contracts.outcomes import Status
-from perdure.errors import AlreadyFinished, EngineUnavailable, NotNow
+from perdure.errors import AlreadyFinished, EngineUnavailable, NotNow, NoWorkflow
 from perdure.workflow.requests import Request, Resolution
+
+PATIENCE = timedelta(seconds=20)
+"""How long an update is waited for, where nobody says otherwise."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,26 +34,29 @@ class Asking:
         scope: first part of workflow ids.
         entity: whom.
         status: where it is now.
+        patience: how long an answer is waited for.
     """
 
     engine: temporalio.client.Client | None
     scope: str | None
     entity: Entity
     status: Callable[[], Awaitable[EntityStatus]]
+    patience: timedelta = PATIENCE
 
     async def update(self, update: str, asked: Request) -> str:
         """What its workflow answers.
 
         Raises:
             NotNow: it makes no sense in the state that it is in.
+            NoWorkflow: no workflow of it is open in Temporal.
             AlreadyFinished: it came too late.
-            EngineUnavailable: no Temporal server answered.
+            EngineUnavailable: no Temporal server answered, or no worker; whether it was accepted is not known.
         """
         if self.engine is None:
             raise EngineUnavailable(f"{update} needs Temporal: give the client an engine=")
         handle = self.engine.get_workflow_handle(self.entity.workflow_id(self.scope))
         try:
-            return await _executed(handle, update, asked)
+            return await _executed(handle, update, asked, self.patience)
         except WorkflowUpdateFailedError as error:
             raise await self._refusal(error.cause) from error
         except (RPCError, WorkflowUpdateRPCTimeoutOrCancelledError) as error:
@@ -66,8 +72,20 @@ class Asking:
         standing = await self.status()
         if standing.final:
             return AlreadyFinished(f"{self.entity}: too late: already {standing.state}")
-        if isinstance(error, RPCError) and error.status is RPCStatusCode.NOT_FOUND:
+        status = error.status if isinstance(error, RPCError) else None
+        if status is RPCStatusCode.NOT_FOUND and standing.waits_for_delivery:
             return NotNow(f"{self.entity} waits to be delivered to Temporal: ask again in a moment")
+        if status is RPCStatusCode.NOT_FOUND:
+            return NoWorkflow(
+                f"{self.entity}: no workflow of it is open in Temporal: "
+                f"`perdure retry {self.entity.lifecycle} {self.entity.id}` starts it again from its record, "
+                "`perdure recover` all of them"
+            )
+        if status in (None, RPCStatusCode.DEADLINE_EXCEEDED, RPCStatusCode.CANCELLED):
+            return EngineUnavailable(
+                f"{self.entity}: no worker answered within {self.patience.total_seconds():g} s, so it is not known "
+                "whether that was accepted: see that one runs, and ask again"
+            )
         return EngineUnavailable(f"{self.entity}: no answer from Temporal: {error}")
 
 
@@ -88,13 +106,16 @@ def settling(standing: EntityStatus, said: Resolution) -> Call:
     return settle.also(receipt=receipt)
 
 
-async def _executed(handle: temporalio.client.WorkflowHandle[Any, Any], update: str, asked: Request) -> str:
+async def _executed(
+    handle: temporalio.client.WorkflowHandle[Any, Any], update: str, asked: Request, patience: timedelta
+) -> str:
     """Send an update; while the workflow's task fails, as after its worker was lost, the server takes none."""
-    until = time.monotonic() + 15
+    until = time.monotonic() + patience.total_seconds()
     while True:
         try:
-            return str(await handle.execute_update(update, asked, result_type=str, rpc_timeout=timedelta(seconds=20)))
+            left = timedelta(seconds=max(until - time.monotonic(), 0.1))
+            return str(await handle.execute_update(update, asked, result_type=str, rpc_timeout=left))
         except RPCError as error:
-            if error.status is not RPCStatusCode.FAILED_PRECONDITION or time.monotonic() >= until:
+            if error.status is not RPCStatusCode.FAILED_PRECONDITION or time.monotonic() + 0.5 >= until:
                 raise
             await asyncio.sleep(0.5)

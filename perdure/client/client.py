@@ -41,6 +41,7 @@ class Client(Transactional):
         engine: Temporal client with `pydantic_data_converter`; not needed to start and look.
         config: scope and task queue; from the environment where not given.
         app: checks names and inputs of lifecycles that are given by name.
+        patience: how long a workflow's answer is waited for; None = 20 s.
     """
 
     def __init__(
@@ -50,11 +51,13 @@ class Client(Transactional):
         *,
         config: Settings | None = None,
         app: App | None = None,
+        patience: timedelta | None = None,
     ) -> None:
         self._given_pool = pool
         self._engine = engine
         self._config = config
         self._app = app
+        self._patience = patience
 
     @classmethod
     @asynccontextmanager
@@ -185,8 +188,9 @@ class Client(Transactional):
 
         Raises:
             NotNow: nothing is parked, or the receipt does not fit; the message says which.
+            NoWorkflow: no workflow of it is open in Temporal.
             AlreadyFinished: it came too late.
-            EngineUnavailable: no Temporal server answered.
+            EngineUnavailable: no Temporal server answered, or no worker; whether it was accepted is not known.
         """
         from perdure.client.asking import settling
         from perdure.workflow.requests import Resolution
@@ -213,12 +217,13 @@ class Client(Transactional):
         return await self._update(lifecycle, entity_id, "send_again", SendAgain(by=by, note=note, effect=effect))
 
     async def _update(self, lifecycle: Which, entity_id: object, update: str, asked: Request) -> str:
-        from perdure.client.asking import Asking
+        from perdure.client.asking import PATIENCE, Asking
         from perdure.settings import settings
 
         config = self._config or settings()
         entity = entity_of(name_of(lifecycle), entity_id)
-        asking = Asking(self._engine, config.scope, entity, lambda: self.status(entity.lifecycle, entity.id))
+        patience = PATIENCE if self._patience is None else self._patience
+        asking = Asking(self._engine, config.scope, entity, lambda: self.status(entity.lifecycle, entity.id), patience)
         return await asking.update(update, asked)
 
     @property

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import datetime
 from typing import Any
 
@@ -44,15 +46,22 @@ async def carry_out(pool: Pool, call: Call) -> Any:
         InvalidInput: an argument can't be used.
         DatabaseUnavailable: no answer.
     """
+    with refusals(str(call)):
+        return await pool.fetchval(call.sql("${}"), *call.values)
+
+
+@contextmanager
+def refusals(what: str) -> Iterator[None]:
+    """Turn what a function of the schema raises into perdure's errors; see `carry_out`."""
     try:
         with answering():
-            return await pool.fetchval(call.sql("${}"), *call.values)
+            yield
     except asyncpg.NoDataFoundError as error:
         raise NoSuchEntity(_with_hint(error)) from error
     except asyncpg.ObjectNotInPrerequisiteStateError as error:
         raise NotNow(_with_hint(error)) from error
     except (asyncpg.DataError, asyncpg.ProgramLimitExceededError) as error:
-        raise InvalidInput(f"{call}: {_with_hint(error)}") from error
+        raise InvalidInput(f"{what}: {_with_hint(error)}") from error
 
 
 def _with_hint(error: asyncpg.PostgresError) -> str:

@@ -2,24 +2,81 @@
 
 from __future__ import annotations
 
-import typer
+from typing import Any
 
-from perdure.command import adopt, adopt_database, grant, rejected, replay, running, schema, status
+import typer
+from typer.exceptions import TyperException
+
+from perdure.command import (
+    acts,
+    adopt,
+    adopt_database,
+    archive,
+    clean_up,
+    diagram,
+    forget,
+    grant,
+    list_open,
+    recover,
+    rejected,
+    replay,
+    running,
+    schema,
+    show,
+    status,
+)
 from perdure.command.cli import cli
 from perdure.errors import PerdureError
 from perdure.fleet.worker import leave
 
-__all__ = ["adopt", "adopt_database", "cli", "grant", "main", "rejected", "replay", "running", "schema", "status"]
+__all__ = [
+    "acts",
+    "adopt",
+    "adopt_database",
+    "archive",
+    "clean_up",
+    "cli",
+    "diagram",
+    "forget",
+    "grant",
+    "list_open",
+    "main",
+    "recover",
+    "rejected",
+    "replay",
+    "running",
+    "schema",
+    "show",
+    "status",
+]
 
 
 def main() -> None:
     """Entry point: errors are one line; exit status 0 = done, 1 = it could not be done, 2 = wrong usage."""
     try:
-        cli()
-    except SystemExit as end:
-        leave(end.code if isinstance(end.code, int) else 1)
+        leave(cli(prog_name="perdure", standalone_mode=False) or 0)
     except PerdureError as error:
-        typer.echo(f"perdure: {error}", err=True)
+        _say(str(error))
+        leave(1)
+    except typer.Abort:
+        _say("nothing was done")
         leave(1)
     except KeyboardInterrupt:
         leave(130)
+    except TyperException as error:
+        leave(_usage(error))
+
+
+def _usage(error: Any) -> int:
+    """Typer's own way is a box of several lines."""
+    context = getattr(error, "ctx", None)
+    if type(error).__name__ == "NoArgsIsHelpError":
+        error.show()
+    else:
+        what = " ".join(error.format_message().split()).rstrip(".")
+        _say(what + (f": see {context.command_path} --help" if context else ""))
+    return int(error.exit_code)
+
+
+def _say(what: str) -> None:
+    typer.echo(f"perdure: {what}", err=True)

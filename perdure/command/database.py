@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Literal
+
+import asyncpg
 
 from perdure import schema
+from perdure.errors import NotPermitted
 from perdure.schema import Connection
 from perdure.settings import settings
 from perdure.store.postgres import Database, answering
@@ -15,8 +19,11 @@ PATIENCE = "set local lock_timeout = '15s'; set local statement_timeout = '60s'"
 
 
 @asynccontextmanager
-async def transaction() -> AsyncIterator[Connection]:
+async def transaction(*, reads: bool = False) -> AsyncIterator[Connection]:
     """A transaction in the database that PERDURE_DATABASE_URL names.
+
+    Args:
+        reads: it changes nothing, and all that it reads is of one moment.
 
     Raises:
         DatabaseUnavailable: no PostgreSQL answers.
@@ -26,9 +33,25 @@ async def transaction() -> AsyncIterator[Connection]:
     pool = await database.open()
     try:
         with answering():
-            async with pool.acquire() as connection, connection.transaction():
+            isolation: Literal["repeatable_read"] | None = "repeatable_read" if reads else None
+            async with pool.acquire() as connection, connection.transaction(isolation=isolation, readonly=reads):
                 await schema.check(connection)
                 await connection.execute(PATIENCE)
                 yield connection
     finally:
         await database.close()
+
+
+@asynccontextmanager
+async def reading() -> AsyncIterator[Connection]:
+    """A transaction for what only reads.
+
+    Raises:
+        DatabaseUnavailable, SchemaMismatch: see `transaction`.
+        NotPermitted: this role may not read the tables.
+    """
+    try:
+        async with transaction(reads=True) as connection:
+            yield connection
+    except asyncpg.InsufficientPrivilegeError as error:
+        raise NotPermitted(f"{error}: an owner of the schema runs `perdure grant ROLE --read`") from error

@@ -13,7 +13,7 @@ from perdure.errors import InvalidSetting
 from perdure.schema import Connection
 
 APP = ("start", "signal", "cancel", "status", "feed", "feed_position", "schema_version")
-OPERATOR = ("restart", "settle", "retry_rejected", "drop_rejected", "adopt")
+OPERATOR = ("restart", "settle", "retry_rejected", "drop_rejected", "adopt", "note", "start_again")
 
 
 @cli.command(epilog="Example: perdure grant shop_app")

@@ -3,66 +3,109 @@
 from __future__ import annotations
 
 import asyncio
-import json
-from collections.abc import Sequence
-from datetime import timedelta
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
+from perdure.app import App
+from perdure.command.app_option import AppOption, loaded
 from perdure.command.cli import cli
-from perdure.command.database import transaction
-from perdure.queries import query
+from perdure.command.database import reading
+from perdure.command.engine import engine
+from perdure.command.printing import moment, print_json, print_table, refuse
+from perdure.operating.durations import shown
+from perdure.operating.overview import read_overview, read_queues
+from perdure.settings import settings
 
 
 @cli.command(epilog="Example: perdure status --json")
 def status(
     as_json: Annotated[bool, typer.Option("--json", help="one JSON object, for scripts")] = False,
+    app: AppOption = None,
 ) -> None:
-    """Show open lifecycles by state, what wants a person, and what waits for delivery."""
-    seen = asyncio.run(_read())
+    """Show how everything stands: what is open and who has its next step, what is in doubt, what waits, what was found.
+
+    Exit status 1 where Temporal did not answer: the rest is shown. With --app also the task queues of its effects.
+    """
+    seen = asyncio.run(_read(loaded(app)))
     if as_json:
-        typer.echo(json.dumps(seen))
-        return
-    console = Console(soft_wrap=True)
-    if seen["open"]:
-        console.print(_open(seen["open"]))
+        print_json(seen)
     else:
+        _print(seen)
+    if trouble := next((each["error"] for each in seen["task_queues"] if each["error"]), None):
+        refuse(trouble, 1)
+
+
+async def _read(app: App | None) -> dict[str, Any]:
+    config = settings()
+    asking = asyncio.create_task(engine(config, app))
+    try:
+        async with reading() as connection:
+            seen = await read_overview(connection)
+        return {**seen, "task_queues": await read_queues(await asking, app, config)}
+    finally:
+        asking.cancel()
+
+
+def _print(seen: Mapping[str, Any]) -> None:
+    _print_open(seen)
+    _print_conditions(seen)
+    _print_doubts(seen)
+    _print_outbox(seen["outbox"])
+    _print_queues(seen)
+    _print_findings(seen)
+
+
+def _print_open(seen: Mapping[str, Any]) -> None:
+    if not seen["open"]:
         typer.echo("no open lifecycles")
-    console.print(_outbox(seen["outbox"]))
+        return
+    names = ("lifecycle", "state", "open")
+    rows = [
+        (*(row[name] for name in names), shown(row["oldest_seconds"]), row["stuck"], row["attention"])
+        for row in seen["open"]
+    ]
+    print_table((*names, "oldest", "stuck", "attention"), rows, title="open")
 
 
-async def _read() -> dict[str, Any]:
-    async with transaction() as connection:
-        rows = await connection.fetch(query("overview"))
-        waiting = await connection.fetchrow(query("gauges_waiting"))
-        rejected = await connection.fetchval("select count(*) from perdure.rejected")
-    assert waiting is not None
-    outbox = {"waiting": waiting["waiting"], "lag_seconds": waiting["lag"], "wanted_later": waiting["later"]}
-    return {
-        "open": [dict(row) for row in rows],
-        "outbox": {**outbox, "rejected": rejected, "rows_behind": waiting["behind"]},
-    }
+def _print_conditions(seen: Mapping[str, Any]) -> None:
+    counts = {name.replace("-", " "): count for name, count in seen["conditions"].items()}
+    if seen["finished_estimated"]:
+        counts["finished"] = f"≈ {counts['finished']}"
+    print_table(list(counts), [list(counts.values())], title="\nconditions")
 
 
-def _open(rows: Sequence[dict[str, Any]]) -> Table:
-    table = Table("lifecycle", "state", "open", "oldest", "stuck", "attention", title="open", title_justify="left")
-    for row in rows:
-        figures = (str(row["open"]), _age(row["oldest_seconds"]), str(row["stuck"]), str(row["attention"]))
-        table.add_row(Text(row["lifecycle"]), Text(row["state"]), *figures)
-    return table
+def _print_doubts(seen: Mapping[str, Any]) -> None:
+    names = ("lifecycle", "effect", "in_doubt", "parked")
+    rows = [(*(row[name] for name in names), shown(row["oldest_seconds"])) for row in seen["in_doubt"]]
+    if rows:
+        print_table(("lifecycle", "effect", "in doubt", "parked", "oldest"), rows, title="\nin doubt")
 
 
-def _outbox(found: dict[str, Any]) -> Table:
+def _print_outbox(found: Mapping[str, Any]) -> None:
     columns = ("waiting", "oldest waits", "wanted later", "rejected", "app rows behind")
-    table = Table(*columns, title="delivery", title_justify="left")
-    numbers = (str(found[name]) for name in ("wanted_later", "rejected", "rows_behind"))
-    table.add_row(str(found["waiting"]), _age(found["lag_seconds"]), *numbers)
-    return table
+    numbers = (found[name] for name in ("wanted_later", "rejected", "rows_behind"))
+    print_table(columns, [(found["waiting"], shown(found["lag_seconds"]), *numbers)], title="\ndelivery")
 
 
-def _age(seconds: float) -> str:
-    return f"{seconds:.1f} s" if seconds < 60 else str(timedelta(seconds=round(seconds)))
+def _print_queues(seen: Mapping[str, Any]) -> None:
+    rows = []
+    for each in seen["task_queues"]:
+        told: tuple[object, ...] = ("no answer",)
+        if each["error"] is None:
+            told = (each["backlog"], shown(each["backlog_seconds"]), len(each["pollers"]))
+        rows.append((each["task_queue"], each["kind"], *told, *[""] * (3 - len(told))))
+    print_table(("task queue", "kind", "backlog", "oldest waits", "pollers"), rows, title="\ntask queues")
+
+
+def _print_findings(seen: Mapping[str, Any]) -> None:
+    if rows := [(row["kind"], row["left_over"], row["mended"], moment(row["since"])) for row in seen["findings"]]:
+        print_table(("kind", "left for a person", "mended", "since"), rows, title="\nfindings")
+    last = seen["clean_up"]
+    if last is None:
+        typer.echo("\nno clean-up has run yet")
+        return
+    took = f"ended {moment(last['ended_at'])}" if last["ended_at"] else "has not ended"
+    counts = f"{last['seen']} seen, {last['mended']} mended, {last['reported']} reported"
+    typer.echo(f"\nlast clean-up: {shown(last['age_seconds'])} ago, {took}, {counts}, asked for by {last['asked_by']}")

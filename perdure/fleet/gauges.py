@@ -8,18 +8,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping
-from datetime import timedelta
 from typing import Any
 
 import asyncpg
-from temporalio.api.enums.v1 import TaskQueueType
-from temporalio.api.taskqueue.v1 import TaskQueue
-from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest
 from temporalio.client import Client
 from temporalio.common import MetricMeter
 
 from perdure.app import App
+from perdure.cleaning.kinds import KINDS
 from perdure.contracts.states import States
+from perdure.fleet.queues import queues, read_queue
 from perdure.fleet.service import Service
 from perdure.queries import query
 from perdure.settings import Settings
@@ -30,10 +28,6 @@ from perdure.telemetry.metrics import show
 EVERY = 15.0
 """Seconds between two readings; more where a reading is slow, so that it takes a twentieth of the time at most."""
 _LONGEST = 10.0
-_KINDS = {
-    "workflow": TaskQueueType.TASK_QUEUE_TYPE_WORKFLOW,
-    "activity": TaskQueueType.TASK_QUEUE_TYPE_ACTIVITY,
-}
 
 Numbers = dict[tuple[str, ...], float]
 
@@ -61,7 +55,8 @@ class Gauges(Service):
         self._states = [(name, state) for name, each in app.lifecycles.items() for state in _open_states(each.declared)]
         self._effects = [(name, effect.name) for name, each in app.lifecycles.items() for effect in each.effects]
         self._lifecycles = list(app.lifecycles)
-        self._queues = _queues(app, settings)
+        self._queues = queues(app, settings)
+        self._cleans_up = settings.clean_up_every > 0
 
     async def once(self) -> bool:
         """One reading."""
@@ -72,10 +67,13 @@ class Gauges(Service):
             in_doubt = await connection.fetch(query("gauges_in_doubt"), self._lifecycles)
             parked = await connection.fetch(query("gauges_parked"), self._lifecycles)
             waiting = await connection.fetchrow(query("gauges_waiting"))
+            found = await connection.fetch(query("gauges_findings"))
+            clean_up_age = await connection.fetchval(query("gauges_clean_up")) if self._cleans_up else 0.0
         self._show_open(open_ones)
         self._show_doubt(in_doubt, parked)
         assert waiting is not None
         self._show_waiting(waiting)
+        self._show_clean_up(found, clean_up_age)
         show(self._meter, names.READ_AT, time.time())
         self.every = max(self._at_least, 20 * (time.monotonic() - began))
         for task_queue, kind in self._queues:
@@ -112,21 +110,18 @@ class Gauges(Service):
         show(self._meter, names.RELAY_LAG_SECONDS, row["lag"])
         show(self._meter, names.BEHIND, row["behind"])
 
+    def _show_clean_up(self, rows: Iterable[asyncpg.Record], age: float) -> None:
+        counts = dict.fromkeys([(kind.name,) for kind in KINDS], 0.0)
+        counts |= {(row["kind"],): float(row["found"]) for row in rows if (row["kind"],) in counts}
+        self._show_all({names.FINDINGS: counts})
+        show(self._meter, names.CLEAN_UP_AGE_SECONDS, age)
+
     async def _show_task_queue(self, task_queue: str, kind: str) -> None:
-        seen = await self._client.workflow_service.describe_task_queue(
-            DescribeTaskQueueRequest(
-                namespace=self._client.namespace,
-                task_queue=TaskQueue(name=task_queue),
-                task_queue_type=_KINDS[kind],
-                report_stats=True,
-            ),
-            timeout=timedelta(seconds=5),
-        )
+        seen = await read_queue(self._client, task_queue, kind)
         labels = {"task_queue": task_queue, "kind": kind}
         show(self._meter, names.POLLERS, len(seen.pollers), **labels)
-        show(self._meter, names.BACKLOG, seen.stats.approximate_backlog_count, **labels)
-        age = seen.stats.approximate_backlog_age.ToTimedelta().total_seconds()
-        show(self._meter, names.BACKLOG_SECONDS, max(age, 0.0), **labels)
+        show(self._meter, names.BACKLOG, seen.backlog, **labels)
+        show(self._meter, names.BACKLOG_SECONDS, seen.age, **labels)
 
     def _show_all(self, gauges: Mapping[names.Metric, Numbers | Mapping[Any, float]]) -> None:
         for metric, values in gauges.items():
@@ -136,10 +131,3 @@ class Gauges(Service):
 
 def _open_states(states: States[Any]) -> list[str]:
     return [each for each in states.names if each not in states or not states[each].final] + [names.OTHER]
-
-
-def _queues(app: App, settings: Settings) -> list[tuple[str, str]]:
-    """Every task queue that the app uses, and what is asked for there."""
-    special = {each.task_queue for each, _ in app.bodies.values() if each.task_queue is not None}
-    main = settings.task_queue
-    return [(main, kind) for kind in _KINDS] + [(each, "activity") for each in sorted(special - {main})]

@@ -28,6 +28,9 @@ from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner
 from perdure import schema
 from perdure.activity.hosting import Activities
 from perdure.app import App
+from perdure.cleaning.caretaker import Caretaker
+from perdure.cleaning.expected import Expected
+from perdure.cleaning.hosting import cleaning_up
 from perdure.contracts.keys import Entity
 from perdure.errors import DeclarationError, InvalidSetting, PerdureError
 from perdure.fleet.follower import Follower
@@ -35,7 +38,7 @@ from perdure.fleet.gauges import Gauges
 from perdure.fleet.record import check_record
 from perdure.fleet.service import Service
 from perdure.fleet.troubles import Listener, Troubles
-from perdure.ownership.exchange import Exchange
+from perdure.ownership.exchange import Exchange, plain
 from perdure.ownership.ownership import Ownership
 from perdure.queries import query
 from perdure.relay.relay import Relay
@@ -68,6 +71,7 @@ class PerdurePlugin(temporalio.client.Plugin, temporalio.worker.Plugin):
         self._store: PostgresStore | None = None
         self._services: list[Service] = []
         self._troubles: Troubles | None = None
+        self._caretaker: Caretaker | None = None
 
     def configure_client(self, config: ClientConfig) -> ClientConfig:
         """See base class."""
@@ -102,7 +106,7 @@ class PerdurePlugin(temporalio.client.Plugin, temporalio.worker.Plugin):
         config["workflows"] = [*config.get("workflows", ()), *self.app.lifecycles.values()]
         config["activities"] = [*config.get("activities", ()), *activities.all()]
         config["workflow_runner"] = _passing_through(config.get("workflow_runner"), self.app)
-        given = [*config.get("interceptors", ()), Listener(self._tell)]
+        given = [*config.get("interceptors", ()), Listener(self._tell, self._ask)]
         config["interceptors"] = given
         if (tracing := traces.interceptor([*client["interceptors"], *given])) is not None:
             config["interceptors"] = [*given, tracing]
@@ -119,7 +123,9 @@ class PerdurePlugin(temporalio.client.Plugin, temporalio.worker.Plugin):
                 ownership = Ownership(pool, exchange, self._nudge)
                 await ownership.claim()
                 await self._run_services(pool, worker, ownership)
-                await next(worker)
+                client, meter = plain(worker.client), meter_of(worker.client)
+                async with cleaning_up(pool, client, self.app, self.config, meter):
+                    await next(worker)
         finally:
             await self.stop_services()
             await database.close()
@@ -128,7 +134,8 @@ class PerdurePlugin(temporalio.client.Plugin, temporalio.worker.Plugin):
         meter = meter_of(worker.client)
         self._store = PostgresStore(pool, meter, ownership.nudge)
         self._troubles = Troubles(pool)
-        self._services = [ownership, Follower(pool), self._troubles]
+        self._caretaker = Caretaker(pool, worker.client, self.config)
+        self._services = [ownership, Follower(pool), self._troubles, self._caretaker]
         if self.config.relay:
             self._services.append(Relay(pool, worker.client, self.app, self.config, meter))
         if meter is not None:
@@ -171,6 +178,10 @@ class PerdurePlugin(temporalio.client.Plugin, temporalio.worker.Plugin):
         if self._troubles is not None:
             self._troubles.tell(entity, why)
 
+    def _ask(self, entity: Entity, why: str) -> None:
+        if self._caretaker is not None:
+            self._caretaker.ask(entity, why)
+
     def _running_store(self) -> Store:
         if self._store is None:
             raise PerdureError("the worker does not run yet")
@@ -212,6 +223,8 @@ async def _check(pool: Pool, app: App) -> None:
         await schema.make_months(connection)
         for name, lifecycle in app.lifecycles.items():
             await check_record(connection, name, lifecycle)
+            if lifecycle.expects is not None:
+                await Expected(name, lifecycle.expects).check(connection)
             column = lifecycle.mirror
             if column is None:
                 continue

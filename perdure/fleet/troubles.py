@@ -13,7 +13,7 @@ from perdure.contracts.keys import Entity
 from perdure.fleet.service import Service
 from perdure.queries import query
 from perdure.store.postgres import Pool
-from perdure.workflow.conduct import TROUBLE
+from perdure.workflow.conduct import ODDITY, TROUBLE
 
 
 class Troubles(Service):
@@ -53,14 +53,21 @@ class Troubles(Service):
 
 
 class Listener(Interceptor):
-    """Lets workflows tell."""
+    """Lets workflows tell.
 
-    def __init__(self, tell: Callable[[Entity, str], None]) -> None:
+    Args:
+        tell: is told whose code fails, and how.
+        ask: is told which entity a clean-up should look at, and why.
+    """
+
+    def __init__(self, tell: Callable[[Entity, str], None], ask: Callable[[Entity, str], None]) -> None:
         self._tell = tell
+        self._ask = ask
 
     def workflow_interceptor_class(
         self, input: WorkflowInterceptorClassInput
     ) -> type[WorkflowInboundInterceptor] | None:
         """See base class."""
         input.unsafe_extern_functions[TROUBLE] = self._tell
+        input.unsafe_extern_functions[ODDITY] = self._ask
         return None

@@ -109,7 +109,7 @@ async def _make_copy(connection: Connection, exchange: Exchange) -> str:
             f"copied from scope {row['scope'] or 'none'!r} in namespace {row['namespace']!r}: belongs to the original"
         )
         rested = await connection.execute(query("rest_outbox"), whose)
-        marked = await connection.execute("update perdure.entity set attention = $1", whose)
+        marked = await connection.execute("update perdure.entity set attention = $1, left_to = $1", whose)
         await connection.execute(query("unbound"))
     return (
         f"{_count(rested)} rows of the outbox were put aside, {_count(marked)} open entities are left to the original"

@@ -38,7 +38,7 @@ class Exchange:
     """
 
     def __init__(self, client: Client, settings: Settings) -> None:
-        self._client = _plain(client)
+        self._client = plain(client)
         self._scope = settings.scope
         self._id = keeper_id(settings.scope)
         self._namespace_id: str | None = None
@@ -184,6 +184,6 @@ def incarnation_of(row: asyncpg.Record) -> Incarnation:
     )
 
 
-def _plain(client: Client) -> Client:
+def plain(client: Client) -> Client:
     """The same connection without the plugins: they would run a worker inside the worker."""
     return Client(client.service_client, namespace=client.namespace, data_converter=client.data_converter)

@@ -1,9 +1,24 @@
--- Open lifecycles by lifecycle and state, the longest in it, and how many want a person.
-select
-    lifecycle, state, count(*) as open,
-    greatest(extract(epoch from clock_timestamp() - min(since)), 0)::float as oldest_seconds,
-    count(*) filter (where stuck_at < clock_timestamp()) as stuck,
-    count(*) filter (where attention is not null) as attention
-from perdure.entity
-group by lifecycle, state
-order by lifecycle, state
+-- Open lifecycles by lifecycle and state: how many, the longest in it, how many want a person, and how many there are in
+-- each condition that the database alone can tell (as in selected.sql). What is finished costs it nothing.
+with busy as (
+    select lifecycle, id, round, bool_or(deadline >= now()) as held
+    from perdure.effect where status = 'attempting'
+    group by lifecycle, id, round
+), due as (
+    select lifecycle, id, bool_or(kind = 'start') as starts
+    from perdure.outbox where wanted_at is null or wanted_at <= now()
+    group by lifecycle, id
+)
+select e.lifecycle, e.state, count(*) as open,
+    greatest(extract(epoch from clock_timestamp() - min(e.since)), 0)::float as oldest_seconds,
+    count(*) filter (where e.stuck_at < clock_timestamp()) as stuck,
+    count(*) filter (where e.attention is not null) as attention,
+    count(*) filter (where due.starts or (busy.held is null and due.id is not null)) as not_picked_up,
+    count(*) filter (where busy.held and due.starts is not true) as held,
+    count(*) filter (where not busy.held and due.starts is not true) as holder_gone,
+    count(*) filter (where busy.held is null and due.id is null) as waits
+from perdure.entity e
+left join busy on busy.lifecycle = e.lifecycle and busy.id = e.id and busy.round = e.round
+left join due on due.lifecycle = e.lifecycle and due.id = e.id
+group by e.lifecycle, e.state
+order by e.lifecycle, e.state

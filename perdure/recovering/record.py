@@ -28,6 +28,7 @@ class Record(BaseModel):
     """What the query `lines` says of an entity that is to go on from its record.
 
     Attributes:
+        expects: place of the last message that is delivered again.
         again: how often each effect was sent anew, by the keys on record.
         doubts: what must be settled before anything else.
     """
@@ -37,6 +38,7 @@ class Record(BaseModel):
     created_at: datetime
     snapshot: Any = None
     heard: int = 0
+    expects: int = 0
     memory: Remembered | None = None
     again: dict[str, int] = Field(default_factory=dict)
     doubts: list[Doubt] = Field(default_factory=list)
@@ -60,5 +62,6 @@ def carried_from(record: Record, round: int, version: int, terms: dict[str, Term
         began=int(time.time() * 1_000_000),
         started_at=record.created_at,
         heard=record.heard,
+        expects=record.expects,
         terms=terms,
     )

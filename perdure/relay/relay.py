@@ -84,6 +84,8 @@ class Relay(Service):
         self._delivery = Delivery(client, app, settings)
         self._idle = settings.relay_every
         self._meter = meter
+        self.delivered = 0
+        """How many rows it has delivered."""
         self._delivered_at = 0.0
         self._window = BATCH
         """Entities in the next batch: one while Temporal is away, and then twice as many each time, so that it is not
@@ -112,8 +114,10 @@ class Relay(Service):
                     faults.point("after the delivery of a", row["kind"])
             faults.point("before the commit of the outbox")
         faults.point("after the commit of the outbox")
+        count = sum(len(line.delivered) for line in lines)
+        self.delivered += count
         self._say(lines)
-        self._keep_pace(sum(len(line.delivered) for line in lines))
+        self._keep_pace(count)
         if away is not None:
             raise EngineUnavailable(f"Temporal takes nothing: {away}") from away
         return ordered or full

@@ -4,6 +4,10 @@
 -- What a run remembers beside its snapshot, with its last move: how its effects ended, who asked for its end.
 alter table perdure.entity add column memory jsonb;
 
+-- In a copied database: whose it is, what was open in its original. It is never sent from here (invariant 11).
+alter table perdure.entity add column left_to text;
+alter table perdure.database add column copied_at timestamptz;
+
 -- One row for each clean-up.
 create table perdure.clean_up (
     run      bigint      primary key generated always as identity,
@@ -116,7 +120,7 @@ begin
     return noted;
 end $$;
 
--- Holds an entity that is open, and was not written since `version`; null if it is not so.
+-- Holds an entity that is open, ours, and was not written since `version`; null if it is not so.
 create function perdure.hold_open(lifecycle text, entity_id text, round int, version bigint) returns perdure.ident
 language plpgsql set search_path = perdure, pg_temp as $$
 #variable_conflict use_column
@@ -124,7 +128,9 @@ declare
     i ident;
 begin
     select * into i from ident x where x.lifecycle = hold_open.lifecycle and x.id = entity_id for no key update;
-    if i.final is null and i.round = hold_open.round and i.version = hold_open.version then
+    if i.final is null and i.round = hold_open.round and i.version = hold_open.version and not exists (
+        select from entity e where e.lifecycle = i.lifecycle and e.id = i.id and e.left_to is not null)
+    then
         return i;
     end if;
     return null;
@@ -146,6 +152,8 @@ begin
     then
         return false;
     end if;
+    -- It was how its workflow had ended that wanted a person; what the next one wants, that one says.
+    update entity e set attention = null where e.lifecycle = i.lifecycle and e.id = i.id and e.attention like 'its workflow %';
     perform perdure.note(i.lifecycle, i.id, start_again.made_by, start_again.why);
     perform perdure.deliver_again(i.lifecycle, i.id);
     return true;
@@ -182,6 +190,12 @@ language plpgsql stable set search_path = perdure, pg_temp as $$
 begin
     return (select jsonb_build_object(
         'state', e.state, 'since', e.since, 'created_at', e.created_at, 'snapshot', e.snapshot, 'heard', e.heard, 'memory', e.memory,
+        'expects', (
+            select coalesce(max(m.ordinal), 0) from message m
+            where m.lifecycle = e.lifecycle and m.id = e.id and m.round = e.round and m.ordinal > e.heard and m.kind <> 'dropped'
+                and not exists (
+                    select from rejected r where r.lifecycle = m.lifecycle and r.id = m.id and r.round = m.round
+                        and r.message_id = m.message_id)),
         'again', (
             select coalesce(jsonb_object_agg(x.effect, x.again), '{}') from (
                 select f.effect, max(substring(f.key from '~([0-9]+)$')::int) as again from effect f

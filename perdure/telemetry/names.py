@@ -86,7 +86,14 @@ PARKED = Metric(
     "perdure_parked", "gauge", "open lifecycles that wait for a person to say what became of an effect", ("lifecycle",)
 )
 BEHIND = Metric("perdure_behind", "gauge", "app rows that do not show the newest state yet")
-FINDINGS = Metric("perdure_findings", "gauge", "reserved for what a clean-up will find; nothing sets it yet", ("kind",))
+FINDINGS = Metric("perdure_findings", "gauge", "what clean-ups found and left for a person", ("kind",))
+MENDED = Metric("perdure_mended_total", "counter", "what clean-ups found and mended", ("kind",))
+CLEAN_UP_AGE_SECONDS = Metric(
+    "perdure_clean_up_age_seconds",
+    "gauge",
+    "how long ago the last finished clean-up of everything began, or was made possible; 0 = none is wanted",
+    unit="seconds",
+)
 READ_AT = Metric(
     "perdure_read_timestamp_seconds",
     "gauge",

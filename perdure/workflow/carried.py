@@ -55,6 +55,7 @@ class Carried(BaseModel):
         began: when the first run of this chain was started, in microseconds.
         started_at: when the entity was, in this round; None = with the run that is given this.
         heard: ordinal of the last message from the outbox.
+        expects: that of the last one that is on its way again: `run` begins when it was heard.
         terms: of the effects, for the whole run, by the name that their keys carry; empty where an older release
             wrote this.
     """
@@ -74,4 +75,5 @@ class Carried(BaseModel):
     began: int | None = None
     started_at: datetime | None = None
     heard: int = 0
+    expects: int = 0
     terms: dict[str, Terms] = Field(default_factory=dict)

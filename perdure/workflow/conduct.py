@@ -9,7 +9,9 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import replace
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from temporalio import workflow
@@ -26,8 +28,11 @@ from perdure.workflow.waiting import Waiting
 if TYPE_CHECKING:
     from perdure.workflow.lifecycle import Lifecycle
 
+TOLD_AGAIN = timedelta(minutes=1)
 TROUBLE = "perdure_trouble"
 """What a worker offers to its workflows: to be told that their code fails."""
+ODDITY = "perdure_oddity"
+"""And to be told that a clean-up should look at their entity."""
 
 
 class Conductor(Waiting):
@@ -67,6 +72,7 @@ class Conductor(Waiting):
     async def _lead(self, run: Callable[[Any], Awaitable[None]], given: Any) -> bool:
         """Come to an end; True if that is a new run."""
         renewing = False
+        await self._be_told_again()
         try:
             while not await self._run(run, given):
                 pass
@@ -79,6 +85,17 @@ class Conductor(Waiting):
             self.state, self.overtaken = self.states.today(standing.state or self.state), True
         await self._drain()
         return renewing
+
+    async def _be_told_again(self) -> None:
+        """What it was told before its history was lost is heard before `run` begins, so that the waits which that ended
+        are over, and it catches up. A message that can't be delivered any more is not waited for much longer."""
+        if self.last_message < self.expects:
+            with suppress(TimeoutError):
+                await workflow.wait_condition(
+                    lambda: self.last_message >= self.expects,
+                    timeout=TOLD_AGAIN,
+                    timeout_summary="is told again what it was told before",
+                )
 
     async def _run(self, run: Callable[[Any], Awaitable[None]], given: Any) -> bool:
         """Whether it is over; False if `run` is to be started from its top, since what stopped it can be read now."""
@@ -163,6 +180,12 @@ class Conductor(Waiting):
             self._count_state()
         except Overtaken as standing:
             self.state = self.states.today(standing.state or self.state)
+
+    def ask_for_clean_up(self, why: str) -> None:
+        """Once, by the worker that is here first: nothing of it stands in the history."""
+        ask = workflow.extern_functions().get(ODDITY)
+        if ask is not None and not workflow.unsafe.is_replaying():
+            ask(self.entity, why)
 
     def _tell(self, error: Exception) -> None:
         """The code fails, and goes on failing until other code is deployed: only from outside can that be shown."""

@@ -12,7 +12,7 @@ from temporalio import workflow
 from perdure.errors import DeclarationError
 from perdure.workflow.rules import refuse_if_over
 
-_MAY_OVERRIDE = ("states", "effects", "mirror", "search_attribute", "snapshot", "run")
+_MAY_OVERRIDE = ("states", "effects", "mirror", "expects", "search_attribute", "if_ended", "snapshot", "run")
 
 
 def check_handlers(cls: type[Any], base: type[Any]) -> None:
@@ -72,6 +72,12 @@ def check_effects(cls: type[Any]) -> None:
         raise DeclarationError(f"{cls.__name__}: the effect {twice.pop()!r} is declared twice")
     for effect in cls.effects:
         _ = effect.input, effect.receipt
+
+
+def check_if_ended(cls: type[Any]) -> None:
+    """Misspelt, it would let an entity wait for a person in silence, or go on without one."""
+    if cls.if_ended not in ("attention", "again"):
+        raise DeclarationError(f"{cls.__name__}: if_ended={cls.if_ended!r}: write 'attention' or 'again'")
 
 
 def put_conductor_around_run(cls: type[Any]) -> None:

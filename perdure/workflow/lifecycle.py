@@ -8,13 +8,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import datetime
 from enum import StrEnum
-from typing import Any, ClassVar, Generic, NoReturn, TypeVar
+from typing import Any, ClassVar, Generic, Literal, NoReturn, TypeVar
 
 from pydantic import BaseModel, TypeAdapter
 from temporalio import workflow
 from temporalio.exceptions import ApplicationError
 
-from perdure.contracts.effects import Effect
+from perdure.contracts.app_rows import AppRows
+from perdure.contracts.effects import Effect, problem
 from perdure.contracts.outcomes import Done, Ended, Status
 from perdure.contracts.states import State, States
 from perdure.errors import DeclarationError, NotNow
@@ -23,6 +24,7 @@ from perdure.workflow.conduct import Conductor
 from perdure.workflow.declaring import (
     check_effects,
     check_handlers,
+    check_if_ended,
     guard_updates,
     input_type,
     put_conductor_around_run,
@@ -50,9 +52,13 @@ class Lifecycle(Generic[I, S]):
         states: its states, the first one first; see `state`.
         effects: the contracts that its `run` performs; a worker without their bodies does not start.
         mirror: a column of the app's own table that shows the state, or None.
+        expects: which rows of the app should have this lifecycle: the clean-up starts those that have none; or None.
         search_attribute: name of a Keyword search attribute that shows the state, or None. The mirror answers
             the same questions for less: it costs a history event for each change of state, and the server
             must know the attribute.
+        if_ended: what a clean-up does where its workflow failed, timed out, was terminated, or cancelled past perdure,
+            and the entity is open: `attention` = lets it want a person, `again` = starts it again from its record,
+            through the doubt policies; once a day at most.
         then its own `@workflow.run async def run(self, given: Input) -> None`, which ends in a final state.
 
     `run` may be started again from its top (after a long history, or on a new cluster) with the same input:
@@ -67,7 +73,9 @@ class Lifecycle(Generic[I, S]):
     states: ClassVar[tuple[State[Any], ...]] = ()
     effects: ClassVar[tuple[Effect[Any, Any], ...]] = ()
     mirror: ClassVar[AppColumn | None] = None
+    expects: ClassVar[AppRows | None] = None
     search_attribute: ClassVar[str | None] = None
+    if_ended: ClassVar[Literal["attention", "again"]] = "attention"
 
     declared: ClassVar[States[Any]]
     """Set by perdure: `states`, checked."""
@@ -83,6 +91,7 @@ class Lifecycle(Generic[I, S]):
         cls.declared = States(cls.__name__, cls.states)
         cls.input = TypeAdapter(input_type(cls, Lifecycle))
         check_effects(cls)
+        check_if_ended(cls)
         put_conductor_around_run(cls)
 
     async def run(self, given: I, /) -> None:
@@ -196,6 +205,16 @@ class Lifecycle(Generic[I, S]):
         conductor = self._perdure
         await conductor.write(conductor.order(move=conductor.move_to(conductor.state, "saved")))
 
+    def ask_for_clean_up(self, why: str) -> None:
+        """Something is odd: a clean-up is to look at this entity, once the grace time has passed.
+
+        Nothing waits for it, and nothing of it stands in the history; lost with its worker, it is not made.
+
+        Args:
+            why: one line, for the record; no personal data.
+        """
+        self._perdure.ask_for_clean_up(why)
+
     async def renew(self) -> NoReturn:
         """Go on in a new run, with `run` started from its top. Waits do this by themselves when it is time.
 
@@ -229,7 +248,7 @@ class Lifecycle(Generic[I, S]):
             try:
                 performance.effect.receipt.validate_python(said.receipt)
             except ValueError as error:
-                raise NotNow(f"the receipt does not fit what {performance.slot} declares: {error}") from error
+                raise NotNow(f"the receipt does not fit what {performance.slot} declares: {problem(error)}") from error
 
     @workflow.update
     async def retry_now(self, asked: Request) -> str:

@@ -49,6 +49,8 @@ class Memory:
         """Somebody asks it to look whether it can be read now."""
         self.last_message = carried.heard
         """Ordinal of the last message from the outbox: they come in order."""
+        self.expects = carried.expects
+        """Ordinal of the last one that is on its way again."""
         self._version = carried.version
         self.on_record = 0
         """The newest version that this run knows to be on record."""

@@ -64,6 +64,7 @@ async def stand_still(conductor: Conductor, trouble: Unreadable) -> None:
         Overtaken: the database says that it is over.
     """
     conductor.attention, conductor.stands = trouble.attention, True
+    conductor.ask_for_clean_up("it stands still")
     await conductor.write(conductor.order(move=conductor.move_to(conductor.state, trouble.attention)))
     pause, longest = LOOKS_AGAIN
     looks = 0

@@ -1,4 +1,4 @@
-"""All of Temporal is lost, its database dropped: every open lifecycle goes on from the app's database alone (invariant 9)."""
+"""All of Temporal is lost, its database dropped: every open lifecycle goes on from the app's database (invariant 9)."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ async def world(
     postgres: PostgresServer, engine: TemporalOnPostgres, database: str, tmp_path: Path
 ) -> AsyncIterator[World]:
     """A world of sales on it."""
-    async with World(postgres, engine, database, tmp_path).made(app) as made:  # type: ignore[arg-type]
+    async with World(postgres, engine, database, tmp_path).made(app) as made:
         yield made
 
 
@@ -107,7 +107,7 @@ async def on_their_way(world: World) -> datetime:
 
 
 async def lost(world: World, engine: TemporalOnPostgres) -> None:
-    """The engine is gone with all that it had, and an empty one is there in its place. Somebody sees it a minute later."""
+    """The engine is gone with all that it had, and an empty one is in its place. Somebody sees it a minute later."""
     await asyncio.to_thread(engine.forget)
     await asyncio.to_thread(engine.start)
     await world.db.execute("update perdure.database set exchanged_at = exchanged_at - interval '1 min'")
@@ -151,7 +151,9 @@ async def start(world: World, name: str, sale: Sale, forgetful: Sale | None = No
 
 async def tell(world: World, name: str, word: int) -> None:
     """Say a word to all of that name."""
-    call = "select perdure.signal(lifecycle, id, 'hear', to_jsonb($2::int)) from perdure.entity where id like $1 || '-%'"
+    call = (
+        "select perdure.signal(lifecycle, id, 'hear', to_jsonb($2::int)) from perdure.entity where id like $1 || '-%'"
+    )
     await world.db.execute(call, name, word)
 
 

@@ -149,4 +149,40 @@ async def find_reserved(errand: Errand, question: Question) -> Ticket | None:
     return await find_errand(errand, question)
 
 
-app = App([KeptSale, ForgetfulSale], [reserve, pay, find_reserved])
+class Step(StrEnum):
+    """States of a walk."""
+
+    HERE = "here"
+    ON = "on"
+    FURTHER = "further"
+    THERE = "there"
+
+
+@workflow.defn(name="walk")
+class Walk(Lifecycle[Sale, Step]):
+    """A step for each word; keeps nothing, and no state leads back."""
+
+    states = (
+        state(Step.HERE, Step.ON),
+        state(Step.ON, Step.FURTHER),
+        state(Step.FURTHER, Step.THERE),
+        state(Step.THERE),
+    )
+
+    def __init__(self) -> None:
+        self.words = 0
+
+    @workflow.run
+    async def run(self, sale: Sale) -> None:
+        """Walk."""
+        for number, step in enumerate((Step.ON, Step.FURTHER, Step.THERE), 1):
+            await self.wait_for(lambda number=number: self.words >= number)  # type: ignore[misc]
+            await self.enter(step)
+
+    @workflow.signal
+    def go(self) -> None:
+        """A step."""
+        self.words += 1
+
+
+app = App([KeptSale, ForgetfulSale, Walk], [reserve, pay, find_reserved])

@@ -207,7 +207,7 @@ async def test_what_is_exported_has_the_names_and_labels_that_are_documented(wor
             assert f"# TYPE {metric.name} {metric.kind}" in text
             assert {label for label, _ in labels} - of_sdk == set(metric.labels) - of_sdk
             seen.add(metric.name)
-    rare = {names.RELAY_POSTPONED.name, names.FINDINGS.name}
+    rare = {names.RELAY_POSTPONED.name, names.MENDED.name}
     assert seen == set(declared) - rare
     assert SECRET not in text
     assert ("perdure_open", frozenset({("lifecycle", "lookup"), ("state", "other")})) in samples

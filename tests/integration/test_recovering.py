@@ -21,6 +21,7 @@ from perdure.contracts.outcomes import Status
 from perdure.errors import NotNow
 from perdure.ownership.exchange import Exchange
 from perdure.ownership.keeper import keeper_id
+from perdure.queries import query
 from perdure.recovering.engine import why_lost
 from perdure.recovering.recovery import Recovered, recover
 from tests.apps.lasting import KeptSale, Sale, app
@@ -71,15 +72,29 @@ async def recovered(world: World) -> Recovered:
     return await recover(world.client._pool, world.engine, world.scope, by="ann", why="the cluster burnt down")
 
 
-async def parked(world: World, entity_id: str) -> bool:
+async def parked(world: World, entity_id: str, kind: str = "sale") -> bool:
     """Whether it waits for a person."""
-    return any(each.parked for each in (await world.asked("sale", entity_id)).effects)
+    return any(each.parked for each in (await world.asked(kind, entity_id)).effects)
+
+
+async def until_parked(world: World, entity_id: str) -> None:
+    """Wait until it waits for a person."""
+    await world.until(lambda: parked(world, entity_id), "parked")
 
 
 async def test_what_was_done_heard_or_parked_stays_so_and_all_of_it_goes_on(world: World) -> None:
-    heard, told, doubtful, refused, given_up, late = "heard", "told", "doubtful", "refused", "given-up", "late"
+    heard, told, doubtful, unkept, refused, given_up, late = (
+        "heard",
+        "told",
+        "doubtful",
+        "unkept",
+        "refused",
+        "given-up",
+        "late",
+    )
     until = datetime.now(UTC) + timedelta(hours=1)
-    world.counterparty.replies_to[doubtful] = [{"ok": True, "accept": True}, CLOSES]
+    for each in (doubtful, unkept):
+        world.counterparty.replies_to[each] = [{"ok": True, "accept": True}, CLOSES]
     world.counterparty.replies_to[refused] = [{"refused": "sold out"}]
     world.counterparty.replies_to[given_up] = [{"accept": True}, {"not_done": "busy"}, {"not_done": "busy"}]
     async with world.worker(app):
@@ -88,7 +103,9 @@ async def test_what_was_done_heard_or_parked_stays_so_and_all_of_it_goes_on(worl
         await start(world, doubtful, words=1)
         await start(world, given_up, words=0)
         await start(world, refused)
-        await world.client.signal("sale", doubtful, "hear", 7)
+        await start(world, unkept, kind="forgetful-sale", words=1)
+        for kind, each in (("sale", doubtful), ("forgetful-sale", unkept)):
+            await world.client.signal(kind, each, "hear", 7)
         await start(world, late, words=9, until=until)
         for kind, each in (("sale", heard), ("forgetful-sale", told), ("sale", late)):
             await world.is_in(kind, each, "reserved")
@@ -96,15 +113,18 @@ async def test_what_was_done_heard_or_parked_stays_so_and_all_of_it_goes_on(worl
         for each in (refused, given_up):
             await world.is_in("sale", each, "refused")
         await world.until(lambda: parked(world, doubtful), "parked")
+        await world.until(lambda: parked(world, unkept, "forgetful-sale"), "parked")
         await world.until(lambda: world.db.fetchval("select not exists (select from perdure.outbox)"), "delivered")
     calls = world.counterparty.accepted.total()
-    ours = [f"sale/{each}" for each in (heard, doubtful, refused, given_up, late)] + [f"forgetful-sale/{told}"]
+    ours = [f"sale/{each}" for each in (heard, doubtful, refused, given_up, late)]
+    ours += [f"forgetful-sale/{each}" for each in (told, unkept)]
     await without(world, *ours)
 
-    assert await recovered(world) == Recovered(open=6, started=6)
+    assert await recovered(world) == Recovered(open=7, started=7)
 
     async with world.worker(app):
         await world.until(lambda: parked(world, doubtful), "parked again")
+        await world.until(lambda: parked(world, unkept, "forgetful-sale"), "parked again")
         for each in (refused, given_up):
             assert (await world.asked("sale", each)).waits_for_retry
         for kind, each in (("sale", heard), ("forgetful-sale", told)):
@@ -138,6 +158,21 @@ async def rings_at(world: World, entity_id: str) -> datetime | None:
     return timers[-1].event_time.ToDatetime(UTC) + lasts
 
 
+async def test_what_it_was_told_is_heard_before_it_catches_up_so_it_is_where_it_was(world: World) -> None:
+    async with world.worker(app):
+        await start(world, "a", kind="walk")
+        for _ in range(2):
+            await world.client.signal("walk", "a", "go")
+        await world.is_in("walk", "a", "further")
+        await world.until(lambda: world.db.fetchval("select not exists (select from perdure.outbox)"), "delivered")
+    await without(world, "walk/a")
+    await recovered(world)
+    async with world.worker(app):
+        await world.client.signal("walk", "a", "go")
+        assert await world.ended("walk", "a") == "there"
+    assert await world.states("walk", "a") == ["here", "on", "further", "further", "there"], "the fourth is the note"
+
+
 async def test_while_all_is_well_nothing_is_changed(world: World) -> None:
     async with world.worker(app):
         await start(world, "open")
@@ -166,7 +201,7 @@ async def test_an_end_that_was_asked_for_comes_when_the_doubt_is_settled(world: 
         world.counterparty.before_accepting.open()
         await start(world, after, words=0)
         for each in (before, after):
-            await world.until(lambda each=each: parked(world, each), "parked")
+            await until_parked(world, each)
         await cancelled(world, after)
     await without(world, f"sale/{before}", f"sale/{after}")
 
@@ -174,7 +209,7 @@ async def test_an_end_that_was_asked_for_comes_when_the_doubt_is_settled(world: 
 
     async with world.worker(app):
         for each in (before, after):
-            await world.until(lambda each=each: parked(world, each), "parked again")
+            await until_parked(world, each)
             await world.client.resolve("sale", each, Status.ABANDONED, by="ann", note="nobody knows")
             assert await world.ended("sale", each) == "cancelled"
 
@@ -302,3 +337,21 @@ async def everything(world: World) -> list[Any]:
     """All rows of perdure's tables that a recovery could change."""
     tables = ("ident", "entity", "effect", "outbox", "message", "rejected", "transition", "finding")
     return [await world.db.fetch(f"select * from perdure.{table} order by 1, 2, 3") for table in tables]
+
+
+async def test_what_is_said_after_a_restore_is_heard_by_a_run_that_heard_what_is_lost(world: World) -> None:
+    async with world.worker(app):
+        await start(world, "a", words=3)
+        await world.is_in("sale", "a", "reserved")
+        await world.client.signal("sale", "a", "hear", 1)
+        await world.client.signal("sale", "a", "hear", 2)
+        delivered = "select count(*) = 2 from perdure.message where delivered_at is not null"
+        await world.until(lambda: world.db.fetchval(delivered), "delivered")
+        await world.db.execute("delete from perdure.message")  # as if they had been committed after the point in time
+        await world.db.execute("update perdure.database set epoch = extract(epoch from clock_timestamp()) * 1e6")
+        await world.db.execute(query("start_again"))
+
+        await world.client.signal("sale", "a", "hear", 3)
+
+        assert await world.ended("sale", "a") == "paid"
+    assert await world.db.fetchval("select why from perdure.finished") == "words [1, 2, 3]"

@@ -21,6 +21,7 @@ OPERATORS = {
     "settle": "select perdure.settle('errand', 'a', 'do', 'done', 'ann', '')",
     "retry_rejected": "select perdure.retry_rejected(1, 'ann')",
     "drop_rejected": "select perdure.drop_rejected(1, 'ann')",
+    "note": "select perdure.note('errand', 'a', '', '')",
 }
 NOBODYS = (
     "select perdure.apply_writes('[]')",

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from typing import Any
 
-from typer.testing import CliRunner
+import pytest
 
-from perdure.command import cli
+from perdure.errors import NotPermitted
 from perdure.queries import query
+from tests.apps.bodies import app
+from tests.integration.operating.reading import nobody, perdure
 from tests.world import World
 
 NOTHING = {"waiting": 0, "lag_seconds": 0, "wanted_later": 0, "rejected": 0, "rows_behind": 0}
 
 
 async def status(world: World, *arguments: str) -> str:
-    environment = {"PERDURE_DATABASE_URL": world.dsn, "COLUMNS": "200"}
-    end = await asyncio.to_thread(CliRunner().invoke, cli, ["status", *arguments], env=environment)
+    end = await perdure(world, "status", *arguments)
     assert end.exit_code == 0, end.output
     return end.stdout
 
@@ -42,7 +42,7 @@ async def test_open_lifecycles_stand_by_state_with_the_oldest_and_what_wants_a_p
     ]
     assert [round(each["oldest_seconds"] / 86400) for each in found] == [0, 0, 1]
     shown = await status(world)
-    assert "1 day, 0:00:0" in shown
+    assert "b          stuck    1     1 d     1      1" in shown
     assert "wanted later" in shown
 
 
@@ -64,3 +64,80 @@ async def test_what_the_app_wants_later_does_not_wait_before_its_time(world: Wor
     found = await outbox(world)
     assert (found["waiting"], found["wanted_later"], round(found["lag_seconds"] / 3600)) == (1, 0, 1)
     assert await world.db.fetchval(query("gauges_waiting")) == 1  # the metric, too
+
+
+async def test_task_queues_show_who_asks_for_work_and_without_temporal_the_rest_is_shown(world: World) -> None:
+    async with world.worker(app) as client:
+
+        async def polled() -> bool:
+            queues = json.loads(await status(world, "--json", "--app", "tests.apps.bodies:app"))["task_queues"]
+            assert {each["task_queue"] for each in queues} == {world.config.task_queue}
+            return [(each["kind"], each["pollers"]) for each in queues] == [
+                ("workflow", [client.identity]),
+                ("activity", [client.identity]),
+            ]
+
+        await world.until(polled, "the worker among the pollers")
+    await world.db.execute("select perdure.start('a', 'a', '{}')")
+    end = await perdure(world, "status", TEMPORAL_ADDRESS=nobody())
+    assert (end.exit_code, end.stderr.count("\n")) == (1, 1)
+    assert end.stderr.startswith("perdure: no Temporal server answers at 127.0.0.1:")
+    assert "a          pending  1" in end.stdout
+    assert end.stdout.count("no answer") == 2
+
+
+async def test_what_is_in_doubt_or_finished_or_was_found_is_told(world: World) -> None:
+    assert "no clean-up has run yet" in await status(world)
+    await world.db.execute(
+        "select perdure.start('a', n::text, '{}') from generate_series(1, 4) n; "
+        "update perdure.entity set attention = 'x is in doubt' where id = '1'; "
+        "insert into perdure.effect "
+        "(key, lifecycle, id, round, effect, token, status, digest, first_at, attempt_at, deadline) "
+        "select n::text, 'a', n::text, 0, 'x/' || n, 't', "
+        "case n when 4 then 'done' when 3 then 'attempting' else 'in_doubt' "
+        "end, 'd', now(), now(), now() - n * interval '1 h' from generate_series(1, 4) n; "
+        "insert into perdure.finished (lifecycle, id, round, state, created_at) "
+        "select 'a', n::text, 0, 'done', now() from generate_series(5, 9) n; "
+        "insert into perdure.clean_up (asked_by, ended_at, seen, mended, reported) values ('ann', now(), 3, 1, 2); "
+        "insert into perdure.finding (kind, lifecycle, id, what, mended, run) "
+        "values ('stuck', 'a', '1', 'x', false, 1), ('stuck', 'a', '2', 'x', true, 1)"
+    )
+    found = json.loads(await status(world, "--json"))
+    [doubt] = found["in_doubt"]
+    told = (
+        doubt["lifecycle"],
+        doubt["effect"],
+        doubt["in_doubt"],
+        doubt["parked"],
+        round(doubt["oldest_seconds"] / 3600),
+    )
+    assert told == ("a", "x", 3, 1, 3)
+    assert (found["conditions"]["finished"], found["finished_estimated"]) == (5, False)
+    assert [(each["kind"], each["left_over"], each["mended"]) for each in found["findings"]] == [("stuck", 1, 1)]
+    assert found["clean_up"]["asked_by"] == "ann"
+    shown = await status(world)
+    assert "3 seen, 1 mended, 2 reported, asked for by ann" in shown
+    assert "stuck  1                  1" in shown
+
+
+async def test_many_finished_ones_are_estimated_not_counted(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("perdure.operating.overview.COUNTED", 3)
+    await world.db.execute(
+        "insert into perdure.finished (lifecycle, id, round, state, created_at) "
+        "select 'a', n::text, 0, 'done', now() from generate_series(1, 50) n; analyze perdure.finished"
+    )
+    found = json.loads(await status(world, "--json"))
+    assert (found["conditions"]["finished"], found["finished_estimated"]) == (50, True)
+    assert "≈ 50" in await status(world)
+
+
+async def test_a_role_that_may_not_read_is_told_who_can_let_it(world: World) -> None:
+    await world.db.execute("create role blind login; grant usage on schema perdure to blind")
+    try:
+        await world.db.execute("grant execute on function perdure.schema_version to blind")
+        end = await perdure(world, "status", PERDURE_DATABASE_URL=world.dsn.replace("postgres@", "blind@"))
+        assert end.exit_code == 1
+        assert isinstance(end.exception, NotPermitted)
+        assert "perdure grant ROLE --read" in str(end.exception)
+    finally:
+        await world.db.execute("drop owned by blind; drop role blind")

@@ -15,6 +15,7 @@ from perdure.errors import DatabaseUnavailable
 from perdure.ownership.adoption import What
 from perdure.ownership.adoption import adopt as adopt_here
 from perdure.ownership.exchange import Exchange
+from perdure.recovering.recovery import Recovered, recover
 from perdure.store.postgres import Database, PostgresStore
 from perdure.store.writes import Fence, FenceOp, Write
 from tests.apps.bodies import app
@@ -89,6 +90,9 @@ async def test_a_base_backup_beside_its_original_mails_nobody_until_it_is_adopte
     assert "2 rows of the outbox were put aside, 2 open entities" in said
     assert (await adopt(own, "copied"))[0] == 0, "twice does no harm"
     assert world.counterparty.accepted.total() == sent
+    assert await recover(own.client._pool, own.engine, own.scope, by="ann", why="lost") == Recovered(), "none is ours"
+    again = "select perdure.start_again(lifecycle, id, round, version, 'ann', 'lost') from perdure.ident"
+    assert {row[0] for row in await own.db.fetch(again)} == {False}
     async with own.worker(app):
         await started(own, "newer")
         await own.ended("repeat", "newer")

@@ -1,0 +1,63 @@
+"""A connection for long work on months, which one process at a time does in a database."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import asyncpg
+
+from perdure.errors import NotNow
+from perdure.schema import Connection
+from perdure.store.postgres import answering
+
+_LOCK = "select pg_advisory_xact_lock(hashtext('perdure.archive'))"
+_WAITING = "set local lock_timeout = '5s'; set local idle_in_transaction_session_timeout = 0"
+_LONG = "set local statement_timeout = 0; set local lock_timeout = '15s'"
+
+
+@asynccontextmanager
+async def working(url: str) -> AsyncIterator[Connection]:
+    """A connection that nobody else bounds, while no other export, drop or `perdure.forget` is under way.
+
+    The lock is held by a second connection, in a transaction that stands still: what is detached concurrently can't
+    stand in one, and behind a pooler nothing else lasts.
+
+    Raises:
+        NotNow: another one is under way.
+        DatabaseUnavailable: no PostgreSQL answers.
+    """
+    with answering():
+        keeper = await _connect(url)
+        try:
+            async with keeper.transaction():
+                await keeper.execute(_WAITING)
+                try:
+                    await keeper.execute(_LOCK)
+                except asyncpg.LockNotAvailableError:
+                    raise NotNow(
+                        "another export or drop is under way in this database: wait until it is over"
+                    ) from None
+                connection = await _connect(url)
+                try:
+                    yield connection
+                except asyncpg.LockNotAvailableError as error:
+                    raise NotNow(f"somebody holds what this needs ({error}): run it again") from error
+                finally:
+                    await connection.close(timeout=2)
+        finally:
+            await keeper.close(timeout=2)
+
+
+@asynccontextmanager
+async def step(connection: Connection) -> AsyncIterator[None]:
+    """A transaction that may take long, and waits for others 15 s."""
+    async with connection.transaction():
+        await connection.execute(_LONG)
+        yield
+
+
+async def _connect(url: str) -> asyncpg.Connection[asyncpg.Record]:
+    return await asyncpg.connect(
+        url, timeout=10, statement_cache_size=0, server_settings={"application_name": "perdure archive"}
+    )

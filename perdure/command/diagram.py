@@ -1,0 +1,39 @@
+"""`perdure diagram`: a lifecycle's declaration as a picture, for pages that render Mermaid."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Annotated
+
+import typer
+
+from perdure.command.app_option import AppOption, required
+from perdure.command.cli import cli
+from perdure.command.database import reading
+from perdure.command.printing import refuse
+from perdure.errors import NoSuchEntity, UnknownLifecycle
+from perdure.operating.diagram import diagram
+from perdure.operating.entity import read_record
+
+
+@cli.command("diagram", epilog="Example: perdure diagram comment-notification --app workers.app:app > states.mmd")
+def draw(
+    lifecycle: Annotated[str, typer.Argument(help="its name")],
+    app: AppOption = None,
+    entity: Annotated[str | None, typer.Option(metavar="ID", help="mark the state that this entity is in")] = None,
+) -> None:
+    """Print a lifecycle's states and effects as a Mermaid diagram. Without --entity no server is asked."""
+    try:
+        declared = required(app).lifecycle(lifecycle)
+    except UnknownLifecycle as error:
+        refuse(error, 2)
+    here = None if entity is None else declared.declared.today(asyncio.run(_state(lifecycle, entity)))
+    typer.echo(diagram(declared, here), nl=False)
+
+
+async def _state(lifecycle: str, entity_id: str) -> str:
+    async with reading() as connection:
+        try:
+            return str((await read_record(connection, lifecycle, entity_id)).row["state"])
+        except NoSuchEntity as error:
+            refuse(error, 1)

@@ -1,0 +1,77 @@
+"""`perdure forget`: erases what is on record of one finished entity."""
+
+from __future__ import annotations
+
+import asyncio
+import getpass
+from typing import Annotated
+
+import asyncpg
+import typer
+
+from perdure import schema
+from perdure.app import App
+from perdure.archiving.forgetting import Forgotten
+from perdure.archiving.forgetting import forget as erase
+from perdure.command.cli import cli
+from perdure.contracts.keys import Entity
+from perdure.errors import NotNow
+from perdure.fleet.plugin import PerdurePlugin
+from perdure.fleet.worker import connect
+from perdure.settings import settings
+from perdure.store.postgres import Database, answering
+
+
+@cli.command(epilog="Example: perdure forget order 42 --by ann --yes")
+def forget(
+    lifecycle: Annotated[str, typer.Argument(help="name of the lifecycle")],
+    entity_id: Annotated[str, typer.Argument(metavar="ID", help="the entity's id")],
+    by: Annotated[
+        str, typer.Option(envvar="PERDURE_BY", help="who says so, for the record; default: the user of this machine")
+    ] = "",
+    yes: Annotated[bool, typer.Option("--yes", help="don't ask")] = False,
+) -> None:
+    """Erase a finished entity: input, snapshot, receipts, transitions, and its histories in Temporal.
+
+    That it finished stays on record, so it is not started again. Safe to run again. Exit status 1 where an archive
+    could not be read.
+    """
+    entity = Entity(lifecycle, entity_id)
+    if not yes:
+        typer.confirm(f"Erase {entity} for good?", abort=True)
+    gone = asyncio.run(_forget(entity, by or _os_user()))
+    _tell(entity, gone)
+    if gone.unread:
+        raise typer.Exit(1)
+
+
+async def _forget(entity: Entity, by: str) -> Forgotten:
+    config = settings()
+    database = Database(config.database_url, most=2)
+    pool = await database.open()
+    try:
+        with answering():
+            async with pool.acquire() as connection:
+                await schema.check(connection)
+                engine = await connect(PerdurePlugin(App([], []), config))
+                return await erase(connection, engine, config.scope, entity, by)
+    except asyncpg.LockNotAvailableError as error:
+        raise NotNow(f"somebody holds {entity} ({error}): try again") from None
+    finally:
+        await database.close()
+
+
+def _os_user() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return ""  # refused further on
+
+
+def _tell(entity: Entity, gone: Forgotten) -> None:
+    rows = ", ".join(f"{count} of {table}" for table, count in sorted(gone.rows.items()) if count)
+    typer.echo(f"forgot {entity}: {rows or 'nothing more'} in the database, {gone.runs} histories in Temporal")
+    for path in gone.archives:
+        typer.echo(f"it is in an archive, from which you have to erase it: {path}")
+    for each in gone.unread:
+        typer.echo(f"perdure: it may be in an archive: {each}", err=True)

@@ -1,0 +1,79 @@
+"""How the commands print: tables on a terminal; in a pipe plain columns, without colours, boxes or cut lines."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any, NoReturn
+
+import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+_LEAST = 12
+"""Characters that are left of a column that is cut."""
+
+
+def print_table(
+    columns: Sequence[str], rows: Sequence[Sequence[object]], *, title: str | None = None, cut: Sequence[str] = ()
+) -> None:
+    """Print rows.
+
+    Args:
+        cut: columns that may be cut on a terminal that is too narrow for them.
+    """
+    console = Console(soft_wrap=True)
+    cells = [[plain(each) for each in row] for row in rows]
+    if not console.is_terminal:
+        typer.echo("\n".join(([title] if title else []) + _plain([list(columns), *cells])))
+        return
+    table = Table(title=title, title_justify="left")
+    # Rich would fold the columns that it may, rather than cut the ones that it may.
+    others = [n for n, name in enumerate(columns) if name not in cut]
+    room = console.width - 3 * len(columns) - 1 - sum(_width(columns, cells)[n] for n in others)
+    for name in columns:
+        if name in cut:
+            table.add_column(name, overflow="ellipsis", no_wrap=True, max_width=max(room, _LEAST))
+        else:
+            table.add_column(name, overflow="fold")
+    for row in cells:
+        table.add_row(*(Text(each) for each in row))
+    Console().print(table)
+
+
+def plain(value: object) -> str:
+    """In one line, and without what would move a terminal's cursor: what a body said may hold anything."""
+    text = "" if value is None else " ".join(str(value).split())
+    return "".join(each if each.isprintable() else "\N{REPLACEMENT CHARACTER}" for each in text)
+
+
+def print_json(data: Any) -> None:
+    """Print one JSON object in one line."""
+    typer.echo(json.dumps(data, default=_value, ensure_ascii=False))
+
+
+def refuse(why: object, status: int) -> NoReturn:
+    """One line on standard error, and the exit status: 1 = it could not be done, 2 = wrong usage."""
+    typer.echo(f"perdure: {plain(why)}", err=True)
+    raise typer.Exit(status)
+
+
+def moment(when: datetime | None) -> str:
+    """A time of the database's, to the second."""
+    return "" if when is None else f"{when.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
+
+
+def _width(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> list[int]:
+    return [max(len(row[n]) for row in [columns, *rows]) for n in range(len(columns))]
+
+
+def _plain(rows: Sequence[Sequence[str]]) -> list[str]:
+    widths = _width(rows[0], rows)
+    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in rows]
+    return [line.rstrip() for line in lines]
+
+
+def _value(value: object) -> str:
+    return value.isoformat() if isinstance(value, datetime) else str(value)

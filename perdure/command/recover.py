@@ -1,0 +1,79 @@
+"""`perdure recover`: open lifecycles whose workflows are gone go on from their record."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Annotated
+
+import typer
+
+from perdure import schema
+from perdure.app import App
+from perdure.command.cli import cli
+from perdure.command.whom import os_user
+from perdure.fleet.plugin import PerdurePlugin
+from perdure.fleet.worker import connect
+from perdure.ownership.exchange import Exchange
+from perdure.recovering.engine import rebind, why_lost
+from perdure.recovering.recovery import Recovered, recover
+from perdure.settings import Settings, settings
+from perdure.store.postgres import Database, Pool
+
+_LOST = "This Temporal knows nothing of what is open in this database: {why}."
+_SURE = (
+    "Is the one that it worked with lost for good? If that still runs somewhere, or comes back, both work on the same "
+    "entities."
+)
+
+
+@cli.command("recover", epilog="Example: perdure recover --by ann --note 'the cluster burnt down'")
+def recover_all(
+    by: Annotated[
+        str, typer.Option(envvar="PERDURE_BY", help="who says so, for the record; default: the user of this machine")
+    ] = "",
+    note: Annotated[str, typer.Option(help="why, for the record")] = "",
+    yes: Annotated[bool, typer.Option("--yes", help="don't ask")] = False,
+) -> None:
+    """Let every open lifecycle that has no workflow in Temporal go on from its record in the app's database.
+
+    After the loss of the whole engine: with TEMPORAL_* naming the new one. While all is well it changes nothing. It may
+    be stopped, and run again. Exit status 1 if a workflow is there, and closed, under an open lifecycle.
+    """
+    seen = asyncio.run(_recover(settings(), by or os_user(), note, yes))
+    typer.echo(
+        f"{seen.open} open: {seen.running} run, {seen.started} start again from their record, "
+        f"{seen.waiting} wait for delivery or were rejected, {seen.ended} have a workflow that is closed"
+    )
+    if seen.started:
+        typer.echo("They start as soon as a worker runs: `perdure status` shows how many still wait.")
+    if seen.ended:
+        typer.echo("perdure: for those that are closed: perdure clean-up --now", err=True)
+        raise typer.Exit(1)
+
+
+async def _recover(config: Settings, by: str, note: str, yes: bool) -> Recovered:
+    database = Database(config.database_url, most=2)
+    pool = await database.open()
+    try:
+        async with pool.acquire() as connection:
+            await schema.check(connection)
+        engine = await connect(PerdurePlugin(App([], []), config))
+        await _make_sure(pool, Exchange(engine, config), yes)
+        why = f"recovered: no workflow in Temporal{': ' if note else ''}{note}"
+        return await recover(pool, engine, config.scope, by=by, why=why, tell=_tell)
+    finally:
+        await database.close()
+
+
+async def _make_sure(pool: Pool, exchange: Exchange, yes: bool) -> None:
+    async with pool.acquire() as connection:
+        if (why := await why_lost(connection, exchange)) is None:
+            return
+        typer.echo(_LOST.format(why=why))
+        if not yes:
+            typer.confirm(_SURE, abort=True)
+        await rebind(connection, exchange, typer.echo)
+
+
+def _tell(seen: Recovered) -> None:
+    typer.echo(f"{seen.open} looked at, {seen.started} start again", err=True)

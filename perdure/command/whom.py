@@ -1,0 +1,216 @@
+"""For whom an act is, as the command line says it: one entity by name, or all that a filter chooses."""
+
+from __future__ import annotations
+
+import getpass
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from datetime import datetime
+from typing import Annotated, Any
+
+import typer
+from pydantic import ValidationError
+
+from perdure.app import App
+from perdure.command.app_option import AppOption
+from perdure.command.printing import refuse
+from perdure.contracts.effects import problem
+from perdure.errors import InvalidSetting
+from perdure.operating import selection
+from perdure.operating.bulk import Name
+from perdure.operating.condition import Condition
+from perdure.operating.durations import duration
+from perdure.operating.finished import FinishedRow, FinishedSelection, count_finished, select_finished
+from perdure.operating.selection import Row, Selection
+from perdure.schema import Connection
+from perdure.workflow.requests import Request
+
+_FILTER, _MANY = "For many", "With a filter"
+
+
+def os_user() -> str:
+    """Who runs this, where nobody says `--by`; empty where the machine does not know."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return ""
+
+
+def _filter(help: str, *names: str) -> Any:
+    return typer.Option(*names, help=help, rich_help_panel=_FILTER, show_default=False)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Whom:
+    """What all acts take."""
+
+    of: Annotated[
+        str | None, typer.Argument(metavar="LIFECYCLE", help="with ID: the one entity", show_default=False)
+    ] = None
+    entity_id: Annotated[str | None, typer.Argument(metavar="ID", help="its id", show_default=False)] = None
+    by: Annotated[
+        str, typer.Option(envvar="PERDURE_BY", help="who says so, for the record; default: the user of this machine")
+    ] = ""
+    note: Annotated[str, typer.Option(help="why, for the record: no personal data")] = ""
+    app: AppOption = None
+    timeout: Annotated[float, typer.Option(help="seconds that a workflow's answer is waited for", min=0.1, max=600)] = (
+        20
+    )
+    lifecycle: Annotated[str | None, _filter("those of this lifecycle")] = None
+    state: Annotated[str | None, _filter("those in this state")] = None
+    tenant: Annotated[str | None, _filter("those of this tenant")] = None
+    limit: Annotated[int | None, typer.Option(help="at most so many", min=1, rich_help_panel=_FILTER)] = None
+    yes: Annotated[bool, typer.Option("--yes", help="don't ask", rich_help_panel=_MANY)] = False
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="list them, do nothing", rich_help_panel=_MANY)] = False
+    rate: Annotated[
+        float, typer.Option(help="so many a second at most; 0 = no limit", min=0, rich_help_panel=_MANY)
+    ] = 50
+    resume_after: Annotated[
+        str | None,
+        typer.Option(
+            metavar="LIFECYCLE/ID", help="go on after this one, as an interrupted run said", rich_help_panel=_MANY
+        ),
+    ] = None
+
+    @property
+    def asked(self) -> Request:
+        """Who, and why.
+
+        Leaves with 2 where they can't be used.
+        """
+        try:
+            return Request(by=self.by or os_user(), note=self.note)
+        except ValidationError as error:
+            refuse(f"--by or --note can't be used: {problem(error)}", 2)
+
+    def check(self) -> None:
+        """Make sure that it is one entity, or a filter; leaves with 2 where it is neither, or both."""
+        filters = [f"--{each.name.replace('_', '-')}" for each in fields(self) if self._given(each.name)]
+        if self.of is not None and self.entity_id is None:
+            refuse(f"the ID is missing: give {self.of} and an ID; for many: --lifecycle {self.of}", 2)
+        if self.of is not None and filters:
+            refuse(f"give LIFECYCLE and ID, or a filter, not both: {', '.join(filters)}", 2)
+        try:
+            chosen = self._filters()
+        except InvalidSetting as error:
+            refuse(error, 2)
+        if self.of is None and not chosen:
+            refuse("give LIFECYCLE and ID, or a filter such as --lifecycle", 2)
+        if any(0xD800 <= ord(letter) < 0xE000 for letter in f"{self.of}{self.entity_id}{self.by}{self.note}"):
+            refuse("an argument is no UTF-8", 2)
+        _ = self.asked
+
+    async def check_names(self, connection: Connection, app: App | None) -> None:
+        """Make sure that lifecycle and state are names of something; raises `InvalidSetting`."""
+        await selection.check(connection, Selection(lifecycle=self.lifecycle, state=self.state), app)
+
+    async def count(self, connection: Connection, after: Name | None) -> int:
+        """How many there are."""
+        raise NotImplementedError
+
+    async def page(self, connection: Connection, after: Name | None, limit: int | None) -> Sequence[Any]:
+        """The next of them, in the order of lifecycle and id."""
+        raise NotImplementedError
+
+    def shown(self, row: Any) -> str:
+        """One of them in a line."""
+        raise NotImplementedError
+
+    def _filters(self) -> bool:
+        raise NotImplementedError
+
+    def _given(self, name: str) -> bool:
+        about_one = ("of", "entity_id", "by", "note", "app", "timeout", "rate")
+        return name not in about_one and bool(getattr(self, name))
+
+
+@dataclass(frozen=True, kw_only=True)
+class WhomOpen(Whom):
+    """Among those that are open."""
+
+    condition: Annotated[Condition | None, _filter("those in this condition")] = None
+    older_than: Annotated[str | None, _filter("longer in their state than that: 90s, 10m, 2h, 3d")] = None
+    in_doubt: Annotated[bool, _filter("those with an effect in doubt", "--in-doubt")] = False
+    attention: Annotated[bool, _filter("those that want a person", "--attention")] = False
+
+    async def count(self, connection: Connection, after: Name | None) -> int:
+        """See base class."""
+        return await selection.count(connection, self._selection(self.limit), after)
+
+    async def page(self, connection: Connection, after: Name | None, limit: int | None) -> Sequence[Row]:
+        """See base class."""
+        return await selection.select(connection, self._selection(limit), after)
+
+    def shown(self, row: Row) -> str:
+        """See base class."""
+        return "  ".join(
+            [f"{row.lifecycle}/{row.id}", row.state, f"{row.since:%Y-%m-%d %H:%M:%S %Z}", row.attention or ""]
+        )
+
+    def _filters(self) -> bool:
+        return self._selection(None).filters
+
+    def _selection(self, limit: int | None) -> Selection:
+        return Selection(
+            lifecycle=self.lifecycle,
+            state=self.state,
+            condition=self.condition,
+            older_than=duration(self.older_than) if self.older_than else None,
+            in_doubt=self.in_doubt,
+            attention=self.attention,
+            tenant=self.tenant,
+            limit=limit,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class WhomFinished(Whom):
+    """Among those that are finished."""
+
+    since: Annotated[str | None, _filter("finished then or later: 2026-07-01, 2026-07-01T12:00Z, or 2h = ago")] = None
+    before: Annotated[str | None, _filter("finished before then")] = None
+
+    async def count(self, connection: Connection, after: Name | None) -> int:
+        """See base class."""
+        return await count_finished(connection, self._selection(self.limit), after)
+
+    async def page(self, connection: Connection, after: Name | None, limit: int | None) -> Sequence[FinishedRow]:
+        """See base class."""
+        return await select_finished(connection, self._selection(limit), after)
+
+    def shown(self, row: FinishedRow) -> str:
+        """See base class."""
+        return "  ".join([f"{row.lifecycle}/{row.id}", row.state, f"{row.finished_at:%Y-%m-%d %H:%M:%S %Z}"])
+
+    def _filters(self) -> bool:
+        return self._selection(None).filters
+
+    def _selection(self, limit: int | None) -> FinishedSelection:
+        return FinishedSelection(
+            lifecycle=self.lifecycle,
+            state=self.state,
+            since=_instant(self.since),
+            before=_instant(self.before),
+            tenant=self.tenant,
+            limit=limit,
+        )
+
+
+def _instant(text: str | None) -> datetime | None:
+    """A time, in this machine's zone where it names none; or so long ago.
+
+    Raises:
+        InvalidSetting: it is neither.
+    """
+    if text is None:
+        return None
+    try:
+        return datetime.fromisoformat(text).astimezone()
+    except ValueError:
+        pass
+    try:
+        ago = duration(text)
+    except InvalidSetting:
+        why = f"{text!r} is no time: write 2026-07-01, 2026-07-01T12:00Z, or 2h for two hours ago"
+        raise InvalidSetting(why) from None
+    return datetime.now().astimezone() - ago

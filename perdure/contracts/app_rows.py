@@ -1,0 +1,26 @@
+"""`AppRows`: which rows of the app's tables should have a lifecycle, for the clean-up to find those that have none."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from perdure.errors import DeclarationError
+
+
+@dataclass(frozen=True, slots=True)
+class AppRows:
+    """A query for rows of the app that should have a lifecycle.
+
+    Attributes:
+        sql: one `select` with the columns `id`, `input` (jsonb, or null) and maybe `tenant`. It needs a partial index,
+            or an index and a time bound: a plan that reads a big table from end to end is refused. Let it leave out
+            the newest rows: somebody may be about to start them.
+    """
+
+    sql: str
+
+    def __post_init__(self) -> None:
+        sql = self.sql.strip().rstrip(";").rstrip()
+        if not sql:
+            raise DeclarationError("AppRows needs a query: select id, to_jsonb(t) as input from ...")
+        object.__setattr__(self, "sql", sql)

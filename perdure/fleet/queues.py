@@ -1,0 +1,60 @@
+"""Task queues: which ones an app uses, who asks for work there, and how much of it waits."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from temporalio.api.enums.v1 import TaskQueueType
+from temporalio.api.taskqueue.v1 import TaskQueue
+from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest
+from temporalio.client import Client
+
+from perdure.app import App
+from perdure.settings import Settings
+
+KINDS = {
+    "workflow": TaskQueueType.TASK_QUEUE_TYPE_WORKFLOW,
+    "activity": TaskQueueType.TASK_QUEUE_TYPE_ACTIVITY,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Queue:
+    """One task queue, for one kind of tasks.
+
+    Attributes:
+        pollers: when each worker last asked for work, by its identity; a killed one stays for some minutes.
+        backlog: how many tasks wait, about.
+        age: seconds that the oldest of them has waited, about.
+    """
+
+    name: str
+    kind: str
+    pollers: Mapping[str, datetime]
+    backlog: int
+    age: float
+
+
+def queues(app: App | None, settings: Settings) -> list[tuple[str, str]]:
+    """Every task queue that the app uses, and what is asked for there."""
+    special = {each.task_queue for each, _ in app.bodies.values() if each.task_queue is not None} if app else set()
+    main = settings.task_queue
+    return [(main, kind) for kind in KINDS] + [(each, "activity") for each in sorted(special - {main})]
+
+
+async def read_queue(client: Client, name: str, kind: str) -> Queue:
+    """What Temporal says of it. Raises RPCError."""
+    seen = await client.workflow_service.describe_task_queue(
+        DescribeTaskQueueRequest(
+            namespace=client.namespace,
+            task_queue=TaskQueue(name=name),
+            task_queue_type=KINDS[kind],
+            report_stats=True,
+        ),
+        timeout=timedelta(seconds=5),
+    )
+    age = seen.stats.approximate_backlog_age.ToTimedelta().total_seconds()
+    pollers = {each.identity: each.last_access_time.ToDatetime(UTC) for each in seen.pollers}
+    return Queue(name, kind, pollers, seen.stats.approximate_backlog_count, max(age, 0.0))

@@ -1,0 +1,144 @@
+"""An act for many entities: each by itself, at a steady rate. What is refused harms none of the others.
+
+They go in the order of lifecycle and id, so whoever is interrupted can go on after the last one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from perdure.contracts.keys import Entity
+from perdure.errors import DatabaseUnavailable, EngineUnavailable, PerdureError
+
+AT_ONCE = 16
+"""Acts under way at the same time: one waits for a worker most of its time."""
+UNANSWERED = 3
+"""So many in a row that nobody answers end it: it is not one entity's trouble."""
+
+
+class Name(NamedTuple):
+    """Of an entity, as it is on record: in the database's order, and maybe one that can't be used."""
+
+    lifecycle: str
+    id: str
+
+    @classmethod
+    def of(cls, text: str) -> Name:
+        """`LIFECYCLE/ID`."""
+        lifecycle, _, entity_id = text.partition("/")
+        return cls(lifecycle, entity_id)
+
+    @property
+    def entity(self) -> Entity:
+        """Raises `InvalidEntity` where no worker takes it."""
+        return Entity(self.lifecycle, self.id)
+
+    def __str__(self) -> str:
+        return f"{self.lifecycle}/{self.id}"
+
+
+@dataclass(slots=True)
+class Tally:
+    """How far it came.
+
+    Attributes:
+        accepted, refused: how many; those that nobody answered count as refused.
+        last: whoever goes on begins after it; None = from the beginning.
+        interrupted: it was told to stop.
+        unanswered: why it gave up.
+    """
+
+    accepted: int = 0
+    refused: int = 0
+    last: Name | None = None
+    interrupted: bool = False
+    unanswered: PerdureError | None = None
+
+    @property
+    def dealt_with(self) -> int:
+        """Accepted or refused."""
+        return self.accepted + self.refused
+
+
+@dataclass(slots=True)
+class Bulk:
+    """Does one act for many.
+
+    Attributes:
+        act: what is done; a `PerdureError` of it is a refusal.
+        rate: how many are begun in a second at most; 0 = no limit.
+        stop: once it is set, those under way are the last.
+        refused: told of each refusal.
+        progress: told after each.
+    """
+
+    act: Callable[[Entity], Awaitable[str]]
+    rate: float
+    stop: asyncio.Event
+    refused: Callable[[PerdureError], None]
+    progress: Callable[[Tally], None]
+    _tally: Tally = field(default_factory=Tally)
+    _in_a_row: list[Name | None] = field(default_factory=list)
+    """For each of those that nobody answered, one after the other: the one before it."""
+
+    async def run(self, names: AsyncIterator[Name]) -> Tally:
+        """Do it for all of them, or until it is told to stop."""
+        under_way: set[asyncio.Task[None]] = set()
+        tally, began = self._tally, asyncio.get_running_loop().time()
+        number = 0
+        try:
+            async for name in names:
+                await self._pause(began + number / self.rate if self.rate else began)
+                if len(under_way) >= AT_ONCE:
+                    under_way = await _some(under_way)
+                if self.stop.is_set() or tally.unanswered:
+                    tally.interrupted = tally.unanswered is None
+                    break
+                under_way.add(asyncio.create_task(self._one(name, tally.last)))
+                tally.last, number = name, number + 1
+        finally:
+            while under_way:
+                under_way = await _some(under_way)
+        if tally.unanswered:
+            tally.last = min(self._in_a_row, key=lambda name: name or ())
+        return tally
+
+    async def _one(self, name: Name, before: Name | None) -> None:
+        tally = self._tally
+        try:
+            await self.act(name.entity)
+        except PerdureError as error:
+            tally.refused += 1
+            self.refused(error)
+            if isinstance(error, (DatabaseUnavailable, EngineUnavailable)):
+                self._in_a_row.append(before)
+                if len(self._in_a_row) >= UNANSWERED:
+                    tally.unanswered = error
+                    return
+            elif tally.unanswered is None:
+                self._in_a_row.clear()
+        else:
+            tally.accepted += 1
+            if tally.unanswered is None:
+                self._in_a_row.clear()
+        self.progress(tally)
+
+    async def _pause(self, until: float) -> None:
+        """Wait for its turn, or to be told to stop."""
+        left = until - asyncio.get_running_loop().time()
+        if left > 0:
+            try:
+                await asyncio.wait_for(self.stop.wait(), left)
+            except TimeoutError:
+                return
+
+
+async def _some(under_way: set[asyncio.Task[None]]) -> set[asyncio.Task[None]]:
+    """Wait for the first to end; those that are left. What nobody has thought of is raised, not swallowed."""
+    ended, left = await asyncio.wait(under_way, return_when=asyncio.FIRST_COMPLETED)
+    for task in ended:
+        task.result()
+    return left

@@ -1,0 +1,115 @@
+"""Lifecycles that come to grief in all the ways that a clean-up knows."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Any
+
+from temporalio import workflow
+
+from perdure import App, AppColumn, Lifecycle, state
+from tests.apps.bodies import bound
+from tests.apps.contracts import INLINE, REGULAR, Errand
+from tests.apps.errands import _STATES as ERRAND_STATES
+from tests.apps.errands import Counter, Escalate, Lookup, LookupInline, _Errand
+
+
+class Stay(StrEnum):
+    """Where it is."""
+
+    IN, OUT = "in", "out"
+
+
+_STATES = (state(Stay.IN, Stay.OUT), state(Stay.OUT))
+
+
+class _Waiting(Lifecycle[Errand, Stay]):
+    """Waits until it is told to go."""
+
+    def __init__(self) -> None:
+        self.told = False
+
+    async def stay(self) -> None:
+        """Until it is told."""
+        await self.wait_for(lambda: self.told)
+        await self.enter(Stay.OUT, why="told to")
+
+    @workflow.signal
+    def go(self) -> None:
+        """Go."""
+        self.told = True
+
+
+@workflow.defn(name="staying")
+class Staying(_Waiting):
+    """If it is ended, a person is wanted."""
+
+    states = _STATES
+    mirror = AppColumn("errand", column="state")
+
+    @workflow.run
+    async def run(self, errand: Errand) -> None:
+        """Stay."""
+        await self.stay()
+
+
+@workflow.defn(name="stubborn")
+class Stubborn(_Waiting):
+    """If it is ended, it is started again."""
+
+    states = _STATES
+    if_ended = "again"
+
+    @workflow.run
+    async def run(self, errand: Errand) -> None:
+        """Stay."""
+        await self.stay()
+
+
+@workflow.defn(name="odd")
+class Odd(_Waiting):
+    """Asks for a clean-up of itself."""
+
+    states = _STATES
+
+    @workflow.run
+    async def run(self, errand: Errand) -> None:
+        """Ask, and stay."""
+        self.ask_for_clean_up("it looks odd here")
+        await self.stay()
+
+
+@workflow.defn(name="faulty", sandboxed=False)
+class Faulty(Lifecycle[Errand, Stay]):
+    """Its code is wrong."""
+
+    states = _STATES
+
+    @workflow.run
+    async def run(self, errand: Errand) -> None:
+        """Fail."""
+        raise LookupError("the recipient is bob@example.org")
+
+
+@workflow.defn(name="lookup")
+class OtherLookup(_Errand):
+    """Today's code, that follows no history of before."""
+
+    states = ERRAND_STATES
+    effects = (REGULAR["lookup"],)
+
+    @workflow.run
+    async def run(self, errand: Errand) -> None:
+        """Rest first."""
+        await workflow.sleep(1)
+        await self.do_it(errand)
+
+
+_lifecycles: list[type[Lifecycle[Any, Any]]] = [Staying, Stubborn, Odd, Faulty, Counter, Escalate, Lookup, LookupInline]
+_effects = [
+    *bound({name: REGULAR[name] for name in ("lookup", "escalate")}),
+    *bound({"lookup": INLINE["lookup"]}),
+]
+app = App(lifecycles=_lifecycles, effects=_effects)
+other_app = App(lifecycles=[OtherLookup, *(each for each in _lifecycles if each is not Lookup)], effects=_effects)
+"""After a deploy of code that does not fit."""

@@ -1,0 +1,108 @@
+"""What the tests of the archive stand on: months long ago, with entities that finished in them, or are open still."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import date
+from typing import Any, TypeAlias
+
+import asyncpg
+from typer.testing import CliRunner, Result
+
+from perdure.command import cli
+from perdure.settings import Settings
+
+Connection: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
+
+pq: Any = importlib.import_module("pyarrow.parquet")  # it brings no types
+
+LONG_AGO = date(2020, 1, 1)
+NAME = "2020-01"
+PARTITIONS = "select count(*) from pg_class where relname in ('finished_2020_01', 'transition_2020_01')"
+_TRANSITION = """
+    insert into perdure.transition (lifecycle, id, round, version, state, why, at)
+    values ('order', $1, $2, $3, $4, $5, $6::date + 3)
+"""
+_EFFECT = """
+    insert into perdure.effect
+        (key, lifecycle, id, round, effect, token, status, digest, first_at, attempt_at, deadline, receipt)
+    values ($1, 'order', $2, $3, 'ship', 't', $4, 'd', now(), now(), now(), '{"number": 7}')
+"""
+
+
+@asynccontextmanager
+async def connected(dsn: str) -> AsyncIterator[Connection]:
+    """One more connection."""
+    connection = await asyncpg.connect(dsn)
+    try:
+        yield connection
+    finally:
+        await connection.close()
+
+
+async def finished(
+    db: Connection, entity_id: str, month: date = LONG_AGO, *, round: int = 0, effect: str | None = "done"
+) -> None:
+    """An entity that ran, and ended, in a month."""
+    await db.execute("select perdure.make_month($1)", month)
+    await db.execute(
+        "insert into perdure.ident (lifecycle, id, round, version, final) values ('order', $1, $2, 2, 'shipped') "
+        "on conflict (lifecycle, id) do update set round = excluded.round",
+        *(entity_id, round),
+    )
+    await db.execute(
+        "insert into perdure.finished (lifecycle, id, round, state, why, input, created_at, finished_at) "
+        "values ('order', $1, $2, 'shipped', 'Ümläut', $3, $4::date + 3, $4::date + 3)",
+        *(entity_id, round, json.dumps({"to": entity_id}), month),
+    )
+    for version, state in enumerate(("pending", "shipped")):
+        await db.execute(_TRANSITION, entity_id, round, version, state, f"of {entity_id}", month)
+    if effect is not None:
+        await db.execute(_EFFECT, key_of(entity_id, round), entity_id, round, effect)
+
+
+async def still_open(db: Connection, entity_id: str, month: date = LONG_AGO) -> None:
+    """An entity that was started in a month, and waits since."""
+    await db.execute("select perdure.make_month($1)", month)
+    await db.execute("insert into perdure.ident (lifecycle, id) values ('order', $1)", entity_id)
+    await db.execute(
+        "insert into perdure.entity (lifecycle, id, round, state, input) values ('order', $1, 0, 'waiting', '{}')",
+        entity_id,
+    )
+    for version, state in enumerate(("pending", "waiting")):
+        await db.execute(_TRANSITION, entity_id, 0, version, state, f"of {entity_id}", month)
+
+
+def key_of(entity_id: str, round: int = 0) -> str:
+    """Key of its effect."""
+    return f"order/{entity_id}{f'~{round}' if round else ''}/ship"
+
+
+async def keys(db: Connection) -> list[str]:
+    """Effects on record."""
+    return [row["key"] for row in await db.fetch("select key from perdure.effect order by key")]
+
+
+async def everything(db: Connection) -> dict[str, list[str]]:
+    """All rows of all tables of the schema, as text."""
+    names = await db.fetch(
+        "select relname from pg_class where relnamespace = 'perdure'::regnamespace and relkind = 'r' order by 1"
+    )
+    return {
+        name: sorted(row[0] for row in await db.fetch(f"select x::text from perdure.{name} x")) for (name,) in names
+    }
+
+
+async def perdure(dsn: str, *arguments: str, given: str | None = None, **environment: str) -> Result:
+    """Run `perdure` in this process."""
+    told = {"PERDURE_DATABASE_URL": dsn, **environment}
+    return await asyncio.to_thread(CliRunner().invoke, cli, arguments, given, told)
+
+
+def settings(dsn: str, **more: Any) -> Settings:
+    """Settings for a database."""
+    return Settings(database_url=dsn, **more)

@@ -1,0 +1,63 @@
+"""What the tests of what an operator is shown share: the command in this process."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from typer.testing import CliRunner, Result
+
+from perdure.command import cli
+from tests.world import World
+
+APP = ("--app", "tests.apps.bodies:app")
+
+
+async def perdure(world: World, *arguments: str, **more: str) -> Result:
+    """Run `perdure` in this process, beside the test's own loop."""
+    environment = {**world.environment(), **more}
+    return await asyncio.to_thread(CliRunner().invoke, cli, arguments, env=environment)
+
+
+async def process(world: World, *arguments: str) -> tuple[int | None, str, str]:
+    """Run `perdure` as a shell does: exit status, output, errors."""
+    running = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "perdure.command", *arguments),
+        env=world.environment(),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    output, errors = await asyncio.wait_for(running.communicate(), 60)
+    return running.returncode, output.decode(), errors.decode()
+
+
+async def shown(world: World, lifecycle: str, entity_id: str, *more: str) -> dict[str, Any]:
+    """What `perdure show --json` says of an entity."""
+    end = await perdure(world, "show", lifecycle, entity_id, "--json", *APP, *more)
+    assert end.exit_code == 0, end.output
+    found: dict[str, Any] = json.loads(end.stdout)
+    return found
+
+
+async def stands(
+    world: World, lifecycle: str, entity_id: str, condition: str, says: Callable[[str], bool] = bool
+) -> str:
+    """Wait until `perdure show` says that it is in this condition, in a sentence of that kind; the sentence."""
+
+    async def so() -> str:
+        found = await shown(world, lifecycle, entity_id)
+        sentence = str(found["sentence"])
+        return sentence if found["condition"] == condition and says(sentence) else ""
+
+    return str(await world.until(so, f"{lifecycle}/{entity_id} {condition}"))
+
+
+def nobody() -> str:
+    """An address where no server answers."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return f"127.0.0.1:{free.getsockname()[1]}"

@@ -1,0 +1,164 @@
+"""An act for all that a filter chooses: asked first, interrupted, gone on with; each is dealt with once."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import pty
+import re
+import signal
+import sys
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from tests.apps.talking import app
+from tests.integration.operating_acts.ground import LOST, delivered, parked, perdure, record, untouched
+from tests.world import World
+
+MANY = 200
+BY_ANN = ("--by", "ann")
+CHOSEN = ("--lifecycle", "ring-inline", *BY_ANN, "--note", "silent")
+RESOLVED = (
+    "select id from perdure.transition where why = 'do-ring-inline resolved as abandoned: silent' and made_by = 'ann'"
+)
+
+IN_DOUBT = """
+    insert into perdure.effect
+        (key, lifecycle, id, round, effect, token, status, digest, first_at, attempt_at, deadline)
+    values ('k', 'rest', '3', 0, 'do', 't', 'in_doubt', '', now(), now(), now())
+"""
+
+
+class OnTerminal:
+    """`perdure` in a process of its own, at a terminal."""
+
+    def __init__(self, process: asyncio.subprocess.Process, terminal: int) -> None:
+        self._process = process
+        self._terminal = terminal
+        self.text = ""
+        asyncio.get_running_loop().add_reader(terminal, self._read)
+
+    def type(self, text: str) -> None:
+        """As a person does."""
+        os.write(self._terminal, text.encode())
+
+    def interrupt(self) -> None:
+        """Ctrl-C."""
+        self._process.send_signal(signal.SIGINT)
+
+    async def ended(self) -> int:
+        """Its exit status."""
+        status = await asyncio.wait_for(self._process.wait(), 60)
+        self._read()
+        return status
+
+    def _read(self) -> None:
+        try:
+            self.text += os.read(self._terminal, 100_000).decode()
+        except (BlockingIOError, OSError):
+            asyncio.get_running_loop().remove_reader(self._terminal)
+
+
+@asynccontextmanager
+async def at_terminal(world: World, *arguments: str) -> AsyncIterator[OnTerminal]:
+    ours, its = pty.openpty()
+    os.set_blocking(ours, False)
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "perdure.command", *arguments),
+        env={**world.environment(), "TERM": "xterm", "COLUMNS": "200"},
+        stdin=its,
+        stdout=its,
+        stderr=its,
+    )
+    os.close(its)
+    command = OnTerminal(process, ours)
+    try:
+        yield command
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+        asyncio.get_running_loop().remove_reader(ours)
+        os.close(ours)
+
+
+async def test_of_two_hundred_whose_resolving_is_interrupted_each_is_resolved_once(world: World) -> None:
+    world.counterparty.replies = [dict(LOST) for _ in range(MANY)]
+    await world.db.execute(f"select perdure.start('ring-inline', n::text, '{{}}') from generate_series(1, {MANY}) n")
+    async with world.worker(app):
+        await parked(world, MANY)
+        resolving = ("resolve", *CHOSEN, "--as", "abandoned")
+        async with at_terminal(world, *resolving) as command:
+            await world.until(lambda: "[y/N]" in command.text, "the question")
+            assert f"resolve {MANY} of ring-inline as abandoned?" in command.text
+            command.type("y\n")
+            await world.until(lambda: _resolved(world, 20), "some resolved", every=0.005)
+            command.interrupt()
+            assert await command.ended() == 130
+        last = re.search(
+            r"interrupted after (\d+) of 200: run it again, with --resume-after 'ring-inline/\d+'", command.text
+        )
+        assert last is not None, command.text
+        before = len(await world.db.fetch(RESOLVED))
+        assert before == int(last[1]) < MANY, "those under way came to their end, and are told"
+        end = await perdure(world, *resolving, "--yes", "--rate", "0")
+        assert (end.exit_code, end.stdout) == (0, f"{MANY - before} resolved as abandoned\n"), end.stderr
+    times = Counter(row["id"] for row in await world.db.fetch(RESOLVED))
+    assert times == {str(number): 1 for number in range(1, MANY + 1)}
+
+
+async def _resolved(world: World, count: int) -> bool:
+    return len(await world.db.fetch(RESOLVED)) >= count
+
+
+async def test_the_finished_ones_that_are_chosen_run_again_and_one_that_is_refused_harms_none(world: World) -> None:
+    await world.db.execute("select perdure.start('rest', n::text, '{}') from generate_series(1, 5) n")
+    async with world.worker(app):
+        await world.until(lambda: world.db.fetchval("select count(*) = 5 from perdure.finished"), "all finished")
+        await delivered(world)
+        await world.db.execute(IN_DOUBT)
+        chosen = ("restart", "--lifecycle", "rest", "--state", "done", "--since", "1h", *BY_ANN, "--note", "again")
+        before = await untouched(world)
+        assert (await perdure(world, *chosen, "--before", "1h", "--yes")).stderr == "perdure: nothing matches\n"
+        end = await perdure(world, *chosen, "--dry-run", "--resume-after", "rest/1", "--limit", "3")
+        assert (end.exit_code, [line.split()[:2] for line in end.stdout.splitlines()]) == (
+            0,
+            [["rest/2", "done"], ["rest/3", "done"], ["rest/4", "done"]],
+        )
+        assert await untouched(world) == before
+        end = await perdure(world, *chosen, "--yes", "--resume-after", "rest/1", "--rate", "0")
+        assert (end.exit_code, end.stdout) == (1, "3 restarted, 1 refused\n")
+        assert end.stderr == (
+            "perdure: perdure.restart: whether 'k' happened is not known: Resolve that effect first, else it could "
+            "happen twice.\n"
+        )
+        again = "select count(*) = 3 from perdure.finished where round = 1"
+        await world.until(lambda: world.db.fetchval(again), "three ran again")
+    shown = (await perdure(world, "restart", "--lifecycle", "rest", "--dry-run")).stdout.splitlines()
+    assert [line.split()[0] for line in shown] == [f"rest/{n}" for n in range(1, 6)], "each in its last round"
+    rounds = await world.db.fetch(
+        "select id, made_by, why from perdure.transition where round = 1 and state = 'pending'"
+    )
+    assert sorted(map(tuple, rounds)) == [(each, "ann", "again") for each in "245"]
+
+
+async def test_a_filter_acts_on_those_that_match_and_leaves_the_others(world: World) -> None:
+    busy, refused = [{"not_done": "busy"}], [{"refused": "no such bell"}]
+    world.counterparty.replies_to = {"1": list(busy), "2": list(refused), "3": list(busy)}
+    await world.db.execute("select perdure.start('slow', n::text, '{}') from generate_series(1, 3) n")
+    async with world.worker(app):
+        await world.is_in("slow", "2", "failed")
+        await world.until(lambda: _back_off(world, "1", "3"), "two back off")
+        chosen = ("retry", "--lifecycle", "slow", "--state", "doing", *BY_ANN)
+        listed = (await perdure(world, *chosen, "--dry-run")).stdout.splitlines()
+        assert [line.split()[:2] for line in listed] == [["slow/1", "doing"], ["slow/3", "doing"]]
+        end = await perdure(world, *chosen, "--yes")
+        assert (end.exit_code, end.stdout, end.stderr) == (0, "2 go on\n", "")
+        assert [await world.ended("slow", each) for each in "13"] == ["done", "done"]
+    assert await record(world, "slow", "2") == []
+
+
+async def _back_off(world: World, *ids: str) -> bool:
+    asked = [await world.asked("slow", each) for each in ids]
+    return all(any(effect.next_at and effect.attempts for effect in each.effects) for each in asked)

@@ -1,0 +1,36 @@
+"""The SQL of the runbook can be pasted: it runs on a migrated database, and the query of a finding shows it."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import asyncpg
+import pytest
+
+from infra.postgres import PostgresServer
+from perdure.cleaning.kinds import KINDS
+
+FOLDER = Path(__file__).parents[2] / "docs" / "runbook"
+BLOCKS = {
+    page.stem: re.findall(r"^```sql\n(.*?)^```$", page.read_text(), re.MULTILINE | re.DOTALL)
+    for page in sorted(FOLDER.glob("*.md"))
+}
+
+
+async def test_each_line_of_sql_runs_and_shows_the_finding_that_its_page_is_about(
+    postgres: PostgresServer, database: str
+) -> None:
+    db = await asyncpg.connect(postgres.dsn(database))
+    for kind in KINDS:
+        await db.execute("insert into perdure.finding (kind, what, run) values ($1, 'x', 1)", kind.name)
+    for page, blocks in BLOCKS.items():
+        for statement in "".join(blocks).strip().splitlines():
+            try:
+                rows = await db.fetch(statement)
+            except asyncpg.PostgresError as error:
+                pytest.fail(f"{page}: {statement}\n{error}")
+            if "perdure.finding where kind = " in statement and statement.startswith("select lifecycle"):
+                assert len(rows) == 1, page
+    await db.close()
+    assert sum(map(len, BLOCKS.values())) > 20

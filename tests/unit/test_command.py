@@ -1,0 +1,82 @@
+"""The command as a whole: each verb explains itself, with an example that is right and exit statuses that are told."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import typer.main
+from typer.core import TyperCommand, TyperGroup
+from typer.testing import CliRunner
+
+from perdure.command import cli
+
+PAGE = (Path(__file__).parents[2] / "docs" / "command.md").read_text()
+STATUSES = re.findall(r"^\| `perdure ([a-z -]+)` \|", PAGE.partition("## Exit statuses")[2], re.MULTILINE)
+ROOT = typer.main.get_command(cli)
+
+
+def _commands(command: object, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], TyperCommand]]:
+    if isinstance(command, TyperGroup):
+        for name, each in command.commands.items():
+            yield from _commands(each, (*path, name))
+    else:
+        assert isinstance(command, TyperCommand)
+        yield path, command
+
+
+COMMANDS = dict(_commands(ROOT))
+NAMES = [" ".join(path) for path in COMMANDS]
+each_command = pytest.mark.parametrize("name", NAMES)
+
+
+@each_command
+def test_help_says_what_it_does_and_gives_an_example(name: str) -> None:
+    end = CliRunner().invoke(cli, [*name.split(), "--help"])
+    assert end.exit_code == 0
+    assert "Example: " in end.stdout
+    assert COMMANDS[tuple(name.split())].help
+
+
+@each_command
+def test_the_example_is_right(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    command = COMMANDS[tuple(name.split())]
+    line = re.fullmatch(rf"Example: (?:[A-Z_]+=\S+ )*perdure {name}( .*)?", command.epilog or "")
+    assert line is not None, f"no example of `perdure {name}`: {command.epilog!r}"
+    given = shlex.split((line[1] or "").partition(" > ")[0])
+    monkeypatch.chdir(tmp_path)
+    for each in given:  # files and folders that it names
+        path = Path(each)
+        if path.suffix and ":" not in each:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text("{}")
+        elif "/" in each and not each.startswith("/") and ":" not in each:
+            path.mkdir(parents=True, exist_ok=True)
+    with command.make_context(name, given):
+        pass  # what does not parse is raised
+
+
+@each_command
+def test_its_exit_statuses_are_documented(name: str) -> None:
+    assert STATUSES.count(name) == 1
+
+
+def test_no_command_is_documented_that_is_not_there() -> None:
+    assert set(STATUSES) <= set(NAMES)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["list", "--foo"], "perdure: No such option: --foo: see perdure list --help\n"),
+        (["show"], "perdure: Missing argument 'lifecycle': see perdure show --help\n"),
+    ],
+)
+def test_wrong_usage_is_one_line_that_names_the_way_out(arguments: list[str], says: str) -> None:
+    done = subprocess.run([sys.executable, "-m", "perdure.command", *arguments], capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (2, "", says)

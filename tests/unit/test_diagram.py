@@ -1,0 +1,79 @@
+"""`perdure diagram`: the declaration as Mermaid, whatever the states are called."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from temporalio import workflow
+from typer.testing import CliRunner
+
+from perdure import Lifecycle, state
+from perdure.command import cli
+from perdure.operating.diagram import diagram
+
+NOTIFICATION = """\
+---
+title: "comment-notification"
+---
+stateDiagram-v2
+    s0 : pending
+    s1 : sending (at most 5 min)
+    s2 : error (wants a person)
+    s3 : sent
+    s4 : cancelled (when cancelled)
+    [*] --> s0
+    s0 --> s1
+    s0 --> s2
+    s0 --> s4
+    s1 --> s3
+    s1 --> s2
+    s1 --> s4
+    s2 --> s1
+    s2 --> s4
+    s3 --> [*]
+    s4 --> [*]
+    note right of s0
+        effect send-mail, in doubt Lookup by find-in-mail-log, otherwise Escalate
+    end note
+    classDef attention stroke-dasharray: 4 3
+    class s2 attention
+"""
+
+
+class Odd(StrEnum):
+    """Names that mean something in Mermaid."""
+
+    END = "end"
+    MARKS = 'a: "x" --> [*]'
+
+
+@workflow.defn(name="null")
+class Awkward(Lifecycle[str, Odd]):
+    """Its name means something in YAML."""
+
+    states = (state(Odd.END, Odd.MARKS), state(Odd.MARKS))
+
+    @workflow.run
+    async def run(self, given: str) -> None:
+        """Never run."""
+
+
+def test_a_lifecycle_is_drawn_with_its_states_and_effects() -> None:
+    end = CliRunner().invoke(cli, ["diagram", "comment-notification", "--app", "workers.app:app"])
+    assert (end.exit_code, end.stdout) == (0, NOTIFICATION)
+
+
+def test_no_name_is_taken_for_syntax_and_a_state_can_be_marked() -> None:
+    assert diagram(Awkward, "end") == (
+        '---\ntitle: "null"\n---\nstateDiagram-v2\n    s0 : end\n'
+        "    s1 : a#58; #34;x#34; --#62; #91;#42;#93;\n    [*] --> s0\n    s0 --> s1\n    s1 --> [*]\n"
+        "    classDef here stroke-width:4px,font-weight:bold\n    class s0 here\n"
+    )
+
+
+def test_an_unknown_lifecycle_is_refused_with_what_was_perhaps_meant() -> None:
+    end = CliRunner().invoke(cli, ["diagram", "comment-notifcation", "--app", "workers.app:app"])
+    assert (end.exit_code, end.stdout) == (2, "")
+    assert end.stderr == (
+        "perdure: no lifecycle is named 'comment-notifcation'; did you mean 'comment-notification'?\n"
+    )

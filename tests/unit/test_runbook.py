@@ -1,0 +1,63 @@
+"""The runbook has a page for whatever a clean-up can find and for each alert, and they name what there is."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer.main
+
+from perdure.cleaning.kinds import KINDS
+from perdure.command import cli
+
+ROOT = Path(__file__).parents[2]
+FOLDER = ROOT / "docs" / "runbook"
+ALERTS = (ROOT / "infra" / "telemetry" / "alerts.yaml").read_text()
+NAMES = re.findall(r"- alert: (\w+)", ALERTS)
+PAGES = sorted(each for each in FOLDER.glob("*.md") if each.name != "README.md")
+_SAID = re.compile(r"(?:^\$ |`)perdure ([a-z-]+)(?: ([a-z-]+))?", re.MULTILINE)
+
+
+def test_each_finding_and_each_alert_has_its_page_and_there_is_no_other() -> None:
+    wanted = [f"finding-{kind.name}" for kind in KINDS] + [f"alert-{name}" for name in NAMES]
+    assert [page.stem for page in PAGES] == sorted(wanted)
+
+
+def test_the_overview_leads_to_each_page_with_what_it_is_about() -> None:
+    overview = (FOLDER / "README.md").read_text()
+    rows = dict(re.findall(r"^\| \[`\w+`\]\(([\w-]+)\.md\) \| (.+) \|$", overview, re.MULTILINE))
+    assert list(rows) == [f"finding-{kind.name}" for kind in KINDS] + [f"alert-{name}" for name in NAMES]
+    assert [rows[f"finding-{kind.name}"] for kind in KINDS] == [kind.meaning for kind in KINDS]
+
+
+def test_the_page_of_the_clean_up_lists_every_kind_and_says_what_is_seen_as_the_code_does() -> None:
+    page = (ROOT / "docs" / "clean-up.md").read_text()
+    rows = re.findall(r"^\| \[`(\w+)`\]\(runbook/finding-(\w+)\.md\) \| (.+?) \| (.+?) \|$", page, re.MULTILINE)
+    assert [row[:3] for row in rows] == [(kind.name, kind.name, kind.meaning) for kind in KINDS]
+    assert {name for name, _, _, done in rows if done.startswith("reported")} == {
+        kind.name for kind in KINDS if not kind.mends
+    }
+
+
+def test_each_alert_leads_to_its_page() -> None:
+    assert re.findall(r"^ +runbook: (\S+)$", ALERTS, re.MULTILINE) == [
+        f"docs/runbook/alert-{each}.md" for each in NAMES
+    ]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=[page.stem for page in PAGES])
+def test_each_page_says_how_to_see_it_and_what_to_do_and_not_to_do(page: Path) -> None:
+    text = page.read_text()
+    assert text.startswith(f"# `{page.stem.partition('-')[2]}`: ")
+    assert re.findall(r"^## (.+)$", text, re.MULTILINE) == ["See it", "What to do", "What not to do"]
+
+
+def test_the_commands_that_they_name_are_there() -> None:
+    verbs: dict[str, Any] = typer.main.get_command(cli).commands  # type: ignore[attr-defined]
+    named = {each for page in PAGES for each in _SAID.findall(page.read_text())}
+    assert len(named) > 10
+    for verb, further in named:
+        assert verb in verbs, f"perdure {verb}"
+        assert further in getattr(verbs[verb], "commands", {further: None}), f"perdure {verb} {further}"
