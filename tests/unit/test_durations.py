@@ -25,7 +25,18 @@ def test_what_is_no_duration_is_refused_with_the_ways_to_write_one(text: str) ->
 
 @pytest.mark.parametrize(
     ("seconds", "text"),
-    [(-1, "0.0 s"), (0.04, "0.0 s"), (59.9, "59.9 s"), (60, "1 min"), (250, "4 min 10 s"), (3600, "1 h"), (7500, "2 h 5 min"), (86399, "23 h 59 min"), (86400, "1 d"), (273600, "3 d 4 h")],
+    [
+        (-1, "0.0 s"),
+        (0.04, "0.0 s"),
+        (59.9, "59.9 s"),
+        (60, "1 min"),
+        (250, "4 min 10 s"),
+        (3600, "1 h"),
+        (7500, "2 h 5 min"),
+        (86399, "23 h 59 min"),
+        (86400, "1 d"),
+        (273600, "3 d 4 h"),
+    ],
 )
 def test_a_duration_is_shown_in_two_units_at_most(seconds: float, text: str) -> None:
     assert shown(seconds) == text
