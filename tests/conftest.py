@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import os
 import secrets
+import shutil
 import sys
+import tempfile
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
@@ -54,9 +56,18 @@ def postgres() -> Iterator[PostgresServer]:
 
 @pytest.fixture(scope="session")
 def temporal() -> Iterator[TemporalServer]:
-    """A Temporal dev server."""
-    with TemporalServer(dynamic_config=PROMPT_TIMERS) as server:
+    """A Temporal dev server, with a file: what it has in memory only is gone when a query of it is interrupted."""
+    with (
+        tempfile.TemporaryDirectory(prefix="perdure-temporal-", dir=_quick_folder()) as folder,
+        TemporalServer(db_file=Path(folder) / "temporal.db", dynamic_config=PROMPT_TIMERS) as server,
+    ):
         yield server
+
+
+def _quick_folder() -> Path | None:
+    """In memory, where there is room for that; None = wherever temporary files are."""
+    memory = Path("/dev/shm")
+    return memory if memory.is_dir() and shutil.disk_usage(memory).free > 4 << 30 else None
 
 
 @pytest.fixture

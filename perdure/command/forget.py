@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import getpass
 from typing import Annotated
 
 import asyncpg
@@ -14,10 +13,13 @@ from perdure.app import App
 from perdure.archiving.forgetting import Forgotten
 from perdure.archiving.forgetting import forget as erase
 from perdure.command.cli import cli
+from perdure.command.who import By, request
 from perdure.contracts.keys import Entity
 from perdure.errors import NotNow
 from perdure.fleet.plugin import PerdurePlugin
 from perdure.fleet.worker import connect
+from perdure.ownership.exchange import Exchange
+from perdure.queries import query
 from perdure.settings import settings
 from perdure.store.postgres import Database, answering
 
@@ -26,9 +28,7 @@ from perdure.store.postgres import Database, answering
 def forget(
     lifecycle: Annotated[str, typer.Argument(help="name of the lifecycle")],
     entity_id: Annotated[str, typer.Argument(metavar="ID", help="the entity's id")],
-    by: Annotated[
-        str, typer.Option(envvar="PERDURE_BY", help="who says so, for the record; default: the user of this machine")
-    ] = "",
+    by: By = "",
     yes: Annotated[bool, typer.Option("--yes", help="don't ask")] = False,
 ) -> None:
     """Erase a finished entity: input, snapshot, receipts, transitions, and its histories in Temporal.
@@ -39,7 +39,7 @@ def forget(
     entity = Entity(lifecycle, entity_id)
     if not yes:
         typer.confirm(f"Erase {entity} for good?", abort=True)
-    gone = asyncio.run(_forget(entity, by or _os_user()))
+    gone = asyncio.run(_forget(entity, request(by).by))
     _tell(entity, gone)
     if gone.unread:
         raise typer.Exit(1)
@@ -54,18 +54,15 @@ async def _forget(entity: Entity, by: str) -> Forgotten:
             async with pool.acquire() as connection:
                 await schema.check(connection)
                 engine = await connect(PerdurePlugin(App([], []), config))
+                # Else it would be gone here, and stay in the Temporal that has it.
+                bound = await connection.fetchrow(query("database"))
+                assert bound is not None
+                await Exchange(engine, config).check_binding(bound)
                 return await erase(connection, engine, config.scope, entity, by)
     except asyncpg.LockNotAvailableError as error:
         raise NotNow(f"somebody holds {entity} ({error}): try again") from None
     finally:
         await database.close()
-
-
-def _os_user() -> str:
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):
-        return ""  # refused further on
 
 
 def _tell(entity: Entity, gone: Forgotten) -> None:

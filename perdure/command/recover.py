@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from typing import Annotated
 
 import typer
@@ -10,7 +11,7 @@ import typer
 from perdure import schema
 from perdure.app import App
 from perdure.command.cli import cli
-from perdure.command.whom import os_user
+from perdure.command.who import By, Note, request
 from perdure.fleet.plugin import PerdurePlugin
 from perdure.fleet.worker import connect
 from perdure.ownership.exchange import Exchange
@@ -28,10 +29,8 @@ _SURE = (
 
 @cli.command("recover", epilog="Example: perdure recover --by ann --note 'the cluster burnt down'")
 def recover_all(
-    by: Annotated[
-        str, typer.Option(envvar="PERDURE_BY", help="who says so, for the record; default: the user of this machine")
-    ] = "",
-    note: Annotated[str, typer.Option(help="why, for the record")] = "",
+    by: By = "",
+    note: Note = "",
     yes: Annotated[bool, typer.Option("--yes", help="don't ask")] = False,
 ) -> None:
     """Let every open lifecycle that has no workflow in Temporal go on from its record in the app's database.
@@ -39,7 +38,10 @@ def recover_all(
     After the loss of the whole engine: with TEMPORAL_* naming the new one. While all is well it changes nothing. It may
     be stopped, and run again. Exit status 1 if a workflow is there, and closed, under an open lifecycle.
     """
-    seen = asyncio.run(_recover(settings(), by or os_user(), note, yes))
+    asked = request(by, note)
+    seen = asyncio.run(_recover(settings(), asked.by, asked.note, yes))
+    if sys.stderr.isatty():
+        typer.echo(err=True)
     typer.echo(
         f"{seen.open} open: {seen.running} run, {seen.started} start again from their record, "
         f"{seen.waiting} wait for delivery or were rejected, {seen.ended} have a workflow that is closed"
@@ -76,4 +78,5 @@ async def _make_sure(pool: Pool, exchange: Exchange, yes: bool) -> None:
 
 
 def _tell(seen: Recovered) -> None:
-    typer.echo(f"{seen.open} looked at, {seen.started} start again", err=True)
+    if sys.stderr.isatty():
+        typer.echo(f"\r{seen.open} looked at, {seen.started} start again ", err=True, nl=False)

@@ -15,11 +15,10 @@ from rich.text import Text
 
 from perdure.command.cli import cli
 from perdure.command.database import transaction
+from perdure.command.who import By, Note, request
 from perdure.queries import query
 
 Seqs = Annotated[list[int], typer.Argument(metavar="SEQ...", help="numbers that `perdure rejected list` shows")]
-By = Annotated[str, typer.Option(help="who says so, for the record")]
-Note = Annotated[str, typer.Option(help="why, for the record")]
 
 _REFUSED = (asyncpg.DataError, asyncpg.NoDataFoundError, asyncpg.ObjectNotInPrerequisiteStateError)
 
@@ -47,7 +46,7 @@ def list_rejected(
 @group.command("retry", epilog="Example: perdure rejected retry 17 --input corrected.json --by ann")
 def retry(
     seqs: Seqs,
-    by: By,
+    by: By = "",
     note: Note = "",
     given: Annotated[
         typer.FileText | None, typer.Option("--input", help="a start's corrected input, JSON; - = standard input")
@@ -57,13 +56,15 @@ def retry(
     if given is not None and len(seqs) != 1:
         raise typer.BadParameter("--input corrects one start: give one SEQ")
     corrected = None if given is None else _json(given)
-    _carry_out("delivered again", "select perdure.retry_rejected($1, $2, $3, $4::jsonb)", seqs, by, note, corrected)
+    _carry_out(
+        "delivered again", "select perdure.retry_rejected($1, $2, $3, $4::jsonb)", seqs, request(by).by, note, corrected
+    )
 
 
 @group.command("drop", epilog="Example: perdure rejected drop 17 --by ann --note 'a test'")
-def drop(seqs: Seqs, by: By, note: Note = "") -> None:
+def drop(seqs: Seqs, by: By = "", note: Note = "") -> None:
     """Give up: a first start as if it had never been, a restart so that the entity is finished again, a message."""
-    _carry_out("dropped", "select perdure.drop_rejected($1, $2, $3)", seqs, by, note)
+    _carry_out("dropped", "select perdure.drop_rejected($1, $2, $3)", seqs, request(by).by, note)
 
 
 def _carry_out(done: str, call: str, seqs: Sequence[int], *given: str | None) -> None:

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import getpass
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from datetime import datetime
 from typing import Annotated, Any
 
 import typer
-from pydantic import ValidationError
 
 from perdure.app import App
 from perdure.command.app_option import AppOption
 from perdure.command.printing import refuse
-from perdure.contracts.effects import problem
+from perdure.command.who import By, Note, request
 from perdure.errors import InvalidSetting
 from perdure.operating import selection
 from perdure.operating.bulk import Name
@@ -26,14 +24,6 @@ from perdure.schema import Connection
 from perdure.workflow.requests import Request
 
 _FILTER, _MANY = "For many", "With a filter"
-
-
-def os_user() -> str:
-    """Who runs this, where nobody says `--by`; empty where the machine does not know."""
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):
-        return ""
 
 
 def _filter(help: str, *names: str) -> Any:
@@ -48,10 +38,8 @@ class Whom:
         str | None, typer.Argument(metavar="LIFECYCLE", help="with ID: the one entity", show_default=False)
     ] = None
     entity_id: Annotated[str | None, typer.Argument(metavar="ID", help="its id", show_default=False)] = None
-    by: Annotated[
-        str, typer.Option(envvar="PERDURE_BY", help="who says so, for the record; default: the user of this machine")
-    ] = ""
-    note: Annotated[str, typer.Option(help="why, for the record: no personal data")] = ""
+    by: By = ""
+    note: Note = ""
     app: AppOption = None
     timeout: Annotated[float, typer.Option(help="seconds that a workflow's answer is waited for", min=0.1, max=600)] = (
         20
@@ -78,10 +66,7 @@ class Whom:
 
         Leaves with 2 where they can't be used.
         """
-        try:
-            return Request(by=self.by or os_user(), note=self.note)
-        except ValidationError as error:
-            refuse(f"--by or --note can't be used: {problem(error)}", 2)
+        return request(self.by, self.note)
 
     def check(self) -> None:
         """Make sure that it is one entity, or a filter; leaves with 2 where it is neither, or both."""

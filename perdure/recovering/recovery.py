@@ -13,7 +13,7 @@ from temporalio.client import WorkflowExecutionStatus
 from temporalio.service import RPCError, RPCStatusCode
 
 from perdure.contracts.keys import Entity
-from perdure.errors import InvalidEntity
+from perdure.errors import EngineUnavailable, InvalidEntity, NotNow
 from perdure.queries import query
 from perdure.store.postgres import Pool, answering
 
@@ -59,7 +59,8 @@ async def recover(
 
     Raises:
         DatabaseUnavailable: PostgreSQL does not answer.
-        RPCError: Temporal does not.
+        EngineUnavailable: Temporal does not.
+        NotNow: somebody holds an entity for long.
     """
     seen, last = Recovered(), ("", "")
     while True:
@@ -69,14 +70,24 @@ async def recover(
             return seen
         gone = await _without_workflow(engine, scope, page, seen)
         if gone:
-            columns = ([row[name] for row in gone] for name in ("lifecycle", "id", "round", "version"))
-            with answering():
-                begun = await pool.fetch(query("start_these_again"), *columns, by, why)
-            seen.started += len(begun)
-            seen.waiting += len(gone) - len(begun)
+            begun = await _start_again(pool, gone, by, why)
+            seen.started += begun
+            seen.waiting += len(gone) - begun
         seen.open += len(page)
         last = page[-1]["lifecycle"], page[-1]["id"]
         tell(seen)
+
+
+async def _start_again(pool: Pool, gone: Sequence[asyncpg.Record], by: str, why: str) -> int:
+    columns = ([row[name] for row in gone] for name in ("lifecycle", "id", "round", "version"))
+    try:
+        with answering():
+            async with pool.acquire(timeout=10) as connection, connection.transaction():
+                await connection.execute("set local lock_timeout = '10s'; set local statement_timeout = '60s'")
+                return len(await connection.fetch(query("start_these_again"), *columns, by, why))
+    except asyncpg.LockNotAvailableError as error:
+        first = f"{gone[0]['lifecycle']}/{gone[0]['id']}"
+        raise NotNow(f"one of the {len(gone)} from {first} on is held by another transaction: run it again") from error
 
 
 async def _without_workflow(
@@ -95,7 +106,8 @@ async def _without_workflow(
         except RPCError as error:
             if error.status is RPCStatusCode.NOT_FOUND:
                 return None
-            raise
+            name = f"{row['lifecycle']}/{row['id']}"
+            raise EngineUnavailable(f"Temporal does not say whether {name} runs: {error}; run it again") from error
 
     found = await asyncio.gather(*(status(row) for row in page))
     seen.running += sum(each is WorkflowExecutionStatus.RUNNING for each in found)

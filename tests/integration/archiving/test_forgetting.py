@@ -157,6 +157,9 @@ async def test_what_can_not_be_forgotten_is_one_line_on_standard_error(world: Wo
     assert complained.decode() == "perdure: order/parked is still open: cancel it first, and wait for its end\n"
     end = await forget(world, "order", "nobody")
     assert "there is no order/nobody" in str(end.exception)
+    await world.db.execute("update perdure.database set mark = 'x', scope = 'another'")
+    end = await forget(world, "order", "nobody")
+    assert "this database works with PERDURE_SCOPE='another'" in str(end.exception)
     assert await world.db.fetchval("select count(*) from perdure.transition") == 2
 
 
