@@ -4,7 +4,6 @@ lifecycle: `if_ended`."""
 from __future__ import annotations
 
 from temporalio.client import WorkflowExecutionDescription
-from temporalio.client import WorkflowExecutionStatus as Status
 
 from perdure.cleaning.failures import how_it_closed
 from perdure.cleaning.ground import Ground
@@ -13,13 +12,7 @@ from perdure.cleaning.row import Row
 from perdure.cleaning.vanished import start_again
 from perdure.cleaning.writing import call
 from perdure.queries import query
-
-_WORDS = {
-    Status.FAILED: "failed",
-    Status.TIMED_OUT: "timed out",
-    Status.TERMINATED: "was terminated",
-    Status.CANCELED: "was cancelled past perdure",
-}
+from perdure.recovering.closed import HOW_IT_CLOSED
 
 
 async def ended(ground: Ground, row: Row, seen: WorkflowExecutionDescription) -> None:
@@ -27,7 +20,7 @@ async def ended(ground: Ground, row: Row, seen: WorkflowExecutionDescription) ->
     assert seen.status is not None
     handle = ground.engine.get_workflow_handle(seen.id, run_id=seen.run_id)
     said = await how_it_closed(handle)
-    what = f"its workflow {_WORDS.get(seen.status, seen.status.name.lower())}" + (f": {said}" if said else "")
+    what = f"its workflow {HOW_IT_CLOSED.get(seen.status, seen.status.name.lower())}" + (f": {said}" if said else "")
     again = ground.app.lifecycle(row.entity.lifecycle).if_ended == "again"
     lately = again and await _was_started_again(ground, row, seen.run_id)
     if again and not lately:

@@ -9,6 +9,7 @@ from typing import Any
 
 import asyncpg
 
+from perdure.adopting.existing_work import Place
 from perdure.contracts.app_rows import AppRows
 from perdure.errors import DeclarationError
 from perdure.schema import Connection
@@ -21,14 +22,6 @@ TIMEOUT = "30s"
 
 _PARTIAL = "select indpred is not null from pg_index where indexrelid = format('%I.%I', $1::text, $2::text)::regclass"
 _SCANS = ("Seq Scan", "Index Scan", "Index Only Scan")
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """Id of a row, in its own type and as text."""
-
-    key: Any
-    id: str | None
 
 
 @dataclass(frozen=True, slots=True)

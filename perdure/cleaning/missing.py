@@ -9,8 +9,9 @@ from typing import Any
 import asyncpg
 
 from perdure.adopting.apart import apart
+from perdure.adopting.existing_work import Place
 from perdure.app import input_json
-from perdure.cleaning.expected import Expected, Place, Row
+from perdure.cleaning.expected import Expected, Row
 from perdure.cleaning.ground import Ground
 from perdure.cleaning.kinds import MISSING
 from perdure.contracts.app_rows import AppRows

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import getpass
 from typing import Annotated, Any
 
 import typer
@@ -16,6 +15,7 @@ from perdure.cleaning.workflow import Asked, Named, Summary
 from perdure.command.cli import cli
 from perdure.command.database import transaction
 from perdure.command.printing import moment, print_json, print_table, refuse
+from perdure.command.who import By, request
 from perdure.errors import InvalidSetting
 from perdure.fleet.plugin import PerdurePlugin
 from perdure.fleet.worker import connect
@@ -32,6 +32,7 @@ def clean_up_command(
     ] = None,
     entity_id: Annotated[str | None, typer.Argument(metavar="ID]", help="its id", show_default=False)] = None,
     now: Annotated[bool, typer.Option("--now", help="make one, or join the one that runs, and wait for it")] = False,
+    by: By = "",
     everything: Annotated[
         bool, typer.Option("--all", help="ask every open workflow how far it is, not only those that wrote lately")
     ] = False,
@@ -50,7 +51,7 @@ def clean_up_command(
     if not now and (everything or grace is not None):
         refuse("--all and --grace go with --now", 2)
     only = None if of is None or entity_id is None else Named(lifecycle=of, id=entity_id)
-    asked = Asked(by=f"command: {_who()}", only=only, grace=_seconds(grace), everything=everything)
+    asked = Asked(by=request(by).by, only=only, grace=_seconds(grace), everything=everything)
     asyncio.run(_known(only))
     failed = {} if not now else asyncio.run(_make(asked, quiet=as_json)).failed
     left = asyncio.run(_show(only, as_json))
@@ -132,10 +133,3 @@ def _seconds(grace: str | None) -> float | None:
         return None if grace is None else duration(grace).total_seconds()
     except InvalidSetting as error:
         refuse(f"--grace: {error}", 2)
-
-
-def _who() -> str:
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):
-        return "somebody"

@@ -12,15 +12,10 @@ from temporalio.service import RPCError, RPCStatusCode
 from perdure.client.reading import refusals
 from perdure.contracts.keys import Entity
 from perdure.errors import EngineUnavailable, NotNow
+from perdure.recovering.closed import HOW_IT_CLOSED
 from perdure.store.postgres import Pool
 from perdure.workflow.requests import Request
 
-_ENDED = {
-    Execution.FAILED: "had failed",
-    Execution.TERMINATED: "was terminated",
-    Execution.TIMED_OUT: "had timed out",
-    Execution.CANCELED: "was cancelled past perdure",
-}
 _RPC = timedelta(seconds=10)
 
 
@@ -70,8 +65,8 @@ async def _how_it_ended(engine: Engine, entity: Entity) -> str:
         if error.status is RPCStatusCode.NOT_FOUND:
             return "is gone"
         raise EngineUnavailable(f"{entity}: no answer from Temporal: {error}") from error
-    if status in _ENDED:
-        return _ENDED[status]
+    if status in HOW_IT_CLOSED:
+        return HOW_IT_CLOSED[status]
     if status is Execution.COMPLETED:
         raise NotNow(
             f"{entity}: its workflow has ended, and the database does not show it yet: `perdure clean-up` mends that"

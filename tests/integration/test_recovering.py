@@ -82,70 +82,79 @@ async def until_parked(world: World, entity_id: str) -> None:
     await world.until(lambda: parked(world, entity_id), "parked")
 
 
+HEARD, DOUBTFUL, REFUSED = ("sale", "heard"), ("sale", "doubtful"), ("sale", "refused")
+GIVEN_UP, LATE = ("sale", "given-up"), ("sale", "late")
+TOLD, UNKEPT = ("forgetful-sale", "told"), ("forgetful-sale", "unkept")
+SEVEN = (HEARD, DOUBTFUL, REFUSED, GIVEN_UP, LATE, TOLD, UNKEPT)
+
+
 async def test_what_was_done_heard_or_parked_stays_so_and_all_of_it_goes_on(world: World) -> None:
-    heard, told, doubtful, unkept, refused, given_up, late = (
-        "heard",
-        "told",
-        "doubtful",
-        "unkept",
-        "refused",
-        "given-up",
-        "late",
-    )
     until = datetime.now(UTC) + timedelta(hours=1)
-    for each in (doubtful, unkept):
-        world.counterparty.replies_to[each] = [{"ok": True, "accept": True}, CLOSES]
-    world.counterparty.replies_to[refused] = [{"refused": "sold out"}]
-    world.counterparty.replies_to[given_up] = [{"accept": True}, {"not_done": "busy"}, {"not_done": "busy"}]
     async with world.worker(app):
-        await start(world, heard, words=2)
-        await start(world, told, kind="forgetful-sale", words=2)
-        await start(world, doubtful, words=1)
-        await start(world, given_up, words=0)
-        await start(world, refused)
-        await start(world, unkept, kind="forgetful-sale", words=1)
-        for kind, each in (("sale", doubtful), ("forgetful-sale", unkept)):
-            await world.client.signal(kind, each, "hear", 7)
-        await start(world, late, words=9, until=until)
-        for kind, each in (("sale", heard), ("forgetful-sale", told), ("sale", late)):
-            await world.is_in(kind, each, "reserved")
-            await world.client.signal(kind, each, "hear", 1)
-        for each in (refused, given_up):
-            await world.is_in("sale", each, "refused")
-        await world.until(lambda: parked(world, doubtful), "parked")
-        await world.until(lambda: parked(world, unkept, "forgetful-sale"), "parked")
-        await world.until(lambda: world.db.fetchval("select not exists (select from perdure.outbox)"), "delivered")
+        await seven_on_their_way(world, until)
     calls = world.counterparty.accepted.total()
-    ours = [f"sale/{each}" for each in (heard, doubtful, refused, given_up, late)]
-    ours += [f"forgetful-sale/{each}" for each in (told, unkept)]
-    await without(world, *ours)
+    await without(world, *("/".join(each) for each in SEVEN))
 
     assert await recovered(world) == Recovered(open=7, started=7)
 
     async with world.worker(app):
-        await world.until(lambda: parked(world, doubtful), "parked again")
-        await world.until(lambda: parked(world, unkept, "forgetful-sale"), "parked again")
-        for each in (refused, given_up):
-            assert (await world.asked("sale", each)).waits_for_retry
-        for kind, each in (("sale", heard), ("forgetful-sale", told)):
-            await world.client.signal(kind, each, "hear", 2)
-            assert await world.ended(kind, each) == "paid"
-        why = "select why from perdure.transition where state = 'paid'"
-        assert {row["why"] for row in await world.db.fetch(why)} == {"words [1, 2]"}
-        assert world.counterparty.seen("do", given_up) == 3, "nobody has asked for another attempt"
-        await world.until(lambda: rings_at(world, late), "its timer")
-        assert abs(await rings_at(world, late) - until) < timedelta(seconds=1)  # type: ignore[operator]
-        await world.client.resolve("sale", doubtful, Status.NOT_DONE, by="ann", note="not on their list")
-        assert await world.ended("sale", doubtful) == "paid"
-        assert await world.db.fetchval("select why from perdure.finished where id = $1", doubtful) == "words [7]"
-        for each in (refused, given_up):
-            await world.client.retry("sale", each, by="ann")
-        await world.is_in("sale", refused, "reserved")
-        assert await world.ended("sale", given_up) == "paid"
+        await seven_are_where_they_were(world, until)
+        await seven_go_on(world)
     assert world.counterparty.accepted.total() == calls + 5
     assert set(world.counterparty.accepted.values()) == {1}
     noted = "select made_by, why from perdure.transition where id = 'late' and made_by is not null"
     assert [tuple(row) for row in await world.db.fetch(noted)] == [("ann", "the cluster burnt down")]
+
+
+async def seven_on_their_way(world: World, until: datetime) -> None:
+    """Two that were told a word and want another, two parked, one refused, one given up, one that waits for a time."""
+    for _, each in (DOUBTFUL, UNKEPT):
+        world.counterparty.replies_to[each] = [{"ok": True, "accept": True}, CLOSES]
+    world.counterparty.replies_to[REFUSED[1]] = [{"refused": "sold out"}]
+    world.counterparty.replies_to[GIVEN_UP[1]] = [{"accept": True}, {"not_done": "busy"}, {"not_done": "busy"}]
+    for (kind, each), words in zip(SEVEN, (2, 1, 1, 0, 9, 2, 1), strict=True):
+        await start(world, each, kind=kind, words=words, until=until if each == LATE[1] else None)
+    for kind, each in (DOUBTFUL, UNKEPT):
+        await world.client.signal(kind, each, "hear", 7)
+    for kind, each in (HEARD, TOLD, LATE):
+        await world.is_in(kind, each, "reserved")
+        await world.client.signal(kind, each, "hear", 1)
+    for kind, each in (REFUSED, GIVEN_UP):
+        await world.is_in(kind, each, "refused")
+    await both_parked(world)
+    await world.until(lambda: world.db.fetchval("select not exists (select from perdure.outbox)"), "delivered")
+
+
+async def both_parked(world: World) -> None:
+    """Wait until both that are in doubt wait for a person."""
+    await world.until(lambda: parked(world, DOUBTFUL[1]), "parked")
+    await world.until(lambda: parked(world, UNKEPT[1], UNKEPT[0]), "parked")
+
+
+async def seven_are_where_they_were(world: World, until: datetime) -> None:
+    """Parked, waiting for a retry or for the same time; nobody made an attempt that nobody asked for."""
+    await both_parked(world)
+    for kind, each in (REFUSED, GIVEN_UP):
+        assert (await world.asked(kind, each)).waits_for_retry
+    assert world.counterparty.seen("do", GIVEN_UP[1]) == 3
+    await world.until(lambda: rings_at(world, LATE[1]), "its timer")
+    assert abs(await rings_at(world, LATE[1]) - until) < timedelta(seconds=1)  # type: ignore[operator]
+
+
+async def seven_go_on(world: World) -> None:
+    """Told another word, resolved, retried."""
+    for kind, each in (HEARD, TOLD):
+        await world.client.signal(kind, each, "hear", 2)
+        assert await world.ended(kind, each) == "paid"
+    why = "select why from perdure.transition where state = 'paid'"
+    assert {row["why"] for row in await world.db.fetch(why)} == {"words [1, 2]"}
+    await world.client.resolve(*DOUBTFUL, Status.NOT_DONE, by="ann", note="not on their list")
+    assert await world.ended(*DOUBTFUL) == "paid"
+    assert await world.db.fetchval("select why from perdure.finished where id = $1", DOUBTFUL[1]) == "words [7]"
+    for kind, each in (REFUSED, GIVEN_UP):
+        await world.client.retry(kind, each, by="ann")
+    await world.is_in(*REFUSED, "reserved")
+    assert await world.ended(*GIVEN_UP) == "paid"
 
 
 async def rings_at(world: World, entity_id: str) -> datetime | None:
