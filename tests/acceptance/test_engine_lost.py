@@ -41,6 +41,7 @@ async def world(
         yield made
 
 
+@pytest.mark.timeout(600)  # a cold machine builds the server first
 async def test_of_500_lifecycles_none_is_lost_and_no_effect_happens_twice(
     world: World, engine: TemporalOnPostgres
 ) -> None:

@@ -20,6 +20,7 @@ from temporalio.worker import Worker
 from infra.temporal_server import TemporalOnPostgres
 
 REPOSITORY = Path(__file__).parents[2]
+pytestmark = pytest.mark.timeout(600)  # a cold machine builds the server first
 
 
 @workflow.defn(sandboxed=False)

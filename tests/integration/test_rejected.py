@@ -204,12 +204,12 @@ async def test_the_list_has_what_a_person_and_a_script_need(world: World) -> Non
 @pytest.mark.parametrize(
     ("arguments", "given"),
     [
-        (["retry", "1"], None),
+        (["retry", "1", "--by", "x" * 201], None),
         (["retry", "one", "--by", "ann"], None),
         (["retry", "1", "2", "--by", "ann", "--input", "-"], "{}"),
         (["retry", "1", "--by", "ann", "--input", "-"], "{"),
     ],
-    ids=["nobody says so", "no number", "one input for two", "no JSON"],
+    ids=["nobody has such a name", "no number", "one input for two", "no JSON"],
 )
 async def test_wrong_usage_changes_nothing(world: World, arguments: list[str], given: str | None) -> None:
     seq = await rejected(world)

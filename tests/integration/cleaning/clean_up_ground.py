@@ -88,6 +88,18 @@ async def _runs(world: World, lifecycle: str, id: str) -> bool:
     return bool(seen) and await is_open(world, lifecycle, id)
 
 
+async def terminated(world: World, lifecycle: str, id: str, reason: str) -> None:
+    """Terminate its workflow, and wait until lists of Temporal's know that, too."""
+    handle = world.handle(lifecycle, id)
+    await handle.terminate(reason=reason)
+    listed = f"ExecutionStatus = 'Running' and WorkflowId = '{handle.id}'"
+
+    async def known() -> bool:
+        return (await world.engine.count_workflows(listed)).count == 0
+
+    await world.until(known, f"{handle.id} is listed as closed")
+
+
 async def is_open(world: World, lifecycle: str, id: str) -> bool:
     """Whether its workflow is."""
     try:

@@ -21,6 +21,7 @@ from tests.integration.cleaning.clean_up_ground import (
     deleted,
     is_open,
     put_back,
+    terminated,
 )
 from tests.world import World
 
@@ -43,7 +44,7 @@ async def test_two_clean_ups_at_once_mend_each_difference_once(world: World, cle
 
     await put_back(world, "staying", "unfinished", "in")
     await deleted(world, "staying", "vanished")
-    await world.handle("stubborn", "ended").terminate(reason="an accident")
+    await terminated(world, "stubborn", "ended", "an accident")
 
     found = await asyncio.gather(clean.run(), clean.run())
 
@@ -66,7 +67,7 @@ async def test_what_a_person_must_see_to_is_reported_with_what_to_do(world: Worl
     world.counterparty.replies_to["parked"] = [{"close": True}]
     staying = [f"staying/{each}" for each in ("ended", "stuck", "input", "state")]
     await begun(world, *staying, "escalate/parked", "faulty/failing")
-    await world.handle("staying", "ended").terminate(reason="an accident")
+    await terminated(world, "staying", "ended", "an accident")
     await world.db.execute("update perdure.entity set stuck_at = now() - interval '1 hour' where id = 'stuck'")
     await world.db.execute("""update perdure.entity set input = '{"seconds": "many"}' where id = 'input'""")
     await world.db.execute("update perdure.entity set state = 'elsewhere' where id = 'state'")
@@ -120,10 +121,10 @@ async def test_code_that_can_not_follow_an_open_history_is_found_before_its_enti
 
 async def test_what_ends_again_and_again_is_started_again_once(world: World, clean: Cleaning) -> None:
     await begun(world, "stubborn/a")
-    await world.handle("stubborn", "a").terminate(reason="once")
+    await terminated(world, "stubborn", "a", "once")
     await clean.run()
     await world.until(lambda: is_open(world, "stubborn", "a"), "runs again")
-    await world.handle("stubborn", "a").terminate(reason="twice")
+    await terminated(world, "stubborn", "a", "twice")
     await clean.run()
     assert not await is_open(world, "stubborn", "a")
     said = [what for _, what, mended in await clean.found("ended") if not mended]

@@ -16,7 +16,7 @@ from tests.apps.talking import app
 from tests.integration.operating_acts.ground import LOST, delivered, parked, perdure, record, untouched
 from tests.world import World
 
-MANY = 200
+MANY = 100
 BY_ANN = ("--by", "ann")
 CHOSEN = ("--lifecycle", "ring-inline", *BY_ANN, "--note", "silent")
 RESOLVED = (
@@ -83,7 +83,7 @@ async def at_terminal(world: World, *arguments: str) -> AsyncIterator[OnTerminal
         os.close(ours)
 
 
-async def test_of_two_hundred_whose_resolving_is_interrupted_each_is_resolved_once(world: World) -> None:
+async def test_of_a_hundred_whose_resolving_is_interrupted_each_is_resolved_once(world: World) -> None:
     world.counterparty.replies = [dict(LOST) for _ in range(MANY)]
     await world.db.execute(f"select perdure.start('ring-inline', n::text, '{{}}') from generate_series(1, {MANY}) n")
     async with world.worker(app):
@@ -97,7 +97,7 @@ async def test_of_two_hundred_whose_resolving_is_interrupted_each_is_resolved_on
             command.interrupt()
             assert await command.ended() == 130
         last = re.search(
-            r"interrupted after (\d+) of 200: run it again, with --resume-after 'ring-inline/\d+'", command.text
+            r"interrupted after (\d+) of 100: run it again, with --resume-after 'ring-inline/\d+'", command.text
         )
         assert last is not None, command.text
         before = len(await world.db.fetch(RESOLVED))
