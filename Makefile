@@ -28,7 +28,8 @@ demo: $(STAMP) ## watch lifecycles run, crash and recover on servers of their ow
 	@$(BIN)/python -m infra.demo $(if $(KEEP),--keep)
 
 test: lint types ## lint, types, and every test on real servers
-	@$(BIN)/python -m infra.programs $(BIN)/python -m pytest $(PYTEST_ARGS)
+	@$(BIN)/python -m infra.programs
+	@$(BIN)/python -m pytest $(PYTEST_ARGS)
 
 dev: $(STAMP) ## servers and a worker that reloads when a file changes
 	@$(BIN)/python -m infra.dev

@@ -110,15 +110,6 @@ async def _make_template(server: PostgresServer) -> None:
     await admin.close()
 
 
-BUILT_MEANWHILE = ("test_engine_lost.py", "test_chaos.py", "test_temporal_server.py")
-"""They need the Temporal server for PostgreSQL, which a cold machine builds beside the other tests."""
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """They come last."""
-    items.sort(key=lambda item: item.path.name in BUILT_MEANWHILE)
-
-
 _ENDED = pytest.StashKey[int]()
 
 

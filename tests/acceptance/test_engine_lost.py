@@ -14,7 +14,7 @@ import pytest
 from infra.postgres import PostgresServer
 from infra.temporal_server import TemporalOnPostgres
 from perdure.contracts.outcomes import Status
-from perdure.errors import AlreadyFinished
+from perdure.errors import AlreadyFinished, EngineUnavailable, NotNow
 from tests.apps.lasting import Sale, app
 from tests.world import World
 
@@ -121,23 +121,24 @@ async def brought_to_their_ends(world: World) -> None:
     await tell(world, "told", 2)
     for name in ("waits", "reserving", "unaccepted", "unstarted"):
         await tell(world, name, 1)
-    doubts = await world.db.fetch("select id, lifecycle from perdure.entity where attention like 'pay%'")
     happened = {key.split("/")[1] for key in world.counterparty.accepted if key.endswith("/pay")}
-
-    async def settle(row: dict[str, str]) -> None:
-        outcome, receipt = (Status.DONE, {"number": 1}) if row["id"] in happened else (Status.NOT_DONE, None)
-        with suppress(AlreadyFinished):  # the workflow task was lost that acted upon it: the next one finds the end
-            await world.client.resolve(
-                row["lifecycle"], row["id"], outcome, by="ann", note="their list", receipt=receipt
-            )
-
-    await asyncio.gather(*(settle(dict(row)) for row in doubts))
+    while doubts := await world.db.fetch(
+        "select lifecycle, id from perdure.entity where attention like 'pay%' limit 10"
+    ):
+        await asyncio.gather(*(settle(world, *row, happened=row["id"] in happened) for row in doubts))
     refused = await world.db.fetch("select lifecycle, id from perdure.entity where state = 'refused'")
     await asyncio.gather(*(world.client.retry(row["lifecycle"], row["id"], by="ann") for row in refused))
     await reach(world, "reserved", "refused")
     await tell(world, "refused", 1)
     finished = "select count(*) from perdure.finished"
     await world.until(lambda: world.db.fetchval(f"select ({finished}) = {10 * EACH}"), "the ends of all", 120)
+
+
+async def settle(world: World, lifecycle: str, entity_id: str, *, happened: bool) -> None:
+    """Say what happened. Who has no answer in time, or too late a one, looks again who is still in doubt."""
+    outcome, receipt = (Status.DONE, {"number": 1}) if happened else (Status.NOT_DONE, None)
+    with suppress(AlreadyFinished, NotNow, EngineUnavailable):
+        await world.client.resolve(lifecycle, entity_id, outcome, by="ann", note="their list", receipt=receipt)
 
 
 async def start(world: World, name: str, sale: Sale, forgetful: Sale | None = None) -> None:
