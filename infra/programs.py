@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 
 from infra.pgbouncer import obtain_pgbouncer
 from infra.promtool import obtain_promtool
@@ -13,20 +12,18 @@ from infra.temporal_server_binary import obtain_temporal_server
 
 
 def main() -> None:
-    """All at once: each build downloads and links for a while, which leaves a core to the others. What can't be had,
-    the tests say that need it."""
+    """One after the other, since a build takes all cores. What can't be had, the tests say that need it."""
     ways: tuple[Callable[[], object], ...] = (
         obtain_temporal,
         obtain_temporal_server,
         obtain_promtool,
         obtain_pgbouncer,
     )
-    with ThreadPoolExecutor(len(ways)) as threads:
-        for obtaining in [threads.submit(obtain) for obtain in ways]:
-            try:
-                obtaining.result()
-            except (RuntimeError, OSError) as error:
-                print(error, file=sys.stderr)
+    for obtain in ways:
+        try:
+            obtain()
+        except (RuntimeError, OSError) as error:
+            print(error, file=sys.stderr)
 
 
 if __name__ == "__main__":
