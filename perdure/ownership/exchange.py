@@ -80,13 +80,17 @@ class Exchange:
                 f"this database works with PERDURE_SCOPE={row['scope'] or 'none'!r}, this worker with "
                 f"{self.scope or 'none'!r}: set it right; or if this is a copy, {WAYS_OUT}"
             )
-        known = await self.namespace_id()
-        if known and row["namespace_id"] and row["namespace_id"] != known:
+        if known := await self._other_namespace(row):
             raise NotThisDatabase(
                 f"this database works with another Temporal (namespace {row['namespace']!r}, {row['namespace_id']}; "
                 f"here it is {self.namespace!r}, {known}): correct TEMPORAL_ADDRESS or TEMPORAL_NAMESPACE; or if that "
                 "Temporal was lost for good: perdure recover; or if this is a copy: perdure adopt-database --as copied"
             )
+
+    async def _other_namespace(self, row: asyncpg.Record) -> str | None:
+        """Id of the namespace here, where it is known not to be the one that the database works with."""
+        known = await self.namespace_id()
+        return known if known and row["namespace_id"] and row["namespace_id"] != known else None
 
     async def why_lost(self, row: asyncpg.Record) -> str | None:
         """Why this Temporal can't be the one that the database worked with, or has lost all; None = it is.
@@ -96,7 +100,7 @@ class Exchange:
         """
         if row["mark"] is None:
             return None
-        if row["scope"] == self.scope and row["namespace_id"] != (known := await self.namespace_id()):
+        if row["scope"] == self.scope and (known := await self._other_namespace(row)):
             return f"namespace {row['namespace']!r} was {row['namespace_id']}, here {self.namespace!r} is {known}"
         await self.check_binding(row)
         try:
