@@ -12,18 +12,16 @@ from typing import Annotated, Any
 import typer
 from rich.filesize import decimal
 
-from perdure import schema
 from perdure.archiving.dropping import Dropped, check_droppable, drop
 from perdure.archiving.exporting import export
 from perdure.archiving.months import Month, every_month, first_day, now, the_month
 from perdure.archiving.working import step, working
 from perdure.command.cli import cli
-from perdure.command.database import transaction
+from perdure.command.database import opened, transaction
 from perdure.command.printing import moment, print_json, print_table
 from perdure.queries import query
 from perdure.schema import Connection
 from perdure.settings import settings
-from perdure.store.postgres import Database, answering
 
 _COUNTED = 1000
 """Open entities of a month are counted up to here; looking at all could take long."""
@@ -161,17 +159,8 @@ def _paths(month: Month) -> list[str]:
 @asynccontextmanager
 async def _work() -> AsyncIterator[Connection]:
     """A connection for long work, on a database whose schema fits."""
-    config = settings()
-    database = Database(config.database_url, most=2)
-    pool = await database.open()
-    try:
-        with answering():
-            async with pool.acquire() as connection:
-                await schema.check(connection)
-        async with working(config.database_url) as connection:
-            yield connection
-    finally:
-        await database.close()
+    async with opened(), working(settings().database_url) as connection:
+        yield connection
 
 
 def _some(names: Sequence[str], most: int = 20) -> str:

@@ -12,10 +12,29 @@ from perdure import schema
 from perdure.errors import NotPermitted
 from perdure.schema import Connection
 from perdure.settings import settings
-from perdure.store.postgres import Database, answering
+from perdure.store.postgres import Database, Pool, answering
 
 PATIENCE = "set local lock_timeout = '15s'; set local statement_timeout = '60s'"
 """For a person, who waits longer than a worker does: a relay may hold an entity for as long as a call to Temporal."""
+
+
+@asynccontextmanager
+async def opened() -> AsyncIterator[Pool]:
+    """Connections to the database that PERDURE_DATABASE_URL names, for what takes longer than a transaction.
+
+    Raises:
+        DatabaseUnavailable: no PostgreSQL answers.
+        SchemaMismatch: its schema is missing, too old or too new.
+    """
+    database = Database(settings().database_url, most=2)
+    pool = await database.open()
+    try:
+        with answering():
+            async with pool.acquire() as connection:
+                await schema.check(connection)
+        yield pool
+    finally:
+        await database.close()
 
 
 @asynccontextmanager

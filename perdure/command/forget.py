@@ -8,11 +8,11 @@ from typing import Annotated
 import asyncpg
 import typer
 
-from perdure import schema
 from perdure.app import App
 from perdure.archiving.forgetting import Forgotten
 from perdure.archiving.forgetting import forget as erase
 from perdure.command.cli import cli
+from perdure.command.database import opened
 from perdure.command.who import By, request
 from perdure.contracts.keys import Entity
 from perdure.errors import NotNow
@@ -21,7 +21,7 @@ from perdure.fleet.worker import connect
 from perdure.ownership.exchange import Exchange
 from perdure.queries import query
 from perdure.settings import settings
-from perdure.store.postgres import Database, answering
+from perdure.store.postgres import answering
 
 
 @cli.command(epilog="Example: perdure forget order 42 --by ann --yes")
@@ -47,22 +47,18 @@ def forget(
 
 async def _forget(entity: Entity, by: str) -> Forgotten:
     config = settings()
-    database = Database(config.database_url, most=2)
-    pool = await database.open()
     try:
-        with answering():
-            async with pool.acquire() as connection:
-                await schema.check(connection)
-                engine = await connect(PerdurePlugin(App([], []), config))
-                # Else it would be gone here, and stay in the Temporal that has it.
-                bound = await connection.fetchrow(query("database"))
-                assert bound is not None
-                await Exchange(engine, config).check_binding(bound)
-                return await erase(connection, engine, config.scope, entity, by)
+        async with opened() as pool:
+            with answering():
+                async with pool.acquire() as connection:
+                    engine = await connect(PerdurePlugin(App([], []), config))
+                    # Else it would be gone here, and stay in the Temporal that has it.
+                    bound = await connection.fetchrow(query("database"))
+                    assert bound is not None
+                    await Exchange(engine, config).check_binding(bound)
+                    return await erase(connection, engine, config.scope, entity, by)
     except asyncpg.LockNotAvailableError as error:
         raise NotNow(f"somebody holds {entity} ({error}): try again") from None
-    finally:
-        await database.close()
 
 
 def _tell(entity: Entity, gone: Forgotten) -> None:

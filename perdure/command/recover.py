@@ -8,9 +8,9 @@ from typing import Annotated
 
 import typer
 
-from perdure import schema
 from perdure.app import App
 from perdure.command.cli import cli
+from perdure.command.database import opened
 from perdure.command.who import By, Note, request
 from perdure.fleet.plugin import PerdurePlugin
 from perdure.fleet.worker import connect
@@ -18,7 +18,7 @@ from perdure.ownership.exchange import Exchange
 from perdure.recovering.engine import rebind, why_lost
 from perdure.recovering.recovery import Recovered, recover
 from perdure.settings import Settings, settings
-from perdure.store.postgres import Database, Pool
+from perdure.store.postgres import Pool
 
 _LOST = "This Temporal knows nothing of what is open in this database: {why}."
 _SURE = (
@@ -54,17 +54,11 @@ def recover_all(
 
 
 async def _recover(config: Settings, by: str, note: str, yes: bool) -> Recovered:
-    database = Database(config.database_url, most=2)
-    pool = await database.open()
-    try:
-        async with pool.acquire() as connection:
-            await schema.check(connection)
+    async with opened() as pool:
         engine = await connect(PerdurePlugin(App([], []), config))
         await _make_sure(pool, Exchange(engine, config), yes)
         why = f"recovered: no workflow in Temporal{': ' if note else ''}{note}"
         return await recover(pool, engine, config.scope, by=by, why=why, tell=_tell)
-    finally:
-        await database.close()
 
 
 async def _make_sure(pool: Pool, exchange: Exchange, yes: bool) -> None:
