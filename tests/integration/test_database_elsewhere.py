@@ -15,7 +15,7 @@ from tests.apps.bodies import app
 from tests.apps.contracts import Errand
 from tests.world import World
 
-KIND = "repeat-inline"
+KIND = "lookup-inline"
 
 
 async def test_a_worker_of_another_namespace_does_not_start_on_it(world: World) -> None:

@@ -49,7 +49,7 @@ async def relay(world: World) -> AsyncIterator[RelayProcess]:
 
 
 async def test_it_delivers_to_workers_that_have_no_relay_and_exits_0(world: World, relay: RelayProcess) -> None:
-    await world.db.execute("select perdure.start('repeat', n::text, '{}') from generate_series(1, 20) n")
+    await world.db.execute("select perdure.start('lookup', n::text, '{}') from generate_series(1, 20) n")
     async with world.worker(app, relay=False):
         await world.until(lambda: world.db.fetchval("select count(*) = 20 from perdure.finished"), "all done")
         assert set(world.counterparty.accepted.values()) == {1}

@@ -31,13 +31,13 @@ async def test_what_was_committed_while_no_relay_runs_is_delivered(world: World,
 
 
 async def test_two_clean_ups_beside_a_relay_deliver_everything_once(world: World, sweep: Sweep) -> None:
-    await world.db.execute("select perdure.start('repeat-inline', n::text, '{}') from generate_series(1, 80) n")
+    await world.db.execute("select perdure.start('lookup-inline', n::text, '{}') from generate_series(1, 80) n")
     async with world.worker(app):
         grounds = [await sweep.ground(), await sweep.ground()]
         await asyncio.gather(*(undelivered(ground, None) for ground in grounds))
         assert await world.db.fetchval("select count(*) from perdure.outbox where error is not null") == 0
         await world.until(lambda: world.db.fetchval("select count(*) = 80 from perdure.finished"), "all done")
-    assert world.counterparty.accepted == {f"repeat-inline/{number}/do-repeat-inline": 1 for number in range(1, 81)}
+    assert world.counterparty.accepted == {f"lookup-inline/{number}/do-lookup-inline": 1 for number in range(1, 81)}
     assert await world.db.fetchval("select count(*) from perdure.finding where not mended") == 0
 
 
