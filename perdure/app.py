@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from temporalio import workflow
 
@@ -13,7 +14,12 @@ from perdure.contracts.states import suggestion
 from perdure.errors import DeclarationError, InvalidInput, UnknownLifecycle
 from perdure.workflow.lifecycle import Lifecycle
 
+if TYPE_CHECKING:
+    from perdure.settings import Settings
+
 Contract = Effect[Any, Any] | Find[Any, Any]
+Lifespan: TypeAlias = "Callable[[Settings], AbstractAsyncContextManager[Any]]"
+"""Opens what bodies share, for as long as a worker runs."""
 
 
 class App:
@@ -22,12 +28,25 @@ class App:
     Args:
         lifecycles: the classes.
         effects: bodies of effects and look-ups, bound with `@EFFECT.performs` and `@FIND.answers`.
+        lifespan: what bodies share: an async context manager made from the worker's settings, entered before the
+            worker takes work and left after its last body has ended. What it yields is their `attempt.resources`.
+        commands: groups of commands that `perdure` gets from the application, by their first word: where their Typer
+            app is, as `package.module:name`.
 
     Raises:
         DeclarationError: an effect has no body, a body has no contract or nobody needs it, or two have one name.
     """
 
-    def __init__(self, lifecycles: Sequence[type[Lifecycle[Any, Any]]], effects: Sequence[Callable[..., Any]]) -> None:
+    def __init__(
+        self,
+        lifecycles: Sequence[type[Lifecycle[Any, Any]]],
+        effects: Sequence[Callable[..., Any]],
+        *,
+        lifespan: Lifespan | None = None,
+        commands: Mapping[str, str] | None = None,
+    ) -> None:
+        self.lifespan = lifespan
+        self.commands = dict(commands or {})
         self.lifecycles = {_name(each): each for each in lifecycles}
         if len(self.lifecycles) != len(lifecycles):
             raise DeclarationError("two lifecycles have the same name")

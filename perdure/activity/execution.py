@@ -56,6 +56,10 @@ class Host(Protocol):
     def stop_asked(self) -> bool:
         """Whether the worker was told to stop: nothing new is begun."""
 
+    @property
+    def resources(self) -> Any:
+        """What bodies share."""
+
 
 Body = Callable[[Any, Attempt], Awaitable[Any]]
 Answerer = Callable[[Any, Question], Awaitable[Any]]
@@ -111,10 +115,11 @@ async def _attempt(
         progress=order.progress,
         clue=view.clue,
         headers=traces.headers(),
+        resources=host.resources,
         _note=lambda clue: _note(store, order.write, fence, clue),
     )
     pulse.attempt = the_attempt
-    report = await _call(effect, body, given, the_attempt, token, host)
+    report = await _call(effect, body, given, the_attempt, token, host, order.timeout)
     faults.point("after the call of", effect.name)
     says(log, "attempt ended", key=key, attempt=view.attempts, outcome=report.said.value, why=report.why)
     return await _put_on_record(report, order.write, fence, store, answer.version, order.then)
@@ -131,7 +136,7 @@ async def _ask(find: Find[Any, Any], body: Answerer, order: QuestionOrder, store
     if view.status not in (Status.ATTEMPTING, Status.IN_DOUBT):
         return Report(said=Said.STANDING, token=view.token or "", effect=view, version=answer.version)
     believable = view.in_flight + order.settle <= 0
-    question = Question(key, view.first_at or datetime.now(UTC), view.attempts, view.clue)
+    question = Question(key, view.first_at or datetime.now(UTC), view.attempts, view.clue, host.resources)
     report = Report(said=Said.MISS, token=view.token or "", effect=view, believable=believable, version=answer.version)
     try:
         given = find.input.validate_python(order.input)
@@ -186,7 +191,7 @@ def _no_call(answer: Answer, token: str) -> Report | None:
 
 
 async def _call(
-    effect: Effect[Any, Any], body: Body, given: Any, the_attempt: Attempt, token: str, host: Host
+    effect: Effect[Any, Any], body: Body, given: Any, the_attempt: Attempt, token: str, host: Host, timeout: float
 ) -> Report:
     report = Report(said=Said.IN_DOUBT, token=token)
     try:
@@ -204,7 +209,7 @@ async def _call(
     except InDoubt as doubt:
         report.why = doubt.why
     except TimeoutError:
-        report.why = f"no answer within {effect.timeout.total_seconds():g} s"
+        report.why = f"no answer within {timeout:g} s"
     except Exception as error:  # anything else may have happened after the bytes left
         report.why = _sentence(error)
         if not isinstance(error, OSError):  # a broken connection needs no lines of code to be understood

@@ -27,8 +27,9 @@ _SETTLED = (Status.DONE, Status.REFUSED, Status.ABANDONED)
 class TemporalHost:
     """What surrounds an execution in a Temporal activity; see `execution.Host`."""
 
-    def __init__(self, grace: float) -> None:
+    def __init__(self, grace: float, resources: Any = None) -> None:
         self._grace = grace
+        self._resources = resources
         self._info = activity.info()
         self._given_way = asyncio.Event()
 
@@ -73,6 +74,10 @@ class TemporalHost:
     def stop_asked(self) -> bool:
         return activity.is_worker_shutdown()
 
+    @property
+    def resources(self) -> Any:
+        return self._resources
+
 
 class Activities:
     """Makes the activities of an app.
@@ -81,12 +86,16 @@ class Activities:
         app: contracts and bodies.
         store: gives the store, once the worker runs.
         grace: seconds that a call under way is given when the worker is told to stop.
+        resources: gives what bodies share, once the worker runs.
     """
 
-    def __init__(self, app: App, store: Callable[[], Store], grace: float) -> None:
+    def __init__(
+        self, app: App, store: Callable[[], Store], grace: float, resources: Callable[[], Any] = lambda: None
+    ) -> None:
         self._app = app
         self._store = store
         self._grace = grace
+        self._resources = resources
 
     def all(self) -> list[Callable[..., Any]]:
         """Activity functions for a Temporal worker."""
@@ -101,8 +110,9 @@ class Activities:
     def _attempting(self, effect: Effect[Any, Any], body: Callable[..., Any], name: str) -> Callable[..., Any]:
         @activity.defn(name=name)
         async def run(order: AttemptOrder) -> Report:
-            host = TemporalHost(self._grace)
-            gives_way = isinstance(effect.doubt, (Repeat, Dedupe))
+            host = TemporalHost(self._grace, self._resources())
+            usual = isinstance(effect.doubt, (Repeat, Dedupe))
+            gives_way = usual if order.gives_way is None else order.gives_way
             making = host.to_its_end(attempt(effect, body, order, self._store(), host), gives_way=gives_way)
             report = self._with_terms(await attempting(effect, order, making), order.write)
             faults.point("before the report of", effect.name)
@@ -113,7 +123,8 @@ class Activities:
     def _asking(self, find: Find[Any, Any], body: Callable[..., Any], name: str) -> Callable[..., Any]:
         @activity.defn(name=name)
         async def run(order: QuestionOrder) -> Report:
-            report = await asking(find, order, ask(find, body, order, self._store(), TemporalHost(self._grace)))
+            host = TemporalHost(self._grace, self._resources())
+            report = await asking(find, order, ask(find, body, order, self._store(), host))
             report = self._with_terms(report, order.write)
             faults.point("before the report of", find.name)
             return report

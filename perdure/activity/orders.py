@@ -44,6 +44,7 @@ class AttemptOrder(BaseModel):
         timeout: seconds that the call may take.
         progress: what the attempt before last reported.
         then: what else to commit with the outcome, if it is done.
+        gives_way: the next attempt does not wait for this one's end; None = as the contract's doubt policy has it.
     """
 
     write: Write
@@ -52,6 +53,7 @@ class AttemptOrder(BaseModel):
     timeout: float
     progress: Any = None
     then: Write | None = None
+    gives_way: bool | None = None
 
 
 class QuestionOrder(BaseModel):

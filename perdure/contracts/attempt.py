@@ -33,6 +33,7 @@ class Attempt:
             time-out old: a hint, not a record. None in the first.
         clue: what an earlier attempt noted for look-ups.
         headers: trace context to pass on to the other side.
+        resources: what the app's `lifespan` yielded; None without one.
     """
 
     key: Key
@@ -43,6 +44,7 @@ class Attempt:
     progress: Any = None
     clue: Any = None
     headers: dict[str, str] = field(default_factory=dict)
+    resources: Any = None
     latest: Any = None
     """What was last given to `heartbeat`."""
     _note: Note | None = None
@@ -85,9 +87,11 @@ class Question:
         first_at: when its first attempt was begun, by the database's clock.
         attempts: how many attempts were begun.
         clue: what an attempt noted for look-ups.
+        resources: what the app's `lifespan` yielded; None without one.
     """
 
     key: Key
     first_at: datetime
     attempts: int = 1
     clue: Any = None
+    resources: Any = None

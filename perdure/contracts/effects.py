@@ -162,11 +162,7 @@ class Effect(_Contract[In, Out]):
         formerly: tuple[str, ...] = (),
     ) -> None:
         super().__init__(name, timeout=timeout, inline=inline, task_queue=task_queue, formerly=formerly)
-        if isinstance(doubt, Dedupe) and doubt.window <= timeout + doubt.margin:
-            raise DeclarationError(
-                f"{name}: Dedupe(window={doubt.window}) leaves no time for a second attempt: "
-                f"timeout {timeout} and margin {doubt.margin} are taken off it"
-            )
+        check_room(name, doubt, timeout)
         if heartbeat < timedelta(seconds=1):
             raise DeclarationError(f"{name}: heartbeat={heartbeat} is too short to tell a lost worker from a slow one")
         self.doubt: DoubtPolicy[In, Out] = doubt
@@ -189,6 +185,19 @@ class Effect(_Contract[In, Out]):
         must have that switched off: the workflow owns the attempts (invariant 3).
         """
         return _mark(body, self)
+
+
+def check_room(name: str, doubt: DoubtPolicy[Any, Any], timeout: timedelta) -> None:
+    """A window without room for a second attempt is none.
+
+    Raises:
+        DeclarationError: this one has none.
+    """
+    if isinstance(doubt, Dedupe) and doubt.window <= timeout + doubt.margin:
+        raise DeclarationError(
+            f"{name}: Dedupe(window={doubt.window}) leaves no time for a second attempt: "
+            f"timeout {timeout} and margin {doubt.margin} are taken off it"
+        )
 
 
 def contract_of(body: Callable[..., Any]) -> Effect[Any, Any] | Find[Any, Any] | None:

@@ -13,8 +13,9 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, SerializerFunctionWrapHandler, model_serializer
 
-from perdure.contracts.effects import Effect, Find
+from perdure.contracts.effects import Effect, Find, check_room
 from perdure.contracts.policies import Dedupe, DoubtPolicy, Escalate, Lookup, Repeat, Retry
+from perdure.errors import DeclarationError
 
 
 class _Lean(BaseModel):
@@ -87,6 +88,38 @@ def terms_of(effect: Effect[Any, Any]) -> Terms:
         timeout=effect.timeout,
         in_doubt=_doubt_terms(effect.doubt),
         retry=effect.retry,
+    )
+
+
+def own_terms(
+    effect: Effect[Any, Any],
+    *,
+    doubt: DoubtPolicy[Any, Any] | None,
+    timeout: timedelta | None,
+    retry: Retry | None,
+) -> Terms | None:
+    """The terms of one performance that has some of its own; None where it has none.
+
+    Raises:
+        DeclarationError: they can't work.
+    """
+    if doubt is None and timeout is None and retry is None:
+        return None
+    wanted, limit = doubt or effect.doubt, effect.timeout if timeout is None else timeout
+    if limit <= timedelta(0):
+        raise DeclarationError(f"{effect.name}: timeout={limit} must be more than zero")
+    if isinstance(wanted, Lookup) and wanted.find is not effect.find:
+        raise DeclarationError(
+            f"{effect.name}: no worker is certain to answer {wanted.find!r}: "
+            "declare it in the effect's own doubt policy"
+        )
+    check_room(effect.name, wanted, limit)
+    return Terms(
+        name=effect.name,
+        inline=effect.inline,
+        timeout=limit,
+        in_doubt=_doubt_terms(wanted),
+        retry=retry or effect.retry,
     )
 
 

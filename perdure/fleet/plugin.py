@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, nullcontext
 from datetime import timedelta
 from typing import Any
 
@@ -69,6 +69,7 @@ class PerdurePlugin(temporalio.client.Plugin, temporalio.worker.Plugin):
         self.ready = asyncio.Event()
         """Set once the database is there and fits, and the worker takes work."""
         self._store: PostgresStore | None = None
+        self._resources: Any = None
         self._services: list[Service] = []
         self._troubles: Troubles | None = None
         self._caretaker: Caretaker | None = None
@@ -102,7 +103,7 @@ class PerdurePlugin(temporalio.client.Plugin, temporalio.worker.Plugin):
         if not config.get("graceful_shutdown_timeout"):
             # Temporal's default is to cancel every activity at once, before it can report.
             config["graceful_shutdown_timeout"] = timedelta(seconds=self.config.grace + REPORTING)
-        activities = Activities(self.app, self._running_store, self.config.grace)
+        activities = Activities(self.app, self._running_store, self.config.grace, lambda: self._resources)
         config["workflows"] = [*config.get("workflows", ()), *self.app.lifecycles.values()]
         config["activities"] = [*config.get("activities", ()), *activities.all()]
         config["workflow_runner"] = _passing_through(config.get("workflow_runner"), self.app)
@@ -122,13 +123,17 @@ class PerdurePlugin(temporalio.client.Plugin, temporalio.worker.Plugin):
             async with exchange.answering():
                 ownership = Ownership(pool, exchange, self._nudge)
                 await ownership.claim()
-                await self._run_services(pool, worker, ownership)
-                client, meter = plain(worker.client), meter_of(worker.client)
-                async with cleaning_up(pool, client, self.app, self.config, meter):
-                    await next(worker)
+                async with self._lifespan() as self._resources:
+                    await self._run_services(pool, worker, ownership)
+                    client, meter = plain(worker.client), meter_of(worker.client)
+                    async with cleaning_up(pool, client, self.app, self.config, meter):
+                        await next(worker)
         finally:
             await self.stop_services()
             await database.close()
+
+    def _lifespan(self) -> AbstractAsyncContextManager[Any]:
+        return self.app.lifespan(self.config) if self.app.lifespan else nullcontext()
 
     async def _run_services(self, pool: Pool, worker: Worker, ownership: Ownership) -> None:
         meter = meter_of(worker.client)

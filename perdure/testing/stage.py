@@ -54,6 +54,10 @@ class RehearsalHost:
         """It is never told to stop."""
         return False
 
+    @property
+    def resources(self) -> None:
+        """The bodies' ends are scripted: they use nothing."""
+
 
 @dataclass(frozen=True, slots=True)
 class Call:

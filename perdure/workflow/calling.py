@@ -21,14 +21,20 @@ _ONCE = RetryPolicy(maximum_attempts=1)
 
 
 async def call(
-    contract: Effect[Any, Any] | Find[Any, Any], order: Any, *, name: str, inline: bool, summary: str
+    contract: Effect[Any, Any] | Find[Any, Any],
+    order: Any,
+    *,
+    name: str,
+    inline: bool,
+    timeout: timedelta,
+    summary: str,
 ) -> Report:
-    """One execution of it, under this name and this way.
+    """One execution of it, under this name and this way; `timeout` is that of its call.
 
     Raises:
         ActivityError, ApplicationError: it gave no answer.
     """
-    whole = contract.timeout + BOOKKEEPING
+    whole = timeout + BOOKKEEPING
     if inline:
         local: Report = await workflow.execute_local_activity(
             name,

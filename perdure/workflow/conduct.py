@@ -74,17 +74,27 @@ class Conductor(Waiting):
         renewing = False
         await self._be_told_again()
         try:
-            while not await self._run(run, given):
-                pass
+            await self._run_or_cancel(run, given)
         except Renewal:
             renewing = True
-        except Cancelled:
-            await self._end_cancelled()
         except Overtaken as standing:
             workflow.logger.info("ended as %s: the database says so", standing.state)
             self.state, self.overtaken = self.states.today(standing.state or self.state), True
         await self._drain()
         return renewing
+
+    async def _run_or_cancel(self, run: Callable[[Any], Awaitable[None]], given: Any) -> None:
+        try:
+            while not await self._run(run, given):
+                pass
+        except Cancelled:
+            # What its siblings have under way, or in doubt, is settled first.
+            await workflow.wait_condition(lambda: not self.performances)
+            if not self.cancelled_before:
+                self.cancelling = True
+                await self.lifecycle.cancelling()
+            if not self.final:
+                await self._end_cancelled()
 
     async def _be_told_again(self) -> None:
         """What it was told before its history was lost is heard before `run` begins, so that the waits which that ended
@@ -170,8 +180,6 @@ class Conductor(Waiting):
     async def _end_cancelled(self) -> None:
         assert self.cancel is not None
         assert self.states.cancelled is not None
-        # What its siblings have under way, or in doubt, is settled first.
-        await workflow.wait_condition(lambda: not self.performances)
         state = self.states.cancelled
         self.attention = None
         self.show(state)

@@ -12,7 +12,10 @@ from temporalio import workflow
 from perdure.errors import DeclarationError
 from perdure.workflow.rules import refuse_if_over
 
-_MAY_OVERRIDE = ("states", "effects", "mirror", "expects", "search_attribute", "if_ended", "snapshot", "run")
+_MAY_OVERRIDE = (
+    *("states", "effects", "mirror", "expects", "search_attribute", "if_ended"),
+    *("run", "snapshot", "cancelling"),
+)
 
 
 def check_handlers(cls: type[Any], base: type[Any]) -> None:

@@ -13,6 +13,7 @@ from perdure.activity.orders import Report, Said
 from perdure.contracts.effects import Effect
 from perdure.contracts.keys import Key
 from perdure.contracts.outcomes import Status
+from perdure.contracts.terms import Terms
 from perdure.store.writes import Answer, EffectView, Fence, FenceOp, Gate, Move, storable
 from perdure.telemetry import metrics, names
 from perdure.workflow.carried import Unsettled
@@ -30,8 +31,18 @@ Out = TypeVar("Out")
 class Learning(Generic[In, Out]):
     """The lower layer of a `Performance`: it learns, and decides nothing."""
 
-    def __init__(self, conductor: Conductor, effect: Effect[In, Out], given: In, suffix: str | None) -> None:
+    def __init__(
+        self,
+        conductor: Conductor,
+        effect: Effect[In, Out],
+        given: In,
+        suffix: str | None,
+        own: Terms | None = None,
+    ) -> None:
         self.effect = effect
+        self._own = own
+        """What this performance has in place of the contract's terms."""
+        self.timeout = own.timeout if own else effect.timeout
         self.slot = f"{effect.name}/{suffix}" if suffix else effect.name
         # The way that this run calls it: the one that stands in its history, whatever the contract says today.
         begun_with = conductor.terms.get(effect.identity)
@@ -55,7 +66,7 @@ class Learning(Generic[In, Out]):
             self.key = Key.of(conductor.entity, effect.identity, suffix, again + 1)
         # What the run before knew goes on: its failures count, its doubt needs no second look at the fence.
         left = conductor.unsettled.pop(self.key, None) or Unsettled(known=Known())
-        self.known = replace(left.known, terms=left.known.terms or begun_with)
+        self.known = replace(left.known, terms=own or left.known.terms or begun_with)
         self._seen_at = workflow.now() - left.known.age
         self._progress = left.progress
         # What the run before may have done is as old as that: if its record is lost, it is not taken for untouched.
@@ -158,7 +169,7 @@ class Learning(Generic[In, Out]):
         """Learn what the fence knows, and the terms of the worker that read it."""
         of_each = said.terms or {} if isinstance(said, Answer) else {self.effect.identity: said.terms}
         terms = of_each.get(self.effect.identity)
-        self.known = replace(self.known, effect=view, terms=terms or self.known.terms)
+        self.known = replace(self.known, effect=view, terms=self._own or terms or self.known.terms)
         self._seen_at = workflow.now()
 
     async def _record(self, status: Status, why: str, *, receipt: Any = None, by: str | None = None) -> None:
@@ -180,7 +191,7 @@ class Learning(Generic[In, Out]):
             key=self.key,
             effect=self.slot,
             token=token or self.known.effect.token or "",
-            in_flight=self.effect.timeout.total_seconds(),
+            in_flight=self.timeout.total_seconds(),
             since=self._since,
             began=self._conductor.began,
             **more,

@@ -6,7 +6,7 @@ A subclass is an ordinary `@workflow.defn` class: all that Temporal documents ap
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any, ClassVar, Generic, Literal, NoReturn, TypeVar
 
@@ -17,7 +17,9 @@ from temporalio.exceptions import ApplicationError
 from perdure.contracts.app_rows import AppRows
 from perdure.contracts.effects import Effect, problem
 from perdure.contracts.outcomes import Done, Ended, Status
+from perdure.contracts.policies import DoubtPolicy, Retry
 from perdure.contracts.states import State, States
+from perdure.contracts.terms import own_terms
 from perdure.errors import DeclarationError, NotNow
 from perdure.store.writes import AppColumn
 from perdure.workflow.conduct import Conductor
@@ -130,6 +132,9 @@ class Lifecycle(Generic[I, S]):
         then: S | None = None,
         suffix: str | None = None,
         expires_at: datetime | None = None,
+        doubt: DoubtPolicy[In, Out] | None = None,
+        timeout: timedelta | None = None,
+        retry: Retry | None = None,
     ) -> Done[Out] | Ended:
         """Perform an effect until it is settled, however many attempts, look-ups or people that takes.
 
@@ -141,17 +146,22 @@ class Lifecycle(Generic[I, S]):
                 enter it afterwards. If it is final, what follows in `run` is not certain to be run.
             suffix: tells several performances of one effect apart: part of the key.
             expires_at: from then on it is of no use: no attempt is begun, and it ends `Expired`.
+            doubt: the policy of this performance, in place of the contract's; a `Lookup` with the contract's own
+                `find`. Like `timeout` and `retry` it must come from the history: from the input, a receipt, a message.
+            timeout: the longest that one of its calls may take, in place of the contract's.
+            retry: in place of the contract's.
 
         Returns:
             `Done` with the receipt, or `Ended`: `WasRefused`, `Expired`, `Abandoned`, `GaveUp`, `DifferentInput`.
 
         Raises:
-            DeclarationError: it is not declared, or is being performed under the same key.
+            DeclarationError: it is not declared, is being performed under the same key, or `doubt` can't work.
             InvalidInput: `given` is not what the contract declares.
         """
         if effect not in self.effects:
             raise DeclarationError(f"{type(self).__name__} performs {effect!r}, which is not in its `effects`")
-        performance = Performance(self._perdure, effect, given, suffix)
+        own = own_terms(effect, doubt=doubt, timeout=timeout, retry=retry)
+        performance = Performance(self._perdure, effect, given, suffix, own)
         on_the_way, at_the_end = entering and entering.value, then and then.value
         return await performance.run(on_the_way, at_the_end, expires_at)
 
@@ -214,6 +224,13 @@ class Lifecycle(Generic[I, S]):
             why: one line, for the record; no personal data.
         """
         self._perdure.ask_for_clean_up(why)
+
+    async def cancelling(self) -> None:
+        """What it does between a cancel that ended its `run` and the state in which it ends; override it.
+
+        It may wait, and perform effects, such as to tell others. Like `run` it may be started from its top: what is on
+        record is not done again. It is not asked where the cancel came before `run` had begun.
+        """
 
     async def renew(self) -> NoReturn:
         """Go on in a new run, with `run` started from its top. Waits do this by themselves when it is time.

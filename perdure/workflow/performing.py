@@ -11,7 +11,7 @@ from temporalio.exceptions import ActivityError, ApplicationError
 
 from perdure.activity.orders import AttemptOrder, QuestionOrder, Report, Said
 from perdure.contracts.outcomes import Abandoned, DifferentInput, Done, Ended, Expired, GaveUp, Status, WasRefused
-from perdure.contracts.policies import Lookup
+from perdure.contracts.policies import Dedupe, Lookup, Repeat
 from perdure.errors import DeclarationError
 from perdure.store.writes import EffectView, FenceOp, Move, Write, storable
 from perdure.telemetry import metrics, names, traces
@@ -128,15 +128,18 @@ class Performance(Learning[In, Out], Generic[In, Out]):
             write=conductor.order(move=move, fence=fence),
             input=self._input,
             number=self.known.effect.attempts + 1,
-            timeout=self.effect.timeout.total_seconds(),
+            timeout=self.timeout.total_seconds(),
             progress=self._progress,
             then=self._with_outcome(),
+            gives_way=None if self._own is None else isinstance(self._own.doubt, (Repeat, Dedupe)),
         )
         conductor.in_flight += 1
         try:
             conductor.describe()
             summary = f"{self.slot}: attempt {order.number}"
-            report = await call(self.effect, order, name=self._name, inline=self._inline, summary=summary)
+            report = await call(
+                self.effect, order, name=self._name, inline=self._inline, timeout=self.timeout, summary=summary
+            )
         except (ActivityError, ApplicationError) as failure:
             await self._lost(failure, before)
             return
@@ -177,7 +180,7 @@ class Performance(Learning[In, Out], Generic[In, Out]):
             self._conductor.describe()
             what = f"{self.slot}: look-up {known.asked + 1}"
             find = policy.find
-            report = await call(find, order, name=find.name, inline=find.inline, summary=what)
+            report = await call(find, order, name=find.name, inline=find.inline, timeout=find.timeout, summary=what)
         except (ActivityError, ApplicationError):
             report = Report(said=Said.MUTE, token="", why="its worker was lost")
         self._conductor.learn(report.version)

@@ -27,6 +27,8 @@ class Waiting(Recording):
     def __init__(self, lifecycle: Lifecycle[Any, Any]) -> None:
         super().__init__(lifecycle)
         self.in_flight = 0
+        self.cancelling = False
+        """`run` was ended by a cancel, and what the author has for that is under way."""
         self.leaving = False
         """It goes on in a new run in a moment; what is asked now is to be asked again there."""
         self.over: Overtaken | None = None
@@ -106,7 +108,7 @@ class Waiting(Recording):
         what was in doubt, to settle that first."""
         doubtful = (Status.ATTEMPTING, Status.IN_DOUBT)
         doubts = self.catching_up and any(each.known.effect.status in doubtful for each in self.unsettled.values())
-        return cancellable and self.cancel is not None and not doubts
+        return cancellable and self.cancel is not None and not self.cancelling and not doubts
 
     async def renew(self) -> NoReturn:
         """Go on in a new run, as soon as no attempt and no update is under way."""

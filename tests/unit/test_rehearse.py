@@ -264,7 +264,7 @@ async def test_a_rehearsal_takes_milliseconds() -> None:
         began = time.perf_counter()
         await rehearse(errands.Lookup, Errand(), {DO: [WorkerLost()], FIND: [ONE]})
         times.append(time.perf_counter() - began)
-    assert min(times) < 0.02
+    assert min(times) < 0.05
 
 
 class Broken(Exception):

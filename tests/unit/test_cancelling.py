@@ -1,0 +1,92 @@
+"""`Lifecycle.cancelling`: what a lifecycle does between the cancel that ended its `run` and its end."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from pydantic import BaseModel
+from temporalio import workflow
+
+from perdure import Done, Effect, InDoubt, Lifecycle, NotDone, Repeat, Request, Retry, hours, minutes, seconds, state
+from perdure.testing import START, At, WhenIn, rehearse
+
+RETRY = Retry(initial=seconds(1), jitter=0)
+ORDER = Effect[str, int]("order", timeout=seconds(5), doubt=Repeat(), retry=RETRY)
+TELL = Effect[str, int]("tell-them", timeout=seconds(5), doubt=Repeat(), retry=RETRY)
+ANN = Request(by="ann", note="enough")
+
+
+class Way(StrEnum):
+    NEW = "new"
+    WAITING = "waiting"
+    LEAVING = "leaving"
+    DONE = "done"
+    CANCELLED = "cancelled"
+
+
+class Memory(BaseModel):
+    told: int = 0
+
+
+@workflow.defn(name="polite")
+class Polite(Lifecycle[str, Way]):
+    """Orders, waits, and tells three others before it ends cancelled."""
+
+    states = (
+        state(Way.NEW, Way.WAITING),
+        state(Way.WAITING, Way.LEAVING, Way.DONE, Way.CANCELLED),
+        state(Way.LEAVING, Way.CANCELLED),
+        state(Way.DONE),
+        state(Way.CANCELLED, cancelled=True),
+    )
+    effects = (ORDER, TELL)
+
+    def __init__(self) -> None:
+        self.told = 0
+
+    def snapshot(self) -> Memory:
+        return Memory(told=self.told)
+
+    @workflow.run
+    async def run(self, name: str) -> None:
+        self.told = (self.recall(Memory) or Memory()).told
+        await self.perform(ORDER, name, entering=Way.WAITING)
+        await self.wait_until(START + hours(1))
+        await self.enter(Way.DONE)
+
+    async def cancelling(self) -> None:
+        await self.enter(Way.LEAVING)
+        while self.told < 3:
+            end = await self.perform(TELL, "them", suffix=str(self.told))
+            assert isinstance(end, Done)
+            self.told += 1
+            await self.wait_until(workflow.now() + minutes(1))
+
+
+async def test_it_performs_effects_and_waits_before_it_ends_cancelled() -> None:
+    seen = await rehearse(
+        Polite,
+        "x",
+        {ORDER: [1], TELL: [1, NotDone("busy"), InDoubt("cut"), 2, 3]},
+        messages=[At(minutes(5), "cancel", ANN)],
+    )
+    assert (seen.states, seen.calls(TELL)) == ([Way.WAITING, Way.LEAVING, Way.CANCELLED], 5)
+    assert seen.took > minutes(8)
+
+
+async def test_started_again_from_its_top_it_tells_nobody_twice() -> None:
+    seen = await rehearse(
+        Polite, "x", {ORDER: [1], TELL: [1, 2, 3]}, messages=[At(minutes(5), "cancel", ANN)], renew_at_every_wait=True
+    )
+    assert (seen.states, seen.calls(TELL)) == ([Way.WAITING, Way.LEAVING, Way.CANCELLED], 3)
+    assert seen.runs > 3
+
+
+async def test_a_second_cancel_is_told_of_the_first() -> None:
+    seen = await rehearse(
+        Polite,
+        "x",
+        {ORDER: [1], TELL: [1, 2, 3]},
+        messages=[At(minutes(5), "cancel", ANN), WhenIn(Way.LEAVING, "cancel", Request(by="bob"))],
+    )
+    assert [each.why for each in seen.answers] == [None, "ann has asked for that already"]

@@ -1,0 +1,123 @@
+"""`perform(doubt=, timeout=, retry=)`: one performance with terms of its own, in place of its contract's."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from enum import StrEnum
+
+import pytest
+from pydantic import BaseModel
+from temporalio import workflow
+
+from perdure import (
+    Dedupe,
+    Done,
+    Effect,
+    Escalate,
+    Find,
+    InDoubt,
+    Lifecycle,
+    Lookup,
+    NotDone,
+    Repeat,
+    Retry,
+    hours,
+    seconds,
+    state,
+)
+from perdure.contracts.policies import DoubtPolicy
+from perdure.errors import DeclarationError
+from perdure.testing import WorkerLost, rehearse
+
+FIND = Find[str, int]("find-own")
+OTHER = Find[str, int]("find-other")
+CALL = Effect[str, int](
+    "call-own", timeout=seconds(5), doubt=Lookup(FIND, settle=seconds(5)), retry=Retry(initial=seconds(1), jitter=0)
+)
+
+
+class Way(StrEnum):
+    NEW = "new"
+    CALLING = "calling"
+    DONE = "done"
+    NO = "no"
+
+
+class Wish(BaseModel):
+    doubt: str = "none"
+    timeout: float | None = None
+    tries: int | None = None
+
+
+POLICIES: dict[str, DoubtPolicy[str, int] | None] = {
+    "none": None,
+    "repeat": Repeat(),
+    "escalate": Escalate(),
+    "dedupe": Dedupe(window=hours(1)),
+    "lookup": Lookup(FIND, settle=seconds(60), misses=2),
+    "another's": Lookup(OTHER, settle=seconds(60)),
+    "narrow": Dedupe(window=seconds(61)),
+}
+
+
+@workflow.defn(name="wishing")
+class Wishing(Lifecycle[Wish, Way]):
+    states = (state(Way.NEW, Way.CALLING), state(Way.CALLING, Way.DONE, Way.NO), state(Way.DONE), state(Way.NO))
+    effects = (CALL,)
+
+    @workflow.run
+    async def run(self, wish: Wish) -> None:
+        end = await self.perform(
+            CALL,
+            "it",
+            entering=Way.CALLING,
+            doubt=POLICIES[wish.doubt],
+            timeout=None if wish.timeout is None else timedelta(seconds=wish.timeout),
+            retry=None if wish.tries is None else Retry(initial=seconds(1), maximum=wish.tries),
+        )
+        await self.enter(Way.DONE if isinstance(end, Done) else Way.NO)
+
+
+async def test_its_own_doubt_policy_counts() -> None:
+    asked = await rehearse(Wishing, Wish(), {CALL: [InDoubt("cut")], FIND: [1]})
+    again = await rehearse(Wishing, Wish(doubt="repeat"), {CALL: [InDoubt("cut"), 2]})
+    parked = await rehearse(Wishing, Wish(doubt="escalate"), {CALL: [InDoubt("cut")]})
+    assert (asked.calls(CALL), asked.calls(FIND), again.calls(CALL), again.calls(FIND)) == (1, 1, 2, 0)
+    assert parked.end is None
+    assert parked.attention == "call-own is in doubt: cut"
+
+
+async def test_it_counts_after_a_lost_worker_and_in_a_new_run() -> None:
+    seen = await rehearse(
+        Wishing,
+        Wish(doubt="dedupe"),
+        {CALL: [WorkerLost(), NotDone("busy"), InDoubt("cut"), 4]},
+        renew_at_every_wait=True,
+    )
+    assert (seen.end, seen.calls(CALL), seen.calls(FIND)) == (Way.DONE, 4, 0)
+    assert seen.runs > 1
+
+
+async def test_the_look_up_waits_for_its_own_settle_and_misses() -> None:
+    seen = await rehearse(Wishing, Wish(doubt="lookup"), {CALL: [InDoubt("cut"), 3], FIND: [None] * 30})
+    assert (seen.end, seen.calls(CALL)) == (Way.DONE, 2)
+    assert seen.took > seconds(65)
+
+
+async def test_its_own_retry_counts() -> None:
+    seen = await rehearse(Wishing, Wish(tries=2), {CALL: [NotDone("busy")] * 3})
+    assert (seen.end, seen.calls(CALL)) == (Way.NO, 2)
+
+
+@pytest.mark.parametrize(
+    ("wish", "why"),
+    [
+        (Wish(doubt="another's"), "no worker is certain to answer Find('find-other')"),
+        (Wish(doubt="narrow"), "leaves no time for a second attempt"),
+        (Wish(timeout=0), "must be more than zero"),
+        (Wish(doubt="dedupe", timeout=3600), "leaves no time for a second attempt"),
+    ],
+)
+async def test_terms_that_can_not_work_are_refused_before_anything_is_sent(wish: Wish, why: str) -> None:
+    with pytest.raises(DeclarationError, match=why.replace("(", r"\(").replace(")", r"\)")):
+        await rehearse(Wishing, wish, {CALL: [1]})
