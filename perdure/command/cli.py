@@ -1,9 +1,72 @@
-"""The Typer application that every command of `perdure` is registered with."""
+"""The Typer application that every command of `perdure` is registered with, and what an application adds to it."""
 
 from __future__ import annotations
 
+import importlib
+import os
+from typing import Any
+
 import typer
+import typer.main
+from typer.core import TyperGroup
+
+from perdure.errors import DeclarationError
+from perdure.fleet.worker import load_app
+
+APP = "PERDURE_APP"
+
+
+class WithApplication(TyperGroup):
+    """Knows the groups of commands of the application that PERDURE_APP names, beside perdure's own.
+
+    The application is imported when one of its words is used, or the list of all commands is shown.
+    """
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """See base class."""
+        return [*super().list_commands(ctx), *_groups()]
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """See base class.
+
+        Raises:
+            DeclarationError: the application, or what it says of its commands, is not there.
+        """
+        own = super().get_command(ctx, cmd_name)
+        return own or _of_application(cmd_name)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """See base class."""
+        if args and self.get_command(ctx, args[0]) is None and APP not in os.environ:
+            ctx.fail(f"No such command {args[0]!r}; if it is one of your application's, set {APP}=package.module:name")
+        return super().resolve_command(ctx, args)
+
 
 cli = typer.Typer(
-    no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help="The command `perdure`."
+    cls=WithApplication,
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    help="The command `perdure`. Further groups come from the application that PERDURE_APP names.",
 )
+
+
+def _groups() -> dict[str, str]:
+    named = os.environ.get(APP)
+    return load_app(named).commands if named else {}
+
+
+def _of_application(word: str) -> Any:
+    path = _groups().get(word)
+    if path is None:
+        return None
+    module, _, name = path.partition(":")
+    try:
+        found = getattr(importlib.import_module(module), name)
+    except (ModuleNotFoundError, AttributeError, ValueError) as error:
+        raise DeclarationError(f"App(commands={{{word!r}: {path!r}}}): {error}") from error
+    if not isinstance(found, typer.Typer):
+        raise DeclarationError(f"App(commands={{{word!r}: {path!r}}}) is a {type(found).__name__}, not a typer.Typer")
+    group = typer.main.get_group(found)
+    group.name = word
+    return group
