@@ -92,7 +92,8 @@ class Conductor(Waiting):
             await workflow.wait_condition(lambda: not self.performances)
             if not self.cancelled_before:
                 self.cancelling = True
-                await self.lifecycle.cancelling()
+                assert self.cancel is not None
+                await self.lifecycle.cancelling(self.cancel)
             if not self.final:
                 await self._end_cancelled()
 

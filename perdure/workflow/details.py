@@ -12,6 +12,8 @@ def details(status: LifecycleStatus) -> str:
     lines = [f"**{status.state}** since {status.since:%Y-%m-%d %H:%M:%S} UTC"]
     if status.attention:
         lines.append(f"**wants a person**: {status.attention}")
+    if status.how_far:
+        lines.append(status.how_far)
     lines += [_line(each) for each in status.effects]
     for each in status.effects:
         if each.parked:

@@ -16,6 +16,7 @@ from temporalio.exceptions import ApplicationError
 
 from perdure.contracts.app_rows import AppRows
 from perdure.contracts.effects import Effect, problem
+from perdure.contracts.keys import Entity
 from perdure.contracts.outcomes import Done, Ended, Status
 from perdure.contracts.policies import DoubtPolicy, Retry
 from perdure.contracts.states import State, States
@@ -105,6 +106,11 @@ class Lifecycle(Generic[I, S]):
         """The state it is in."""
         state: S = self.declared[self._perdure.state].name
         return state
+
+    @property
+    def entity(self) -> Entity:
+        """Whose lifecycle it is."""
+        return self._perdure.entity
 
     @property
     def started_at(self) -> datetime:
@@ -215,6 +221,11 @@ class Lifecycle(Generic[I, S]):
         conductor = self._perdure
         await conductor.write(conductor.order(move=conductor.move_to(conductor.state, "saved")))
 
+    def report(self, how_far: str | None) -> None:
+        """Say how far it is: one line without personal data, for the Web UI and the query `status`; not on record."""
+        self._perdure.how_far = how_far
+        self._perdure.describe()
+
     def ask_for_clean_up(self, why: str) -> None:
         """Something is odd: a clean-up is to look at this entity, once the grace time has passed.
 
@@ -225,7 +236,7 @@ class Lifecycle(Generic[I, S]):
         """
         self._perdure.ask_for_clean_up(why)
 
-    async def cancelling(self) -> None:
+    async def cancelling(self, asked: Request) -> None:
         """What it does between a cancel that ended its `run` and the state in which it ends; override it.
 
         It may wait, and perform effects, such as to tell others. Like `run` it may be started from its top: what is on

@@ -31,6 +31,8 @@ class Memory:
         self.state: str = self.states.today(carried.state or str(self.states.initial))
         self.since = carried.since or workflow.now()
         self.attention = carried.attention
+        self.how_far: str | None = None
+        """What its author says of it to whoever looks."""
         self.recalled = carried.snapshot
         self.recalled_well = self.recalled is None
         """What is on record of what `run` kept is in the lifecycle now, so that its snapshot holds all of it."""
@@ -92,6 +94,7 @@ class Memory:
             since=self.since,
             final=self.final,
             attention=self.wants(self.state),
+            how_far=self.how_far,
             waits_for_retry=self.waiting_for_retry and self.retry is None and self.cancel is None,
             effects=[each.status() for each in self.performances.values()],
         )

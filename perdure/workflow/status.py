@@ -22,7 +22,12 @@ class EffectStatus(BaseModel):
 
 
 class LifecycleStatus(BaseModel):
-    """Answer of the query `status`; `version`: of the newest entry that the run knows to be on record, 0 = none yet."""
+    """Answer of the query `status`.
+
+    Attributes:
+        version: of the newest entry that the run knows to be on record, 0 = none yet.
+        how_far: what its author says of that; see `Lifecycle.report`.
+    """
 
     lifecycle: str
     id: str
@@ -32,5 +37,6 @@ class LifecycleStatus(BaseModel):
     since: datetime
     final: bool
     attention: str | None
+    how_far: str | None = None
     waits_for_retry: bool
     effects: list[EffectStatus]

@@ -54,9 +54,10 @@ class Polite(Lifecycle[str, Way]):
         await self.wait_until(START + hours(1))
         await self.enter(Way.DONE)
 
-    async def cancelling(self) -> None:
+    async def cancelling(self, asked: Request) -> None:
         await self.enter(Way.LEAVING)
         while self.told < 3:
+            self.report(f"{asked.by} ended it, {self.told} are told")
             end = await self.perform(TELL, "them", suffix=str(self.told))
             assert isinstance(end, Done)
             self.told += 1

@@ -1,0 +1,271 @@
+"""Jobs that are web pages: what a job is, what a page says of it, and the contracts to call, follow and look it up.
+
+What differs from one job type to the next (where its page is, how long a call may take, what to do in doubt) is data in
+the table `web_job.type`. A lifecycle is told of it by its first effect, so that it stands in the lifecycle's history.
+"""
+
+from __future__ import annotations
+
+import json
+from datetime import timedelta
+from enum import StrEnum
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+
+from perdure import Dedupe, Effect, Escalate, Find, Lookup, Repeat, Retry, hours, minutes, seconds
+
+INLINE_UP_TO = seconds(5)
+"""A type whose calls may take no longer is called in the workflow's own worker: cheaper and faster."""
+MOST_INPUT = 256_000
+"""Bytes of JSON that a job may bring along. Temporal refuses payloads over 2 MB, and warns from 512 kB on."""
+
+TypeName = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,62}$")]
+
+
+def _not_too_long(payload: Any) -> Any:
+    if len(json.dumps(payload)) > MOST_INPUT:
+        raise ValueError(f"is longer than {MOST_INPUT:,} bytes as JSON: keep it in a table, and send its id")
+    return payload
+
+
+class _Record(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Job(_Record):
+    """One job.
+
+    Attributes:
+        type: name of its job type.
+        params: what the type's URL names in braces; the JSON body as well, where there is no payload.
+        payload: JSON data; the body of the request.
+    """
+
+    type: TypeName
+    params: dict[str, str | int | float | bool] = {}
+    payload: Annotated[Any, AfterValidator(_not_too_long)] = None
+
+
+class Child(Job):
+    """One job that a page lists.
+
+    Attributes:
+        id: tells it from its siblings; the job's own id is `<id of the master>/<id>`.
+    """
+
+    id: Annotated[str, Field(min_length=1, max_length=200)]
+
+
+class Ask(_Record):
+    """How a job is to be done: asked before its call, and again while its type is held."""
+
+    job: str
+    type: str
+
+
+class Policy(_Record):
+    """What to do when nobody knows whether a page did its work, as the job type has it.
+
+    Attributes:
+        window: for how long the page knows a key; for `dedupe`.
+        settle: how long after an attempt's deadline the page may still be at work; for `lookup`.
+        otherwise: what to do past the window, or when the look-up can't answer.
+    """
+
+    kind: Literal["dedupe", "lookup", "repeat", "escalate"] = "escalate"
+    window: timedelta | None = None
+    settle: timedelta = seconds(30)
+    otherwise: Literal["escalate", "repeat"] = "escalate"
+
+    def doubt(self) -> Dedupe | Lookup[Call, Answer] | Repeat | Escalate:
+        """As `perform(doubt=)` takes it."""
+        otherwise = Repeat() if self.otherwise == "repeat" else Escalate()
+        match self.kind:
+            case "dedupe":
+                return Dedupe(self.window or hours(24), otherwise=otherwise)
+            case "lookup":
+                return Lookup(FIND_CALL, settle=self.settle, otherwise=otherwise)
+            case "repeat":
+                return Repeat()
+            case "escalate":
+                return Escalate()
+
+
+class Route(_Record):
+    """How a job is done, as its type said when it was asked.
+
+    Attributes:
+        held: why it can't be called now; None = it can.
+        timeout: the longest that one call may take.
+        within: how long it may take in all once a page has said that it is at work.
+        tries: how many attempts may end without the page having done anything; None = no limit.
+        callback: whether the page may call back.
+        listed: it has listed children in an earlier round: it is not called again, they go on.
+    """
+
+    held: str | None = None
+    timeout: timedelta = seconds(30)
+    policy: Policy = Policy()
+    within: timedelta = hours(24)
+    tries: int | None = None
+    callback: bool = False
+    listed: bool = False
+
+
+class Call(_Record):
+    """One call of a page. The same for every attempt, so that each sends the same bytes."""
+
+    job: str
+    type: str
+    params: dict[str, str | int | float | bool] = {}
+    payload: Any = None
+
+
+class Then(StrEnum):
+    """What follows from a page's answer."""
+
+    NOTHING = "nothing"
+    """The job is done."""
+    FOLLOW = "follow"
+    """202 with a Location: ask there until it is done."""
+    CALLBACK = "callback"
+    """202 without one: the page calls back."""
+    CHILDREN = "children"
+    """It has listed children."""
+
+
+class Answer(_Record):
+    """What a page answered: the receipt.
+
+    Attributes:
+        status: of the HTTP response.
+        body: JSON data, or text; None where it was longer than is kept.
+        then: what follows.
+        location: where to ask, for `FOLLOW`.
+        retry_after: seconds that it asked to be left alone.
+        children: how many children it has listed, with what is on further pages not counted.
+    """
+
+    status: int
+    body: Any = None
+    then: Then = Then.NOTHING
+    location: str | None = None
+    retry_after: float | None = None
+    children: int = 0
+
+
+class Follow(_Record):
+    """A page that is at work: ask `location` until it is done."""
+
+    job: str
+    type: str
+    location: str
+
+
+class CalledBack(_Record):
+    """What a page says by its callback.
+
+    Attributes:
+        ok: whether the job was done.
+        body: JSON data, at most 64 kB.
+        why: why it was not.
+    """
+
+    ok: bool = True
+    body: Any = None
+    why: str | None = None
+
+
+class Step(_Record):
+    """One look at a family: count, and start as many of those that wait as there is room for."""
+
+    master: str
+
+
+class Family(_Record):
+    """How far the children of a master are.
+
+    Attributes:
+        window: how many may be open at a time.
+        tolerates: how many may fail; None = any number.
+        next_page: where more are listed.
+        page: number of that page, from 1.
+        listed: how many are known; each of them is one of the following.
+        waiting, open, done, failed, cancelled: not started yet, and so on.
+    """
+
+    window: int = 50
+    tolerates: int | None = 0
+    next_page: str | None = None
+    page: int = 1
+    listed: int = 0
+    waiting: int = 0
+    open: int = 0
+    done: int = 0
+    failed: int = 0
+    cancelled: int = 0
+
+    @property
+    def broken(self) -> bool:
+        """More failed than may."""
+        return self.tolerates is not None and self.failed + self.cancelled > self.tolerates
+
+    @property
+    def over(self) -> bool:
+        """Nothing is under way, and nothing more is started."""
+        return self.open == 0 and (self.broken or (self.waiting == 0 and self.next_page is None))
+
+    @property
+    def wants_page(self) -> bool:
+        """Fewer wait than can be under way, and there are more."""
+        return self.next_page is not None and self.waiting < self.window and not self.broken
+
+    def __str__(self) -> str:
+        more = " and more that are not listed yet" if self.next_page else ""
+        gone = f", {self.cancelled} cancelled" if self.cancelled else ""
+        left = self.waiting + self.open
+        return f"{self.done} done, {self.failed} failed{gone}, {left} left of {self.listed}{more}"
+
+
+class Page(_Record):
+    """One page of a list of children."""
+
+    master: str
+    type: str
+    url: str
+    number: int
+
+
+class Pass(_Record):
+    """Hand a cancel on to a part of the children."""
+
+    master: str
+    by: str
+    note: str = ""
+
+
+class Left(_Record):
+    """How many children have not been told yet."""
+
+    left: int
+
+
+_QUICK = Retry(initial=seconds(1), cap=minutes(1))
+_INSIDE = Retry(initial=seconds(0.5), cap=seconds(15))
+
+FIND_CALL = Find[Call, Answer]("find-web-call", timeout=seconds(20))
+"""GET of the type's status URL: 2xx = it was done, 404 and 410 = the page knows nothing of it."""
+
+CALL = Effect[Call, Answer]("call-page", timeout=seconds(30), doubt=Lookup(FIND_CALL, settle=seconds(30)), retry=_QUICK)
+CALL_INLINE = Effect[Call, Answer](
+    "call-page-inline", timeout=INLINE_UP_TO, doubt=Lookup(FIND_CALL, settle=seconds(30)), retry=_QUICK, inline=True
+)
+FOLLOW = Effect[Follow, Answer]("follow-page", timeout=minutes(10), doubt=Repeat(), retry=_QUICK)
+
+# What follows happens in the application's own database, in one transaction each: twice is as good as once.
+ROUTE = Effect[Ask, Route]("route-job", timeout=seconds(4), doubt=Repeat(), retry=_INSIDE, inline=True)
+ADVANCE = Effect[Step, Family]("advance-family", timeout=seconds(4), doubt=Repeat(), retry=_INSIDE, inline=True)
+AGAIN = Effect[Step, Left]("run-failed-again", timeout=seconds(4), doubt=Repeat(), retry=_INSIDE, inline=True)
+LIST = Effect[Page, Family]("list-children", timeout=minutes(1), doubt=Repeat(), retry=_QUICK)
+PASS_ON = Effect[Pass, Left]("cancel-children", timeout=seconds(4), doubt=Repeat(), retry=_INSIDE, inline=True)

@@ -1,0 +1,239 @@
+"""Each job is a web page: called, followed, looked up where nobody knows, and its children led to their end.
+
+`scheduled -> processing -> complete | failed`, by way of `held` while its type is disabled.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from enum import StrEnum
+from typing import assert_never
+
+from pydantic import BaseModel
+from temporalio import workflow
+
+from activities.contracts.web_job import (
+    ADVANCE,
+    AGAIN,
+    CALL,
+    CALL_INLINE,
+    FOLLOW,
+    INLINE_UP_TO,
+    LIST,
+    PASS_ON,
+    ROUTE,
+    Answer,
+    Ask,
+    Call,
+    CalledBack,
+    Family,
+    Follow,
+    Job,
+    Page,
+    Pass,
+    Route,
+    Step,
+    Then,
+)
+from perdure import AppColumn, AppRows, Done, Ended, GaveUp, Lifecycle, Request, Retry, minutes, seconds, state
+
+LOOK_AGAIN = minutes(10)
+"""A word that is waited for (a type enabled, children moved) is not relied upon: so often it looks by itself."""
+
+
+class Progress(StrEnum):
+    """Where a job is."""
+
+    SCHEDULED = "scheduled"
+    HELD = "held"
+    PROCESSING = "processing"
+    COMPLETE = "complete"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+
+class Memory(BaseModel):
+    """What a run hands on.
+
+    Attributes:
+        asked: how often it has asked how it is done.
+        resumed: in this round the failed ones of its children were given back to those that wait.
+        until: when what a page is at work on is of no use any more.
+        called_back: what the page has said by its callback.
+    """
+
+    asked: int = 0
+    resumed: bool = False
+    until: datetime | None = None
+    called_back: CalledBack | None = None
+
+
+@workflow.defn(name="web-job")
+class WebJob(Lifecycle[Job, Progress]):
+    """Calls the page of one job, and stays with it until it is done."""
+
+    states = (
+        state(Progress.SCHEDULED, Progress.HELD, Progress.PROCESSING, Progress.FAILED, Progress.CANCELLED),
+        state(Progress.HELD, Progress.PROCESSING, Progress.FAILED, Progress.CANCELLED),
+        state(Progress.PROCESSING, Progress.HELD, Progress.COMPLETE, Progress.FAILED, Progress.CANCELLED),
+        state(Progress.COMPLETE),
+        state(Progress.FAILED),
+        state(Progress.CANCELLED, cancelled=True),
+    )
+    effects = (ROUTE, CALL, CALL_INLINE, FOLLOW, ADVANCE, AGAIN, LIST, PASS_ON)
+    mirror = AppColumn("web_job.job", column="state")
+    expects = AppRows("select id, web_job.input(j) as input from web_job.job j where state = 'scheduled'")
+    if_ended = "again"
+
+    def __init__(self) -> None:
+        self.memory = Memory()
+        self.go_on = False
+        self.moved = False
+        self.steps = 0
+
+    def snapshot(self) -> Memory:
+        """What is handed on."""
+        return self.memory
+
+    @workflow.run
+    async def run(self, job: Job) -> None:
+        """From the call to the end."""
+        early = self.memory.called_back
+        self.memory = self.recall(Memory) or Memory()
+        self.memory.called_back = self.memory.called_back or early
+        end = await self._do(job)
+        if isinstance(end, Ended):
+            return await self.enter(Progress.FAILED, why=end.why)
+        await self.enter(Progress.COMPLETE, why=end)
+
+    async def cancelling(self, asked: Request) -> None:
+        """Hand the cancel on to its children, if it has any."""
+        left = 1
+        while left:
+            part = Pass(master=self.entity.id, by=asked.by, note=asked.note)
+            end = await self.perform(PASS_ON, part, suffix=self._step())
+            left = end.receipt.left if isinstance(end, Done) else left
+            self.report(f"{left} of its children have not been told yet")
+
+    @workflow.signal
+    def called_back(self, said: CalledBack) -> None:
+        """The page has called back: once, or it would not have come so far."""
+        self.memory.called_back = said
+
+    @workflow.signal
+    def children_moved(self) -> None:
+        """Some of its children have come to their end."""
+        self.moved = True
+
+    @workflow.signal
+    def type_changed(self) -> None:
+        """What holds it may be gone."""
+        self.go_on = True
+
+    async def _do(self, job: Job) -> Ended | str:
+        """Why it was not done, or how."""
+        route = await self._route(job)
+        if route.listed:
+            return await self._lead(job, again=True)
+        end = await self._call(job, route)
+        if isinstance(end, Ended):
+            return end
+        answer = end.receipt
+        match answer.then:
+            case Then.FOLLOW:
+                return await self._follow(job, answer, route)
+            case Then.CALLBACK:
+                return await self._wait_for_callback(route)
+            case Then.CHILDREN:
+                return await self._lead(job)
+            case Then.NOTHING:
+                return f"answered {answer.status}"
+            case _:
+                assert_never(answer.then)
+
+    async def _route(self, job: Job) -> Route:
+        """How it is done; waits while its type holds it."""
+        while True:
+            self.go_on = False
+            end = await self.perform(ROUTE, Ask(job=self.entity.id, type=job.type), suffix=str(self.memory.asked))
+            assert isinstance(end, Done)  # it has no way to end otherwise
+            if end.receipt.held is None:
+                return end.receipt
+            self.memory.asked += 1
+            if self.state is not Progress.HELD:
+                # Then it asks once more: whoever enables the type after that finds it among those that are held.
+                await self.enter(Progress.HELD, why=end.receipt.held)
+                continue
+            await self.wait_for(lambda: self.go_on, until=workflow.now() + LOOK_AGAIN)
+
+    async def _call(self, job: Job, route: Route) -> Done[Answer] | Ended:
+        while True:
+            call = CALL_INLINE if route.timeout <= INLINE_UP_TO else CALL
+            end = await self.perform(
+                call,
+                Call(job=self.entity.id, type=job.type, params=job.params, payload=job.payload),
+                entering=Progress.PROCESSING,
+                doubt=route.policy.doubt(),
+                timeout=route.timeout,
+                retry=Retry(initial=seconds(1), cap=minutes(1), maximum=route.tries),
+            )
+            if not isinstance(end, GaveUp):
+                return end
+            self.memory.asked += 1
+            asked = self.memory.asked
+            route = await self._route(job)
+            if asked == self.memory.asked:  # it was not its type that held it up
+                return end
+
+    async def _follow(self, job: Job, answer: Answer, route: Route) -> Ended | str:
+        assert answer.location is not None
+        follow = Follow(job=self.entity.id, type=job.type, location=answer.location)
+        end = await self.perform(FOLLOW, follow, expires_at=self._until(route))
+        return end if isinstance(end, Ended) else f"answered {end.receipt.status}"
+
+    async def _wait_for_callback(self, route: Route) -> Ended | str:
+        await self.wait_for(lambda: self.memory.called_back is not None, until=self._until(route))
+        said = self.memory.called_back
+        if said is None:
+            return Ended(f"the page has not called back within {route.within}")
+        return "called back" if said.ok else Ended(said.why or "the page called back that it failed")
+
+    def _until(self, route: Route) -> datetime:
+        self.memory.until = self.memory.until or workflow.now() + route.within
+        return self.memory.until
+
+    async def _lead(self, job: Job, *, again: bool = False) -> Ended | str:
+        """Lead its children to their end."""
+        if again and not self.memory.resumed:
+            await self._resume()
+        while True:
+            self.moved = False  # before it looks: what moves while it does is seen, or said again
+            family = await self._look()
+            if family.over:
+                return Ended(f"children: {family}") if family.broken else f"children: {family}"
+            if family.wants_page:
+                page = Page(master=self.entity.id, type=job.type, url=str(family.next_page), number=family.page)
+                end = await self.perform(LIST, page, suffix=f"{family.page}")
+                if isinstance(end, Ended):
+                    return Ended(f"page {family.page} of its children: {end.why}")
+                continue
+            await self.wait_for(lambda: self.moved, until=workflow.now() + LOOK_AGAIN)
+
+    async def _resume(self) -> None:
+        left = 1
+        while left:
+            end = await self.perform(AGAIN, Step(master=self.entity.id), suffix=self._step())
+            left = end.receipt.left if isinstance(end, Done) else left
+        self.memory.resumed = True
+        await self.save()  # a run that went on from an older record would run those again that failed again
+
+    async def _look(self) -> Family:
+        end = await self.perform(ADVANCE, Step(master=self.entity.id), suffix=self._step())
+        assert isinstance(end, Done)  # it has no way to end otherwise
+        self.report(str(end.receipt))
+        return end.receipt
+
+    def _step(self) -> str:
+        """No two looks share a record, in no two runs: each is to see how things are now."""
+        self.steps += 1
+        return f"{workflow.info().run_id[:8]}.{self.steps}"
