@@ -11,6 +11,7 @@ import asyncio
 import re
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -18,6 +19,7 @@ from zoneinfo import ZoneInfo
 
 from activities.contracts.mail import FIND_IN_MAIL_LOG, Accepted, Mail
 from activities.log_files import Log, LogFile, LogUnusable
+from activities.mail_queue import QueueUnusable, ask_queue
 from activities.settings import mail_settings
 from perdure import Question
 
@@ -37,13 +39,27 @@ async def find_in_mail_log(mail: Mail, question: Question) -> Accepted | None:
 
     Raises:
         LogUnusable: if the log is missing, can't be read, does not reach back to the first attempt, or shows
-            the Message-ID without saying whether the mail was accepted.
+            the Message-ID without saying whether the mail was accepted; and the queue does not show it either.
+    """
+    try:
+        return await ask_log(question)
+    except LogUnusable:
+        with suppress(QueueUnusable):
+            if found := await ask_queue(mail, question):
+                return found
+        raise
+
+
+async def ask_log(question: Question) -> Accepted | None:
+    """What the log at `PERDURE_MAIL_LOG` says; the mail itself is not needed, the key is in its Message-ID.
+
+    Raises:
+        LogUnusable: as `find_in_mail_log`.
     """
     settings = mail_settings()
     zone = ZoneInfo(settings.log_zone) if settings.log_zone else None
     stop = threading.Event()
     try:
-        # Nothing of `mail` is needed: the key is in the Message-ID.
         return await asyncio.to_thread(search, settings.log, question.key.token, question.first_at, zone, stop)
     finally:
         stop.set()  # a thread can't be cancelled; it looks here
@@ -102,6 +118,7 @@ class _Trace:
     """What the log says of one queue id since it was last given out."""
 
     ours: bool = False
+    piped: bool = False
     accepted: bool | None = None
     fate: str | None = None
     deliveries: dict[bytes, str] = field(default_factory=dict)
@@ -118,7 +135,8 @@ class _Traces:
 
     The Message-ID alone proves nothing: Postfix logs it when the header arrives, also if the client then
     vanishes before the final dot. Proof is that the queue manager has the mail, or that its session ended
-    with all DATA good.
+    with all DATA good. What `pickup` found was piped to `sendmail`, and is whole: it was accepted before any
+    line of it was written, also if it is thrown away or bounced at once.
     """
 
     def __init__(self, token: str) -> None:
@@ -141,6 +159,8 @@ class _Traces:
             if parsed["daemon"] == b"smtpd" and rest.startswith(b"client="):
                 # Short queue ids are given out again: this is the beginning of a new mail.
                 self._current[queue_id] = self._sessions[parsed["process"]] = _Trace()
+            elif parsed["daemon"] == b"pickup" and rest.startswith(b"uid="):
+                self._current[queue_id] = _Trace(piped=True, accepted=True)
             elif parsed["daemon"] == b"cleanup":
                 self._cleaned_up(queue_id, rest)
             elif queue_id in self._current:
@@ -170,8 +190,10 @@ class _Traces:
             if trace.ours:
                 self._all.append(_Named(queue_id.decode(), trace))
         elif (trace := self._current.get(queue_id)) is not None:
+            if trace.piped:  # there is no client to be told "no" any more: its sender is sent a bounce
+                _moved(trace, rest)
             word = rest.partition(b":")[0].removeprefix(b"milter-")
-            if word == b"reject":
+            if word == b"reject" and not trace.piped:
                 trace.accepted = False
             elif word in _FATES:
                 trace.fate = _FATES[word]

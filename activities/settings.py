@@ -1,4 +1,4 @@
-"""Settings of the outside systems, from the environment: `PERDURE_MAIL_HOST`, `PERDURE_MAIL_PORT`, and so on.
+"""Settings of the outside systems, from the environment: `PERDURE_MAIL_HOST`, `PERDURE_WEB_ORIGINS`, and so on.
 
 A worker reads them once, when it imports the bodies: with a wrong one it does not start, and says which in
     one line.
@@ -6,21 +6,25 @@ A worker reads them once, when it imports the bodies: with a wrong one it does n
 
 from __future__ import annotations
 
+import shlex
 import socket
 import ssl
 from enum import StrEnum
 from functools import cache
-from ipaddress import ip_address
+from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 from pathlib import Path
+from typing import Annotated, Any, TypeVar
+from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo
 
 from pydantic import Field, SecretStr, ValidationError, field_validator, model_validator
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from activities.contracts.addresses import ascii_domain
 from perdure.errors import InvalidSetting
 
 _PREFIX = "PERDURE_MAIL_"
+_WEB_PREFIX = "PERDURE_WEB_"
 
 
 class StartTls(StrEnum):
@@ -44,7 +48,10 @@ class MailSettings(BaseSettings):
         ca_file: certificates to trust instead of the system's, PEM.
         helo_name: what EHLO says; by default the host's full name, else an address literal.
         message_id_domain: right side of Message-IDs; by default the sender's domain.
-        log: the mail log of the server at `host`; rotated ones are found beside it.
+        sendmail: the program that mail is piped to, with its arguments, as in a shell; none is run. `-f` and the
+            sender's address are added.
+        postqueue: the program, with its arguments, that lists Postfix's queue as JSON.
+        log: the mail log of the server at `host`, or of this machine's Postfix; rotated ones are found beside it.
         log_zone: zone of log lines whose time stamps have none (RFC 3164), e.g. `Europe/Berlin`; by default
             this machine's.
     """
@@ -60,6 +67,8 @@ class MailSettings(BaseSettings):
     ca_file: Path | None = None
     helo_name: str = Field(default_factory=lambda: _own_name(), pattern=r"^[!-~]+$")
     message_id_domain: str | None = None
+    sendmail: str = "/usr/sbin/sendmail -i -t"
+    postqueue: str = "/usr/sbin/postqueue -j"
     log: Path = Path("/var/log/mail.log")
     log_zone: str | None = None
 
@@ -67,6 +76,17 @@ class MailSettings(BaseSettings):
     @classmethod
     def _domain(cls, domain: str | None) -> str | None:
         return None if domain is None else ascii_domain(domain)
+
+    @field_validator("sendmail", "postqueue")
+    @classmethod
+    def _command(cls, command: str) -> str:
+        try:
+            words = shlex.split(command)
+        except ValueError as error:
+            raise ValueError(f"can't be taken apart into words: {error}") from None
+        if not words:
+            raise ValueError("names no program: give one such as /usr/sbin/sendmail -i -t")
+        return command
 
     @field_validator("log_zone")
     @classmethod
@@ -79,12 +99,7 @@ class MailSettings(BaseSettings):
     @field_validator("ca_file")
     @classmethod
     def _readable(cls, path: Path | None) -> Path | None:
-        try:
-            if path is not None:
-                ssl.create_default_context(cafile=path)
-        except OSError as error:
-            raise ValueError(f"can't be used as certificates: {error.strerror}") from None
-        return path
+        return _certificates(path)
 
     @model_validator(mode="after")
     def _fits_together(self) -> MailSettings:
@@ -111,12 +126,114 @@ def mail_settings() -> MailSettings:
     Raises:
         InvalidSetting: with one line that names the variable.
     """
+    return _read(MailSettings, _PREFIX)
+
+
+class WebSettings(BaseSettings):
+    """Which pages may be called, and how much of an answer is read. Empty lists mean: none.
+
+    Attributes:
+        origins: that may be called, each `scheme://host[:port]`, separated by commas; `*` = any public one.
+        networks: of private addresses that may be connected to, as in `10.1.0.0/16`, separated by commas.
+        ca_file: certificates to trust instead of the system's, PEM.
+        most_response: bytes of an answer that are read.
+        callback_url: where the receiver of callbacks can be reached by the pages.
+        callback_secret: what callback tokens are made of; the same in each worker. At least 16 characters.
+    """
+
+    model_config = SettingsConfigDict(env_prefix=_WEB_PREFIX, frozen=True, hide_input_in_errors=True)
+
+    origins: Annotated[tuple[str, ...], NoDecode] = ()
+    networks: Annotated[tuple[IPv4Network | IPv6Network, ...], NoDecode] = ()
+    ca_file: Path | None = None
+    most_response: int = Field(default=1_000_000, ge=1_000, le=100_000_000)
+    callback_url: str | None = None
+    callback_secret: SecretStr | None = None
+
+    @field_validator("origins", mode="before")
+    @classmethod
+    def _list(cls, given: Any) -> Any:
+        return _listed(given)
+
+    @field_validator("networks", mode="before")
+    @classmethod
+    def _networks(cls, given: Any) -> Any:
+        try:
+            return [ip_network(each) for each in _listed(given)]
+        except ValueError as error:
+            raise ValueError(f"{error}: write networks as 10.1.0.0/16, separated by commas") from None
+
+    @field_validator("origins")
+    @classmethod
+    def _origins(cls, origins: tuple[str, ...]) -> tuple[str, ...]:
+        for each in origins:
+            if each != "*" and not _is_place(each, path=False):
+                raise ValueError(f"{each!r} is no origin: write it as https://host or http://host:8080, without a path")
+        return origins
+
+    @field_validator("ca_file")
+    @classmethod
+    def _readable(cls, path: Path | None) -> Path | None:
+        return _certificates(path)
+
+    @field_validator("callback_url")
+    @classmethod
+    def _place(cls, url: str | None) -> str | None:
+        if url is not None and not _is_place(url, path=True):
+            raise ValueError("is no URL that pages can call: write it as https://host/path")
+        return url and url.rstrip("/")
+
+    @field_validator("callback_secret")
+    @classmethod
+    def _long(cls, secret: SecretStr | None) -> SecretStr | None:
+        if secret is not None and len(secret.get_secret_value()) < 16:
+            raise ValueError("is shorter than 16 characters: make one by openssl rand -base64 32")
+        return secret
+
+
+@cache
+def web_settings() -> WebSettings:
+    """The settings in the environment, read once; `web_settings.cache_clear()` forgets them.
+
+    Raises:
+        InvalidSetting: with one line that names the variable.
+    """
+    return _read(WebSettings, _WEB_PREFIX)
+
+
+_Settings = TypeVar("_Settings", bound=BaseSettings)
+
+
+def _read(kind: type[_Settings], prefix: str) -> _Settings:
     try:
-        return MailSettings()
+        return kind()
     except ValidationError as error:
         first = error.errors(include_input=False, include_url=False)[0]
-        variable = _PREFIX + str(first["loc"][0]).upper() + ": " if first["loc"] else ""
+        variable = prefix + str(first["loc"][0]).upper() + ": " if first["loc"] else ""
         raise InvalidSetting(variable + first["msg"].removeprefix("Value error, ")) from None
+
+
+def _certificates(path: Path | None) -> Path | None:
+    try:
+        if path is not None:
+            ssl.create_default_context(cafile=path)
+    except OSError as error:
+        raise ValueError(f"can't be used as certificates: {error.strerror}") from None
+    return path
+
+
+def _listed(given: Any) -> Any:
+    return [each.strip() for each in given.split(",") if each.strip()] if isinstance(given, str) else given
+
+
+def _is_place(url: str, *, path: bool) -> bool:
+    try:
+        parts = urlsplit(url)
+        named = bool(parts.hostname) and parts.scheme in ("http", "https") and (parts.port or 1) > 0
+    except ValueError:
+        return False
+    plain = url.isascii() and url.isprintable() and not parts.query and not parts.fragment and "@" not in parts.netloc
+    return named and plain and (path or parts.path in ("", "/"))
 
 
 def _own_name() -> str:

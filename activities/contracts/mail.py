@@ -53,8 +53,8 @@ class Accepted(BaseModel):
     Attributes:
         queue_id: the server's own name for the mail, for its log; empty if the server names none.
         reply: the server's last reply, addresses masked; empty if the log was the source.
-        delivery: what the log knew of the mail's further way (`sent`, `deferred`, `bounced`, `expired`,
-            `held`, `discarded`, or `queued` for not yet tried); None if the log was not asked.
+        delivery: what log or queue knew of the mail's further way (`sent`, `deferred`, `bounced`, `expired`,
+            `held`, `discarded`, or `queued` for not yet tried); None if they were not asked.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -97,6 +97,5 @@ def _duration(variable: str, default: float) -> timedelta:
     return duration
 
 
-SEND_MAIL, FIND_IN_MAIL_LOG = mail_contracts(
-    timeout=_duration("PERDURE_MAIL_TIMEOUT", 20), settle=_duration("PERDURE_MAIL_SETTLE", 30)
-)
+MAIL_TIMEOUT, MAIL_SETTLE = _duration("PERDURE_MAIL_TIMEOUT", 20), _duration("PERDURE_MAIL_SETTLE", 30)
+SEND_MAIL, FIND_IN_MAIL_LOG = mail_contracts(timeout=MAIL_TIMEOUT, settle=MAIL_SETTLE)

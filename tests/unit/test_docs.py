@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from activities.settings import MailSettings
+from activities.settings import MailSettings, WebSettings
 from perdure.settings import Settings
 
 ROOT = Path(__file__).parents[2]
@@ -98,9 +98,10 @@ async def test_each_block_that_is_marked_so_runs(name: str, monkeypatch: pytest.
 def _declared_settings() -> set[str]:
     own = {f"PERDURE_{field.upper()}" for field in Settings.model_fields}
     mail = {f"PERDURE_MAIL_{field.upper()}" for field in MailSettings.model_fields}
+    web = {f"PERDURE_WEB_{field.upper()}" for field in WebSettings.model_fields}
     rooms = (ROOT / "activities" / "contracts", ROOT / "infra", ROOT / "perdure" / "command")
     read_elsewhere = [file for room in rooms for file in room.glob("*.py")]
-    return own | mail | {name for file in read_elsewhere for name in _strings_that_name_a_variable(file)}
+    return own | mail | web | {name for file in read_elsewhere for name in _strings_that_name_a_variable(file)}
 
 
 def _strings_that_name_a_variable(file: Path) -> Iterator[str]:

@@ -1,0 +1,112 @@
+"""Asks Postfix's queue whether it holds a mail: by its recipient (`postqueue -j`), then by its Message-ID (`postcat`).
+
+Mail that was piped to `sendmail` lies in the folder `maildrop` until Postfix picks it up. While Postfix is
+stopped it is in no log; the queue alone knows of it. Only root may read queue files; without that, a mail to the
+same recipient that waits there leaves the question open.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import shlex
+from asyncio.subprocess import DEVNULL, PIPE, STDOUT, Process
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+
+from pydantic import BaseModel, ValidationError
+
+from activities.contracts.mail import Accepted, Mail
+from activities.message import wire_address
+from activities.settings import mail_settings
+from activities.smtp_outcomes import masked
+from perdure import PerdureError, Question
+
+_LONGEST = 16 << 20  # bytes of one mail's line in the list, which names all its recipients
+_MAILDROP = "maildrop"
+_FATES = {"hold": "held", "deferred": "deferred"}
+
+
+class QueueUnusable(PerdureError):
+    """The queue can't answer: it can't be listed, or what waits there can't be read."""
+
+
+async def ask_queue(mail: Mail, question: Question) -> Accepted | None:
+    """The receipt of a mail that the queue holds; None if it holds none with the question's Message-ID.
+
+    Raises:
+        QueueUnusable: if it can't be listed, or a mail to the same recipient waits in `maildrop` and can't be read.
+    """
+    command = shlex.split(mail_settings().postqueue)
+    unread = False
+    for entry in await _listed(command, mail.recipient):
+        header = await _header(command, entry.queue_id)
+        if header is None:
+            unread |= entry.queue_name == _MAILDROP  # what is in another folder is in the log as well
+        elif f"<{question.key.token}@".encode() in header:
+            # Once Postfix has picked it up it has another name, and only that one is in the log.
+            name = "" if entry.queue_name == _MAILDROP else entry.queue_id
+            return Accepted(queue_id=name, delivery=_FATES.get(entry.queue_name, "queued"))
+    if unread:
+        raise QueueUnusable("a mail to the same recipient waits in maildrop, and only root may read which one it is")
+    return None
+
+
+class _Address(BaseModel):
+    address: str
+
+
+class _Entry(BaseModel):
+    """One mail in the queue, as postqueue(1) lists it."""
+
+    queue_name: str
+    queue_id: str
+    recipients: list[_Address] = []
+
+    def may_go_to(self, recipient: str) -> bool:
+        """Whether that is one of its recipients. What is not ASCII the list spells in its own way."""
+        wanted, named = wire_address(recipient).lower(), [each.address.lower() for each in self.recipients]
+        return not named or not wanted.isascii() or wanted in named
+
+
+async def _listed(command: list[str], recipient: str) -> list[_Entry]:
+    """The mails in the queue that may go to `recipient`; a queue of any length is read line by line."""
+    found: list[_Entry] = []
+    complaint = b""
+    async with _running(command, stderr=STDOUT, limit=_LONGEST) as process:
+        assert process.stdout is not None
+        async for line in process.stdout:
+            try:
+                entry = _Entry.model_validate_json(line)
+            except ValidationError:
+                complaint = line
+                continue
+            if entry.may_go_to(recipient):
+                found.append(entry)
+        if await process.wait() != 0:
+            raise QueueUnusable(f"{command[0]} can't list the queue: {masked(complaint.decode(errors='replace'))}")
+    return found
+
+
+async def _header(command: list[str], queue_id: str) -> bytes | None:
+    """The header of a mail in the queue; None if it can't be read, or is gone."""
+    options = [word for word in command[1:] if word != "-j"]  # such as -c, which names an instance
+    program = str(Path(command[0]).with_name("postcat"))
+    async with _running([program, *options, "-hq", queue_id], stderr=DEVNULL) as process:
+        header, _ = await process.communicate()
+        return header if process.returncode == 0 else None
+
+
+@asynccontextmanager
+async def _running(command: list[str], *, stderr: int, limit: int = 1 << 16) -> AsyncIterator[Process]:
+    """A process that does not outlive its use."""
+    try:
+        process = await asyncio.create_subprocess_exec(*command, stdin=DEVNULL, stdout=PIPE, stderr=stderr, limit=limit)
+    except OSError as error:
+        raise QueueUnusable(f"{command[0]} can't be run: {error.strerror}; see PERDURE_MAIL_POSTQUEUE") from error
+    try:
+        yield process
+    finally:
+        with suppress(ProcessLookupError):
+            process.kill()
+        await process.wait()

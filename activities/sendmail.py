@@ -1,0 +1,112 @@
+"""Pipes a mail to `sendmail`: one process, one recipient, no retry of its own; and asks what became of a mail.
+
+The mail is handed over when the program ends with 0. It may go on when the worker is gone, but not past the attempt's
+deadline.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shlex
+import shutil
+from asyncio.subprocess import STDOUT, Process
+from contextlib import ExitStack
+from tempfile import TemporaryFile
+from typing import IO
+
+from activities.contracts.mail import Accepted, Mail
+from activities.contracts.sendmail import FIND_SENT_MAIL, SENDMAIL
+from activities.mail_log import ask_log
+from activities.mail_queue import QueueUnusable, ask_queue
+from activities.message import message_bytes, wire_address
+from activities.settings import mail_settings
+from activities.smtp_outcomes import OURS_PAUSE, masked, outcome
+from activities.sysexits import verdict_of_status
+from perdure import Attempt, NotDone, Question
+
+_OURS = ("PERDURE_", "TEMPORAL_")
+_MOST = 4096  # bytes of what the program says, from its end
+
+
+@SENDMAIL.performs
+async def send_by_sendmail(mail: Mail, attempt: Attempt) -> Accepted:
+    """Pipe `mail` to the program, with a Message-ID made of the key.
+
+    Raises:
+        NotDone: it did not take the mail, or could not be run.
+        Refused: it will not take this mail; see `sysexits`.
+        InDoubt: a signal ended it, as at the attempt's deadline, or its exit status says nothing.
+    """
+    settings = mail_settings()
+    content = message_bytes(mail, attempt.key, attempt.first_at, settings.message_id_domain)
+    program, *options = shlex.split(settings.sendmail)
+    command = [_runnable(program, "see PERDURE_MAIL_SENDMAIL"), *options, "-f", wire_address(mail.sender)]
+    with ExitStack() as files:
+        try:
+            message, said = files.enter_context(TemporaryFile()), files.enter_context(TemporaryFile())
+            # Whole before the process exists, and no pipe: when a worker dies that writes into a pipe, the
+            # program takes the end of it for the end of the mail, and sends the half.
+            message.write(content.replace(b"\r\n", b"\n"))  # a program on Unix wants Unix's ends of lines
+            message.seek(0)
+            process = await _started(command, message, said, attempt)
+        except OSError as error:
+            raise NotDone(f"{program} could not be started: {error.strerror}") from error
+        # When this wait is given up the program goes on: most likely the mail is handed over in a moment, and found.
+        status = await process.wait()
+        words = _last_words(said, mail)
+    if status == 0:
+        return Accepted(queue_id="", reply=words)
+    what, verdict = verdict_of_status(status)
+    raise outcome(verdict, f"{program} {what}: {words}".removesuffix(": "))
+
+
+@FIND_SENT_MAIL.answers
+async def find_sent_mail(mail: Mail, question: Question) -> Accepted | None:
+    """The receipt of a mail that Postfix has, or had; None if it certainly never had it.
+
+    Raises:
+        LogUnusable, QueueUnusable: if one of them can't answer and the other does not show the mail.
+    """
+    # The queue first: what leaves it meanwhile is in the log by then. The other way round it could be missed twice.
+    unanswered: QueueUnusable | None = None
+    try:
+        if waiting := await ask_queue(mail, question):
+            return waiting
+    except QueueUnusable as error:
+        unanswered = error
+    found = await ask_log(question)
+    if found is None and unanswered is not None:
+        raise unanswered
+    return found
+
+
+async def _started(command: list[str], message: IO[bytes], said: IO[bytes], attempt: Attempt) -> Process:
+    """The program, running until its end or the attempt's deadline, also when this process is killed or frozen."""
+    keeper = _runnable("timeout", "it is in the package coreutils")
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(_OURS)}
+    limit = attempt.remaining
+    attempt.before_first_byte()
+    return await asyncio.create_subprocess_exec(
+        # By SIGKILL, which no program can put off (invariant 5); 0 would mean without limit. It makes a process
+        # group of its own, so that no Ctrl-C and no signal to ours tears a mail apart.
+        *(keeper, "-s", "KILL", f"{max(limit, 0.001):.3f}", *command),
+        stdin=message,
+        stdout=said,
+        stderr=STDOUT,
+        env=environment | {"LC_ALL": "C"},
+    )
+
+
+def _runnable(program: str, hint: str) -> str:
+    if (found := shutil.which(program)) is None:
+        raise NotDone(f"no program {program} that can be run: {hint}", retry_after=OURS_PAUSE)
+    return found
+
+
+def _last_words(said: IO[bytes], mail: Mail) -> str:
+    """The last line of what the program said, without addresses."""
+    said.seek(max(said.seek(0, os.SEEK_END) - _MOST, 0))
+    lines = said.read().decode(errors="replace").split("\n")
+    last = next((line for line in reversed(lines) if line.strip()), "")
+    return masked(last, mail.sender, mail.recipient)

@@ -1,0 +1,62 @@
+"""Each row of `mailing` is one mail, piped to `sendmail`: at least once, or exactly once, as its kind says.
+
+`queued -> processing -> processed | failed`, from `failed` to `processing` again when somebody asks, or to `cancelled`.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from pydantic import ValidationError
+from temporalio import workflow
+
+from activities.contracts.sendmail import SENDMAIL, Kind, Letter
+from perdure import AppColumn, AppRows, Done, Ended, Lifecycle, Repeat, minutes, state
+
+
+class Post(StrEnum):
+    """Where a mail is."""
+
+    QUEUED = "queued"
+    PROCESSING = "processing"
+    PROCESSED = "processed"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+
+@workflow.defn(name="mailing")
+class Mailing(Lifecycle[Letter, Post]):
+    """Hands one mail to `sendmail`."""
+
+    states = (
+        state(Post.QUEUED, Post.PROCESSING, Post.FAILED, Post.CANCELLED),
+        state(Post.PROCESSING, Post.PROCESSED, Post.FAILED, Post.CANCELLED, within=minutes(5)),
+        # Not final: what the program refuses, such as a mail above the limit, a person can mend and ask for again.
+        state(Post.FAILED, Post.PROCESSING, Post.CANCELLED, attention=True),
+        state(Post.PROCESSED),
+        state(Post.CANCELLED, cancelled=True),
+    )
+    effects = (SENDMAIL,)
+    mirror = AppColumn("mailing", column="state")
+    expects = AppRows("select id, to_jsonb(m) as input from mailing m where state = 'queued'")
+
+    @workflow.run
+    async def run(self, letter: Letter) -> None:
+        """Hand it over; when it is refused, wait for somebody to ask again."""
+        try:
+            mail = letter.mail()
+        except ValidationError as error:
+            [problem, *_] = error.errors(include_input=False, include_url=False)  # the input is personal
+            where = ".".join(map(str, problem["loc"][:1]))
+            await self.enter(Post.FAILED, why=f"no mail can be made of it: {where}: {problem['msg']}")
+            await self.wait_for(lambda: False)
+            return
+        doubt = Repeat() if letter.kind is Kind.AT_LEAST_ONCE else None  # None: look-up, then a person
+        while True:
+            sent = await self.perform(SENDMAIL, mail, entering=Post.PROCESSING, then=Post.PROCESSED, doubt=doubt)
+            match sent:
+                case Done():
+                    return
+                case Ended(why):
+                    await self.enter(Post.FAILED, why=why)
+                    await self.retry_requested()
