@@ -16,6 +16,7 @@ from types import TracebackType
 from typing import Literal, Self
 
 from infra.guard import GuardedProcess
+from infra.memory import memory
 from infra.ports import free_port
 from infra.postgres_binaries import postgres_binaries
 from infra.postgres_user import Account, let_in, server_account
@@ -37,7 +38,7 @@ _SETTINGS = {
 }
 # Against a crash of the machine only: what was committed still survives a crash of the server (`kill`), which
 # synchronous_commit=off would not promise.
-_NOT_DURABLE = {"fsync": "off", "full_page_writes": "off"}
+_NOT_DURABLE = {"fsync": "off", "full_page_writes": "off", "max_wal_size": "256MB"}
 
 
 _IPC_RMID = 0
@@ -59,13 +60,14 @@ class PostgresServer:
         Args:
             data_directory: is made when missing and kept; None = a temporary one, removed by `close`.
             port: None = a free one.
-            durable: False = no fsync: faster, and good for tests that don't cut the power.
+            durable: False = no fsync, and temporary data in memory where there is room: faster, and good for tests
+                that don't cut the power.
         """
         self.port = port or free_port()
         self._durable = durable
         self._temporary: Path | None = None
         if data_directory is None:
-            self._temporary = Path(tempfile.mkdtemp(prefix="perdure-postgres-"))
+            self._temporary = Path(tempfile.mkdtemp(prefix="perdure-postgres-", dir=None if durable else memory()))
             data_directory = self._temporary / "data"
         self.data_directory = data_directory.resolve()
         self._process: GuardedProcess | None = None

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from infra.cache import alone
+from infra.memory import SHARED_MEMORY
 
 # Root's own cache may be out of that user's reach; nobody but root can write here.
 SHARED_CACHE = Path("/var/cache/perdure")
@@ -48,9 +49,10 @@ def let_in(account: Account, directory: Path) -> None:
         return
     os.chown(directory, account.uid, -1)
     directory.chmod(0o700)
+    temporary = Path(tempfile.gettempdir()).resolve(), SHARED_MEMORY
     for parent in closed_to(account, directory):
-        # Nothing is opened but in the temporary directory: whom a home lets pass is not ours to change.
-        if not parent.is_relative_to(Path(tempfile.gettempdir()).resolve()):
+        # Nothing is opened but in a temporary directory: whom a home lets pass is not ours to change.
+        if not any(parent.is_relative_to(each) for each in temporary):
             raise PermissionError(
                 f"we are root, so PostgreSQL runs as {account.name!r}, who can't pass {parent} on the way to "
                 f"{directory}: choose another directory, e.g. below /var/lib, or run as an ordinary user"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import secrets
-import shutil
 import sys
 import tempfile
 from collections.abc import AsyncIterator, Iterator
@@ -14,10 +13,15 @@ from pathlib import Path
 import asyncpg
 import pytest
 
+from infra.memory import memory
 from infra.postgres import PostgresServer
 from infra.temporal import TemporalServer
 from perdure import schema
 from tests.world import World
+
+# Without compiled files each process, and each run in the sandbox, compiles once more what it imports.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 APP_TABLES = """
     create table errand (id text primary key, state text not null default 'pending');
@@ -32,9 +36,12 @@ APP_TABLES = """
 PROMPT_TIMERS = {
     "history.timerProcessorMaxTimeShift": '"20ms"',
     "history.transferProcessorUpdateAckInterval": '"500ms"',
+    "matching.numTaskqueueReadPartitions": "1",
+    "matching.numTaskqueueWritePartitions": "1",
 }
 """The server lets timers ring up to a second late, which a test with many short ones would spend waiting; and every
-30 seconds it notes down which runs are closed, before which it deletes none of them."""
+30 seconds it notes down which runs are closed, before which it deletes none of them. A task queue is in four parts,
+each with a cost of its own, and nearly every test has a new one."""
 
 FEWER_MONTHS = """
     do $$ declare month regclass; begin
@@ -58,25 +65,19 @@ def postgres() -> Iterator[PostgresServer]:
 def temporal() -> Iterator[TemporalServer]:
     """A Temporal dev server, with a file: what it has in memory only is gone when a query of it is interrupted."""
     with (
-        tempfile.TemporaryDirectory(prefix="perdure-temporal-", dir=_quick_folder()) as folder,
+        tempfile.TemporaryDirectory(prefix="perdure-temporal-", dir=memory()) as folder,
         TemporalServer(db_file=Path(folder) / "temporal.db", dynamic_config=PROMPT_TIMERS) as server,
     ):
         yield server
-
-
-def _quick_folder() -> Path | None:
-    """In memory, where there is room for that; None = wherever temporary files are."""
-    memory = Path("/dev/shm")
-    return memory if memory.is_dir() and shutil.disk_usage(memory).free > 4 << 30 else None
 
 
 @pytest.fixture
 async def database(postgres: PostgresServer) -> AsyncIterator[str]:
     """Name of a migrated database of the test's own."""
     name = "test_" + secrets.token_hex(6)
-    await _as_admin(postgres, f"create database {name} template perdure_template")
+    await as_admin(postgres, f"create database {name} template perdure_template")
     yield name
-    await _as_admin(postgres, f"drop database {name} with (force)")
+    await as_admin(postgres, f"drop database {name} with (force)")
 
 
 @pytest.fixture
@@ -90,7 +91,7 @@ async def world(
         yield made
 
 
-async def _as_admin(server: PostgresServer, statement: str) -> None:
+async def as_admin(server: PostgresServer, statement: str) -> None:
     """On a connection of its own each time, since tests restart the server."""
     admin = await asyncpg.connect(server.dsn())
     await admin.execute(statement)

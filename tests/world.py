@@ -23,6 +23,7 @@ from infra.temporal import TemporalServer, obtain_temporal
 from perdure import App, Client, LifecycleStatus, PerdurePlugin, Settings
 from perdure.fleet.worker import new_identity, new_worker
 from tests.counterparty import Counterparty
+from tests.forked import Forked
 
 PATIENCE = 60.0
 """Seconds after which a test gives up waiting for something that should come."""
@@ -206,14 +207,16 @@ class World:
 
 
 class WorkerProcess:
-    """`perdure worker` in a process of its own."""
+    """`perdure worker` in a process of its own; `forked` = from one that has its imports behind it."""
+
+    forked = True
 
     def __init__(self, world: World, app: str, environment: dict[str, str]) -> None:
         self._world = world
         self._app = app
         self._environment = {**world.environment(), "PERDURE_LOG": "text", **environment}
         self.log = world.folder / f"worker-{secrets.token_hex(3)}.log"
-        self._process: asyncio.subprocess.Process | None = None
+        self._process: asyncio.subprocess.Process | Forked | None = None
 
     @property
     def pid(self) -> int:
@@ -228,6 +231,9 @@ class WorkerProcess:
 
     async def launch(self) -> None:
         """Start it; it has its start-up before it."""
+        if self.forked:
+            self._process = Forked(["worker", self._app], self._environment, self.log)
+            return
         with self.log.open("wb") as log:
             self._process = await asyncio.create_subprocess_exec(
                 *(sys.executable, "-m", "perdure.command", "worker", self._app),
@@ -273,10 +279,16 @@ class WorkerProcess:
 
     def text(self) -> str:
         """What it has logged."""
-        return self.log.read_text()
+        return self.log.read_text() if self.log.exists() else ""
 
     def _runs(self) -> bool:
         assert self._process is not None
-        text = self.text()
-        assert self._process.returncode is None, f"the worker ended: {text}"
+        ended, text = self._process.returncode, self.text()
+        assert ended is None, f"the worker ended: {text}"
         return "perdure.worker: running" in text
+
+
+class FreshWorkerProcess(WorkerProcess):
+    """The same from a bare interpreter, as everybody starts it."""
+
+    forked = False

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import secrets
+import tempfile
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import asyncpg
 import pytest
 
+from infra.memory import memory
 from infra.postgres import PostgresServer
 from infra.temporal import TemporalServer
 from perdure import schema
-from tests.conftest import APP_TABLES
+from tests.conftest import APP_TABLES, PROMPT_TIMERS, as_admin
 from tests.world import World
 
 
@@ -24,10 +26,26 @@ def mortal_postgres() -> Iterator[PostgresServer]:
 
 
 @pytest.fixture(scope="session")
-def mortal_temporal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TemporalServer]:
+def mortal_temporal() -> Iterator[TemporalServer]:
     """A Temporal server that nobody else uses, whose workflows survive it."""
-    with TemporalServer(db_file=tmp_path_factory.mktemp("temporal") / "temporal.db") as server:
+    with (
+        tempfile.TemporaryDirectory(prefix="perdure-temporal-", dir=memory()) as folder,
+        TemporalServer(db_file=Path(folder) / "temporal.db", dynamic_config=PROMPT_TIMERS) as server,
+    ):
         yield server
+
+
+@pytest.fixture
+async def another_world(postgres: PostgresServer, temporal: TemporalServer, tmp_path: Path) -> AsyncIterator[World]:
+    """A world beside `world`: what mostly waits for time-outs waits for two of them at once."""
+    from tests.apps.bodies import app
+
+    database, folder = "test_" + secrets.token_hex(6), tmp_path / "another"
+    folder.mkdir()
+    await as_admin(postgres, f"create database {database} template perdure_template")
+    async with World(postgres, temporal, database, folder).made(app) as made:
+        yield made
+    await as_admin(postgres, f"drop database {database} with (force)")
 
 
 @pytest.fixture
@@ -40,9 +58,7 @@ async def mortal(
     database = "test_" + secrets.token_hex(6)
     mortal_postgres.start()
     mortal_temporal.start()
-    admin = await asyncpg.connect(mortal_postgres.dsn())
-    await admin.execute(f"create database {database}")
-    await admin.close()
+    await as_admin(mortal_postgres, f"create database {database}")
     connection = await asyncpg.connect(mortal_postgres.dsn(database))
     await schema.migrate(connection)
     await connection.execute(APP_TABLES)

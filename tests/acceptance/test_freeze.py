@@ -1,15 +1,15 @@
 """A worker that is frozen (SIGSTOP) for longer than every time-out, and goes on: what may still happen, what not.
 
 While it stands still another worker takes over. What holds then is exactly what `docs/design.md` promises.
+All of it waits for the same time-outs, so two cases wait side by side, each in a world of its own.
 """
 
 from __future__ import annotations
 
+import asyncio
 import os
 from contextlib import suppress
 from pathlib import Path
-
-import pytest
 
 from perdure import Status
 from perdure.errors import AlreadyFinished, EngineUnavailable, NotNow
@@ -27,8 +27,14 @@ from tests.acceptance.errands import (
 from tests.world import WorkerProcess, World
 
 
-@pytest.mark.parametrize("kind", LOOKUPS)
-async def test_frozen_before_the_check_it_makes_no_call_any_more(world: World, kind: str) -> None:
+async def test_frozen_before_the_check_it_makes_no_call_any_more(world: World, another_world: World) -> None:
+    async with asyncio.TaskGroup() as both:
+        for place, kind in zip((world, another_world), LOOKUPS, strict=True):
+            both.create_task(makes_no_call(place, kind))
+
+
+async def makes_no_call(world: World, kind: str) -> None:
+    """An errand of this kind: its second attempt calls, the first does not."""
     frozen, pipe = await frozen_at(world, "before the check", kind)
     other = await world.spawn()
     await world.ended(kind, kind)
@@ -41,11 +47,17 @@ async def test_frozen_before_the_check_it_makes_no_call_any_more(world: World, k
     await works_alone(world, frozen, other)
 
 
-@pytest.mark.parametrize(("kind", "accepted"), [("lookup", 2), ("dedupe", 1)])
 async def test_frozen_between_check_and_send_it_sends_late_and_only_the_other_side_can_drop_it(
-    world: World, kind: str, accepted: int
+    world: World, another_world: World
 ) -> None:
     """No fence stops a process that freezes there for longer than `settle`: this much is not promised."""
+    async with asyncio.TaskGroup() as both:
+        both.create_task(sends_late(world, "lookup", accepted=2))
+        both.create_task(sends_late(another_world, "dedupe", accepted=1))
+
+
+async def sends_late(world: World, kind: str, accepted: int) -> None:
+    """An errand of this kind is sent twice, and accepted so often."""
     world.counterparty.dedupe = kind == "dedupe"
     frozen, pipe = await frozen_at(world, "after the check", kind)
     await world.spawn()
@@ -76,7 +88,16 @@ async def test_frozen_after_the_other_side_accepted_it_nothing_is_done_twice_and
     await works_alone(world, frozen, other)
 
 
-async def test_its_late_receipt_ends_what_waited_for_a_person(world: World) -> None:
+async def test_its_late_receipt_ends_what_waits_for_a_person_and_is_kept_even_where_one_has_given_up(
+    world: World, another_world: World
+) -> None:
+    async with asyncio.TaskGroup() as both:
+        both.create_task(ended_by_the_receipt(world))
+        both.create_task(given_up_before_the_receipt(another_world))
+
+
+async def ended_by_the_receipt(world: World) -> None:
+    """They wait for a person; the receipt comes."""
     frozen = await frozen_after_acceptance(world, PARKED)
     await world.spawn()
     for kind in PARKED:
@@ -92,7 +113,8 @@ async def test_its_late_receipt_ends_what_waited_for_a_person(world: World) -> N
     assert await world.db.fetchval("select count(*) from perdure.transition where made_by is not null") == 0
 
 
-async def test_its_late_receipt_is_kept_even_where_a_person_has_given_up(world: World) -> None:
+async def given_up_before_the_receipt(world: World) -> None:
+    """A person has said that it is of no use any more; the receipt comes."""
     frozen = await frozen_after_acceptance(world, PARKED)
     await world.spawn()
     for kind in PARKED:

@@ -28,7 +28,7 @@ from tests.acceptance.errands import (
     sends,
     settle_parked,
 )
-from tests.world import WorkerProcess, World
+from tests.world import FreshWorkerProcess, WorkerProcess, World
 
 A_FEW_SECONDS = 6.0
 """Beyond the grace time: 3 to report, 2 for an engine that does not answer, 1 for a busy machine."""
@@ -149,9 +149,11 @@ async def test_a_stop_during_start_up_is_a_stop(world: World) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent, socket.create_server(("127.0.0.1", 0)) as silent_too:
         mute, mute_too = (f"127.0.0.1:{each.getsockname()[1]}" for each in (silent, silent_too))
         workers = [
-            WorkerProcess(world, "slow:app", {"PYTHONPATH": os.pathsep.join([".", str(world.folder)])}),
-            WorkerProcess(world, "tests.apps.bodies:app", {"TEMPORAL_ADDRESS": mute}),
-            WorkerProcess(world, "tests.apps.bodies:app", {"PERDURE_DATABASE_URL": f"postgresql://x@{mute_too}/x"}),
+            FreshWorkerProcess(world, "slow:app", {"PYTHONPATH": os.pathsep.join([".", str(world.folder)])}),
+            FreshWorkerProcess(world, "tests.apps.bodies:app", {"TEMPORAL_ADDRESS": mute}),
+            FreshWorkerProcess(
+                world, "tests.apps.bodies:app", {"PERDURE_DATABASE_URL": f"postgresql://x@{mute_too}/x"}
+            ),
         ]
         world.workers.extend(workers)
         await asyncio.gather(*(worker.launch() for worker in workers))

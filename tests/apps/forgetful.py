@@ -6,9 +6,9 @@ from temporalio import workflow
 
 from perdure import App, AppColumn, Attempt, Effect, Find, Question, seconds
 from perdure import Lookup as ByLookUp
-from tests.apps.bodies import do_errand
+from tests.apps.calls import do_errand
 from tests.apps.contracts import QUICK, Errand, Ticket
-from tests.apps.errands import _STATES, _Errand
+from tests.apps.errand import STATES, AnErrand
 
 FIND = Find[Errand, Ticket]("find-nothing", timeout=seconds(5))
 DO = Effect[Errand, Ticket](
@@ -33,10 +33,10 @@ async def do_forgetful(errand: Errand, attempt: Attempt) -> Ticket:
 
 
 @workflow.defn(name="forgetful")
-class Forgetful(_Errand):
+class Forgetful(AnErrand):
     """Trusts that look-up."""
 
-    states = _STATES
+    states = STATES
     effects = (DO,)
     mirror = AppColumn("errand", column="state")
 

@@ -8,10 +8,13 @@ from typing import Any
 from temporalio import workflow
 
 from perdure import App, AppColumn, Lifecycle, state
-from tests.apps.bodies import bound
+from tests.apps.calls import bound
 from tests.apps.contracts import INLINE, REGULAR, Errand
-from tests.apps.errands import _STATES as ERRAND_STATES
-from tests.apps.errands import Counter, Escalate, Lookup, LookupInline, _Errand
+from tests.apps.errand import STATES as ERRAND_STATES
+from tests.apps.errand import AnErrand
+from tests.apps.kinds.counter import Counter
+from tests.apps.kinds.escalate import Escalate
+from tests.apps.kinds.lookup import Lookup, LookupInline
 
 
 class Stay(StrEnum):
@@ -92,7 +95,7 @@ class Faulty(Lifecycle[Errand, Stay]):
 
 
 @workflow.defn(name="lookup")
-class OtherLookup(_Errand):
+class OtherLookup(AnErrand):
     """Today's code, that follows no history of before."""
 
     states = ERRAND_STATES

@@ -23,7 +23,7 @@ from perdure import (
     seconds,
     state,
 )
-from tests.apps.bodies import do_errand, find_errand
+from tests.apps.calls import do_errand, find_errand
 from tests.apps.contracts import Errand, Ticket
 
 QUICK = Retry(initial=seconds(0.1), cap=seconds(1))

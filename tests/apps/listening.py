@@ -8,7 +8,7 @@ from pydantic import BaseModel
 from temporalio import workflow
 
 from perdure import App, Lifecycle, state
-from tests.apps.bodies import bound
+from tests.apps.calls import bound
 from tests.apps.contracts import REGULAR, Errand
 
 

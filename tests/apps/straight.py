@@ -7,7 +7,7 @@ from enum import StrEnum
 from temporalio import workflow
 
 from perdure import App, AppColumn, Done, Lifecycle, state
-from tests.apps.bodies import bound
+from tests.apps.calls import bound
 from tests.apps.contracts import INLINE, REGULAR, Errand
 
 

@@ -30,7 +30,7 @@ from perdure import (
     seconds,
     state,
 )
-from tests.apps.bodies import do_errand, find_errand
+from tests.apps.calls import do_errand, find_errand
 from tests.apps.contracts import Errand, Ticket
 from tests.apps.errands import Way
 

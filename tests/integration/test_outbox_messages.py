@@ -207,6 +207,7 @@ async def test_what_nobody_can_hear_is_rejected_with_the_reason_and_the_rest_goe
         await say(world, "add", "one")
         await say(world, "pair", [1, 2])
         await say(world, "add", 2)
+        await world.until(lambda: world.db.fetchval("select count(*) = 3 from perdure.rejected"), "three rejected")
         await world.db.fetchval("select perdure.cancel('listener', 'a', 'ann')")
         assert await world.ended(KIND, "a") == "cancelled"
     reasons = [row["reason"] for row in await world.db.fetch("select reason from perdure.rejected order by seq")]

@@ -10,7 +10,7 @@ from temporalio import workflow
 
 from perdure import App, Attempt, Done, Effect, Ended, Find, Lifecycle, Question, state
 from perdure.contracts.states import State
-from tests.apps.bodies import do_errand, find_errand
+from tests.apps.calls import do_errand, find_errand
 from tests.apps.contracts import Errand, Ticket
 
 

@@ -13,7 +13,7 @@ import pytest
 from perdure import Client, Status
 from tests.replay.record import RELEASES, release
 from tests.upgrades import both
-from tests.world import WorkerProcess, World
+from tests.world import FreshWorkerProcess, World
 
 ROOT = RELEASES.parents[1]
 PURCHASE = "purchase"
@@ -28,7 +28,7 @@ def _previous_release() -> Path:
     return max((each for each in RELEASES.glob("*/*.whl") if each.parent.name != release()), key=number)
 
 
-class OldWorker(WorkerProcess):
+class OldWorker(FreshWorkerProcess):
     """`perdure worker` of the wheel that is unpacked in `folder`."""
 
     def __init__(self, world: World, folder: Path) -> None:

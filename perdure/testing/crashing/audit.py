@@ -96,6 +96,8 @@ async def _counted(connection: asyncpg.Connection[asyncpg.Record], stage: Stage,
     case = stage.case
     repeats = {each.name for each in stage.subject.lifecycle.effects if isinstance(each.doubt, Repeat)}
     for row in await connection.fetch("select key, effect, status, attempts from perdure.effect order by key"):
+        if not stage.subject.counted(row["key"]):
+            continue
         count = case.counts[row["effect"]] = await stage.happened(row["key"])
         if row["status"] in ("attempting", "in_doubt"):
             case.faults.append(f"{row['effect']} is left {row['status']}")

@@ -65,6 +65,7 @@ class Subject:
     environment: Mapping[str, str] = field(default_factory=dict)
     other_side: tuple[str, int] | None = None
     patience: float = 60.0
+    counted: Callable[[str], bool] = lambda key: True
 
 
 @dataclass(slots=True)
@@ -159,6 +160,7 @@ class Stage:
             line=self._line,
             die_at=die_at,
             stop_at=stop_at,
+            checks=self.case.way is Way.NOTHING,
         )
         worker = _FORK.Process(target=work, args=(orders,), daemon=True)
         worker.start()

@@ -13,7 +13,9 @@ from temporalio.worker import WorkerConfig, WorkflowInstance, WorkflowInstanceDe
 from temporalio.workflow import _Definition
 
 from perdure import faults
+from perdure.app import App
 from perdure.fleet.plugin import PerdurePlugin
+from perdure.settings import Settings
 
 _JOBS = {
     "initialize_workflow": "its start",
@@ -50,21 +52,31 @@ class Places:
 
 
 class WatchedPlugin(PerdurePlugin):
-    """Makes the borders of workflow tasks places, too: what a task decided is reported right after its end."""
+    """Makes the borders of workflow tasks places, too: what a task decided is reported right after its end.
+
+    Args:
+        checks: whether each workflow is tried in the sandbox before it runs.
+    """
+
+    def __init__(self, app: App, config: Settings, *, checks: bool = True) -> None:
+        super().__init__(app, config)
+        self._checks = checks
 
     def configure_worker(self, config: WorkerConfig) -> WorkerConfig:
         """See base class."""
         config = super().configure_worker(config)
-        config["workflow_runner"] = _WatchedRunner(config["workflow_runner"])
+        config["workflow_runner"] = _WatchedRunner(config["workflow_runner"], self._checks)
         return config
 
 
 class _WatchedRunner(WorkflowRunner):
-    def __init__(self, inner: WorkflowRunner) -> None:
+    def __init__(self, inner: WorkflowRunner, checks: bool) -> None:
         self._inner = inner
+        self._checks = checks
 
     def prepare_workflow(self, defn: _Definition) -> None:
-        self._inner.prepare_workflow(defn)
+        if self._checks:
+            self._inner.prepare_workflow(defn)
 
     def set_worker_level_failure_exception_types(self, types: Any) -> None:
         self._inner.set_worker_level_failure_exception_types(types)

@@ -87,6 +87,7 @@ async def prove(
     only: Callable[[str], bool] = lambda place: True,
     at_once: int = 8,
     patience: float = 60.0,
+    counted: Callable[[str], bool] = lambda key: True,
 ) -> Proof:
     """Put a lifecycle to the proof; see the module.
 
@@ -113,6 +114,7 @@ async def prove(
         only: which places.
         at_once: how many cases run at the same time.
         patience: seconds after which a case that has not ended has failed.
+        counted: which keys are compared with the undisturbed run: not those that are others in each run.
 
     Raises:
         CrashPointsFailed: an effect happened more or less often than undisturbed, the end is another one, the mirror
@@ -135,6 +137,7 @@ async def prove(
         environment=environment or {},
         other_side=other_side,
         patience=patience,
+        counted=counted,
     )
     await preload()
     run = _Run(subject, arrange, entity_id)

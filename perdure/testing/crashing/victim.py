@@ -25,7 +25,7 @@ from perdure.logs import set_up
 from perdure.settings import settings
 from perdure.testing.crashing.places import Places, WatchedPlugin
 
-PRELOADED = ["perdure.testing.crashing.victim", "temporalio.contrib.pydantic", "temporalio.worker"]
+PRELOADED = ["perdure.testing.crashing.preloaded"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +39,7 @@ class Orders:
         line: port of the test.
         die_at: the place at which it kills itself.
         stop_at: the place at which it says so, and waits to be told to go on.
+        checks: whether each workflow is tried in the sandbox before it runs: what one worker found good, all do.
     """
 
     app: str
@@ -47,6 +48,7 @@ class Orders:
     line: int
     die_at: str | None = None
     stop_at: str | None = None
+    checks: bool = True
 
 
 def work(orders: Orders) -> None:
@@ -70,7 +72,7 @@ def work(orders: Orders) -> None:
         config = settings()
         set_up(config.log, config.log_level)
         app = load_app(orders.app)
-        asyncio.run(run_worker(app, config, plugin=WatchedPlugin(app, config)))
+        asyncio.run(run_worker(app, config, plugin=WatchedPlugin(app, config, checks=orders.checks)))
     except PerdureError as error:
         print(f"perdure: {error}", file=sys.stderr)
         status = 1

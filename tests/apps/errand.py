@@ -1,0 +1,49 @@
+"""What all errands are: their states, and how one is done."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from enum import StrEnum
+
+from temporalio import workflow
+
+from perdure import Done, Ended, Expired, Lifecycle, minutes, state
+from tests.apps.contracts import Errand
+
+
+class Way(StrEnum):
+    """Where an errand is."""
+
+    PENDING = "pending"
+    DOING = "doing"
+    DONE = "done"
+    FAILED = "failed"
+    EXPIRED = "expired"
+    CANCELLED = "cancelled"
+
+
+STATES = (
+    state(Way.PENDING, Way.DOING, Way.FAILED, Way.EXPIRED, Way.CANCELLED),
+    state(Way.DOING, Way.DONE, Way.FAILED, Way.EXPIRED, Way.CANCELLED, within=minutes(5)),
+    state(Way.FAILED, Way.DOING, Way.CANCELLED, attention=True),
+    state(Way.DONE),
+    state(Way.EXPIRED),
+    state(Way.CANCELLED, cancelled=True),
+)
+
+
+class AnErrand(Lifecycle[Errand, Way]):
+    """What all errands do; each subclass binds an effect."""
+
+    async def do_it(self, errand: Errand) -> None:
+        """Perform the first of its effects until it is done, or until nobody wants it any more."""
+        expires_at = workflow.now() + timedelta(seconds=errand.seconds) if errand.seconds else None
+        while True:
+            match await self.perform(self.effects[0], errand, entering=Way.DOING, expires_at=expires_at):
+                case Done(ticket):
+                    return await self.enter(Way.DONE, why=f"ticket {ticket.number}")
+                case Expired(why):
+                    return await self.enter(Way.EXPIRED, why=why)
+                case Ended(why):
+                    await self.enter(Way.FAILED, why=why)
+                    await self.retry_requested()
