@@ -18,14 +18,18 @@ STAMP := $(VENV)/.stamp
 ROOMS := $(wildcard perdure workflows activities workers infra tests bench)
 
 export PYTHONUNBUFFERED := 1
+unexport PYTHONDONTWRITEBYTECODE
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@echo; echo '  PYTHON=python3.12 chooses the interpreter, PYTEST_ARGS="-k relay -x" narrows the tests.'
 
 demo: $(STAMP) ## watch lifecycles run, crash and recover on servers of their own (KEEP=1 leaves them up)
 	@$(BIN)/python -m infra.demo $(if $(KEEP),--keep)
+
+demo-jobs: $(STAMP) ## watch a job with 500 children, whose pages are in three languages, while a worker is killed
+	@$(BIN)/python -m infra.demo_jobs $(if $(KEEP),--keep)
 
 test: lint types ## lint, types, and every test on real servers
 	@$(BIN)/python -m infra.programs
@@ -57,7 +61,7 @@ histories: $(STAMP) ## record this release's workflow histories, which later rel
 lock: $(STAMP) ## renew requirements.lock: the newest versions that pyproject.toml allows
 	@test -x $(BIN)/uv || $(BIN)/python -m pip install --quiet uv
 	@$(BIN)/uv pip compile --quiet --upgrade --universal --generate-hashes --no-emit-index-url \
-	    --custom-compile-command "make lock" --extra dev --extra archive --extra mail --extra otlp pyproject.toml -o requirements.lock
+	    --custom-compile-command "make lock" --extra dev --extra archive --extra mail --extra otlp --extra web pyproject.toml -o requirements.lock
 	@echo "requirements.lock is renewed; the next target installs it"
 
 clean: ## remove what was made here: .venv, caches, builds
@@ -77,4 +81,4 @@ $(STAMP): requirements.lock pyproject.toml
 	@$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation -e .
 	@touch $@
 
-.PHONY: help demo test dev lint types format chaos bench histories lock clean setup
+.PHONY: help demo demo-jobs test dev lint types format chaos bench histories lock clean setup

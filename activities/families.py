@@ -6,7 +6,8 @@ import json
 from typing import Any
 
 from activities.contracts.web_job import ADVANCE, AGAIN, PASS_ON, ROUTE, Ask, Family, Left, Pass, Route, Step
-from activities.web.job_type import read_type
+from activities.web.job_type import Unusable, read_type
+from activities.web.readiness import why_not
 from activities.web.resources import Web
 from perdure import Attempt
 
@@ -16,9 +17,14 @@ async def route_job(ask: Ask, attempt: Attempt) -> Route:
     """How a job is done, as its type says now."""
     async with _web(attempt).pool.acquire() as connection:
         listed = await connection.fetchval("select exists (select from web_job.family where master = $1)", ask.job)
-        type_ = await read_type(connection, ask.type)
+        try:
+            type_ = await read_type(connection, ask.type)
+        except Unusable as error:
+            return Route(held=error.why)
     if type_ is None:
         return Route(held=f"there is no job type {ask.type!r}: add it by `perdure job-type add`")
+    if why := why_not(type_):
+        return Route(held=why)
     return type_.route.model_copy(update={"listed": listed})
 
 

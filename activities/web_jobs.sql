@@ -2,28 +2,56 @@
 -- An app needs USAGE on the schema and INSERT on `web_job.job`: `perdure job-type set-up --grant ROLE` gives both.
 create schema if not exists web_job;
 
--- A job type: where its page is, and what to do when nobody knows whether the page did its work.
+-- Headers that perdure does not set itself, as texts that can stand in a request (RFC 9110, 5.5 and 5.6.2).
+create or replace function web_job.headers_fit(headers jsonb) returns boolean language sql immutable as $$
+    select jsonb_typeof(headers) = 'object'
+        and not headers @? '$.keyvalue() ? (@.value.type() != "string")'
+        and not headers @? '$.keyvalue() ? (@.value like_regex "[^\\t -~]")'
+        and not headers @? '$.keyvalue() ? (!(@.key like_regex "^[!#$%&''*+.^_`|~0-9A-Za-z-]+$"))'
+        and not headers @? '$.keyvalue() ? (@.key like_regex "^(host|connection|content-length|transfer-encoding|te|trailer|upgrade|expect|accept-encoding|idempotency-key|traceparent|(webhook|perdure|proxy)-.*)$" flag "i")'
+$$;
+
+-- A URL that can be called: a template of RFC 6570, with none in its origin, no user and no fragment.
+create or replace function web_job.url_fits(url text) returns boolean language sql immutable as $$
+    select url ~ '^https?://(\[[0-9a-fA-F:.]+\]|[^][/?#{}@\\:]+)(:\d{1,5})?([/?]([^{}#]|\{[+./;?&]?[A-Za-z0-9_.,:*%]+\})*)?$'
+        and url !~ '[^!-~]' and octet_length(url) <= 4000
+$$;
+
+-- A job type: where its page is, and what to do when nobody knows whether the page did its work. The name of a broken
+-- constraint says what is wrong. After a change that lets jobs go that were held: select * from web_job.let_go('name').
 create table if not exists web_job.type (
-    name text primary key check (name ~ '^[a-z0-9][a-z0-9._-]{0,62}$'),
-    url text not null check (url ~ '^https?://[^/{}\s]+(/\S*)?$'), -- a template of RFC 6570; none in its origin
-    method text not null default 'POST' check (method in ('POST', 'GET', 'PUT', 'PATCH', 'DELETE')),
-    headers jsonb not null default '{}' check (jsonb_typeof(headers) = 'object'),
-    timeout interval not null default '30 s' check (timeout between interval '100 ms' and interval '1 hour'), -- of one call
-    within interval not null default '1 day' check (within > interval '0'), -- once the page says that it is at work
-    doubt text not null default 'escalate' check (doubt in ('dedupe', 'lookup', 'repeat', 'escalate')),
-    remembers interval check (remembers > timeout + interval '1 min'), -- for how long it knows a key
-    status_url text check (status_url ~ '^https?://[^/{}\s]+(/\S*)?$'), -- where to ask; {key} and {token} beside params
-    settle interval not null default '30 s' check (settle >= interval '0'),
-    otherwise text not null default 'escalate' check (otherwise in ('escalate', 'repeat')),
-    not_done int[] not null default '{}' check (500 <= all (not_done) and 599 >= all (not_done)), -- 5xx that did nothing
-    tries int check (tries > 0),
-    at_once int not null default 50 check (at_once > 0), -- calls that one worker makes at a time
-    signed_with text check (signed_with ~ '^((env:[A-Za-z_][A-Za-z0-9_]*|file:/\S+)( |$))+$'), -- where the secret is, never what
+    name text primary key constraint name_is_of_lower_case_digits_dots_and_dashes check (name ~ '^[a-z0-9][a-z0-9._-]{0,62}$'),
+    url text not null constraint url_is_http_without_user_fragment_or_template_in_its_origin check (web_job.url_fits(url)),
+    method text not null default 'POST'
+        constraint method_is_post_get_put_patch_or_delete check (method in ('POST', 'GET', 'PUT', 'PATCH', 'DELETE')),
+    headers jsonb not null default '{}' constraint headers_are_texts_by_name_and_none_of_ours check (web_job.headers_fit(headers)),
+    timeout interval not null default '30 s' -- of one call
+        constraint timeout_is_100_ms_to_1_hour check (timeout between interval '100 ms' and interval '1 hour'),
+    within interval not null default '1 day' -- once the page says that it is at work
+        constraint within_is_1_second_to_10_years check (within between interval '1 s' and interval '10 years'),
+    doubt text not null default 'escalate'
+        constraint doubt_is_dedupe_lookup_repeat_or_escalate check (doubt in ('dedupe', 'lookup', 'repeat', 'escalate')),
+    remembers interval, -- for how long the page knows a key
+    status_url text -- where to ask; {key} and {token} beside params
+        constraint status_url_is_http_without_user_fragment_or_template_in_origin check (web_job.url_fits(status_url)),
+    settle interval not null default '30 s' constraint settle_is_0_to_1_day check (settle between interval '0' and interval '1 day'),
+    otherwise text not null default 'escalate'
+        constraint otherwise_is_escalate_or_repeat check (otherwise in ('escalate', 'repeat')),
+    not_done int[] not null default '{}' -- 5xx that did nothing
+        constraint not_done_holds_statuses_500_to_599 check (array_position(not_done, null) is null
+            and 500 <= all (not_done) and 599 >= all (not_done)),
+    tries int constraint tries_is_positive check (tries > 0),
+    at_once int not null default 50 -- calls that one worker makes at a time
+        constraint at_once_is_positive check (at_once > 0),
+    signed_with text -- where the secret is, never what
+        constraint signed_with_is_env_name_or_file_path check (signed_with ~ '^(env:[A-Za-z_][A-Za-z0-9_]*|file:/\S+)( (env:[A-Za-z_][A-Za-z0-9_]*|file:/\S+))*$'),
     callback boolean not null default false,
-    disabled text check (disabled <> ''), -- why
+    disabled text constraint disabled_says_why_in_1_to_500_characters check (length(disabled) between 1 and 500),
     changed_at timestamptz not null default clock_timestamp(),
-    constraint dedupe_has_a_window check (doubt <> 'dedupe' or remembers is not null),
-    constraint lookup_has_an_address check (doubt <> 'lookup' or status_url is not null)
+    constraint remembers_is_over_timeout_and_a_minute
+        check (remembers > timeout + interval '1 min' and remembers <= interval '10 years'),
+    constraint dedupe_has_remembers check (doubt <> 'dedupe' or remembers is not null),
+    constraint lookup_has_status_url check (doubt <> 'lookup' or status_url is not null)
 );
 
 -- A job. Inserted, it is started, in the same transaction; `state` follows it.
@@ -40,7 +68,8 @@ create table if not exists web_job.job (
     inserted_at timestamptz not null default clock_timestamp()
 );
 create index if not exists job_scheduled on web_job.job (id) where state = 'scheduled';
-create index if not exists job_held on web_job.job (type, id) where state = 'held';
+create index if not exists job_open on web_job.job (type, state, id) where state in ('scheduled', 'held', 'processing');
+create index if not exists job_failed on web_job.job (type) where state = 'failed';
 create index if not exists job_waiting on web_job.job (parent, place) where state = 'listed';
 create index if not exists job_of_family on web_job.job (parent, state) where parent is not null;
 
@@ -65,6 +94,7 @@ create table if not exists web_job.family (
 create table if not exists web_job.callback (
     digest bytea primary key check (octet_length(digest) = 32), -- SHA-256 of the token
     job text not null,
+    round int not null default 0, -- of the job: a token of an earlier one says nothing of this one
     made_at timestamptz not null default clock_timestamp(),
     called_at timestamptz,
     said jsonb
@@ -100,61 +130,117 @@ create or replace function web_job.part(state text) returns text language sql im
         when 'cancelled' then 'cancelled' else 'open' end
 $$;
 
--- Counts, once for each statement; and wakes the masters that have something to do, with one word for many children.
-create or replace function web_job.count_children() returns trigger
+-- Whether a master has something to do for its family.
+create or replace function web_job.has_room(f web_job.family) returns boolean language sql immutable as $$
+    select f.open <= f.window_size / 2 and (f.waiting > 0 or f.next_page is not null) and not f.ending
+        and (f.failed + f.cancelled > f.tolerates) is not true
+$$;
+
+-- What its statements move in families is kept by a transaction, and counted at its end. So the row of a family, which all
+-- need who finish a child of it, is held for the moment of a commit, and several such rows are taken in one order.
+create or replace function web_job.keep_moves() returns trigger
 language plpgsql security definer set search_path = web_job, pg_temp as $$
 declare
-    moved text[];
-    one record;
+    moves text;
+begin
+    select string_agg(jsonb_build_array(parent, part, number)::text, ',') into moves from (
+        select parent, part(state) part, sum(sign) number from (
+            select parent, state, 1 sign from after where parent is not null
+            union all select parent, state, -1 from before where parent is not null) x
+        group by 1, 2) y where number <> 0;
+    if moves is not null then
+        perform set_config('web_job.moves', concat_ws(',', nullif(current_setting('web_job.moves', true), ''), moves), true);
+    end if;
+    return null;
+end $$;
+
+-- Counts what the transaction has moved, and wakes masters that have something to do: with one word for many children.
+create or replace function web_job.count_moves() returns void
+language plpgsql security definer set search_path = web_job, pg_temp as $$
+declare
+    moves text := current_setting('web_job.moves', true);
+    d record;
+    f family;
+begin
+    if coalesce(moves, '') = '' then
+        return;
+    end if;
+    perform set_config('web_job.moves', '', true);
+    for d in
+        select m->>0 as master, coalesce(sum(n) filter (where part = 'waiting'), 0) waiting,
+            coalesce(sum(n) filter (where part = 'open'), 0) open, coalesce(sum(n) filter (where part = 'done'), 0) done,
+            coalesce(sum(n) filter (where part = 'failed'), 0) failed,
+            coalesce(sum(n) filter (where part = 'cancelled'), 0) cancelled
+        from jsonb_array_elements(('[' || moves || ']')::jsonb) m, lateral (select m->>1 as part, (m->>2)::bigint n) y
+        group by 1 order by 1
+    loop
+        update family x set waiting = x.waiting + d.waiting, open = x.open + d.open, done = x.done + d.done,
+            failed = x.failed + d.failed, cancelled = x.cancelled + d.cancelled,
+            listed = x.listed + d.waiting + d.open + d.done + d.failed + d.cancelled
+            where x.master = d.master returning * into f;
+        if found and d.open < 0 and not f.woken and not f.ending and (f.open = 0 or has_room(f)) then
+            perform wake_master(f.master);
+        end if;
+    end loop;
+end $$;
+
+-- Says to a master that its children have moved. It says by `advance` that it has heard.
+create or replace function web_job.wake_master(master text) returns void
+language plpgsql set search_path = web_job, pg_temp as $$
+#variable_conflict use_column
+begin
+    if exists (select from perdure.ident i where i.lifecycle = 'web-job' and i.id = wake_master.master and i.final is null) then
+        update family x set woken = true where x.master = wake_master.master;
+        perform perdure.signal('web-job', wake_master.master, 'children_moved');
+    end if;
+end $$;
+
+create or replace function web_job.count_at_the_end() returns trigger
+language plpgsql security definer set search_path = web_job, pg_temp as $$
+begin
+    perform count_moves();
+    return null;
+end $$;
+
+-- Jobs that come, or are deleted, are counted at once.
+create or replace function web_job.count_others() returns trigger
+language plpgsql security definer set search_path = web_job, pg_temp as $$
+declare
+    moves text;
 begin
     if tg_op = 'INSERT' then
-        update web_job.family f set listed = f.listed + d.number, waiting = f.waiting + d.number
-            from (select parent, count(*) number from added where parent is not null and state = 'listed' group by parent) d
-            where f.master = d.parent;
-        return null;
+        select string_agg(jsonb_build_array(parent, part, number)::text, ',') into moves from (
+            select parent, part(state) part, count(*) number from changed where parent is not null group by 1, 2) x;
+    else
+        select string_agg(jsonb_build_array(parent, part, number)::text, ',') into moves from (
+            select parent, part(state) part, -count(*) number from changed where parent is not null group by 1, 2) x;
     end if;
-    with d as (
-        select parent, sum(sign) filter (where part = 'waiting') waiting, sum(sign) filter (where part = 'open') open,
-            sum(sign) filter (where part = 'done') done, sum(sign) filter (where part = 'failed') failed,
-            sum(sign) filter (where part = 'cancelled') cancelled
-        from (
-            select parent, part(state) part, 1 sign from after where parent is not null
-            union all select parent, part(state), -1 from before where parent is not null) x
-        group by parent
-    ), counted as (
-        update web_job.family f set waiting = f.waiting + coalesce(d.waiting, 0), open = f.open + coalesce(d.open, 0),
-            done = f.done + coalesce(d.done, 0), failed = f.failed + coalesce(d.failed, 0),
-            cancelled = f.cancelled + coalesce(d.cancelled, 0)
-        from d where f.master = d.parent
-            and (d.waiting <> 0 or d.open <> 0 or d.done <> 0 or d.failed <> 0 or d.cancelled <> 0)
-        returning f.master, d.open
-    )
-    select array_agg(master) filter (where open < 0) into moved from counted;
-    if moved is null then
-        return null;
+    if moves is not null then
+        perform set_config('web_job.moves', concat_ws(',', nullif(current_setting('web_job.moves', true), ''), moves), true);
+        perform count_moves();
     end if;
-    for one in
-        update web_job.family f set woken = true
-        where f.master = any (moved) and not f.woken and not f.ending
-            and (f.open = 0 or f.failed + f.cancelled > f.tolerates
-                or f.open <= f.window_size / 2 and (f.waiting > 0 or f.next_page is not null))
-            and exists (select from perdure.ident i where i.lifecycle = 'web-job' and i.id = f.master and i.final is null)
-        returning f.master
-    loop
-        perform perdure.signal('web-job', one.master, 'children_moved');
-    end loop;
     return null;
 end $$;
 
 create or replace trigger listed after insert on web_job.job
-    referencing new table as added for each statement execute function web_job.count_children();
+    referencing new table as changed for each statement execute function web_job.count_others();
+create or replace trigger deleted after delete on web_job.job
+    referencing old table as changed for each statement execute function web_job.count_others();
 create or replace trigger moved after update on web_job.job
-    referencing old table as before new table as after for each statement execute function web_job.count_children();
+    referencing old table as before new table as after for each statement execute function web_job.keep_moves();
+drop trigger if exists counted on web_job.job;
+create constraint trigger counted after update on web_job.job deferrable initially deferred
+    for each row when (new.parent is not null and old.state <> new.state) execute function web_job.count_at_the_end();
 
 -- A family as its master is told of it.
 create or replace function web_job.told(f web_job.family) returns jsonb language sql stable as $$
     select jsonb_build_object('window', f.window_size, 'tolerates', f.tolerates, 'next_page', f.next_page, 'page', f.page,
         'listed', f.listed, 'waiting', f.waiting, 'open', f.open, 'done', f.done, 'failed', f.failed, 'cancelled', f.cancelled)
+$$;
+
+-- Lets one transaction at a time work on a family, without keeping those who count from its row.
+create or replace function web_job.alone(master text) returns void language sql as $$
+    select pg_advisory_xact_lock(hashtextextended('web_job.family ' || master, 0))
 $$;
 
 -- Puts one page of a master's children on record, once: page 0 is the answer to its call.
@@ -164,32 +250,44 @@ language plpgsql set search_path = web_job, pg_temp as $$
 #variable_conflict use_column
 declare
     f family;
+    other text;
 begin
+    perform alone(list_children.master);
     insert into family (master, window_size, tolerates)
         values (list_children.master, list_children.window_size, list_children.tolerates) on conflict do nothing;
-    select * into f from family x where x.master = list_children.master for update;
+    select * into f from family x where x.master = list_children.master;
     if f.page = list_children.page then
+        perform perdure.check_entity('start', 'web-job', list_children.master || '/' || (c->>'id'))
+            from jsonb_array_elements(children) c;
         insert into job (id, type, params, payload, state, parent)
-            select list_children.master || '/' || (c->>'id'), c->>'type', coalesce(c->'params', '{}'), c->'payload', 'listed',
-                list_children.master
+            select list_children.master || '/' || (c->>'id'), c->>'type', coalesce(nullif(c->'params', 'null'), '{}'),
+                nullif(c->'payload', 'null'), 'listed', list_children.master
             from jsonb_array_elements(children) with ordinality x(c, n) order by n
             on conflict (id) do nothing;
+        select j.id into other from jsonb_array_elements(children) c join job j on j.id = list_children.master || '/' || (c->>'id')
+            where j.parent is distinct from list_children.master limit 1;
+        if found then
+            raise exception 'web_job.list_children: % is a job already, and no child of %', quote_literal(other),
+                quote_literal(list_children.master)
+                using hint = 'Give the child another id.', errcode = 'unique_violation';
+        end if;
         update family x set page = x.page + 1, next_page = list_children.next_page where x.master = list_children.master;
-        select * into f from family x where x.master = list_children.master;
     end if;
+    select * into f from family x where x.master = list_children.master;
     return told(f);
 end $$;
 
--- Starts children that wait, as many as there is room for; those that failed before as a new round.
-create or replace function web_job.start_children(master text, most bigint) returns void
+-- Starts children that wait, as many as there is room for; those that failed before as a new round. How many.
+create or replace function web_job.start_children(master text, most bigint) returns int
 language plpgsql set search_path = web_job, pg_temp as $$
 #variable_conflict use_column
 declare
     chosen text[];
     again text;
 begin
-    select array_agg(id) into chosen from (
-        select id from job j where j.parent = start_children.master and j.state = 'listed' order by place limit most) x;
+    chosen := array(
+        select id from job j where j.parent = start_children.master and j.state = 'listed' order by place limit most
+        for no key update skip locked);
     update job j set state = 'scheduled' where j.id = any (chosen);
     for again in
         select id from (
@@ -202,24 +300,36 @@ begin
             update job j set state = 'failed' where j.id = again; -- whether it happened is not known, or its record is gone
         end;
     end loop;
+    return cardinality(chosen);
 end $$;
 
--- One look at a family: what is open is filled up to its window. Null where there is none.
+-- One look at a family: what is open is filled up to its window, 500 at a time. Null where there is none.
 create or replace function web_job.advance(master text) returns jsonb
 language plpgsql set search_path = web_job, pg_temp as $$
 #variable_conflict use_column
 declare
     f family;
+    started int := 0;
 begin
-    update family x set woken = false where x.master = advance.master returning * into f;
+    perform alone(advance.master);
+    select * into f from family x where x.master = advance.master;
     if not found then
         return null;
     end if;
-    if f.waiting > 0 and f.open < f.window_size and not f.ending and (f.failed + f.cancelled > f.tolerates) is not true then
-        perform start_children(f.master, least(f.window_size - f.open, f.waiting));
+    if f.cancelled > 0 and not f.ending then
+        -- An earlier cancel of the master has reached them only now, and it has begun anew since.
+        update job j set state = 'listed', told_to_end = false
+            where j.parent = advance.master and j.state = 'cancelled' and j.told_to_end;
+        perform count_moves();
         select * into f from family x where x.master = advance.master;
     end if;
-    return told(f);
+    if f.waiting > 0 and f.open < f.window_size and not f.ending and (f.failed + f.cancelled > f.tolerates) is not true then
+        started := start_children(f.master, least(f.window_size - f.open, 500));
+    end if;
+    perform count_moves();
+    -- What moves from here on wakes it once more.
+    update family x set woken = false where x.master = advance.master returning * into f;
+    return told(f) || jsonb_build_object('started', started);
 end $$;
 
 -- Gives a page of the children that failed or were cancelled back to those that wait. How many are left.
@@ -227,9 +337,12 @@ create or replace function web_job.run_again(master text, most int default 1000)
 language plpgsql set search_path = web_job, pg_temp as $$
 #variable_conflict use_column
 begin
+    perform alone(run_again.master);
+    update job j set state = 'listed', told_to_end = false where j.id = any (array(
+        select id from job x where x.parent = run_again.master and x.state in ('failed', 'cancelled') limit most
+        for no key update skip locked));
+    perform count_moves();
     update family x set ending = false, woken = false where x.master = run_again.master;
-    update job j set state = 'listed', told_to_end = false where j.id in (
-        select id from job x where x.parent = run_again.master and x.state in ('failed', 'cancelled') limit most);
     return coalesce((select failed + cancelled from family x where x.master = run_again.master), 0);
 end $$;
 
@@ -240,17 +353,22 @@ language plpgsql set search_path = web_job, pg_temp as $$
 declare
     told text[];
 begin
-    update family x set ending = true where x.master = cancel_children.master;
-    if not found then
+    perform alone(cancel_children.master);
+    if not exists (select from family x where x.master = cancel_children.master) then
         return 0;
     end if;
-    update job j set state = 'cancelled' where j.id in (
-        select id from job x where x.parent = cancel_children.master and x.state = 'listed' limit most);
-    select array_agg(id) into told from (
+    update job j set state = 'cancelled' where j.id = any (array(
+        select id from job x where x.parent = cancel_children.master and x.state = 'listed' limit most
+        for no key update skip locked));
+    -- A row that is being written now is left for the next page: who writes it needs the family's.
+    told := array(
         select id from job x where x.parent = cancel_children.master
-            and x.state in ('scheduled', 'held', 'processing') and not x.told_to_end limit most) x;
+            and x.state in ('scheduled', 'held', 'processing') and not x.told_to_end limit most
+        for no key update skip locked);
     perform perdure.cancel('web-job', each, made_by, note) from unnest(told) each;
     update job j set told_to_end = true where j.id = any (told);
+    perform count_moves();
+    update family x set ending = true where x.master = cancel_children.master and not x.ending;
     return (select count(*) from job x where x.parent = cancel_children.master and (x.state = 'listed'
         or x.state in ('scheduled', 'held', 'processing') and not x.told_to_end));
 end $$;
@@ -275,8 +393,16 @@ begin
             order by j.id limit most) x) y;
 end $$;
 
--- What a page says by its callback: once for each token. 'heard', 'used' (it was said before), 'over' (the job has ended)
--- or 'unknown'.
+-- Puts a token on record, before the call that hands it to a page. Nothing where there is no such job.
+create or replace function web_job.expect_callback(digest bytea, job text) returns void
+language sql set search_path = web_job, pg_temp as $$
+    insert into callback (digest, job, round)
+        select $1, $2, i.round from perdure.ident i where i.lifecycle = 'web-job' and i.id = $2
+        on conflict do nothing
+$$;
+
+-- What a page says by its callback: once for each token. 'heard' (the same once more is heard as well), 'used' (something
+-- else was said before), 'over' (the job has ended, or was begun anew) or 'unknown'.
 create or replace function web_job.called_back(token text, ok boolean default true, body jsonb default null, why text default null)
 returns text language plpgsql security definer set search_path = web_job, pg_temp as $$
 #variable_conflict use_column
@@ -292,21 +418,26 @@ begin
     if not found then
         return 'unknown';
     elsif c.called_at is not null then
-        return 'used';
+        return case when c.said = heard then 'heard' else 'used' end;
+    elsif not exists (select from perdure.ident i where i.lifecycle = 'web-job' and i.id = c.job and i.round = c.round)
+        or perdure.signal('web-job', c.job, 'called_back', heard, 'callback ' || encode(c.digest, 'hex')) = 'finished' then
+        return 'over';
     end if;
     update callback x set called_at = clock_timestamp(), said = heard where x.digest = c.digest;
-    return case perdure.signal('web-job', c.job, 'called_back', heard, 'callback ' || encode(c.digest, 'hex'))
-        when 'finished' then 'over' else 'heard' end;
+    return 'heard';
 end $$;
 
--- What became of each job, and what its page answered last.
+-- What became of each job, and what its page answered last: by its callback, when it was asked how far it is, or to its call.
 create or replace view web_job.result as
-    select j.id, j.type, j.state, j.parent, coalesce(
-        (select c.said->'body' from web_job.callback c where c.job = j.id and c.called_at is not null limit 1),
-        (select e.receipt->'body' from perdure.effect e where e.lifecycle = 'web-job' and e.id = j.id and e.status = 'done'
-            and e.effect in ('follow-page', 'call-page', 'call-page-inline') order by e.effect = 'follow-page' desc, e.round desc
-            limit 1)) as body
-    from web_job.job j;
+    select j.id, j.type, j.state, j.parent, answer.body
+    from web_job.job j left join lateral (
+        select nullif(x.body, 'null') as body from (
+            select c.round, 0 as place, c.said->'body' as body from web_job.callback c where c.job = j.id and c.called_at is not null
+            union all
+            select e.round, case e.effect when 'follow-page' then 1 else 2 end, e.receipt->'body' from perdure.effect e
+                where e.lifecycle = 'web-job' and e.id = j.id and e.status = 'done'
+                    and e.effect in ('follow-page', 'call-page', 'call-page-inline')) x
+        order by x.round desc, nullif(x.body, 'null') is null, x.place limit 1) answer on true;
 
 revoke all on all functions in schema web_job from public;
 revoke all on all tables in schema web_job from public;

@@ -23,6 +23,7 @@ from infra.temporal import TemporalServer
 from perdure import schema
 
 ROOT = Path(__file__).parent.parent
+COMMENTS = ROOT / "infra" / "comments.sql"
 
 
 class Stack:
@@ -32,9 +33,21 @@ class Stack:
         folder: logs, and whatever is kept.
         keep: keep the databases there, so that the next run goes on from them.
         reply_delay: seconds that the mail server waits between accepting a mail and saying so.
+        app: what its workers run.
+        tables: SQL that makes what the app needs beside perdure's schema.
+        mail: whether there is a mail server.
     """
 
-    def __init__(self, folder: Path, *, keep: bool = False, reply_delay: float = 0.0) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        keep: bool = False,
+        reply_delay: float = 0.0,
+        app: str = "workers.app:app",
+        tables: Path = COMMENTS,
+        mail: bool = True,
+    ) -> None:
         self.folder = folder
         self.maildir, self.mail_log = folder / "maildir", folder / "mail.log"
         self.postgres = PostgresServer(folder / "postgres" if keep else None)
@@ -45,6 +58,7 @@ class Stack:
         )
         self.mail_port = free_port()
         self.workers: list[WorkerProcess] = []
+        self._app, self._tables, self._has_mail = app, tables, mail
         self._reply_delay = reply_delay
         self._mail: GuardedProcess | None = None
 
@@ -56,7 +70,8 @@ class Stack:
             with progress("starting PostgreSQL"):
                 await asyncio.to_thread(self.postgres.start)
             await asyncio.to_thread(self.temporal.start)  # has progress lines of its own
-            await self._start_mail()
+            if self._has_mail:
+                await self._start_mail()
             await self._prepare_database()
             yield self
         finally:
@@ -83,8 +98,9 @@ class Stack:
         }
 
     async def start_worker(self, name: str, **settings: str) -> WorkerProcess:
-        """A worker process for `workers.app:app`; it logs to `<folder>/<name>.log`."""
-        worker = WorkerProcess(name, self.folder / f"{name}.log", {**os.environ, **self.environment(), **settings})
+        """A worker process; it logs to `<folder>/<name>.log`."""
+        environment = {**os.environ, **self.environment(), **settings}
+        worker = WorkerProcess(name, self.folder / f"{name}.log", environment, self._app)
         self.workers.append(worker)
         await worker.start()
         return worker
@@ -106,18 +122,18 @@ class Stack:
         connection = await asyncpg.connect(self.dsn)
         try:
             await schema.migrate(connection)
-            await connection.execute((ROOT / "infra" / "comments.sql").read_text())
+            await connection.execute(self._tables.read_text())
         finally:
             await connection.close()
 
 
 class WorkerProcess:
-    """`perdure worker workers.app:app` in a process of its own."""
+    """`perdure worker` in a process of its own."""
 
-    def __init__(self, name: str, log: Path, environment: dict[str, str]) -> None:
+    def __init__(self, name: str, log: Path, environment: dict[str, str], app: str) -> None:
         self.name = name
         self.log = log
-        self._environment = environment
+        self._environment, self._app = environment, app
         self._process: GuardedProcess | None = None
 
     async def start(self) -> None:
@@ -128,7 +144,7 @@ class WorkerProcess:
         """
         begin = self.log.stat().st_size if self.log.exists() else 0
         self._process = GuardedProcess(
-            [sys.executable, "-m", "perdure.command", "worker", "workers.app:app"],
+            [sys.executable, "-m", "perdure.command", "worker", self._app],
             ask=signal.SIGTERM,
             log=self.log,
             cwd=ROOT,

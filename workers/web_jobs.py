@@ -13,4 +13,5 @@ app = App(
         *(advance_family, run_failed_again, list_children, cancel_children),
     ],
     lifespan=lifespan,
+    commands={"job-type": "workers.job_types:commands"},
 )

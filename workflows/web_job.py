@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from datetime import datetime
 from enum import StrEnum
-from typing import assert_never
+from typing import TypeVar, assert_never
 
 from pydantic import BaseModel
 from temporalio import workflow
@@ -29,14 +29,31 @@ from activities.contracts.web_job import (
     Family,
     Follow,
     Job,
+    Left,
     Page,
     Pass,
     Route,
     Step,
     Then,
 )
-from perdure import AppColumn, AppRows, Done, Ended, GaveUp, Lifecycle, Request, Retry, minutes, seconds, state
+from perdure import (
+    AppColumn,
+    AppRows,
+    Done,
+    Effect,
+    Ended,
+    GaveUp,
+    Lifecycle,
+    Request,
+    Retry,
+    minutes,
+    seconds,
+    state,
+)
 
+In = TypeVar("In")
+
+SOON = seconds(1)
 LOOK_AGAIN = minutes(10)
 """A word that is waited for (a type enabled, children moved) is not relied upon: so often it looks by itself."""
 
@@ -60,12 +77,16 @@ class Memory(BaseModel):
         resumed: in this round the failed ones of its children were given back to those that wait.
         until: when what a page is at work on is of no use any more.
         called_back: what the page has said by its callback.
+        page: of its children, that is to be listed next.
+        unlisted: why it can't be told of more children than are listed.
     """
 
     asked: int = 0
     resumed: bool = False
     until: datetime | None = None
     called_back: CalledBack | None = None
+    page: Page | None = None
+    unlisted: str | None = None
 
 
 @workflow.defn(name="web-job")
@@ -90,6 +111,7 @@ class WebJob(Lifecycle[Job, Progress]):
         self.go_on = False
         self.moved = False
         self.steps = 0
+        self.heard = 0
 
     def snapshot(self) -> Memory:
         """What is handed on."""
@@ -108,12 +130,8 @@ class WebJob(Lifecycle[Job, Progress]):
 
     async def cancelling(self, asked: Request) -> None:
         """Hand the cancel on to its children, if it has any."""
-        left = 1
-        while left:
-            part = Pass(master=self.entity.id, by=asked.by, note=asked.note)
-            end = await self.perform(PASS_ON, part, suffix=self._step())
-            left = end.receipt.left if isinstance(end, Done) else left
-            self.report(f"{left} of its children have not been told yet")
+        part = Pass(master=self.entity.id, by=asked.by, note=asked.note)
+        await self._in_parts(PASS_ON, part, "{} of its children have not been told yet")
 
     @workflow.signal
     def called_back(self, said: CalledBack) -> None:
@@ -124,16 +142,19 @@ class WebJob(Lifecycle[Job, Progress]):
     def children_moved(self) -> None:
         """Some of its children have come to their end."""
         self.moved = True
+        self.heard += 1
 
     @workflow.signal
     def type_changed(self) -> None:
         """What holds it may be gone."""
         self.go_on = True
+        self.heard += 1
 
     async def _do(self, job: Job) -> Ended | str:
         """Why it was not done, or how."""
         route = await self._route(job)
         if route.listed:
+            await self.enter(Progress.PROCESSING, why="goes on with its children")
             return await self._lead(job, again=True)
         end = await self._call(job, route)
         if isinstance(end, Ended):
@@ -155,7 +176,8 @@ class WebJob(Lifecycle[Job, Progress]):
         """How it is done; waits while its type holds it."""
         while True:
             self.go_on = False
-            end = await self.perform(ROUTE, Ask(job=self.entity.id, type=job.type), suffix=str(self.memory.asked))
+            suffix = f"{self.memory.asked}.{self.heard}"  # for the reason that `_step` has
+            end = await self.perform(ROUTE, Ask(job=self.entity.id, type=job.type), suffix=suffix)
             assert isinstance(end, Done)  # it has no way to end otherwise
             if end.receipt.held is None:
                 return end.receipt
@@ -176,6 +198,7 @@ class WebJob(Lifecycle[Job, Progress]):
                 doubt=route.policy.doubt(),
                 timeout=route.timeout,
                 retry=Retry(initial=seconds(1), cap=minutes(1), maximum=route.tries),
+                witness=self._called_back,
             )
             if not isinstance(end, GaveUp):
                 return end
@@ -189,7 +212,9 @@ class WebJob(Lifecycle[Job, Progress]):
         assert answer.location is not None
         follow = Follow(job=self.entity.id, type=job.type, location=answer.location)
         end = await self.perform(FOLLOW, follow, expires_at=self._until(route))
-        return end if isinstance(end, Ended) else f"answered {end.receipt.status}"
+        if isinstance(end, Ended):
+            return end
+        return await self._lead(job) if end.receipt.then is Then.CHILDREN else f"answered {end.receipt.status}"
 
     async def _wait_for_callback(self, route: Route) -> Ended | str:
         await self.wait_for(lambda: self.memory.called_back is not None, until=self._until(route))
@@ -198,6 +223,10 @@ class WebJob(Lifecycle[Job, Progress]):
             return Ended(f"the page has not called back within {route.within}")
         return "called back" if said.ok else Ended(said.why or "the page called back that it failed")
 
+    def _called_back(self) -> Answer | None:
+        """Whoever calls back was called."""
+        return Answer(status=202, then=Then.CALLBACK) if self.memory.called_back else None
+
     def _until(self, route: Route) -> datetime:
         self.memory.until = self.memory.until or workflow.now() + route.within
         return self.memory.until
@@ -205,27 +234,47 @@ class WebJob(Lifecycle[Job, Progress]):
     async def _lead(self, job: Job, *, again: bool = False) -> Ended | str:
         """Lead its children to their end."""
         if again and not self.memory.resumed:
-            await self._resume()
+            await self._in_parts(AGAIN, Step(master=self.entity.id), "{} of its children are given another try")
+            self.memory.resumed = True
+            await self.save()  # a run that went on from an older record would run those again that failed again
         while True:
+            if self.memory.page is not None:
+                await self._list(self.memory.page)
             self.moved = False  # before it looks: what moves while it does is seen, or said again
             family = await self._look()
-            if family.over:
-                return Ended(f"children: {family}") if family.broken else f"children: {family}"
-            if family.wants_page:
-                page = Page(master=self.entity.id, type=job.type, url=str(family.next_page), number=family.page)
-                end = await self.perform(LIST, page, suffix=f"{family.page}")
-                if isinstance(end, Ended):
-                    return Ended(f"page {family.page} of its children: {end.why}")
-                continue
-            await self.wait_for(lambda: self.moved, until=workflow.now() + LOOK_AGAIN)
+            unlisted = self.memory.unlisted
+            if family.over or (unlisted and family.open + family.waiting == 0):
+                told = f"children: {family}"
+                if family.broken or not unlisted:
+                    return Ended(told) if family.broken else told
+                return Ended(f"{unlisted}; {told}")
+            if family.wants_page and not unlisted:
+                url, number = str(family.next_page), family.page
+                self.memory.page = Page(master=self.entity.id, type=job.type, url=url, number=number)
+            elif not (family.has_room and family.started):
+                rest = SOON if family.has_room else LOOK_AGAIN
+                await self.wait_for(lambda: self.moved, until=workflow.now() + rest)
 
-    async def _resume(self) -> None:
-        left = 1
-        while left:
-            end = await self.perform(AGAIN, Step(master=self.entity.id), suffix=self._step())
-            left = end.receipt.left if isinstance(end, Done) else left
-        self.memory.resumed = True
-        await self.save()  # a run that went on from an older record would run those again that failed again
+    async def _list(self, page: Page) -> None:
+        """Hear of more children. Where that can't be, those that are known go on to their end."""
+        end = await self.perform(LIST, page, suffix=str(page.number))
+        self.memory.page = None
+        if isinstance(end, Ended):
+            self.memory.unlisted = f"page {page.number} of its children: {end.why}"
+
+    async def _in_parts(self, effect: Effect[In, Left], given: In, how_far: str) -> None:
+        """Perform it until nothing is left to do; where it gets nowhere, what is in its way is given some time."""
+        before: int | None = None
+        while True:
+            end = await self.perform(effect, given, suffix=self._step())
+            assert isinstance(end, Done)  # it has no way to end otherwise
+            left = end.receipt.left
+            if not left:
+                return
+            self.report(how_far.format(left))
+            if before is not None and left >= before:
+                await self.wait_until(workflow.now() + SOON)
+            before = left
 
     async def _look(self) -> Family:
         end = await self.perform(ADVANCE, Step(master=self.entity.id), suffix=self._step())
@@ -234,6 +283,10 @@ class WebJob(Lifecycle[Job, Progress]):
         return end.receipt
 
     def _step(self) -> str:
-        """No two looks share a record, in no two runs: each is to see how things are now."""
+        """No two looks share a record, in no two runs: each is to see how things are now.
+
+        Nor one that is repeated since its workflow task was lost, when a word has come in between: the word is heard
+        before it then, so that nobody would say again what the first one had not seen. A run id begins with the time.
+        """
         self.steps += 1
-        return f"{workflow.info().run_id[:8]}.{self.steps}"
+        return f"{workflow.info().run_id[-12:]}.{self.steps}.{self.heard}"

@@ -193,6 +193,7 @@ class Family(_Record):
         page: number of that page, from 1.
         listed: how many are known; each of them is one of the following.
         waiting, open, done, failed, cancelled: not started yet, and so on.
+        started: how many this look has started.
     """
 
     window: int = 50
@@ -205,6 +206,7 @@ class Family(_Record):
     done: int = 0
     failed: int = 0
     cancelled: int = 0
+    started: int = 0
 
     @property
     def broken(self) -> bool:
@@ -220,6 +222,11 @@ class Family(_Record):
     def wants_page(self) -> bool:
         """Fewer wait than can be under way, and there are more."""
         return self.next_page is not None and self.waiting < self.window and not self.broken
+
+    @property
+    def has_room(self) -> bool:
+        """Many more could be started; with fewer it is worth its while to wait for more room."""
+        return self.waiting > 0 and self.open <= self.window // 2 and not self.broken
 
     def __str__(self) -> str:
         more = " and more that are not listed yet" if self.next_page else ""

@@ -1,14 +1,18 @@
-"""What the bodies of web jobs share, for as long as a worker runs: connections to the app's database."""
+"""What the bodies of web jobs share, for as long as a worker runs: connections to the app's database, names, places."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 import asyncpg
+from aiohttp.abc import AbstractResolver
 
-from perdure import Settings
+from activities.web.names import Names
+from activities.web.turnstile import Turnstile
+from perdure import Attempt, Question, Settings
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,9 +21,20 @@ class Web:
 
     Attributes:
         pool: connections to the app's database, apart from perdure's own.
+        names: looks up the hosts of pages.
+        turnstile: how many calls of each type are under way.
     """
 
     pool: asyncpg.Pool[asyncpg.Record]
+    names: AbstractResolver = field(default_factory=Names)
+    turnstile: Turnstile = field(default_factory=Turnstile)
+
+
+def web_of(given: Attempt | Question) -> Web:
+    """What the worker has opened."""
+    resources: Any = given.resources
+    assert isinstance(resources, Web), "App(lifespan=activities.web.resources.lifespan) is missing"
+    return resources
 
 
 @asynccontextmanager
@@ -33,4 +48,8 @@ async def lifespan(config: Settings) -> AsyncIterator[Web]:
         statement_cache_size=0,  # for PgBouncer
         server_settings={"application_name": "perdure web jobs"},
     ) as pool:
-        yield Web(pool)
+        web = Web(pool)
+        try:
+            yield web
+        finally:
+            await web.names.close()

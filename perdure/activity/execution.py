@@ -203,7 +203,7 @@ async def _call(
         report = Report(said=Said.DONE, token=token, receipt=dumped)
     except NotDone as no:
         after = no.retry_after.total_seconds() if no.retry_after else None
-        report = Report(said=Said.NOT_DONE, token=token, why=no.why, retry_after=after)
+        report = Report(said=Said.NOT_DONE, token=token, why=no.why, retry_after=after, counts=no.counts)
     except Refused as no:
         report = Report(said=Said.REFUSED, token=token, why=no.why)
     except InDoubt as doubt:

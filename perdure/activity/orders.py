@@ -81,6 +81,7 @@ class Report(BaseModel):
         recorded: whether the outcome is in the fence.
         begun: whether the attempt was put on record; False where that is not known.
         retry_after: seconds that the other side asks to be left alone.
+        counts: whether it is one of those that `Retry.maximum` allows.
         progress: what the body last gave to `heartbeat`.
         believable: for a miss: whether nothing could be in flight any more when it was asked.
         state: the standing state, for `OVER`.
@@ -97,6 +98,7 @@ class Report(BaseModel):
     recorded: bool = True
     begun: bool = True
     retry_after: float | None = None
+    counts: bool = True
     progress: Any = None
     believable: bool = False
     state: str | None = None

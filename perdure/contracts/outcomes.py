@@ -39,12 +39,14 @@ class NotDone(PerdureError):
     Args:
         why: one line for the operator; no personal data.
         retry_after: how long the other side asks to be left alone.
+        counts: False = nobody was asked, as where no place was free; it is none of those that `Retry.maximum` allows.
     """
 
-    def __init__(self, why: str, *, retry_after: timedelta | None = None) -> None:
+    def __init__(self, why: str, *, retry_after: timedelta | None = None, counts: bool = True) -> None:
         super().__init__(why)
         self.why = why
         self.retry_after = retry_after
+        self.counts = counts
 
 
 class Refused(PerdureError):

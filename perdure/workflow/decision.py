@@ -29,6 +29,7 @@ class Known:
         effect: the fence's view of it, by the database's clock.
         age: how long ago that view was taken.
         failures: attempts in a row that did not bring it about, for the back-off.
+        spared: how many of them don't count towards `Retry.maximum`.
         asked: look-ups made since it is in doubt.
         misses: how many of them were believable misses.
         mute: look-ups in a row that could not answer.
@@ -40,6 +41,7 @@ class Known:
     effect: EffectView = field(default_factory=EffectView)
     age: timedelta = NOW
     failures: int = 0
+    spared: int = 0
     asked: int = 0
     misses: int = 0
     mute: int = 0
@@ -129,7 +131,7 @@ def decide(
         return Settled(status, expired=True)
     if status in (Status.ATTEMPTING, Status.IN_DOUBT):
         return _in_doubt(terms.doubt, terms, known, luck)
-    if terms.retry.maximum is not None and known.failures >= terms.retry.maximum:
+    if terms.retry.maximum is not None and known.failures - known.spared >= terms.retry.maximum:
         return Settled(status, gave_up=True)
     return Again(_pause(terms, known, luck))
 

@@ -128,7 +128,8 @@ class Learning(Generic[In, Out]):
             conductor.acted()
             self._count(report.said.value)
         if report.said is not Said.STANDING:
-            self.known = replace(self.known, failures=self.known.failures + 1)
+            spared = self.known.spared + (not report.counts)
+            self.known = replace(self.known, failures=self.known.failures + 1, spared=spared)
         self.known = replace(
             self.known.settled(),
             retry_after=timedelta(seconds=report.retry_after) if report.retry_after else None,

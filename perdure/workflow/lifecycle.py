@@ -141,6 +141,7 @@ class Lifecycle(Generic[I, S]):
         doubt: DoubtPolicy[In, Out] | None = None,
         timeout: timedelta | None = None,
         retry: Retry | None = None,
+        witness: Callable[[], Out | None] | None = None,
     ) -> Done[Out] | Ended:
         """Perform an effect until it is settled, however many attempts, look-ups or people that takes.
 
@@ -156,6 +157,8 @@ class Lifecycle(Generic[I, S]):
                 `find`. Like `timeout` and `retry` it must come from the history: from the input, a receipt, a message.
             timeout: the longest that one of its calls may take, in place of the contract's.
             retry: in place of the contract's.
+            witness: asked whenever nobody knows whether it happened: the receipt, where a message (such as a webhook)
+                has said that it did; None where none has.
 
         Returns:
             `Done` with the receipt, or `Ended`: `WasRefused`, `Expired`, `Abandoned`, `GaveUp`, `DifferentInput`.
@@ -168,6 +171,7 @@ class Lifecycle(Generic[I, S]):
             raise DeclarationError(f"{type(self).__name__} performs {effect!r}, which is not in its `effects`")
         own = own_terms(effect, doubt=doubt, timeout=timeout, retry=retry)
         performance = Performance(self._perdure, effect, given, suffix, own)
+        performance.witness = witness
         on_the_way, at_the_end = entering and entering.value, then and then.value
         return await performance.run(on_the_way, at_the_end, expires_at)
 

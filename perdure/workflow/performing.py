@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any, Generic, TypeVar, assert_never
@@ -35,6 +36,8 @@ class Performance(Learning[In, Out], Generic[In, Out]):
 
     _then: str | None = None
     """The state that it is to be in if it is done."""
+    witness: Callable[[], Out | None] | None = None
+    """Asked while nobody knows whether it happened."""
 
     async def run(self, entering: str | None, then: str | None, expires_at: datetime | None) -> Done[Out] | Ended:
         """Perform it until it is settled; and be in the state `then` if it is done."""
@@ -75,6 +78,8 @@ class Performance(Learning[In, Out], Generic[In, Out]):
 
     async def _settle(self, entering: str | None, expires_at: datetime | None) -> Done[Out] | Ended:
         while True:
+            if (receipt := self._witnessed()) is not None:
+                await self._record(Status.DONE, "said by a message", receipt=receipt, by="message")
             luck = workflow.random().uniform(-1, 1) if self.known.failures else 0.0
             now = workflow.now()
             known = replace(self.known, age=now - self._seen_at)
@@ -114,10 +119,19 @@ class Performance(Learning[In, Out], Generic[In, Out]):
         if self.poked:
             await self._read()
             return False
+        if self._witnessed() is not None:
+            return False
         return roused or expires_at is None or workflow.now() < expires_at
 
     def _roused(self) -> bool:
-        return self.hurry or self.poked
+        return self.hurry or self.poked or self._witnessed() is not None
+
+    def _witnessed(self) -> Any:
+        """The receipt, as JSON data, that a message has brought for what nobody knows else; None if none has."""
+        if self.witness is None or self.known.effect.status not in (Status.ATTEMPTING, Status.IN_DOUBT):
+            return None
+        said = self.witness()
+        return None if said is None else self.effect.receipt.dump_python(said, mode="json")
 
     async def _attempt(self, entering: str | None) -> None:
         conductor = self._conductor
@@ -211,7 +225,7 @@ class Performance(Learning[In, Out], Generic[In, Out]):
             left = None if expires_at is None else (expires_at - workflow.now()).total_seconds()
             await conductor.pause(
                 left,
-                lambda: self.resolution is not None or self.poked,
+                lambda: self.resolution is not None or self.poked or self._witnessed() is not None,
                 cancellable=False,  # an end now would leave the doubt to nobody
                 summary=f"{self.slot}: parked",
             )
@@ -224,7 +238,7 @@ class Performance(Learning[In, Out], Generic[In, Out]):
         conductor, said = self._conductor, self.resolution
         if said is None:
             await self._read()
-            return
+            return  # a witness is heard before the next step
         fence = self._fence(
             FenceOp.RESOLVE,
             status=said.outcome,
@@ -240,7 +254,7 @@ class Performance(Learning[In, Out], Generic[In, Out]):
             f"resolved as {status}" if status is said.outcome else f"too late: it had become {status} meanwhile"
         )
         self.resolution = None
-        self.known = replace(self.known.settled(), failures=0)
+        self.known = replace(self.known.settled(), failures=0, spared=0)
 
     def _end(self, settled: Settled) -> Done[Out] | Ended:
         conductor, view = self._conductor, self.known.effect
@@ -251,7 +265,8 @@ class Performance(Learning[In, Out], Generic[In, Out]):
         if settled.expired:
             ended = Expired("it was of no use any more" + (", and in doubt" if doubt else ""), doubt)
         elif settled.gave_up:
-            ended = GaveUp(f"{self.known.failures} attempts failed, the last: {view.why or 'never handed out'}")
+            failed = self.known.failures - self.known.spared
+            ended = GaveUp(f"{failed} attempts failed, the last: {view.why or 'never handed out'}")
         elif settled.different:
             ended = DifferentInput("an earlier attempt under this key had another input", doubt)
         elif settled.status is Status.ABANDONED:

@@ -25,6 +25,11 @@ GROUND = """
     insert into perdure.rejected (seq, lifecycle, id, round, kind, body, reason)
         values (1, 'comment-notification', '42', 0, 'start', '{}', 'the input does not fit');
 """
+TABLES = [DOCS.parent / file for file in ("infra/mailings.sql", "activities/web_jobs.sql")]
+JOB_TYPES = """
+    insert into web_job.type (name, url) values
+        ('send-invoice', 'http://127.0.0.1:8087/invoices'), ('old-billing', 'https://old/dobillingstuff{?rowid}');
+"""
 A_DOUBT_THAT_OUTLIVED_ITS_ENTITY = """
     update perdure.ident set final = 'cancelled';
     insert into perdure.effect
@@ -40,6 +45,9 @@ async def ground(postgres: PostgresServer, database: str) -> AsyncIterator[async
     transaction = connection.transaction()
     await transaction.start()
     await connection.execute(GROUND)
+    for file in TABLES:
+        await connection.execute(file.read_text())
+    await connection.execute(JOB_TYPES)
     yield connection
     await transaction.rollback()
     await connection.close()

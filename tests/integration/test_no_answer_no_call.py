@@ -18,6 +18,7 @@ class Quiet:
 
     heartbeat_every = None
     stop_asked = False
+    resources = None
 
     def heartbeat(self, progress: object) -> None:
         """Nobody listens."""

@@ -109,6 +109,17 @@ async def test_its_own_retry_counts() -> None:
     assert (seen.end, seen.calls(CALL)) == (Way.NO, 2)
 
 
+async def test_an_attempt_that_asked_nobody_uses_no_try_up() -> None:
+    full = NotDone("no place", counts=False)
+    seen = await rehearse(
+        Wishing,
+        Wish(tries=2),
+        {CALL: [full, NotDone("busy"), full, full, NotDone("busy"), 4]},
+        renew_at_every_wait=True,
+    )
+    assert (seen.end, seen.calls(CALL)) == (Way.NO, 5)
+
+
 @pytest.mark.parametrize(
     ("wish", "why"),
     [

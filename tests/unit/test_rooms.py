@@ -54,7 +54,7 @@ def test_an_arrow_that_points_up_is_seen(tmp_path: Path) -> None:
 
 
 def test_the_library_does_not_know_what_its_first_application_does() -> None:
-    words = ("mail", "smtp", "comment_notification")
+    words = ("mail", "smtp", "comment_notification", "web_job", "web job", "job type")
     guilty = [
         f"{file.relative_to(ROOT)}:{number}"
         for file in (ROOT / "perdure").rglob("*")
@@ -65,9 +65,16 @@ def test_the_library_does_not_know_what_its_first_application_does() -> None:
     assert guilty == []
 
 
-@pytest.mark.parametrize("module", ["activities.contracts.mail", "workflows.comment_notification"])
+@pytest.mark.parametrize(
+    "module",
+    [
+        "activities.contracts.mail",
+        *("workflows.comment_notification", "workflows.mailing", "workflows.web_job"),
+    ],
+)
 def test_a_contract_pulls_in_no_client_library(module: str) -> None:
-    code = f"import sys, {module}; print([m for m in ('asyncpg', 'aiosmtplib', 'typer') if m in sys.modules])"
+    heavy = ("asyncpg", "aiohttp", "aiosmtplib", "typer")
+    code = f"import sys, {module}; print([each for each in {heavy!r} if each in sys.modules])"
     said = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True).stdout
     assert said.strip() == "[]"
 

@@ -10,6 +10,7 @@ from typing import Any
 import asyncpg
 import pytest
 
+from activities.settings import web_settings
 from infra.postgres import PostgresServer
 from infra.temporal import TemporalServer
 from tests.pages import Pages
@@ -53,6 +54,14 @@ class Jobs:
         """The state that its row shows."""
         return str(await self.db.fetchval("select state from web_job.job where id = $1", id))
 
+    async def shows(self, id: str, state: str) -> None:
+        """Wait until its row shows `state`."""
+
+        async def so() -> bool:
+            return await self.state(id) == state
+
+        await self.world.until(so, f"the row of job {id} in {state!r}")
+
     async def why(self, id: str = "1") -> str | None:
         """Why it is in its state."""
         why: str | None = await self.db.fetchval(
@@ -61,6 +70,14 @@ class Jobs:
             id,
         )
         return why
+
+    async def effect_is(self, id: str, name: str, status: str) -> None:
+        """Wait until the fence knows of an effect that it is so."""
+
+        async def so() -> bool:
+            return (await self.effects(id)).get(name) == status
+
+        await self.world.until(so, f"{name} of job {id} {status}")
 
     async def effects(self, id: str = "1") -> dict[str, str]:
         """What the fence knows of its effects, by name."""
@@ -87,6 +104,8 @@ async def jobs(
     """A world of web jobs, whose pages may be called."""
     monkeypatch.setenv("PERDURE_WEB_ORIGINS", pages.origin)
     monkeypatch.setenv("PERDURE_WEB_NETWORKS", "127.0.0.0/8")
+    web_settings.cache_clear()  # a worker reads them once
     async with World(postgres, temporal, database, tmp_path).made(app) as world:
         await world.db.execute(TABLES)
         yield Jobs(world, pages)
+    web_settings.cache_clear()

@@ -1,0 +1,149 @@
+"""The pages of docs/pages do what they say: signed jobs are done, repeats dropped, and what is signed wrongly refused.
+
+A page is left out, with the reason, where the machine has not got its language.
+"""
+
+from __future__ import annotations
+
+import base64
+import hmac
+import json
+import re
+import shlex
+import time
+from collections import Counter
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import aiohttp
+import pytest
+
+from activities.settings import web_settings
+from infra.job_pages import FILES, PageProcess, missing
+from tests.integration.operating.reading import perdure
+from tests.integration.web.conftest import Jobs
+from workers.web_jobs import app
+
+SECRET = "whsec_" + base64.b64encode(b"a secret that the page has too").decode()
+ANOTHER = "whsec_" + base64.b64encode(b"a secret that it has not").decode()
+WEB_JOBS = Path(__file__).parents[3] / "docs" / "web-jobs.md"
+
+
+@pytest.fixture(params=FILES)
+async def page(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[PageProcess]:
+    """One of them, which wants to see `SECRET`."""
+    if why := missing(request.param):
+        pytest.skip(why)
+    monkeypatch.setenv("PAGE_SECRET", SECRET)
+    monkeypatch.setenv("WRONG_SECRET", ANOTHER)
+    made = PageProcess(request.param, tmp_path, SECRET)
+    await made.start()
+    yield made
+    await made.end()
+
+
+async def test_a_page_does_a_signed_job_and_refuses_one_that_is_signed_wrongly(
+    jobs: Jobs, page: PageProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PERDURE_WEB_ORIGINS", page.origin)
+    web_settings.cache_clear()
+    for name, secret in (
+        ("signed", "PAGE_SECRET"),
+        ("wrong", "WRONG_SECRET"),
+        ("rotating", "WRONG_SECRET env:PAGE_SECRET"),
+    ):
+        await jobs.type(name, url=page.origin, signed_with=f"env:{secret}")
+    await jobs.type("unsigned", url=page.origin)
+    async with jobs.world.worker(app):
+        for number, name in enumerate(("signed", "wrong", "rotating", "unsigned")):
+            await jobs.insert(name, name, payload={"invoice": number})
+        await jobs.insert("no invoice", "signed", payload={})
+        ends = {id: await jobs.ended(id) for id in ("signed", "wrong", "rotating", "unsigned", "no invoice")}
+    assert ends == {
+        "signed": "complete",
+        "wrong": "failed",
+        "rotating": "complete",
+        "unsigned": "failed",
+        "no invoice": "failed",
+    }
+    assert page.worked() == Counter({'{"invoice":0}': 1, '{"invoice":2}': 1})
+    told = await jobs.db.fetchval("select body from web_job.result where id = 'signed'")
+    assert json.loads(told) == {"invoice": 0, "sent": True}
+
+
+async def test_a_page_drops_a_repeat_also_when_it_was_killed_in_between_and_gives_the_same_answer(
+    page: PageProcess,
+) -> None:
+    first = await _post(page, "a", b'{"invoice": 7}')
+    again = await _post(page, "a", b'{"invoice": 7}')
+    page.kill()
+    await page.start()
+    after = await _post(page, "a", b'{"invoice": 7}')
+    other = await _post(page, "b", b'{"invoice": 8}')
+    assert first == again == after == (200, {"invoice": 7, "sent": True})
+    assert other == (200, {"invoice": 8, "sent": True})
+    assert page.worked() == Counter({'{"invoice": 7}': 1, '{"invoice": 8}': 1})
+    assert page.dropped() == 2
+
+
+async def test_a_page_refuses_an_old_signature(page: PageProcess) -> None:
+    status, _ = await _post(page, "a", b'{"invoice": 7}', made_at=int(time.time()) - 310)
+    assert status == 401
+    assert page.worked() == Counter()
+
+
+@pytest.mark.parametrize(("language", "block"), [("python", "python"), ("node", "js")])
+async def test_the_ten_lines_in_the_documentation_are_a_job_type(
+    jobs: Jobs, language: str, block: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if why := missing(language):
+        pytest.skip(why)
+    [lines] = re.findall(rf"^<!-- page -->\n```{block}\n(.*?)^```$", WEB_JOBS.read_text(), re.MULTILINE | re.DOTALL)
+    assert sum(bool(line) for line in lines.splitlines()) <= 10
+    file = tmp_path / f"ten_lines.{'py' if language == 'python' else 'mjs'}"
+    page = PageProcess(language, tmp_path, file=file)
+    file.write_text(lines.replace("8087", str(page.port)))
+    await page.start()
+    try:
+        monkeypatch.setenv("PERDURE_WEB_ORIGINS", page.origin)
+        web_settings.cache_clear()
+        await jobs.type(url=page.origin)
+        async with jobs.world.worker(app):
+            await jobs.insert(payload={"invoice": 7})
+            assert await jobs.ended() == "complete"
+    finally:
+        await page.end()
+
+
+async def test_a_page_does_nothing_without_a_key(page: PageProcess) -> None:
+    """Or it would take the second job for a repeat of the first."""
+    status, _ = await _post(page, None, b'{"invoice": 7}')
+    assert status == 422
+    assert page.worked() == Counter()
+
+
+async def _post(page: PageProcess, key: str | None, body: bytes, *, made_at: int | None = None) -> tuple[int, object]:
+    """Signed by this test's own lines, as the standard says."""
+    stamp = made_at or int(time.time())
+    secret = base64.b64decode(SECRET.removeprefix("whsec_"))
+    mac = base64.b64encode(hmac.digest(secret, f"msg_{key}.{stamp}.".encode() + body, "sha256")).decode()
+    headers = {
+        **({} if key is None else {"Idempotency-Key": f'"{key}"'}),
+        "webhook-id": f"msg_{key}",
+        "webhook-timestamp": str(stamp),
+        "webhook-signature": f"v1,bm90IG91cnM= v1,{mac}",
+    }
+    async with aiohttp.ClientSession() as session, session.post(page.origin, data=body, headers=headers) as answer:
+        return answer.status, await answer.json()
+
+
+async def test_the_commands_in_the_documentation_make_the_job_types_that_it_names(jobs: Jobs) -> None:
+    lines = re.findall(r"^\$ perdure (job-type .*)$", WEB_JOBS.read_text(), re.MULTILINE)
+    for line in lines:
+        words = shlex.split(line.replace("shop_app", "postgres"), comments=True)
+        end = await perdure(jobs.world, *words, PERDURE_APP="workers.web_jobs:app")
+        assert end.exit_code == 0, end.output
+    rows = await jobs.db.fetch("select name, method, doubt from web_job.type order by name")
+    assert [tuple(row) for row in rows] == [("old-billing", "GET", "escalate"), ("send-invoice", "POST", "escalate")]

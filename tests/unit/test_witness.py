@@ -1,0 +1,107 @@
+"""`perform(witness=)`: a message of the other side says that it was done, while nobody else knows."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Any
+
+from pydantic import BaseModel
+from temporalio import workflow
+
+from perdure import Done, Effect, Escalate, Find, InDoubt, Lifecycle, Lookup, NotDone, Repeat, minutes, seconds, state
+from perdure.testing import After, At, When, WhenParked, WorkerLost, rehearse
+from perdure.workflow.status import LifecycleStatus
+
+FIND = Find[str, str]("find-witnessed")
+ASKED = Effect[str, str]("call-asked", timeout=seconds(5), doubt=Lookup(FIND, settle=minutes(5), every=seconds(1)))
+PARKED = Effect[str, str]("call-parked", timeout=seconds(5), doubt=Escalate())
+REPEATED = Effect[str, str]("call-repeated", timeout=seconds(5), doubt=Repeat())
+BY_NAME = {each.name: each for each in (ASKED, PARKED, REPEATED)}
+
+
+class Way(StrEnum):
+    NEW = "new"
+    CALLING = "calling"
+    DONE = "done"
+
+
+class Said(BaseModel):
+    word: str | None = None
+
+
+@workflow.defn(name="witnessed")
+class Witnessed(Lifecycle[str, Way]):
+    """Calls, and may be called back."""
+
+    states = (state(Way.NEW, Way.CALLING), state(Way.CALLING, Way.DONE), state(Way.DONE))
+    effects = (ASKED, PARKED, REPEATED)
+
+    def __init__(self) -> None:
+        self.said = Said()
+
+    def snapshot(self) -> Said:
+        return self.said
+
+    @workflow.run
+    async def run(self, name: str) -> None:
+        early = self.said.word
+        self.said = self.recall(Said) or Said()
+        self.said.word = self.said.word or early
+        end = await self.perform(BY_NAME[name], "it", entering=Way.CALLING, witness=lambda: self.said.word)
+        assert isinstance(end, Done)
+        await self.enter(Way.DONE, why=end.receipt)
+
+    @workflow.signal
+    def call_back(self, word: str) -> None:
+        self.said.word = word
+
+
+async def test_what_is_parked_is_settled_by_the_message() -> None:
+    for again in False, True:
+        seen = await rehearse(
+            Witnessed,
+            PARKED.name,
+            {PARKED: [InDoubt("cut")]},
+            messages=[WhenParked("call_back", "thanks")],
+            renew_at_every_wait=again,
+        )
+        [effect] = seen.effects.values()
+        assert (seen.end, seen.calls(PARKED), effect.receipt, effect.why) == (
+            Way.DONE,
+            1,
+            "thanks",
+            "said by a message",
+        )
+
+
+async def test_a_message_in_the_middle_of_the_call_counts_once_that_ends_in_doubt() -> None:
+    for effect in BY_NAME.values():
+        script: dict[Any, Any] = {effect: [After(seconds(2), InDoubt("cut"))], FIND: [None] * 30}
+        seen = await rehearse(Witnessed, effect.name, script, messages=[At(seconds(1), "call_back", "thanks")])
+        assert (seen.end, seen.calls(effect), seen.calls(FIND)) == (Way.DONE, 1, 0)
+
+
+async def test_between_two_look_ups_it_spares_those_that_would_follow() -> None:
+    script: dict[Any, Any] = {ASKED: [WorkerLost()], FIND: [None] * 30}
+    seen = await rehearse(Witnessed, ASKED.name, script, messages=[At(minutes(1), "call_back", "thanks")])
+    assert (seen.end, seen.calls(ASKED)) == (Way.DONE, 1)
+    assert seen.took < minutes(1) + seconds(1)
+
+
+def _in_doubt(status: LifecycleStatus) -> bool:
+    return any(each.status == "in_doubt" for each in status.effects)
+
+
+async def test_it_is_not_asked_about_what_certainly_was_not_done() -> None:
+    script = {REPEATED: [NotDone("busy"), "done"]}
+    seen = await rehearse(Witnessed, REPEATED.name, script, messages=[At(seconds(0.1), "call_back", "thanks")])
+    assert (seen.calls(REPEATED), [each.receipt for each in seen.effects.values()]) == (2, ["done"])
+
+
+async def test_a_pause_before_the_next_call_ends_with_the_message() -> None:
+    script = {REPEATED: [InDoubt("cut"), InDoubt("cut"), InDoubt("cut"), InDoubt("cut")]}
+    seen = await rehearse(
+        Witnessed, REPEATED.name, script, messages=[When(_in_doubt, "call_back", "thanks")], renew_at_every_wait=True
+    )
+    assert seen.end == Way.DONE
+    assert seen.calls(REPEATED) < 4
