@@ -74,6 +74,7 @@ class Memory(BaseModel):
 
     Attributes:
         asked: how often it has asked how it is done.
+        route: what it was told then. It stays: another one could lead to another effect, with a key of its own.
         resumed: in this round the failed ones of its children were given back to those that wait.
         until: when what a page is at work on is of no use any more.
         called_back: what the page has said by its callback.
@@ -82,6 +83,7 @@ class Memory(BaseModel):
     """
 
     asked: int = 0
+    route: Route | None = None
     resumed: bool = False
     until: datetime | None = None
     called_back: CalledBack | None = None
@@ -174,19 +176,21 @@ class WebJob(Lifecycle[Job, Progress]):
 
     async def _route(self, job: Job) -> Route:
         """How it is done; waits while its type holds it."""
-        while True:
+        while self.memory.route is None:
             self.go_on = False
             suffix = f"{self.memory.asked}.{self.heard}"  # for the reason that `_step` has
             end = await self.perform(ROUTE, Ask(job=self.entity.id, type=job.type), suffix=suffix)
             assert isinstance(end, Done)  # it has no way to end otherwise
             if end.receipt.held is None:
-                return end.receipt
+                self.memory.route = end.receipt
+                break
             self.memory.asked += 1
             if self.state is not Progress.HELD:
                 # Then it asks once more: whoever enables the type after that finds it among those that are held.
                 await self.enter(Progress.HELD, why=end.receipt.held)
                 continue
             await self.wait_for(lambda: self.go_on, until=workflow.now() + LOOK_AGAIN)
+        return self.memory.route
 
     async def _call(self, job: Job, route: Route) -> Done[Answer] | Ended:
         while True:
@@ -202,6 +206,7 @@ class WebJob(Lifecycle[Job, Progress]):
             )
             if not isinstance(end, GaveUp):
                 return end
+            self.memory.route = None  # it was certainly not called: a new way is as good as the old one
             self.memory.asked += 1
             asked = self.memory.asked
             route = await self._route(job)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 
-from opentelemetry.trace import Span
 from yarl import URL
 
 from activities.web.exchange import Broken, Exchange, NotAllowed, Reply, Request
@@ -57,8 +56,4 @@ async def spanned(exchange: Exchange, request: Request) -> Reply:
             span.set_attribute("http.response.status_code", reply.status)
             return reply
         finally:
-            _stage(span, exchange)
-
-
-def _stage(span: Span, exchange: Exchange) -> None:
-    span.set_attribute("http.stage", exchange.stage.value)
+            span.set_attribute("http.stage", exchange.stage.value)

@@ -267,3 +267,16 @@ async def test_a_worker_lost_while_children_are_looked_at_looks_again() -> None:
 def test_a_family_says_how_far_it_is() -> None:
     told = family(done=3, failed=1, open=2, waiting=4, cancelled=1, next_page="/x")
     assert str(told) == "3 done, 1 failed, 1 cancelled, 6 left of 11 and more that are not listed yet"
+
+
+async def test_how_it_is_called_is_on_record_with_its_call() -> None:
+    """A new run that asked again might take the other effect, whose key is another: the page would be called twice."""
+    routes = [Route(held="disabled"), Route(held="disabled"), Route(timeout=seconds(40))]
+    script = {ROUTE: routes, CALL: [InDoubt("reset")]}
+    seen = await job(script, At(minutes(3), "type_changed"), At(minutes(4), "type_changed"))
+    assert (seen.states, seen.calls(ROUTE)) == ([HELD, PROCESSING], 3)
+    assert Route.model_validate(seen.snapshot["route"]) == routes[-1]
+    called = await job(
+        {ROUTE: [Route()], CALL: [NotDone("busy"), DONE]}, At(seconds(0.5), "type_changed"), renew_at_every_wait=True
+    )
+    assert (called.end, called.calls(ROUTE), called.runs > 1) == (COMPLETE, 1, True)
