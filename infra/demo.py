@@ -82,7 +82,7 @@ async def play(stack: Stack) -> Count:
     try:
         apps_killed = await commit_comments(stack)
         say(f"{COMMENTS} comments are committed, each with the start of its notification in the same transaction")
-        await mails_kept(stack.maildir, COMMENTS // 3)
+        await mails_in_flight(stack.maildir, connection, COMMENTS // 3)
         first.kill()
         say(f"[red]SIGKILL[/red] of worker-1 (pid {first.pid}) while the mail server holds replies back")
         await stack.start_worker("worker-3", **SETTINGS)
@@ -116,10 +116,16 @@ async def _app(stack: Stack, *orders: str) -> asyncio.subprocess.Process:
     return await asyncio.create_subprocess_exec(*command, cwd=ROOT, stdout=asyncio.subprocess.PIPE)
 
 
-async def mails_kept(maildir: Path, wanted: int) -> None:
-    """Wait until so many mails are in the maildir."""
-    while count_by_message_id(maildir).total() < wanted:
-        await asyncio.sleep(0.05)
+async def mails_in_flight(maildir: Path, connection: asyncpg.Connection[asyncpg.Record], kept: int) -> None:
+    """Wait until so many mails are in the maildir, and more of them without a reply than one worker can have; at most
+    until there are twice as many."""
+    of_one_worker = int(SETTINGS["PERDURE_EFFECTS_AT_ONCE"])
+    while True:
+        answered = await connection.fetchval("select count(*) from comment where notification_state = 'sent'")
+        accepted = count_by_message_id(maildir).total()
+        if accepted >= kept and (accepted - answered > of_one_worker or accepted >= 2 * kept):
+            return
+        await asyncio.sleep(0.02)
 
 
 async def all_final(connection: asyncpg.Connection[asyncpg.Record]) -> None:

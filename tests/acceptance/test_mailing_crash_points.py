@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import secrets
 import shlex
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -33,17 +32,12 @@ printf '%s\\n' "$mx/pickup[1]: $name: uid=0 from=<x>" "$mx/cleanup[1]: $name: me
 
 
 @pytest.fixture
-async def perdure_servers(postgres: PostgresServer, temporal: TemporalServer) -> AsyncIterator[Servers]:
+async def perdure_servers(postgres: PostgresServer, temporal: TemporalServer, database: str) -> Servers:
     """With the table of mails in the database that is copied."""
-    name = "mailings_" + secrets.token_hex(6)
-    admin = await asyncpg.connect(postgres.dsn())
-    await admin.execute(f"create database {name} template perdure_template")
-    connection = await asyncpg.connect(postgres.dsn(name))
+    connection = await asyncpg.connect(postgres.dsn(database))
     await connection.execute(TABLE)
     await connection.close()
-    yield Servers(postgres.dsn(name), temporal.address)
-    await admin.execute(f"drop database {name} with (force)")
-    await admin.close()
+    return Servers(postgres.dsn(database), temporal.address)
 
 
 def mail_system(folder: Path) -> dict[str, str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import AsyncIterator, Callable
 from datetime import timedelta
 from pathlib import Path
@@ -23,17 +22,12 @@ TABLES = (Path(__file__).parents[2] / "activities" / "web_jobs.sql").read_text()
 
 
 @pytest.fixture
-async def perdure_servers(postgres: PostgresServer, temporal: TemporalServer) -> AsyncIterator[Servers]:
+async def perdure_servers(postgres: PostgresServer, temporal: TemporalServer, database: str) -> Servers:
     """With the tables of web jobs in the database that is copied."""
-    name = "web_jobs_" + secrets.token_hex(6)
-    admin = await asyncpg.connect(postgres.dsn())
-    await admin.execute(f"create database {name} template perdure_template")
-    connection = await asyncpg.connect(postgres.dsn(name))
+    connection = await asyncpg.connect(postgres.dsn(database))
     await connection.execute(TABLES)
     await connection.close()
-    yield Servers(postgres.dsn(name), temporal.address)
-    await admin.execute(f"drop database {name} with (force)")
-    await admin.close()
+    return Servers(postgres.dsn(database), temporal.address)
 
 
 @pytest.fixture
