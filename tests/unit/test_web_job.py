@@ -272,7 +272,7 @@ def test_a_family_says_how_far_it_is() -> None:
 async def test_how_it_is_called_is_on_record_with_its_call() -> None:
     """A new run that asked again might take the other effect, whose key is another: the page would be called twice."""
     routes = [Route(held="disabled"), Route(held="disabled"), Route(timeout=seconds(40))]
-    script = {ROUTE: routes, CALL: [InDoubt("reset")]}
+    script: dict[Any, list[Any]] = {ROUTE: routes, CALL: [InDoubt("reset")]}
     seen = await job(script, At(minutes(3), "type_changed"), At(minutes(4), "type_changed"))
     assert (seen.states, seen.calls(ROUTE)) == ([HELD, PROCESSING], 3)
     assert Route.model_validate(seen.snapshot["route"]) == routes[-1]
