@@ -102,7 +102,8 @@ class PageProcess:
             return [sys.executable, str(self._file)]
         if self.language == "node":
             return ["node", str(self._file)]
-        return [str(await asyncio.to_thread(_built, self._file))]
+        built = _built_once if self._file.parent == PAGES else _built
+        return [str(await asyncio.to_thread(built, self._file))]
 
     async def _until_it_listens(self) -> None:
         assert self._process is not None
@@ -117,12 +118,23 @@ class PageProcess:
         raise RuntimeError(f"the page in {self.language} did not start: {self._log.read_text()[-500:]}")
 
 
-def _built(file: Path) -> Path:
+def _built_once(file: Path) -> Path:
     """The program of a page in Go; built once for each text of it."""
 
     def build(target: Path) -> None:
         with progress("building the page in Go (once)"):
-            output_of(["go", "build", "-o", str(target), str(file)], target.parent, {"GOWORK": "off"})
+            _build(file, target)
 
     digest = hashlib.sha256(file.read_bytes()).hexdigest()[:12]
     return made_once(cache_directory() / f"job-page-{digest}", build)
+
+
+def _built(file: Path) -> Path:
+    """The program of one that is needed once, beside it."""
+    target = file.with_suffix("")
+    _build(file, target)
+    return target
+
+
+def _build(file: Path, target: Path) -> None:
+    output_of(["go", "build", "-o", str(target), str(file)], target.parent, {"GOWORK": "off"})
