@@ -9,7 +9,6 @@ from datetime import datetime
 from enum import StrEnum
 from typing import TypeVar, assert_never
 
-from pydantic import BaseModel
 from temporalio import workflow
 
 from activities.contracts.web_job import (
@@ -30,6 +29,7 @@ from activities.contracts.web_job import (
     Follow,
     Job,
     Left,
+    Memory,
     Page,
     Pass,
     Route,
@@ -67,28 +67,6 @@ class Progress(StrEnum):
     COMPLETE = "complete"
     FAILED = "failed"
     CANCELLED = "cancelled"
-
-
-class Memory(BaseModel):
-    """What a run hands on.
-
-    Attributes:
-        asked: how often it has asked how it is done.
-        route: what it was told then. It stays: another one could lead to another effect, with a key of its own.
-        resumed: in this round the failed ones of its children were given back to those that wait.
-        until: when what a page is at work on is of no use any more.
-        called_back: what the page has said by its callback.
-        page: of its children, that is to be listed next.
-        unlisted: why it can't be told of more children than are listed.
-    """
-
-    asked: int = 0
-    route: Route | None = None
-    resumed: bool = False
-    until: datetime | None = None
-    called_back: CalledBack | None = None
-    page: Page | None = None
-    unlisted: str | None = None
 
 
 @workflow.defn(name="web-job")

@@ -7,7 +7,7 @@ the table `web_job.type`. A lifecycle is told of it by its first effect, so that
 from __future__ import annotations
 
 import json
-from datetime import timedelta
+from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Annotated, Any, Literal
 
@@ -256,6 +256,29 @@ class Left(_Record):
     """How many children have not been told yet."""
 
     left: int
+
+
+class Memory(BaseModel):
+    """What a run of a job's lifecycle hands on to the next. It stands here since the sandbox makes anew, for each run,
+    the classes of a workflow's own module.
+
+    Attributes:
+        asked: how often it has asked how it is done.
+        route: what it was told then. It stays: another one could lead to another effect, with a key of its own.
+        resumed: in this round the failed ones of its children were given back to those that wait.
+        until: when what a page is at work on is of no use any more.
+        called_back: what the page has said by its callback.
+        page: of its children, that is to be listed next.
+        unlisted: why it can't be told of more children than are listed.
+    """
+
+    asked: int = 0
+    route: Route | None = None
+    resumed: bool = False
+    until: datetime | None = None
+    called_back: CalledBack | None = None
+    page: Page | None = None
+    unlisted: str | None = None
 
 
 _QUICK = Retry(initial=seconds(1), cap=minutes(1))

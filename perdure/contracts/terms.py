@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import timedelta
+from functools import cache
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, SerializerFunctionWrapHandler, model_serializer
@@ -80,8 +81,9 @@ class Terms(_Lean):
         return Repeat() if said.kind == "repeat" else Escalate()
 
 
+@cache
 def terms_of(effect: Effect[Any, Any]) -> Terms:
-    """The terms that today's contract has."""
+    """The terms that today's contract has. They go along with each start: made once, they cost it nothing."""
     return Terms(
         name=effect.name,
         inline=effect.inline,
