@@ -14,7 +14,7 @@ from tests.integration.web.conftest import Jobs
 from tests.integration.web.test_families import counts, lists
 from workers.web_jobs import app
 
-SUGGESTED_AFTER = 60
+SUGGESTED_AFTER = 35
 """History events after which the server suggests a new run."""
 
 
@@ -38,7 +38,7 @@ async def test_a_master_leads_its_children_to_their_end_through_many_runs(jobs: 
         assert await jobs.ended("m") == "complete"
     assert await counts(jobs, "m") == "done=60"
     lengths = await _lengths(jobs, "m")
-    assert len(lengths) >= 4
+    assert len(lengths) >= 3
     assert max(lengths) < 3 * SUGGESTED_AFTER
     assert Counter(each.path for each in jobs.pages.asked) == {"/master": 1, "/page": 60, "/more": 1, "/rest": 1}
 
