@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from functools import partial
 from itertools import groupby
 
 from temporalio.client import WorkflowExecutionStatus
@@ -56,12 +57,18 @@ async def parked(world: World, kind: str) -> None:
 
 
 async def settle_parked(world: World, kinds: Iterable[str], outcome: Status) -> None:
-    """Say what became of the errands that wait for a person, once they do."""
+    """Say what became of the errands that wait for a person, once they do: in the run as well, which a worker that was
+    killed after its commit has not seen yet."""
     for kind in kinds:
         await parked(world, kind)
+        await world.until(partial(_run_is_parked, world, kind), f"the run of {kind} parked")
         receipt = {"number": 1} if outcome is Status.DONE else None
         said = await world.client.resolve(kind, kind, outcome, by="ops", note="looked it up", receipt=receipt)
         assert said == f"resolved as {outcome.value}"
+
+
+async def _run_is_parked(world: World, kind: str) -> bool:
+    return any(effect.parked for effect in (await world.asked(kind, kind)).effects)
 
 
 async def every_record_says_done(world: World) -> None:
