@@ -208,13 +208,9 @@ language plpgsql security definer set search_path = web_job, pg_temp as $$
 declare
     moves text;
 begin
-    if tg_op = 'INSERT' then
-        select string_agg(jsonb_build_array(parent, part, number)::text, ',') into moves from (
-            select parent, part(state) part, count(*) number from changed where parent is not null group by 1, 2) x;
-    else
-        select string_agg(jsonb_build_array(parent, part, number)::text, ',') into moves from (
-            select parent, part(state) part, -count(*) number from changed where parent is not null group by 1, 2) x;
-    end if;
+    select string_agg(jsonb_build_array(parent, part, sign * number)::text, ',') into moves from (
+        select parent, part(state) part, count(*) number, case tg_op when 'INSERT' then 1 else -1 end sign
+        from changed where parent is not null group by 1, 2) x;
     if moves is not null then
         perform set_config('web_job.moves', concat_ws(',', nullif(current_setting('web_job.moves', true), ''), moves), true);
         perform count_moves();

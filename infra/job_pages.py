@@ -19,6 +19,7 @@ from infra.commands import output_of
 from infra.guard import GuardedProcess
 from infra.ports import free_port
 from infra.progress import progress
+from infra.restartable import Restartable
 
 PAGES = Path(__file__).parent.parent / "docs" / "pages"
 FILES = {"python": "page.py", "node": "page.mjs", "go": "page.go"}
@@ -31,7 +32,7 @@ def missing(language: str) -> str | None:
     return f"no {language} on PATH: docs/pages/{FILES[language]} does not run"
 
 
-class PageProcess:
+class PageProcess(Restartable):
     """One of them.
 
     Args:
@@ -48,18 +49,11 @@ class PageProcess:
         self._folder = folder / language
         self._worked, self._log = self._folder / "worked.txt", self._folder / "page.log"
         self._secret = secret
-        self._process: GuardedProcess | None = None
 
     @property
     def origin(self) -> str:
         """Where it is."""
         return f"http://127.0.0.1:{self.port}"
-
-    @property
-    def pid(self) -> int:
-        """Its process id."""
-        assert self._process is not None
-        return self._process.pid
 
     async def start(self) -> None:
         """Start it, and wait until it listens.
@@ -77,16 +71,6 @@ class PageProcess:
             env={**os.environ, **environment},
         )
         await self._until_it_listens()
-
-    def kill(self) -> None:
-        """SIGKILL: what it works on is left in the middle."""
-        assert self._process is not None
-        self._process.kill()
-
-    async def end(self) -> None:
-        """SIGTERM, and wait."""
-        if self._process is not None and self._process.running:
-            await asyncio.to_thread(self._process.stop)
 
     def worked(self) -> Counter[str]:
         """How often it has done the work of each request body."""

@@ -19,6 +19,7 @@ from infra.guard import GuardedProcess
 from infra.ports import free_port
 from infra.postgres import PostgresServer
 from infra.progress import progress
+from infra.restartable import Restartable
 from infra.temporal import TemporalServer
 from perdure import schema
 
@@ -127,14 +128,13 @@ class Stack:
             await connection.close()
 
 
-class WorkerProcess:
+class WorkerProcess(Restartable):
     """`perdure worker` in a process of its own."""
 
     def __init__(self, name: str, log: Path, environment: dict[str, str], app: str) -> None:
         self.name = name
         self.log = log
         self._environment, self._app = environment, app
-        self._process: GuardedProcess | None = None
 
     async def start(self) -> None:
         """Start it and wait until it says that it runs.
@@ -154,22 +154,6 @@ class WorkerProcess:
             if not self._process.running:
                 raise RuntimeError(f"worker {self.name} did not start: {self._said(begin).decode(errors='replace')}")
             await asyncio.sleep(0.05)
-
-    @property
-    def pid(self) -> int:
-        """Its process id."""
-        assert self._process is not None
-        return self._process.pid
-
-    def kill(self) -> None:
-        """SIGKILL: no chance to clean up."""
-        assert self._process is not None
-        self._process.kill()
-
-    async def end(self) -> None:
-        """SIGTERM and wait; SIGKILL if that takes longer than its grace time allows."""
-        if self._process is not None and self._process.running:
-            await asyncio.to_thread(self._process.stop)
 
     def _said(self, begin: int) -> bytes:
         with self.log.open("rb") as log:

@@ -37,7 +37,7 @@ class WithApplication(TyperGroup):
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """See base class."""
-        if args and self.get_command(ctx, args[0]) is None and APP not in os.environ:
+        if args and APP not in os.environ and self.get_command(ctx, args[0]) is None:
             ctx.fail(f"No such command {args[0]!r}; if it is one of your application's, set {APP}=package.module:name")
         return super().resolve_command(ctx, args)
 

@@ -26,15 +26,11 @@ async def opened() -> AsyncIterator[Pool]:
         DatabaseUnavailable: no PostgreSQL answers.
         SchemaMismatch: its schema is missing, too old or too new.
     """
-    database = Database(settings().database_url, most=2)
-    pool = await database.open()
-    try:
+    async with _connections() as pool:
         with answering():
             async with pool.acquire() as connection:
                 await schema.check(connection)
         yield pool
-    finally:
-        await database.close()
 
 
 @asynccontextmanager
@@ -48,17 +44,13 @@ async def transaction(*, reads: bool = False) -> AsyncIterator[Connection]:
         DatabaseUnavailable: no PostgreSQL answers.
         SchemaMismatch: its schema is missing, too old or too new.
     """
-    database = Database(settings().database_url, most=2)
-    pool = await database.open()
-    try:
+    isolation: Literal["repeatable_read"] | None = "repeatable_read" if reads else None
+    async with _connections() as pool:
         with answering():
-            isolation: Literal["repeatable_read"] | None = "repeatable_read" if reads else None
             async with pool.acquire() as connection, connection.transaction(isolation=isolation, readonly=reads):
                 await schema.check(connection)
                 await connection.execute(PATIENCE)
                 yield connection
-    finally:
-        await database.close()
 
 
 @asynccontextmanager
@@ -74,3 +66,13 @@ async def reading() -> AsyncIterator[Connection]:
             yield connection
     except asyncpg.InsufficientPrivilegeError as error:
         raise NotPermitted(f"{error}: an owner of the schema runs `perdure grant ROLE --read`") from error
+
+
+@asynccontextmanager
+async def _connections() -> AsyncIterator[Pool]:
+    database = Database(settings().database_url, most=2)
+    pool = await database.open()
+    try:
+        yield pool
+    finally:
+        await database.close()

@@ -5,27 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from opentelemetry import trace
-from opentelemetry.sdk.trace import TracerProvider
-from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import SpanKind, StatusCode
 
 from activities.smtp import send_mail
 from infra.mail_server import At, Fault
 from perdure import Refused
-from perdure.telemetry import traces
 from tests.unit.mail_ground import LETTER, attempt, mail_server
-
-
-@pytest.fixture
-def spans(monkeypatch: pytest.MonkeyPatch) -> InMemorySpanExporter:
-    """What the process exports: a process has one tracer provider for ever, so this test lends its own."""
-    exporter, provider = InMemorySpanExporter(), TracerProvider(shutdown_on_exit=False)
-    provider.add_span_processor(SimpleSpanProcessor(exporter))
-    monkeypatch.setattr(trace, "_TRACER_PROVIDER", provider)
-    monkeypatch.setattr(traces, "_tracer", provider.get_tracer("test"))
-    return exporter
 
 
 async def test_a_mail_that_is_handed_over_makes_a_client_span(tmp_path: Path, spans: InMemorySpanExporter) -> None:

@@ -3,26 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from opentelemetry import trace
-from opentelemetry.sdk.trace import TracerProvider
-from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import SpanKind, StatusCode
 
 from perdure import InDoubt
-from perdure.telemetry import traces
 from tests.pages import Pages, closes
 from tests.unit.web_ground import LOCAL, call, job, job_type, settings
-
-
-@pytest.fixture
-def spans(monkeypatch: pytest.MonkeyPatch) -> InMemorySpanExporter:
-    """What the process exports: a process has one tracer provider for ever, so this test lends its own."""
-    exporter, provider = InMemorySpanExporter(), TracerProvider(shutdown_on_exit=False)
-    provider.add_span_processor(SimpleSpanProcessor(exporter))
-    monkeypatch.setattr(trace, "_TRACER_PROVIDER", provider)
-    monkeypatch.setattr(traces, "_tracer", provider.get_tracer("test"))
-    return exporter
 
 
 async def test_a_call_makes_a_client_span_that_tells_nothing_of_its_job(
