@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from perdure.contracts.attempt import Attempt, Question
     from perdure.contracts.effects import Effect, Find
     from perdure.contracts.keys import Entity, Key
+    from perdure.contracts.limits import Limit
     from perdure.contracts.outcomes import (
         Abandoned,
         DifferentInput,
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
     )
     from perdure.contracts.policies import Dedupe, Escalate, Lookup, Repeat, Retry
     from perdure.contracts.states import State, state
+    from perdure.contracts.steps import Occasion, Step
+    from perdure.encryption.private import Private, PrivatePattern
     from perdure.errors import PerdureError
     from perdure.fleet.plugin import PerdurePlugin
     from perdure.settings import Settings
@@ -45,6 +48,7 @@ _MODULES = {
     "contracts.attempt": ("Attempt", "Question"),
     "contracts.effects": ("Effect", "Find"),
     "contracts.keys": ("Entity", "Key"),
+    "contracts.limits": ("Limit",),
     "contracts.outcomes": (
         "Abandoned",
         "DifferentInput",
@@ -54,12 +58,15 @@ _MODULES = {
         "GaveUp",
         "InDoubt",
         "NotDone",
+    "Occasion",
         "Refused",
         "Status",
         "WasRefused",
     ),
     "contracts.policies": ("Dedupe", "Escalate", "Lookup", "Repeat", "Retry"),
     "contracts.states": ("State", "state"),
+    "contracts.steps": ("Occasion", "Step"),
+    "encryption.private": ("Private", "PrivatePattern"),
     "errors": ("PerdureError",),
     "fleet.plugin": ("PerdurePlugin",),
     "settings": ("Settings",),
@@ -120,10 +127,14 @@ __all__ = [
     "Key",
     "Lifecycle",
     "LifecycleStatus",
+    "Limit",
     "Lookup",
     "NotDone",
+    "Occasion",
     "PerdureError",
     "PerdurePlugin",
+    "Private",
+    "PrivatePattern",
     "Question",
     "Refused",
     "Repeat",
@@ -134,6 +145,7 @@ __all__ = [
     "Settings",
     "State",
     "Status",
+    "Step",
     "WasRefused",
     "hours",
     "minutes",

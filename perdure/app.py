@@ -10,14 +10,16 @@ from temporalio import workflow
 
 from perdure.contracts.effects import Effect, Find, contract_of, problem
 from perdure.contracts.keys import check_name
+from perdure.contracts.limits import limits_of
 from perdure.contracts.states import suggestion
+from perdure.contracts.steps import Step
 from perdure.errors import DeclarationError, InvalidInput, UnknownLifecycle
 from perdure.workflow.lifecycle import Lifecycle
 
 if TYPE_CHECKING:
     from perdure.settings import Settings
 
-Contract = Effect[Any, Any] | Find[Any, Any]
+Contract = Effect[Any, Any] | Find[Any, Any] | Step[Any, Any]
 Lifespan: TypeAlias = "Callable[[Settings], AbstractAsyncContextManager[Any]]"
 """Opens what bodies share, for as long as a worker runs."""
 
@@ -27,7 +29,7 @@ class App:
 
     Args:
         lifecycles: the classes.
-        effects: bodies of effects and look-ups, bound with `@EFFECT.performs` and `@FIND.answers`.
+        effects: bodies of effects, look-ups and steps, bound with `@EFFECT.performs`, `@FIND.answers`, `@STEP.takes`.
         lifespan: what bodies share: an async context manager made from the worker's settings, entered before the
             worker takes work and left after its last body has ended. What it yields is their `attempt.resources`.
         commands: groups of commands that `perdure` gets from the application, by their first word: where their Typer
@@ -35,6 +37,9 @@ class App:
 
     Raises:
         DeclarationError: an effect has no body, a body has no contract or nobody needs it, or two have one name.
+
+    Attributes:
+        limits: the rates that its effects and look-ups keep to, by name.
     """
 
     def __init__(
@@ -54,6 +59,7 @@ class App:
         for body in effects:
             self._bind(body)
         self._check(_needed(lifecycles))
+        self.limits = limits_of(contract for contract, _ in self.bodies.values())
 
     def lifecycle(self, name: str) -> type[Lifecycle[Any, Any]]:
         """The lifecycle of that name.
@@ -76,7 +82,7 @@ class App:
         contract = contract_of(body)
         if contract is None:
             raise DeclarationError(
-                f"{_where(body)} is bound to no contract: put @EFFECT.performs or @FIND.answers on it"
+                f"{_where(body)} is bound to no contract: put @EFFECT.performs, @FIND.answers or @STEP.takes on it"
             )
         if contract.name in self.bodies:
             other = _where(self.bodies[contract.name][1])
@@ -86,7 +92,7 @@ class App:
     def _check(self, needed: dict[str, tuple[Contract, str]]) -> None:
         for name, (contract, lifecycle) in needed.items():
             if name not in self.bodies:
-                how = "answers" if isinstance(contract, Find) else "performs"
+                how = {Find: "answers", Step: "takes"}.get(type(contract), "performs")
                 raise DeclarationError(
                     f"{contract!r} of {lifecycle!r} has no body: "
                     f"give App(effects=[...]) a function decorated with its .{how}"
@@ -101,14 +107,17 @@ class App:
                 raise DeclarationError(f"{_where(body)} performs {name!r}, which no lifecycle of this app declares")
 
 
-def input_json(lifecycle: type[Lifecycle[Any, Any]], given: Any) -> Any:
+def input_json(lifecycle: type[Lifecycle[Any, Any]], given: Any, context: dict[str, Any] | None = None) -> Any:
     """`given` as JSON data, checked against what the lifecycle takes.
+
+    Args:
+        context: `SEALING` where it comes from outside; what is carried on stays as it is.
 
     Raises:
         InvalidInput: it does not fit; the message says where, not what (inputs may be personal).
     """
     try:
-        return lifecycle.input.dump_python(lifecycle.input.validate_python(given), mode="json")
+        return lifecycle.input.dump_python(lifecycle.input.validate_python(given), mode="json", context=context)
     except ValueError as error:
         raise InvalidInput(f"{_name(lifecycle)}: the input does not fit: {problem(error)}") from None
 
@@ -128,14 +137,17 @@ def _name(lifecycle: type[Lifecycle[Any, Any]]) -> str:
 def _needed(lifecycles: Sequence[type[Lifecycle[Any, Any]]]) -> dict[str, tuple[Contract, str]]:
     needed: dict[str, tuple[Contract, str]] = {}
     for lifecycle in lifecycles:
-        for effect in lifecycle.effects:
-            for contract in (effect, effect.find):
-                if contract is None:
-                    continue
-                known = needed.setdefault(contract.name, (contract, _name(lifecycle)))[0]
-                if known is not contract:
-                    raise DeclarationError(f"two different contracts are named {contract.name!r}")
+        for contract in contracts_of(lifecycle):
+            known = needed.setdefault(contract.name, (contract, _name(lifecycle)))[0]
+            if known is not contract:
+                raise DeclarationError(f"two different contracts are named {contract.name!r}")
     return needed
+
+
+def contracts_of(lifecycle: type[Lifecycle[Any, Any]]) -> list[Contract]:
+    """All that it declares: effects, their look-ups, steps."""
+    finds = [effect.find for effect in lifecycle.effects if effect.find is not None]
+    return [*lifecycle.effects, *finds, *lifecycle.steps]
 
 
 def _where(body: Callable[..., Any]) -> str:

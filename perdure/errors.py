@@ -88,9 +88,25 @@ class NotThisDatabase(PerdureError):
     """The database is a copy, an older state, or another one's: nothing is sent before somebody says what it is."""
 
 
+class StepFailed(PerdureError):
+    """A step did not succeed, and is taken again."""
+
+
 class UnstorableWrite(PerdureError):
     """PostgreSQL refuses this one write for what is in it; sending it again can't help."""
 
 
 class InvalidSetting(PerdureError, ValueError):
     """A setting has a value that can't be used."""
+
+
+class Unopenable(PerdureError):
+    """What is encrypted can't be decrypted; the message says why, and nothing of what is in it."""
+
+
+class UnknownKey(Unopenable):
+    """It is encrypted with a key that this process does not have: it opens once that key is deployed."""
+
+
+class NotHere(PerdureError):
+    """It can't be done in workflow code, which must do the same whenever it is run again."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field, StringConstraints, ValidationError
+from pydantic import Field, SecretStr, StringConstraints, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from perdure.errors import InvalidSetting
@@ -36,6 +36,11 @@ class Settings(BaseSettings):
         clean_up_every: hours between two clean-ups; 0 = only when asked.
         clean_up_grace: seconds; what was written since is left alone by a clean-up.
         web_ui: where Temporal's Web UI is, for links to workflows, `https://temporal.example.org`; None = no links.
+        keys: `id:base64` of 32 bytes, several by comma: the first one encrypts, all decrypt; None = no encryption.
+        keys_file: a file instead, `id base64` a line.
+        encrypt: whether payloads to Temporal are encrypted; None = where there are keys. What is encrypted is read
+            where there are keys, in any case.
+        seal: whether `Private` fields are sealed before they are written to the database.
     """
 
     model_config = SettingsConfigDict(env_prefix="PERDURE_", extra="ignore", frozen=True)
@@ -59,6 +64,10 @@ class Settings(BaseSettings):
     clean_up_every: float = Field(default=24.0, ge=0, le=24 * 31)
     clean_up_grace: float = Field(default=600.0, ge=0, le=86400)
     web_ui: str | None = Field(default=None, pattern=r"^https?://\S+$")
+    keys: SecretStr | None = None
+    keys_file: str | None = Field(default=None, min_length=1)
+    encrypt: bool | None = None
+    seal: bool = False
 
 
 def settings() -> Settings:
@@ -72,5 +81,5 @@ def settings() -> Settings:
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         name = "PERDURE_" + "_".join(str(part) for part in first["loc"]).upper()
-        given = "***" if name == "PERDURE_DATABASE_URL" else repr(first["input"])
+        given = "***" if name in ("PERDURE_DATABASE_URL", "PERDURE_KEYS") else repr(first["input"])
         raise InvalidSetting(f"{name}={given}: {first['msg']}") from None

@@ -8,8 +8,6 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from typing import Any
 
 import asyncpg
@@ -18,23 +16,16 @@ from pydantic import ValidationError
 from pydantic_core import from_json
 
 from activities.contracts.web_job import CalledBack
-from perdure.fleet.worker import told_to_stop
 from perdure.logs import says
-from perdure.schema import Connection
 from perdure.settings import Settings
+from workers.listening import LONGEST, MOST_CONNECTIONS, Listener, body_of, pool_of, until_told
 
 MOST = 64 * 1024
 """Bytes that a page may say."""
-LONGEST = 20.0
-"""Seconds that a connection lives: headers, body and answer."""
-MOST_CONNECTIONS = 500
 _LONGEST_TOKEN = 200
-_GRACE = 5.0
 _PATIENCE = 5.0
 
 log = logging.getLogger("perdure.callbacks")
-_quiet = logging.Logger("perdure.callbacks.http", logging.CRITICAL + 1)
-"""The server's own: what it would log of a request that it can't read may hold a token."""
 
 _ANSWERS = {
     204: "",
@@ -49,7 +40,7 @@ _ANSWERS = {
 _HEARD = {"heard": 204, "used": 410, "over": 410, "unknown": 404}
 
 
-class Receiver:
+class Receiver(Listener):
     """The server.
 
     Args:
@@ -58,53 +49,16 @@ class Receiver:
         most: connections at a time; one more is closed at once.
     """
 
+    log = log
+    answers = _ANSWERS
+
     def __init__(
         self, pool: asyncpg.Pool[asyncpg.Record], *, longest: float = LONGEST, most: int = MOST_CONNECTIONS
     ) -> None:
+        super().__init__(longest=longest, most=most)
         self._pool = pool
-        self._longest = longest
-        self._most = most
 
-    @asynccontextmanager
-    async def listening(self, host: str, port: int) -> AsyncIterator[int]:
-        """Listen for as long as the context lasts; those under way end well. Yields the port."""
-        loop = asyncio.get_running_loop()
-        requests = web.Server(
-            self._answer, access_log=None, logger=_quiet, lingering_time=2, max_headers=64, auto_decompress=False
-        )
-
-        def connection() -> web.RequestHandler:
-            one = requests()
-            over = len(requests.connections) >= self._most
-            loop.call_later(0 if over else self._longest, one.force_close)
-            return one
-
-        server = await loop.create_server(connection, host, port, reuse_address=True)
-        try:
-            yield server.sockets[0].getsockname()[1]
-        finally:
-            server.close()
-            requests.pre_shutdown()
-            await requests.shutdown(_GRACE)
-            await server.wait_closed()
-
-    async def _answer(self, request: web.BaseRequest) -> web.Response:
-        try:
-            async with asyncio.timeout(self._longest / 2):
-                status = await self._hear(request)
-        except TimeoutError:
-            status = 408
-        says(log, "called back", status=status)
-        answer = web.Response(status=status, text=_ANSWERS[status] or None)
-        if status == 405:
-            answer.headers["Allow"] = "POST"
-        if status == 503:
-            answer.headers["Retry-After"] = "5"
-        answer.headers["Cache-Control"] = "no-store"
-        answer.force_close()
-        return answer
-
-    async def _hear(self, request: web.BaseRequest) -> int:
+    async def hear(self, request: web.BaseRequest) -> int:
         """Put it on record, and say how that went, as the status of an answer."""
         if request.method != "POST":
             return 405
@@ -112,7 +66,7 @@ class Receiver:
         token = request.path.rpartition("/")[2]
         if not 1 <= len(token) <= _LONGEST_TOKEN or not token.isascii() or not token.isalnum():
             return 404
-        text = await _read(request)
+        text = await body_of(request, MOST)
         if text is None:
             return 413
         try:
@@ -140,38 +94,8 @@ class Receiver:
 
 async def receive(config: Settings, host: str, port: int) -> None:
     """Run the receiver until SIGTERM or SIGINT."""
-    stop = told_to_stop()
-    async with (
-        asyncpg.create_pool(
-            config.database_url,
-            min_size=0,
-            max_size=config.connections,
-            command_timeout=_PATIENCE,
-            statement_cache_size=0,  # for PgBouncer
-            init=_patient,
-            server_settings={"application_name": "perdure callbacks"},
-        ) as pool,
-        Receiver(pool).listening(host, port) as at,
-    ):
-        says(log, "listening", address=f"{host}:{at}")
-        await stop
-        says(log, "stopping")
-
-
-async def _patient(connection: Connection) -> None:
-    await connection.execute("set lock_timeout = '3s'")
-
-
-async def _read(request: web.BaseRequest) -> bytes | None:
-    """The body; None if it is too long. No more than that is read."""
-    if (request.content_length or 0) > MOST:
-        return None
-    text = bytearray()
-    async for chunk in request.content.iter_any():
-        text += chunk
-        if len(text) > MOST:
-            return None
-    return bytes(text)
+    async with pool_of(config, "perdure callbacks", _PATIENCE) as pool:
+        await until_told(Receiver(pool), host, port)
 
 
 def _json(text: bytes) -> Any:

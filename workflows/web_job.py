@@ -90,7 +90,7 @@ class WebJob(Lifecycle[Job, Progress]):
         self.memory = Memory()
         self.go_on = False
         self.moved = False
-        self.steps = 0
+        self.looks = 0
         self.heard = 0
 
     def snapshot(self) -> Memory:
@@ -271,5 +271,5 @@ class WebJob(Lifecycle[Job, Progress]):
         Nor one that is repeated since its workflow task was lost, when a word has come in between: the word is heard
         before it then, so that nobody would say again what the first one had not seen. A run id begins with the time.
         """
-        self.steps += 1
-        return f"{workflow.info().run_id[-12:]}.{self.steps}.{self.heard}"
+        self.looks += 1
+        return f"{workflow.info().run_id[-12:]}.{self.looks}.{self.heard}"

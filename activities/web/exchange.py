@@ -17,6 +17,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cache
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -25,7 +26,7 @@ from aiohttp.abc import AbstractResolver
 from yarl import URL
 
 from activities.settings import web_settings
-from activities.web.addresses import allowed
+from activities.web.addresses import Network, allowed
 
 _LONGEST_LINE = 8190  # bytes of one header or of the status line
 _MOST_HEADERS = 100
@@ -73,7 +74,7 @@ class Reply:
 
     Attributes:
         headers: of the answer; names in any case.
-        body: None where it was not of use (no 2xx), or longer than may be.
+        body: None where it was not of use (no 2xx, mostly), or longer than may be.
         too_long: it was longer than may be.
         next: where `Link: rel=next` leads (RFC 8288), resolved.
     """
@@ -85,6 +86,23 @@ class Reply:
     next: str | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """Where requests may go, and how much of an answer is read.
+
+    Attributes:
+        networks: that may be connected to beside the public ones.
+        most: bytes of an answer.
+        ca_file: certificates to trust instead of the system's, PEM.
+        of_failures: bodies of other answers than 2xx are read too.
+    """
+
+    networks: tuple[Network, ...] = ()
+    most: int = 1_000_000
+    ca_file: Path | None = None
+    of_failures: bool = False
+
+
 class Exchange:
     """One request and its answer.
 
@@ -93,6 +111,7 @@ class Exchange:
         seconds: that it may take, from connecting to the last byte.
         before_first_byte: called at the last moment before the request leaves. What it raises is raised, and nothing
             leaves.
+        bounds: None = those of the settings for web jobs.
 
     Attributes:
         stage: how far it is.
@@ -106,6 +125,7 @@ class Exchange:
         *,
         seconds: float,
         before_first_byte: Callable[[], None] = lambda: None,
+        bounds: Bounds | None = None,
     ) -> None:
         self.stage = Stage.CONNECT
         self.left = False
@@ -113,6 +133,7 @@ class Exchange:
         self._names = names
         self._seconds = seconds
         self._before_first_byte = before_first_byte
+        self._bounds = bounds or _of_web_jobs()
         self._stopped: Exception | None = None
         self._not_allowed: str | None = None
         self._tried = False
@@ -147,7 +168,7 @@ class Exchange:
             request.method, url, data=request.body, headers=request.headers, allow_redirects=False
         ) as response:
             self.stage = Stage.BODY
-            body, too_long = await _body(response, web_settings().most_response)
+            body, too_long = await _body(response, self._bounds)
             following = response.links.get("next")
             reply = Reply(
                 status=response.status,
@@ -164,7 +185,7 @@ class Exchange:
             resolver=self._names,
             use_dns_cache=False,
             socket_factory=self._socket,
-            ssl=_tls(),
+            ssl=_tls(self._bounds.ca_file),
             force_close=True,
         )
         tracing = aiohttp.TraceConfig()
@@ -205,7 +226,7 @@ class Exchange:
         if self.left:  # the client makes a GET again, unasked, whose connection was closed without an answer
             raise OSError(errno.ECONNRESET, "closed without an answer")
         family, kind, protocol, _, address = about
-        if not allowed(address[0], web_settings().networks):
+        if not allowed(address[0], self._bounds.networks):
             self._not_allowed = str(address[0])
             raise _Forbidden(f"{address[0]} may not be connected to")
         self._tried = True
@@ -233,14 +254,14 @@ def _linger(connection: socket.socket, *, on: bool) -> None:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", int(on), 0))
 
 
-async def _body(response: aiohttp.ClientResponse, most: int) -> tuple[bytes | None, bool]:
-    """The body, and whether it is too long; only of 2xx, since no other one is looked into."""
-    if response.status // 100 != 2:
+async def _body(response: aiohttp.ClientResponse, bounds: Bounds) -> tuple[bytes | None, bool]:
+    """The body, and whether it is too long; only of those that are looked into."""
+    if response.status // 100 != 2 and not bounds.of_failures:
         return None, False
     read = bytearray()
     async for piece in response.content.iter_any():
         read += piece
-        if len(read) > most:
+        if len(read) > bounds.most:
             return None, True
     return bytes(read), False
 
@@ -250,8 +271,12 @@ def _tls_of(ca_file: str | None) -> ssl.SSLContext:
     return ssl.create_default_context(cafile=ca_file)
 
 
-def _tls() -> ssl.SSLContext:
-    ca_file = web_settings().ca_file
+def _of_web_jobs() -> Bounds:
+    config = web_settings()
+    return Bounds(config.networks, config.most_response, config.ca_file)
+
+
+def _tls(ca_file: Path | None) -> ssl.SSLContext:
     return _tls_of(None if ca_file is None else str(ca_file))
 
 

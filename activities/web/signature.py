@@ -48,14 +48,19 @@ def secrets(places: str) -> list[bytes]:
     Raises:
         NoSecret: as above.
     """
-    return [_decoded(place, _text(place)) for place in places.split()]
+    return [_decoded(place, text_at(place)) for place in places.split()]
 
 
 def _signature(secret: bytes, content: bytes) -> str:
     return "v1," + base64.b64encode(hmac.digest(secret, content, hashlib.sha256)).decode()
 
 
-def _text(place: str) -> str:
+def text_at(place: str) -> str:
+    """What is at `env:NAME` or `file:/path`.
+
+    Raises:
+        NoSecret: nothing that can be read.
+    """
     kind, _, name = place.partition(":")
     if kind == "env":
         if name not in os.environ:

@@ -21,12 +21,14 @@ from typing import Any, Protocol
 from pydantic import ValidationError
 
 from perdure import faults
-from perdure.activity.orders import AttemptOrder, QuestionOrder, Report, Said
-from perdure.contracts.attempt import Attempt, Question, boot_clock
+from perdure.activity.orders import AttemptOrder, QuestionOrder, Report, Said, StepOrder
+from perdure.contracts.attempt import USELESS, Attempt, Question, boot_clock
 from perdure.contracts.effects import Effect, Find
-from perdure.contracts.keys import Key
+from perdure.contracts.keys import Entity, Key
 from perdure.contracts.outcomes import InDoubt, NotDone, Refused, Status
-from perdure.errors import DatabaseUnavailable, PerdureError, UnstorableWrite
+from perdure.contracts.steps import Occasion, Step
+from perdure.encryption.private import SEALING
+from perdure.errors import DatabaseUnavailable, PerdureError, StepFailed, UnstorableWrite
 from perdure.logs import says
 from perdure.store.writes import Answer, EffectView, Fence, FenceOp, Gate, Store, Verdict, Write, storable
 from perdure.telemetry import traces
@@ -57,12 +59,17 @@ class Host(Protocol):
         """Whether the worker was told to stop: nothing new is begun."""
 
     @property
+    def now(self) -> datetime:
+        """The time of day, as this worker knows it."""
+
+    @property
     def resources(self) -> Any:
         """What bodies share."""
 
 
 Body = Callable[[Any, Attempt], Awaitable[Any]]
 Answerer = Callable[[Any, Question], Awaitable[Any]]
+Taker = Callable[[Any, Occasion], Awaitable[Any]]
 
 
 async def attempt(effect: Effect[Any, Any], body: Body, order: AttemptOrder, store: Store, host: Host) -> Report:
@@ -91,6 +98,9 @@ async def _attempt(
     if host.stop_asked:
         return _unbegun(token, "the worker was told to stop")
     asked_at = boot_clock()
+    useless_at = None if order.expires_at is None else asked_at + (order.expires_at - host.now).total_seconds()
+    if useless_at is not None and asked_at >= useless_at:  # it has waited for a worker until then
+        return _unbegun(token, USELESS, counts=False)
     fence = order.write.fence.model_copy(
         update={"token": token, "digest": digest(order.input), "in_flight": order.timeout}
     )
@@ -116,6 +126,7 @@ async def _attempt(
         clue=view.clue,
         headers=traces.headers(),
         resources=host.resources,
+        useless_at=useless_at,
         _note=lambda clue: _note(store, order.write, fence, clue),
     )
     pulse.attempt = the_attempt
@@ -143,7 +154,7 @@ async def _ask(find: Find[Any, Any], body: Answerer, order: QuestionOrder, store
         faults.point("before the look-up", find.name)
         found = await _until_stop(body(given, question), order.timeout, host)
         faults.point("after the look-up", find.name)
-        receipt = None if found is None else find.receipt.dump_python(found, mode="json")
+        receipt = None if found is None else find.receipt.dump_python(found, mode="json", context=SEALING)
     except Exception as error:  # whatever stops it from answering, it has not answered
         says(log, "look-up can't answer", key=key, why=_sentence(error), find=find.name)
         return report.model_copy(update={"said": Said.MUTE, "why": _sentence(error)})
@@ -155,6 +166,32 @@ async def _ask(find: Find[Any, Any], body: Answerer, order: QuestionOrder, store
     )
     hit = report.model_copy(update={"said": Said.DONE, "receipt": receipt})
     return await _put_on_record(hit, order.write, fence, store, answer.version)
+
+
+async def take(step: Step[Any, Any], body: Taker, order: StepOrder, store: Store, host: Host) -> Report:
+    """Take a step, where the entity is open in this database: not in a copy of it, nor after its end.
+
+    Raises:
+        StepFailed: it is to be taken again.
+        DatabaseUnavailable: as well.
+    """
+    write = order.write
+    answer = await store.write(write, patience=PATIENCE)
+    if answer.gate in (Gate.FINAL, Gate.OTHER_ROUND):
+        return Report(said=Said.OVER, token="", state=answer.state, version=answer.version)
+    occasion = Occasion(Entity(write.lifecycle, write.id, write.round), host.resources)
+    try:
+        given = step.input.validate_python(order.input)
+        result = await _until_stop(body(given, occasion), order.timeout, host)
+        receipt = step.receipt.dump_python(result, mode="json", context=SEALING)
+    except InDoubt as stopped:
+        raise StepFailed(f"{step.name}: {stopped.why}") from None
+    except TimeoutError:
+        raise StepFailed(f"{step.name}: not done within {order.timeout:g} s") from None
+    except Exception as error:
+        says(log, "step failed", entity=str(occasion.entity), step=step.name, why=_sentence(error))
+        raise StepFailed(f"{step.name}: {_sentence(error)}") from None  # its cause may quote the input
+    return Report(said=Said.DONE, token="", receipt=receipt, version=answer.version)
 
 
 async def keep(write: Write, store: Store, patience: float) -> Answer:
@@ -172,8 +209,8 @@ def digest(data: Any) -> str:
     ).hexdigest()
 
 
-def _unbegun(token: str, why: str) -> Report:
-    return Report(said=Said.NOT_DONE, token=token, why=why, begun=False)
+def _unbegun(token: str, why: str, *, counts: bool = True) -> Report:
+    return Report(said=Said.NOT_DONE, token=token, why=why, begun=False, counts=counts)
 
 
 def _no_call(answer: Answer, token: str) -> Report | None:
@@ -199,7 +236,7 @@ async def _call(
             raise NotDone("the worker was told to stop" if host.stop_asked else "its time was over before the call")
         faults.point("before the call of", effect.name)
         receipt = await _until_stop(body(given, the_attempt), the_attempt.remaining, host)
-        dumped = effect.receipt.dump_python(receipt, mode="json")
+        dumped = effect.receipt.dump_python(receipt, mode="json", context=SEALING)
         report = Report(said=Said.DONE, token=token, receipt=dumped)
     except NotDone as no:
         after = no.retry_after.total_seconds() if no.retry_after else None

@@ -1,21 +1,23 @@
-"""The activities that a worker runs for an app: one for each effect and look-up, and the bookkeeping."""
+"""The activities that a worker runs for an app: one for each effect, look-up and step, and the bookkeeping."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Any
+from datetime import UTC, datetime
+from typing import Any, assert_never
 
 from temporalio import activity
 
 from perdure import faults
-from perdure.activity.execution import PATIENCE, ask, attempt, keep
-from perdure.activity.observing import asking, attempting
-from perdure.activity.orders import AttemptOrder, QuestionOrder, Report
-from perdure.app import App
+from perdure.activity.execution import PATIENCE, ask, attempt, keep, take
+from perdure.activity.observing import asking, attempting, taking
+from perdure.activity.orders import AttemptOrder, QuestionOrder, Report, StepOrder
+from perdure.app import App, Contract
 from perdure.contracts.effects import Effect, Find
 from perdure.contracts.outcomes import Status
 from perdure.contracts.policies import Dedupe, Repeat
+from perdure.contracts.steps import Step
 from perdure.contracts.terms import all_terms, terms_of
 from perdure.errors import DatabaseUnavailable
 from perdure.store.writes import Answer, Store, Write
@@ -57,7 +59,9 @@ class TemporalHost:
             try:
                 await asyncio.wait({running})
             except asyncio.CancelledError:  # a heartbeat came too late, or the grace time is over
-                if gives_way:
+                details = activity.cancellation_details()
+                asked = details is not None and details.cancel_requested and not details.worker_shutdown
+                if gives_way and not asked:  # somebody asked for the lifecycle's end: the call goes to its own
                     self._given_way.set()
         return running.result()
 
@@ -73,6 +77,10 @@ class TemporalHost:
     @property
     def stop_asked(self) -> bool:
         return activity.is_worker_shutdown()
+
+    @property
+    def now(self) -> datetime:
+        return datetime.now(UTC)
 
     @property
     def resources(self) -> Any:
@@ -100,12 +108,21 @@ class Activities:
     def all(self) -> list[Callable[..., Any]]:
         """Activity functions for a Temporal worker."""
         return [self._bookkeeping()] + [
-            self._attempting(contract, body, name)
-            if isinstance(contract, Effect)
-            else self._asking(contract, body, name)
+            self._activity(contract, body, name)
             for contract, body in self._app.bodies.values()
             for name in contract.names
         ]
+
+    def _activity(self, contract: Contract, body: Callable[..., Any], name: str) -> Callable[..., Any]:
+        match contract:
+            case Effect():
+                return self._attempting(contract, body, name)
+            case Find():
+                return self._asking(contract, body, name)
+            case Step():
+                return self._taking(contract, body, name)
+            case _:
+                assert_never(contract)
 
     def _attempting(self, effect: Effect[Any, Any], body: Callable[..., Any], name: str) -> Callable[..., Any]:
         @activity.defn(name=name)
@@ -127,6 +144,16 @@ class Activities:
             report = await asking(find, order, ask(find, body, order, self._store(), host))
             report = self._with_terms(report, order.write)
             faults.point("before the report of", find.name)
+            return report
+
+        return run
+
+    def _taking(self, step: Step[Any, Any], body: Callable[..., Any], name: str) -> Callable[..., Any]:
+        @activity.defn(name=name)
+        async def run(order: StepOrder) -> Report:
+            host = TemporalHost(min(self._grace, 2.0), self._resources())
+            report = await taking(step, order, take(step, body, order, self._store(), host))
+            faults.point("before the report of", step.name)
             return report
 
         return run

@@ -1,4 +1,4 @@
-"""A span, and a place in the histogram, for each attempt and look-up that a worker makes."""
+"""A span, and a place in the histogram, for each attempt, look-up and step that a worker makes."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from typing import Any
 from opentelemetry.trace import Status, StatusCode
 from temporalio import activity
 
-from perdure.activity.orders import AttemptOrder, QuestionOrder, Report, Said
+from perdure.activity.orders import AttemptOrder, QuestionOrder, Report, Said, StepOrder
 from perdure.contracts.effects import Effect, Find
+from perdure.contracts.steps import Step
 from perdure.telemetry import metrics, names, traces
 
 _FAILED = (Said.NOT_DONE, Said.REFUSED, Said.IN_DOUBT, Said.MUTE)
@@ -36,6 +37,12 @@ async def asking(find: Find[Any, Any], order: QuestionOrder, question: Awaitable
     return await _spanning(
         f"{names.SPAN_LOOK_UP} {find.name}", order.write.lifecycle, {names.FIND: find.name}, question
     )
+
+
+async def taking(step: Step[Any, Any], order: StepOrder, making: Awaitable[Report]) -> Report:
+    """Await a step."""
+    about: dict[str, object] = {names.STEP: step.name}
+    return await _spanning(f"{names.SPAN_STEP} {step.name}", order.write.lifecycle, about, making)
 
 
 async def _spanning(name: str, lifecycle: str, about: dict[str, object], making: Awaitable[Report]) -> Report:

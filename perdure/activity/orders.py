@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
@@ -45,6 +46,7 @@ class AttemptOrder(BaseModel):
         progress: what the attempt before last reported.
         then: what else to commit with the outcome, if it is done.
         gives_way: the next attempt does not wait for this one's end; None = as the contract's doubt policy has it.
+        expires_at: from then on it is of no use: no call is begun.
     """
 
     write: Write
@@ -54,6 +56,7 @@ class AttemptOrder(BaseModel):
     progress: Any = None
     then: Write | None = None
     gives_way: bool | None = None
+    expires_at: datetime | None = None
 
 
 class QuestionOrder(BaseModel):
@@ -69,6 +72,20 @@ class QuestionOrder(BaseModel):
     write: Write
     input: Any
     settle: float
+    timeout: float
+
+
+class StepOrder(BaseModel):
+    """One step to take.
+
+    Attributes:
+        write: what to read before: whether the entity is open here.
+        input: the step's input as JSON data.
+        timeout: seconds that it may take.
+    """
+
+    write: Write
+    input: Any
     timeout: float
 
 

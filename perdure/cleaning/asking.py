@@ -15,6 +15,7 @@ from temporalio.service import RPCError
 
 from perdure.cleaning.starting import start_clean_up
 from perdure.cleaning.workflow import PART, Asked, CleanUp, Summary
+from perdure.encryption.codec import opened
 from perdure.errors import EngineUnavailable
 
 PATIENCE = 30.0
@@ -67,7 +68,8 @@ async def _at(engine: Client, handle: WorkflowHandle[CleanUp, Summary]) -> str |
     for part in seen.pending_activities:
         name = part.activity_type.name.removeprefix(PART)
         if part.last_failure.message:
-            return f"{name}: attempt {part.attempt}, after {part.last_failure.message.splitlines()[0][:200]}"
+            failure = await opened(part.last_failure, engine.data_converter)
+            return f"{name}: attempt {part.attempt}, after {failure.message.splitlines()[0][:200]}"
         if part.state == Activity.PENDING_ACTIVITY_STATE_STARTED:
             return f"{name}{await _how_far(engine, part)}"
     return "begins" if seen.pending_workflow_task.state == Task.PENDING_WORKFLOW_TASK_STATE_STARTED else None

@@ -19,7 +19,7 @@ async def ended(ground: Ground, row: Row, seen: WorkflowExecutionDescription) ->
     """Start it again from its record, or let it want a person."""
     assert seen.status is not None
     handle = ground.engine.get_workflow_handle(seen.id, run_id=seen.run_id)
-    said = await how_it_closed(handle)
+    said = await how_it_closed(handle, ground.engine.data_converter)
     what = f"its workflow {HOW_IT_CLOSED.get(seen.status, seen.status.name.lower())}" + (f": {said}" if said else "")
     again = ground.app.lifecycle(row.entity.lifecycle).if_ended == "again"
     lately = again and await _was_started_again(ground, row, seen.run_id)

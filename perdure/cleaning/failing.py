@@ -40,7 +40,7 @@ async def report_failing(ground: Ground, row: Row, said: str, times: int = TIMES
     task = seen.raw_description.pending_workflow_task
     if task.attempt < times:
         return False
-    what, why = said.removeprefix(_SAID), await why_its_tasks_fail(handle)
+    what, why = said.removeprefix(_SAID), await why_its_tasks_fail(handle, ground.engine.data_converter)
     if why and why not in said:
         what = f"{what}: {why}"
     if task.attempt >= TIMES:

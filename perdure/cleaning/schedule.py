@@ -24,6 +24,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from perdure.cleaning.ground import Ground
 from perdure.cleaning.kinds import SCHEDULE
 from perdure.cleaning.workflow import Asked, CleanUp, clean_up_id
+from perdure.errors import Unopenable
 from perdure.queries import query
 from perdure.settings import Settings
 
@@ -121,5 +122,5 @@ async def _decoded(engine: Client, args: Any) -> Any:
         return [each.model_dump() for each in args]
     try:
         return [each.model_dump() for each in await engine.data_converter.decode(args, [Asked] * len(args))]
-    except (ValueError, TypeError, RuntimeError):
+    except (ValueError, TypeError, RuntimeError, Unopenable):  # made with a key that is gone: it is made again
         return "something else"

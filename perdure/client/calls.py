@@ -14,6 +14,7 @@ from typing import Any
 from pydantic_core import PydanticSerializationError, to_jsonable_python
 
 from perdure.contracts.keys import Entity
+from perdure.encryption.private import SEALING
 from perdure.errors import InvalidEntity, InvalidInput
 
 _TYPES = {"input": "jsonb", "payload": "jsonb", "receipt": "jsonb", "not_before": "timestamptz", "priority": "integer"}
@@ -111,7 +112,7 @@ def rank(whose: str, priority: int) -> str | None:
 def _plain(value: Any) -> Any:
     if isinstance(value, (set, frozenset, bytes)):
         raise TypeError(f"{type(value).__name__} has no counterpart there")
-    return to_jsonable_python(value, inf_nan_mode="constants")
+    return to_jsonable_python(value, inf_nan_mode="constants", context=SEALING)
 
 
 def _typed(name: str, placeholder: str) -> str:

@@ -13,6 +13,7 @@ from pydantic import TypeAdapter, ValidationError
 from perdure.client.calls import as_json
 from perdure.contracts.keys import Entity
 from perdure.contracts.states import suggestion
+from perdure.encryption.private import SEALING
 from perdure.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ def input_text(entity: Entity, lifecycle: Known, given: Any) -> str:
     if lifecycle is not None:
         from perdure.app import input_json
 
-        given = input_json(lifecycle, given)
+        given = input_json(lifecycle, given, SEALING)
     return as_json(str(entity), "input", given)
 
 
@@ -96,7 +97,7 @@ def _checked_payload(entity: Entity, lifecycle: type[Lifecycle[Any, Any]], name:
         return payload
     adapter: TypeAdapter[Any] = TypeAdapter(takes[0])
     try:
-        return adapter.dump_python(adapter.validate_python(payload), mode="json")
+        return adapter.dump_python(adapter.validate_python(payload), mode="json", context=SEALING)
     except ValidationError as error:
         from perdure.contracts.effects import problem
 

@@ -77,10 +77,10 @@ def _print_conditions(seen: Mapping[str, Any]) -> None:
 
 
 def _print_doubts(seen: Mapping[str, Any]) -> None:
-    names = ("lifecycle", "effect", "in_doubt", "parked")
+    names = ("lifecycle", "effect", "in_doubt", "parked", "ended")
     rows = [(*(row[name] for name in names), shown(row["oldest_seconds"])) for row in seen["in_doubt"]]
     if rows:
-        print_table(("lifecycle", "effect", "in doubt", "parked", "oldest"), rows, title="\nin doubt")
+        print_table(("lifecycle", "effect", "in doubt", "parked", "ended", "oldest"), rows, title="\nin doubt")
 
 
 def _print_outbox(found: Mapping[str, Any]) -> None:

@@ -13,6 +13,9 @@ from perdure.contracts.outcomes import NotDone
 
 Note = Callable[[Any], Awaitable[None]]
 
+USELESS = "it was of no use any more"
+"""Why an effect that has expired is not called."""
+
 
 def boot_clock() -> float:
     """Seconds that also count while the machine sleeps, where the system has such a clock."""
@@ -47,6 +50,8 @@ class Attempt:
     resources: Any = None
     latest: Any = None
     """What was last given to `heartbeat`."""
+    useless_at: float | None = None
+    """From when on it is of no use any more, on `boot_clock`; None = it does not expire."""
     _note: Note | None = None
 
     @property
@@ -58,8 +63,10 @@ class Attempt:
         """Call this immediately before the bytes leave that make the effect happen (invariant 5).
 
         Raises:
-            NotDone: if the time is over, as after the process was frozen; nothing was sent.
+            NotDone: if the time is over, as after the process was frozen, or the effect has expired; nothing was sent.
         """
+        if self.useless_at is not None and boot_clock() >= self.useless_at:
+            raise NotDone(USELESS, counts=False)
         if self.remaining <= 0:
             raise NotDone("the attempt's time was over before the first byte left")
 

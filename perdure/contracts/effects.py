@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar, get_args
 from pydantic import TypeAdapter, ValidationError
 
 from perdure.contracts.keys import check_name
+from perdure.contracts.limits import Limit
 from perdure.contracts.policies import Dedupe, DoubtPolicy, Lookup, Retry
 from perdure.errors import DeclarationError, InvalidInput
 
@@ -33,12 +34,23 @@ Answers: TypeAlias = Callable[[In, "Question"], Coroutine[Any, Any, Out | None]]
 CONTRACT_MARK = "__perdure_contract__"
 """Attribute of a body that names the contract it is bound to."""
 
+PICK_UP_LIMITED = timedelta(days=1)
+"""How long what has a limit may wait for its turn: it waits in line, not for a worker that is missing."""
+_PICK_UP = timedelta(minutes=5)
+
 
 class _Contract(Generic[In, Out]):
     """What effects and look-ups have in common. The types come from `Effect[In, Out](...)`."""
 
     def __init__(
-        self, name: str, *, timeout: timedelta, inline: bool, task_queue: str | None, formerly: tuple[str, ...]
+        self,
+        name: str,
+        *,
+        timeout: timedelta,
+        inline: bool,
+        task_queue: str | None,
+        limit: Limit | None = None,
+        formerly: tuple[str, ...],
     ) -> None:
         kind = type(self).__name__.lower()
         self.name = check_name(kind, name)
@@ -53,9 +65,15 @@ class _Contract(Generic[In, Out]):
             raise DeclarationError(
                 f"{name}: inline=True runs in the workflow's own worker, so task_queue={task_queue!r} can't be kept"
             )
+        if limit is not None and (inline or task_queue is not None):
+            other = "inline=True" if inline else f"task_queue={task_queue!r}"
+            raise DeclarationError(
+                f"{name}: limit={limit.name!r} is kept by a task queue of its own, so {other} can't be: leave one out"
+            )
         self.timeout = timeout
         self.inline = inline
         self.task_queue = task_queue
+        self.limit = limit
         self.module = _declaring_module()
 
     def __repr__(self) -> str:
@@ -112,6 +130,7 @@ class Find(_Contract[In, Out]):
         timeout: how long one question may take.
         inline: run it in the workflow task (a local activity); for answers within a few seconds.
         task_queue: where its workers listen; None = the lifecycle's own.
+        limit: a rate that it keeps to, together with all that have the same. Not with `inline` or `task_queue`.
         formerly: names that it had before, the first one first; runs that are open still call it by them.
     """
 
@@ -122,9 +141,10 @@ class Find(_Contract[In, Out]):
         timeout: timedelta = timedelta(seconds=10),
         inline: bool = False,
         task_queue: str | None = None,
+        limit: Limit | None = None,
         formerly: tuple[str, ...] = (),
     ) -> None:
-        super().__init__(name, timeout=timeout, inline=inline, task_queue=task_queue, formerly=formerly)
+        super().__init__(name, timeout=timeout, inline=inline, task_queue=task_queue, limit=limit, formerly=formerly)
 
     def answers(self, body: Answers[In, Out]) -> Answers[In, Out]:
         """Bind a body to this look-up (decorator)."""
@@ -142,8 +162,10 @@ class Effect(_Contract[In, Out]):
         inline: run it in the workflow task (a local activity): cheaper and faster, for calls of a few
             seconds; same fence, no heartbeats, no task queue of its own.
         heartbeat: a worker that is silent for so long counts as lost. Not with `inline`.
-        pick_up: how long an attempt may wait for a free worker before the workflow looks again.
+        pick_up: how long an attempt may wait for a free worker before the workflow looks again, and `expires_at` at
+            the longest; None = 5 minutes, with a `limit` a day: an attempt that is ordered again loses its place.
         task_queue: where its workers listen; None = the lifecycle's own.
+        limit: a rate that it keeps to, together with all that have the same. Not with `inline` or `task_queue`.
         formerly: names that it had before, the first one first. Its keys go on carrying the first, so what is on
             record under it stands, and nothing is sent again for having another name.
     """
@@ -157,18 +179,19 @@ class Effect(_Contract[In, Out]):
         retry: Retry | None = None,
         inline: bool = False,
         heartbeat: timedelta = timedelta(seconds=5),
-        pick_up: timedelta = timedelta(minutes=5),
+        pick_up: timedelta | None = None,
         task_queue: str | None = None,
+        limit: Limit | None = None,
         formerly: tuple[str, ...] = (),
     ) -> None:
-        super().__init__(name, timeout=timeout, inline=inline, task_queue=task_queue, formerly=formerly)
+        super().__init__(name, timeout=timeout, inline=inline, task_queue=task_queue, limit=limit, formerly=formerly)
         check_room(name, doubt, timeout)
         if heartbeat < timedelta(seconds=1):
             raise DeclarationError(f"{name}: heartbeat={heartbeat} is too short to tell a lost worker from a slow one")
         self.doubt: DoubtPolicy[In, Out] = doubt
         self.retry = retry or Retry()
         self.heartbeat = heartbeat
-        self.pick_up = pick_up
+        self.pick_up = pick_up or (_PICK_UP if limit is None else PICK_UP_LIMITED)
 
     @property
     def find(self) -> Find[In, Out] | None:

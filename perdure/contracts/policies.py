@@ -52,20 +52,21 @@ class Lookup(Generic[In, Out]):
         find: the look-up's contract, with the effect's own input and receipt types.
         settle: how long after the attempt's deadline the other side may still be recording it.
         misses: how many believable misses in a row mean *not done*.
-        tries: how often in a row the look-up may fail to answer before `otherwise` applies.
-        every: time between two look-ups; it doubles each time, up to 16 times this.
+        tries: how often in a row the look-up may fail to answer before `otherwise` applies. None = it goes on asking,
+            and nobody is called: for what expires, so that an outage of the other side parks no thousands.
+        every: time between two look-ups; it doubles each time, up to 16 times this, with `tries=None` 256 times.
         otherwise: what to do when the look-up can't answer.
     """
 
     find: Find[In, Out]
     settle: timedelta
     misses: int = 1
-    tries: int = 5
+    tries: int | None = 5
     every: timedelta = timedelta(seconds=1)
     otherwise: Repeat | Escalate = Escalate()
 
     def __post_init__(self) -> None:
-        if self.misses < 1 or self.tries < 1:
+        if self.misses < 1 or (self.tries is not None and self.tries < 1):
             raise DeclarationError(f"Lookup(misses={self.misses}, tries={self.tries}): both must be at least 1")
 
 

@@ -15,6 +15,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, SerializerFunctionWrapHandler, model_serializer
 
 from perdure.contracts.effects import Effect, Find, check_room
+from perdure.contracts.limits import Limit
 from perdure.contracts.policies import Dedupe, DoubtPolicy, Escalate, Lookup, Repeat, Retry
 from perdure.errors import DeclarationError
 
@@ -37,10 +38,14 @@ class FindTerms(_Lean):
     timeout: timedelta
     inline: bool = False
     task_queue: str | None = None
+    limit: Limit | None = None
 
 
 class DoubtTerms(_Lean):
-    """Of a doubt policy; `kind` says which of the fields mean something."""
+    """Of a doubt policy; `kind` says which of the fields mean something.
+
+    `asks_on` stands for `tries=None`, which earlier releases could not read: they escalate.
+    """
 
     kind: Literal["repeat", "escalate", "dedupe", "lookup"]
     otherwise: Literal["repeat", "escalate"] = "escalate"
@@ -50,6 +55,7 @@ class DoubtTerms(_Lean):
     settle: timedelta | None = None
     misses: int = 1
     tries: int = 5
+    asks_on: bool = False
     every: timedelta = timedelta(seconds=1)
 
 
@@ -76,8 +82,11 @@ class Terms(_Lean):
             return Dedupe(said.window, said.margin, otherwise)
         if said.kind == "lookup" and said.find is not None and said.settle is not None:
             how = said.find
-            find = Find[Any, Any](how.name, timeout=how.timeout, inline=how.inline, task_queue=how.task_queue)
-            return Lookup(find, said.settle, said.misses, said.tries, said.every, otherwise)
+            find = Find[Any, Any](
+                how.name, timeout=how.timeout, inline=how.inline, task_queue=how.task_queue, limit=how.limit
+            )
+            tries = None if said.asks_on else said.tries
+            return Lookup(find, said.settle, said.misses, tries, said.every, otherwise)
         return Repeat() if said.kind == "repeat" else Escalate()
 
 
@@ -139,13 +148,16 @@ def _doubt_terms(policy: DoubtPolicy[Any, Any]) -> DoubtTerms:
         case Dedupe(window, margin, otherwise):
             return DoubtTerms(kind="dedupe", window=window, margin=margin, otherwise=_kind(otherwise))
         case Lookup(find, settle, misses, tries, every, otherwise):
-            how = FindTerms(name=find.name, timeout=find.timeout, inline=find.inline, task_queue=find.task_queue)
+            how = FindTerms(
+                name=find.name, timeout=find.timeout, inline=find.inline, task_queue=find.task_queue, limit=find.limit
+            )
             return DoubtTerms(
                 kind="lookup",
                 find=how,
                 settle=settle,
                 misses=misses,
-                tries=tries,
+                tries=tries or 5,
+                asks_on=tries is None,
                 every=every,
                 otherwise=_kind(otherwise),
             )

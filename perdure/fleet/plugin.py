@@ -32,9 +32,11 @@ from perdure.cleaning.caretaker import Caretaker
 from perdure.cleaning.expected import Expected
 from perdure.cleaning.hosting import cleaning_up
 from perdure.contracts.keys import Entity
+from perdure.encryption.codec import encrypting, encrypts
 from perdure.errors import DeclarationError, InvalidSetting, PerdureError
 from perdure.fleet.follower import Follower
 from perdure.fleet.gauges import Gauges
+from perdure.fleet.limited import run_with_limits
 from perdure.fleet.record import check_record
 from perdure.fleet.service import Service
 from perdure.fleet.troubles import Listener, Troubles
@@ -66,6 +68,7 @@ class PerdurePlugin(temporalio.client.Plugin, temporalio.worker.Plugin):
         self.config = config or settings()
         if self.config.scope in app.lifecycles:
             raise InvalidSetting(f"PERDURE_SCOPE={self.config.scope!r} is the name of a lifecycle: choose another")
+        encrypts(self.config)  # keys that can't be used are said now, not by the first task
         self.ready = asyncio.Event()
         """Set once the database is there and fits, and the worker takes work."""
         self._store: PostgresStore | None = None
@@ -76,7 +79,7 @@ class PerdurePlugin(temporalio.client.Plugin, temporalio.worker.Plugin):
 
     def configure_client(self, config: ClientConfig) -> ClientConfig:
         """See base class."""
-        config["data_converter"] = _pydantic(config.get("data_converter"))
+        config["data_converter"] = encrypting(_pydantic(config.get("data_converter")), self.config)
         if (tracing := traces.interceptor(config["interceptors"])) is not None:
             config["interceptors"] = [*config["interceptors"], tracing]
         return config
@@ -91,7 +94,8 @@ class PerdurePlugin(temporalio.client.Plugin, temporalio.worker.Plugin):
         """See base class.
 
         Raises:
-            DeclarationError: the worker's client has a data converter that can't carry perdure's models.
+            DeclarationError: the worker's client has a data converter that can't carry perdure's models, or does not
+                encrypt where the settings want it.
         """
         client = config["client"].config(active_config=True)
         converter = client["data_converter"]
@@ -99,6 +103,11 @@ class PerdurePlugin(temporalio.client.Plugin, temporalio.worker.Plugin):
             raise DeclarationError(
                 "the worker's client can't carry perdure's models: connect it with "
                 "Client.connect(..., plugins=[PerdurePlugin(app)]) or data_converter=pydantic_data_converter"
+            )
+        if converter.payload_codec is None and encrypts(self.config):
+            raise DeclarationError(
+                "the worker's client does not encrypt, and there are keys (PERDURE_KEYS): connect it with "
+                "Client.connect(..., plugins=[PerdurePlugin(app)]), or set PERDURE_ENCRYPT=false"
             )
         if not config.get("graceful_shutdown_timeout"):
             # Temporal's default is to cancel every activity at once, before it can report.
@@ -127,7 +136,7 @@ class PerdurePlugin(temporalio.client.Plugin, temporalio.worker.Plugin):
                     await self._run_services(pool, worker, ownership)
                     client, meter = plain(worker.client), meter_of(worker.client)
                     async with cleaning_up(pool, client, self.app, self.config, meter):
-                        await next(worker)
+                        await run_with_limits(worker, self.app.limits, next)
         finally:
             await self.stop_services()
             await database.close()
@@ -162,7 +171,7 @@ class PerdurePlugin(temporalio.client.Plugin, temporalio.worker.Plugin):
 
     def configure_replayer(self, config: ReplayerConfig) -> ReplayerConfig:
         """See base class."""
-        config["data_converter"] = _pydantic(config.get("data_converter"))
+        config["data_converter"] = encrypting(_pydantic(config.get("data_converter")), self.config)
         config["workflows"] = [*config.get("workflows", ()), *self.app.lifecycles.values()]
         config["workflow_runner"] = _passing_through(config.get("workflow_runner"), self.app)
         return config

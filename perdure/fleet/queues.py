@@ -39,8 +39,9 @@ class Queue:
 
 def queues(app: App | None, settings: Settings) -> list[tuple[str, str]]:
     """Every task queue that the app uses, and what is asked for there."""
-    special = {each.task_queue for each, _ in app.bodies.values() if each.task_queue is not None} if app else set()
     main = settings.task_queue
+    special = {each.task_queue for each, _ in app.bodies.values() if each.task_queue is not None} if app else set()
+    special |= {limit.task_queue(main) for limit in app.limits.values()} if app else set()
     return [(main, kind) for kind in KINDS] + [(each, "activity") for each in sorted(special - {main})]
 
 

@@ -17,6 +17,7 @@ from temporalio.converter import DataConverter
 from temporalio.service import RPCError
 
 from perdure.activity.orders import Report, Said
+from perdure.encryption.codec import opened
 
 RUNS = 10
 """Runs that are read, the newest ones: each restart is one, and each time that a long life goes on in a new one."""
@@ -143,7 +144,7 @@ class _Reading:
             done = event.activity_task_completed_event_attributes
             await self._ended(event, done.scheduled_event_id, done.result.payloads)
         elif kind in _LOST:
-            self._lost(event)
+            await self._lost(event)
         elif kind == EventType.EVENT_TYPE_MARKER_RECORDED:
             await self._marked(event)
         elif kind == EventType.EVENT_TYPE_TIMER_STARTED:
@@ -181,7 +182,7 @@ class _Reading:
         took = (_time(event.event_time) - made.began).total_seconds() if made.began else None
         self._change(ordered, took=took, **_told(report))
 
-    def _lost(self, event: HistoryEvent) -> None:
+    async def _lost(self, event: HistoryEvent) -> None:
         why, ordered = "its worker was lost", 0
         if event.HasField("activity_task_timed_out_event_attributes"):
             timed_out = event.activity_task_timed_out_event_attributes
@@ -189,7 +190,7 @@ class _Reading:
             why = f"no answer: {TimeoutType.Name(kind).removeprefix('TIMEOUT_TYPE_').lower().replace('_', ' ')}"
         elif event.HasField("activity_task_failed_event_attributes"):
             failed = event.activity_task_failed_event_attributes
-            ordered, why = failed.scheduled_event_id, failed.failure.message
+            ordered, why = failed.scheduled_event_id, (await opened(failed.failure, self._converter)).message
         elif event.HasField("activity_task_canceled_event_attributes"):
             ordered = event.activity_task_canceled_event_attributes.scheduled_event_id
         made = self.tries.get(ordered)
@@ -202,7 +203,8 @@ class _Reading:
         if made is None:
             return
         if marker.HasField("failure"):
-            self._change(event.event_id, inline=True, outcome="lost", why=marker.failure.message)
+            why = (await opened(marker.failure, self._converter)).message
+            self._change(event.event_id, inline=True, outcome="lost", why=why)
             return
         report = await self._report(list(marker.details["result"].payloads))
         began = await self._began(list(marker.details["data"].payloads))

@@ -1,9 +1,10 @@
--- What is in doubt, or should have ended and did not say how, also where the entity has ended; and how many of its
--- entities wait for a person. `effect` is the contract's name, without the suffix.
+-- What is in doubt, or should have ended and did not say how, also where the entity has ended; how many of its
+-- entities wait for a person, and how many have ended. `effect` is the contract's name, without the suffix.
 select
     f.lifecycle, split_part(f.effect, '/', 1) as effect, count(*) as in_doubt,
     greatest(extract(epoch from clock_timestamp() - min(f.deadline)), 0)::float as oldest_seconds,
-    count(distinct e.id) filter (where e.attention is not null and f.status = 'in_doubt') as parked
+    count(distinct e.id) filter (where e.attention is not null and f.status = 'in_doubt') as parked,
+    count(*) filter (where e.id is null) as ended
 from perdure.effect f
 left join perdure.entity e on e.lifecycle = f.lifecycle and e.id = f.id and e.round = f.round
 where f.status in ('attempting', 'in_doubt') and (f.status = 'in_doubt' or f.deadline < clock_timestamp())

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from perdure import faults
+from perdure.encryption.private import SEALING
 from perdure.errors import DatabaseUnavailable, UnstorableWrite
 from perdure.store.company import Company
 from perdure.store.writes import Answer, Write
@@ -167,7 +168,7 @@ class GroupCommit:
 
 def _body(write: Write) -> str:
     try:
-        return write.model_dump_json(exclude_none=True)
+        return write.model_dump_json(exclude_none=True, context=SEALING)
     except ValueError as error:  # a lone surrogate: it harms nobody else if it is found before it is in a batch
         raise UnstorableWrite(f"{write.lifecycle}/{write.id}: it can't be written as JSON: {error}") from error
 

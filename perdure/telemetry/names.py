@@ -58,6 +58,12 @@ LOOK_UPS = Metric(
     "look-ups, by their answer: hit, miss, early (a miss that does not count yet), mute (it could not answer)",
     ("lifecycle", "find", "answer"),
 )
+EXPIRED = Metric(
+    "perdure_expired_total",
+    "counter",
+    "effects that were of no use any more before they were settled; in_doubt (it may have happened), not_done",
+    ("lifecycle", "effect", "outcome"),
+)
 
 # How it stands
 OPEN = Metric("perdure_open", "gauge", "open lifecycles", ("lifecycle", "state"))
@@ -154,14 +160,15 @@ SDK_METRICS = (
 )
 """Of the many that Temporal's SDK gives at the same endpoint: what dashboard and alerts read. Latencies in seconds."""
 
-# Spans: each is `<name> <lifecycle, effect or look-up>`
+# Spans: each is `<name> <lifecycle, effect, look-up or step>`
 SPAN_START = "perdure.start"
 SPAN_DELIVER = "perdure.deliver"
 SPAN_RUN = "perdure.run"
 SPAN_PERFORM = "perdure.perform"
 SPAN_ATTEMPT = "perdure.attempt"
 SPAN_LOOK_UP = "perdure.look-up"
-SPANS = (SPAN_START, SPAN_DELIVER, SPAN_RUN, SPAN_PERFORM, SPAN_ATTEMPT, SPAN_LOOK_UP)
+SPAN_STEP = "perdure.step"
+SPANS = (SPAN_START, SPAN_DELIVER, SPAN_RUN, SPAN_PERFORM, SPAN_ATTEMPT, SPAN_LOOK_UP, SPAN_STEP)
 
 WORKFLOW_ID = "temporalWorkflowID"
 """Temporal's own name for it: `[<scope>/]<lifecycle>/<entity id>`."""
@@ -169,6 +176,7 @@ LIFECYCLE = "perdure.lifecycle"
 ROUND = "perdure.round"
 EFFECT = "perdure.effect"
 FIND = "perdure.find"
+STEP = "perdure.step"
 ATTEMPT = "perdure.attempt"
 OUTCOME = "perdure.outcome"
-ATTRIBUTES = (WORKFLOW_ID, LIFECYCLE, ROUND, EFFECT, FIND, ATTEMPT, OUTCOME)
+ATTRIBUTES = (WORKFLOW_ID, LIFECYCLE, ROUND, EFFECT, FIND, STEP, ATTEMPT, OUTCOME)

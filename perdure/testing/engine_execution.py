@@ -8,12 +8,14 @@ from datetime import datetime
 
 from temporalio.api.common.v1 import Payload
 from temporalio.api.failure.v1 import Failure
+from temporalio.exceptions import TimeoutType
 
 from perdure.testing import engine_jobs as sdk
 from perdure.testing.engine_activities import (
     ActivityCall,
     ActivityEnd,
     Cancelled,
+    TimedOut,
     activity_call,
     activity_job,
     stays_when_cancelled,
@@ -28,11 +30,13 @@ class UnsupportedCommand(Exception):
 
 @dataclass(eq=False)
 class InFlight:
-    """An activity that was scheduled; `due` is its end, once that is known."""
+    """An activity that was scheduled; `due` is its end, once that is known. One that waits for a worker until then can be
+    taken back."""
 
     call: ActivityCall
     stays_when_cancelled: bool
     due: Due | None = None
+    waits: bool = False
 
 
 class Execution:
@@ -75,6 +79,7 @@ class Execution:
         """Let an activity end so; whatever end it had before is forgotten."""
         if flight.due is not None:
             flight.due.dropped = True
+        flight.waits = isinstance(end, TimedOut) and end.kind is TimeoutType.SCHEDULE_TO_START
         job = activity_job(flight.call, end)
         # two events of a regular activity: started, and how it ended
         events = None if flight.call.is_local else 2
@@ -151,7 +156,7 @@ class Execution:
 
     def _cancel_activity(self, seq: int) -> None:
         flight = self._activities[seq]
-        if flight in self.scheduled or not flight.stays_when_cancelled:
+        if flight in self.scheduled or flight.waits or not flight.stays_when_cancelled:
             self.resolve(flight, Cancelled())
             assert flight.due is not None
             flight.due.events = None  # core answers this within the workflow task, without the server

@@ -14,10 +14,11 @@ from enum import StrEnum
 from itertools import groupby
 from typing import Any, Generic, TypeVar
 
-from perdure.app import input_json, name_of
+from perdure.app import contracts_of, input_json, name_of
 from perdure.contracts.effects import Effect, Find
 from perdure.contracts.keys import Entity, Key
 from perdure.contracts.outcomes import Status
+from perdure.contracts.steps import Step
 from perdure.contracts.terms import all_terms
 from perdure.store.memory import MemoryStore
 from perdure.store.writes import EffectView
@@ -69,11 +70,11 @@ class Rehearsal(Generic[S]):
     snapshot: Any
     _calls: dict[Contract, list[Call]] = field(repr=False)
 
-    def calls(self, contract: Effect[Any, Any] | Find[Any, Any]) -> int:
-        """How often the body of an effect or look-up was called."""
+    def calls(self, contract: Contract) -> int:
+        """How often the body of an effect, look-up or step was called."""
         return len(self._calls[contract])
 
-    def inputs(self, contract: Effect[In, Any] | Find[In, Any]) -> list[In]:
+    def inputs(self, contract: Effect[In, Any] | Find[In, Any] | Step[In, Any]) -> list[In]:
         """What it was called with, each time."""
         return [call.given for call in self._calls[contract]]
 
@@ -214,6 +215,4 @@ async def _run(engine: VirtualWorkflow, bugs: Bugs) -> RunEnd:
 
 
 def _contracts(lifecycle: type[Lifecycle[Any, Any]]) -> dict[str, Contract]:
-    contracts: list[Contract] = [*lifecycle.effects]
-    contracts += [effect.find for effect in lifecycle.effects if effect.find is not None]
-    return {name: contract for contract in contracts for name in contract.names}
+    return {name: contract for contract in contracts_of(lifecycle) for name in contract.names}

@@ -2,11 +2,12 @@
 
 A script is a list for each contract. At each call its next entry happens:
 
-- a receipt: the effect is done, or the look-up finds it;
+- a receipt: the effect is done, the look-up finds it, or the step returns it;
 - `None`: the look-up does not find it (for an effect: a receipt, where its contract declares none);
-- an exception: `NotDone`, `Refused`, `InDoubt`, or any other, raised as the body would raise it;
+- an exception: `NotDone`, `Refused`, `InDoubt`, or any other, raised as the body would raise it
+  (a step is taken again);
 - `WorkerLost`, `NotPickedUp`, `Late`, `After`: see each;
-- an async function: called like the body itself, with the input and the `Attempt` or `Question`.
+- an async function: called like the body itself, with the input and the `Attempt`, `Question` or `Occasion`.
 """
 
 from __future__ import annotations
@@ -20,9 +21,10 @@ from pydantic import ValidationError
 
 from perdure.contracts.effects import Effect, Find
 from perdure.contracts.states import suggestion
+from perdure.contracts.steps import Step
 from perdure.errors import PerdureError
 
-Contract: TypeAlias = Effect[Any, Any] | Find[Any, Any]
+Contract: TypeAlias = Effect[Any, Any] | Find[Any, Any] | Step[Any, Any]
 
 
 class ScriptError(PerdureError):

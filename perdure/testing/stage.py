@@ -8,18 +8,21 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, TypeAlias
 
-from temporalio.exceptions import TimeoutType
+from temporalio.exceptions import ApplicationError, TimeoutType
 
-from perdure.activity.execution import ask, attempt, keep
-from perdure.activity.orders import AttemptOrder, QuestionOrder, Report
-from perdure.contracts.effects import Effect
+from perdure.activity.execution import ask, attempt, keep, take
+from perdure.activity.orders import AttemptOrder, QuestionOrder, Report, StepOrder
+from perdure.contracts.effects import Effect, Find
+from perdure.errors import StepFailed
 from perdure.store.writes import Store, Write
-from perdure.testing.engine_activities import ActivityCall, ActivityEnd, Completed, TimedOut
+from perdure.testing.engine_activities import ActivityCall, ActivityEnd, Completed, Failed, TimedOut
 from perdure.testing.script import After, Contract, Ended, Late, NotPickedUp, Script, ScriptError, WorkerLost
 from perdure.workflow.recording import WRITE
 
 _MISSED_AFTER = timedelta(seconds=5)
 """Time-out of a workflow task, as the relay starts runs: after that another worker runs an inline call again."""
+_TAKEN_AGAIN = timedelta(seconds=1)
+"""After a step that failed as an activity."""
 _NOW = timedelta(0)
 
 Leave: TypeAlias = Callable[[timedelta], Awaitable[None]]
@@ -37,6 +40,9 @@ class Vanished(BaseException):
 class RehearsalHost:
     """What surrounds an execution in a rehearsal; see `execution.Host`."""
 
+    def __init__(self, clock: Callable[[], datetime]) -> None:
+        self._clock = clock
+
     def heartbeat(self, progress: Any) -> None:
         """Nobody listens."""
 
@@ -53,6 +59,11 @@ class RehearsalHost:
     def stop_asked(self) -> bool:
         """It is never told to stop."""
         return False
+
+    @property
+    def now(self) -> datetime:
+        """The virtual time."""
+        return self._clock()
 
     @property
     def resources(self) -> None:
@@ -131,6 +142,11 @@ class Stage:
         while True:
             try:
                 return await self._execute(contract, call)
+            except StepFailed as failed:
+                if call.is_local:
+                    return Failed(ApplicationError(str(failed), type=StepFailed.__name__), self._ahead)
+                self._ahead += _TAKEN_AGAIN
+                continue
             except Vanished as lost:
                 progress = () if lost.progress is None else (lost.progress,)
             if not call.is_local:
@@ -172,16 +188,19 @@ class Stage:
 
     async def _report(self, contract: Contract, call: ActivityCall, leave: Leave) -> Report:
         async def body(given: Any, about: Any) -> Any:
-            number = about.number if isinstance(contract, Effect) else about.attempts
-            entry = self._script.take(contract, about.key, number)
-            self.calls[contract].append(Call(about.key, number, given))
+            key, number = _whose(contract, about)
+            entry = self._script.take(contract, key, number)
+            self.calls[contract].append(Call(key, number, given))
             return await self._act(entry, given, about, leave)
 
         if isinstance(contract, Effect):
             [order] = call.args([AttemptOrder])
-            return await attempt(contract, body, order, self.store, RehearsalHost())
-        [question] = call.args([QuestionOrder])
-        return await ask(contract, body, question, self.store, RehearsalHost())
+            return await attempt(contract, body, order, self.store, RehearsalHost(self.clock))
+        if isinstance(contract, Find):
+            [question] = call.args([QuestionOrder])
+            return await ask(contract, body, question, self.store, RehearsalHost(self.clock))
+        [step] = call.args([StepOrder])
+        return await take(contract, body, step, self.store, RehearsalHost(self.clock))
 
     async def _act(self, entry: Any, given: Any, about: Any, leave: Leave) -> Any:
         match entry:
@@ -199,6 +218,13 @@ class Stage:
                 return await entry(given, about)
             case _:
                 return entry
+
+
+def _whose(contract: Contract, about: Any) -> tuple[str, int]:
+    """Key and number of a call."""
+    if isinstance(contract, Effect):
+        return about.key, about.number
+    return (about.key, about.attempts) if isinstance(contract, Find) else (str(about.entity), 1)
 
 
 async def _first(task: asyncio.Task[Report], gone: asyncio.Event) -> bool:

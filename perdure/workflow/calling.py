@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
-from typing import Any
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, TypeAlias
 
 from temporalio import workflow
-from temporalio.common import RetryPolicy
+from temporalio.common import Priority, RetryPolicy
+from temporalio.workflow import ActivityCancellationType
 
 from perdure.activity.orders import Report
-from perdure.contracts.effects import Effect, Find
+from perdure.contracts.effects import PICK_UP_LIMITED, Effect, Find
 
 BOOKKEEPING = timedelta(seconds=12)
 """What an activity is given beyond its call: to commit before it and after it."""
@@ -17,27 +20,48 @@ BOOKKEEPING = timedelta(seconds=12)
 _LOOK_UP_WAITS = timedelta(minutes=5), timedelta(seconds=5)
 """How long a look-up may wait for a worker, and after which silence that worker counts as lost."""
 
+_AT_LEAST = timedelta(milliseconds=1)
+"""Temporal takes zero for no time-out at all."""
+
+_AHEAD = Priority(priority_key=1)
+"""A question that waits in line behind the calls would come too late to say whether one is to be repeated."""
+
 _ONCE = RetryPolicy(maximum_attempts=1)
+_TO_ITS_END = ActivityCancellationType.WAIT_CANCELLATION_COMPLETED
+"""What was handed out before it could be taken back ends as it does; what was not is over at once."""
+
+InLine: TypeAlias = workflow.ActivityHandle[Report]
 
 
-async def call(
-    contract: Effect[Any, Any] | Find[Any, Any],
-    order: Any,
-    *,
-    name: str,
-    inline: bool,
-    timeout: timedelta,
-    summary: str,
-) -> Report:
-    """One execution of it, under this name and this way; `timeout` is that of its call.
+@dataclass(frozen=True, slots=True)
+class Way:
+    """How it is called.
+
+    Attributes:
+        name: activity type.
+        inline: as a local activity.
+        timeout: of its call.
+        expires_at: until when it waits for a worker at the longest.
+        in_line: is given what waits for its turn, where there is a limit.
+    """
+
+    name: str
+    inline: bool
+    timeout: timedelta
+    expires_at: datetime | None = None
+    in_line: Callable[[InLine], None] | None = None
+
+
+async def call(contract: Effect[Any, Any] | Find[Any, Any], order: Any, way: Way, summary: str) -> Report:
+    """One execution of it.
 
     Raises:
         ActivityError, ApplicationError: it gave no answer.
     """
-    whole = timeout + BOOKKEEPING
-    if inline:
+    whole = way.timeout + BOOKKEEPING
+    if way.inline:
         local: Report = await workflow.execute_local_activity(
-            name,
+            way.name,
             order,
             result_type=Report,
             start_to_close_timeout=whole,
@@ -45,16 +69,33 @@ async def call(
             summary=summary,
         )
         return local
-    waits = (contract.pick_up, contract.heartbeat) if isinstance(contract, Effect) else _LOOK_UP_WAITS
-    report: Report = await workflow.execute_activity(
-        name,
+    picked_up, heartbeat = _waits(contract)
+    if way.expires_at is not None:
+        picked_up = min(picked_up, max(way.expires_at - workflow.now(), _AT_LEAST))
+    handle: InLine = workflow.start_activity(
+        way.name,
         order,
         result_type=Report,
-        task_queue=contract.task_queue,
-        schedule_to_start_timeout=waits[0],
+        task_queue=_task_queue(contract),
+        schedule_to_start_timeout=picked_up,
         start_to_close_timeout=whole,
-        heartbeat_timeout=waits[1],
+        heartbeat_timeout=heartbeat,
         retry_policy=_ONCE,
         summary=summary,
+        priority=_AHEAD if contract.limit is not None and isinstance(contract, Find) else Priority.default,
+        cancellation_type=_TO_ITS_END if contract.limit is not None else ActivityCancellationType.TRY_CANCEL,
     )
-    return report
+    if contract.limit is not None and way.in_line is not None:
+        way.in_line(handle)
+    return await handle
+
+
+def _task_queue(contract: Effect[Any, Any] | Find[Any, Any]) -> str | None:
+    return contract.task_queue if contract.limit is None else contract.limit.task_queue(workflow.info().task_queue)
+
+
+def _waits(contract: Effect[Any, Any] | Find[Any, Any]) -> tuple[timedelta, timedelta]:
+    """How long it may wait for a worker, and after which silence that worker counts as lost."""
+    if isinstance(contract, Effect):
+        return contract.pick_up, contract.heartbeat
+    return _LOOK_UP_WAITS if contract.limit is None else (PICK_UP_LIMITED, _LOOK_UP_WAITS[1])

@@ -19,6 +19,8 @@ from perdure.store.writes import EffectView
 _Terms: TypeAlias = Effect[Any, Any] | Terms
 NOW = timedelta(0)
 SOON = timedelta(seconds=1)
+_DOUBLINGS, _OF_MANY = 4, 8
+"""How often the pause between two look-ups doubles; where there is no end of them, and so many at once, more often."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +150,7 @@ def _in_doubt(policy: DoubtPolicy[Any, Any], terms: _Terms, known: Known, luck: 
             fits = known.since_first + pause + terms.timeout + margin < window
             return Again(pause) if fits else _in_doubt(otherwise, terms, known, luck)
         case Lookup(otherwise=otherwise):
-            if known.mute >= policy.tries:
+            if policy.tries is not None and known.mute >= policy.tries:
                 return _in_doubt(otherwise, terms, known, luck)
             if known.misses >= policy.misses:
                 return Record(f"{policy.find.name} looked {known.asked} times and did not find it")
@@ -169,6 +171,6 @@ def _until_next_question(policy: Lookup[Any, Any], known: Known) -> timedelta:
     """At once, then less and less often, but in any case when a miss begins to count."""
     if not known.asked:
         return NOW
-    pause = policy.every * (1 << min(known.asked - 1, 4))
+    pause = policy.every * (1 << min(known.asked - 1, _DOUBLINGS if policy.tries is not None else _OF_MANY))
     believable = known.in_flight + policy.settle
     return min(pause, believable) if believable > NOW else pause

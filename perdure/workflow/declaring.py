@@ -13,7 +13,7 @@ from perdure.errors import DeclarationError
 from perdure.workflow.rules import refuse_if_over
 
 _MAY_OVERRIDE = (
-    *("states", "effects", "mirror", "expects", "search_attribute", "if_ended"),
+    *("states", "effects", "steps", "mirror", "expects", "search_attribute", "if_ended"),
     *("run", "snapshot", "cancelling"),
 )
 
@@ -70,12 +70,12 @@ def _derives(origin: Any, base: type[Any]) -> bool:
 
 
 def check_effects(cls: type[Any]) -> None:
-    """No two of its effects share a name, and each has its types."""
-    names = [effect.name for effect in cls.effects]
+    """No two of its effects or steps share a name, and each has its types."""
+    names = [each.name for each in (*cls.effects, *cls.steps)]
     if twice := {name for name in names if names.count(name) > 1}:
-        raise DeclarationError(f"{cls.__name__}: the effect {twice.pop()!r} is declared twice")
-    for effect in cls.effects:
-        _ = effect.input, effect.receipt
+        raise DeclarationError(f"{cls.__name__}: {twice.pop()!r} is declared twice")
+    for each in (*cls.effects, *cls.steps):
+        _ = each.input, each.receipt
 
 
 def check_if_ended(cls: type[Any]) -> None:

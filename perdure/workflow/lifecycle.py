@@ -19,6 +19,7 @@ from perdure.contracts.keys import Entity
 from perdure.contracts.outcomes import Done, Ended
 from perdure.contracts.policies import DoubtPolicy, Retry
 from perdure.contracts.states import State, States
+from perdure.contracts.steps import Step
 from perdure.contracts.terms import own_terms
 from perdure.errors import DeclarationError
 from perdure.store.writes import AppColumn
@@ -34,6 +35,7 @@ from perdure.workflow.declaring import (
 from perdure.workflow.performing import Performance
 from perdure.workflow.reading import read
 from perdure.workflow.requests import Request
+from perdure.workflow.stepping import take
 
 I = TypeVar("I")  # noqa: E741 - the field's own letter for an input
 S = TypeVar("S", bound=StrEnum)
@@ -50,6 +52,7 @@ class Lifecycle(Answering, Generic[I, S]):
     Attributes:
         states: its states, the first one first; see `state`.
         effects: the contracts that its `run` performs; a worker without their bodies does not start.
+        steps: the contracts of the steps that its `run` takes; likewise.
         mirror: a column of the app's own table that shows the state, or None.
         expects: which rows of the app should have this lifecycle: the clean-up starts those that have none; or None.
         search_attribute: name of a Keyword search attribute that shows the state, or None. The mirror answers
@@ -71,6 +74,7 @@ class Lifecycle(Answering, Generic[I, S]):
 
     states: ClassVar[tuple[State[Any], ...]] = ()
     effects: ClassVar[tuple[Effect[Any, Any], ...]] = ()
+    steps: ClassVar[tuple[Step[Any, Any], ...]] = ()
     mirror: ClassVar[AppColumn | None] = None
     expects: ClassVar[AppRows | None] = None
     search_attribute: ClassVar[str | None] = None
@@ -170,6 +174,21 @@ class Lifecycle(Answering, Generic[I, S]):
         performance.witness = witness
         on_the_way, at_the_end = entering and entering.value, then and then.value
         return await performance.run(on_the_way, at_the_end, expires_at)
+
+    async def step(self, step: Step[In, Out], given: In) -> Out:
+        """Take a step, again and again until it succeeds, and give what it returned.
+
+        Args:
+            step: its contract, declared in `steps`.
+            given: its input.
+
+        Raises:
+            DeclarationError: it is not declared.
+            InvalidInput: `given` is not what the contract declares.
+        """
+        if step not in self.steps:
+            raise DeclarationError(f"{type(self).__name__} takes {step!r}, which is not in its `steps`")
+        return await take(self._perdure, step, given)
 
     async def retry_requested(self) -> Request:
         """Wait until somebody asks for a retry (`retry_now`, `send_again`); says who and why."""

@@ -11,12 +11,13 @@ from temporalio import workflow
 from temporalio.exceptions import ActivityError, ApplicationError
 
 from perdure.activity.orders import AttemptOrder, QuestionOrder, Report, Said
+from perdure.contracts.attempt import USELESS
 from perdure.contracts.outcomes import Abandoned, DifferentInput, Done, Ended, Expired, GaveUp, Status, WasRefused
 from perdure.contracts.policies import Dedupe, Lookup, Repeat
 from perdure.errors import DeclarationError
 from perdure.store.writes import EffectView, FenceOp, Move, Write, storable
 from perdure.telemetry import metrics, names, traces
-from perdure.workflow.calling import call
+from perdure.workflow.calling import InLine, Way, call
 from perdure.workflow.carried import HowEnded
 from perdure.workflow.decision import Again, Ask, Look, Park, Record, Settled, decide
 from perdure.workflow.learning import Learning
@@ -25,6 +26,8 @@ from perdure.workflow.reading import read
 
 In = TypeVar("In")
 Out = TypeVar("Out")
+
+TAKEN_BACK = "perdure: a cancel takes back what waits in line"
 
 _ENDINGS: dict[str, type[Ended]] = {
     kind.__name__: kind for kind in (WasRefused, Expired, Abandoned, GaveUp, DifferentInput)
@@ -38,6 +41,8 @@ class Performance(Learning[In, Out], Generic[In, Out]):
     """The state that it is to be in if it is done."""
     witness: Callable[[], Out | None] | None = None
     """Asked while nobody knows whether it happened."""
+    _in_line: InLine | None = None
+    """The attempt that was ordered and may still wait for its turn."""
 
     async def run(self, entering: str | None, then: str | None, expires_at: datetime | None) -> Done[Out] | Ended:
         """Perform it until it is settled; and be in the state `then` if it is done."""
@@ -87,10 +92,10 @@ class Performance(Learning[In, Out], Generic[In, Out]):
             match step:
                 case Again(pause):
                     if await self._wait(pause, expires_at):
-                        await self._attempt(entering)
+                        await self._attempt(entering, expires_at)
                 case Ask(pause):
                     if await self._wait(pause, expires_at, cancellable=False):
-                        await self._ask()
+                        await self._ask(expires_at)
                 case Look(pause):
                     if await self._wait(pause, expires_at, cancellable=False):
                         await self._read()
@@ -133,7 +138,7 @@ class Performance(Learning[In, Out], Generic[In, Out]):
         said = self.witness()
         return None if said is None else self.effect.receipt.dump_python(said, mode="json")
 
-    async def _attempt(self, entering: str | None) -> None:
+    async def _attempt(self, entering: str | None, expires_at: datetime | None) -> None:
         conductor = self._conductor
         before = conductor.state
         move = self._entering(entering)
@@ -146,21 +151,30 @@ class Performance(Learning[In, Out], Generic[In, Out]):
             progress=self._progress,
             then=self._with_outcome(),
             gives_way=None if self._own is None else isinstance(self._own.doubt, (Repeat, Dedupe)),
+            expires_at=expires_at,
         )
+        way = Way(self._name, self._inline, self.timeout, expires_at, self._wait_in_line)
         conductor.in_flight += 1
         try:
             conductor.describe()
             summary = f"{self.slot}: attempt {order.number}"
-            report = await call(
-                self.effect, order, name=self._name, inline=self._inline, timeout=self.timeout, summary=summary
-            )
+            report = await call(self.effect, order, way, summary)
         except (ActivityError, ApplicationError) as failure:
             await self._lost(failure, before)
             return
         finally:
             conductor.in_flight -= 1
+            self._in_line = None
         self._moved = order.then.move if order.then and report.moved else None
         await self._learn(report, before)
+
+    def _wait_in_line(self, attempt: InLine) -> None:
+        self._in_line = attempt
+
+    def take_back(self) -> None:
+        """Somebody has asked for the end: what waits for its turn is not to be handed out any more."""
+        if self._in_line is not None and workflow.patched(TAKEN_BACK):
+            self._in_line.cancel()
 
     def _entering(self, entering: str | None) -> Move | None:
         conductor = self._conductor
@@ -180,7 +194,7 @@ class Performance(Learning[In, Out], Generic[In, Out]):
             return None
         return conductor.order(move=conductor.move_to(then))
 
-    async def _ask(self) -> None:
+    async def _ask(self, expires_at: datetime | None) -> None:
         policy = (self.known.terms or self.effect).doubt
         assert isinstance(policy, Lookup)
         order = QuestionOrder(
@@ -194,7 +208,8 @@ class Performance(Learning[In, Out], Generic[In, Out]):
             self._conductor.describe()
             what = f"{self.slot}: look-up {known.asked + 1}"
             find = policy.find
-            report = await call(find, order, name=find.name, inline=find.inline, timeout=find.timeout, summary=what)
+            way = Way(find.name, find.inline, find.timeout, expires_at)
+            report = await call(find, order, way, what)
         except (ActivityError, ApplicationError):
             report = Report(said=Said.MUTE, token="", why="its worker was lost")
         self._conductor.learn(report.version)
@@ -263,7 +278,8 @@ class Performance(Learning[In, Out], Generic[In, Out]):
         doubt = settled.status in (Status.ATTEMPTING, Status.IN_DOUBT)
         ended: Ended
         if settled.expired:
-            ended = Expired("it was of no use any more" + (", and in doubt" if doubt else ""), doubt)
+            ended = Expired(USELESS + (", and in doubt" if doubt else ""), doubt)
+            self._count_expired(doubt)
         elif settled.gave_up:
             failed = self.known.failures - self.known.spared
             ended = GaveUp(f"{failed} attempts failed, the last: {view.why or 'never handed out'}")
@@ -278,6 +294,12 @@ class Performance(Learning[In, Out], Generic[In, Out]):
             slot=self.slot, kind=type(ended).__name__, why=ended.why, in_doubt=ended.in_doubt
         )
         return ended
+
+    def _count_expired(self, in_doubt: bool) -> None:
+        lifecycle, outcome = self._conductor.entity.lifecycle, Status.IN_DOUBT if in_doubt else Status.NOT_DONE
+        metrics.count(
+            workflow.metric_meter(), names.EXPIRED, lifecycle=lifecycle, effect=self.effect.name, outcome=outcome.value
+        )
 
     def _receipt(self, data: Any) -> Out:
         return read(self._conductor, f"the receipt of {self.slot}", lambda: self.effect.receipt.validate_python(data))

@@ -138,6 +138,8 @@ class Waiting(Recording):
             workflow.logger.warning("not cancelled: %s declares no state with cancelled=True", self.entity.lifecycle)
         elif self.cancel is None:
             self.cancel = request
+            for each in self.performances.values() if self._may_cancel(cancellable=True) else ():
+                each.take_back()
 
     async def _drain(self) -> None:
         """Without this wait 58 of 60 acknowledged updates were lost."""

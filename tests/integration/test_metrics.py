@@ -150,6 +150,16 @@ async def test_the_gauges_show_what_waits_for_a_person(world: World, here: Meter
     assert await here.value(names.ATTENTION, lifecycle="repeat") == 0
 
 
+async def test_what_expired_is_counted_with_whether_it_may_have_happened(world: World, here: Metered) -> None:
+    world.counterparty.replies_to = {"a": [ACCEPTED_UNSAID], "b": [{"not_done": "busy"}] * 30}
+    for entity_id in ("a", "b"):
+        await world.client.start("escalate", entity_id, Errand(seconds=1))
+    for entity_id, outcome in (("a", "in_doubt"), ("b", "not_done")):
+        assert await world.ended("escalate", entity_id) == "expired"
+        about = {"lifecycle": "escalate", "effect": "do-escalate", "outcome": outcome}
+        assert await here.value(names.EXPIRED, **about) == 1
+
+
 async def test_the_gauges_show_what_the_relay_did_not_deliver_yet(world: World) -> None:
     async with metered(world, relay=False) as here:
         await commit_errands(world, ["repeat", "lookup"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import UTC, datetime
 
 from infra.postgres import PostgresServer
 from perdure import Attempt
@@ -18,6 +19,7 @@ class Quiet:
 
     heartbeat_every = None
     stop_asked = False
+    now = datetime.now(UTC)
     resources = None
 
     def heartbeat(self, progress: object) -> None:

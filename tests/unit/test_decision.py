@@ -66,6 +66,17 @@ def test_what_is_of_no_use_any_more_has_expired(policy: str, status: Status) -> 
     assert decide(EFFECTS[policy], what, now=NOW, expires_at=NOW + seconds(1)) != Settled(status, expired=True)
 
 
+def test_a_look_up_without_an_end_of_tries_goes_on_less_and_less_often_and_parks_nobody() -> None:
+    doubt = Lookup(FIND, settle=seconds(30), tries=None, every=seconds(1))
+    effect = Effect[str, int]("asked-on", timeout=seconds(20), doubt=doubt)
+    pauses = []
+    for asked in (1, 5, 9, 1000):
+        step = decide(effect, known(IN_DOUBT, asked=asked, mute=asked), now=NOW)
+        assert isinstance(step, Ask)
+        pauses.append(step.pause.total_seconds())
+    assert pauses == [1, 16, 256, 256]
+
+
 @pytest.mark.parametrize("status", [Status.DONE, Status.REFUSED, Status.ABANDONED])
 def test_what_is_settled_does_not_expire(status: Status) -> None:
     assert decide(EFFECTS["repeat"], known(status), now=NOW, expires_at=NOW - seconds(1)) == Settled(status)

@@ -6,7 +6,7 @@ from typing import Any
 
 from temporalio import workflow
 
-from perdure import Dedupe, Effect, Escalate, Find, Lookup, Repeat, Retry, minutes, seconds
+from perdure import Dedupe, Effect, Escalate, Find, Limit, Lookup, Repeat, Retry, minutes, seconds
 from perdure.contracts.policies import DoubtPolicy
 from tests.apps.contracts import Errand, Ticket
 from tests.upgrades.editions import STATES, Editable
@@ -188,6 +188,19 @@ class InOtherTimes(Editable):
             retry=Retry(initial=seconds(0.2), cap=seconds(0.4), jitter=0),
         ),
     )
+
+    @workflow.run
+    async def run(self, errand: Errand) -> None:
+        """See the base class."""
+        await self.lead(errand)
+
+
+@workflow.defn(name=NAME)
+class Limited(Editable):
+    """It keeps to a rate, on a task queue of its own."""
+
+    states = STATES
+    effects = (contract(limit=Limit("account", per_second=50)),)
 
     @workflow.run
     async def run(self, errand: Errand) -> None:

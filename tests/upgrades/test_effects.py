@@ -178,8 +178,8 @@ async def test_a_run_goes_on_calling_an_effect_the_way_it_began_with(
     assert await ground.failures() == 0
 
 
-@row("`Retry`: pauses", "`maximum`", "`timeout`", "`heartbeat`", "`pick_up`")
-@pytest.mark.parametrize("after", [effects.GivingUp, effects.InOtherTimes])
+@row("`Retry`: pauses", "`maximum`", "`timeout`", "`heartbeat`", "`pick_up`", "`limit`")
+@pytest.mark.parametrize("after", [effects.GivingUp, effects.InOtherTimes, effects.Limited])
 async def test_pauses_time_outs_and_the_most_attempts_may_change(ground: Ground, after: type) -> None:
     ground.other.replies = [{"not_done": "busy"}] * 6
     async with ground.worker(effects.Escalating):

@@ -1,0 +1,90 @@
+"""When a rule is due, as instants: each local time that the rule names, placed in the patient's zone.
+
+08:00 stays 08:00 when clocks change. A time that exists twice goes once, the first time. One that does not exist goes
+when the gap ends, and only once if another of the rule goes then as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from zoneinfo import ZoneInfo
+
+from activities.contracts.calendar.zones import instant, reads, zone_of
+from activities.contracts.plan import HORIZON, Due, Plan, Rule
+
+
+def occurrences(rule: Rule, zone: ZoneInfo | str, after: datetime, until: datetime | None = None) -> Iterator[Due]:
+    """When `rule` is due later than `after` and not later than `until`, in order of time; found as they are asked for.
+
+    Args:
+        rule: the rule.
+        zone: the patient's zone, or its IANA name.
+        after, until: instants, with an offset. Without `until`: ten years from `after` or, if later, its start.
+
+    Raises:
+        ValueError: there is no such zone, or an instant has no offset.
+    """
+    place = zone_of(zone) if isinstance(zone, str) else zone
+    last = max(_aware(after), instant(rule.start, place)) + HORIZON if until is None else _aware(until)
+    return _between(rule, place, _aware(after), last)
+
+
+def next_due(rule: Rule, zone: ZoneInfo | str, after: datetime) -> Due | None:
+    """When `rule` is due next, later than `after`; None if it is through: not due in the ten years that follow.
+
+    Raises:
+        ValueError: as `occurrences`.
+    """
+    return next(occurrences(rule, zone, after), None)
+
+
+def changed(old: Plan, new: Plan) -> frozenset[str]:
+    """Ids of the rules of `new` that are new, or due at other times than in `old`. Another text changes no time."""
+    before = {rule.id: _timing(rule) for rule in old.rules}
+    return frozenset(rule.id for rule in new.rules if before.get(rule.id) != _timing(rule))
+
+
+def _timing(rule: Rule) -> tuple[object, ...]:
+    return rule.recurrence, frozenset(rule.except_for)
+
+
+def _between(rule: Rule, zone: ZoneInfo, after: datetime, until: datetime) -> Iterator[Due]:
+    pending: _Placed | None = None
+    for placed in _placed(rule, zone, after, until):
+        if pending is None or placed.due.at != pending.due.at:
+            if pending is not None:
+                yield pending.due
+            pending = placed
+        elif placed.exists:  # of several that go at one instant the one that does exist, else the first
+            pending = placed
+    if pending is not None:
+        yield pending.due
+
+
+@dataclass(frozen=True)
+class _Placed:
+    due: Due
+    exists: bool
+
+
+def _placed(rule: Rule, zone: ZoneInfo, after: datetime, until: datetime) -> Iterator[_Placed]:
+    """Every time that the rule names between these instants, also those that fall on one instant.
+
+    Later local times are never at earlier instants, so it is enough to begin at what a clock reads at `after`.
+    """
+    found = rule.recurrence
+    omitted = set(rule.except_for)
+    if (end := found.parts.until) is not None and end.tzinfo is not None:
+        until = min(until, end)
+    for local in found.times(reads(after, zone), reads(until, zone)):
+        at = instant(local, zone)
+        if after < at <= until and local not in omitted:
+            yield _Placed(Due(rule.id, local, at), reads(at, zone) == local)
+
+
+def _aware(at: datetime) -> datetime:
+    if at.tzinfo is None:
+        raise ValueError(f"{at.isoformat()} has no offset: give an instant, such as {at.isoformat()}+00:00")
+    return at

@@ -1,0 +1,128 @@
+-- Dosage reminders: patients, and what their doses became. May be applied again and again.
+-- An app needs USAGE on the schema and what it does to `reminders.patient`; no right on the schema `perdure`.
+create schema if not exists reminders;
+
+-- Why nobody could be reminded by this plan; null where that is not seen at first sight. The lifecycle looks closer.
+create or replace function reminders.trouble_with(plan jsonb) returns text
+language plpgsql immutable as $$
+declare
+    each jsonb;
+begin
+    if jsonb_typeof(plan->'rules') is distinct from 'array' or jsonb_array_length(plan->'rules') = 0 then
+        return 'the plan is empty: give {"rules": [{"id": ..., "rule": ..., "start": ..., "what": ...}]}';
+    end if;
+    for each in select value from jsonb_array_elements(plan->'rules') loop
+        if jsonb_typeof(each) <> 'object' or coalesce(each->>'id', '') !~ '^[a-z0-9][a-z0-9-]{0,39}$' then
+            return format('%L is no id of a rule: take lower-case letters, digits and dashes, 40 at most', left(each->>'id', 60));
+        elsif coalesce(each->>'rule', '') !~ '^(RRULE:)?FREQ=(HOURLY|DAILY|WEEKLY|MONTHLY|YEARLY)(;[A-Z]+=[-+0-9A-Z,]+)*$' then
+            return format('rule %L: %L is no recurrence rule of RFC 5545 such as FREQ=DAILY;BYHOUR=8,20', each->>'id', left(each->>'rule', 200));
+        end if;
+    end loop;
+    return null;
+end $$;
+
+create table if not exists reminders.patient (
+    id text primary key constraint id_has_1_to_200_characters check (length(id) between 1 and 200),
+    plan jsonb not null,
+    zone text not null, -- IANA
+    phone text not null, -- E.164, or sealed
+    channel text not null default 'sms' constraint channel_is_sms_or_call check (channel in ('sms', 'call')),
+    language text not null default 'en',
+    quiet_hours jsonb, -- {"start": "22:00", "end": "07:00"}, local
+    confirm boolean not null default false,
+    paused boolean not null default false,
+    signed_off boolean not null default false,
+    state text not null default 'active' check (state in ('active', 'paused', 'unusable', 'ended')),
+    signed_up_at timestamptz not null default clock_timestamp()
+);
+
+-- For the clean-up: patients that should have a lifecycle.
+create index if not exists patient_active on reminders.patient (id) where state = 'active';
+
+-- What the lifecycle of a patient is given.
+create or replace function reminders.input(p reminders.patient) returns jsonb language sql immutable as $$
+    select jsonb_build_object('plan', p.plan, 'zone', p.zone, 'phone', p.phone, 'channel', p.channel,
+        'language', p.language, 'quiet_hours', p.quiet_hours, 'confirm', p.confirm)
+$$;
+
+-- What can be seen to be wrong is refused, in the app's transaction.
+create or replace function reminders.check_patient() returns trigger
+language plpgsql set search_path = reminders, pg_temp as $$
+declare
+    trouble text := trouble_with(new.plan);
+begin
+    if trouble is not null then
+        raise exception 'reminders.patient: %', trouble using errcode = 'check_violation';
+    end if;
+    begin
+        perform now() at time zone new.zone;
+    exception when others then
+        raise exception 'reminders.patient: there is no time zone %', quote_literal(left(new.zone, 80))
+            using hint = 'Give an IANA name such as America/New_York.', errcode = 'check_violation';
+    end;
+    if tg_op = 'INSERT' and (new.signed_off or new.paused) then
+        raise exception 'reminders.patient: nobody signs up paused or signed off'
+            using hint = 'Insert the row as it is when reminders begin.', errcode = 'check_violation';
+    elsif tg_op = 'UPDATE' and new.id <> old.id then
+        raise exception 'reminders.patient: the id % stays', quote_literal(old.id)
+            using hint = 'Sign the patient off, and up again under the other id.', errcode = 'check_violation';
+    elsif tg_op = 'UPDATE' and old.signed_off and not new.signed_off then
+        raise exception 'reminders.patient: % has signed off', quote_literal(old.id)
+            using hint = 'To sign up again: perdure.restart(''dosage-reminders'', id, by, note, ''active'', reminders.input(row)).',
+                errcode = 'check_violation';
+    end if;
+    return new;
+end $$;
+
+create or replace trigger checked before insert or update of id, plan, zone, signed_off on reminders.patient
+    for each row execute function reminders.check_patient();
+
+-- The lifecycle begins with the row, in the same transaction.
+create or replace function reminders.sign_up() returns trigger
+language plpgsql security definer set search_path = reminders, pg_temp as $$
+begin
+    if perdure.start('dosage-reminders', new.id, input(new), 'active') <> 'started' then
+        raise exception 'reminders.patient: the id % was used before', quote_literal(new.id)
+            using hint = 'Give each patient an id of its own.', errcode = 'unique_violation';
+    end if;
+    return null;
+end $$;
+
+create or replace trigger signs_up after insert on reminders.patient for each row execute function reminders.sign_up();
+
+-- And it hears of what changes in the row. A row that is deleted has signed off.
+create or replace function reminders.tell() returns trigger
+language plpgsql security definer set search_path = reminders, pg_temp as $$
+declare
+    changed jsonb;
+begin
+    if tg_op = 'DELETE' or (new.signed_off and not old.signed_off) then
+        perform perdure.signal('dosage-reminders', old.id, 'sign_off');
+        return null;
+    end if;
+    select jsonb_object_agg(n.key, n.value) into changed
+        from jsonb_each(input(new)) n join jsonb_each(input(old)) o on o.key = n.key where n.value is distinct from o.value;
+    if changed is not null then
+        perform perdure.signal('dosage-reminders', new.id, 'changed', changed);
+    end if;
+    if new.paused and not old.paused then
+        perform perdure.signal('dosage-reminders', new.id, 'pause');
+    elsif old.paused and not new.paused then
+        perform perdure.signal('dosage-reminders', new.id, 'resume');
+    end if;
+    return null;
+end $$;
+
+create or replace trigger tells after update of plan, zone, phone, channel, language, quiet_hours, confirm, paused, signed_off or delete
+    on reminders.patient for each row execute function reminders.tell();
+
+-- Each dose that was due: whose, by which rule, when by the patient's clock, and what became of it.
+create or replace view reminders.dose as
+    select substring(id from '^(.*)/[^/]+/[^/]+$') as patient, split_part(right_part, '/', 1) as rule,
+        split_part(right_part, '/', 2)::timestamp as due, state, why, at
+    from (
+        select id, state, null as why, since as at, substring(id from '[^/]+/[^/]+$') as right_part
+            from perdure.entity where lifecycle = 'dose'
+        union all
+        select id, state, why, finished_at, substring(id from '[^/]+/[^/]+$')
+            from perdure.finished where lifecycle = 'dose') d;

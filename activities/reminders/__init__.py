@@ -1,0 +1,1 @@
+"""Starts and withdraws the doses of patients, in the app's database."""

@@ -1,0 +1,56 @@
+"""Steps of a patient's lifecycle: start the doses that are due, withdraw those that are not wanted any more."""
+
+from __future__ import annotations
+
+import json
+
+import asyncpg
+
+from activities.contracts.reminders import TURN, WITHDRAW, Ahead, Turn, Withdrawal
+from activities.reminders.agenda import Starting, agenda, problem_with
+from activities.reminders.resources import pool_of
+from perdure import Occasion
+
+_START = """
+    select perdure.start('dose', x.id, x.input, 'due', priority => x.priority)
+    from jsonb_to_recordset($1::jsonb) x (id text, input jsonb, priority int)"""
+_WITHDRAW = """
+    select perdure.cancel('dose', x.id, $2, $3, 'withdrawn by ' || $2) from unnest($1::text[]) x (id)
+    where exists (select from perdure.ident i where i.lifecycle = 'dose' and i.id = x.id)"""
+_URGENT, _TOO_LATE = 2, 5
+"""Priorities of starts: what is too late ends without being sent, and can wait for what is not."""
+
+
+@TURN.takes
+async def take_turn(turn: Turn, occasion: Occasion) -> Ahead:
+    """Start each dose that is due, once, and say when the next turn is to be taken.
+
+    Which doses there are depends on nothing but `turn`; one that was ever started is not started again.
+    """
+    if problem := problem_with(turn):
+        return Ahead(problem=problem, upto=turn.upto)
+    starting, ahead = agenda(occasion.entity.id, turn)
+    if starting:
+        rows = [_row(each, turn) for each in starting]
+        try:
+            await pool_of(occasion).execute(_START, json.dumps(rows))
+        except asyncpg.DataError as error:  # such as an id that is too long: it would fail for ever
+            return Ahead(problem=f"its doses can't be started: {error.args[0]}", upto=turn.upto)
+    return ahead
+
+
+@WITHDRAW.takes
+async def withdraw_doses(withdrawal: Withdrawal, occasion: Occasion) -> int:
+    """Ask each dose to end unsent; those that have gone, or are over, stay what they are."""
+    by = f"{occasion.entity.lifecycle} {occasion.entity.id}"[:180]
+    await pool_of(occasion).execute(_WITHDRAW, list(withdrawal.doses), by, withdrawal.why)
+    return len(withdrawal.doses)
+
+
+def _row(starting: Starting, turn: Turn) -> dict[str, object]:
+    urgent = any(each.until > turn.now for each in starting.dose.openings)
+    return {
+        "id": starting.id,
+        "input": starting.dose.model_dump(mode="json"),
+        "priority": _URGENT if urgent else _TOO_LATE,
+    }

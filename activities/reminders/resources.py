@@ -1,0 +1,55 @@
+"""What the bodies of dosage reminders share, for as long as a worker runs: the app's database, and telephony."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import asyncpg
+
+from activities.twilio.resources import Telephony
+from activities.twilio.resources import lifespan as telephony_lifespan
+from perdure import Occasion, Settings
+
+
+@dataclass(frozen=True, slots=True)
+class Reminders:
+    """What `resources` is in a body of dosage reminders.
+
+    Attributes:
+        pool: connections to the app's database, apart from perdure's own.
+        telephony: what telephony shares.
+    """
+
+    pool: asyncpg.Pool[asyncpg.Record]
+    telephony: Telephony
+
+
+def pool_of(given: Occasion) -> asyncpg.Pool[asyncpg.Record]:
+    """Connections to the app's database."""
+    resources: Any = given.resources
+    assert isinstance(resources, Reminders), "App(lifespan=activities.reminders.resources.lifespan) is missing"
+    return resources.pool
+
+
+@asynccontextmanager
+async def lifespan(config: Settings) -> AsyncIterator[Reminders]:
+    """Open it for one worker.
+
+    Raises:
+        InvalidSetting: something is not set, without which nothing can be sent.
+    """
+    async with (
+        telephony_lifespan(config) as telephony,
+        asyncpg.create_pool(
+            config.database_url,
+            min_size=0,
+            max_size=config.connections,
+            command_timeout=5,
+            statement_cache_size=0,  # for PgBouncer
+            server_settings={"application_name": "perdure reminders"},
+        ) as pool,
+    ):
+        yield Reminders(pool, telephony)

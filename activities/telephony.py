@@ -1,0 +1,46 @@
+"""Sends notices by text messages and voice calls: one request, no retry of its own; and looks up what was accepted.
+
+It speaks Twilio's REST API of 2010-04-01. What is behind each of these is in `activities/twilio`.
+"""
+
+from __future__ import annotations
+
+from activities.contracts.telephony import (
+    FIND_PLACED_CALL,
+    FIND_SMS,
+    PLACE_CALL,
+    SEND_SMS,
+    Accepted,
+    Channel,
+    Notice,
+)
+from activities.settings import telephony_settings
+from activities.twilio.looking_up import look_up
+from activities.twilio.sending import send
+from perdure import Attempt, Question
+
+telephony_settings()  # a worker with a wrong setting must not start
+
+
+@SEND_SMS.performs
+async def send_sms(notice: Notice, attempt: Attempt) -> Accepted:
+    """Hand a text message over to the provider."""
+    return await send(Channel.SMS, notice, attempt)
+
+
+@PLACE_CALL.performs
+async def place_call(notice: Notice, attempt: Attempt) -> Accepted:
+    """Hand a call over to the provider."""
+    return await send(Channel.CALL, notice, attempt)
+
+
+@FIND_SMS.answers
+async def find_sms(notice: Notice, question: Question) -> Accepted | None:
+    """Ask the provider's list of messages."""
+    return await look_up(Channel.SMS, notice, question)
+
+
+@FIND_PLACED_CALL.answers
+async def find_placed_call(notice: Notice, question: Question) -> Accepted | None:
+    """Ask the provider's list of calls."""
+    return await look_up(Channel.CALL, notice, question)

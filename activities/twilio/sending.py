@@ -1,0 +1,100 @@
+"""Sends a notice: one request, whose end says what became of it. Nothing here repeats one: they are not idempotent."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from datetime import timedelta
+from ipaddress import ip_network
+from typing import Final
+
+from activities.contracts.telephony import Accepted, Channel, Notice
+from activities.settings import TelephonySettings, telephony_settings
+from activities.twilio.outcomes import OURS_PAUSE, ending, said
+from activities.twilio.request import LEAST_VALIDITY, call, message, post, seconds_left
+from activities.twilio.resources import Telephony, telephony_of
+from activities.web.asking import spanned
+from activities.web.exchange import Bounds, Broken, Exchange, NotAllowed, Reply, Request
+from activities.web.signature import NoSecret
+from perdure import Attempt, InDoubt, NotDone, Refused
+from perdure.errors import PerdureError
+
+_SID = re.compile(r"[A-Z]{2}[0-9a-f]{32}")
+_EVERYWHERE: Final = (ip_network("0.0.0.0/0"), ip_network("::/0"))
+_MOST: Final = 4_000_000
+CONFIRMED_BY: Final = {Channel.SMS: timedelta(minutes=5), Channel.CALL: timedelta(minutes=5)}
+"""How long after the last moment at which it may go the provider may still be finding out what became of it."""
+
+
+async def send(channel: Channel, notice: Notice, attempt: Attempt) -> Accepted:
+    """Hand a notice over to the provider.
+
+    Raises:
+        NotDone: nothing was sent, or the provider says so.
+        Refused: the provider says that this person can't be reached so, or nothing can be sent to them so.
+        InDoubt: the request left, and what came back does not say what became of it.
+    """
+    config = telephony_settings()
+    request = _prepared(channel, notice, attempt, config)
+    exchange = Exchange(
+        request,
+        telephony_of(attempt).names,
+        seconds=attempt.remaining,
+        before_first_byte=lambda: _still_of_use(notice, attempt),
+        bounds=bounds(config),
+    )
+    answer = said(await _made(exchange, request, telephony_of(attempt)))
+    if answer.status // 100 != 2:
+        raise ending(answer)
+    sid, status = (answer.data or {}).get("sid"), (answer.data or {}).get("status")
+    if not isinstance(sid, str) or not _SID.fullmatch(sid):
+        raise InDoubt(f"answered {answer.status} without a SID")
+    return accepted(sid, status, channel, notice, config)
+
+
+def accepted(sid: str, status: object, channel: Channel, notice: Notice, config: TelephonySettings) -> Accepted:
+    """The receipt."""
+    confirms = timedelta(seconds=max(seconds_left(notice), 0)) + CONFIRMED_BY[channel]
+    return Accepted(
+        sid=sid,
+        status=status if isinstance(status, str) else "",
+        confirms_within=None if config.callback_url is None else timedelta(seconds=round(confirms.total_seconds())),
+    )
+
+
+def bounds(config: TelephonySettings) -> Bounds:
+    """The provider is whom the settings name, wherever that is; its errors are read."""
+    return Bounds(_EVERYWHERE, _MOST, config.ca_file, of_failures=True)
+
+
+def _prepared(channel: Channel, notice: Notice, attempt: Attempt, config: TelephonySettings) -> Request:
+    try:
+        form = message if channel is Channel.SMS else call
+        return post(channel, form(notice, attempt.key, config), config)
+    except (NotDone, Refused):
+        raise
+    except (NoSecret, PerdureError) as error:  # such as a sealed text whose key is not here
+        raise NotDone(f"before the request: {error}", retry_after=OURS_PAUSE) from None
+    except Exception as error:  # whatever it was, nothing was sent; its words may quote the text
+        raise NotDone(f"before the request: {type(error).__name__}", retry_after=OURS_PAUSE) from None
+
+
+def _still_of_use(notice: Notice, attempt: Attempt) -> None:
+    if seconds_left(notice) < LEAST_VALIDITY:
+        raise NotDone("it was of no use any more when the request was about to leave")
+    attempt.before_first_byte()
+
+
+async def _made(exchange: Exchange, request: Request, telephony: Telephony) -> Reply:
+    try:
+        async with telephony.places:
+            return await spanned(exchange, request)
+    except Broken as error:
+        raise (InDoubt if error.left else NotDone)(error.why) from None
+    except NotAllowed as error:
+        raise NotDone(f"{error} can't be connected to") from None
+    except asyncio.CancelledError:
+        # Who runs the attempt ends it so at its deadline, and listens to what it says.
+        if exchange.left:
+            raise
+        raise NotDone(f"{exchange.stage}: the attempt was over") from None

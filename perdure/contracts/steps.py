@@ -1,0 +1,59 @@
+"""`Step`: contract of what a lifecycle does inside the app's own database, or computes, as often as need be.
+
+An effect happens outside, once, and is on record for as long as its entity is. A step may be taken twice without harm:
+its writes are no-ops the second time. It leaves no record, so that a lifecycle of years takes thousands of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, TypeAlias, TypeVar
+
+from perdure.contracts.effects import _Contract, _mark
+from perdure.contracts.keys import Entity
+
+In = TypeVar("In")
+Out = TypeVar("Out")
+
+
+@dataclass(frozen=True, slots=True)
+class Occasion:
+    """What the body of a step is given beside its input.
+
+    Attributes:
+        entity: whose lifecycle takes it. The database knows it as open, or the body is not called.
+        resources: what the app's `lifespan` yielded; None without one.
+    """
+
+    entity: Entity
+    resources: Any = None
+
+
+Takes: TypeAlias = Callable[[In, Occasion], Coroutine[Any, Any, Out]]
+"""Body of a step."""
+
+
+class Step(_Contract[In, Out]):
+    """Contract of a step: at least once, and taken again until it succeeds.
+
+    What it returns stands in the history: so what depends on the outside (the database, the date, a library's idea of
+    daylight saving) belongs into a step and not into `run`.
+
+    Args:
+        name: activity type in Temporal; a-z 0-9 _ -.
+        timeout: how long it may take.
+        formerly: names that it had before, the first one first; runs that are open still call it by them.
+    """
+
+    def __init__(self, name: str, *, timeout: timedelta = timedelta(seconds=5), formerly: tuple[str, ...] = ()) -> None:
+        # In the workflow task: where that fails, it waits as an activity, without growing the history.
+        super().__init__(name, timeout=timeout, inline=True, task_queue=None, formerly=formerly)
+
+    def takes(self, body: Takes[In, Out]) -> Takes[In, Out]:
+        """Bind a body to this step (decorator).
+
+        Whatever it raises means that it is taken again, after a pause. A definitive no is a value that it returns.
+        """
+        return _mark(body, self)

@@ -1,0 +1,74 @@
+"""How a run takes a step: in the workflow task, and where that fails as an activity, until it succeeds."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any, TypeVar
+
+from temporalio import workflow
+from temporalio.common import RetryPolicy
+from temporalio.exceptions import ActivityError, ApplicationError
+
+from perdure.activity.orders import Report, Said, StepOrder
+from perdure.contracts.keys import Key
+from perdure.contracts.steps import Step
+from perdure.store.writes import Fence, FenceOp
+from perdure.workflow.calling import BOOKKEEPING
+from perdure.workflow.conduct import Conductor
+from perdure.workflow.leaving import Overtaken
+from perdure.workflow.reading import read
+
+In = TypeVar("In")
+Out = TypeVar("Out")
+
+_ONCE = RetryPolicy(maximum_attempts=1)
+_AGAIN = RetryPolicy(initial_interval=timedelta(seconds=1), maximum_interval=timedelta(minutes=1))
+
+
+async def take(conductor: Conductor, step: Step[In, Out], given: In) -> Out:
+    """What the step returned.
+
+    Raises:
+        Overtaken: the database says that the entity is over.
+    """
+    order = StepOrder(
+        # It asks what a look-up asks: whether this is the database of this entity, and the entity open.
+        write=conductor.order(
+            fence=Fence(op=FenceOp.READ, key=Key.of(conductor.entity, step.identity), effect=step.identity, token="")
+        ),
+        input=step.dump_input(given),
+        timeout=step.timeout.total_seconds(),
+    )
+    conductor.in_flight += 1
+    try:
+        report = await _call(step, order)
+    finally:
+        conductor.in_flight -= 1
+    conductor.learn(report.version)
+    if report.said is Said.OVER:
+        raise Overtaken(report.state)
+    return read(conductor, f"what {step.name} returned", lambda: step.receipt.validate_python(report.receipt))
+
+
+async def _call(step: Step[Any, Any], order: StepOrder) -> Report:
+    whole = step.timeout + BOOKKEEPING
+    try:
+        report: Report = await workflow.execute_local_activity(
+            step.identity,
+            order,
+            result_type=Report,
+            start_to_close_timeout=whole,
+            retry_policy=_ONCE,
+            summary=step.name,
+        )
+    except (ActivityError, ApplicationError):
+        # Not in the workflow task: while it can't succeed this waits without growing the history.
+        report = await workflow.execute_activity(
+            step.identity,
+            order,
+            result_type=Report,
+            start_to_close_timeout=whole,
+            retry_policy=_AGAIN,
+            summary=f"{step.name}, until it succeeds",
+        )
+    return report

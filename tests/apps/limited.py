@@ -1,0 +1,50 @@
+"""Errands that keep to a limit, at a counterparty with one account: effect and look-up share it. And one without."""
+
+from __future__ import annotations
+
+from temporalio import workflow
+
+from perdure import App, Effect, Find, Limit, Lookup, seconds
+from tests.apps.calls import bound
+from tests.apps.contracts import QUICK, REGULAR, Errand, Ticket
+from tests.apps.errand import STATES, AnErrand
+
+ACCOUNT = Limit("account", per_second=20)
+FIND = Find[Errand, Ticket]("find-limited", timeout=seconds(5), limit=ACCOUNT)
+DO = Effect[Errand, Ticket](
+    "do-limited",
+    timeout=seconds(30),
+    doubt=Lookup(FIND, settle=seconds(0.5), every=seconds(0.3), tries=None),
+    retry=QUICK,
+    heartbeat=seconds(2),
+    limit=ACCOUNT,
+)
+
+
+@workflow.defn(name="limited")
+class Limited(AnErrand):
+    """Keeps to it."""
+
+    states = STATES
+    effects = (DO,)
+
+    @workflow.run
+    async def run(self, errand: Errand) -> None:
+        """See the base class."""
+        await self.do_it(errand)
+
+
+@workflow.defn(name="unlimited")
+class Unlimited(AnErrand):
+    """Keeps to none."""
+
+    states = STATES
+    effects = (REGULAR["lookup"],)
+
+    @workflow.run
+    async def run(self, errand: Errand) -> None:
+        """See the base class."""
+        await self.do_it(errand)
+
+
+app = App(lifecycles=[Limited, Unlimited], effects=[*bound({"lookup": DO}), *bound({"lookup": REGULAR["lookup"]})])

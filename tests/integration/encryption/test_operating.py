@@ -1,0 +1,83 @@
+"""With keys, an operator sees what there is to be seen, replays, cleans up and recovers as without."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from temporalio.api.common.v1 import WorkflowExecution
+from temporalio.api.workflowservice.v1 import DeleteWorkflowExecutionRequest
+from temporalio.service import RPCError
+
+from infra.postgres import PostgresServer
+from infra.temporal import TemporalServer
+from tests.apps import confiding
+from tests.apps.confiding import PHONE, Confide, app
+from tests.integration.encryption.ground import FIRST, GIVEN, SECOND, keys
+from tests.integration.operating.reading import perdure
+from tests.world import World
+
+APP = "tests.apps.confiding:app"
+
+
+@pytest.fixture
+async def world(
+    postgres: PostgresServer, temporal: TemporalServer, database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[World]:
+    """One whose processes have a key, and seal."""
+    monkeypatch.setenv("PERDURE_KEYS", FIRST)
+    monkeypatch.setenv("PERDURE_SEAL", "true")
+    monkeypatch.setattr(confiding, "opened", [])
+    made = World(postgres, temporal, database, tmp_path)
+    made.config = made.config.model_copy(update={**keys(FIRST), "seal": True})
+    async with made.made(app) as made:
+        yield made
+
+
+async def test_what_is_shown_replayed_cleaned_up_and_recovered_is_what_it_would_be_without(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with world.worker(app):
+        await world.client.start(Confide, "a", GIVEN)
+        await world.client.signal(Confide, "a", Confide.hear, GIVEN)
+        await world.is_in("confide", "a", "muttered")
+        cleaned = await perdure(world, "clean-up", "--json")
+        assert cleaned.exit_code == 0, cleaned.output
+    shown = await perdure(world, "show", "confide", "a", "--json", "--payloads", "--app", APP)
+    assert shown.exit_code == 0, shown.output
+    tries = [(each["effect"], each["kind"], each["outcome"]) for each in json.loads(shown.stdout)["tries"]]
+    assert tries == [
+        ("whisper", "attempt", "not_done"),
+        ("whisper", "attempt", "in_doubt"),
+        ("whisper", "look-up", "done"),
+        ("mutter", "attempt", "done"),
+    ]
+    assert PHONE not in shown.output
+    replayed = await perdure(world, "replay", APP)
+    assert replayed.exit_code == 0, replayed.output
+    await _delete(world)
+    monkeypatch.setenv("PERDURE_KEYS", f"{SECOND},{FIRST}")
+    recovered = await perdure(world, "recover", "--yes", "--note", "the cluster burnt down")
+    assert recovered.exit_code == 0, recovered.output
+    async with world.worker(app, **keys(SECOND, FIRST)):
+        await world.client.signal(Confide, "a", Confide.hear, GIVEN)
+        assert await world.ended("confide", "a") == "done"
+    assert confiding.opened == [PHONE] * 3  # twice to whisper, once to mutter: nothing again after the recovery
+
+
+async def _delete(world: World) -> None:
+    handle = world.handle("confide", "a")
+    execution = WorkflowExecution(workflow_id=handle.id)
+    request = DeleteWorkflowExecutionRequest(namespace=world.engine.namespace, workflow_execution=execution)
+    await world.engine.workflow_service.delete_workflow_execution(request)
+
+    async def gone() -> bool:
+        try:
+            await handle.describe()
+        except RPCError:
+            return True
+        return False
+
+    await world.until(gone, "deleted")

@@ -1,0 +1,154 @@
+"""A `Limit`: all workers together keep to one rate, an operator changes it, and what waits too long is never called."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from temporalio.api.enums.v1 import PendingActivityState
+from temporalio.service import RPCError
+
+from infra.postgres import PostgresServer
+from infra.temporal import TemporalServer
+from perdure import Status
+from perdure.fleet.queues import queues
+from tests.apps.contracts import Errand
+from tests.apps.limited import ACCOUNT, app
+from tests.integration.operating.reading import perdure
+from tests.world import World
+
+APP = ("--app", "tests.apps.limited:app")
+ACCEPTED_UNSAID = {"accept": True, "close": True}
+
+
+@pytest.fixture
+async def limited(
+    postgres: PostgresServer, temporal: TemporalServer, database: str, tmp_path: Path
+) -> AsyncIterator[World]:
+    """A world for the app with a limit."""
+    async with World(postgres, temporal, database, tmp_path).made(app) as made:
+        yield made
+
+
+async def test_two_workers_together_keep_to_the_rate(limited: World) -> None:
+    """Temporal gives out as much as the rate of one second at once, and from then on no more than the rate."""
+    count = 50
+    async with limited.worker(app), limited.worker(app):
+        for number in range(count):
+            await limited.client.start("limited", str(number), Errand())
+        for number in range(count):
+            assert await limited.ended("limited", str(number)) == "done"
+    times = sorted(each["at"] for each in limited.counterparty.requests)
+    assert len(times) == count
+    for i, begin in enumerate(times):
+        for j in range(i, count):
+            assert j - i + 1 <= ACCOUNT.per_second * (times[j] - begin + 1.5), "over the rate"
+
+
+async def test_an_operator_stops_slows_and_frees_a_limit_while_workers_run(limited: World) -> None:
+    stopped = await shown(limited, "account", "0", "--by", "ann", "--note", "they are down")
+    assert (stopped["per_second"], stopped["declared"], stopped["set_by"]) == (0, 20, "ann")
+    assert stopped["note"] == "they are down"
+    async with limited.worker(app):
+        await limited.client.start("limited", "a", Errand())
+        queue = ACCOUNT.task_queue(limited.config.task_queue)
+        assert await limited.until(lambda: in_line(limited, "a"), "it waits for its turn") == [queue]
+        assert (queue, "activity") in queues(app, limited.config)
+        # The others do not wait for it.
+        await limited.client.start("unlimited", "b", Errand())
+        assert await limited.ended("unlimited", "b") == "done"
+        assert limited.counterparty.seen("do", "limited/a/") == 0
+        freed = await shown(limited, "account", "--as-declared", "--by", "ann")
+        assert (freed["per_second"], freed["set_by"], len(freed["pollers"])) == (20, None, 1)
+        assert await limited.ended("limited", "a") == "done"
+    assert "the code" in (await perdure(limited, "limit", *APP)).stdout
+
+
+async def test_what_still_waits_for_its_turn_when_it_expires_ends_expired_and_is_never_called(limited: World) -> None:
+    await shown(limited, "account", "0", "--by", "ann")
+    async with limited.worker(app):
+        await limited.client.start("limited", "a", Errand(seconds=1))
+        assert await limited.ended("limited", "a") == "expired"
+    assert not limited.counterparty.requests
+    assert not (await limited.client.status("limited", "a")).effects
+
+
+async def test_a_cancel_takes_back_what_waits_for_its_turn(limited: World) -> None:
+    await shown(limited, "account", "0", "--by", "ann")
+    async with limited.worker(app):
+        await limited.client.start("limited", "a", Errand())
+        await limited.until(lambda: in_line(limited, "a"), "it waits for its turn")
+        await limited.client.cancel("limited", "a", by="ann")
+        assert await limited.ended("limited", "a") == "cancelled"
+    assert not limited.counterparty.requests
+    assert not (await limited.client.status("limited", "a")).effects
+
+
+async def test_a_cancel_lets_a_call_that_has_its_turn_end(limited: World) -> None:
+    limited.counterparty.before_replying.shut()
+    async with limited.worker(app):
+        await limited.client.start("limited", "a", Errand())
+        await limited.counterparty.saw("do")
+        await limited.client.cancel("limited", "a", by="ann")
+        await limited.until(lambda: asked_to_end(limited, "a"), "it is asked to end")
+        limited.counterparty.before_replying.open()
+        assert await limited.ended("limited", "a") == "done"
+    assert limited.counterparty.accepted == {"limited/a/do-limited": 1}
+
+
+async def test_workers_of_both_queues_stop_within_one_grace_time(
+    limited: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    grace = 1.5
+    limited.counterparty.before_replying.shut()
+    caplog.set_level("INFO", "perdure.effects")
+    async with limited.worker(app, grace=grace):
+        for kind in ("limited", "unlimited"):
+            await limited.client.start(kind, "a", Errand())
+        await limited.counterparty.saw("do", count=2)
+    ended = [each.created for each in caplog.records if each.message.startswith("attempt ended")]
+    assert len(ended) == 2
+    assert max(ended) - min(ended) < grace / 2
+
+
+async def test_a_look_up_that_can_not_answer_is_asked_until_the_expiry_and_parks_nobody(limited: World) -> None:
+    """Its doubt stays on record and is counted, and somebody who learns more can settle it."""
+    limited.counterparty.replies = [ACCEPTED_UNSAID]
+    limited.counterparty.mute = True
+    async with limited.worker(app):
+        await limited.client.start("limited", "a", Errand(seconds=3))
+        assert await limited.ended("limited", "a") == "expired"
+        await limited.client.resolve("limited", "a", Status.DONE, receipt={"number": 1}, by="webhook", note="said late")
+    assert limited.counterparty.seen("ask") >= 2
+    rows = await limited.db.fetch("select attention from perdure.transition where lifecycle = 'limited'")
+    assert [row["attention"] for row in rows] == [None] * len(rows)
+    [effect] = (await limited.client.status("limited", "a")).effects
+    assert effect.status is Status.DONE
+
+
+async def in_line(world: World, entity_id: str) -> list[str]:
+    """Task queues in which it has something."""
+    try:
+        seen = await world.handle("limited", entity_id).describe()
+    except RPCError:
+        return []
+    return [each.activity_options.task_queue.name for each in seen.raw_description.pending_activities]
+
+
+async def asked_to_end(world: World, entity_id: str) -> bool:
+    """Whether the worker that makes the call was asked to cancel it."""
+    seen = await world.handle("limited", entity_id).describe()
+    states = [each.state for each in seen.raw_description.pending_activities]
+    return PendingActivityState.PENDING_ACTIVITY_STATE_CANCEL_REQUESTED in states
+
+
+async def shown(world: World, *arguments: str) -> dict[str, Any]:
+    """What `perdure limit` says."""
+    end = await perdure(world, "limit", *arguments, "--json", *APP)
+    assert end.exit_code == 0, end.output
+    [line] = end.stdout.splitlines()
+    found: dict[str, Any] = json.loads(line)
+    return found

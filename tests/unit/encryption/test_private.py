@@ -1,0 +1,199 @@
+"""A `Private` shows nothing, is sealed once, and opens with the keys of its process."""
+
+from __future__ import annotations
+
+import copy
+import json
+import logging
+import pickle
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import pytest
+from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
+from pydantic_core import to_jsonable_python
+from temporalio import workflow
+
+from perdure import Private, PrivatePattern
+from perdure.client.calls import as_json
+from perdure.contracts.effects import problem
+from perdure.encryption.private import SEALING
+from perdure.errors import InvalidSetting, NotHere, UnknownKey, Unopenable
+
+PHONE = "+15550100123"
+A, B = "a:" + "QUFB" * 10 + "QUE=", "b:" + "QkJC" * 10 + "QkI="
+VECTOR = "perdure-sealed:1:a:AAECAwQFBgcICQoLZZzDBOPGuxNeVbDGEer4lcjHVEtSvfDa3LWXxA"
+Phone = Annotated[Private, PrivatePattern(r"\+[1-9]\d{6,14}")]
+
+
+class Note(BaseModel):
+    """A text to somebody."""
+
+    model_config = ConfigDict(hide_input_in_errors=True)
+
+    to: Phone
+    text: Private = Private("")
+
+
+@dataclass
+class Card:
+    """The same as a dataclass."""
+
+    to: Private
+
+
+@pytest.fixture
+def keys(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Sets the keys of this process, and whether it seals."""
+
+    def put(*given: str, seal: bool = True) -> None:
+        monkeypatch.setenv("PERDURE_KEYS", ",".join(given))
+        monkeypatch.setenv("PERDURE_SEAL", str(seal))
+
+    return put
+
+
+def test_nothing_that_is_printed_logged_or_raised_shows_what_it_holds(caplog: pytest.LogCaptureFixture) -> None:
+    note = Note(to=Private(PHONE))
+    logging.getLogger("t").warning("%s %r %s", note.to, note.to, note)
+    shown = [repr(note), str(note.to), f"{note.to}", f"{note.to!r:>20}", repr(Card(note.to)), caplog.text, repr([note])]
+    with pytest.raises(TypeError) as error:
+        json.dumps(note.to)
+    assert not [each for each in [*shown, str(error.value)] if PHONE in each]
+    assert not hasattr(note.to, "__dict__")
+
+
+@pytest.mark.parametrize("wrong", [555010, "5550100", ["+15550100"], "perdure-sealed:1:a:short", "perdure-sealed:2:x"])
+def test_a_value_that_does_not_fit_is_refused_without_being_shown(wrong: Any) -> None:
+    with pytest.raises(ValidationError) as error:
+        Note.model_validate({"to": wrong})
+    assert str(wrong) not in str(error.value)
+    assert str(wrong) not in problem(error.value)
+    assert problem(error.value).startswith("to: ")
+
+
+def test_as_json_it_is_the_string_that_it_was() -> None:
+    note = Note(to=Private(PHONE), text=Private("hello"))
+    assert note.model_dump(mode="json") == {"to": PHONE, "text": "hello"}
+    assert Note.model_validate_json(note.model_dump_json()) == note
+    assert Note.model_json_schema()["properties"]["to"]["type"] == "string"
+    assert to_jsonable_python({"any": note.to}) == {"any": PHONE}
+
+
+def test_two_are_equal_if_they_hold_the_same() -> None:
+    assert Private(PHONE) == Private(PHONE) != Private("x")
+    assert len({Private(PHONE), Private(PHONE)}) == 1
+    assert Private(PHONE) != PHONE
+    assert copy.deepcopy(Private(PHONE)) == pickle.loads(pickle.dumps(Private(PHONE))) == Private(PHONE)
+
+
+def test_without_keys_it_opens_to_what_it_is_and_seals_to_itself() -> None:
+    assert Private(PHONE).open() == PHONE
+    assert Private(PHONE).seal() == Private(PHONE)
+
+
+def test_sealed_it_holds_ciphertext_that_its_key_opens(keys: Callable[..., None]) -> None:
+    keys(A)
+    sealed = Private(PHONE).seal()
+    assert sealed.sealed
+    text = TypeAdapter(Private).dump_python(sealed, mode="json")
+    assert text.startswith("perdure-sealed:1:a:")
+    assert PHONE not in text
+    assert Private(text).open() == PHONE
+
+
+def test_what_is_sealed_stays_as_it_is_when_keys_change(keys: Callable[..., None]) -> None:
+    keys(A)
+    sealed = Private(PHONE).seal()
+    keys(B, A)
+    assert sealed.seal() == sealed
+    assert sealed.open() == PHONE
+    assert "sealed:1:b:" in as_json("e", "input", Private(PHONE).seal())
+
+
+def test_the_same_text_is_sealed_differently_each_time(keys: Callable[..., None]) -> None:
+    keys(A)
+    assert Private(PHONE).seal() != Private(PHONE).seal()
+
+
+def test_it_is_sealed_only_where_the_setting_says_so(keys: Callable[..., None]) -> None:
+    keys(A, seal=False)
+    assert Private(PHONE).seal() == Private(PHONE)
+
+
+def test_to_seal_without_keys_is_an_error_and_not_a_plain_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PERDURE_SEAL", "true")
+    with pytest.raises(InvalidSetting, match="PERDURE_SEAL=true needs keys"):
+        Private(PHONE).seal()
+
+
+def test_what_comes_from_outside_is_sealed_and_what_is_carried_on_is_not(keys: Callable[..., None]) -> None:
+    keys(A)
+    note = TypeAdapter(Note).validate_python({"to": PHONE, "text": "hello"})
+    assert TypeAdapter(Note).dump_python(note, mode="json") == {"to": PHONE, "text": "hello"}
+    sealed = TypeAdapter(Note).dump_python(note, mode="json", context=SEALING)
+    assert sealed["to"].startswith("perdure-sealed:1:a:")
+    again = TypeAdapter(Note).dump_python(Note.model_validate(sealed), mode="json", context=SEALING)
+    assert again == sealed
+
+
+@pytest.mark.parametrize("given", [Note(to=Private(PHONE)), Card(Private(PHONE)), {"to": [Private(PHONE)]}])
+def test_a_client_seals_in_whatever_it_is_given(keys: Callable[..., None], given: Any) -> None:
+    keys(A)
+    text = as_json("e", "input", given)
+    assert "perdure-sealed:1:a:" in text
+    assert PHONE not in text
+
+
+def test_a_key_that_is_not_here_is_named(keys: Callable[..., None]) -> None:
+    keys(A)
+    sealed = Private(PHONE).seal()
+    keys(B)
+    with pytest.raises(UnknownKey, match="with the key 'a', and this process has b"):
+        sealed.open()
+
+
+def test_another_key_of_the_same_id_does_not_open_it(keys: Callable[..., None]) -> None:
+    keys(A)
+    sealed = Private(PHONE).seal()
+    keys("a:" + B[2:])
+    with pytest.raises(Unopenable, match="the key 'a' does not open it") as error:
+        sealed.open()
+    assert not isinstance(error.value, UnknownKey)
+
+
+@pytest.mark.parametrize("place", [len("perdure-sealed:1:a:"), -1], ids=["nonce", "tag"])
+def test_a_changed_one_does_not_open(keys: Callable[..., None], place: int) -> None:
+    keys(A)
+    changed = list(VECTOR)
+    changed[place] = "B" if changed[place] != "B" else "C"
+    with pytest.raises((Unopenable, ValueError)):
+        Private("".join(changed)).open()
+
+
+def test_a_text_can_not_be_moved_to_another_key_id(keys: Callable[..., None]) -> None:
+    keys(A, "c:" + A[2:])
+    with pytest.raises(Unopenable):
+        Private(VECTOR.replace(":a:", ":c:")).open()
+
+
+def test_the_documented_example_opens(keys: Callable[..., None]) -> None:
+    keys(A)
+    assert Private(VECTOR).open() == PHONE
+
+
+def test_a_sealed_text_is_checked_against_its_pattern_when_it_is_opened(keys: Callable[..., None]) -> None:
+    keys(A)
+    text = as_json("e", "input", Private("555").seal())
+    note = Note.model_validate_json(f'{{"to": {text}}}')
+    with pytest.raises(Unopenable, match="not of the form") as error:
+        note.to.open()
+    assert "555" not in str(error.value)
+
+
+def test_a_workflow_can_neither_open_nor_seal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(workflow, "in_workflow", lambda: True)
+    for verb in (Private.open, Private.seal):
+        with pytest.raises(NotHere, match="a workflow can't"):
+            verb(Private(PHONE))

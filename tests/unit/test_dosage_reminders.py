@@ -1,0 +1,338 @@
+"""The reminders of one patient, rehearsed: what is started when, through a year, and through what the app says."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import pytest
+
+from activities.contracts.plan import Plan, Rule
+from activities.contracts.reminders import TURN, WITHDRAW, Ahead, Change, Patient, SignUp, Turn
+from activities.reminders.agenda import AT_ONCE, Starting, agenda, problem_with
+from perdure import Private, Request, hours, minutes, seconds
+from perdure.testing import At, Rehearsal, rehearse
+from workflows.dosage_reminders import DosageReminders, Reminding
+
+ACTIVE, PAUSED, UNUSABLE, ENDED = Reminding
+NOON = datetime(2027, 3, 1, 12, 0, tzinfo=UTC)
+"""In Accra, where clocks never change, noon is noon."""
+DAYS = hours(24)
+
+
+def rule(id: str = "m", text: str = "FREQ=DAILY", start: str = "2027-03-01T08:00", **more: Any) -> Rule:
+    return Rule(id=id, rule=text, start=datetime.fromisoformat(start), what=Private("Metformin"), **more)
+
+
+def patient(*rules: Rule, zone: str = "Africa/Accra", **more: Any) -> Patient:
+    return SignUp(plan=Plan(rules=rules or (rule(),)), zone=zone, phone=Private("+12025550100"), **more).patient()
+
+
+class Book:
+    """What the steps of a patient's lifecycle do, noted down.
+
+    Attributes:
+        started: each dose that was started, with the moment.
+        withdrawn: ids, and why.
+    """
+
+    def __init__(self) -> None:
+        self.started: list[tuple[datetime, Starting]] = []
+        self.withdrawn: list[tuple[tuple[str, ...], str]] = []
+        self.turns: list[Turn] = []
+
+    async def turn(self, turn: Turn, occasion: Any) -> Ahead:
+        self.turns.append(turn)
+        if problem := problem_with(turn):
+            return Ahead(problem=problem, upto=turn.upto)
+        starting, ahead = agenda(occasion.entity.id, turn)
+        known = {each.id for _, each in self.started}
+        self.started += [(turn.now, each) for each in starting if each.id not in known]  # as the database has it
+        return ahead
+
+    async def withdraw(self, withdrawal: Any, occasion: Any) -> int:
+        self.withdrawn.append((withdrawal.doses, withdrawal.why))
+        return len(withdrawal.doses)
+
+    async def kept(self, given: Patient, *messages: Any, start: datetime = NOON, **more: Any) -> Rehearsal[Reminding]:
+        script: dict[Any, list[Any]] = {TURN: [self.turn] * 3000, WITHDRAW: [self.withdraw] * 50}
+        return await rehearse(DosageReminders, given, script, messages=messages, entity_id="jo", start=start, **more)
+
+    @property
+    def ids(self) -> list[str]:
+        return [each.id.removeprefix("jo/") for _, each in self.started]
+
+
+@pytest.fixture
+def book() -> Book:
+    return Book()
+
+
+@pytest.mark.parametrize(
+    ("zone", "at", "odd"),
+    [
+        ("America/New_York", "02:15", {"2027-03-14": "03:00"}),
+        ("Africa/Accra", "02:15", {}),
+        ("Australia/Lord_Howe", "02:15", {"2027-10-03": "02:30"}),
+        ("America/New_York", "01:30", {}),  # twice on 2027-11-07
+        ("Australia/Lord_Howe", "01:45", {}),  # twice on 2027-04-04
+    ],
+)
+async def test_a_year_of_local_times(book: Book, zone: str, at: str, odd: dict[str, str]) -> None:
+    given = patient(rule(text="FREQ=DAILY;COUNT=365", start=f"2027-01-01T{at}"), zone=zone)
+    seen = await book.kept(given, start=datetime(2026, 12, 31, tzinfo=UTC))
+    days = [datetime(2027, 1, 1) + DAYS * n for n in range(365)]
+    went = [moment.astimezone(ZoneInfo(zone)) for moment, _ in book.started]
+    assert [f"{each:%Y-%m-%d %H:%M:%S}" for each in went] == [
+        f"{day:%Y-%m-%d} {odd.get(f'{day:%Y-%m-%d}', at)}:00" for day in days
+    ]
+    assert all(each.fold == 0 for each in went), "of two, the first"
+    assert book.ids == [f"m/{day:%Y-%m-%d}T{at}" for day in days]
+    assert (seen.end, seen.runs > 3) == (ENDED, True)
+
+
+async def test_a_year_is_the_same_whenever_it_goes_on_in_a_new_run(book: Book) -> None:
+    given = patient(rule(text="FREQ=WEEKLY;BYDAY=MO,TH;COUNT=105"))
+    seen = await book.kept(given, renew_at_every_wait=True)
+    other = Book()
+    await other.kept(given)
+    assert (book.ids, len(book.ids), seen.end) == (other.ids, 104, ENDED)
+    assert seen.runs > 100
+
+
+async def test_on_february_29(book: Book) -> None:
+    await book.kept(patient(rule(text="FREQ=YEARLY;COUNT=2", start="2028-02-29T08:00")))
+    assert book.ids == ["m/2028-02-29T08:00", "m/2032-02-29T08:00"]
+
+
+async def test_it_looks_ahead_anew_each_week_since_the_law_of_a_zone_may_change(book: Book) -> None:
+    await book.kept(patient(rule(text="FREQ=MONTHLY;COUNT=3", start="2027-04-01T08:00")))
+    gaps = [later.now - earlier.now for earlier, later in zip(book.turns, book.turns[1:], strict=False)]
+    assert max(gaps) <= 7 * DAYS
+
+
+BEFORE = minutes(20 * 60) - seconds(1)
+"""From noon to one second before 08:00."""
+
+
+async def test_a_message_one_second_before_holds_for_this_dose(book: Book) -> None:
+    new = Change(phone=Private("+12025550199"), channel="call", language="es")
+    await book.kept(patient(rule(text="FREQ=DAILY;COUNT=3")), At(BEFORE, "changed", new))
+    told = [(each.dose.to.open(), each.dose.channels[0], each.dose.text.open()) for _, each in book.started]
+    assert told == [("+12025550199", "call", "Es hora de tomar: Metformin.")] * 2
+
+
+async def test_another_plan_one_second_before_holds_for_this_dose(book: Book) -> None:
+    new = change(rule("other", "FREQ=DAILY;COUNT=1", "2027-03-02T08:00"))
+    await book.kept(patient(), At(BEFORE, "changed", new))
+    assert book.ids == ["other/2027-03-02T08:00"]
+
+
+def change(*rules: Rule) -> Change:
+    """A change of plan."""
+    return Change.model_validate({"plan": Plan(rules=rules).model_dump()})
+
+
+@pytest.mark.parametrize("said", ["pause", "sign_off"])
+async def test_a_word_one_second_before_stops_this_dose(book: Book, said: str) -> None:
+    seen = await book.kept(patient(), At(BEFORE, said))
+    assert (book.ids, seen.states) == ([], [PAUSED] if said == "pause" else [ENDED])
+
+
+async def test_what_is_due_while_paused_is_not_made_up_for(book: Book) -> None:
+    two_days = At(2 * DAYS, "pause"), At(4 * DAYS, "resume")
+    seen = await book.kept(patient(rule(text="FREQ=DAILY;COUNT=7")), *two_days)
+    assert book.ids == [f"m/2027-03-{day:02}T08:00" for day in (2, 3, 6, 7)]
+    assert seen.states == [PAUSED, ACTIVE, ENDED]
+
+
+@pytest.mark.parametrize(("said", "why"), [("pause", "has paused"), ("sign_off", "has signed off")])
+async def test_doses_under_way_are_withdrawn(book: Book, said: str, why: str) -> None:
+    await book.kept(patient(), At(BEFORE + minutes(10), said))
+    assert book.ids == ["m/2027-03-02T08:00"]
+    [(doses, told)] = book.withdrawn
+    assert (doses, why in told) == (("jo/m/2027-03-02T08:00",), True)
+
+
+async def test_doses_under_way_are_withdrawn_by_a_cancel(book: Book) -> None:
+    seen = await book.kept(patient(), At(BEFORE + minutes(10), "cancel", Request(by="ann")))
+    assert ([doses for doses, _ in book.withdrawn], seen.end) == ([("jo/m/2027-03-02T08:00",)], ENDED)
+
+
+async def test_doses_that_are_over_are_not_withdrawn(book: Book) -> None:
+    await book.kept(patient(), At(BEFORE + hours(2), "sign_off"))
+    assert (len(book.ids), book.withdrawn) == (1, [])
+
+
+async def test_a_patient_who_moves_is_reminded_by_the_new_zone(book: Book) -> None:
+    moved = At(2 * DAYS, "changed", Change(zone="America/New_York"))
+    await book.kept(patient(rule(text="FREQ=DAILY;COUNT=4")), moved)
+    at = [f"{moment:%d %H:%M}" for moment, _ in book.started]
+    assert at == ["02 08:00", "03 08:00", "04 13:00"]
+
+
+async def test_a_dose_is_not_sent_twice_to_a_patient_who_moves_west_after_it(book: Book) -> None:
+    moved = At(BEFORE + minutes(30), "changed", Change(zone="America/New_York"))
+    await book.kept(patient(rule(text="FREQ=DAILY;COUNT=3")), moved)
+    assert book.ids == ["m/2027-03-02T08:00", "m/2027-03-03T08:00"]
+
+
+@pytest.mark.parametrize(("late", "first"), [(30, "01"), (90, "02")])
+async def test_a_patient_who_moves_east_gets_the_dose_that_is_still_of_use_there(
+    book: Book, late: int, first: str
+) -> None:
+    """It is not 08:00 in New York yet; in Accra it was."""
+    midnight, moved = NOON - hours(12), At(hours(8) + minutes(late), "changed", Change(zone="Africa/Accra"))
+    await book.kept(patient(rule(text="FREQ=DAILY;COUNT=2"), zone="America/New_York"), moved, start=midnight)
+    moment, dose = book.started[0]
+    assert dose.id == f"jo/m/2027-03-{first}T08:00"
+    assert dose.dose.openings[0].until > moment
+
+
+async def test_a_wrong_zone_that_is_put_right_costs_no_dose(book: Book) -> None:
+    wrong = At(hours(1), "changed", Change(zone="Asia/Tokyo")), At(hours(1.1), "changed", Change(zone="Africa/Accra"))
+    await book.kept(patient(rule(text="FREQ=DAILY;COUNT=3")), *wrong, start=NOON + hours(12))
+    assert book.ids == ["m/2027-03-02T08:00", "m/2027-03-03T08:00"]
+    assert all(dose.dose.openings[0].until > moment for moment, dose in book.started)
+
+
+async def test_two_drugs_at_one_time_are_two_doses(book: Book) -> None:
+    await book.kept(patient(rule("a", "FREQ=DAILY;COUNT=2"), rule("b", "FREQ=DAILY;COUNT=2")))
+    assert book.ids == ["a/2027-03-02T08:00", "b/2027-03-02T08:00"]
+
+
+async def test_after_a_long_outage_what_was_missed_is_started_to_expire_and_the_next_one_is_in_time(book: Book) -> None:
+    """The workflow's clock stands while nobody works for it: the turn comes a month late."""
+    many = patient(rule(text="FREQ=HOURLY;INTERVAL=8;COUNT=90", start="2027-03-01T08:00"))
+    turn = Turn(patient=many, upto=NOON, now=NOON + 25 * DAYS)
+    first, ahead = agenda("jo", turn)
+    assert (len(first), ahead.more, ahead.next_at) == (AT_ONCE, True, None)
+    rest, ahead = agenda("jo", turn.model_copy(update={"upto": ahead.upto}))
+    assert (len(rest), ahead.more, ahead.next_at) == (75 - AT_ONCE, False, NOON + 25 * DAYS + hours(4))
+    assert not any(each.until > turn.now for dose in (*first, *rest) for each in dose.dose.openings)
+
+
+async def test_what_went_late_within_its_window_may_still_be_sent() -> None:
+    due = datetime(2027, 3, 2, 8, 0, tzinfo=UTC)
+    [dose], _ = agenda("jo", Turn(patient=patient(), upto=NOON, now=due + minutes(59)))
+    assert [(each.start, each.until) for each in dose.dose.openings] == [(due, due + hours(1))]
+
+
+async def test_quiet_hours_across_midnight(book: Book) -> None:
+    night = {"start": "22:00", "end": "07:00"}
+    given = patient(
+        rule("evening", "FREQ=DAILY;COUNT=2", "2027-03-01T21:30"),
+        rule("night", "FREQ=DAILY;COUNT=2", "2027-03-01T23:00"),
+        rule("morning", "FREQ=DAILY;COUNT=2", "2027-03-01T06:30"),
+        quiet_hours=night,
+    )
+    await book.kept(given)
+    allowed = {
+        each.id.split("/")[1]: [(f"{one.start:%H:%M}", f"{one.until:%H:%M}") for one in each.dose.openings]
+        for _, each in book.started
+    }
+    assert allowed == {"evening": [("21:30", "22:00")], "night": [], "morning": [("07:00", "07:30")]}
+
+
+async def test_jitter_is_declared_and_stays_inside_the_window(book: Book) -> None:
+    given = patient(rule(text="FREQ=DAILY;COUNT=200", spread=minutes(10), window=minutes(30)))
+    await book.kept(given)
+    late = [moment - each.dose.due for moment, each in book.started]
+    assert timedelta(0) <= min(late) < minutes(1)
+    assert minutes(9) < max(late) < minutes(10)
+    assert len(book.ids) == len(set(book.ids)) == 199
+
+
+async def test_a_dose_that_only_waits_for_its_turn_is_not_lost_by_a_move(book: Book) -> None:
+    given = patient(rule(text="FREQ=DAILY;COUNT=3", spread=minutes(50)))
+    moved = At(BEFORE + seconds(2), "changed", Change(zone="Pacific/Auckland"))
+    await book.kept(given, moved)
+    [(first, dose), *_] = book.started
+    assert (dose.id, first - dose.dose.due) == ("jo/m/2027-03-02T08:00", seconds(1))
+
+
+async def test_another_text_alone_changes_no_time(book: Book) -> None:
+    given = patient(rule(text="FREQ=DAILY;COUNT=2", spread=minutes(50)))
+    other = rule(text="FREQ=DAILY;COUNT=2", spread=minutes(50)).model_copy(update={"what": Private("Insulin")})
+    await book.kept(given, At(BEFORE + seconds(2), "changed", change(other)))
+    assert [(each.id, each.dose.text.open()) for _, each in book.started] == [
+        ("jo/m/2027-03-02T08:00", "It is time to take: Insulin.")
+    ]
+
+
+async def test_a_new_rule_counts_from_now_on(book: Book) -> None:
+    new = change(rule("new", "FREQ=DAILY;COUNT=4", "2027-03-01T10:00"))
+    await book.kept(patient(), At(2 * DAYS, "changed", new))
+    assert book.ids == ["m/2027-03-02T08:00", "m/2027-03-03T08:00", "new/2027-03-04T10:00"]
+
+
+def with_rule(**fields: str) -> dict[str, Any]:
+    given = {"id": "m", "rule": "FREQ=DAILY", "start": "2027-03-01T08:00", "what": "Metformin", **fields}
+    return {"plan": {"rules": [given]}}
+
+
+BAD: dict[str, tuple[dict[str, Any], str]] = {
+    "empty": ({"plan": {"rules": []}}, "plan.rules"),
+    "no plan": ({"plan": None}, "plan"),
+    "a list": ({"plan": [1, 2]}, "plan"),
+    "unparsable": (with_rule(rule="EACH-DAY"), "EACH-DAY"),
+    "never due": (with_rule(rule="FREQ=YEARLY;BYMONTH=2;BYMONTHDAY=30"), "never due"),
+    "no text": (with_rule(what=" "), "characters that print"),
+    "no zone": ({"zone": "Mars/Olympus"}, "Mars/Olympus"),
+    "no phone": ({"phone": "12"}, "phone"),
+    "no language": ({"language": "tlh"}, "language"),
+    "no channel": ({"channel": "pigeon"}, "channel"),
+    "no quiet hours": ({"quiet_hours": {"start": "22:00", "end": "22:00"}}, "22:00"),
+}
+
+
+@pytest.mark.parametrize("kind", BAD)
+async def test_a_bad_record_is_seen_in_its_own_state_and_can_be_mended(book: Book, kind: str) -> None:
+    bad, reason = BAD[kind]
+    given = Patient.model_validate({**patient().model_dump(mode="json"), **bad})
+    good = patient(rule(text="FREQ=DAILY;COUNT=3"))
+    mended = At(minutes(5), "changed", Change.model_validate({key: getattr(good, key) for key in bad}))
+    seen = await book.kept(given)
+    assert (seen.states, seen.end) == ([UNUSABLE], None)
+    assert seen.attention is not None
+    assert reason in seen.attention
+    assert "+12" not in seen.attention
+    seen = await book.kept(given, mended, At(2 * DAYS, "sign_off"))
+    assert seen.states[:2] == [UNUSABLE, ACTIVE]
+    assert book.ids[0] == "m/2027-03-02T08:00"
+
+
+@pytest.mark.parametrize("kind", [kind for kind in BAD if kind != "no text"])
+def test_at_sign_up_it_is_refused_with_the_reason(kind: str) -> None:
+    bad, reason = BAD[kind]
+    with pytest.raises(ValueError, match=reason.replace(".", r"\.")) as refused:
+        SignUp.model_validate({**patient().model_dump(mode="json"), **bad})
+    assert "+12" not in str(refused.value)
+
+
+async def test_a_bad_message_stops_the_patient_visibly_until_it_is_mended(book: Book) -> None:
+    bad = At(hours(1), "changed", Change(plan={"rules": []}))
+    good = At(2 * DAYS, "changed", change(rule(text="FREQ=DAILY;COUNT=4")))
+    seen = await book.kept(patient(), bad, good)
+    assert seen.states == [UNUSABLE, ACTIVE, ENDED]
+    assert book.ids == ["m/2027-03-04T08:00"]
+
+
+async def test_what_is_told_before_it_has_begun_is_not_lost(book: Book) -> None:
+    seen = await book.kept(patient(), At(timedelta(0), "sign_off"), At(timedelta(0), "pause"))
+    assert (book.ids, seen.end) == ([], ENDED)
+
+
+async def test_it_is_through_only_when_its_last_dose_can_not_be_withdrawn_any_more(book: Book) -> None:
+    last = patient(rule(text="FREQ=DAILY;COUNT=2"))
+    seen = await book.kept(last)
+    assert (seen.end, seen.took) == (ENDED, hours(21))
+    await book.kept(last, At(BEFORE + minutes(30), "sign_off"))
+    assert [doses for doses, _ in book.withdrawn] == [("jo/m/2027-03-02T08:00",)]
+
+
+async def test_its_history_stays_short(book: Book) -> None:
+    seen = await book.kept(patient(rule(text="FREQ=DAILY;COUNT=365")))
+    assert 5 <= seen.runs <= 20
+    assert not seen.effects, "no record is kept of each dose"

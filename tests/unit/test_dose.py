@@ -1,0 +1,221 @@
+"""The reminder of one dose: sent once, in its window and outside the quiet hours, or visibly not. Rehearsed."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from activities.contracts.reminders import Dose, Opening
+from activities.contracts.telephony import (
+    FIND_PLACED_CALL,
+    FIND_SMS,
+    PLACE_CALL,
+    SEND_SMS,
+    Accepted,
+    Channel,
+    Reported,
+    reference_of,
+)
+from perdure import InDoubt, Key, NotDone, Private, Refused, Request, Status, hours, minutes, seconds
+from perdure.testing import At, Rehearsal, When, WhenIn, WorkerLost, rehearse
+from workflows.dose import DoseReminder, Reminder
+
+DUE = datetime(2026, 11, 21, 13, 0, tzinfo=UTC)
+SMS, CALL = Channel.SMS, Channel.CALL
+SENDING, SENT, EXPIRED, REFUSED = Reminder.SENDING, Reminder.SENT, Reminder.EXPIRED, Reminder.REFUSED
+MESSAGE, PLACED = Accepted(sid="SM" + "1" * 32, status="queued"), Accepted(sid="CA" + "2" * 32, status="queued")
+BY_SMS = Key("dose/jo%2Fmetformin%2F2026-11-21T08:00/send-sms")
+BY_CALL = Key("dose/jo%2Fmetformin%2F2026-11-21T08:00/place-call")
+NO_LANDLINE = Refused("error 21614: not a mobile number")
+DOWN = NotDone("connection refused")
+
+
+def opening(start: float = 0, until: float = 60) -> Opening:
+    """In minutes after it is due."""
+    return Opening(start=DUE + minutes(start), until=DUE + minutes(until))
+
+
+def report(of: Key, status: str, code: int | None = None, **more: Any) -> Reported:
+    channel = SMS if of.startswith(BY_SMS) else CALL
+    sid = MESSAGE.sid if channel is SMS else PLACED.sid
+    return Reported(sid=sid, channel=channel, status=status, code=code, reference=reference_of(of), **more)
+
+
+async def dose(
+    sms: list[Any],
+    call: list[Any] | None = None,
+    *messages: Any,
+    find_sms: list[Any] | None = None,
+    find_call: list[Any] | None = None,
+    openings: tuple[Opening, ...] = (opening(),),
+    channels: tuple[Channel, ...] = (SMS, CALL),
+    confirm: bool = False,
+    start: datetime = DUE,
+    **more: Any,
+) -> Rehearsal[Reminder]:
+    given = Dose(
+        to=Private("+12025550100"),
+        text=Private("It is time to take: Metformin."),
+        language="en",
+        channels=channels,
+        due=DUE,
+        openings=openings,
+        confirm=confirm,
+    )
+    script = {
+        SEND_SMS: sms,
+        PLACE_CALL: call or [],
+        FIND_SMS: find_sms or [],
+        FIND_PLACED_CALL: find_call or [],
+    }
+    more = {"entity_id": "jo/metformin/2026-11-21T08:00", "messages": messages, "start": start, **more}
+    return await rehearse(DoseReminder, given, script, **more)
+
+
+@pytest.mark.parametrize("again", [False, True], ids=["in one run", "renewed at every wait"])
+async def test_it_is_sent_once(again: bool) -> None:
+    seen = await dose([MESSAGE], renew_at_every_wait=again)
+    assert (seen.states, seen.end, seen.keys) == ([SENDING, SENT], SENT, [BY_SMS])
+    [notice] = seen.inputs(SEND_SMS)
+    assert (notice.to.open(), notice.text.open()) == ("+12025550100", "It is time to take: Metformin.")
+    assert notice.until == DUE + hours(1)
+
+
+async def test_the_preferred_channel_is_taken() -> None:
+    seen = await dose([], [PLACED], channels=(CALL, SMS))
+    assert (seen.end, seen.keys) == (SENT, [BY_CALL])
+
+
+async def test_the_other_channel_is_taken_where_the_first_is_refused() -> None:
+    seen = await dose([NO_LANDLINE], [PLACED])
+    assert (seen.states, seen.keys) == ([SENDING, SENT], [BY_SMS, BY_CALL])
+
+
+async def test_it_is_refused_where_both_are() -> None:
+    seen = await dose([NO_LANDLINE], [Refused("error 21211: no telephone number")])
+    assert (seen.states, seen.end) == ([SENDING, REFUSED], REFUSED)
+
+
+DOUBTS: list[Any] = [WorkerLost(), InDoubt("reset after the request"), TimeoutError()]
+
+
+@pytest.mark.parametrize("doubt", DOUBTS, ids=repr)
+async def test_in_doubt_it_is_looked_up_and_neither_sent_again_nor_called(doubt: Any) -> None:
+    seen = await dose([doubt], find_sms=[RuntimeError("no answer"), None, MESSAGE])
+    assert (seen.states, seen.calls(SEND_SMS), seen.calls(PLACE_CALL)) == ([SENDING, SENT], 1, 0)
+
+
+@pytest.mark.parametrize("doubt", DOUBTS, ids=repr)
+async def test_in_doubt_at_its_expiry_it_expires_without_a_person_and_the_doubt_stands(doubt: Any) -> None:
+    seen = await dose([doubt], find_sms=[RuntimeError("no answer")] * 200)
+    assert (seen.states, seen.end, seen.attention) == ([SENDING, EXPIRED], EXPIRED, None)
+    assert (seen.calls(SEND_SMS), seen.calls(PLACE_CALL), seen.took) == (1, 0, hours(1))
+    assert seen.effects[BY_SMS].status in (Status.IN_DOUBT, Status.ATTEMPTING)
+
+
+async def test_in_doubt_it_is_not_sent_in_a_later_opening_either() -> None:
+    seen = await dose([InDoubt("?")], find_sms=[RuntimeError("?")] * 200, openings=(opening(0, 10), opening(30, 60)))
+    assert (seen.end, seen.calls(SEND_SMS), seen.took) == (EXPIRED, 1, minutes(10))
+
+
+async def test_what_was_certainly_not_sent_is_tried_until_its_window_ends() -> None:
+    seen = await dose([DOWN] * 200)
+    assert (seen.states, seen.end, seen.took) == ([SENDING, EXPIRED], EXPIRED, hours(1))
+    assert seen.calls(SEND_SMS) > 30
+
+
+async def test_nothing_is_sent_in_the_quiet_hours_within_its_window() -> None:
+    async def accepts(notice: Any, attempt: Any) -> Accepted:
+        if notice.until < DUE + hours(1):
+            raise DOWN
+        return MESSAGE
+
+    seen = await dose([accepts] * 20, openings=(opening(0, 0.5), opening(30, 60)))
+    assert (seen.end, seen.took) == (SENT, minutes(30))
+    assert seen.keys == [BY_SMS, BY_SMS + "/1"], "another opening, another end of its use, so another input"
+
+
+async def test_it_waits_for_its_opening() -> None:
+    seen = await dose([MESSAGE], openings=(opening(45, 60),))
+    assert (seen.states, seen.took) == ([SENDING, SENT], minutes(45))
+
+
+async def test_it_expires_unsent_where_all_of_its_window_is_quiet() -> None:
+    seen = await dose([], openings=())
+    assert (seen.states, seen.keys, seen.took) == ([EXPIRED], [], timedelta(0))
+
+
+async def test_yesterday_s_dose_expires_unsent() -> None:
+    seen = await dose([], start=DUE + hours(24))
+    assert (seen.states, seen.keys, seen.took) == ([EXPIRED], [], timedelta(0))
+
+
+async def test_a_dose_that_is_withdrawn_while_it_waits_is_never_sent() -> None:
+    withdraw = At(minutes(1), "cancel", Request(by="dosage-reminders jo", note="the patient has paused"))
+    seen = await dose([], None, withdraw, openings=(opening(45, 60),))
+    assert (seen.end, seen.keys) == (Reminder.WITHDRAWN, [])
+    seen = await dose([DOWN] * 99, None, withdraw)
+    assert seen.end is Reminder.WITHDRAWN
+
+
+async def test_a_dose_that_is_withdrawn_while_it_is_in_doubt_is_settled_first() -> None:
+    withdraw = When(lambda status: any(each.status is Status.IN_DOUBT for each in status.effects), "cancel", ANN)
+    seen = await dose([InDoubt("?")], None, withdraw, find_sms=[None, MESSAGE])
+    assert (seen.end, seen.calls(SEND_SMS)) == (SENT, 1)
+
+
+ANN = Request(by="ann")
+
+
+async def test_a_status_callback_settles_a_doubt() -> None:
+    told = At(minutes(3), "reported", report(BY_SMS, "sent"))
+    seen = await dose([InDoubt("?")], None, told, find_sms=[RuntimeError("?")] * 99)
+    assert (seen.end, seen.calls(SEND_SMS), seen.took) == (SENT, 1, minutes(3))
+    assert seen.effects[BY_SMS].receipt["sid"] == MESSAGE.sid
+
+
+async def test_a_status_callback_about_something_else_settles_nothing() -> None:
+    other = report(BY_SMS, "sent").model_copy(update={"reference": "ZZZZZZZZ"})
+    seen = await dose([InDoubt("?")], None, At(minutes(3), "reported", other), find_sms=[RuntimeError("?")] * 99)
+    assert (seen.end, seen.took) == (EXPIRED, hours(1))
+
+
+ASKED = MESSAGE.model_copy(update={"confirms_within": minutes(5)})
+
+
+async def test_with_confirmation_it_is_sent_once_the_provider_says_that_it_arrived() -> None:
+    told = [At(seconds(n), "reported", report(BY_SMS, status)) for n, status in enumerate(("sent", "delivered"), 20)]
+    seen = await dose([ASKED], None, *told, confirm=True)
+    assert (seen.states, seen.end, seen.took) == ([SENDING, SENT], SENT, seconds(21))
+
+
+@pytest.mark.parametrize("status", ["undelivered", "failed"])
+async def test_with_confirmation_the_other_channel_is_taken_where_it_did_not_arrive(status: str) -> None:
+    told = At(seconds(20), "reported", report(BY_SMS, status, 30006))
+    late = At(seconds(19), "reported", report(BY_SMS, "sent"))
+    seen = await dose([ASKED], [PLACED], late, told, confirm=True)
+    assert (seen.end, seen.keys) == (SENT, [BY_SMS, BY_CALL])
+
+
+async def test_a_failure_stands_whatever_comes_after_it() -> None:
+    told = [At(seconds(n), "reported", report(BY_SMS, s)) for n, s in enumerate(("undelivered", "sent"), 20)]
+    seen = await dose([InDoubt("?")], [PLACED], *told, confirm=True, find_sms=[RuntimeError("?")] * 9)
+    assert (seen.end, seen.keys) == (SENT, [BY_SMS, BY_CALL])
+
+
+async def test_with_confirmation_and_no_word_it_is_sent_after_a_while() -> None:
+    seen = await dose([ASKED], confirm=True)
+    assert (seen.end, seen.took) == (SENT, minutes(5))
+    seen = await dose([MESSAGE], confirm=True)
+    assert (seen.end, seen.took) == (SENT, timedelta(0)), "no callbacks were asked for"
+
+
+async def test_what_was_reported_is_known_to_a_new_run() -> None:
+    told = [At(minutes(3), "reported", report(BY_SMS, "undelivered", 30006)), WhenIn(SENDING, "reported", OTHER)]
+    seen = await dose([ASKED], [PLACED], *told, confirm=True, renew_at_every_wait=True)
+    assert (seen.end, seen.keys) == (SENT, [BY_SMS, BY_CALL])
+
+
+OTHER = Reported(sid=MESSAGE.sid, channel=SMS, status="queued", reference="ZZZZZZZZ")

@@ -1,0 +1,250 @@
+"""Limits as they are declared, and what a run and a worker make of them and of an expiry, without servers."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+from enum import StrEnum
+from typing import Any
+
+import pytest
+from temporalio import workflow
+from temporalio.activity import ActivityCancellationDetails
+from temporalio.testing import ActivityEnvironment
+
+from perdure import (
+    App,
+    Attempt,
+    Done,
+    Effect,
+    Ended,
+    Expired,
+    Find,
+    InDoubt,
+    Lifecycle,
+    Limit,
+    Lookup,
+    NotDone,
+    Question,
+    Repeat,
+    hours,
+    minutes,
+    seconds,
+    state,
+)
+from perdure.activity.execution import attempt
+from perdure.activity.hosting import TemporalHost
+from perdure.activity.orders import AttemptOrder, Said
+from perdure.contracts.attempt import boot_clock
+from perdure.contracts.keys import Key
+from perdure.contracts.limits import limits_of
+from perdure.contracts.terms import Terms, terms_of
+from perdure.errors import DeclarationError, InvalidEntity
+from perdure.fleet.queues import queues
+from perdure.settings import Settings
+from perdure.store.memory import MemoryStore
+from perdure.store.writes import Fence, FenceOp, Move, Write
+from perdure.testing import At, NotPickedUp, rehearse
+
+ACCOUNT = Limit("account", per_second=5)
+NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)
+
+
+class Way(StrEnum):
+    """Where it is."""
+
+    WAITING, SENDING, SENT, EXPIRED = "waiting", "sending", "sent", "expired"
+    WITHDRAWN = "withdrawn"
+
+
+FIND = Find[str, int]("find-limited", limit=ACCOUNT)
+ASKED = Effect[str, int](
+    "send-asked", timeout=seconds(5), limit=ACCOUNT, doubt=Lookup(FIND, settle=seconds(5), tries=None)
+)
+
+
+@workflow.defn(name="expiring")
+class Expiring(Lifecycle[str, Way]):
+    """Of use for an hour."""
+
+    states = (
+        state(Way.WAITING, Way.SENDING, Way.EXPIRED, Way.WITHDRAWN),
+        state(Way.SENDING, Way.SENT, Way.EXPIRED, Way.WITHDRAWN),
+        state(Way.SENT),
+        state(Way.WITHDRAWN, cancelled=True),
+        state(Way.EXPIRED),
+    )
+    effects = (ASKED,)
+
+    @workflow.run
+    async def run(self, given: str) -> None:
+        """Send it in time."""
+        until = self.started_at + timedelta(hours=1)
+        match await self.perform(ASKED, given, entering=Way.SENDING, expires_at=until):
+            case Done():
+                await self.enter(Way.SENT)
+            case Expired(why):
+                await self.enter(Way.EXPIRED, why)
+            case Ended(why):
+                raise AssertionError(why)
+
+
+async def _perform(given: str, attempt: Attempt) -> int:
+    return 1
+
+
+async def _answer(given: str, question: Question) -> int | None:
+    return None
+
+
+@pytest.mark.parametrize("rate", [0, -1, float("inf"), float("nan")])
+def test_a_rate_is_a_number_above_zero(rate: float) -> None:
+    with pytest.raises(DeclarationError, match="must be a number above zero"):
+        Limit("account", per_second=rate)
+
+
+def test_the_name_can_stand_in_the_name_of_a_task_queue() -> None:
+    with pytest.raises(InvalidEntity, match="limit"):
+        Limit("the account", per_second=1)
+    assert ACCOUNT.task_queue("shop") == "shop.account"
+
+
+@pytest.mark.parametrize("other", [{"inline": True}, {"task_queue": "elsewhere"}])
+def test_it_has_a_task_queue_of_its_own_and_so_no_other_way(other: dict[str, Any]) -> None:
+    for made in (
+        lambda: Effect[str, int]("e", timeout=seconds(1), doubt=Repeat(), limit=ACCOUNT, **other),
+        lambda: Find[str, int]("f", limit=ACCOUNT, **other),
+    ):
+        with pytest.raises(DeclarationError, match=f"so {next(iter(other))}="):
+            made()
+
+
+def test_two_that_share_a_limit_share_its_task_queue() -> None:
+    app = App([Expiring], [ASKED.performs(_perform), FIND.answers(_answer)])
+    assert app.limits == {"account": ACCOUNT}
+    config = Settings(database_url="postgresql://nowhere", task_queue="shop")
+    assert queues(app, config) == [("shop", "workflow"), ("shop", "activity"), ("shop.account", "activity")]
+
+
+def test_two_limits_of_one_name_are_a_mistake() -> None:
+    other = Find[str, int]("find-other", limit=Limit("account", per_second=6))
+    with pytest.raises(DeclarationError, match="two limits are named 'account', of 5 and 6 a second"):
+        limits_of([ASKED, FIND, other])
+
+
+def test_what_waits_in_line_is_given_a_day_and_others_are_looked_after_sooner() -> None:
+    plain = Effect[str, int]("plain", timeout=seconds(1), doubt=Repeat())
+    said = Effect[str, int]("said", timeout=seconds(1), doubt=Repeat(), limit=ACCOUNT, pick_up=minutes(1))
+    assert (plain.pick_up, ASKED.pick_up, said.pick_up) == (minutes(5), hours(24), minutes(1))
+
+
+def test_the_terms_in_a_history_keep_the_look_ups_limit_and_that_it_asks_on() -> None:
+    doubt = Terms.model_validate_json(terms_of(ASKED).model_dump_json()).doubt
+    assert isinstance(doubt, Lookup)
+    assert (doubt.find.limit, doubt.tries) == (ACCOUNT, None)
+
+
+async def test_an_attempt_waits_for_its_turn_until_it_expires_and_not_a_day() -> None:
+    seen = await rehearse(Expiring, "x", {ASKED: [NotPickedUp()]})
+    assert (seen.states, seen.calls(ASKED), seen.effects) == ([Way.EXPIRED], 0, {})
+    assert seen.took == hours(1)
+
+
+async def test_a_cancel_takes_back_what_waits_for_its_turn() -> None:
+    cancel = At(minutes(10), "perdure-cancel", {"by": "ann"})
+    seen = await rehearse(Expiring, "x", {ASKED: [NotPickedUp()]}, messages=[cancel])
+    assert (seen.end, seen.effects) == (Way.WITHDRAWN, {})
+    assert minutes(10) <= seen.took < minutes(11)
+
+
+async def test_a_doubt_that_nobody_can_answer_expires_on_record_and_calls_nobody() -> None:
+    script: dict[Any, Any] = {ASKED: [InDoubt("cut")], FIND: [NotDone("they are down")] * 30}
+    seen = await rehearse(Expiring, "x", script)
+    assert seen.states == [Way.SENDING, Way.EXPIRED]
+    [effect] = seen.effects.values()
+    assert effect.status == "in_doubt"
+    assert 15 <= seen.calls(FIND) <= 25
+    assert seen.took == hours(1)
+
+
+class Worker:
+    """A worker at a time of day."""
+
+    heartbeat_every = None
+    stop_asked = False
+    resources = None
+
+    def __init__(self, now: datetime) -> None:
+        self.now = now
+
+    def heartbeat(self, progress: object) -> None:
+        """Nobody listens."""
+
+    async def stopping(self) -> None:
+        """Never."""
+        await asyncio.Event().wait()
+
+
+@pytest.mark.parametrize(("late", "calls"), [(timedelta(0), 0), (timedelta(days=1), 0), (-seconds(9), 1)])
+async def test_an_attempt_that_is_handed_out_after_its_expiry_leaves_no_record_and_makes_no_call(
+    late: timedelta, calls: int
+) -> None:
+    store, order = MemoryStore(lambda: NOON), _order()
+    made: list[str] = []
+
+    async def body(given: str, the_attempt: Attempt) -> int:
+        the_attempt.before_first_byte()
+        made.append(the_attempt.key)
+        return 1
+
+    report = await attempt(ASKED, body, order, store, Worker(NOON + late))
+    fence = order.write.fence
+    assert fence is not None
+    reading = order.write.model_copy(update={"move": None, "fence": fence.model_copy(update={"op": FenceOp.READ})})
+    known = await store.write(reading, patience=1)
+    assert (len(made), known.effect.attempts if known.effect else 0) == (calls, calls)
+    if not calls:
+        assert (report.said, report.begun, report.counts) == (Said.NOT_DONE, False, False)
+
+
+async def test_an_attempt_that_expires_before_its_first_byte_sends_nothing() -> None:
+    made: list[str] = []
+
+    async def body(given: str, the_attempt: Attempt) -> int:
+        assert the_attempt.useless_at is not None
+        await asyncio.sleep(the_attempt.useless_at - boot_clock())
+        the_attempt.before_first_byte()
+        made.append(the_attempt.key)
+        return 1
+
+    report = await attempt(ASKED, body, _order(), MemoryStore(lambda: NOON), Worker(NOON - seconds(0.02)))
+    assert (report.said, report.why, report.counts, made) == (Said.NOT_DONE, "it was of no use any more", False, [])
+
+
+@pytest.mark.parametrize(("why", "cut"), [({"cancel_requested": True}, False), ({"timed_out": True}, True)])
+async def test_a_call_that_has_its_turn_is_not_cut_by_a_cancel_but_by_its_successor(
+    why: dict[str, bool], cut: bool
+) -> None:
+    worker, called = ActivityEnvironment(), asyncio.Event()
+
+    async def act() -> bool:
+        host = TemporalHost(grace=60)
+
+        async def execution() -> Any:
+            called.set()
+            done, _ = await asyncio.wait({asyncio.ensure_future(host.stopping())}, timeout=5 if cut else 0.05)
+            return bool(done)
+
+        return bool(await host.to_its_end(execution(), gives_way=True))
+
+    acting = asyncio.ensure_future(worker.run(act))
+    await called.wait()
+    worker.cancel(cancellation_details=ActivityCancellationDetails(**why))
+    assert await acting is cut
+
+
+def _order() -> AttemptOrder:
+    fence = Fence(op=FenceOp.BEGIN, key=Key("expiring/a/send-asked"), effect="send-asked", token="")
+    move = Move(state="waiting")
+    write = Write(lifecycle="expiring", id="a", round=0, version=1, workflow_id="expiring/a", move=move, fence=fence)
+    return AttemptOrder(write=write, input="x", number=1, timeout=5, expires_at=NOON)

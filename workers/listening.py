@@ -1,0 +1,135 @@
+"""A small HTTP server for what the outside reports to us: bounded, it answers by a status and a constant sentence.
+
+It logs nothing of a request: its path, its headers and its body may hold secrets.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import ClassVar
+
+import asyncpg
+from aiohttp import web
+
+from perdure.fleet.worker import told_to_stop
+from perdure.logs import says
+from perdure.schema import Connection
+from perdure.settings import Settings
+
+LONGEST = 20.0
+"""Seconds that a connection lives: headers, body and answer."""
+MOST_CONNECTIONS = 500
+_GRACE = 5.0
+
+_quiet = logging.Logger("perdure.listening.http", logging.CRITICAL + 1)
+"""The server's own: what it would log of a request that it can't read may hold a token."""
+
+
+class Listener(ABC):
+    """The server.
+
+    Args:
+        longest: seconds that a connection lives.
+        most: connections at a time; one more is closed at once.
+
+    Attributes:
+        log: where each answer is logged, by its status alone.
+        answers: the sentence of each status.
+    """
+
+    log: ClassVar[logging.Logger]
+    answers: ClassVar[Mapping[int, str]]
+
+    def __init__(self, *, longest: float = LONGEST, most: int = MOST_CONNECTIONS) -> None:
+        self._longest = longest
+        self._most = most
+
+    @abstractmethod
+    async def hear(self, request: web.BaseRequest) -> int:
+        """Take in what was reported, and say how that went, as the status of an answer."""
+
+    @asynccontextmanager
+    async def listening(self, host: str, port: int) -> AsyncIterator[int]:
+        """Listen for as long as the context lasts; those under way end well. Yields the port."""
+        loop = asyncio.get_running_loop()
+        requests = web.Server(
+            self._answer, access_log=None, logger=_quiet, lingering_time=2, max_headers=64, auto_decompress=False
+        )
+
+        def connection() -> web.RequestHandler:
+            one = requests()
+            over = len(requests.connections) >= self._most
+            loop.call_later(0 if over else self._longest, one.force_close)
+            return one
+
+        server = await loop.create_server(connection, host, port, reuse_address=True)
+        try:
+            yield server.sockets[0].getsockname()[1]
+        finally:
+            server.close()
+            requests.pre_shutdown()
+            await requests.shutdown(_GRACE)
+            await server.wait_closed()
+
+    async def _answer(self, request: web.BaseRequest) -> web.Response:
+        try:
+            async with asyncio.timeout(self._longest / 2):
+                status = await self.hear(request)
+        except TimeoutError:
+            status = 408
+        says(self.log, "called back", status=status)
+        answer = web.Response(status=status, text=self.answers[status] or None)
+        if status == 405:
+            answer.headers["Allow"] = "POST"
+        if status == 503:
+            answer.headers["Retry-After"] = "5"
+        answer.headers["Cache-Control"] = "no-store"
+        answer.force_close()
+        return answer
+
+
+async def until_told(listener: Listener, host: str, port: int) -> None:
+    """Listen until SIGTERM or SIGINT."""
+    stop = told_to_stop()
+    async with listener.listening(host, port) as at:
+        says(listener.log, "listening", address=f"{host}:{at}")
+        await stop
+        says(listener.log, "stopping")
+
+
+def pool_of(config: Settings, name: str, patience: float) -> AbstractAsyncContextManager[asyncpg.Pool[asyncpg.Record]]:
+    """Connections to the app's database, for those who won't wait long.
+
+    Args:
+        name: by which they show in the database.
+        patience: seconds that a statement may take.
+    """
+    return asyncpg.create_pool(
+        config.database_url,
+        min_size=0,
+        max_size=config.connections,
+        command_timeout=patience,
+        statement_cache_size=0,  # for PgBouncer
+        init=_patient,
+        server_settings={"application_name": name},
+    )
+
+
+async def _patient(connection: Connection) -> None:
+    await connection.execute("set lock_timeout = '3s'")
+
+
+async def body_of(request: web.BaseRequest, most: int) -> bytes | None:
+    """The body; None if it has more than `most` bytes. No more than that is read."""
+    if (request.content_length or 0) > most:
+        return None
+    text = bytearray()
+    async for chunk in request.content.iter_any():
+        text += chunk
+        if len(text) > most:
+            return None
+    return bytes(text)

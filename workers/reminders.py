@@ -1,0 +1,14 @@
+"""The application of dosage reminders: which lifecycles run, which bodies perform their effects, and its commands."""
+
+from activities.reminders.doses import take_turn, withdraw_doses
+from activities.reminders.resources import lifespan
+from activities.telephony import find_placed_call, find_sms, place_call, send_sms
+from perdure import App
+from workflows.dosage_reminders import DosageReminders
+from workflows.dose import DoseReminder
+
+app = App(
+    lifecycles=[DosageReminders, DoseReminder],
+    effects=[take_turn, withdraw_doses, send_sms, find_sms, place_call, find_placed_call],
+    lifespan=lifespan,
+)

@@ -1,0 +1,154 @@
+"""Receives the provider's status callbacks, checks who has signed them, and gives them to the lifecycle as messages.
+
+Repeated, late and out of order they do no harm: each status of each message is heard once. Nothing of a request is
+logged: it has the number.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from urllib.parse import parse_qs, urlsplit
+
+import asyncpg
+from aiohttp import web
+from pydantic import ValidationError
+
+from activities.contracts.telephony import Channel, Reported
+from activities.settings import TelephonySettings, telephony_settings
+from activities.twilio.credentials import auth_tokens
+from activities.twilio.request import RETRIES
+from activities.twilio.signature import form_of, is_genuine
+from activities.web.signature import NoSecret
+from perdure.errors import InvalidSetting
+from perdure.logs import says
+from perdure.settings import Settings
+from workers.listening import LONGEST, MOST_CONNECTIONS, Listener, body_of, pool_of, until_told
+
+MOST = 64 * 1024
+"""Bytes of a callback."""
+SIGNAL = "reported"
+"""The message that a lifecycle gets: its handler takes a `Reported`."""
+_PATIENCE = 5.0
+
+log = logging.getLogger("perdure.telephony")
+
+_ANSWERS = {
+    204: "",
+    400: "that is no status callback",
+    403: "no",
+    404: "nothing is known of it",
+    405: "POST it",
+    408: "that took too long",
+    413: "at most 64 kB",
+    503: "not now: say it again",
+}
+
+
+class StatusCallbacks(Listener):
+    """The server.
+
+    Args:
+        pool: connections to the app's database; their role may execute `perdure.signal`.
+        config: where it is reached, and with what is signed.
+        longest: seconds that a connection lives.
+        most: connections at a time; one more is closed at once.
+    """
+
+    log = log
+    answers = _ANSWERS
+
+    def __init__(
+        self,
+        pool: asyncpg.Pool[asyncpg.Record],
+        config: TelephonySettings,
+        *,
+        longest: float = LONGEST,
+        most: int = MOST_CONNECTIONS,
+    ) -> None:
+        super().__init__(longest=longest, most=most)
+        self._pool = pool
+        self._config = config
+
+    async def hear(self, request: web.BaseRequest) -> int:
+        """Check it, and put it on record."""
+        if request.method != "POST":
+            return 405
+        body = await body_of(request, MOST)
+        if body is None:
+            return 413
+        query = urlsplit(request.raw_path).query
+        if not self._is_genuine(query, body, request.headers.get("X-Twilio-Signature", "")):
+            return 403
+        try:
+            lifecycle, id, reported = _read(query, body)
+        except (ValueError, ValidationError):
+            return 400
+        return await self._tell(lifecycle, id, reported)
+
+    def _is_genuine(self, query: str, body: bytes, given: str) -> bool:
+        """Whether the provider has signed it for our public URL. What a proxy makes of host and path does not count."""
+        url = f"{self._config.callback_url}?{query}"
+        try:
+            tokens = auth_tokens(self._config)
+            return is_genuine(tokens, url, body, given) or is_genuine(tokens, url + RETRIES, body, given)
+        except NoSecret as error:
+            says(log, "can't check a signature", why=str(error))
+            return False
+        except ValueError:
+            return False
+
+    async def _tell(self, lifecycle: str, id: str, reported: Reported) -> int:
+        message = f"{reported.sid}/{reported.status}"
+        try:
+            async with asyncio.timeout(_PATIENCE), self._pool.acquire() as connection:
+                await connection.execute(
+                    "select perdure.signal($1, $2, $3, $4::jsonb, $5)",
+                    *(lifecycle, id, SIGNAL, reported.model_dump_json(), message),
+                )
+        except (asyncpg.NoDataFoundError, asyncpg.InvalidParameterValueError):
+            return 404  # another database's, or one that is gone: to say it again would not help
+        except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, TimeoutError) as error:
+            says(log, "not put on record", why=type(error).__name__)
+            return 503
+        return 204
+
+
+def _read(query: str, body: bytes) -> tuple[str, str, Reported]:
+    """Whom it is for, and what it says.
+
+    Raises:
+        ValueError: it is no status callback.
+    """
+    of, form = parse_qs(query, strict_parsing=True), dict(form_of(body))
+    call = "CallSid" in form
+    sid = form.get("CallSid") if call else form.get("MessageSid") or form.get("SmsSid")
+    status = form.get("CallStatus") if call else form.get("MessageStatus") or form.get("SmsStatus")
+    code = form.get("ErrorCode") or None
+    if not sid or not status or not {"of", "id", "ref"} <= of.keys():
+        raise ValueError("no status callback")
+    reported = Reported(
+        sid=sid,
+        channel=Channel.CALL if call else Channel.SMS,
+        status=status,
+        code=None if code is None else int(code),
+        reference=of["ref"][0],
+    )
+    return of["of"][0], of["id"][0], reported
+
+
+async def receive(config: Settings, host: str, port: int) -> None:
+    """Run the receiver until SIGTERM or SIGINT.
+
+    Raises:
+        InvalidSetting: it would not know what to check callbacks by.
+    """
+    telephony = telephony_settings()
+    if telephony.callback_url is None:
+        raise InvalidSetting("PERDURE_TELEPHONY_CALLBACK_URL is not set: it is what the provider's signatures are over")
+    try:
+        auth_tokens(telephony)
+    except NoSecret as error:
+        raise InvalidSetting(str(error)) from None
+    async with pool_of(config, "perdure telephony", _PATIENCE) as pool:
+        await until_told(StatusCallbacks(pool, telephony), host, port)

@@ -1,0 +1,131 @@
+"""Each dose of a patient is one reminder: sent once, within its window, outside the quiet hours, or visibly not.
+
+`due -> sending -> sent | expired | refused | error`; `withdrawn` where the patient signed off or paused before it went.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from enum import StrEnum
+from functools import partial
+
+from temporalio import workflow
+
+from activities.contracts.reminders import Dose, Opening, Reports
+from activities.contracts.telephony import PLACE_CALL, SEND_SMS, Accepted, Channel, Notice, Reported, reference_of
+from perdure import Done, Ended, Expired, Key, Lifecycle, WasRefused, state
+
+
+class Reminder(StrEnum):
+    """Where the reminder of a dose is."""
+
+    DUE = "due"
+    SENDING = "sending"
+    SENT = "sent"
+    EXPIRED = "expired"
+    REFUSED = "refused"
+    ERROR = "error"
+    WITHDRAWN = "withdrawn"
+
+
+@workflow.defn(name="dose")
+class DoseReminder(Lifecycle[Dose, Reminder]):
+    """Sends the reminder of one dose."""
+
+    states = (
+        state(Reminder.DUE, Reminder.SENDING, Reminder.EXPIRED, Reminder.ERROR, Reminder.WITHDRAWN),
+        state(Reminder.SENDING, Reminder.SENT, Reminder.EXPIRED, Reminder.REFUSED, Reminder.ERROR, Reminder.WITHDRAWN),
+        state(Reminder.SENT),
+        state(Reminder.EXPIRED),
+        state(Reminder.REFUSED),
+        state(Reminder.ERROR),
+        state(Reminder.WITHDRAWN, cancelled=True),
+    )
+    effects = (SEND_SMS, PLACE_CALL)
+    if_ended = "again"
+
+    def __init__(self) -> None:
+        self.reports: dict[str, Reported] = {}
+
+    def snapshot(self) -> Reports:
+        """What is handed on."""
+        return Reports(last=self.reports)
+
+    @workflow.run
+    async def run(self, dose: Dose) -> None:
+        """Send it in the first opening in which that can be done."""
+        if recalled := self.recall(Reports):
+            self.reports = recalled.last | self.reports
+        refused: dict[Channel, str] = {}
+        why = "all of its window lies in the quiet hours" if not dose.openings else "it was started too late"
+        for number, opening in enumerate(dose.openings):
+            if workflow.now() >= opening.until:
+                continue
+            if workflow.now() < opening.start:
+                await self.wait_until(opening.start)
+            end = await self._send(dose, opening, str(number) if number else None, refused)
+            match end:
+                case None:
+                    return
+                case Expired(why, in_doubt=False):
+                    continue  # it certainly was not sent, and may go when the quiet hours are over
+                case Expired(why):
+                    break
+                case WasRefused(why):
+                    return await self.enter(Reminder.REFUSED, why=why)
+                case Ended(why):
+                    return await self.enter(Reminder.ERROR, why=why)
+        await self.enter(Reminder.EXPIRED, why=why)
+
+    @workflow.signal
+    def reported(self, report: Reported) -> None:
+        """The provider says how far a message or call is; in whatever order such words come, a failure stands."""
+        known = self.reports.get(report.reference)
+        if known is None or not known.failed:
+            self.reports[report.reference] = report
+
+    async def _send(
+        self, dose: Dose, opening: Opening, suffix: str | None, refused: dict[Channel, str]
+    ) -> Ended | None:
+        """None once it is sent; else why it was not, by any of the channels."""
+        for channel in dose.channels:
+            if channel in refused:
+                continue
+            effect = SEND_SMS if channel is Channel.SMS else PLACE_CALL
+            reference = reference_of(Key.of(self.entity, effect.identity, suffix))
+            end = await self.perform(
+                effect,
+                Notice(to=dose.to, text=dose.text, language=dose.language, until=opening.until),
+                entering=Reminder.SENDING,
+                then=None if dose.confirm else Reminder.SENT,
+                suffix=suffix,
+                expires_at=opening.until,
+                witness=partial(self._accepted, reference),
+            )
+            match end:
+                case Done(accepted):
+                    trouble = await self._confirmed(reference, accepted, opening.until) if dose.confirm else None
+                    if trouble is None:
+                        return None
+                    refused[channel] = trouble
+                case WasRefused(why):
+                    refused[channel] = why
+                case _:
+                    return end
+        return WasRefused("; ".join(f"{channel}: {why}" for channel, why in refused.items()))
+
+    async def _confirmed(self, reference: str, accepted: Accepted, until: datetime) -> str | None:
+        """Why it did not arrive; None, and it is on record as sent, if nobody says that it did not."""
+        if accepted.confirms_within is not None:
+            until = min(until, workflow.now() + accepted.confirms_within)
+            await self.wait_for(lambda: reference in self.reports and self.reports[reference].final, until=until)
+        report = self.reports.get(reference)
+        if report is not None and report.failed:
+            return f"{report.status} (error {report.code})" if report.code else report.status
+        await self.enter(Reminder.SENT, why=report.status if report else "accepted")
+        return None
+
+    def _accepted(self, reference: str) -> Accepted | None:
+        """What the provider reports about, it has."""
+        report = self.reports.get(reference)
+        return Accepted(sid=report.sid, status=report.status) if report else None
