@@ -22,7 +22,7 @@ unexport PYTHONDONTWRITEBYTECODE
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@echo; echo '  PYTHON=python3.12 chooses the interpreter, PYTEST_ARGS="-k relay -x" narrows the tests.'
 
 demo: $(STAMP) ## watch lifecycles run, crash and recover on servers of their own (KEEP=1 leaves them up)
@@ -30,6 +30,9 @@ demo: $(STAMP) ## watch lifecycles run, crash and recover on servers of their ow
 
 demo-jobs: $(STAMP) ## watch a job with 500 children, whose pages are in three languages, while a worker is killed
 	@$(BIN)/python -m infra.demo_jobs $(if $(KEEP),--keep)
+
+demo-reminders: $(STAMP) ## watch a day of 50 patients in eight zones pass in under a minute (KEEP=1 leaves it up)
+	@$(BIN)/python -m infra.demo_reminders $(if $(KEEP),--keep)
 
 test: lint types ## lint, types, and every test on real servers
 	@$(BIN)/python -m infra.programs
@@ -61,7 +64,7 @@ histories: $(STAMP) ## record this release's workflow histories, which later rel
 lock: $(STAMP) ## renew requirements.lock: the newest versions that pyproject.toml allows
 	@test -x $(BIN)/uv || $(BIN)/python -m pip install --quiet uv
 	@$(BIN)/uv pip compile --quiet --upgrade --universal --generate-hashes --no-emit-index-url \
-	    --custom-compile-command "make lock" --extra dev --extra archive --extra mail --extra otlp --extra web pyproject.toml -o requirements.lock
+	    --custom-compile-command "make lock" --extra dev --extra archive --extra encryption --extra mail --extra otlp --extra reminders --extra web pyproject.toml -o requirements.lock
 	@echo "requirements.lock is renewed; the next target installs it"
 
 clean: ## remove what was made here: .venv, caches, builds
@@ -81,4 +84,4 @@ $(STAMP): requirements.lock pyproject.toml
 	@$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation -e .
 	@touch $@
 
-.PHONY: help demo demo-jobs test dev lint types format chaos bench histories lock clean setup
+.PHONY: help demo demo-jobs demo-reminders test dev lint types format chaos bench histories lock clean setup

@@ -82,7 +82,7 @@ class Reported(_Record):
 
     sid: Sid
     channel: Channel
-    status: Annotated[str, Field(pattern=r"^[a-z-]{1,40}$")]
+    status: Annotated[str, Field(pattern=r"^[a-z_-]{1,40}$")]
     code: int | None = None
     reference: str = ""
 

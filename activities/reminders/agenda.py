@@ -28,14 +28,22 @@ class Starting:
 
     Attributes:
         id: `<patient>/<rule>/<local time that it is due>`.
-        goes_at: when it goes, a little after it is due where its rule says so.
         until: when it is over, whatever became of it.
     """
 
     id: str
-    goes_at: datetime
     until: datetime
     dose: Dose
+
+
+@dataclass(frozen=True, slots=True)
+class _Going:
+    """When a dose that is due is started, and when it may be sent."""
+
+    rule: Rule
+    due: Due
+    at: datetime
+    openings: tuple[Opening, ...]
 
 
 def problem_with(turn: Turn) -> str | None:
@@ -54,59 +62,68 @@ def problem_with(turn: Turn) -> str | None:
 def agenda(patient: str, turn: Turn) -> tuple[list[Starting], Ahead]:
     """What to start now, the oldest first, and how it goes on."""
     sign_up = turn.patient.checked()
-    due = sorted(_due(patient, sign_up, turn), key=lambda each: (each[1], each[0].rule))
-    more, due = due[AT_ONCE:], due[:AT_ONCE]
+    going = sorted(_going_now(patient, sign_up, turn), key=lambda each: (each.at, each.rule.id))
+    more, going = going[AT_ONCE:], going[:AT_ONCE]
     # Those that go at one moment go in one turn: the next one begins after it.
-    while more and due[-1][1] == more[0][1]:
-        due.append(more.pop(0))
-    starting = [_starting(patient, sign_up, each, goes_at) for each, goes_at in due]
-    nexts = () if more else (_next(patient, rule, sign_up.zone, turn) for rule in sign_up.plan.rules)
+    while more and going[-1].at == more[0].at:
+        going.append(more.pop(0))
+    starting = [_starting(patient, sign_up, each) for each in going]
+    nexts = () if more else (_next(patient, sign_up, rule, turn) for rule in sign_up.plan.rules)
     return starting, Ahead(
         started=tuple(Open(id=each.id, until=each.until) for each in starting),
-        upto=due[-1][1] if more else turn.now,
+        upto=going[-1].at if more else turn.now,
         more=bool(more),
         next_at=min((each for each in nexts if each is not None), default=None),
     )
 
 
-def _due(patient: str, sign_up: SignUp, turn: Turn) -> Iterator[tuple[Due, datetime]]:
-    """Every dose that goes after `upto`, and by now; with the moment at which it goes."""
+def _going_now(patient: str, sign_up: SignUp, turn: Turn) -> Iterator[_Going]:
+    """Every dose that is started after `upto`, and by now."""
     for rule in sign_up.plan.rules:
         for due in occurrences(rule, sign_up.zone, _since(rule, turn, turn.upto), turn.now):
             if turn.moved is not None and due.at + rule.window <= turn.moved:
                 continue
-            goes_at = due.at + spread_of(patient, rule, due)
-            if turn.at_once and goes_at > turn.upto:
-                goes_at = min(goes_at, turn.now)
-            if turn.upto < goes_at <= turn.now:
-                yield due, goes_at
+            going = _going(patient, sign_up, rule, due)
+            if turn.upto < going.at and (going.at <= turn.now or turn.at_once):
+                yield going
 
 
-def _next(patient: str, rule: Rule, zone: str, turn: Turn) -> datetime | None:
-    """When the next dose of a rule goes. Of two, the one that is due later may go sooner."""
+def _next(patient: str, sign_up: SignUp, rule: Rule, turn: Turn) -> datetime | None:
+    """When the next dose of a rule is started. Of two, the one that is due later may be started sooner."""
     best: datetime | None = None
-    due = next_due(rule, zone, _since(rule, turn, turn.now))
+    due = next_due(rule, sign_up.zone, _since(rule, turn, turn.now))
     while due is not None and (best is None or due.at < best):
-        goes_at = due.at + spread_of(patient, rule, due)
-        if goes_at > turn.now and not (turn.at_once and due.at <= turn.now):
-            best = goes_at if best is None else min(best, goes_at)
-        due = next_due(rule, zone, due.at)
+        at = _going(patient, sign_up, rule, due).at
+        if at > turn.now and not (turn.at_once and due.at <= turn.now):
+            best = at if best is None else min(best, at)
+        due = next_due(rule, sign_up.zone, due.at)
     return best
 
 
 def _since(rule: Rule, turn: Turn, moment: datetime) -> datetime:
-    """From when on what is due may go after `moment`, where the rule was in the plan then."""
+    """From when on what is due may be started after `moment`, where the rule was in the plan then."""
     earliest = moment - rule.spread
     return max(earliest, turn.since.get(rule.id, earliest))
 
 
-def _starting(patient: str, sign_up: SignUp, due: Due, goes_at: datetime) -> Starting:
-    [rule] = (each for each in sign_up.plan.rules if each.id == due.rule)
-    allowed = openings(due.at, rule.window, sign_up.quiet_hours, sign_up.zone)
+def _going(patient: str, sign_up: SignUp, rule: Rule, due: Due) -> _Going:
+    """A little after it is due, and after the quiet hours, so that not all go at once; less where that leaves less
+    time to send it."""
+    delay = spread_of(patient, rule, due)
+    found = []
+    for each in openings(due.at, rule.window, sign_up.quiet_hours, sign_up.zone):
+        room = min(rule.spread, each.until - each.start)
+        start = each.start + (delay * (room / rule.spread) if delay else delay)
+        found.append(Opening(start=start, until=each.until))
+    first = found[0].start if found else due.at
+    return _Going(rule, due, min(first, due.at + delay), tuple(found))
+
+
+def _starting(patient: str, sign_up: SignUp, going: _Going) -> Starting:
     first, second = (Channel.SMS, Channel.CALL) if sign_up.channel is Channel.SMS else (Channel.CALL, Channel.SMS)
+    rule, due = going.rule, going.due
     return Starting(
         id=f"{patient}/{rule.id}/{due.local:%Y-%m-%dT%H:%M}",
-        goes_at=goes_at,
         until=due.at + rule.window,
         dose=Dose(
             to=sign_up.phone,
@@ -114,9 +131,7 @@ def _starting(patient: str, sign_up: SignUp, due: Due, goes_at: datetime) -> Sta
             language=sign_up.language,
             channels=(first, second),
             due=due.at,
-            openings=tuple(
-                Opening(start=max(each.start, goes_at), until=each.until) for each in allowed if each.until > goes_at
-            ),
+            openings=going.openings,
             confirm=sign_up.confirm,
         ),
     )

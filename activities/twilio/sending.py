@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import re
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from datetime import timedelta
 from ipaddress import ip_network
 from typing import Final
@@ -35,15 +37,16 @@ async def send(channel: Channel, notice: Notice, attempt: Attempt) -> Accepted:
         InDoubt: the request left, and what came back does not say what became of it.
     """
     config = telephony_settings()
-    request = _prepared(channel, notice, attempt, config)
-    exchange = Exchange(
-        request,
-        telephony_of(attempt).names,
-        seconds=attempt.remaining,
-        before_first_byte=lambda: _still_of_use(notice, attempt),
-        bounds=bounds(config),
-    )
-    answer = said(await _made(exchange, request, telephony_of(attempt)))
+    telephony, request = _prepared(channel, notice, attempt, config)
+    async with _place(telephony):
+        exchange = Exchange(
+            request,
+            telephony.names,
+            seconds=attempt.remaining,
+            before_first_byte=lambda: _still_of_use(notice, attempt),
+            bounds=bounds(config),
+        )
+        answer = said(await _made(exchange, request))
     if answer.status // 100 != 2:
         raise ending(answer)
     sid, status = (answer.data or {}).get("sid"), (answer.data or {}).get("status")
@@ -67,10 +70,12 @@ def bounds(config: TelephonySettings) -> Bounds:
     return Bounds(_EVERYWHERE, _MOST, config.ca_file, of_failures=True)
 
 
-def _prepared(channel: Channel, notice: Notice, attempt: Attempt, config: TelephonySettings) -> Request:
+def _prepared(
+    channel: Channel, notice: Notice, attempt: Attempt, config: TelephonySettings
+) -> tuple[Telephony, Request]:
     try:
         form = message if channel is Channel.SMS else call
-        return post(channel, form(notice, attempt.key, config), config)
+        return telephony_of(attempt), post(channel, form(notice, attempt.key, config), config)
     except (NotDone, Refused):
         raise
     except (NoSecret, PerdureError) as error:  # such as a sealed text whose key is not here
@@ -85,10 +90,22 @@ def _still_of_use(notice: Notice, attempt: Attempt) -> None:
     attempt.before_first_byte()
 
 
-async def _made(exchange: Exchange, request: Request, telephony: Telephony) -> Reply:
+@asynccontextmanager
+async def _place(telephony: Telephony) -> AsyncIterator[None]:
+    """One of the connections that this worker may have; nothing was sent by whoever got none in time."""
     try:
-        async with telephony.places:
-            return await spanned(exchange, request)
+        await telephony.places.acquire()
+    except asyncio.CancelledError:
+        raise NotDone("the attempt was over before a connection was free") from None
+    try:
+        yield
+    finally:
+        telephony.places.release()
+
+
+async def _made(exchange: Exchange, request: Request) -> Reply:
+    try:
+        return await spanned(exchange, request)
     except Broken as error:
         raise (InDoubt if error.left else NotDone)(error.why) from None
     except NotAllowed as error:

@@ -38,7 +38,8 @@ class Client(Transactional):
 
     Args:
         pool: asyncpg pool of the app's database.
-        engine: Temporal client with `pydantic_data_converter`; not needed to start and look.
+        engine: Temporal client with `pydantic_data_converter`; not needed to start and look. Where there are keys it
+            encrypts, unless it has a codec of its own.
         config: scope and task queue; from the environment where not given.
         app: checks names and inputs of lifecycles that are given by name.
         patience: how long a workflow's answer is waited for; None = 20 s.
@@ -218,12 +219,14 @@ class Client(Transactional):
 
     async def _update(self, lifecycle: Which, entity_id: object, update: str, asked: Request) -> str:
         from perdure.client.asking import PATIENCE, Asking
+        from perdure.encryption.codec import encrypting_client
         from perdure.settings import settings
 
         config = self._config or settings()
         entity = entity_of(name_of(lifecycle), entity_id)
         patience = PATIENCE if self._patience is None else self._patience
-        asking = Asking(self._engine, config.scope, entity, lambda: self.status(entity.lifecycle, entity.id), patience)
+        engine = self._engine and encrypting_client(self._engine, config)
+        asking = Asking(engine, config.scope, entity, lambda: self.status(entity.lifecycle, entity.id), patience)
         return await asking.update(update, asked)
 
     @property

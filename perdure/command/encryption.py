@@ -35,21 +35,21 @@ def make_key(
     typer.echo(f"{key_id}:{base64.b64encode(secrets.token_bytes(KEY_BYTES)).decode()}")
 
 
-@cli.command(epilog="Example: perdure seal < phones.txt > sealed.txt")
+@cli.command(epilog="Example: perdure seal > sealed.txt")
 def seal() -> None:
     """Seal texts with the first key: one a line, from standard input to standard output; sealed ones stay."""
     keys = _keys()
     _each_line(lambda text: text if text.startswith(MARK) else sealed(text, keys))
 
 
-@cli.command(epilog="Example: perdure unseal < sealed.txt")
+@cli.command(epilog="Example: perdure unseal > phones.txt")
 def unseal() -> None:
     """Open sealed texts: one a line, from standard input to standard output; plain ones stay."""
     keys = _keys()
     _each_line(lambda text: unsealed(text, keys) if text.startswith(MARK) else text)
 
 
-@cli.command("codec-token", epilog="Example: perdure codec-token ann >> tokens")
+@cli.command("codec-token", epilog="Example: perdure codec-token ann > tokens.txt")
 def make_token(name: Annotated[str, typer.Argument(help="of its bearer, for the log")]) -> None:
     """Make a token for the codec server: its line for --tokens on standard output, itself on standard error."""
     token, kept = new_token()

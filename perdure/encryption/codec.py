@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from google.protobuf.message import DecodeError
 from temporalio.api.common.v1 import Payload
 from temporalio.api.failure.v1 import Failure
+from temporalio.client import Client
 from temporalio.converter import (
     DataConverter,
     DefaultFailureConverter,
@@ -22,7 +23,7 @@ from temporalio.converter import (
 )
 
 from perdure.encryption.keyring import Keyring, keyring
-from perdure.errors import Unopenable
+from perdure.errors import UnknownKey, Unopenable
 
 if TYPE_CHECKING:
     from perdure.settings import Settings
@@ -37,13 +38,14 @@ class Codec(PayloadCodec):
     """Encrypts payloads and decrypts them.
 
     Args:
-        keys: the first one encrypts, all decrypt.
+        keys: the first one encrypts, all decrypt; None = it encrypts nothing, and says of what is encrypted that
+            keys are missing.
         encrypting: False = it only decrypts, as before every process has the keys.
     """
 
-    def __init__(self, keys: Keyring, *, encrypting: bool = True) -> None:
+    def __init__(self, keys: Keyring | None, *, encrypting: bool = True) -> None:
         self.keys = keys
-        self.encrypting = encrypting
+        self.encrypting = encrypting and keys is not None
 
     async def encode(self, payloads: Sequence[Payload]) -> list[Payload]:
         """See base class."""
@@ -62,6 +64,7 @@ class Codec(PayloadCodec):
         """One payload, encrypted; one that is ours already stays as it is."""
         if is_ours(payload):
             return payload
+        assert self.keys is not None
         key_id = self.keys.current
         data = self.keys.encrypt(payload.SerializeToString(), _bound(key_id))
         metadata = {"encoding": ENCODING, "encryption-cipher": CIPHER, KEY_ID: key_id.encode()}
@@ -72,6 +75,8 @@ class Codec(PayloadCodec):
         if not is_ours(payload):
             return payload
         key_id = payload.metadata.get(KEY_ID, b"").decode("ascii", "replace")
+        if self.keys is None:
+            raise UnknownKey(f"it is encrypted with the key {key_id!r}, and this process has no keys: set PERDURE_KEYS")
         plain = self.keys.decrypt(key_id, payload.data, _bound(key_id))
         try:
             return Payload.FromString(plain)
@@ -94,13 +99,23 @@ def encrypting(given: DataConverter, config: Settings) -> DataConverter:
         InvalidSetting: the keys can't be used.
     """
     keys = keyring(config)
-    if keys is None or given.payload_codec is not None:
+    if given.payload_codec is not None:
         return given
     on = encrypts(config)
     failures = given.failure_converter_class
     if on and failures is DefaultFailureConverter:
         failures = DefaultFailureConverterWithEncodedAttributes
     return dataclasses.replace(given, payload_codec=Codec(keys, encrypting=on), failure_converter_class=failures)
+
+
+def encrypting_client(client: Client, config: Settings) -> Client:
+    """`client`, with the codec that the settings ask for where it has none. Raises InvalidSetting, as `encrypting`."""
+    converter = encrypting(client.data_converter, config)
+    if converter is client.data_converter:
+        return client
+    made = client.config()
+    made["data_converter"], made["plugins"] = converter, []
+    return Client(**made)
 
 
 def encrypts(config: Settings) -> bool:

@@ -13,8 +13,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from pydantic import GetCoreSchemaHandler
-from pydantic_core import CoreSchema, PydanticCustomError, SchemaSerializer, core_schema
+from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
+from pydantic_core import CoreSchema, PydanticCustomError, PydanticKnownError, SchemaSerializer, core_schema
 
 from perdure.encryption import keyring
 from perdure.errors import NotHere, Unopenable
@@ -104,14 +104,21 @@ class Private:
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        """See Pydantic. Refuses without a word of what was given."""
-        return core_schema.json_or_python_schema(
-            json_schema=core_schema.no_info_after_validator_function(_validated, core_schema.str_schema(strict=True)),
-            python_schema=core_schema.no_info_plain_validator_function(_validated),
+        """See Pydantic, whose errors quote what a step was given: so the first one hides it, and the second refuses."""
+        return core_schema.chain_schema(
+            [
+                core_schema.no_info_plain_validator_function(_Hidden),
+                core_schema.no_info_plain_validator_function(_validated),
+            ],
             serialization=core_schema.plain_serializer_function_ser_schema(
                 _serialized, info_arg=True, when_used="json"
             ),
         )
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        """See Pydantic."""
+        return {"type": "string"}
 
 
 @dataclass(frozen=True)
@@ -129,7 +136,13 @@ class PrivatePattern:
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         """See Pydantic."""
-        return core_schema.no_info_after_validator_function(self._checked, handler(source))
+        inner = handler(source)
+        check = core_schema.no_info_plain_validator_function(self._checked)
+        return core_schema.chain_schema([inner, check], serialization=inner["serialization"])
+
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        """See Pydantic."""
+        return {"type": "string"}
 
     def _checked(self, given: Private) -> Private:
         if not given.sealed and not self.matches(given._text):
@@ -171,11 +184,24 @@ def _base64url(data: bytes) -> str:
     return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
 
 
-def _validated(given: Any) -> Private:
+class _Hidden:
+    """What was given, until it is known to be good."""
+
+    __slots__ = ("given",)
+
+    def __init__(self, given: Any) -> None:
+        self.given = given
+
+    def __repr__(self) -> str:
+        return "..."
+
+
+def _validated(hidden: _Hidden) -> Private:
+    given = hidden.given
     if isinstance(given, Private):
         return given
     if not isinstance(given, str):
-        raise PydanticCustomError("private_type", "must be a string")
+        raise PydanticKnownError("string_type")
     try:
         return Private(given)
     except ValueError as error:

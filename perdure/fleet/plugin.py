@@ -32,7 +32,7 @@ from perdure.cleaning.caretaker import Caretaker
 from perdure.cleaning.expected import Expected
 from perdure.cleaning.hosting import cleaning_up
 from perdure.contracts.keys import Entity
-from perdure.encryption.codec import encrypting, encrypts
+from perdure.encryption.codec import Codec, encrypting, encrypts
 from perdure.errors import DeclarationError, InvalidSetting, PerdureError
 from perdure.fleet.follower import Follower
 from perdure.fleet.gauges import Gauges
@@ -104,7 +104,8 @@ class PerdurePlugin(temporalio.client.Plugin, temporalio.worker.Plugin):
                 "the worker's client can't carry perdure's models: connect it with "
                 "Client.connect(..., plugins=[PerdurePlugin(app)]) or data_converter=pydantic_data_converter"
             )
-        if converter.payload_codec is None and encrypts(self.config):
+        codec = converter.payload_codec
+        if (codec is None or (isinstance(codec, Codec) and not codec.encrypting)) and encrypts(self.config):
             raise DeclarationError(
                 "the worker's client does not encrypt, and there are keys (PERDURE_KEYS): connect it with "
                 "Client.connect(..., plugins=[PerdurePlugin(app)]), or set PERDURE_ENCRYPT=false"

@@ -30,8 +30,8 @@ class UnsupportedCommand(Exception):
 
 @dataclass(eq=False)
 class InFlight:
-    """An activity that was scheduled; `due` is its end, once that is known. One that waits for a worker until then can be
-    taken back."""
+    """An activity that was scheduled; `due` is its end, once that is known. One that waits for a worker until then can
+    be taken back."""
 
     call: ActivityCall
     stays_when_cancelled: bool

@@ -7,13 +7,14 @@ from datetime import datetime, timedelta
 from typing import Any, Generic, TypeVar
 
 from temporalio import workflow
-from temporalio.exceptions import ActivityError, TimeoutError, TimeoutType
+from temporalio.exceptions import ActivityError, ApplicationError, TimeoutError, TimeoutType
 
 from perdure.activity.orders import Report, Said
 from perdure.contracts.effects import Effect
 from perdure.contracts.keys import Key
 from perdure.contracts.outcomes import Status
 from perdure.contracts.terms import Terms
+from perdure.errors import UnknownKey
 from perdure.store.writes import Answer, EffectView, Fence, FenceOp, Gate, Move, storable
 from perdure.telemetry import metrics, names
 from perdure.workflow.carried import Unsettled
@@ -164,7 +165,8 @@ class Learning(Generic[In, Out]):
         if answer.effect is not None and answer.effect.attempts > self.known.effect.attempts:
             self._count(answer.effect.status.value)
         self._see(answer.effect or EffectView(), answer)
-        self.known = replace(self.known.settled(), failures=self.known.failures + 1, retry_after=None)
+        failures, spared = self.known.failures + 1, self.known.spared + _could_not_read(failure)
+        self.known = replace(self.known.settled(), failures=failures, spared=spared, retry_after=None)
 
     def _see(self, view: EffectView, said: Report | Answer) -> None:
         """Learn what the fence knows, and the terms of the worker that read it."""
@@ -207,3 +209,13 @@ class Learning(Generic[In, Out]):
         metrics.count(
             workflow.metric_meter(), names.ATTEMPTS, lifecycle=lifecycle, effect=self.effect.name, outcome=outcome
         )
+
+
+def _could_not_read(failure: BaseException) -> bool:
+    """Whether its worker does not have the key: that heals when it is deployed, however many attempts it takes."""
+    cause: BaseException | None = failure
+    while cause is not None:
+        if isinstance(cause, ApplicationError) and cause.type == UnknownKey.__name__:
+            return True
+        cause = cause.__cause__
+    return False

@@ -133,7 +133,7 @@ async def whisper(given: Secret, attempt: Attempt) -> Said:
     """Fails first in a way that says a secret, then in doubt."""
     opened.append(given.to.open())
     attempt.heartbeat({"at": given.text})
-    await attempt.note({"to": given.to})
+    await attempt.note({"to": Private(given.to.open())})
     if attempt.number == 1:
         raise NotDone("busy")
     raise RuntimeError(given.text)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tests.chaos.plan import WORKERS
@@ -41,8 +42,9 @@ class End:
 class Slot:
     """One worker after the other under one name."""
 
-    def __init__(self, world: World, name: str, environment: dict[str, str]) -> None:
+    def __init__(self, world: World, name: str, environment: dict[str, str], app: str = APP) -> None:
         self.name = name
+        self._app = app
         self.ends: list[End] = []
         self._world = world
         self._environment = environment
@@ -54,7 +56,7 @@ class Slot:
     async def keep(self) -> None:
         """Run workers until `close`."""
         while not self._over:
-            process = WorkerProcess(self._world, APP, self._environment)
+            process = WorkerProcess(self._world, self._app, self._environment)
             process.log = self._world.folder / f"{self.name}-{len(self.ends) + 1}.log"
             self._world.workers.append(process)
             await process.launch()
@@ -97,8 +99,10 @@ class Slot:
 class Fleet:
     """All of them."""
 
-    def __init__(self, world: World, environment: dict[str, str]) -> None:
-        self.slots = {name: Slot(world, name, environment) for name in WORKERS}
+    def __init__(
+        self, world: World, environment: dict[str, str], *, app: str = APP, names: Sequence[str] = WORKERS
+    ) -> None:
+        self.slots = {name: Slot(world, name, environment, app) for name in names}
         self._keeping: list[asyncio.Task[None]] = []
 
     async def start(self) -> None:

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from activities.settings import MailSettings, WebSettings
+from activities.settings import MailSettings, TelephonySettings, WebSettings
 from perdure.settings import Settings
 
 ROOT = Path(__file__).parents[2]
@@ -99,9 +99,11 @@ def _declared_settings() -> set[str]:
     own = {f"PERDURE_{field.upper()}" for field in Settings.model_fields}
     mail = {f"PERDURE_MAIL_{field.upper()}" for field in MailSettings.model_fields}
     web = {f"PERDURE_WEB_{field.upper()}" for field in WebSettings.model_fields}
+    telephony = {f"PERDURE_TELEPHONY_{field.upper()}" for field in TelephonySettings.model_fields}
     rooms = (ROOT / "activities" / "contracts", ROOT / "infra", ROOT / "perdure" / "command")
     read_elsewhere = [file for room in rooms for file in room.glob("*.py")]
-    return own | mail | web | {name for file in read_elsewhere for name in _strings_that_name_a_variable(file)}
+    elsewhere = {name for file in read_elsewhere for name in _strings_that_name_a_variable(file)}
+    return own | mail | web | telephony | elsewhere
 
 
 def _strings_that_name_a_variable(file: Path) -> Iterator[str]:

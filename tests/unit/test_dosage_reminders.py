@@ -244,6 +244,23 @@ async def test_jitter_is_declared_and_stays_inside_the_window(book: Book) -> Non
     assert len(book.ids) == len(set(book.ids)) == 199
 
 
+def test_jitter_leaves_time_to_send_before_the_quiet_hours_and_spreads_those_that_wait_for_their_end() -> None:
+    night = {"start": "22:00", "end": "07:00"}
+    late = patient(rule("late", start="2027-03-01T21:58", spread=minutes(20)), quiet_hours=night)
+    early = patient(rule("early", start="2027-03-02T03:00", spread=minutes(20), window=hours(6)), quiet_hours=night)
+    evening, morning = NOON + hours(9) + minutes(58), NOON + hours(19)
+    turn = Turn(patient=late, upto=NOON, now=NOON + hours(20))
+    for given, start, room in ((late, evening, minutes(2)), (early, morning, minutes(20))):
+        after = []
+        for number in range(100):
+            [dose], _ = agenda(f"p{number}", turn.model_copy(update={"patient": given}))
+            [opening] = dose.dose.openings
+            after.append(opening.start - start)
+            assert opening.start < opening.until
+        assert timedelta(0) <= min(after) < room / 5
+        assert room * 0.8 < max(after) < room
+
+
 async def test_a_dose_that_only_waits_for_its_turn_is_not_lost_by_a_move(book: Book) -> None:
     given = patient(rule(text="FREQ=DAILY;COUNT=3", spread=minutes(50)))
     moved = At(BEFORE + seconds(2), "changed", Change(zone="Pacific/Auckland"))

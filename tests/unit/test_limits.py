@@ -27,6 +27,7 @@ from perdure import (
     NotDone,
     Question,
     Repeat,
+    Request,
     hours,
     minutes,
     seconds,
@@ -151,7 +152,7 @@ async def test_an_attempt_waits_for_its_turn_until_it_expires_and_not_a_day() ->
 
 
 async def test_a_cancel_takes_back_what_waits_for_its_turn() -> None:
-    cancel = At(minutes(10), "perdure-cancel", {"by": "ann"})
+    cancel = At(minutes(10), "cancel", Request(by="ann"))
     seen = await rehearse(Expiring, "x", {ASKED: [NotPickedUp()]}, messages=[cancel])
     assert (seen.end, seen.effects) == (Way.WITHDRAWN, {})
     assert minutes(10) <= seen.took < minutes(11)

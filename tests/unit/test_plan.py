@@ -229,7 +229,8 @@ def test_quiet_hours_come_back_the_same_from_json() -> None:
 def test_a_zone_that_does_not_exist_is_refused_with_the_likeliest(name: str, meant: str) -> None:
     with pytest.raises(ValidationError, match=r"is no zone of the IANA database: .*(" + meant + ")") as refused:
         TypeAdapter(Zone).validate_python(name)
-    assert len(str(refused.value)) < 6000
+    assert f"did you mean {name}?" not in str(refused.value)
+    assert len(reason(refused.value)) < 200
 
 
 @pytest.mark.parametrize("name", ["America/New_York", "Africa/Accra", "Australia/Lord_Howe", "UTC", "Etc/GMT+5"])

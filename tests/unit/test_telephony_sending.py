@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import AsyncIterator
 from datetime import timedelta
@@ -12,6 +13,7 @@ from xml.etree import ElementTree
 import pytest
 
 from activities.contracts.telephony import Channel, reference_of
+from activities.twilio.resources import Telephony
 from activities.twilio.sending import send
 from infra.telephony_numbers import LANDLINE
 from infra.telephony_server import Fault, TelephonyServer
@@ -254,6 +256,46 @@ async def test_answers_that_are_not_documented(answer: bytes, ends: type[Excepti
         with settings(**of_server(server, api_url=page.origin)), pytest.raises(ends, match=why):
             await send(SMS, notice(), attempt())
     assert page.connections == 1
+
+
+async def test_who_finds_no_free_connection_in_time_has_certainly_sent_nothing(server: TelephonyServer) -> None:
+    given = attempt()
+    given.resources = Telephony(places=asyncio.Semaphore(0))
+    sending = asyncio.ensure_future(send(SMS, notice(), given))
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(asyncio.shield(sending), 0.05)
+    sending.cancel()
+    with pytest.raises(NotDone, match="before a connection was free"):
+        await sending
+    assert server.asked == []
+
+
+async def test_an_attempt_that_is_cancelled_on_its_way_stays_in_doubt(server: TelephonyServer) -> None:
+    server.orders.order(Fault.DELAY_AFTER)
+    sending = asyncio.ensure_future(send(SMS, notice(), attempt()))
+    async with asyncio.timeout(5):
+        while not server.accepted:
+            await asyncio.sleep(0.001)
+    sending.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await sending
+
+
+async def test_a_place_is_free_again_however_a_request_ends(server: TelephonyServer) -> None:
+    given = attempt()
+    given.resources = Telephony(places=asyncio.Semaphore(1))
+    for fault in (Fault.RESET_AFTER, Fault.TOO_MANY):
+        server.orders.order(fault)
+        with pytest.raises((InDoubt, NotDone)):
+            await send(SMS, notice(), given)
+    await send(SMS, notice(), given)
+
+
+async def test_without_resources_nothing_is_sent(server: TelephonyServer) -> None:
+    given = attempt()
+    given.resources = None
+    with pytest.raises(NotDone, match="AssertionError"):
+        await send(SMS, notice(), given)
 
 
 async def test_nothing_of_the_person_or_the_account_is_logged(

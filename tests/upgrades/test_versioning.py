@@ -37,7 +37,8 @@ async def _make_current(world: World, deployment: str) -> None:
 
 async def test_a_pinned_lifecycle_ends_on_its_own_build_and_new_ones_begin_on_the_current_one(ground: Ground) -> None:
     one, two = f"shop-{ground.world.scope}:1", f"shop-{ground.world.scope}:2"
-    async with ground.worker(effects.Escalating, deployment=one):
+    # What the first one keeps to has a task queue of its own, of the same build.
+    async with ground.worker(effects.Limited, deployment=one):
         await _make_current(ground.world, one)
         await ground.start()
         async with ground.worker(calls.Inserted, deployment=two):  # it could not follow what the other began

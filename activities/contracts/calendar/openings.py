@@ -41,7 +41,7 @@ def _nights(start: datetime, end: datetime, quiet: QuietHours | None, zone: Zone
     """The quiet hours of every day that may touch the window, in order."""
     if quiet is None:
         return
-    day, last = reads(start, zone).date() - 2 * _DAY, reads(end, zone).date() + _DAY
+    day, last = reads(start, zone).date() - _DAY, reads(end, zone).date()
     while day <= last:
         morning = day if quiet.start < quiet.end else day + _DAY
         yield Opening(

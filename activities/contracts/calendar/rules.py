@@ -86,8 +86,7 @@ class Recurrence:
             period = datetime(number // 12, number % 12 + 1, 1)
             if period > last:
                 return
-            if self.parts.freq == "YEARLY" or _in_month(period, self.parts):
-                yield from _period(self.parts, period)
+            yield from _period(self.parts, period)
 
 
 @lru_cache(maxsize=2048)
@@ -157,21 +156,13 @@ def _period(parts: Parts, period: datetime) -> list[datetime]:
     if parts.days:
         by["byweekday"] = [rrule.weekday(day, which or None) for day, which in parts.days]
     monthly = parts.freq == "MONTHLY"
-    return list(
-        rrule.rrule(
-            rrule.MONTHLY if monthly else rrule.YEARLY,
-            dtstart=period,
-            interval=_PAST_THE_END,
-            wkst=parts.week_start,
-            **by,
-        )
-    )
+    return list(rrule.rrule(rrule.MONTHLY if monthly else rrule.YEARLY, period, interval=_PAST_THE_END, **by))
 
 
 def _fits(day: datetime, parts: Parts) -> bool:
     """Whether the parts that limit whole days let this one in."""
     by = parts.by
-    if not _in_month(day, parts):
+    if "BYMONTH" in by and day.month not in by["BYMONTH"]:
         return False
     if "BYMONTHDAY" in by and not {day.day, day.day - _month_days(day) - 1} & set(by["BYMONTHDAY"]):
         return False
@@ -181,10 +172,6 @@ def _fits(day: datetime, parts: Parts) -> bool:
         if not {of_year, of_year - length - 1} & set(by["BYYEARDAY"]):
             return False
     return not parts.days or (day.weekday(), 0) in parts.days
-
-
-def _in_month(day: datetime, parts: Parts) -> bool:
-    return "BYMONTH" not in parts.by or day.month in parts.by["BYMONTH"]
 
 
 def _month_days(day: datetime) -> int:

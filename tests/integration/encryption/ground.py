@@ -10,12 +10,14 @@ from google.protobuf.message import Message
 from pydantic import SecretStr
 from temporalio.api.common.v1 import Header, Payload, SearchAttributes, WorkflowExecution
 from temporalio.api.workflowservice.v1 import (
+    DescribeScheduleRequest,
     DescribeWorkflowExecutionRequest,
     GetWorkflowExecutionHistoryRequest,
     ListWorkflowExecutionsRequest,
 )
 
 from perdure import Private
+from perdure.cleaning.workflow import clean_up_id
 from perdure.encryption.codec import is_ours
 from tests.apps.confiding import PHONE, SECRET, Secret
 from tests.world import World
@@ -48,6 +50,21 @@ async def everything(world: World, *runs: tuple[str, str]) -> list[Message]:
         describe = DescribeWorkflowExecutionRequest(namespace=namespace, execution=execution)
         found.append(await service.describe_workflow_execution(describe))
     return found
+
+
+async def the_clean_up(world: World) -> list[Message]:
+    """Raw: the Schedule of the clean-up, and what it did; the Schedule is deleted."""
+    service, namespace, id = world.engine.workflow_service, world.engine.namespace, clean_up_id(world.scope)
+    schedule = await service.describe_schedule(DescribeScheduleRequest(namespace=namespace, schedule_id=id))
+    await world.engine.get_schedule_handle(id).delete()
+    execution = WorkflowExecution(workflow_id=id)
+    history = GetWorkflowExecutionHistoryRequest(namespace=namespace, execution=execution)
+    describe = DescribeWorkflowExecutionRequest(namespace=namespace, execution=execution)
+    return [
+        schedule,
+        await service.get_workflow_execution_history(history),
+        await service.describe_workflow_execution(describe),
+    ]
 
 
 def payloads(message: Message) -> Iterator[tuple[str, Payload]]:

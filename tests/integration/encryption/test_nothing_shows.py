@@ -33,6 +33,22 @@ from tests.integration.encryption.ground import (
 )
 from tests.world import World
 
+KINDS = (
+    "started_event_attributes.input",
+    "memo.fields",
+    "user_metadata.summary",
+    "signaled_event_attributes.input",
+    "scheduled_event_attributes.input",
+    "activity_task_completed_event_attributes.result",
+    "details[result]",
+    "accepted_request.input.args",
+    "outcome.success",
+    "failure.encoded_attributes",
+    "application_failure_info.details",
+    "continued_as_new_event_attributes.input",
+)
+"""Where payloads stand in what is looked through: it is no proof where there is nothing."""
+
 
 @pytest.fixture
 async def world(
@@ -76,6 +92,8 @@ async def test_a_whole_life_leaves_no_word_of_it_in_temporal_nor_a_sealed_field_
         "details[data].payloads.",
         "details[patch-data].payloads.",
     }
+    seen = {place for each in found for place, _ in payloads(each)}
+    assert [kind for kind in KINDS if not any(kind in place for place in seen)] == []
     used = {payload.metadata["encryption-key-id"] for each in found for _, payload in payloads(each)} - {b""}
     assert used == {b"first", b"second"}
     assert confiding.opened == [PHONE] * len(confiding.opened)

@@ -13,9 +13,10 @@ from temporalio.service import RPCError
 
 from infra.postgres import PostgresServer
 from infra.temporal import TemporalServer
+from perdure.cleaning.schedule import make_schedule
 from tests.apps import confiding
 from tests.apps.confiding import PHONE, Confide, app
-from tests.integration.encryption.ground import FIRST, GIVEN, SECOND, keys
+from tests.integration.encryption.ground import FIRST, GIVEN, SECOND, in_plain, keys, the_clean_up
 from tests.integration.operating.reading import perdure
 from tests.world import World
 
@@ -43,8 +44,10 @@ async def test_what_is_shown_replayed_cleaned_up_and_recovered_is_what_it_would_
         await world.client.start(Confide, "a", GIVEN)
         await world.client.signal(Confide, "a", Confide.hear, GIVEN)
         await world.is_in("confide", "a", "muttered")
-        cleaned = await perdure(world, "clean-up", "--json")
+        cleaned = await perdure(world, "clean-up", "--now", "--json")
         assert cleaned.exit_code == 0, cleaned.output
+        assert await make_schedule(world.engine, world.config.model_copy(update={"clean_up_every": 24.0}))
+        assert in_plain(await the_clean_up(world)) == set()
     shown = await perdure(world, "show", "confide", "a", "--json", "--payloads", "--app", APP)
     assert shown.exit_code == 0, shown.output
     tries = [(each["effect"], each["kind"], each["outcome"]) for each in json.loads(shown.stdout)["tries"]]

@@ -6,17 +6,19 @@ import dataclasses
 import secrets
 
 import pytest
+import temporalio.client
 from pydantic import SecretStr
 from temporalio.api.common.v1 import Payload
 from temporalio.api.failure.v1 import Failure
 from temporalio.client import ClientConfig
 from temporalio.contrib.pydantic import pydantic_data_converter
 from temporalio.exceptions import ApplicationError
+from temporalio.worker import WorkerConfig
 
 from perdure import App, PerdurePlugin, Settings
-from perdure.encryption.codec import CIPHER, KEY_ID, Codec, encrypting, opened
+from perdure.encryption.codec import CIPHER, KEY_ID, Codec, encrypting, encrypting_client, opened
 from perdure.encryption.keyring import Keyring
-from perdure.errors import UnknownKey, Unopenable
+from perdure.errors import DeclarationError, UnknownKey, Unopenable
 
 A, B = secrets.token_bytes(32), secrets.token_bytes(32)
 PLAIN = Payload(metadata={"encoding": b"json/plain", "messageType": b"secret.Type"}, data=b'"a secret"')
@@ -94,8 +96,28 @@ def test_a_codec_of_the_app_s_own_stays() -> None:
     assert encrypting(own, CONFIG) is own
 
 
-def test_without_keys_there_is_no_codec() -> None:
-    assert encrypting(pydantic_data_converter, Settings()) is pydantic_data_converter
+async def test_who_has_no_keys_sends_plain_and_says_what_is_missing() -> None:
+    codec = encrypting(pydantic_data_converter, Settings()).payload_codec
+    assert codec is not None
+    assert await codec.encode([PLAIN]) == [PLAIN] == await codec.decode([PLAIN])
+    with pytest.raises(UnknownKey, match="with the key 'a', and this process has no keys: set PERDURE_KEYS"):
+        await codec.decode([Codec(Keyring({"a": A})).encrypted(PLAIN)])
+
+
+def test_a_client_of_the_app_s_own_is_given_the_codec_for_what_perdure_asks() -> None:
+    own = temporalio.client.Client(None, data_converter=pydantic_data_converter)  # type: ignore[arg-type]
+    client = encrypting_client(own, CONFIG)
+    codec = client.data_converter.payload_codec
+    assert isinstance(codec, Codec)
+    assert codec.encrypting
+    assert encrypting_client(client, CONFIG) is client
+
+
+async def test_a_client_that_does_not_encrypt_is_no_client_for_a_worker_that_should() -> None:
+    plain = encrypting(pydantic_data_converter, Settings())
+    client = temporalio.client.Client(None, data_converter=plain)  # type: ignore[arg-type]
+    with pytest.raises(DeclarationError, match="does not encrypt, and there are keys"):
+        PerdurePlugin(App([], []), CONFIG).configure_worker(WorkerConfig(client=client))
 
 
 def test_the_plugin_gives_a_client_the_codec() -> None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 
 import pytest
-from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
+from pydantic import BaseModel, TypeAdapter, ValidationError
 from pydantic_core import to_jsonable_python
 from temporalio import workflow
 
@@ -29,8 +29,6 @@ Phone = Annotated[Private, PrivatePattern(r"\+[1-9]\d{6,14}")]
 
 class Note(BaseModel):
     """A text to somebody."""
-
-    model_config = ConfigDict(hide_input_in_errors=True)
 
     to: Phone
     text: Private = Private("")
@@ -68,7 +66,7 @@ def test_nothing_that_is_printed_logged_or_raised_shows_what_it_holds(caplog: py
 def test_a_value_that_does_not_fit_is_refused_without_being_shown(wrong: Any) -> None:
     with pytest.raises(ValidationError) as error:
         Note.model_validate({"to": wrong})
-    assert str(wrong) not in str(error.value)
+    assert str(wrong) not in str(error.value) + str(error.value.errors())
     assert str(wrong) not in problem(error.value)
     assert problem(error.value).startswith("to: ")
 
@@ -77,7 +75,8 @@ def test_as_json_it_is_the_string_that_it_was() -> None:
     note = Note(to=Private(PHONE), text=Private("hello"))
     assert note.model_dump(mode="json") == {"to": PHONE, "text": "hello"}
     assert Note.model_validate_json(note.model_dump_json()) == note
-    assert Note.model_json_schema()["properties"]["to"]["type"] == "string"
+    schema = Note.model_json_schema()["properties"]
+    assert (schema["to"]["type"], schema["text"]["type"]) == ("string", "string")
     assert to_jsonable_python({"any": note.to}) == {"any": PHONE}
 
 

@@ -1,0 +1,169 @@
+"""Bytes and rows of a sleeping patient, and how late reminders are, beside as many Temporal Schedules.
+
+Run it as `python -m bench.reminders [--patients 1000] [--rounds 1]`. All are due within one minute. Both sides have a
+worker process, a dev server with a file, and a provider that accepts at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import statistics
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Annotated
+
+import temporalio.client
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from bench.reminders.ground import Ground, Held, ground, number, plan
+from bench.reminders.scheduled import Text, schedule_at
+
+WAYS = ("perdure", "schedules")
+QUEUE = "scheduled"
+LEAD = timedelta(seconds=30)
+"""From when all sleep to when the first is due."""
+PATIENCE = timedelta(seconds=120)
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What one side needed.
+
+    Attributes:
+        count: of patients.
+        before, asleep: what was held when there were none, and when all were asleep.
+        late: seconds from due to accepted, sorted.
+        cpu: seconds of worker, Temporal and PostgreSQL for that minute.
+        signing_up: seconds that it took until all were asleep.
+    """
+
+    count: int
+    before: Held
+    asleep: Held
+    late: list[float]
+    cpu: tuple[float, float, float]
+    signing_up: float
+
+    def each(self, what: str) -> float:
+        """Bytes that one more patient takes."""
+        return (getattr(self.asleep, what) - getattr(self.before, what)) / self.count
+
+    def rows(self, start: str) -> dict[str, float]:
+        """Rows that one more patient takes, by table."""
+        grown = {name: (count - self.before.rows.get(name, 0)) / self.count for name, count in self.asleep.rows.items()}
+        return {name: more for name, more in grown.items() if name.startswith(start) and more >= 0.05}
+
+    def quantile(self, share: float) -> float:
+        """Of how late they were."""
+        return self.late[min(int(len(self.late) * share), len(self.late) - 1)]
+
+
+def main(
+    patients: Annotated[int, typer.Option(help="How many, all due within one minute.", min=1)] = 1_000,
+    rounds: Annotated[int, typer.Option(help="How often each way has its turn.", min=1)] = 1,
+    cached: Annotated[int, typer.Option(help="Workflows that perdure's worker keeps in memory.", min=0)] = 1_000,
+) -> None:
+    """Measure, and print the table."""
+    seen: dict[str, list[Seen]] = {way: [] for way in WAYS}
+    for turn in range(rounds):
+        for way in WAYS if turn % 2 == 0 else reversed(WAYS):
+            seen[way].append(
+                asyncio.run(_by_perdure(patients, cached) if way == "perdure" else _by_schedules(patients))
+            )
+    _show(seen)
+
+
+async def _by_perdure(count: int, cached: int) -> Seen:
+    async with ground("perdure.command", "worker", "workers.reminders:app", cached=cached) as made:
+
+        async def asleep(due: list[datetime]) -> None:
+            rows = [(f"p{patient}", plan(due[patient]), number(patient)) for patient in range(count)]
+            query = "insert into reminders.patient (id, plan, zone, phone) values ($1, $2, 'UTC', $3)"
+            await made.database.executemany(query, rows)
+            waiting = "select exists (select from perdure.outbox)"
+            while await made.database.fetchval(waiting):  # noqa: ASYNC110 - nobody tells us of it
+                await asyncio.sleep(0.2)
+
+        return await _measure(made, count, asleep)
+
+
+async def _by_schedules(count: int) -> Seen:
+    async with ground("bench.reminders.scheduled", QUEUE, cached=0) as made:
+        client = await temporalio.client.Client.connect(made.temporal.address)
+
+        async def asleep(due: list[datetime]) -> None:
+            at_once = asyncio.Semaphore(20)
+
+            async def create(patient: int) -> None:
+                text = Text(f"P{patient:07}", number(patient), "It is time to take: Metformin 500 mg.")
+                async with at_once:
+                    await client.create_schedule(f"s{patient}", schedule_at(due[patient], text, QUEUE))
+
+            await asyncio.gather(*map(create, range(count)))
+
+        return await _measure(made, count, asleep)
+
+
+async def _measure(made: Ground, count: int, asleep: object) -> Seen:
+    assert callable(asleep)
+    before = await made.held()
+    # A whole minute is due; by how long the sign-up may take, a little later.
+    first = datetime.now(UTC).replace(microsecond=0) + LEAD + timedelta(seconds=30 + count / 10)
+    due = [first + timedelta(seconds=60 * patient // count) for patient in range(count)]
+    began = time.monotonic()
+    await asleep(due)
+    signing_up = time.monotonic() - began
+    held = await made.held()
+    if datetime.now(UTC) > first:
+        raise RuntimeError(f"the sign-up of {count} took {signing_up:.0f} s, longer than was reckoned with")
+    await asyncio.sleep((first - datetime.now(UTC)).total_seconds() - 1)
+    cpu = made.cpu()
+    at = await made.accepted(count, first + timedelta(seconds=60) + PATIENCE)
+    used = tuple(late - early for early, late in zip(cpu, made.cpu(), strict=True))
+    if len(at) < count:
+        raise RuntimeError(f"{count - len(at)} of {count} were not sent:\n{made.log.read_text()[-3000:]}")
+    late = sorted((at[number(patient)] - due[patient]).total_seconds() for patient in range(count))
+    return Seen(count, before, held, late, (used[0], used[1], used[2]), signing_up)
+
+
+def _show(seen: dict[str, list[Seen]]) -> None:
+    console = Console(width=120)
+    table = Table("", *WAYS, "ratio, median of the rounds")
+    measures = {
+        "due to accepted, p50, s": [[each.quantile(0.5) for each in seen[way]] for way in WAYS],
+        "p99": [[each.quantile(0.99) for each in seen[way]] for way in WAYS],
+        "longest": [[each.late[-1] for each in seen[way]] for way in WAYS],
+        "CPU s of that minute: worker": [[each.cpu[0] for each in seen[way]] for way in WAYS],
+        "Temporal": [[each.cpu[1] for each in seen[way]] for way in WAYS],
+        "PostgreSQL": [[each.cpu[2] for each in seen[way]] for way in WAYS],
+        "asleep, each: kB of the worker": [[each.each("worker") / 1000 for each in seen[way]] for way in WAYS],
+        "kB of Temporal's memory": [[each.each("temporal") / 1000 for each in seen[way]] for way in WAYS],
+        "kB of Temporal's file": [[each.each("temporal_file") / 1000 for each in seen[way]] for way in WAYS],
+        "kB of the app's tables": [[each.each("database") / 1000 for each in seen[way]] for way in WAYS],
+        "signing up, s": [[each.signing_up for each in seen[way]] for way in WAYS],
+    }
+    for name, (ours, theirs) in measures.items():
+        table.add_row(name, f"{_middle(ours):.2f}", f"{_middle(theirs):.2f}", _ratio(ours, theirs))
+    console.print(table)
+    for way in WAYS:
+        rows = seen[way][0].rows("temporal.") | seen[way][0].rows("app.")
+        console.print(
+            f"{way}: rows of one who sleeps: " + ", ".join(f"{name} {more:.2g}" for name, more in rows.items())
+        )
+
+
+def _middle(figures: Sequence[float]) -> float:
+    return statistics.median(figures)
+
+
+def _ratio(ours: Sequence[float], theirs: Sequence[float]) -> str:
+    pairs = [mine / other for mine, other in zip(ours, theirs, strict=True) if other > 0]
+    return f"{_middle(pairs):.2f}" if pairs else "-"
+
+
+if __name__ == "__main__":
+    typer.run(main)

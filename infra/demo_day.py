@@ -1,0 +1,154 @@
+"""Takes a day through in seconds: from one moment at which something is due to the next, on the time-skipping server.
+
+Patients who are due at one moment go together. Time stands by while they do, and goes on when all of them are through.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from typing import TypeAlias
+from zoneinfo import ZoneInfo
+
+import asyncpg
+from temporalio.testing import WorkflowEnvironment
+
+from infra.demo import say
+from infra.demo_patients import NEW_YORK, Change, Day, Expected
+from infra.demo_record import reference
+from infra.telephony_faults import Fault, Report
+from infra.telephony_server import TelephonyServer
+
+Connection: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
+
+PATIENCE = 60.0
+"""Seconds of ours after which it gives up on what is due at one moment."""
+IN_PASSING = 0.4
+"""Seconds of ours that what is due is given, before time goes on a little for what waits to be tried again."""
+A_MOMENT, A_LITTLE = timedelta(seconds=1), timedelta(seconds=5)
+
+
+class Passing:
+    """One day.
+
+    Args:
+        day: what is to happen.
+        environment: the time-skipping server.
+        connection: the app's database.
+        telephony: the provider.
+
+    Attributes:
+        skips: how often time went on.
+    """
+
+    def __init__(
+        self, day: Day, environment: WorkflowEnvironment, connection: Connection, telephony: TelephonyServer
+    ) -> None:
+        self.day = day
+        self.skips = 0
+        self._environment, self._connection, self._telephony = environment, connection, telephony
+        self._away = False
+
+    async def sign_up(self) -> None:
+        """Insert the patients' rows; each starts its reminders in the same transaction."""
+        for patient in self.day.patients:
+            row = patient.row(self.day.date)
+            places = ", ".join(f"${n}" for n in range(1, len(row) + 1))
+            await self._connection.execute(
+                f"insert into reminders.patient ({', '.join(row)}) values ({places})", *row.values()
+            )
+        await self._until_delivered()
+
+    async def pass_by(self) -> None:
+        """From the sign-up to the last dose's end."""
+        faults = {each.due - A_LITTLE: each.fault for each in self.day.doses if each.fault}
+        changes = {each.at: each for each in self.day.changes}
+        for moment in self._moments(faults, changes):
+            await self.go_to(moment)
+            if moment in faults:
+                self._order(faults[moment])
+            if moment in changes:
+                await self._change(changes[moment])
+            if moment in self.day.outage:
+                await self._turn(away=moment == self.day.outage[0])
+            await self._settled()
+
+    async def go_to(self, moment: datetime) -> None:
+        """Let time go on until a second after `moment`."""
+        left = (moment + A_MOMENT - await self._environment.get_current_time()).total_seconds()
+        if left > 0:
+            self.skips += 1
+            await self._environment.sleep(left)
+
+    def _moments(self, *more: dict[datetime, object]) -> Iterator[datetime]:
+        due = {each.due for each in self.day.doses} | {each.opens for each in self.day.doses if each.opens}
+        last = max(each.until for each in self.day.doses) 
+        yield from sorted({*due, *self.day.outage, *(each for some in more for each in some), last})
+
+    def _order(self, fault: str) -> None:
+        self._telephony.orders.order(Fault.RESET_AFTER)
+        if "silent" in fault:
+            self._telephony.orders.order_reports(Report.MISSING, Report.MISSING)
+
+    async def _change(self, change: Change) -> None:
+        settings = ", ".join(f"{name} = ${n}" for n, name in enumerate(change.columns, 2))
+        await self._connection.execute(
+            f"update reminders.patient set {settings} where id = $1", change.patient, *change.columns.values()
+        )
+        self._say(change.at, f"{change.patient} {change.said}")
+        await self._until_delivered()
+
+    async def _turn(self, *, away: bool) -> None:
+        self._away = away
+        while away and not all(self._is_asked_for(each) for each in self.day.doses if each.due == self.day.outage[0]):
+            await asyncio.sleep(0.002)
+        await (self._telephony.down() if away else self._telephony.up())
+        at = self.day.outage[0] if away else self.day.outage[1]
+        self._say(at, "[red]the provider is away[/red]: connections are refused" if away else "the provider is back")
+
+    def _is_asked_for(self, dose: Expected) -> bool:
+        return bool(self._telephony.references[reference(dose.id, "sms")])
+
+    async def _settled(self) -> None:
+        """Wait until what is due by now is through."""
+        end, began = time.monotonic() + PATIENCE, time.monotonic()
+        while (behind := await self._behind()) is not None:
+            if time.monotonic() > end:
+                raise TimeoutError(f"after {PATIENCE:.0f} s, {behind}")
+            if time.monotonic() - began > IN_PASSING:
+                await self.go_to(await self._environment.get_current_time() + A_LITTLE)
+                began = time.monotonic()
+            await asyncio.sleep(0.02)
+
+    async def _behind(self) -> str | None:
+        """Something that is not where it should be by now."""
+        now = await self._environment.get_current_time() - A_MOMENT
+        rows = await self._connection.fetch("select id, state from perdure.entity where lifecycle = 'dose'")
+        rows += await self._connection.fetch("select id, state from perdure.finished where lifecycle = 'dose'")
+        states = {row["id"]: row["state"] for row in rows}
+        for dose in self.day.doses:
+            state = states.get(dose.id)
+            if dose.due <= now and self._is_behind(dose, state, now):
+                return f"the dose {dose.id} is {state or 'not on record'}"
+        return await self._undelivered()
+
+    def _is_behind(self, dose: Expected, state: str | None, now: datetime) -> bool:
+        if state == "due":  # only while its patient sleeps
+            return dose.opens is None or dose.opens <= now
+        if state == "sending":  # only while nobody can be reached
+            return not self._away or dose.until + A_LITTLE <= now
+        return state is None
+
+    async def _until_delivered(self) -> None:
+        while await self._undelivered() is not None:
+            await asyncio.sleep(0.02)
+
+    async def _undelivered(self) -> str | None:
+        waits = await self._connection.fetchval("select lifecycle || ' ' || id from perdure.outbox limit 1")
+        return waits and f"{waits} waits for its delivery"
+
+    def _say(self, at: datetime, what: str) -> None:
+        there = at.astimezone(ZoneInfo(NEW_YORK))
+        say(f"[dim]{at.astimezone(UTC):%H:%M} UTC, {there:%H:%M} in New York:[/dim] {what}")

@@ -1,0 +1,245 @@
+"""What became of the day of `make demo-reminders`: counted from the stand-in's log, against the doses on record."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TypeAlias
+from zoneinfo import ZoneInfo
+
+import asyncpg
+from rich.table import Table
+from temporalio.client import Client
+
+from activities.contracts.telephony import reference_of
+from infra.demo import console
+from infra.demo_patients import Day
+from infra.telephony_resources import Resource
+from infra.telephony_server import TelephonyServer
+from perdure import Entity, Key
+
+FAILED = frozenset({"undelivered", "failed", "canceled", "busy", "no-answer"})
+"""How the provider says that it reached nobody."""
+Connection: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
+EFFECTS = {"sms": "send-sms", "call": "place-call"}
+_SETTLED_BY = {"look-up": "found by a look-up, not sent again", "message": "known by a callback, not sent again"}
+
+
+@dataclass(frozen=True)
+class Told:
+    """One dose at the end.
+
+    Attributes:
+        name: the local time that its id has.
+        due, ended: by the patient's clock.
+        by: channels by which the provider has accepted it, and that did not fail since.
+        failed: those that it refused, or that did not reach anybody, with what was said.
+        settled_by: how a doubt was settled.
+        in_doubt: nobody knows to this day.
+    """
+
+    id: str
+    name: str
+    due: datetime
+    ended: datetime
+    state: str
+    why: str | None
+    by: tuple[str, ...]
+    failed: tuple[str, ...]
+    settled_by: str | None
+    in_doubt: bool
+
+    @property
+    def remark(self) -> str:
+        """What is not as with most others; empty where nothing is."""
+        if self.state != "sent":
+            return f"{self.why}{' (it had gone, and its answer was lost)' if self.in_doubt and self.by else ''}"
+        said = list(self.failed)
+        if self.settled_by in _SETTLED_BY:
+            said.append(f"its answer was lost; {_SETTLED_BY[self.settled_by]}")
+        if (minutes := int((self.ended - self.due).total_seconds()) // 60) > 0:
+            said.append(f"{minutes} min after it was due")
+        if f"{self.due:%H:%M}" != self.name:
+            said.append(f"there is no {self.name} on that day")
+        return "; ".join(said)
+
+
+@dataclass(frozen=True)
+class Count:
+    """Written to `build/demo-reminders.json`."""
+
+    patients: int
+    zones: int
+    unusable: int
+    doses: int
+    sent: int
+    expired: int
+    refused: int
+    withdrawn: int
+    by_sms: int
+    by_call: int
+    settled_by_callback: int
+    settled_by_look_up: int
+    in_doubt: int
+    lost: int
+    twice: int
+    unasked: int
+    hours: float
+    seconds: float = 0.0
+
+    @property
+    def wrong(self) -> bool:
+        """Whether something is not as it was promised."""
+        ended = self.sent + self.expired + self.refused + self.withdrawn
+        return bool(self.lost or self.twice or self.unasked or ended != self.doses)
+
+
+def reference(dose: str, channel: str) -> str:
+    """By which the provider knows a sending."""
+    return reference_of(Key.of(Entity("dose", dose), EFFECTS[channel]))
+
+
+async def told(day: Day, connection: Connection, client: Client, scope: str, telephony: TelephonyServer) -> list[Told]:
+    """What became of each dose that is on record, in their order."""
+    rows = await connection.fetch("select id, state, why from perdure.finished where lifecycle = 'dose'")
+    effects = await connection.fetch(
+        "select id, effect, status, settled_by, why from perdure.effect where lifecycle = 'dose' order by first_at"
+    )
+    patients = {each.id: each for each in day.patients}
+    dues = {each.id: each for each in day.doses}
+    found = []
+    for row in rows:
+        ended = (await client.get_workflow_handle(f"{scope}/dose/{row['id']}").describe()).close_time
+        assert ended is not None
+        dose = dues.get(row["id"])
+        zone = ZoneInfo(dose.zone if dose else patients[row["id"].partition("/")[0]].zone)
+        mine = {each["effect"]: each for each in effects if each["id"] == row["id"]}
+        found.append(_told(row, dose.due if dose else ended, ended, zone, mine, telephony))
+    return sorted(found, key=lambda each: (each.due, each.id))
+
+
+def _told(
+    row: asyncpg.Record,
+    due: datetime,
+    ended: datetime,
+    zone: ZoneInfo,
+    effects: Mapping[str, asyncpg.Record],
+    telephony: TelephonyServer,
+) -> Told:
+    of = {channel: _accepted(telephony, reference(row["id"], channel)) for channel in EFFECTS}
+    failed = [
+        f"{channel}: {effect['why']}" if effect["status"] == "refused" else f"{channel}: {of[channel][0].status}"
+        for channel, name in EFFECTS.items()
+        if (effect := effects.get(name)) is not None
+        and (effect["status"] == "refused" or (of[channel] and of[channel][0].status in FAILED))
+    ]
+    return Told(
+        id=row["id"],
+        name=row["id"][-5:],
+        due=due.astimezone(zone),
+        ended=ended.astimezone(zone),
+        state=row["state"],
+        why=row["why"],
+        by=tuple(channel for channel, each in of.items() for one in each if one.status not in FAILED),
+        failed=tuple(failed),
+        settled_by=next((each["settled_by"] for each in effects.values() if each["settled_by"] in _SETTLED_BY), None),
+        in_doubt=any(each["status"] in ("attempting", "in_doubt") for each in effects.values()),
+    )
+
+
+def _accepted(telephony: TelephonyServer, wanted: str) -> list[Resource]:
+    return [each for each in telephony.accepted if each.reference == wanted]
+
+
+def counted(day: Day, doses: Sequence[Told], telephony: TelephonyServer, unusable: int, hours: float) -> Count:
+    """Count."""
+    states = Counter(each.state for each in doses)
+    known = {reference(each.id, channel) for each in doses for channel in EFFECTS}
+    on_record, expected = {each.id for each in doses}, {each.id for each in day.doses}
+    by = Counter(each.by[0] for each in doses if each.state == "sent" and each.by)
+    settled = Counter(each.settled_by for each in doses)
+    return Count(
+        patients=len(day.patients),
+        zones=len({each.zone for each in day.patients}),
+        unusable=unusable,
+        doses=len(expected),
+        sent=states["sent"],
+        expired=states["expired"],
+        refused=states["refused"],
+        withdrawn=states["withdrawn"],
+        by_sms=by["sms"],
+        by_call=by["call"],
+        settled_by_callback=settled["message"],
+        settled_by_look_up=settled["look-up"],
+        in_doubt=sum(each.in_doubt for each in doses),
+        lost=len(expected - on_record) + sum(each.state == "sent" and not each.by for each in doses),
+        twice=sum(max(len(each.by) - 1, 0) for each in doses)
+        + sum(count for each, count in telephony.references.items() if each not in known),
+        unasked=len(on_record - expected)
+        + sum(bool(each.by) and each.state in ("refused", "withdrawn") for each in doses)
+        + sum(bool(each.by) and each.state == "expired" and not each.in_doubt for each in doses),
+        hours=round(hours, 1),
+    )
+
+
+def show(count: Count, doses: Sequence[Told]) -> None:
+    """What was sent when, what was not as with most, and the counts."""
+    console.print(_sent(doses))
+    console.print(_remarkable(doses))
+    console.print(_counts(count))
+
+
+def _sent(doses: Sequence[Told]) -> Table:
+    table = _table("sent when they were due", "zone", "due there", "sent there", ">doses", ">by SMS", ">by call")
+    groups: dict[tuple[str, datetime], list[Told]] = {}
+    for each in doses:
+        if each.state == "sent" and not each.remark:
+            groups.setdefault((str(each.due.tzinfo), each.due), []).append(each)
+    for (zone, due), those in sorted(groups.items(), key=lambda each: each[0][1]):
+        ended = [f"{each.ended:%H:%M:%S}" for each in those]
+        by = Counter(each.by[0] for each in those if each.by)
+        when = min(ended) if min(ended) == max(ended) else f"{min(ended)} - {max(ended)}"
+        table.add_row(zone, f"{due:%d %b %H:%M}", when, str(len(those)), *(str(by[each] or "") for each in EFFECTS))
+    return table
+
+
+def _remarkable(doses: Sequence[Told]) -> Table:
+    table = _table("all others", "patient", "zone", "due there", "ended there", "state", "by", "")
+    for each in doses:
+        if each.remark or each.state != "sent":
+            by = " ".join(each.by)
+            patient, zone = each.id.partition("/")[0], str(each.due.tzinfo)
+            when = f"{each.due:%H:%M}", f"{each.ended:%H:%M:%S}"
+            table.add_row(patient, zone, *when, each.state, by, each.remark)
+    return table
+
+
+def _counts(count: Count) -> Table:
+    table = _table("counted from the provider's log, against the doses on record", "what", ">count", "")
+    rows = [
+        ("doses", count.doses, f"of {count.patients} patients in {count.zones} zones, by the plans"),
+        ("sent", count.sent, f"{count.by_sms} by SMS, {count.by_call} by call"),
+        ("expired", count.expired, "of no use any more, or only in the quiet hours: the reason is on record"),
+        ("refused", count.refused, "by both channels"),
+        ("withdrawn", count.withdrawn, "their patient had signed off or paused"),
+        ("answers lost", count.settled_by_callback + count.settled_by_look_up + count.in_doubt,
+         f"{count.settled_by_callback} settled by a callback, {count.settled_by_look_up} by a look-up, "
+         f"{count.in_doubt} expired in doubt"),
+        ("unusable", count.unusable, "patients with a bad record, who harm nobody else"),
+        ("lost", count.lost, "not on record, or on record as sent and unknown to the provider"),
+        ("twice", count.twice, "accepted more than once"),
+        ("unasked", count.unasked, "on record and due to nobody, or accepted and on record as not sent"),
+    ]  # fmt: skip
+    for what, number, note in rows:
+        bad = number and what in ("lost", "twice", "unasked")
+        table.add_row(what, f"[red]{number}[/red]" if bad else str(number), note)
+    return table
+
+
+def _table(title: str, *columns: str) -> Table:
+    table = Table(title=title)
+    for each in columns:
+        table.add_column(each.removeprefix(">"), justify="right" if each.startswith(">") else "left")
+    return table

@@ -1,0 +1,148 @@
+"""Dosage reminders, watched: a day of fifty patients in eight zones passes in under a minute.
+
+Time is skipped where nothing is due, by Temporal's time-skipping server. All else is real: the worker, PostgreSQL,
+HTTP to a stand-in for the telephony provider, and its callbacks.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import sys
+import time
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import asdict, replace
+
+import asyncpg
+from temporalio.contrib.pydantic import pydantic_data_converter
+from temporalio.testing import WorkflowEnvironment
+from temporalio.worker import Worker
+
+from infra.demo import console, say
+from infra.demo_day import Connection, Passing
+from infra.demo_patients import NEW_YORK, OUTAGE, the_day
+from infra.demo_record import Count, Told, counted, show, told
+from infra.ports import free_port
+from infra.postgres import PostgresServer
+from infra.progress import progress
+from infra.stack import ROOT
+from infra.telephony_numbers import GOOD
+from infra.telephony_server import ACCOUNT, TOKEN, TelephonyServer
+from infra.time_skipping import time_skipping_environment
+from perdure import PerdurePlugin, schema
+from perdure.settings import Settings
+
+PATIENTS, FEWEST = 50, 14
+SCOPE = "demo"
+TABLES = ROOT / "activities" / "reminders.sql"
+
+
+async def demo(patients: int, keep: bool) -> int:
+    """Run it; the exit status."""
+    began = time.monotonic()
+    async with AsyncExitStack() as stack:
+        postgres = PostgresServer(durable=False)
+        stack.callback(postgres.close)
+        with progress("starting PostgreSQL"):
+            await asyncio.to_thread(postgres.start)
+        telephony = await stack.enter_async_context(TelephonyServer())
+        environment = await stack.enter_async_context(
+            time_skipping_environment(data_converter=pydantic_data_converter)
+        )
+        connection = await asyncpg.connect(postgres.dsn())
+        stack.push_async_callback(connection.close)
+        await schema.migrate(connection)
+        await connection.execute(TABLES.read_text())
+        say("PostgreSQL, Temporal's time-skipping server and a stand-in for the telephony provider are up")
+        try:
+            count, doses = await play(patients, postgres.dsn(), connection, environment, telephony)
+        except TimeoutError as error:
+            say(f"[red]not over[/red]: {error}")
+            return 1
+        count = replace(count, seconds=round(time.monotonic() - began, 1))
+        (ROOT / "build").mkdir(exist_ok=True)
+        (ROOT / "build" / "demo-reminders.json").write_text(json.dumps(asdict(count), indent=2) + "\n")
+        show(count, doses)
+        say(
+            f"{count.hours:g} hours went by in {count.seconds} s: where nothing was due, the server's clock was put "
+            "forward.\nThe counts are in build/demo-reminders.json"
+        )
+        if keep:
+            await stay(postgres.dsn())
+    return 1 if count.wrong else 0
+
+
+async def play(
+    patients: int, dsn: str, connection: Connection, environment: WorkflowEnvironment, telephony: TelephonyServer
+) -> tuple[Count, list[Told]]:
+    """Sign the patients up, let the day pass, and count."""
+    day = the_day(patients, await environment.get_current_time())
+    passing = Passing(day, environment, connection, telephony)
+    config = Settings(database_url=dsn, scope=SCOPE, task_queue="demo-reminders", clean_up_every=0)
+    say(f"the day is {day.date:%d %B %Y}, on which New York changes its clocks; the server's clock is put forward to it")
+    await passing.go_to(day.begins)
+    async with working(config, environment, telephony, connection):
+        await passing.sign_up()
+        say(f"{len(day.patients)} rows are inserted, each of which starts the reminders of one patient")
+        await passing.pass_by()
+        doses = await told(day, connection, environment.client, SCOPE, telephony)
+        unusable = await connection.fetch("select id, attention from perdure.entity where attention is not null")
+        for row in unusable:
+            say(f"{row['id']} can't be reminded: {row['attention']}")
+    hours = (await environment.get_current_time() - day.begins).total_seconds() / 3600
+    return counted(day, doses, telephony, len(unusable), hours), doses
+
+
+@asynccontextmanager
+async def working(
+    config: Settings, environment: WorkflowEnvironment, telephony: TelephonyServer, connection: Connection
+) -> AsyncIterator[None]:
+    """A worker and a receiver of callbacks run for as long as the context lasts."""
+    port = free_port()
+    os.environ |= {
+        "PERDURE_TELEPHONY_API_URL": telephony.origin,
+        "PERDURE_TELEPHONY_ACCOUNT_SID": ACCOUNT,
+        "PERDURE_TELEPHONY_AUTH_TOKEN": TOKEN,
+        "PERDURE_TELEPHONY_SENDER": GOOD,
+        "PERDURE_TELEPHONY_CALLBACK_URL": f"http://127.0.0.1:{port}/",
+    }
+    from activities.settings import telephony_settings  # the bodies read theirs when they are imported
+    from workers.reminders import app
+    from workers.telephony_callbacks import StatusCallbacks
+
+    plugin = PerdurePlugin(app, config)
+    async with (
+        asyncpg.create_pool(config.database_url, min_size=0, max_size=5) as pool,
+        StatusCallbacks(pool, telephony_settings()).listening("127.0.0.1", port),
+        Worker(environment.client, task_queue=config.task_queue, plugins=[plugin]),
+    ):
+        await plugin.ready.wait()
+        yield
+
+
+async def stay(dsn: str) -> None:
+    """Leave the database up until Ctrl-C."""
+    say("The database stays up until Ctrl-C; `select * from reminders.dose order by due` has all doses.")
+    say(f"  export PERDURE_DATABASE_URL={dsn}")
+    await asyncio.Event().wait()
+
+
+def main() -> None:
+    """Entry point of `make demo-reminders`."""
+    parser = argparse.ArgumentParser(prog="python -m infra.demo_reminders", description=__doc__)
+    parser.add_argument("--patients", type=int, default=PATIENTS, help=f"{PATIENTS} by default")
+    parser.add_argument("--keep", action="store_true", help="leave the database up until Ctrl-C")
+    given = parser.parse_args()
+    if given.patients < FEWEST:
+        parser.error(f"--patients {given.patients}: at least {FEWEST}, each of whom has something to show")
+    try:
+        sys.exit(asyncio.run(demo(given.patients, given.keep)))
+    except KeyboardInterrupt:
+        sys.exit(130)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,70 @@
+"""A worker that has not the key makes no effect give up, and a Schedule made with a key that is gone is made anew."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Any
+
+import pytest
+import temporalio.client
+from temporalio import workflow
+from temporalio.api.common.v1 import Payload
+from temporalio.contrib.pydantic import pydantic_data_converter
+from temporalio.exceptions import ApplicationError
+
+from perdure import Done, Effect, Lifecycle, Repeat, Retry, Settings, seconds, state
+from perdure.cleaning.schedule import _decoded
+from perdure.cleaning.workflow import Asked
+from perdure.encryption.codec import Codec, encrypting
+from perdure.encryption.keyring import Keyring
+from perdure.errors import UnknownKey
+from perdure.testing import rehearse
+from perdure.testing.engine_activities import Failed
+from perdure.testing.stage import Stage
+from tests.apps.contracts import Errand, Ticket
+
+ONCE = Effect[Errand, Ticket]("once", timeout=seconds(1), doubt=Repeat(), retry=Retry(maximum=1))
+
+
+class Way(StrEnum):
+    """Where it is."""
+
+    BEGUN = "begun"
+    DONE = "done"
+    GIVEN_UP = "given-up"
+
+
+@workflow.defn(name="once")
+class Once(Lifecycle[Errand, Way]):
+    """Gives up after one attempt."""
+
+    states = (state(Way.BEGUN, Way.DONE, Way.GIVEN_UP), state(Way.DONE), state(Way.GIVEN_UP))
+    effects = (ONCE,)
+
+    @workflow.run
+    async def run(self, errand: Errand) -> None:
+        """Try once."""
+        ended = await self.perform(ONCE, errand)
+        await self.enter(Way.DONE if isinstance(ended, Done) else Way.GIVEN_UP)
+
+
+async def test_an_attempt_whose_worker_has_not_the_key_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    unread, execute = iter(range(3)), Stage._execute
+
+    async def by_a_worker_without(stage: Stage, contract: Any, call: Any) -> Any:
+        if contract is not ONCE or next(unread, None) is None:
+            return await execute(stage, contract, call)
+        error = ApplicationError("Failed decoding arguments")  # as the SDK says it
+        error.__cause__ = UnknownKey("it is encrypted with the key 'b', and this process has a")
+        return Failed(error)
+
+    monkeypatch.setattr(Stage, "_execute", by_a_worker_without)
+    seen = await rehearse(Once, Errand(), {ONCE: [Ticket(number=1)]})
+    assert (seen.end, seen.calls(ONCE), next(unread, None)) == (Way.DONE, 1, None)
+
+
+async def test_a_schedule_that_was_made_with_a_lost_key_differs_from_the_one_that_is_wanted() -> None:
+    converter = encrypting(pydantic_data_converter, Settings())
+    engine = temporalio.client.Client(None, data_converter=converter)  # type: ignore[arg-type]
+    args = [Codec(Keyring({"lost": b"1" * 32})).encrypted(Payload(data=b"x"))]
+    assert await _decoded(engine, args) == "something else" != await _decoded(engine, [Asked(by="schedule")])
