@@ -7,16 +7,17 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime, timedelta
-from typing import TypeAlias
+from typing import Any, TypeAlias
 from zoneinfo import ZoneInfo
 
 import asyncpg
+from temporalio.service import RPCError, RPCStatusCode
 from temporalio.testing import WorkflowEnvironment
 
 from infra.demo import say
-from infra.demo_patients import NEW_YORK, Change, Day, Expected
+from infra.demo_patients import LOST_FOR_GOOD, NEW_YORK, Change, Day, Expected
 from infra.demo_record import reference
 from infra.telephony_faults import Fault, Report
 from infra.telephony_server import TelephonyServer
@@ -38,17 +39,24 @@ class Passing:
         environment: the time-skipping server.
         connection: the app's database.
         telephony: the provider.
+        scope: first part of workflow ids.
 
     Attributes:
         skips: how often time went on.
     """
 
     def __init__(
-        self, day: Day, environment: WorkflowEnvironment, connection: Connection, telephony: TelephonyServer
+        self,
+        day: Day,
+        environment: WorkflowEnvironment,
+        connection: Connection,
+        telephony: TelephonyServer,
+        scope: str,
     ) -> None:
         self.day = day
         self.skips = 0
         self._environment, self._connection, self._telephony = environment, connection, telephony
+        self._scope = scope
         self._away = False
 
     async def sign_up(self) -> None:
@@ -59,7 +67,21 @@ class Passing:
             await self._connection.execute(
                 f"insert into reminders.patient ({', '.join(row)}) values ({places})", *row.values()
             )
-        await self._until_delivered()
+        for patient in self.day.patients:
+            while await self._how_far(patient.id) is None:
+                await asyncio.sleep(0.02)
+
+    async def _how_far(self, patient: str) -> str | None:
+        """What its reminders say of themselves, such as when the next dose is due."""
+        handle = self._environment.client.get_workflow_handle(f"{self._scope}/dosage-reminders/{patient}")
+        try:
+            status: dict[str, Any] = await handle.query("status")
+        except RPCError as error:
+            if error.status in (RPCStatusCode.NOT_FOUND, RPCStatusCode.FAILED_PRECONDITION):
+                return None  # it is not delivered yet, or has not begun
+            raise
+        said: str | None = status["how_far"]
+        return said
 
     async def pass_by(self) -> None:
         """From the sign-up to the last dose's end."""
@@ -68,7 +90,7 @@ class Passing:
         for moment in self._moments(faults, changes):
             await self.go_to(moment)
             if moment in faults:
-                self._order(faults[moment])
+                await self._order(faults[moment])
             if moment in changes:
                 await self._change(changes[moment])
             if moment in self.day.outage:
@@ -82,14 +104,16 @@ class Passing:
             self.skips += 1
             await self._environment.sleep(left)
 
-    def _moments(self, *more: dict[datetime, object]) -> Iterator[datetime]:
-        due = {each.due for each in self.day.doses} | {each.opens for each in self.day.doses if each.opens}
-        last = max(each.until for each in self.day.doses) 
+    def _moments(self, *more: Iterable[datetime]) -> Iterator[datetime]:
+        due = {moment for each in self.day.doses for moment in (each.due, each.rests)}
+        last = max(each.until for each in self.day.doses)
         yield from sorted({*due, *self.day.outage, *(each for some in more for each in some), last})
 
-    def _order(self, fault: str) -> None:
-        self._telephony.orders.order(Fault.RESET_AFTER)
-        if "silent" in fault:
+    async def _order(self, fault: str) -> None:
+        await self._telephony.reports.idle()  # they would take what is ordered
+        # What is lost for good is answered when the provider is away already.
+        self._telephony.orders.order(Fault.DELAY_AFTER if fault == LOST_FOR_GOOD else Fault.RESET_AFTER)
+        if fault == LOST_FOR_GOOD:
             self._telephony.orders.order_reports(Report.MISSING, Report.MISSING)
 
     async def _change(self, change: Change) -> None:
@@ -98,7 +122,7 @@ class Passing:
             f"update reminders.patient set {settings} where id = $1", change.patient, *change.columns.values()
         )
         self._say(change.at, f"{change.patient} {change.said}")
-        await self._until_delivered()
+        await self._until_heard(change)
 
     async def _turn(self, *, away: bool) -> None:
         self._away = away
@@ -136,13 +160,16 @@ class Passing:
 
     def _is_behind(self, dose: Expected, state: str | None, now: datetime) -> bool:
         if state == "due":  # only while its patient sleeps
-            return dose.opens is None or dose.opens <= now
+            return dose.rests <= now
         if state == "sending":  # only while nobody can be reached
             return not self._away or dose.until + A_LITTLE <= now
         return state is None
 
-    async def _until_delivered(self) -> None:
-        while await self._undelivered() is not None:
+    async def _until_heard(self, change: Change) -> None:
+        """Wait until the reminders have acted on it: they take a moment, which must not become half an hour."""
+        acted = "heard > 0" if "zone" in change.columns else "state <> 'active'"
+        open_still = f"select from perdure.entity where lifecycle = 'dosage-reminders' and id = $1 and not ({acted})"
+        while await self._connection.fetchval(f"select exists ({open_still})", change.patient):
             await asyncio.sleep(0.02)
 
     async def _undelivered(self) -> str | None:

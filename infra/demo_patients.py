@@ -1,4 +1,4 @@
-"""The patients of `make demo-reminders`: fifty in eight zones, what happens to them in a day, and which doses that makes.
+"""The patients of `make demo-reminders`: fifty in eight zones, what happens to them, and which doses that makes.
 
 Which doses those are is computed here anew, from local times alone: what the lifecycles started is compared with it.
 """
@@ -24,11 +24,12 @@ ZONES = {
     "America/Los_Angeles": "es-US",
 }
 """With the language that is spoken to the patients there."""
-WINDOW = timedelta(minutes=60)
 OUTAGE = time(7, 40), timedelta(hours=2)
 """When the provider is away, by the clock of New York, and for how long."""
 NO_MOBILE, WRONG, NO_ANSWER = "+15005550009", "+15005550001", "+15005556002"
 """Numbers with a meaning to the provider's stand-in."""
+LOST, LOST_FOR_GOOD = "lost", "lost for good"
+"""What goes wrong: the answer, after the request was accepted; or that, and all callbacks."""
 _MORNING, _NOON, _EVENING = "08:00", "12:30", "20:00"
 _SIGNS_OFF = "06:40", {"signed_off": True}, "signs off, while the dose of 06:15 waits for the quiet hours to end"
 _PAUSES = "12:00", {"paused": True}, "pauses"
@@ -41,6 +42,7 @@ class Patient:
 
     Attributes:
         times: local times, each of them a rule.
+        window: minutes in which a dose is of use.
         story: what is special about this one.
         fault: what goes wrong with the request of the first dose.
         change: local time, columns of the row, and how to call it.
@@ -53,6 +55,7 @@ class Patient:
     channel: str = "sms"
     quiet: tuple[str, str] | None = ("22:00", "07:00")
     confirm: bool = False
+    window: int = 60
     story: str = ""
     fault: str = ""
     change: tuple[str, dict[str, Any], str] | None = None
@@ -67,7 +70,7 @@ class Patient:
             "language": ZONES[self.zone],
             "quiet_hours": json.dumps(dict(zip(("start", "end"), self.quiet, strict=True))) if self.quiet else None,
             "confirm": self.confirm,
-            "plan": json.dumps({"rules": [_rule(each, day) for each in self.times]}),
+            "plan": json.dumps({"rules": [_rule(each, day, self.window) for each in self.times]}),
         }
 
 
@@ -77,20 +80,19 @@ class Expected:
 
     Attributes:
         due, zone: when and where it is due.
-        opens: when it may go first; None = at no time.
+        rests: until when it waits for the end of the quiet hours, or for being withdrawn.
+        until: from then on it is of no use.
         fault: what goes wrong with its first request.
+        moved: whether its patient lived in another zone before.
     """
 
     id: str
     due: datetime
     zone: str
-    opens: datetime | None
-    fault: str
-
-    @property
-    def until(self) -> datetime:
-        """From then on it is of no use."""
-        return self.due + WINDOW
+    rests: datetime
+    until: datetime
+    fault: str = ""
+    moved: bool = False
 
 
 @dataclass(frozen=True)
@@ -159,9 +161,9 @@ def _special() -> Iterator[Patient]:
         return Patient("", zone, times, more.pop("phone", "+12025550100"), story=story, **more)
 
     yield one(NEW_YORK, "01:30", "02:30", quiet=None, story="awake while the clocks change")
-    yield one(NEW_YORK, "07:40", story="its answer is lost, then the provider", fault="reset-after and silent")
-    yield one(NEW_YORK, _MORNING, _EVENING, story="due in the outage")
-    yield one(NEW_YORK, "09:00", _EVENING, channel="call", story="due towards the end of the outage")
+    yield one(NEW_YORK, "07:40", story="its answer is lost with the provider", fault=LOST_FOR_GOOD)
+    yield one(NEW_YORK, _MORNING, _EVENING, window=20, story="due in the outage")
+    yield one(NEW_YORK, "09:30", _EVENING, channel="call", story="due towards the end of the outage")
     yield one("Europe/Berlin", "06:30", "21:30", "23:30", story="early, late, and too late for the quiet hours")
     yield one("Europe/Berlin", _MORNING, _EVENING, phone=NO_MOBILE, story="a landline that refuses text messages")
     yield one("Africa/Accra", _MORNING, _EVENING, phone=WRONG, story="a wrong number")
@@ -170,14 +172,14 @@ def _special() -> Iterator[Patient]:
     yield one("Asia/Kolkata", _MORNING, _EVENING, story="pauses at noon", change=_PAUSES)
     yield one("Europe/Berlin", _MORNING, _EVENING, story="flies from Berlin to New York", change=_MOVES)
     yield one("Asia/Tokyo", "09:10", channel="call", phone=NO_ANSWER, confirm=True, story="does not answer the call")
-    yield one("Asia/Tokyo", "09:20", story="its answer is lost", fault="reset-after")
-    yield one("Asia/Tokyo", "09:30", story="its answer is lost, and so are its callbacks", fault="reset-after and silent")
+    yield one("Asia/Tokyo", "09:20", story="its answer is lost", fault=LOST)
+    yield one("Asia/Tokyo", "09:30", channel="call", story="the answer of its call is lost", fault=LOST)
 
 
 def _ordinary(begun: int, count: int) -> Iterator[Patient]:
     for number in range(begun + 1, count + 1):
         zone = list(ZONES)[number % len(ZONES)]
-        times = (_MORNING, _NOON, _EVENING) if number % 3 == 0 else (_MORNING, _EVENING)
+        times: tuple[str, ...] = (_MORNING, _NOON, _EVENING) if number % 3 == 0 else (_MORNING, _EVENING)
         if zone == NEW_YORK:
             times = times[1:]  # the outage has enough of them
         yield Patient(
@@ -197,33 +199,39 @@ def _doses(day: date, patients: list[Patient], changes: list[Change]) -> Iterato
     for patient in patients:
         if not patient.phone.startswith("+"):
             continue
+        change = changed.get(patient.id)
         for at in patient.times:
-            change, zone = changed.get(patient.id), patient.zone
-            due = instant(day, at, zone)
-            if change is not None and due > change.at:
+            zone = patient.zone
+            if change is not None and instant(day, at, zone) > change.at:
                 if "zone" not in change.columns:
                     continue
                 zone = change.columns["zone"]
-                due = instant(day, at, zone)
-            yield Expected(f"{patient.id}/{_id(at)}/{day}T{at}", due, zone, _opens(due, patient, zone), patient.fault)
+            due = instant(day, at, zone)
+            rests = _rests(due, patient, zone)
+            if change is not None and change.at < rests:
+                rests = change.at
+            id = f"{patient.id}/{_id(at)}/{day}T{at}"
+            until = due + timedelta(minutes=patient.window)
+            yield Expected(id, due, zone, max(rests, due), until, patient.fault, moved=zone != patient.zone)
 
 
-def _opens(due: datetime, patient: Patient, zone: str) -> datetime | None:
+def _rests(due: datetime, patient: Patient, zone: str) -> datetime:
+    """Until the quiet hours end within its window, if they do."""
     if patient.quiet is None:
         return due
     start, end = (time.fromisoformat(each) for each in patient.quiet)
-    moments = [due + timedelta(minutes=n) for n in range(int(WINDOW.total_seconds() // 60))]
+    moments = [due + timedelta(minutes=n) for n in range(patient.window)]
     awake = [each for each in moments if end <= each.astimezone(ZoneInfo(zone)).time() < start]
-    return awake[0] if awake else None
+    return awake[0] if awake else due
 
 
-def _rule(at: str, day: date) -> dict[str, str]:
+def _rule(at: str, day: date, window: int) -> dict[str, str]:
     return {
         "id": _id(at),
         "rule": f"FREQ=DAILY;UNTIL={day:%Y%m%d}",
         "start": f"{day}T{at}",
         "what": "Metformin 500 mg",
-        "window": f"PT{int(WINDOW.total_seconds()) // 60}M",
+        "window": f"PT{window}M",
     }
 
 

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
-from typing import TypeAlias
+from datetime import UTC, datetime
+from typing import Literal, TypeAlias
 from zoneinfo import ZoneInfo
 
 import asyncpg
+from rich.console import Console
 from rich.table import Table
-from temporalio.client import Client
 
 from activities.contracts.telephony import reference_of
 from infra.demo import console
-from infra.demo_patients import Day
+from infra.demo_patients import Day, Expected
 from infra.telephony_resources import Resource
 from infra.telephony_server import TelephonyServer
 from perdure import Entity, Key
@@ -38,6 +38,8 @@ class Told:
         failed: those that it refused, or that did not reach anybody, with what was said.
         settled_by: how a doubt was settled.
         in_doubt: nobody knows to this day.
+        moved: its patient lived in another zone before.
+        last: how the last attempt ended.
     """
 
     id: str
@@ -50,13 +52,18 @@ class Told:
     failed: tuple[str, ...]
     settled_by: str | None
     in_doubt: bool
+    moved: bool
+    last: str | None
 
     @property
     def remark(self) -> str:
         """What is not as with most others; empty where nothing is."""
+        if self.state == "expired" and self.last:
+            return f"{self.why}; last attempt: {self.last}" + (" (it had gone)" if self.by else "")
         if self.state != "sent":
-            return f"{self.why}{' (it had gone, and its answer was lost)' if self.in_doubt and self.by else ''}"
-        said = list(self.failed)
+            return self.why or ""
+        said = ["its patient has moved here"] if self.moved else []
+        said += self.failed
         if self.settled_by in _SETTLED_BY:
             said.append(f"its answer was lost; {_SETTLED_BY[self.settled_by]}")
         if (minutes := int((self.ended - self.due).total_seconds()) // 60) > 0:
@@ -101,9 +108,14 @@ def reference(dose: str, channel: str) -> str:
     return reference_of(Key.of(Entity("dose", dose), EFFECTS[channel]))
 
 
-async def told(day: Day, connection: Connection, client: Client, scope: str, telephony: TelephonyServer) -> list[Told]:
+async def told(day: Day, connection: Connection, telephony: TelephonyServer) -> list[Told]:
     """What became of each dose that is on record, in their order."""
-    rows = await connection.fetch("select id, state, why from perdure.finished where lifecycle = 'dose'")
+    # Of a transition, `at` is when the database heard of it, by its own clock. Its version is when the workflow made
+    # it, by Temporal's clock, in microseconds.
+    rows = await connection.fetch(
+        "select f.id, f.state, f.why, i.version from perdure.finished f join perdure.ident i using (lifecycle, id) "
+        "where lifecycle = 'dose'"
+    )
     effects = await connection.fetch(
         "select id, effect, status, settled_by, why from perdure.effect where lifecycle = 'dose' order by first_at"
     )
@@ -111,18 +123,19 @@ async def told(day: Day, connection: Connection, client: Client, scope: str, tel
     dues = {each.id: each for each in day.doses}
     found = []
     for row in rows:
-        ended = (await client.get_workflow_handle(f"{scope}/dose/{row['id']}").describe()).close_time
-        assert ended is not None
+        ended = datetime.fromtimestamp(row["version"] / 1e6, UTC)
         dose = dues.get(row["id"])
         zone = ZoneInfo(dose.zone if dose else patients[row["id"].partition("/")[0]].zone)
         mine = {each["effect"]: each for each in effects if each["id"] == row["id"]}
-        found.append(_told(row, dose.due if dose else ended, ended, zone, mine, telephony))
+        found.append(
+            _told(row, dose or Expected(row["id"], ended, str(zone), ended, ended), ended, zone, mine, telephony)
+        )
     return sorted(found, key=lambda each: (each.due, each.id))
 
 
 def _told(
     row: asyncpg.Record,
-    due: datetime,
+    dose: Expected,
     ended: datetime,
     zone: ZoneInfo,
     effects: Mapping[str, asyncpg.Record],
@@ -138,13 +151,15 @@ def _told(
     return Told(
         id=row["id"],
         name=row["id"][-5:],
-        due=due.astimezone(zone),
+        due=dose.due.astimezone(zone),
         ended=ended.astimezone(zone),
         state=row["state"],
         why=row["why"],
         by=tuple(channel for channel, each in of.items() for one in each if one.status not in FAILED),
         failed=tuple(failed),
         settled_by=next((each["settled_by"] for each in effects.values() if each["settled_by"] in _SETTLED_BY), None),
+        moved=dose.moved,
+        last=next((each["why"] for each in effects.values()), None),
         in_doubt=any(each["status"] in ("attempting", "in_doubt") for each in effects.values()),
     )
 
@@ -186,9 +201,9 @@ def counted(day: Day, doses: Sequence[Told], telephony: TelephonyServer, unusabl
 
 def show(count: Count, doses: Sequence[Told]) -> None:
     """What was sent when, what was not as with most, and the counts."""
-    console.print(_sent(doses))
-    console.print(_remarkable(doses))
-    console.print(_counts(count))
+    wide = console if console.is_terminal else Console(width=140)
+    for table in (_sent(doses), _remarkable(doses), _counts(count)):
+        wide.print(table)
 
 
 def _sent(doses: Sequence[Told]) -> Table:
@@ -206,13 +221,12 @@ def _sent(doses: Sequence[Told]) -> Table:
 
 
 def _remarkable(doses: Sequence[Told]) -> Table:
-    table = _table("all others", "patient", "zone", "due there", "ended there", "state", "by", "")
+    table = _table("all others", "patient", "due there", "what became of it", "")
     for each in doses:
         if each.remark or each.state != "sent":
-            by = " ".join(each.by)
-            patient, zone = each.id.partition("/")[0], str(each.due.tzinfo)
-            when = f"{each.due:%H:%M}", f"{each.ended:%H:%M:%S}"
-            table.add_row(patient, zone, *when, each.state, by, each.remark)
+            by = f" by {each.by[0]}" if each.state == "sent" and each.by else ""
+            due, ended = f"{each.due.tzinfo} {each.due:%H:%M}", f"{each.state} {each.ended:%H:%M:%S}{by}"
+            table.add_row(each.id.partition("/")[0], due, ended, each.remark)
     return table
 
 
@@ -241,5 +255,6 @@ def _counts(count: Count) -> Table:
 def _table(title: str, *columns: str) -> Table:
     table = Table(title=title)
     for each in columns:
-        table.add_column(each.removeprefix(">"), justify="right" if each.startswith(">") else "left")
+        justify: Literal["left", "right"] = "right" if each.startswith(">") else "left"
+        table.add_column(each.removeprefix(">"), justify=justify, no_wrap=bool(each))
     return table

@@ -13,17 +13,18 @@ import os
 import sys
 import time
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import asynccontextmanager
 from dataclasses import asdict, replace
 
 import asyncpg
 from temporalio.contrib.pydantic import pydantic_data_converter
+from temporalio.runtime import LoggingConfig, Runtime, TelemetryConfig, TelemetryFilter
 from temporalio.testing import WorkflowEnvironment
 from temporalio.worker import Worker
 
-from infra.demo import console, say
+from infra.demo import say
 from infra.demo_day import Connection, Passing
-from infra.demo_patients import NEW_YORK, OUTAGE, the_day
+from infra.demo_patients import the_day
 from infra.demo_record import Count, Told, counted, show, told
 from infra.ports import free_port
 from infra.postgres import PostgresServer
@@ -38,67 +39,79 @@ from perdure.settings import Settings
 PATIENTS, FEWEST = 50, 14
 SCOPE = "demo"
 TABLES = ROOT / "activities" / "reminders.sql"
+FILE = ROOT / "build" / "demo-reminders.json"
+SAID = (
+    "{count.hours:g} hours went by in {count.seconds} s: where nothing was due, the server's clock was put forward to\n"
+    "the next moment at which something was; there it stood by for all who were due. The counts are in {file}"
+)
 
 
 async def demo(patients: int, keep: bool) -> int:
     """Run it; the exit status."""
     began = time.monotonic()
-    async with AsyncExitStack() as stack:
-        postgres = PostgresServer(durable=False)
-        stack.callback(postgres.close)
-        with progress("starting PostgreSQL"):
-            await asyncio.to_thread(postgres.start)
-        telephony = await stack.enter_async_context(TelephonyServer())
-        environment = await stack.enter_async_context(
-            time_skipping_environment(data_converter=pydantic_data_converter)
-        )
-        connection = await asyncpg.connect(postgres.dsn())
-        stack.push_async_callback(connection.close)
-        await schema.migrate(connection)
-        await connection.execute(TABLES.read_text())
+    async with servers() as (dsn, connection, environment, telephony):
         say("PostgreSQL, Temporal's time-skipping server and a stand-in for the telephony provider are up")
-        try:
-            count, doses = await play(patients, postgres.dsn(), connection, environment, telephony)
-        except TimeoutError as error:
-            say(f"[red]not over[/red]: {error}")
-            return 1
-        count = replace(count, seconds=round(time.monotonic() - began, 1))
-        (ROOT / "build").mkdir(exist_ok=True)
-        (ROOT / "build" / "demo-reminders.json").write_text(json.dumps(asdict(count), indent=2) + "\n")
-        show(count, doses)
-        say(
-            f"{count.hours:g} hours went by in {count.seconds} s: where nothing was due, the server's clock was put "
-            "forward.\nThe counts are in build/demo-reminders.json"
-        )
-        if keep:
-            await stay(postgres.dsn())
+        day = the_day(patients, await environment.get_current_time())
+        passing = Passing(day, environment, connection, telephony, SCOPE)
+        say(f"the day is {day.date:%d %B %Y}, on which New York changes its clocks; the server's clock is put there")
+        await passing.go_to(day.begins)
+        config = Settings(database_url=dsn, scope=SCOPE, task_queue="demo-reminders", clean_up_every=0)
+        async with working(config, environment, telephony):
+            try:
+                count, doses = await play(passing, environment, connection, telephony)
+            except TimeoutError as error:
+                say(f"[red]not over[/red]: {error}")
+                return 1
+            count = replace(count, seconds=round(time.monotonic() - began, 1))
+            FILE.parent.mkdir(exist_ok=True)
+            FILE.write_text(json.dumps(asdict(count), indent=2) + "\n")
+            show(count, doses)
+            say(SAID.format(count=count, file=FILE.relative_to(ROOT)))
+            if keep:
+                await stay(dsn, environment)
     return 1 if count.wrong else 0
 
 
 async def play(
-    patients: int, dsn: str, connection: Connection, environment: WorkflowEnvironment, telephony: TelephonyServer
+    passing: Passing, environment: WorkflowEnvironment, connection: Connection, telephony: TelephonyServer
 ) -> tuple[Count, list[Told]]:
     """Sign the patients up, let the day pass, and count."""
-    day = the_day(patients, await environment.get_current_time())
-    passing = Passing(day, environment, connection, telephony)
-    config = Settings(database_url=dsn, scope=SCOPE, task_queue="demo-reminders", clean_up_every=0)
-    say(f"the day is {day.date:%d %B %Y}, on which New York changes its clocks; the server's clock is put forward to it")
-    await passing.go_to(day.begins)
-    async with working(config, environment, telephony, connection):
-        await passing.sign_up()
-        say(f"{len(day.patients)} rows are inserted, each of which starts the reminders of one patient")
-        await passing.pass_by()
-        doses = await told(day, connection, environment.client, SCOPE, telephony)
-        unusable = await connection.fetch("select id, attention from perdure.entity where attention is not null")
-        for row in unusable:
-            say(f"{row['id']} can't be reminded: {row['attention']}")
+    day = passing.day
+    await passing.sign_up()
+    say(f"{len(day.patients)} rows are inserted, each of which starts the reminders of one patient")
+    await passing.pass_by()
+    doses = await told(day, connection, telephony)
+    unusable = await connection.fetch("select id, attention from perdure.entity where attention is not null")
+    for row in unusable:
+        say(f"{row['id']} can't be reminded: {row['attention']}")
     hours = (await environment.get_current_time() - day.begins).total_seconds() / 3600
     return counted(day, doses, telephony, len(unusable), hours), doses
 
 
 @asynccontextmanager
+async def servers() -> AsyncIterator[tuple[str, Connection, WorkflowEnvironment, TelephonyServer]]:
+    """All but the worker run for as long as the context lasts."""
+    postgres = PostgresServer(durable=False)
+    try:
+        with progress("starting PostgreSQL"):
+            await asyncio.to_thread(postgres.start)
+        quiet = Runtime(telemetry=TelemetryConfig(logging=LoggingConfig(filter=TelemetryFilter("ERROR", "ERROR"))))
+        async with (
+            TelephonyServer() as telephony,
+            time_skipping_environment(data_converter=pydantic_data_converter, runtime=quiet) as environment,
+        ):
+            connection = await asyncpg.connect(postgres.dsn())
+            await schema.migrate(connection)
+            await connection.execute(TABLES.read_text())
+            yield postgres.dsn(), connection, environment, telephony
+            await connection.close()
+    finally:
+        postgres.close()
+
+
+@asynccontextmanager
 async def working(
-    config: Settings, environment: WorkflowEnvironment, telephony: TelephonyServer, connection: Connection
+    config: Settings, environment: WorkflowEnvironment, telephony: TelephonyServer
 ) -> AsyncIterator[None]:
     """A worker and a receiver of callbacks run for as long as the context lasts."""
     port = free_port()
@@ -123,10 +136,11 @@ async def working(
         yield
 
 
-async def stay(dsn: str) -> None:
-    """Leave the database up until Ctrl-C."""
-    say("The database stays up until Ctrl-C; `select * from reminders.dose order by due` has all doses.")
-    say(f"  export PERDURE_DATABASE_URL={dsn}")
+async def stay(dsn: str, environment: WorkflowEnvironment) -> None:
+    """Leave everything up until Ctrl-C."""
+    say("Everything stays up until Ctrl-C: `perdure show dose ID`, or `select * from reminders.dose order by due`.")
+    say(f"  export PERDURE_DATABASE_URL={dsn} PERDURE_SCOPE={SCOPE} PERDURE_APP=workers.reminders:app")
+    say(f"  export TEMPORAL_ADDRESS={environment.client.service_client.config.target_host}")
     await asyncio.Event().wait()
 
 
@@ -134,7 +148,7 @@ def main() -> None:
     """Entry point of `make demo-reminders`."""
     parser = argparse.ArgumentParser(prog="python -m infra.demo_reminders", description=__doc__)
     parser.add_argument("--patients", type=int, default=PATIENTS, help=f"{PATIENTS} by default")
-    parser.add_argument("--keep", action="store_true", help="leave the database up until Ctrl-C")
+    parser.add_argument("--keep", action="store_true", help="leave everything up until Ctrl-C")
     given = parser.parse_args()
     if given.patients < FEWEST:
         parser.error(f"--patients {given.patients}: at least {FEWEST}, each of whom has something to show")

@@ -118,7 +118,7 @@ class Reports:
                         outcome = answer.status
                 except (aiohttp.ClientError, OSError, TimeoutError):
                     outcome = "no answer"
-                if isinstance(outcome, int) and outcome < 500:
+                if (isinstance(outcome, int) and outcome < 500) or attempt == self._repeats:
                     break
                 await asyncio.sleep(0.1 * 2**attempt)
         event = {"method": "POST", "url": url, "parameters": {name.lower(): value for name, value in form.items()}}

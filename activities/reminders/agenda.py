@@ -15,6 +15,7 @@ from activities.contracts.plan import Due, Rule, reason
 from activities.contracts.reminders import LANGUAGES, Ahead, Dose, Open, Opening, SignUp, Turn
 from activities.contracts.telephony import Channel
 from perdure import Private
+from perdure.errors import UnknownKey, Unopenable
 
 AT_ONCE = 50
 """Doses that one turn starts: what was missed in a long outage is more than fits into one transaction."""
@@ -47,11 +48,20 @@ class _Going:
 
 
 def problem_with(turn: Turn) -> str | None:
-    """Why nothing can be sent to a patient; None if that can work. It names nothing personal."""
+    """Why nothing can be sent to a patient; None if that can work. It names nothing personal.
+
+    Raises:
+        UnknownKey: this worker can't read what is sealed: another one may.
+    """
     try:
         sign_up = turn.patient.checked()
+        sign_up.phone.open()
         for rule in sign_up.plan.rules:
             _told(rule, sign_up)
+    except UnknownKey:
+        raise
+    except Unopenable as error:
+        return f"what is sealed of it can't be opened: {error}"
     except ValidationError as error:
         return reason(error)
     except ValueError as error:

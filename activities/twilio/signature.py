@@ -55,9 +55,7 @@ def form_of(body: bytes) -> list[tuple[str, str]]:
 def _spellings(url: str) -> list[str]:
     """With the port and without: the provider is not consistent there, so its own libraries try both."""
     parts = urlsplit(url)
-    host = parts.hostname or ""
-    host = f"[{host}]" if ":" in host else host
-    user = parts.netloc.rpartition("@")[0]
-    bare = f"{user}@{host}" if user else host
+    user, at, place = parts.netloc.rpartition("@")
+    host = place[: place.index("]") + 1] if place.startswith("[") else place.partition(":")[0]
     port = parts.port or _STANDARD.get(parts.scheme, 443)
-    return [url, parts._replace(netloc=bare).geturl(), parts._replace(netloc=f"{bare}:{port}").geturl()]
+    return [parts._replace(netloc=f"{user}{at}{each}").geturl() for each in (host, f"{host}:{port}")]

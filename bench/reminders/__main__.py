@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import statistics
 import time
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Annotated
@@ -19,8 +19,11 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from bench.reminders.ground import Ground, Held, ground, number, plan
+from activities.contracts.calendar.spread import spread_of
+from activities.contracts.plan import Due, Plan, Rule
+from bench.reminders.ground import Ground, Held, ground, number
 from bench.reminders.scheduled import Text, schedule_at
+from perdure import Private
 
 WAYS = ("perdure", "schedules")
 QUEUE = "scheduled"
@@ -50,11 +53,13 @@ class Seen:
 
     def each(self, what: str) -> float:
         """Bytes that one more patient takes."""
-        return (getattr(self.asleep, what) - getattr(self.before, what)) / self.count
+        more: int = getattr(self.asleep, what) - getattr(self.before, what)
+        return more / self.count
 
     def rows(self, start: str) -> dict[str, float]:
         """Rows that one more patient takes, by table."""
-        grown = {name: (count - self.before.rows.get(name, 0)) / self.count for name, count in self.asleep.rows.items()}
+        had = self.before.rows
+        grown = {name: (count - had.get(name, 0)) / self.count for name, count in self.asleep.rows.items()}
         return {name: more for name, more in grown.items() if name.startswith(start) and more >= 0.05}
 
     def quantile(self, share: float) -> float:
@@ -71,31 +76,38 @@ def main(
     seen: dict[str, list[Seen]] = {way: [] for way in WAYS}
     for turn in range(rounds):
         for way in WAYS if turn % 2 == 0 else reversed(WAYS):
-            seen[way].append(
-                asyncio.run(_by_perdure(patients, cached) if way == "perdure" else _by_schedules(patients))
-            )
+            going = _by_perdure(patients, cached) if way == "perdure" else _by_schedules(patients)
+            seen[way].append(asyncio.run(going))
     _show(seen)
 
 
 async def _by_perdure(count: int, cached: int) -> Seen:
     async with ground("perdure.command", "worker", "workers.reminders:app", cached=cached) as made:
 
-        async def asleep(due: list[datetime]) -> None:
-            rows = [(f"p{patient}", plan(due[patient]), number(patient)) for patient in range(count)]
+        def spread(first: datetime) -> list[datetime]:
+            due = Due("daily", first.replace(tzinfo=None), first)
+            return [first + spread_of(f"p{patient}", rule(first), due) for patient in range(count)]
+
+        async def asleep(first: datetime, due: list[datetime]) -> None:
+            given = Plan(rules=(rule(first),)).model_dump_json()
+            rows = [(f"p{patient}", given, number(patient)) for patient in range(count)]
             query = "insert into reminders.patient (id, plan, zone, phone) values ($1, $2, 'UTC', $3)"
             await made.database.executemany(query, rows)
             waiting = "select exists (select from perdure.outbox)"
             while await made.database.fetchval(waiting):  # noqa: ASYNC110 - nobody tells us of it
                 await asyncio.sleep(0.2)
 
-        return await _measure(made, count, asleep)
+        return await _measure(made, count, spread, asleep)
 
 
 async def _by_schedules(count: int) -> Seen:
     async with ground("bench.reminders.scheduled", QUEUE, cached=0) as made:
         client = await temporalio.client.Client.connect(made.temporal.address)
 
-        async def asleep(due: list[datetime]) -> None:
+        def spread(first: datetime) -> list[datetime]:
+            return [first + timedelta(seconds=60 * patient // count) for patient in range(count)]
+
+        async def asleep(first: datetime, due: list[datetime]) -> None:
             at_once = asyncio.Semaphore(20)
 
             async def create(patient: int) -> None:
@@ -105,17 +117,33 @@ async def _by_schedules(count: int) -> Seen:
 
             await asyncio.gather(*map(create, range(count)))
 
-        return await _measure(made, count, asleep)
+        return await _measure(made, count, spread, asleep)
 
 
-async def _measure(made: Ground, count: int, asleep: object) -> Seen:
-    assert callable(asleep)
+def rule(first: datetime) -> Rule:
+    """Daily, at this minute; a patient's dose goes within a minute of it, each at a moment of its own."""
+    start = first.replace(tzinfo=None)
+    return Rule(id="daily", rule="FREQ=DAILY", start=start, what=Private("Metformin"), spread=timedelta(minutes=1))
+
+
+async def _measure(
+    made: Ground,
+    count: int,
+    spread: Callable[[datetime], list[datetime]],
+    asleep: Callable[[datetime, list[datetime]], Awaitable[None]],
+) -> Seen:
+    """Let all of them sleep, and be due within one minute.
+
+    Args:
+        spread: when each is due, from the first moment of that minute on.
+        asleep: sets them up, and returns when they sleep.
+    """
     before = await made.held()
-    # A whole minute is due; by how long the sign-up may take, a little later.
-    first = datetime.now(UTC).replace(microsecond=0) + LEAD + timedelta(seconds=30 + count / 10)
-    due = [first + timedelta(seconds=60 * patient // count) for patient in range(count)]
-    began = time.monotonic()
-    await asleep(due)
+    # The minute after the one in which the sign-up should be over.
+    first = datetime.now(UTC) + LEAD + timedelta(seconds=90 + count / 10)
+    first = first.replace(second=0, microsecond=0)
+    due, began = spread(first), time.monotonic()
+    await asleep(first, due)
     signing_up = time.monotonic() - began
     held = await made.held()
     if datetime.now(UTC) > first:
@@ -151,9 +179,8 @@ def _show(seen: dict[str, list[Seen]]) -> None:
     console.print(table)
     for way in WAYS:
         rows = seen[way][0].rows("temporal.") | seen[way][0].rows("app.")
-        console.print(
-            f"{way}: rows of one who sleeps: " + ", ".join(f"{name} {more:.2g}" for name, more in rows.items())
-        )
+        told = ", ".join(f"{name} {more:.2g}" for name, more in rows.items())
+        console.print(f"{way}: rows of one who sleeps: {told}")
 
 
 def _middle(figures: Sequence[float]) -> float:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import signal
 import sqlite3
@@ -127,14 +126,8 @@ def number(patient: int) -> str:
     return f"+1202{patient:07}"
 
 
-def plan(second: datetime) -> str:
-    """A plan of one dose a day, at this time of day, UTC."""
-    start = f"{second:%Y-%m-%dT%H:%M:%S}"
-    return json.dumps({"rules": [{"id": "daily", "rule": "FREQ=DAILY", "start": start, "what": "Metformin 500 mg"}]})
-
-
 async def _runs(log: Path, worker: GuardedProcess) -> None:
-    while "perdure.worker: running" not in (text := log.read_text()):
+    while "perdure.worker: running" not in (text := await asyncio.to_thread(log.read_text)):
         if not psutil.pid_exists(worker.pid):
             raise RuntimeError(text)
         await asyncio.sleep(0.1)

@@ -9,6 +9,8 @@ from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
+from pydantic_core import to_jsonable_python
+
 from perdure.client.calls import entity_of
 from perdure.client.naming import name_of
 from perdure.client.records import EntityStatus
@@ -194,8 +196,10 @@ class Client(Transactional):
             EngineUnavailable: no Temporal server answered, or no worker; whether it was accepted is not known.
         """
         from perdure.client.asking import settling
+        from perdure.encryption.private import SEALING
         from perdure.workflow.requests import Resolution
 
+        receipt = to_jsonable_python(receipt, context=SEALING)
         said = Resolution(by=by, note=note, outcome=outcome, receipt=receipt, effect=effect)
         standing = await self.status(lifecycle, entity_id)
         if not standing.final:

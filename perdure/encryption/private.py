@@ -17,7 +17,7 @@ from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
 from pydantic_core import CoreSchema, PydanticCustomError, PydanticKnownError, SchemaSerializer, core_schema
 
 from perdure.encryption import keyring
-from perdure.errors import NotHere, Unopenable
+from perdure.errors import NotHere, UnknownKey, Unopenable
 
 MARK = "perdure-sealed:"
 SEALING: dict[str, Any] = {"perdure.seal": True}
@@ -85,7 +85,7 @@ class Private:
     def _opened(self) -> str:
         keys, _ = keyring.own()
         if keys is None:
-            raise Unopenable("it is sealed, and this process has no keys: set PERDURE_KEYS or PERDURE_KEYS_FILE")
+            raise UnknownKey("it is sealed, and this process has no keys: set PERDURE_KEYS or PERDURE_KEYS_FILE")
         return unsealed(self._text, keys)
 
     def _with(self, text: str) -> Private:
@@ -138,13 +138,15 @@ class PrivatePattern:
         """See Pydantic."""
         inner = handler(source)
         check = core_schema.no_info_plain_validator_function(self._checked)
-        return core_schema.chain_schema([inner, check], serialization=inner["serialization"])
+        return core_schema.chain_schema([inner, check], serialization=inner.get("serialization"))
 
     def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
         """See Pydantic."""
         return {"type": "string"}
 
-    def _checked(self, given: Private) -> Private:
+    def _checked(self, given: Any) -> Any:
+        if not isinstance(given, Private):  # None, where the field may be that
+            return given
         if not given.sealed and not self.matches(given._text):
             raise PydanticCustomError("private_pattern", "does not match {regex}", {"regex": self.regex})
         checked = Private(given._text)

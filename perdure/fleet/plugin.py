@@ -172,7 +172,8 @@ class PerdurePlugin(temporalio.client.Plugin, temporalio.worker.Plugin):
 
     def configure_replayer(self, config: ReplayerConfig) -> ReplayerConfig:
         """See base class."""
-        config["data_converter"] = encrypting(_pydantic(config.get("data_converter")), self.config)
+        reading = self.config.model_copy(update={"encrypt": False})  # nothing is sent; the reason is to be read
+        config["data_converter"] = encrypting(_pydantic(config.get("data_converter")), reading)
         config["workflows"] = [*config.get("workflows", ()), *self.app.lifecycles.values()]
         config["workflow_runner"] = _passing_through(config.get("workflow_runner"), self.app)
         return config

@@ -11,6 +11,7 @@ select
     case when o.kind = 'start' and o.body ? 'again' and e.workflow_id is not null
         then perdure.record_of(o.lifecycle, o.id, o.round) end as record,
     e.epoch, perdure.epoch() as newest_epoch,
+    greatest(e.created_at, o.wanted_at) as started_at,
     (i.round <> o.round or i.final is not null) as over
 from unnest($1::text[], $2::text[]) k(lifecycle, id)
 cross join lateral (

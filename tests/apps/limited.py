@@ -9,12 +9,12 @@ from tests.apps.calls import bound
 from tests.apps.contracts import QUICK, REGULAR, Errand, Ticket
 from tests.apps.errand import STATES, AnErrand
 
-ACCOUNT = Limit("account", per_second=20)
+ACCOUNT = Limit("account", per_second=10)
 FIND = Find[Errand, Ticket]("find-limited", timeout=seconds(5), limit=ACCOUNT)
 DO = Effect[Errand, Ticket](
     "do-limited",
     timeout=seconds(30),
-    doubt=Lookup(FIND, settle=seconds(0.5), every=seconds(0.3), tries=None),
+    doubt=Lookup(FIND, settle=seconds(0.5), every=seconds(0.05), tries=None),
     retry=QUICK,
     heartbeat=seconds(2),
     limit=ACCOUNT,

@@ -1,89 +1,13 @@
-"""A lifecycle that sends a notice by each of the channels that it is told, with durations that tests can wait for."""
+"""The app of `telling`: its bodies, apart from the lifecycle, whose sandbox would import all of this for each run."""
 
 from __future__ import annotations
 
-from datetime import datetime
-from enum import StrEnum
-
-from pydantic import BaseModel
-from temporalio import workflow
-
-from activities.contracts.telephony import (
-    Accepted,
-    Channel,
-    Notice,
-    Reported,
-    call_contracts,
-    reference_of,
-    sms_contracts,
-)
+from activities.contracts.telephony import Accepted, Channel, Notice
 from activities.twilio.looking_up import look_up
 from activities.twilio.resources import lifespan
 from activities.twilio.sending import send
-from perdure import App, Attempt, Done, Key, Lifecycle, Private, Question, Retry, WasRefused, seconds, state
-
-QUICK = Retry(initial=seconds(0.1), cap=seconds(1))
-SMS, FIND_SMS = sms_contracts(timeout=seconds(1), settle=seconds(0.1), every=seconds(0.1), retry=QUICK, limit=None)
-CALL, FIND_CALL = call_contracts(timeout=seconds(1), settle=seconds(0.1), every=seconds(0.1), retry=QUICK, limit=None)
-
-
-class Telling(BaseModel):
-    """Whom to tell what."""
-
-    to: Private
-    text: Private
-    channel: Channel
-    until: datetime
-
-
-class Way(StrEnum):
-    NEW = "new"
-    SENDING = "sending"
-    SENT = "sent"
-    REFUSED = "refused"
-    OVER = "over"
-
-
-@workflow.defn(name="telling")
-class Tell(Lifecycle[Telling, Way]):
-    """Tells somebody."""
-
-    states = (
-        state(Way.NEW, Way.SENDING),
-        state(Way.SENDING, Way.SENT, Way.REFUSED, Way.OVER),
-        state(Way.SENT),
-        state(Way.REFUSED),
-        state(Way.OVER),
-    )
-    effects = (SMS, CALL)
-
-    def __init__(self) -> None:
-        self.reports: dict[str, Reported] = {}
-
-    @workflow.signal
-    def reported(self, report: Reported) -> None:
-        """A status callback."""
-        self.reports[report.reference] = report
-
-    @workflow.run
-    async def run(self, telling: Telling) -> None:
-        """Tell them once."""
-        effect = SMS if telling.channel is Channel.SMS else CALL
-        reference = reference_of(Key.of(self.entity, effect.identity))
-
-        def accepted() -> Accepted | None:
-            report = self.reports.get(reference)
-            return Accepted(sid=report.sid, status=report.status) if report else None
-
-        notice = Notice(to=telling.to, text=telling.text, until=telling.until)
-        end = await self.perform(effect, notice, entering=Way.SENDING, expires_at=telling.until, witness=accepted)
-        match end:
-            case Done(receipt):
-                await self.enter(Way.SENT, why=receipt.status)
-            case WasRefused(why):
-                await self.enter(Way.REFUSED, why=why)
-            case _:
-                await self.enter(Way.OVER, why=end.why)
+from perdure import App, Attempt, Question
+from tests.apps.telling import CALL, FIND_CALL, FIND_SMS, SMS, Tell
 
 
 @SMS.performs

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -12,6 +13,7 @@ from activities.contracts.plan import Plan, Rule
 from activities.contracts.reminders import TURN, WITHDRAW, Ahead, Change, Patient, SignUp, Turn
 from activities.reminders.agenda import AT_ONCE, Starting, agenda, problem_with
 from perdure import Private, Request, hours, minutes, seconds
+from perdure.errors import UnknownKey
 from perdure.testing import At, Rehearsal, rehearse
 from workflows.dosage_reminders import DosageReminders, Reminding
 
@@ -326,6 +328,28 @@ def test_at_sign_up_it_is_refused_with_the_reason(kind: str) -> None:
     with pytest.raises(ValueError, match=reason.replace(".", r"\.")) as refused:
         SignUp.model_validate({**patient().model_dump(mode="json"), **bad})
     assert "+12" not in str(refused.value)
+
+
+KEY = "a:" + base64.b64encode(b"A" * 32).decode()
+SEALED = "perdure-sealed:1:a:AAECAwQFBgcICQoLZZzDBOPGuxNeVbDGEer4lcjHVEtSvfDa3LWXxA"
+"""`+15550100123`, by that key."""
+
+
+def sealed_turn(phone: str) -> Turn:
+    given = Patient.model_validate({**patient().model_dump(mode="json"), "phone": phone})
+    return Turn(patient=given, upto=NOON, now=NOON + DAYS)
+
+
+def test_a_sealed_number_stays_sealed_on_its_way_and_one_that_was_changed_is_a_bad_record(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with pytest.raises(UnknownKey):  # this worker has no key: the step is taken again, maybe by another
+        problem_with(sealed_turn(SEALED))
+    monkeypatch.setenv("PERDURE_KEYS", KEY)
+    assert problem_with(sealed_turn(SEALED)) is None
+    [dose], _ = agenda("jo", sealed_turn(SEALED))
+    assert (dose.dose.to, dose.dose.to.open()) == (Private(SEALED), "+15550100123")
+    assert "can't be opened" in str(problem_with(sealed_turn(SEALED[:-4] + "AAAA")))
 
 
 async def test_a_bad_message_stops_the_patient_visibly_until_it_is_mended(book: Book) -> None:

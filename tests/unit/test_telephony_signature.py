@@ -24,6 +24,8 @@ URLS = [
     "https://example.com:443/x?y=%C3%A4",
     "https://user:pass@example.com/x",
     "https://example.com/",
+    "https://Example.COM/x",
+    "https://[2001:db8::1]:8443/x",
 ]
 
 

@@ -1,4 +1,4 @@
-"""Compares what the records say of each patient and dose with what the provider accepted. Pure: facts in, findings out."""
+"""Compares what is on record of each patient and dose with what the provider accepted. Pure."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ class Acceptance:
         what: `message` or `call`.
         reference: by which its sender finds it again; empty for a call of which nothing is reported.
         fault: what went wrong with its request.
+        failed: the provider has said that it never arrived, and was heard.
     """
 
     at: datetime
@@ -30,6 +31,7 @@ class Acceptance:
     sid: str
     reference: str
     fault: str | None = None
+    failed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +79,7 @@ class Verdict:
 
     Attributes:
         waits: seconds from the moment at which a dose might go until the provider had it.
+        ended: the same until it was over on record, with whose it is.
         expired: why doses expired.
     """
 
@@ -86,6 +89,7 @@ class Verdict:
     apart: Counter[str] = field(default_factory=Counter)
     expired: Counter[str] = field(default_factory=Counter)
     waits: list[float] = field(default_factory=list)
+    ended: list[tuple[float, str]] = field(default_factory=list)
 
 
 def audit(subjects: Sequence[PatientFacts], nobodys: Sequence[Acceptance], silence: timedelta) -> Verdict:
@@ -131,27 +135,19 @@ def _of_patient(subject: PatientFacts) -> Iterator[tuple[str, str]]:
         yield "mismatch", f"has doses that nobody planned: {sorted(unasked)}"
 
 
-def _of_dose(
-    facts: DoseFacts, patient: Patient, silence: timedelta, verdict: Verdict
-) -> Iterator[tuple[str, str]]:
+def _of_dose(facts: DoseFacts, patient: Patient, silence: timedelta, verdict: Verdict) -> Iterator[tuple[str, str]]:
     yield from _twice(facts, patient)
-    for each in facts.accepted:
-        verdict.waits.append((each.at - facts.dose.opens).total_seconds())
-        if not facts.dose.opens <= each.at < facts.dose.until:
-            held = silence if each.fault == "delay-before" else _NOTHING
-            if not facts.dose.opens <= each.at < facts.dose.until + held:
-                yield "out of hours", f"accepted at {each.at}, not between {facts.dose.opens} and {facts.dose.until}"
-            else:
-                verdict.apart["left in time, and the provider held it until after its window"] += 1
+    yield from _out_of_hours(facts, silence, verdict)
     if facts.ended is None:
         yield "lost", f"has not ended: {facts.state}"
-    elif not facts.why and facts.state != "sent":
+        return
+    seconds = (facts.ended - facts.dose.opens).total_seconds()
+    verdict.ended.append((seconds, f"{patient.kind}: {facts.state}, {facts.why}"))
+    if not facts.why and facts.state != "sent":
         yield "mismatch", f"is {facts.state} without a reason"
     match facts.state:
-        case None:
-            pass
         case "sent":
-            yield from _of_sent(facts, patient)
+            yield from _of_sent(facts, patient, verdict)
         case "expired":
             yield from _of_expired(facts, patient, verdict)
         case "refused" if patient.kind == Kind.NOBODY:
@@ -161,6 +157,17 @@ def _of_dose(
             yield "mismatch", f"is {facts.state}, as nothing of a {patient.kind} should be: {facts.why}"
 
 
+def _out_of_hours(facts: DoseFacts, silence: timedelta, verdict: Verdict) -> Iterator[tuple[str, str]]:
+    dose = facts.dose
+    for each in facts.accepted:
+        verdict.waits.append((each.at - dose.opens).total_seconds())
+        held = silence if each.fault == "delay-before" else _NOTHING
+        if not dose.opens <= each.at < dose.until + held:
+            yield "out of hours", f"accepted at {each.at}, not between {dose.opens} and {dose.until}"
+        elif each.at >= dose.until:
+            verdict.apart["left in time, and the provider held it until after its window"] += 1
+
+
 def _twice(facts: DoseFacts, patient: Patient) -> Iterator[tuple[str, str]]:
     by_channel = Counter(each.what for each in facts.accepted)
     channels = 2 if patient.kind == Kind.UNDELIVERED else 1  # what did not arrive by one goes by the other
@@ -168,13 +175,16 @@ def _twice(facts: DoseFacts, patient: Patient) -> Iterator[tuple[str, str]]:
         yield "twice", f"was accepted as {dict(by_channel)}"
 
 
-def _of_sent(facts: DoseFacts, patient: Patient) -> Iterator[tuple[str, str]]:
+def _of_sent(facts: DoseFacts, patient: Patient, verdict: Verdict) -> Iterator[tuple[str, str]]:
     if not facts.accepted:
         yield "lost", "is sent, and the provider has nothing of it"
     if patient.kind in (Kind.QUIET, Kind.NOBODY):
         yield "mismatch", f"of a {patient.kind} is sent"
-    if patient.kind in (Kind.LANDLINE, Kind.UNDELIVERED) and "call" not in {each.what for each in facts.accepted}:
-        yield "lost", "could not be sent as a message, and nobody called"
+    if "call" not in {each.what for each in facts.accepted}:
+        if patient.kind == Kind.LANDLINE or any(each.failed for each in facts.accepted):
+            yield "lost", "could not be sent as a message, and nobody called"
+        elif patient.kind == Kind.UNDELIVERED:
+            verdict.apart["never arrived, and no callback that says so did either"] += 1
 
 
 def _of_expired(facts: DoseFacts, patient: Patient, verdict: Verdict) -> Iterator[tuple[str, str]]:

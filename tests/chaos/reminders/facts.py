@@ -54,7 +54,9 @@ class Books:
             for row in await connection.fetch(select):
                 rows[row["lifecycle"], row["id"]].append(row)
             self.tables[table] = rows
-        self.shown = {row["id"]: row["state"] for row in await connection.fetch("select id, state from reminders.patient")}
+        self.shown = {
+            row["id"]: row["state"] for row in await connection.fetch("select id, state from reminders.patient")
+        }
         for table in ("outbox", "behind"):
             self.left_over[table] = await connection.fetchval(f"select count(*) from perdure.{table}")
         self.said = [row["said"] for row in await connection.fetch(_SAID) if row["said"]]
@@ -75,7 +77,8 @@ class Books:
 
 def accepted_in(log: Path) -> list[Acceptance]:
     """What the provider accepted, by its log."""
-    lines = (json.loads(line) for line in log.read_text().splitlines())
+    lines = [json.loads(line) for line in log.read_text().splitlines()]
+    failed = {line["sid"] for line in lines if line.get("status") == "undelivered" and line["outcome"] == 204}
     return [
         Acceptance(
             at=datetime.fromisoformat(line["at"]),
@@ -84,6 +87,7 @@ def accepted_in(log: Path) -> list[Acceptance]:
             sid=line["sid"],
             reference=line["reference"],
             fault=line["fault"],
+            failed=line["sid"] in failed,
         )
         for line in lines
         if line.get("outcome") == "accepted"

@@ -65,7 +65,7 @@ class Moment:
         due: the whole minute that their plans name, in UTC.
         begin, end: between these the doses go; `end` is the end of the spread.
         window: of use for so long after `end`, as a rule; `brief`: of those that have a short window.
-        wakes: whether it is awaited that quiet hours end, which they do at whole minutes.
+        wakes: whether there are quiet hours: they end, and what can't go in them ends, at whole minutes.
         callbacks: whether the provider reports.
     """
 
@@ -118,7 +118,7 @@ def make_patients(seed: int, number: int, bad: float, moment: Moment) -> list[Pa
     """
     luck = random.Random(f"patients {seed}")
     wrong = max(round(number * bad), len(BAD))
-    kinds = [kind for kind in SHARES if kind is not Kind.WOKEN or moment.wakes]
+    kinds = [kind for kind in SHARES if moment.wakes or kind not in (Kind.WOKEN, Kind.QUIET)]
     if not moment.callbacks:
         kinds.remove(Kind.UNDELIVERED)
     weights = [SHARES[kind] for kind in kinds]
@@ -133,22 +133,22 @@ def make_patients(seed: int, number: int, bad: float, moment: Moment) -> list[Pa
 
 def _patient(luck: random.Random, number: int, kind: Kind, moment: Moment) -> Patient:
     id, phone, zone = f"patient-{number}", _phone(number, kind), luck.choice(ZONES)
-    window = moment.brief if kind is Kind.BRIEF else moment.window
+    window = moment.brief if kind in (Kind.BRIEF, Kind.UNDELIVERED) else moment.window
     if kind is Kind.LANDLINE or (kind is Kind.CALLED and not moment.callbacks):
-        window = moment.window / 4  # a call in doubt can't be told apart from others: it waits for its end
+        window = max(moment.window / 4, moment.brief)  # a call in doubt may wait for its end: none can tell it apart
     window += moment.spread
-    opens_at, quiet = moment.begin, None
+    wakes, quiet = moment.due, None
     if kind is Kind.QUIET:
         quiet = _quiet(moment.due - 60 * _MINUTE, moment.due + window + 60 * _MINUTE, zone)
     elif kind is Kind.WOKEN:
-        opens_at = moment.due + 2 * _MINUTE
-        quiet = _quiet(moment.due - 60 * _MINUTE, opens_at, zone)
+        wakes += 2 * _MINUTE
+        quiet = _quiet(moment.due - 60 * _MINUTE, wakes, zone)
     rules, doses = [], []
     for rule, goes_at in _rules(luck, id, moment, zone, window, 2 if kind is Kind.TWO else 1):
         rules.append(rule.model_dump(mode="json"))
         until = moment.due + window
         dose = f"{id}/{rule.id}/{rule.start:%Y-%m-%dT%H:%M}"
-        doses.append(DoseToCome(dose, until if kind is Kind.QUIET else max(goes_at, opens_at), until))
+        doses.append(DoseToCome(dose, until if kind is Kind.QUIET else wakes + (goes_at - moment.due), until))
     given = {
         "plan": {"rules": rules},
         "zone": zone,

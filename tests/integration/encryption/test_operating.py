@@ -60,6 +60,8 @@ async def test_what_is_shown_replayed_cleaned_up_and_recovered_is_what_it_would_
     assert PHONE not in shown.output
     replayed = await perdure(world, "replay", APP)
     assert replayed.exit_code == 0, replayed.output
+    without = await perdure(world, "replay", APP, PERDURE_KEYS=SECOND)
+    assert (without.exit_code, "is encrypted with the key 'first'" in without.output) == (1, True), without.output
     await _delete(world)
     monkeypatch.setenv("PERDURE_KEYS", f"{SECOND},{FIRST}")
     recovered = await perdure(world, "recover", "--yes", "--note", "the cluster burnt down")

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
 import asyncpg
 import pytest
+from temporalio.testing import WorkflowEnvironment
 
 from activities.settings import telephony_settings
 from infra.postgres import PostgresServer
 from infra.telephony_server import ACCOUNT, TOKEN, TelephonyServer
 from infra.temporal import TemporalServer
+from tests.integration.reminders.skipping import Skipping, skipping_server
 from tests.world import World
 from workers.reminders import app
 
@@ -107,3 +109,19 @@ async def clinic(quiet_clinic: Clinic) -> AsyncIterator[Clinic]:
         yield quiet_clinic
 
 
+
+
+@pytest.fixture(scope="session")
+def time_skipping() -> Iterator[WorkflowEnvironment]:
+    """A time-skipping server, whose clock goes on from test to test."""
+    with skipping_server() as environment:
+        yield environment
+
+
+@pytest.fixture
+async def skipping(quiet_clinic: Clinic, time_skipping: WorkflowEnvironment) -> AsyncIterator[Skipping]:
+    """On that server, with a worker in this process."""
+    made = Skipping(quiet_clinic, time_skipping)
+    async with made.working():
+        yield made
+        await made.close()

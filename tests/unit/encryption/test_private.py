@@ -80,6 +80,18 @@ def test_as_json_it_is_the_string_that_it_was() -> None:
     assert to_jsonable_python({"any": note.to}) == {"any": PHONE}
 
 
+@pytest.mark.parametrize("kind", [Phone | None, Annotated[Private | None, PrivatePattern(r"\+[1-9]\d{6,14}")]])
+def test_it_may_be_missing_where_its_field_says_so(kind: Any, keys: Callable[..., None]) -> None:
+    keys(A)
+    adapter: TypeAdapter[Any] = TypeAdapter(kind)
+    assert adapter.validate_json("null") is None
+    assert adapter.dump_python(None, mode="json") is None
+    sealed = adapter.dump_python(adapter.validate_python(PHONE), mode="json", context=SEALING)
+    assert sealed.startswith("perdure-sealed:1:a:")
+    with pytest.raises(ValidationError):
+        adapter.validate_python("555")
+
+
 def test_two_are_equal_if_they_hold_the_same() -> None:
     assert Private(PHONE) == Private(PHONE) != Private("x")
     assert len({Private(PHONE), Private(PHONE)}) == 1

@@ -1,0 +1,43 @@
+"""A short run of the chaos of reminders: patients and bad records of each kind, workers killed, a faulty provider.
+
+`python -m tests.chaos.reminders` does the same for minutes, with thousands of patients.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from infra.postgres import PostgresServer
+from infra.temporal import TemporalServer
+from tests.chaos.reminders.bad_records import BAD
+from tests.chaos.reminders.patients import Kind
+from tests.chaos.reminders.run import Wish, run
+
+WISH = Wish(
+    seed=11,
+    patients=52,
+    lead=2,
+    span=2,
+    every=3,
+    faults=0.15,
+    report_faults=0.1,
+    silence=2.5,
+    pace=0.05,
+    window=30,
+    brief=10,
+    patience=5,
+    app="tests.chaos.reminders.hasty:app",
+)
+
+
+async def test_each_dose_is_sent_once_or_expires_and_each_bad_record_is_seen_while_workers_are_killed(
+    postgres: PostgresServer, temporal: TemporalServer, database: str, tmp_path: Path
+) -> None:
+    outcome = await run(WISH, postgres, temporal, database, tmp_path)
+
+    print(outcome)
+    assert outcome.verdict.findings == []
+    assert set(outcome.kinds) == {*BAD, *Kind} - {Kind.WOKEN, Kind.QUIET}
+    assert outcome.verdict.ends.keys() >= {"sent", "refused"}
+    assert outcome.kills >= 2
+    assert sum(number for what, number in outcome.log.items() if what.startswith("fault")) >= 3

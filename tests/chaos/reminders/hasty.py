@@ -1,0 +1,22 @@
+"""The application with short durations, for a run of seconds. Only for a process that has not imported it yet."""
+
+import sys
+
+from activities.contracts import telephony
+from perdure import Retry, seconds
+
+assert "workflows.dose" not in sys.modules, "the lifecycles have taken the usual durations already"
+
+_TIMEOUT, _SETTLE, _EVERY = seconds(1.5), seconds(0.5), seconds(0.3)
+_RETRY = Retry(initial=seconds(0.3), cap=seconds(2))
+
+telephony.SEND_SMS, telephony.FIND_SMS = telephony.sms_contracts(
+    timeout=_TIMEOUT, settle=_SETTLE, every=_EVERY, retry=_RETRY
+)
+telephony.PLACE_CALL, telephony.FIND_PLACED_CALL = telephony.call_contracts(
+    timeout=_TIMEOUT, settle=_SETTLE, every=_EVERY, retry=_RETRY
+)
+
+from workers.reminders import app  # noqa: E402
+
+__all__ = ["app"]

@@ -1,0 +1,107 @@
+"""`make demo-reminders` counts what it says: its own list of doses is right, and nothing that is wrong escapes it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from activities.contracts.calendar.occurrences import occurrences
+from activities.contracts.plan import Plan
+from infra.demo_patients import Day, Patient, the_day
+from infra.demo_record import Count, Told, counted, reference
+
+SPRING, AUTUMN = datetime(2026, 11, 21, tzinfo=UTC), datetime(2027, 6, 1, tzinfo=UTC)
+DAY = the_day(14, SPRING)
+
+
+def _told(day: Day) -> list[Told]:
+    """As if all had gone well."""
+    return [
+        Told(each.id, each.id[-5:], each.due, each.due, "sent", None, ("sms",), (), None, False, False, None)
+        for each in day.doses
+    ]
+
+
+def _counted(doses: Sequence[Told], *, more: Sequence[str] = ()) -> Count:
+    accepted = [reference(each.id, channel) for each in doses for channel in each.by]
+    telephony: Any = SimpleNamespace(references=dict.fromkeys((*accepted, *more), 1))
+    return counted(DAY, doses, telephony, 1, 39.0)
+
+
+@pytest.mark.parametrize("now", [SPRING, AUTUMN])
+def test_its_own_list_of_doses_is_that_of_the_calendar(now: datetime) -> None:
+    day = the_day(50, now)
+    begin, found = day.begins - timedelta(days=1), []
+    for patient in day.patients:
+        if patient.phone.startswith("+") and patient.change is None:
+            found += [(f"{patient.id}/{rule}", at) for rule, at in _by_the_calendar(patient, day, begin)]
+    unchanged = {each.id for each in day.patients if each.change is None}
+    expected = [(each.id, each.due) for each in day.doses if each.id.partition("/")[0] in unchanged]
+    assert sorted(found) == sorted(expected)
+
+
+def _by_the_calendar(patient: Patient, day: Day, begin: datetime) -> list[tuple[str, datetime]]:
+    plan = Plan.model_validate_json(patient.row(day.date)["plan"])
+    dues = [due for rule in plan.rules for due in occurrences(rule, patient.zone, begin)]
+    return [(f"{due.rule}/{due.local:%Y-%m-%dT%H:%M}", due.at) for due in dues]
+
+
+def test_the_day_is_one_on_which_new_york_changes_its_clocks() -> None:
+    assert [str(the_day(14, now).date) for now in (SPRING, AUTUMN)] == ["2027-03-14", "2027-11-07"]
+
+
+def test_where_all_went_well_nothing_is_wrong() -> None:
+    count = _counted(_told(DAY))
+    assert (count.doses, count.sent, count.wrong) == (len(DAY.doses), len(DAY.doses), False)
+
+
+def test_a_dose_that_is_not_on_record_is_lost() -> None:
+    count = _counted(_told(DAY)[1:])
+    assert (count.lost, count.wrong) == (1, True)
+
+
+def test_a_dose_that_is_on_record_as_sent_and_unknown_to_the_provider_is_lost() -> None:
+    first, *others = _told(DAY)
+    count = _counted([replace(first, by=()), *others])
+    assert (count.lost, count.wrong) == (1, True)
+
+
+@pytest.mark.parametrize("by", [("sms", "sms"), ("sms", "call")])
+def test_a_dose_that_was_accepted_twice_is_seen(by: tuple[str, ...]) -> None:
+    first, *others = _told(DAY)
+    count = _counted([replace(first, by=by), *others])
+    assert (count.twice, count.wrong) == (1, True)
+
+
+def test_what_was_accepted_and_belongs_to_no_dose_is_seen() -> None:
+    count = _counted(_told(DAY), more=["7K3Q9MXD"])
+    assert (count.twice, count.wrong) == (1, True)
+
+
+def test_a_dose_that_nobody_is_due_is_seen() -> None:
+    first, *others = _told(DAY)
+    count = _counted([first, replace(first, id="patient-99/at-0800/2027-03-14T08:00"), *others])
+    assert (count.unasked, count.wrong) == (1, True)
+
+
+@pytest.mark.parametrize("state", ["refused", "withdrawn", "expired"])
+def test_a_dose_that_has_gone_and_is_on_record_as_not_sent_is_seen(state: str) -> None:
+    first, *others = _told(DAY)
+    count = _counted([replace(first, state=state), *others])
+    assert (count.unasked, count.wrong) == (1, True)
+
+
+def test_a_dose_that_expired_in_doubt_may_have_gone() -> None:
+    first, *others = _told(DAY)
+    count = _counted([replace(first, state="expired", in_doubt=True), *others])
+    assert (count.in_doubt, count.wrong) == (1, False)
+
+
+def test_a_dose_that_ended_in_error_is_wrong() -> None:
+    first, *others = _told(DAY)
+    assert _counted([replace(first, state="error", by=()), *others]).wrong
