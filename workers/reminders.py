@@ -11,4 +11,5 @@ app = App(
     lifecycles=[DosageReminders, DoseReminder],
     effects=[take_turn, withdraw_doses, send_sms, find_sms, place_call, find_placed_call],
     lifespan=lifespan,
+    commands={"telephony": "workers.telephony_commands:commands"},
 )

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Annotated, Any
 
 import typer
+from temporalio.client import Client
 
 from perdure.app import App
 from perdure.command.app_option import AppOption, required
@@ -15,12 +16,15 @@ from perdure.command.cli import cli
 from perdure.command.engine import engine
 from perdure.command.printing import moment, print_json, print_table, refuse
 from perdure.command.who import By, Note, request
+from perdure.contracts.limits import Limit
 from perdure.contracts.states import suggestion
 from perdure.errors import EngineUnavailable
 from perdure.operating.durations import shown
 from perdure.operating.limits import read_limit, set_limit
 from perdure.settings import settings
 from perdure.workflow.requests import Request
+
+_LOOKS = 20
 
 
 @cli.command(epilog="Example: perdure limit telephony 20 --by ann --note 'they asked us to slow down'")
@@ -63,7 +67,17 @@ async def _do(app: App, name: str | None, per_second: float | None, asked: Reque
     if asked is not None:
         for each in chosen:
             await set_limit(client, each, config.task_queue, per_second, asked)
+            await _in_force(client, each, config.task_queue, per_second)
     return [await read_limit(client, each, config.task_queue) for each in chosen]
+
+
+async def _in_force(client: Client, limit: Limit, lifecycles: str, per_second: float | None) -> None:
+    """Wait a moment until the server says so itself: each part of a task queue hears of it by itself."""
+    for _ in range(_LOOKS):
+        row = await read_limit(client, limit, lifecycles)
+        if (row["set_by"] is None) if per_second is None else (row["per_second"] == per_second):
+            return
+        await asyncio.sleep(0.1)
 
 
 def _print(rows: list[dict[str, Any]]) -> None:

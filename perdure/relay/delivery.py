@@ -192,7 +192,7 @@ class Delivery:
 def _carried(row: Row, terms: dict[str, Terms], cancel: Request | None) -> Carried:
     if row["record"] is None:
         # Not when its run begins: what came due between its commit and that must not be taken for past.
-        started_at = None
+        started_at = row["started_at"]
         return Carried(round=row["round"], version=row["version"], started_at=started_at, terms=terms, cancel=cancel)
     carried = carried_from(Record.model_validate_json(row["record"]), row["round"], row["version"], terms)
     return carried if cancel is None else carried.model_copy(update={"cancel": cancel})

@@ -98,6 +98,13 @@ class Skipping:
         waits = "select not exists (select from perdure.outbox)"
         await self.clinic.world.until(lambda: self.clinic.db.fetchval(waits), "delivered")
 
+    async def begun(self, patient: str, count: int) -> None:
+        """Wait until so many doses of a patient were started, and have begun: the clock stands until they wait."""
+        query = "select count(*) >= $2 from perdure.ident where lifecycle = 'dose' and starts_with(id, $1)"
+        database = self.clinic.db
+        await self.clinic.world.until(lambda: database.fetchval(query, f"{patient}/", count), f"{count} of {patient}")
+        await self.heard()
+
     async def over(self, patient: str, count: int) -> None:
         """Wait until so many doses of a patient were started, and are over."""
         query = (
@@ -107,7 +114,7 @@ class Skipping:
         database = self.clinic.db
         await self.clinic.world.until(lambda: database.fetchval(query, f"{patient}/", count), f"{count} of {patient}")
 
-    async def sent(self, patient: str, zone: str) -> list[datetime]:
+    async def sent(self, patient: str, zone: str = "UTC") -> list[datetime]:
         """When each reminder went, by the clock of the patient."""
         rows = await self.clinic.db.fetch(
             "select version from perdure.transition where lifecycle = 'dose' and starts_with(id, $1) "
