@@ -19,13 +19,14 @@ BLOCKS = [
 ]
 GROUND = """
     create role shop_app;
+    create role clinic_app;
     select perdure.start('comment-notification', '42', '{"id": "not a number"}');
     select perdure.start('shipment', '42', '{}');
     delete from perdure.outbox;
     insert into perdure.rejected (seq, lifecycle, id, round, kind, body, reason)
         values (1, 'comment-notification', '42', 0, 'start', '{}', 'the input does not fit');
 """
-TABLES = [DOCS.parent / file for file in ("infra/mailings.sql", "activities/web_jobs.sql")]
+TABLES = [DOCS.parent / file for file in ("infra/mailings.sql", "activities/web_jobs.sql", "activities/reminders.sql")]
 JOB_TYPES = """
     insert into web_job.type (name, url) values
         ('send-invoice', 'http://127.0.0.1:8087/invoices'), ('old-billing', 'https://old/dobillingstuff{?rowid}');

@@ -49,14 +49,24 @@ def test_the_languages_are_those_that_are_spoken() -> None:
 
 
 def test_what_can_be_changed_is_what_a_change_takes() -> None:
-    told = set(re.findall(r"`(\w+)`", "".join(re.findall(r"^\| (.+?) \|", _section("What changes later"), re.MULTILINE))))
+    told = set(
+        re.findall(r"`(\w+)`", "".join(re.findall(r"^\| (.+?) \|", _section("What changes later"), re.MULTILINE)))
+    )
     assert set(Change.model_fields) == told - {"paused", "signed_off"}
 
 
 def test_the_signals_are_those_that_a_patient_hears() -> None:
-    said = _section("What changes later").partition("In Python")[2]
-    assert set(re.findall(r"[`\"](changed|pause|resume|sign_off)[`\"]", said)) == {"changed", "pause", "resume", "sign_off"}
-    assert all(hasattr(getattr(DosageReminders, each), "__temporal_signal_definition") for each in ("changed", "pause", "resume", "sign_off"))
+    said = _section("What changes later").partition("in Python")[2]
+    assert set(re.findall(r"[`\"](changed|pause|resume|sign_off)[`\"]", said)) == {
+        "changed",
+        "pause",
+        "resume",
+        "sign_off",
+    }
+    assert all(
+        hasattr(getattr(DosageReminders, each), "__temporal_signal_definition")
+        for each in ("changed", "pause", "resume", "sign_off")
+    )
 
 
 def test_pauses_and_windows_are_the_defaults() -> None:
