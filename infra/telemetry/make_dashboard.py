@@ -121,6 +121,8 @@ _ROWS: dict[str, list[tuple[str, str, str, list[Query]]]] = {
         ("timeseries", "Look-ups, by answer", "ops",
          [(f"sum by (find, answer) (rate(perdure_look_ups_total{{{_CHOSEN}}}[$__rate_interval]))",
            "{{find}} {{answer}}")]),
+        ("timeseries", "Expired, by whether in doubt", "short",
+         [(f"sum by (effect, outcome) (increase(perdure_expired_total{{{_CHOSEN}}}[1h]))", "{{effect}} {{outcome}}")]),
     ],
     "Relay and database": [
         ("timeseries", "Outbox", "short",

@@ -5,12 +5,15 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
 import psutil
 
 ROOT = Path(__file__).parents[2]
+LINGERING = 3.0
+"""Seconds after which what looks once a second whether it is still needed has ended as well."""
 
 
 async def played(module: str, *arguments: str, counts: str, processes: int) -> dict[str, Any]:
@@ -32,6 +35,16 @@ async def played(module: str, *arguments: str, counts: str, processes: int) -> d
             started |= set(psutil.Process(process.pid).children(recursive=True))
     assert await process.wait() == 0, said.decode()
     assert len(started) >= processes
-    assert [each.pid for each in started if each.is_running() and each.status() != psutil.STATUS_ZOMBIE] == []
+    end = time.monotonic() + LINGERING
+    while left := [each.pid for each in started if _runs(each)]:
+        assert time.monotonic() < end, f"these still run: {left}"
+        await asyncio.sleep(0.02)
     counted: dict[str, Any] = json.loads(file.read_text())
     return counted
+
+
+def _runs(process: psutil.Process) -> bool:
+    try:
+        return process.is_running() and bool(process.status() != psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:  # it has ended between the two
+        return False

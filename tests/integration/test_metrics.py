@@ -198,6 +198,9 @@ async def test_what_is_exported_has_the_names_and_labels_that_are_documented(wor
         await world.db.execute("select perdure.start('lookup', 'c', '{\"seconds\": \"many\"}', $1)", SECRET)
         await commit_errands(world, ["lookup"])
         assert await world.ended("lookup", "lookup") == "done"
+        world.counterparty.replies_to["d"] = [{"not_done": "busy"}] * 30
+        await world.client.start("lookup", "d", Errand(seconds=0.5))
+        assert await world.ended("lookup", "d") == "expired"
         await world.until(lambda: world.db.fetchval("select attention from perdure.entity where id = 'c'"), "rejected")
 
         async def complete() -> bool:

@@ -1,6 +1,6 @@
 """A clinic on the time-skipping server: its clock goes on at our speed, and skips what lies between when it is told to.
 
-That clock runs ahead of the database's and the worker's. Doses are started by the relay, at our speed: so time is
+That clock runs ahead of the database's and the worker's, so that a plan must not begin before a patient signs up. Doses are started by the relay, at our speed: so time is
 skipped from one dose to the next, which is waited for. Nothing is queried: it costs more than to look into the database.
 """
 
@@ -27,6 +27,9 @@ if TYPE_CHECKING:
     from tests.integration.reminders.conftest import Clinic
 
 SECOND, DAY = timedelta(seconds=1), timedelta(days=1)
+
+STANDS = 15.0
+"""Seconds for which the clock may stand."""
 
 
 @contextmanager
@@ -78,14 +81,21 @@ class Skipping:
         return f"{await self.now() + DAY:%Y-%m-%d}T{at}"
 
     async def to(self, moment: datetime) -> None:
-        """Skip to a moment; past, it has come already."""
+        """Skip to a moment; past, it has come already.
+
+        The server's clock stands while a run has work to do. Where one was terminated meanwhile, or its worker was slow,
+        it sometimes stands for good: then it is let go.
+        """
         left = moment - await self.now()
         if left > timedelta(0):
-            await asyncio.wait_for(self.environment.sleep(left), 60)
+            skipped = asyncio.ensure_future(self.environment.sleep(left))
+            if not (await asyncio.wait([skipped], timeout=STANDS))[0]:
+                await self._let_go()
+            await skipped
 
     async def while_nobody_works(self, lasting: timedelta) -> None:
         """Skip time although there is work that nobody does. Only once on a server: it loses count of what holds it."""
-        await self.environment.client.test_service.unlock_time_skipping(UnlockTimeSkippingRequest())
+        await self._let_go()
         await asyncio.wait_for(self.environment.sleep(lasting), 60)
 
     async def sign_up(self, id: str, plan: Any, zone: str = "Africa/Accra", **columns: Any) -> None:
@@ -133,6 +143,9 @@ class Skipping:
             last = history.events[-1]
             run = last.workflow_execution_continued_as_new_event_attributes.new_execution_run_id
         return lengths
+
+    async def _let_go(self) -> None:
+        await self.environment.client.test_service.unlock_time_skipping(UnlockTimeSkippingRequest())
 
     def _handle(self, lifecycle: str, id: str, run: str | None = None) -> Any:
         name = f"{self.clinic.world.scope}/{lifecycle}/{id}"
