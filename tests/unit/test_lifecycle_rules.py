@@ -253,7 +253,7 @@ class TestDeclaration:
             self.declare(*STATES, __orig_bases__=())
 
     def test_one_effect_declared_twice_is_refused(self) -> None:
-        with pytest.raises(DeclarationError, match="the effect 'send' is declared twice"):
+        with pytest.raises(DeclarationError, match="Wrong: 'send' is declared twice"):
             self.declare(*STATES, effects=(SEND, RING, SEND))
 
     def test_an_effect_without_types_is_refused(self) -> None:

@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
-from temporalio.api.testservice.v1 import UnlockTimeSkippingRequest
+from temporalio.api.testservice.v1 import LockTimeSkippingRequest, UnlockTimeSkippingRequest
 from temporalio.contrib.pydantic import pydantic_data_converter
 from temporalio.service import RPCError
 from temporalio.testing import WorkflowEnvironment
@@ -93,10 +93,12 @@ class Skipping:
                 await self._let_go()
             await skipped
 
-    async def while_nobody_works(self, lasting: timedelta) -> None:
-        """Skip time although there is work that nobody does. Only once on a server: it loses count of what holds it."""
+    async def while_nobody_works(self, patient: str, lasting: timedelta) -> None:
+        """Skip time without a worker, beyond the next dose of a patient: for that the clock would stand."""
         await self._let_go()
+        await self.clinic.world.until(lambda: self._waits_for_a_worker(patient), f"work for {patient}")
         await asyncio.wait_for(self.environment.sleep(lasting), 60)
+        await self.environment.client.test_service.lock_time_skipping(LockTimeSkippingRequest())
 
     async def sign_up(self, id: str, plan: Any, zone: str = "Africa/Accra", **columns: Any) -> None:
         """Insert a patient, and wait until its lifecycle has begun: the clock stands until that sleeps."""
@@ -143,6 +145,10 @@ class Skipping:
             last = history.events[-1]
             run = last.workflow_execution_continued_as_new_event_attributes.new_execution_run_id
         return lengths
+
+    async def _waits_for_a_worker(self, patient: str) -> bool:
+        history = await self._handle("dosage-reminders", patient).fetch_history()
+        return history.events[-1].HasField("workflow_task_scheduled_event_attributes")
 
     async def _let_go(self) -> None:
         await self.environment.client.test_service.unlock_time_skipping(UnlockTimeSkippingRequest())

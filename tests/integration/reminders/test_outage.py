@@ -22,7 +22,7 @@ async def test_after_a_day_of_outage_what_was_missed_is_expired_and_the_next_one
             await skipping.sign_up("jo", a_plan({"rule": "FREQ=HOURLY;INTERVAL=8", "start": today}))
             await skipping.to(due)
             await skipping.over("jo", 1)
-        await skipping.while_nobody_works(DAY + timedelta(hours=2))
+        await skipping.while_nobody_works("jo", DAY + timedelta(hours=2))
         sent_by_then = len(quiet_clinic.telephony.accepted)
         async with skipping.working(max_cached_workflows=0):
             await skipping.over("jo", 4)
