@@ -40,9 +40,6 @@ class Passing:
         connection: the app's database.
         telephony: the provider.
         scope: first part of workflow ids.
-
-    Attributes:
-        skips: how often time went on.
     """
 
     def __init__(
@@ -54,7 +51,6 @@ class Passing:
         scope: str,
     ) -> None:
         self.day = day
-        self.skips = 0
         self._environment, self._connection, self._telephony = environment, connection, telephony
         self._scope = scope
         self._away = False
@@ -101,7 +97,6 @@ class Passing:
         """Let time go on until a second after `moment`."""
         left = (moment + A_MOMENT - await self._environment.get_current_time()).total_seconds()
         if left > 0:
-            self.skips += 1
             await self._environment.sleep(left)
 
     def _moments(self, *more: Iterable[datetime]) -> Iterator[datetime]:

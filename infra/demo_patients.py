@@ -161,7 +161,7 @@ def _special() -> Iterator[Patient]:
         return Patient("", zone, times, more.pop("phone", "+12025550100"), story=story, **more)
 
     yield one(NEW_YORK, "01:30", "02:30", quiet=None, story="awake while the clocks change")
-    yield one(NEW_YORK, "07:40", story="its answer is lost with the provider", fault=LOST_FOR_GOOD)
+    yield one(NEW_YORK, "07:40", window=20, story="its answer is lost with the provider", fault=LOST_FOR_GOOD)
     yield one(NEW_YORK, _MORNING, _EVENING, window=20, story="due in the outage")
     yield one(NEW_YORK, "09:30", _EVENING, channel="call", story="due towards the end of the outage")
     yield one("Europe/Berlin", "06:30", "21:30", "23:30", story="early, late, and too late for the quiet hours")

@@ -25,7 +25,8 @@ from temporalio.worker import Worker
 from infra.demo import say
 from infra.demo_day import Connection, Passing
 from infra.demo_patients import the_day
-from infra.demo_record import Count, Told, counted, show, told
+from infra.demo_record import Count, Told, counted, told
+from infra.demo_tables import show
 from infra.ports import free_port
 from infra.postgres import PostgresServer
 from infra.progress import progress
@@ -38,6 +39,8 @@ from perdure.settings import Settings
 
 PATIENTS, FEWEST = 50, 14
 SCOPE = "demo"
+PATIENCE = 300.0
+"""Seconds after which it gives up."""
 TABLES = ROOT / "activities" / "reminders.sql"
 FILE = ROOT / "build" / "demo-reminders.json"
 SAID = (
@@ -49,6 +52,7 @@ SAID = (
 async def demo(patients: int, keep: bool) -> int:
     """Run it; the exit status."""
     began = time.monotonic()
+    forget_settings()
     async with servers() as (dsn, connection, environment, telephony):
         say("PostgreSQL, Temporal's time-skipping server and a stand-in for the telephony provider are up")
         day = the_day(patients, await environment.get_current_time())
@@ -58,9 +62,10 @@ async def demo(patients: int, keep: bool) -> int:
         config = Settings(database_url=dsn, scope=SCOPE, task_queue="demo-reminders", clean_up_every=0)
         async with working(config, environment, telephony):
             try:
-                count, doses = await play(passing, environment, connection, telephony)
+                async with asyncio.timeout(PATIENCE):
+                    count, doses = await play(passing, environment, connection, telephony)
             except TimeoutError as error:
-                say(f"[red]not over[/red]: {error}")
+                say(f"[red]not over[/red]: {str(error) or f'after {PATIENCE:.0f} s'}")
                 return 1
             count = replace(count, seconds=round(time.monotonic() - began, 1))
             FILE.parent.mkdir(exist_ok=True)
@@ -70,6 +75,13 @@ async def demo(patients: int, keep: bool) -> int:
             if keep:
                 await stay(dsn, environment)
     return 1 if count.wrong else 0
+
+
+def forget_settings() -> None:
+    """What this shell has set may be for a real provider, with real keys."""
+    for name in list(os.environ):
+        if name.startswith("PERDURE_") and not name.startswith("PERDURE_TEST_"):
+            del os.environ[name]
 
 
 async def play(

@@ -5,10 +5,14 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+
+from rich.console import Console
 
 from infra.postgres import PostgresServer
 from infra.temporal import TemporalServer
+from tests.chaos.reminders import report
 from tests.chaos.reminders.bad_records import BAD
 from tests.chaos.reminders.patients import Kind
 from tests.chaos.reminders.run import Wish, run
@@ -25,7 +29,7 @@ WISH = Wish(
     pace=0.05,
     window=30,
     brief=10,
-    patience=5,
+    patience=60,
     app="tests.chaos.reminders.hasty:app",
 )
 
@@ -34,10 +38,12 @@ async def test_each_dose_is_sent_once_or_expires_and_each_bad_record_is_seen_whi
     postgres: PostgresServer, temporal: TemporalServer, database: str, tmp_path: Path
 ) -> None:
     outcome = await run(WISH, postgres, temporal, database, tmp_path)
+    report.write(outcome, tmp_path / "report.json")
+    report.show(outcome, Console())
 
-    print(outcome)
     assert outcome.verdict.findings == []
     assert set(outcome.kinds) == {*BAD, *Kind} - {Kind.WOKEN, Kind.QUIET}
     assert outcome.verdict.ends.keys() >= {"sent", "refused"}
     assert outcome.kills >= 2
+    assert json.loads((tmp_path / "report.json").read_text())["verdict"] == "good"
     assert sum(number for what, number in outcome.log.items() if what.startswith("fault")) >= 3

@@ -7,12 +7,13 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
 
 from activities.contracts.calendar.occurrences import occurrences
 from activities.contracts.plan import Plan
-from infra.demo_patients import Day, Patient, the_day
+from infra.demo_patients import NEW_YORK, Day, Patient, the_day
 from infra.demo_record import Count, Told, counted, reference
 
 SPRING, AUTUMN = datetime(2026, 11, 21, tzinfo=UTC), datetime(2027, 6, 1, tzinfo=UTC)
@@ -105,3 +106,17 @@ def test_a_dose_that_expired_in_doubt_may_have_gone() -> None:
 def test_a_dose_that_ended_in_error_is_wrong() -> None:
     first, *others = _told(DAY)
     assert _counted([replace(first, state="error", by=()), *others]).wrong
+
+
+@pytest.mark.parametrize(
+    ("now", "said"), [(SPRING, "there is no 02:30 on that day"), (AUTUMN, "01:30 comes twice on that day")]
+)
+def test_it_is_said_where_the_clocks_make_a_dose_special(now: datetime, said: str) -> None:
+    day = the_day(14, now)
+    doses = [
+        replace(each, due=each.due.astimezone(ZoneInfo(zone)), ended=each.due.astimezone(ZoneInfo(zone)))
+        for each, zone in zip(_told(day), (dose.zone for dose in day.doses), strict=True)
+        if zone == NEW_YORK
+    ]
+    moved = {each.id for each in day.doses if each.moved}
+    assert [each.remark for each in doses if each.remark and each.id not in moved] == [said]

@@ -47,8 +47,8 @@ def main() -> int:
     folder.mkdir(parents=True)
     logging.basicConfig(filename=folder / "chaos.log")
     outcome = asyncio.run(_run(wish, folder))
-    report.write(outcome, options.report / "chaos-reminders.json")
     report.show(outcome, console)
+    report.write(outcome, options.report / "chaos-reminders.json")
     console.print(f"report: {options.report / 'chaos-reminders.json'}, logs: {folder}")
     return 1 if outcome.verdict.findings else 0
 

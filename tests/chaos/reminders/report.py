@@ -29,9 +29,16 @@ def show(outcome: Outcome, console: Console) -> None:
 def write(outcome: Outcome, file: Path) -> None:
     """Write it as JSON."""
     file.parent.mkdir(parents=True, exist_ok=True)
-    said = {"verdict": "bad" if outcome.verdict.findings else "good", **dict(_rows(outcome))}
-    whole: dict[str, Any] = {"said": said, **asdict(outcome)}
-    file.write_text(json.dumps(whole, indent=1, default=str) + "\n")
+    verdict = outcome.verdict
+    whole: dict[str, Any] = {
+        "verdict": "bad" if verdict.findings else "good",
+        "wish": asdict(outcome.wish),
+        "said": [*_rows(outcome)],
+        "findings": [asdict(finding) for finding in verdict.findings],
+        "waits": [round(seconds, 3) for seconds in sorted(verdict.waits)],
+        "ended": [(round(seconds, 3), who) for seconds, who in sorted(verdict.ended)],
+    }
+    file.write_text(json.dumps(whole, indent=1) + "\n")
 
 
 def _rows(outcome: Outcome) -> Iterator[tuple[str, str]]:

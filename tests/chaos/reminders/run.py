@@ -66,7 +66,7 @@ class Wish:
     silence: float = 20.0
     pace: float = 0.2
     window: float = 1200.0
-    brief: float = 60.0
+    brief: float = 120.0
     patience: float = 60.0
     callbacks: bool = True
     app: str = "workers.reminders:app"

@@ -1,4 +1,4 @@
-"""A clinic: the tables of dosage reminders, a telephony provider that answers what it is told, the application's worker."""
+"""A clinic: the tables of dosage reminders, a telephony provider that answers as told, the application's worker."""
 
 from __future__ import annotations
 
@@ -107,8 +107,6 @@ async def clinic(quiet_clinic: Clinic) -> AsyncIterator[Clinic]:
     """With a worker in this process."""
     async with quiet_clinic.world.worker(app):
         yield quiet_clinic
-
-
 
 
 @pytest.fixture(scope="session")

@@ -1,19 +1,22 @@
 """A clinic on the time-skipping server: its clock goes on at our speed, and skips what lies between when it is told to.
 
-That clock runs ahead of the database's and the worker's, so that a plan must not begin before a patient signs up. Doses are started by the relay, at our speed: so time is
-skipped from one dose to the next, which is waited for. Nothing is queried: it costs more than to look into the database.
+That clock runs ahead of the database's and the worker's: a plan must not begin before a patient signs up. Doses are
+started by the relay, at our speed: time is skipped from one dose to the next, which is waited for. Nothing is queried:
+to look into the database costs less.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from datetime import datetime, timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
 from temporalio.api.testservice.v1 import LockTimeSkippingRequest, UnlockTimeSkippingRequest
+from temporalio.client import WorkflowExecutionStatus
 from temporalio.contrib.pydantic import pydantic_data_converter
 from temporalio.service import RPCError
 from temporalio.testing import WorkflowEnvironment
@@ -60,13 +63,19 @@ class Skipping:
         async with Worker(self.environment.client, task_queue=config.task_queue, plugins=[plugin], **options):
             yield
 
+    async def closed(self) -> None:
+        """Wait until the runs of what ended last are closed as well. One whose worker is gone before, or that is
+        terminated at work, holds up the clock for good."""
+        query = "select lifecycle, id from perdure.finished order by finished_at desc limit 6"
+        for lifecycle, id in await self.clinic.db.fetch(query):
+            await self.clinic.world.until(partial(self._is_closed, lifecycle, id), f"{lifecycle}/{id} closed")
+
     async def close(self) -> None:
-        """End what is open, so that nothing of it holds up the clock."""
+        """End what is left."""
+        await self.closed()
         for lifecycle, id in await self.clinic.db.fetch("select lifecycle, id from perdure.entity"):
-            try:
+            with suppress(RPCError):  # it has not begun, or is over
                 await self._handle(lifecycle, id).terminate()
-            except RPCError:
-                pass  # not begun, or over
 
     async def now(self) -> datetime:
         """By the server's clock."""
@@ -83,8 +92,8 @@ class Skipping:
     async def to(self, moment: datetime) -> None:
         """Skip to a moment; past, it has come already.
 
-        The server's clock stands while a run has work to do. Where one was terminated meanwhile, or its worker was slow,
-        it sometimes stands for good: then it is let go.
+        The server's clock stands while a run has work to do. Where one was terminated meanwhile, or its worker was
+        slow, it sometimes stands for good: then it is let go.
         """
         left = moment - await self.now()
         if left > timedelta(0):
@@ -93,11 +102,11 @@ class Skipping:
                 await self._let_go()
             await skipped
 
-    async def while_nobody_works(self, patient: str, lasting: timedelta) -> None:
+    async def while_nobody_works(self, patient: str, until: datetime) -> None:
         """Skip time without a worker, beyond the next dose of a patient: for that the clock would stand."""
         await self._let_go()
         await self.clinic.world.until(lambda: self._waits_for_a_worker(patient), f"work for {patient}")
-        await asyncio.wait_for(self.environment.sleep(lasting), 60)
+        await asyncio.wait_for(self.environment.sleep(until - await self.now()), 60)
         await self.environment.client.test_service.lock_time_skipping(LockTimeSkippingRequest())
 
     async def sign_up(self, id: str, plan: Any, zone: str = "Africa/Accra", **columns: Any) -> None:
@@ -145,6 +154,10 @@ class Skipping:
             last = history.events[-1]
             run = last.workflow_execution_continued_as_new_event_attributes.new_execution_run_id
         return lengths
+
+    async def _is_closed(self, lifecycle: str, id: str) -> bool:
+        described = await self._handle(lifecycle, id).describe()
+        return bool(described.status is not WorkflowExecutionStatus.RUNNING)
 
     async def _waits_for_a_worker(self, patient: str) -> bool:
         history = await self._handle("dosage-reminders", patient).fetch_history()

@@ -1,14 +1,22 @@
-"""A day without a worker, on a time-skipping server of its own: what was missed expires, and the next dose is in time."""
+"""A day without a worker, on a time-skipping server of its own: what was missed expires, the next dose is in time."""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 from temporalio.contrib.pydantic import pydantic_data_converter
 
 from infra.time_skipping import time_skipping_environment
 from tests.integration.reminders.conftest import Clinic, a_plan
-from tests.integration.reminders.skipping import DAY, Skipping
+from tests.integration.reminders.skipping import Skipping
+
+ALONE: dict[str, Any] = {
+    "max_cached_workflows": 0,
+    "max_concurrent_workflow_task_polls": 1,
+    "max_concurrent_activity_task_polls": 1,
+}
+"""What that server has handed to a worker that is gone, it hands to nobody else for seconds: so as little as can be."""
 
 
 async def test_after_a_day_of_outage_what_was_missed_is_expired_and_the_next_one_is_sent_in_time(
@@ -18,13 +26,14 @@ async def test_after_a_day_of_outage_what_was_missed_is_expired_and_the_next_one
         skipping = Skipping(quiet_clinic, environment)
         today = await skipping.tomorrow()
         due = datetime.fromisoformat(today).replace(tzinfo=UTC)
-        async with skipping.working(max_cached_workflows=0):
+        async with skipping.working(**ALONE):
             await skipping.sign_up("jo", a_plan({"rule": "FREQ=HOURLY;INTERVAL=8", "start": today}))
             await skipping.to(due)
             await skipping.over("jo", 1)
-        await skipping.while_nobody_works("jo", DAY + timedelta(hours=2))
+            await skipping.closed()
+        await skipping.while_nobody_works("jo", due + timedelta(hours=26))
         sent_by_then = len(quiet_clinic.telephony.accepted)
-        async with skipping.working(max_cached_workflows=0):
+        async with skipping.working(**ALONE):
             await skipping.over("jo", 4)
             await skipping.to(due + timedelta(hours=32))
             await skipping.over("jo", 5)

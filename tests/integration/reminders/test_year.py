@@ -98,7 +98,6 @@ def exists(at: datetime) -> bool:
 
 def odd(year: int, zone: str) -> tuple[list[str], int]:
     """The times that are not those of the plan; and how many of its times come twice."""
-    local = named(year)
-    moved = [f"{at:%H:%M}" for each in local if (at := there(each, zone)).replace(tzinfo=None) != each]
-    at = [there(each, zone) for each in local]
-    return moved, sum(each.utcoffset() != each.replace(fold=1).utcoffset() for each in at)
+    times = [(local, there(local, zone)) for local in named(year)]
+    moved = [f"{at:%H:%M}" for local, at in times if at.replace(tzinfo=None) != local]
+    return moved, sum(at.utcoffset() != at.replace(fold=1).utcoffset() for _, at in times)
