@@ -38,7 +38,7 @@ class Seen:
 
     Attributes:
         count: of patients.
-        before, asleep: what was held when there were none, and when all were asleep.
+        before, asleep, after: what was held when there were none, when all were asleep, and when all were reminded.
         late: seconds from due to accepted, sorted.
         cpu: seconds of worker, Temporal and PostgreSQL for that minute.
         signing_up: seconds that it took until all were asleep.
@@ -47,20 +47,25 @@ class Seen:
     count: int
     before: Held
     asleep: Held
+    after: Held
     late: list[float]
     cpu: tuple[float, float, float]
     signing_up: float
 
-    def each(self, what: str) -> float:
+    def sleeper(self, what: str) -> float:
         """Bytes that one more patient takes."""
         more: int = getattr(self.asleep, what) - getattr(self.before, what)
         return more / self.count
 
-    def rows(self, start: str) -> dict[str, float]:
-        """Rows that one more patient takes, by table."""
-        had = self.before.rows
-        grown = {name: (count - had.get(name, 0)) / self.count for name, count in self.asleep.rows.items()}
-        return {name: more for name, more in grown.items() if name.startswith(start) and more >= 0.05}
+    def reminder(self, what: str) -> float:
+        """Bytes that one more reminder leaves."""
+        more: int = getattr(self.after, what) - getattr(self.asleep, what)
+        return more / self.count
+
+    def rows(self, start: Held, end: Held) -> str:
+        """Rows of one more, by table."""
+        grown = {name: (count - start.rows.get(name, 0)) / self.count for name, count in end.rows.items()}
+        return ", ".join(f"{name} {more:.2g}" for name, more in grown.items() if more >= 0.05)
 
     def quantile(self, share: float) -> float:
         """Of how late they were."""
@@ -154,8 +159,9 @@ async def _measure(
     used = tuple(late - early for early, late in zip(cpu, made.cpu(), strict=True))
     if len(at) < count:
         raise RuntimeError(f"{count - len(at)} of {count} were not sent:\n{made.log.read_text()[-3000:]}")
+    after = await made.held()
     late = sorted((at[number(patient)] - due[patient]).total_seconds() for patient in range(count))
-    return Seen(count, before, held, late, (used[0], used[1], used[2]), signing_up)
+    return Seen(count, before, held, after, late, (used[0], used[1], used[2]), signing_up)
 
 
 def _show(seen: dict[str, list[Seen]]) -> None:
@@ -168,19 +174,22 @@ def _show(seen: dict[str, list[Seen]]) -> None:
         "CPU s of that minute: worker": [[each.cpu[0] for each in seen[way]] for way in WAYS],
         "Temporal": [[each.cpu[1] for each in seen[way]] for way in WAYS],
         "PostgreSQL": [[each.cpu[2] for each in seen[way]] for way in WAYS],
-        "asleep, each: kB of the worker": [[each.each("worker") / 1000 for each in seen[way]] for way in WAYS],
-        "kB of Temporal's memory": [[each.each("temporal") / 1000 for each in seen[way]] for way in WAYS],
-        "kB of Temporal's file": [[each.each("temporal_file") / 1000 for each in seen[way]] for way in WAYS],
-        "kB of the app's tables": [[each.each("database") / 1000 for each in seen[way]] for way in WAYS],
+        "asleep, each: kB of the worker": [[each.sleeper("worker") / 1000 for each in seen[way]] for way in WAYS],
+        "kB of Temporal's memory": [[each.sleeper("temporal") / 1000 for each in seen[way]] for way in WAYS],
+        "kB of Temporal's file": [[each.sleeper("temporal_file") / 1000 for each in seen[way]] for way in WAYS],
+        "kB of the app's tables": [[each.sleeper("database") / 1000 for each in seen[way]] for way in WAYS],
+        "a reminder leaves: kB of Temporal's file": [
+            [each.reminder("temporal_file") / 1000 for each in seen[way]] for way in WAYS
+        ],
+        "kB of the app's tables as well": [[each.reminder("database") / 1000 for each in seen[way]] for way in WAYS],
         "signing up, s": [[each.signing_up for each in seen[way]] for way in WAYS],
     }
     for name, (ours, theirs) in measures.items():
         table.add_row(name, f"{_middle(ours):.2f}", f"{_middle(theirs):.2f}", _ratio(ours, theirs))
     console.print(table)
-    for way in WAYS:
-        rows = seen[way][0].rows("temporal.") | seen[way][0].rows("app.")
-        told = ", ".join(f"{name} {more:.2g}" for name, more in rows.items())
-        console.print(f"{way}: rows of one who sleeps: {told}")
+    for way, [first, *_] in seen.items():
+        console.print(f"{way}: rows of one who sleeps: {first.rows(first.before, first.asleep)}")
+        console.print(f"{way}: rows that a reminder leaves: {first.rows(first.asleep, first.after)}")
 
 
 def _middle(figures: Sequence[float]) -> float:

@@ -1,13 +1,11 @@
 """A lifecycle that takes a step, and the step's body, which notes itself down in the app's database.
 
-What the body does besides is said by a row of the table `told`: `fail`, `die` (once), or `wait`, until it is deleted.
+What the body does besides is said by a row of the table `told`: `fail` or `wait`, until it is deleted.
 """
 
 from __future__ import annotations
 
 import asyncio
-import os
-import signal
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from enum import StrEnum
@@ -43,7 +41,8 @@ class Stepper(Lifecycle[str, Pace]):
     @workflow.run
     async def run(self, what: str) -> None:
         """Take it, and end."""
-        await self.enter(Pace.DONE, why=f"{await self.step(TAKE, what)}")
+        times = await self.step(TAKE, what)
+        await self.enter(Pace.DONE, why=f"taken {times} times")
 
 
 @TAKE.takes
@@ -51,14 +50,12 @@ async def note_it(what: str, occasion: Occasion) -> int:
     """How often it was taken, this time included."""
     pool: Any = occasion.resources
     noted = await pool.fetchval(
-        "insert into taken (id) values ($1) on conflict (id) do update set times = taken.times + 1 returning times", what
+        "insert into taken (id) values ($1) on conflict (id) do update set times = taken.times + 1 returning times",
+        what,
     )
     while told := await pool.fetchval("select what from told"):
         if told == "fail":
             raise RuntimeError("as told")
-        if told == "die":
-            await pool.execute("delete from told")
-            os.kill(os.getpid(), signal.SIGKILL)
         await asyncio.sleep(0.02)
     return int(noted)
 

@@ -155,7 +155,14 @@ def test_only_what_was_accepted_is_read_from_the_log_and_whether_it_is_known_to_
         made | {"sid": "SM1", "reference": "REF00001"},
         made | {"sid": "SM2", "reference": "REF00002"},
         {"at": AT.isoformat(), "what": "message", "to": NUMBER, "outcome": 21211},
-        {"at": AT.isoformat(), "what": "callback", "sid": "SM1", "status": "undelivered", "outcome": 204},
+        {
+            "at": AT.isoformat(),
+            "what": "callback",
+            "sid": "SM1",
+            "reference": "REF00001",
+            "status": "undelivered",
+            "outcome": 204,
+        },
         {"at": AT.isoformat(), "what": "callback", "sid": "SM2", "status": "undelivered", "outcome": "missing"},
     ]
     (tmp_path / "log").write_text("".join(json.dumps(line) + "\n" for line in lines))

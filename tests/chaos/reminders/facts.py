@@ -139,7 +139,7 @@ def assigned(
     for patient in patients:
         by_number[patient.phone] += [dose.id for dose in patient.doses]
     nobodys = []
-    for each in sorted(accepted, key=lambda each: each.sid not in receipts):
+    for each in accepted:
         dose = references.get(each.reference) if each.reference else receipts.get(each.sid)
         if dose is None and not each.reference:
             ours = by_number[each.to]

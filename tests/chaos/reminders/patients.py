@@ -133,16 +133,8 @@ def make_patients(seed: int, number: int, bad: float, moment: Moment) -> list[Pa
 
 def _patient(luck: random.Random, number: int, kind: Kind, moment: Moment) -> Patient:
     id, phone, zone = f"patient-{number}", _phone(number, kind), luck.choice(ZONES)
-    window = moment.brief if kind in (Kind.BRIEF, Kind.UNDELIVERED) else moment.window
-    if kind is Kind.LANDLINE or (kind is Kind.CALLED and not moment.callbacks):
-        window = max(moment.window / 4, moment.brief)  # a call in doubt may wait for its end: none can tell it apart
-    window += moment.spread
-    wakes, quiet = moment.due, None
-    if kind is Kind.QUIET:
-        quiet = _quiet(moment.due - 60 * _MINUTE, moment.due + window + 60 * _MINUTE, zone)
-    elif kind is Kind.WOKEN:
-        wakes += 2 * _MINUTE
-        quiet = _quiet(moment.due - 60 * _MINUTE, wakes, zone)
+    window = _window(kind, moment)
+    wakes, quiet = _night(kind, moment, zone)
     rules, doses = [], []
     for rule, goes_at in _rules(luck, id, moment, zone, window, 2 if kind is Kind.TWO else 1):
         rules.append(rule.model_dump(mode="json"))
@@ -159,6 +151,26 @@ def _patient(luck: random.Random, number: int, kind: Kind, moment: Moment) -> Pa
         "confirm": kind is Kind.UNDELIVERED,
     }
     return Patient(id, kind, given, phone, tuple(doses))
+
+
+def _window(kind: Kind, moment: Moment) -> timedelta:
+    if kind in (Kind.BRIEF, Kind.UNDELIVERED):
+        return moment.spread + moment.brief
+    if kind is Kind.LANDLINE or (kind is Kind.CALLED and not moment.callbacks):
+        # A call in doubt may wait for the end of it: none can tell it apart.
+        return moment.spread + max(moment.window / 4, moment.brief)
+    return moment.spread + moment.window
+
+
+def _night(kind: Kind, moment: Moment, zone: str) -> tuple[datetime, dict[str, str] | None]:
+    """From when on it may be sent, and the quiet hours."""
+    evening = moment.due - 60 * _MINUTE
+    if kind is Kind.QUIET:
+        return moment.due, _quiet(evening, moment.due + _window(kind, moment) + 60 * _MINUTE, zone)
+    if kind is Kind.WOKEN:
+        wakes = moment.due + 2 * _MINUTE
+        return wakes, _quiet(evening, wakes, zone)
+    return moment.due, None
 
 
 def _bad(luck: random.Random, number: int, bad: Bad, moment: Moment) -> Patient:

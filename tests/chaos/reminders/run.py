@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +48,7 @@ class Wish:
         lead: seconds from the first sign-up until the first dose, at least.
         span: seconds within which all doses go.
         every: seconds between two kills.
+        kills: how many; None = until everything is over.
         faults, report_faults: shares of requests and callbacks that go wrong.
         silence: seconds for which the provider holds a request.
         pace: seconds between two states of a message.
@@ -61,6 +63,7 @@ class Wish:
     lead: float = 60.0
     span: float = 60.0
     every: float = 10.0
+    kills: int | None = None
     faults: float = 0.05
     report_faults: float = 0.05
     silence: float = 20.0
@@ -146,7 +149,8 @@ class _Clinic:
         outcome.sign_up = time.monotonic() - began
         killing = asyncio.create_task(self._kill(outcome))
         await self._until_all_is_over(patients)
-        killing.cancel()
+        if self._wish.kills is None:
+            killing.cancel()
         await asyncio.gather(killing, return_exceptions=True)
         await self._look(outcome, patients)
 
@@ -181,12 +185,13 @@ class _Clinic:
             self._refused[patient.id] = str(error)
 
     async def _kill(self, outcome: Outcome) -> None:
-        """One worker after the other, for as long as doses are open."""
-        while True:
-            for name in WORKERS:
-                await asyncio.sleep(self._wish.every)
-                outcome.kills += self._fleet.slots[name].runs
-                await self._fleet.slots[name].end(signal.SIGKILL, AWAY)
+        """One worker after the other, for as long as doses are open. One that is still starting counts for nothing."""
+        for name in cycle(WORKERS):
+            if outcome.kills == self._wish.kills:
+                return
+            await asyncio.sleep(self._wish.every)
+            outcome.kills += self._fleet.slots[name].runs
+            await self._fleet.slots[name].end(signal.SIGKILL, AWAY)
 
     async def _until_all_is_over(self, patients: Sequence[Patient]) -> None:
         """That something never is, the audit will say."""

@@ -156,12 +156,12 @@ class Skipping:
         return lengths
 
     async def _is_closed(self, lifecycle: str, id: str) -> bool:
-        described = await self._handle(lifecycle, id).describe()
-        return bool(described.status is not WorkflowExecutionStatus.RUNNING)
+        status: WorkflowExecutionStatus = (await self._handle(lifecycle, id).describe()).status
+        return status != WorkflowExecutionStatus.RUNNING
 
     async def _waits_for_a_worker(self, patient: str) -> bool:
         history = await self._handle("dosage-reminders", patient).fetch_history()
-        return history.events[-1].HasField("workflow_task_scheduled_event_attributes")
+        return bool(history.events[-1].HasField("workflow_task_scheduled_event_attributes"))
 
     async def _let_go(self) -> None:
         await self.environment.client.test_service.unlock_time_skipping(UnlockTimeSkippingRequest())
