@@ -55,6 +55,9 @@ format: $(STAMP) ## let ruff put the files in order
 chaos: $(STAMP) ## thousands of lifecycles while everything is killed, cut and frozen (CHAOS="--seed 7 --minutes 10")
 	@$(BIN)/python -m tests.chaos $(CHAOS)
 
+chaos-reminders: $(STAMP) ## thousands of patients due within a minute while workers are killed (CHAOS="--seed 8")
+	@$(BIN)/python -m tests.chaos.reminders $(CHAOS)
+
 bench: $(STAMP) ## what a lifecycle costs, beside Temporal's samples (BENCH="--rounds 3 --runs 200")
 	@$(BIN)/python -m bench.cost $(BENCH)
 
@@ -84,4 +87,4 @@ $(STAMP): requirements.lock pyproject.toml
 	@$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation -e .
 	@touch $@
 
-.PHONY: help demo demo-jobs demo-reminders test dev lint types format chaos bench histories lock clean setup
+.PHONY: help demo demo-jobs demo-reminders test dev lint types format chaos chaos-reminders bench histories lock clean setup

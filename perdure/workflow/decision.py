@@ -171,6 +171,8 @@ def _until_next_question(policy: Lookup[Any, Any], known: Known) -> timedelta:
     """At once, then less and less often, but in any case when a miss begins to count."""
     if not known.asked:
         return NOW
-    pause = policy.every * (1 << min(known.asked - 1, _DOUBLINGS if policy.tries is not None else _OF_MANY))
+    # Once the other side has said that it has nothing, the answer is near.
+    doublings = _OF_MANY if policy.tries is None and not known.misses else _DOUBLINGS
+    pause = policy.every * (1 << min(known.asked - 1, doublings))
     believable = known.in_flight + policy.settle
     return min(pause, believable) if believable > NOW else pause

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from datetime import timedelta
 from typing import Any, TypeVar
 
@@ -15,7 +16,7 @@ from perdure.contracts.steps import Step
 from perdure.store.writes import Fence, FenceOp
 from perdure.workflow.calling import BOOKKEEPING
 from perdure.workflow.conduct import Conductor
-from perdure.workflow.leaving import Overtaken
+from perdure.workflow.leaving import Cancelled, Overtaken
 from perdure.workflow.reading import read
 
 In = TypeVar("In")
@@ -29,6 +30,7 @@ async def take(conductor: Conductor, step: Step[In, Out], given: In) -> Out:
     """What the step returned.
 
     Raises:
+        Cancelled: somebody asked for the end while it could not succeed.
         Overtaken: the database says that the entity is over.
     """
     order = StepOrder(
@@ -41,7 +43,7 @@ async def take(conductor: Conductor, step: Step[In, Out], given: In) -> Out:
     )
     conductor.in_flight += 1
     try:
-        report = await _call(step, order)
+        report = await _call(conductor, step, order)
     finally:
         conductor.in_flight -= 1
     conductor.learn(report.version)
@@ -50,25 +52,42 @@ async def take(conductor: Conductor, step: Step[In, Out], given: In) -> Out:
     return read(conductor, f"what {step.name} returned", lambda: step.receipt.validate_python(report.receipt))
 
 
-async def _call(step: Step[Any, Any], order: StepOrder) -> Report:
-    whole = step.timeout + BOOKKEEPING
+async def _call(conductor: Conductor, step: Step[Any, Any], order: StepOrder) -> Report:
     try:
         report: Report = await workflow.execute_local_activity(
             step.identity,
             order,
             result_type=Report,
-            start_to_close_timeout=whole,
+            start_to_close_timeout=step.timeout + BOOKKEEPING,
             retry_policy=_ONCE,
             summary=step.name,
         )
     except (ActivityError, ApplicationError):
-        # Not in the workflow task: while it can't succeed this waits without growing the history.
-        report = await workflow.execute_activity(
-            step.identity,
-            order,
-            result_type=Report,
-            start_to_close_timeout=whole,
-            retry_policy=_AGAIN,
-            summary=f"{step.name}, until it succeeds",
-        )
+        return await _until_it_succeeds(conductor, step, order)
     return report
+
+
+async def _until_it_succeeds(conductor: Conductor, step: Step[Any, Any], order: StepOrder) -> Report:
+    """Not in the workflow task: while it can't succeed this waits without growing the history.
+
+    Raises:
+        Cancelled: somebody asked for the end, and it had not succeeded by then.
+    """
+    taking: workflow.ActivityHandle[Report] = workflow.start_activity(
+        step.identity,
+        order,
+        result_type=Report,
+        start_to_close_timeout=step.timeout + BOOKKEEPING,
+        retry_policy=_AGAIN,
+        # What was begun comes to its end, and that counts; a pause between two attempts ends at once.
+        cancellation_type=workflow.ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
+        summary=f"{step.name}, until it succeeds",
+    )
+    try:
+        await conductor.pause(None, taking.done)
+    except Cancelled:
+        taking.cancel()
+        with suppress(ActivityError):
+            return await taking
+        raise
+    return await taking

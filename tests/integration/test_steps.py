@@ -113,6 +113,29 @@ async def waits_to_be_taken_again(world: World) -> str:
     return "".join(str(each.last_failure) for each in described.raw_description.pending_activities)
 
 
+async def test_a_step_that_can_not_succeed_is_given_up_by_a_cancel(world: World) -> None:
+    async with world.worker(app):
+        await told(world, "fail")
+        await taken(world, 2)
+        await world.until(lambda: waits_to_be_taken_again(world), "it waits as an activity")
+        await world.client.cancel("stepper", "a", by="ann")
+        assert await world.ended("stepper", "a") == "cancelled"
+        assert await world.db.fetchval("select count(*) from told") == 1, "it was told to fail until the end"
+
+
+async def test_a_step_under_way_comes_to_its_end_before_a_cancel(world: World) -> None:
+    async with world.worker(app):
+        await told(world, "fail")
+        await taken(world, 2)
+        await world.until(lambda: waits_to_be_taken_again(world), "it waits as an activity")
+        before = await times(world)
+        await world.db.execute("update told set what = 'wait'")
+        await taken(world, before + 1)
+        await world.client.cancel("stepper", "a", by="ann")
+        await told_no_more(world)
+        assert await world.ended("stepper", "a") == "done"
+
+
 async def test_no_step_is_taken_for_an_entity_that_is_over(world: World) -> None:
     async with world.worker(app):
         await told(world, "fail")

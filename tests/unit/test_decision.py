@@ -75,6 +75,11 @@ def test_a_look_up_without_an_end_of_tries_goes_on_less_and_less_often_and_parks
         assert isinstance(step, Ask)
         pauses.append(step.pause.total_seconds())
     assert pauses == [1, 16, 256, 256]
+    # Once it has answered that it has nothing, the next answer settles it: that is not waited for so long.
+    assert decide(effect, known(IN_DOUBT, asked=9, misses=0), now=NOW) == Ask(seconds(256))
+    patient = Lookup(FIND, settle=seconds(30), misses=2, tries=None, every=seconds(1))
+    effect = Effect[str, int]("asked-twice", timeout=seconds(20), doubt=patient)
+    assert decide(effect, known(IN_DOUBT, asked=9, misses=1), now=NOW) == Ask(seconds(16))
 
 
 @pytest.mark.parametrize("status", [Status.DONE, Status.REFUSED, Status.ABANDONED])
