@@ -58,7 +58,7 @@ _MODULES = {
         "GaveUp",
         "InDoubt",
         "NotDone",
-    "Occasion",
+        "Occasion",
         "Refused",
         "Status",
         "WasRefused",
