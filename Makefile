@@ -26,13 +26,13 @@ help: ## this list
 	@echo; echo '  PYTHON=python3.12 chooses the interpreter, PYTEST_ARGS="-k relay -x" narrows the tests.'
 
 demo: $(STAMP) ## watch lifecycles run, crash and recover on servers of their own (KEEP=1 leaves them up)
-	@$(BIN)/python -m infra.demo $(if $(KEEP),--keep)
+	@$(BIN)/python -m infra.demos.comments $(if $(KEEP),--keep)
 
 demo-jobs: $(STAMP) ## watch a job with 500 children, whose pages are in three languages, while a worker is killed
-	@$(BIN)/python -m infra.demo_jobs $(if $(KEEP),--keep)
+	@$(BIN)/python -m infra.demos.jobs $(if $(KEEP),--keep)
 
 demo-reminders: $(STAMP) ## watch a day of 50 patients in eight zones pass in under a minute (KEEP=1 leaves it up)
-	@$(BIN)/python -m infra.demo_reminders $(if $(KEEP),--keep)
+	@$(BIN)/python -m infra.demos.reminders $(if $(KEEP),--keep)
 
 test: lint types ## lint, types, and every test on real servers
 	@$(BIN)/python -m infra.programs

@@ -109,7 +109,7 @@ class Stack:
     async def _start_mail(self) -> None:
         self._mail = GuardedProcess(
             [
-                *(sys.executable, "-m", "infra.mail_server", "--port", str(self.mail_port)),
+                *(sys.executable, "-m", "infra.mail.server", "--port", str(self.mail_port)),
                 *("--maildir", str(self.maildir), "--log", str(self.mail_log)),
                 *("--reply-delay", str(self._reply_delay)),
             ],

@@ -19,7 +19,7 @@ import psutil
 
 from infra.guard import GuardedProcess
 from infra.postgres import PostgresServer
-from infra.telephony_server import ACCOUNT, TOKEN, TelephonyServer
+from infra.telephony.server import ACCOUNT, TOKEN, TelephonyServer
 from infra.temporal import TemporalServer
 from perdure import schema
 

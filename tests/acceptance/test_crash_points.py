@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from activities.contracts.comment import Comment
-from infra.mail_server import MailServer, count_by_message_id
+from infra.mail.server import MailServer, count_by_message_id
 from infra.postgres import PostgresServer
 from infra.temporal import TemporalServer
 from perdure.contracts.keys import Key

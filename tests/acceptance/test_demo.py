@@ -6,7 +6,7 @@ from tests.acceptance.demos import played
 
 
 async def test_the_demo_loses_nothing_sends_nothing_twice_and_leaves_nothing_running() -> None:
-    counted = await played("infra.demo", counts="demo.json", processes=6)
+    counted = await played("infra.demos.comments", counts="demo.json", processes=6)
     told = ("comments", "sent", "lost", "duplicated", "torn", "apps_killed", "workers_killed")
     assert {name: counted[name] for name in told} == {
         "comments": 60,

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from infra.job_pages import FILES, missing
+from infra.demos.job_pages import FILES, missing
 from tests.acceptance.demos import played
 
 
 async def test_the_demo_of_jobs_loses_nothing_does_nothing_twice_and_leaves_nothing_running() -> None:
-    counted = await played("infra.demo_jobs", "--children", "30", counts="demo-jobs.json", processes=7)
+    counted = await played("infra.demos.jobs", "--children", "30", counts="demo-jobs.json", processes=7)
     del counted["seconds"]
     assert counted.pop("dropped") > 0, "nothing was called again: the kills hit nothing that was under way"
     assert counted == {

@@ -20,7 +20,7 @@ async def test_the_demo_of_reminders_loses_nothing_sends_nothing_twice_and_leave
 ) -> None:
     for name, value in REAL.items():
         monkeypatch.setenv(name, value)
-    counted = await played("infra.demo_reminders", "--patients", "14", counts="demo-reminders.json", processes=2)
+    counted = await played("infra.demos.reminders", "--patients", "14", counts="demo-reminders.json", processes=2)
     del counted["seconds"]
     assert 38 < counted.pop("hours") < 41
     assert counted == {

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from pathlib import Path
 
-from infra.mail_store import message_id_of
+from infra.mail.store import message_id_of
 
 
 class Postbox:

@@ -13,7 +13,7 @@ from typing import Any
 
 import asyncpg
 
-from infra.mail_server import At, Fault, MailServer
+from infra.mail.server import At, Fault, MailServer
 from infra.postgres import PostgresServer
 from infra.temporal_server import TemporalOnPostgres
 from perdure import schema

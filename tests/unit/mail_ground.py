@@ -12,7 +12,7 @@ from typing import Any
 
 from activities.contracts.mail import Mail
 from activities.settings import mail_settings
-from infra.mail_server import MailServer
+from infra.mail.server import MailServer
 from perdure import Attempt, Entity, Key, Question
 from perdure.contracts.attempt import boot_clock
 

@@ -12,7 +12,7 @@ from typing import Any
 from activities.contracts.telephony import Notice
 from activities.settings import telephony_settings
 from activities.twilio.resources import Telephony
-from infra.telephony_server import ACCOUNT, TOKEN, TelephonyServer
+from infra.telephony.server import ACCOUNT, TOKEN, TelephonyServer
 from perdure import Attempt, Entity, Key, Private, Question
 from perdure.contracts.attempt import boot_clock
 

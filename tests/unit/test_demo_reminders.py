@@ -13,8 +13,8 @@ import pytest
 
 from activities.contracts.calendar.occurrences import occurrences
 from activities.contracts.plan import Plan
-from infra.demo_patients import NEW_YORK, Day, Patient, the_day
-from infra.demo_record import Count, Told, counted, reference
+from infra.demos.reminders_patients import NEW_YORK, Day, Patient, the_day
+from infra.demos.reminders_record import Count, Told, counted, reference
 
 SPRING, AUTUMN = datetime(2026, 11, 21, tzinfo=UTC), datetime(2027, 6, 1, tzinfo=UTC)
 DAY = the_day(14, SPRING)

@@ -17,7 +17,7 @@ from activities.contracts.mail import Accepted
 from activities.log_files import Log, LogUnusable, stamp_of
 from activities.mail_log import find_in_mail_log, search
 from activities.smtp import send_mail
-from infra.mail_server import At, Fault
+from infra.mail.server import At, Fault
 from perdure import InDoubt, NotDone
 from tests.unit.mail_ground import LETTER, attempt, mail_server, question, settings
 

@@ -15,7 +15,7 @@ import pytest
 from activities.contracts.mail import Accepted
 from activities.mail_log import find_in_mail_log
 from activities.smtp import send_mail
-from infra.mail_server import At, Fault, MailServer, count_by_message_id
+from infra.mail.server import At, Fault, MailServer, count_by_message_id
 from infra.ports import free_port
 from perdure import InDoubt, NotDone, Refused
 from tests.unit.mail_ground import LETTER, attempt, mail_server, question, settings
@@ -112,7 +112,7 @@ async def test_a_port_that_is_taken_is_an_error(tmp_path: Path) -> None:
 async def _process(folder: Path, port: int, *more: str) -> AsyncIterator[asyncio.subprocess.Process]:
     """The server as a process of its own, listening."""
     paths = [f"--maildir={folder / 'maildir'}", f"--log={folder / 'mail.log'}"]
-    command = [sys.executable, "-m", "infra.mail_server", f"--port={port}", *paths, *more]
+    command = [sys.executable, "-m", "infra.mail.server", f"--port={port}", *paths, *more]
     server = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
     assert server.stdout is not None
     try:

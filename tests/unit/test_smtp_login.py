@@ -9,7 +9,7 @@ import pytest
 from activities.settings import mail_settings
 from activities.smtp import send_mail
 from activities.smtp_outcomes import OURS_PAUSE
-from infra.mail_server import count_by_message_id
+from infra.mail.server import count_by_message_id
 from perdure import NotDone
 from perdure.errors import InvalidSetting
 from tests.unit.mail_ground import LETTER, attempt, mail_server, settings

@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from activities.contracts.mail import Mail
 from activities.message import message_bytes
 from activities.smtp import send_mail
-from infra.mail_server import count_by_message_id
+from infra.mail.server import count_by_message_id
 from perdure import Entity, Key, Refused
 from tests.unit.mail_ground import LETTER, attempt, mail_server
 

@@ -11,7 +11,7 @@ import pytest
 from activities.contracts.mail import Mail
 from activities.smtp import send_mail
 from activities.smtp_outcomes import OURS_PAUSE, TABLE, End, Stage, Verdict, masked, queue_id_in
-from infra.mail_server import At, Fault, MailServer, count_by_message_id
+from infra.mail.server import At, Fault, MailServer, count_by_message_id
 from infra.ports import free_port
 from perdure import Attempt, InDoubt, NotDone, Refused
 from tests.unit.mail_ground import LETTER, attempt, mail_server, settings

@@ -9,7 +9,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.trace import SpanKind, StatusCode
 
 from activities.smtp import send_mail
-from infra.mail_server import At, Fault
+from infra.mail.server import At, Fault
 from perdure import Refused
 from tests.unit.mail_ground import LETTER, attempt, mail_server
 

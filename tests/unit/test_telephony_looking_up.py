@@ -13,9 +13,9 @@ from activities.contracts.telephony import Channel
 from activities.twilio import looking_up
 from activities.twilio.looking_up import look_up
 from activities.twilio.sending import send
-from infra.telephony_numbers import LANDLINE
-from infra.telephony_resources import Resource
-from infra.telephony_server import Fault, TelephonyServer
+from infra.telephony.numbers import LANDLINE
+from infra.telephony.resources import Resource
+from infra.telephony.server import Fault, TelephonyServer
 from perdure import InDoubt, Key, NotDone
 from tests.raw_page import RawPage, says
 from tests.unit.telephony_ground import NUMBER, attempt, key, notice, of_server, question, settings

@@ -15,8 +15,8 @@ import pytest
 from activities.contracts.telephony import Channel, reference_of
 from activities.twilio.resources import Telephony
 from activities.twilio.sending import send
-from infra.telephony_numbers import LANDLINE
-from infra.telephony_server import Fault, TelephonyServer
+from infra.telephony.numbers import LANDLINE
+from infra.telephony.server import Fault, TelephonyServer
 from perdure import InDoubt, NotDone, Refused
 from tests.raw_page import RawPage, says
 from tests.unit.telephony_ground import CALLBACKS, NUMBER, TEXT, attempt, notice, of_server, settings

@@ -15,8 +15,8 @@ from twilio.http.http_client import TwilioHttpClient  # type: ignore[import-unty
 from twilio.request_validator import RequestValidator  # type: ignore[import-untyped]
 from twilio.rest import Client  # type: ignore[import-untyped]
 
-from infra.telephony_numbers import LANDLINE, NO_ANSWER
-from infra.telephony_server import ACCOUNT, TOKEN, Chance, Fault, Report, TelephonyServer, accepted_in
+from infra.telephony.numbers import LANDLINE, NO_ANSWER
+from infra.telephony.server import ACCOUNT, TOKEN, Chance, Fault, Report, TelephonyServer, accepted_in
 from tests.pages import Pages
 
 T = TypeVar("T")

@@ -17,7 +17,7 @@ from pydantic import SecretStr
 from activities.settings import TelephonySettings
 from infra.guard import GuardedProcess
 from infra.ports import free_port
-from infra.telephony_server import ACCOUNT, TOKEN
+from infra.telephony.server import ACCOUNT, TOKEN
 from workers.telephony_callbacks import StatusCallbacks
 
 LATE = 2
@@ -35,7 +35,7 @@ async def provider(log: Path, **options: float) -> AsyncIterator[dict[str, str]]
     """
     port, said = free_port(), log.with_suffix(".out")
     given = {"port": port, "log": log, "late": LATE, **{name.replace("_", "-"): each for name, each in options.items()}}
-    command = [sys.executable, "-m", "infra.telephony_server", *(f"--{name}={each}" for name, each in given.items())]
+    command = [sys.executable, "-m", "infra.telephony.server", *(f"--{name}={each}" for name, each in given.items())]
     server = GuardedProcess(command, ask=signal.SIGTERM, log=said, cwd=_ROOT)
     try:
         async with asyncio.timeout(60):

@@ -13,7 +13,7 @@ from temporalio.testing import WorkflowEnvironment
 
 from activities.settings import telephony_settings
 from infra.postgres import PostgresServer
-from infra.telephony_server import ACCOUNT, TOKEN, TelephonyServer
+from infra.telephony.server import ACCOUNT, TOKEN, TelephonyServer
 from infra.temporal import TemporalServer
 from tests.integration.reminders.skipping import Skipping, skipping_server
 from tests.world import World

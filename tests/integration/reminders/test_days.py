@@ -7,7 +7,7 @@ from calendar import isleap
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from infra.telephony_faults import Fault
+from infra.telephony.faults import Fault
 from tests.integration.reminders.conftest import a_plan
 from tests.integration.reminders.skipping import DAY, SECOND, Skipping
 

@@ -22,8 +22,8 @@ from yarl import URL
 from activities.settings import telephony_settings
 from activities.twilio.request import RETRIES, callback_url
 from infra.postgres import PostgresServer
-from infra.telephony_reports import signature
-from infra.telephony_server import ACCOUNT, TOKEN
+from infra.telephony.reports import signature
+from infra.telephony.server import ACCOUNT, TOKEN
 from perdure import Entity, Key
 from tests.integration.operating.reading import nobody
 from workers.telephony_callbacks import MOST, StatusCallbacks

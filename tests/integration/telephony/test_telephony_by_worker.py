@@ -14,7 +14,7 @@ import pytest
 from activities.settings import telephony_settings
 from infra.ports import free_port
 from infra.postgres import PostgresServer
-from infra.telephony_server import ACCOUNT, TOKEN, Fault, TelephonyServer
+from infra.telephony.server import ACCOUNT, TOKEN, Fault, TelephonyServer
 from infra.temporal import TemporalServer
 from tests.apps.telephoning import app
 from tests.world import World

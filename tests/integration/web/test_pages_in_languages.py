@@ -19,7 +19,7 @@ import aiohttp
 import pytest
 
 from activities.settings import web_settings
-from infra.job_pages import FILES, PageProcess, missing
+from infra.demos.job_pages import FILES, PageProcess, missing
 from tests.integration.operating.reading import perdure
 from tests.integration.web.conftest import Jobs
 from workers.web_jobs import app

@@ -44,8 +44,8 @@ async def _stand_still(where: str, number: int, wait_when: str, wait_at: int) ->
 
 
 def main() -> None:
-    """Entry point: `python -m infra.demo_app DSN UNTIL [inserted|committed NUMBER]`."""
-    parser = argparse.ArgumentParser(prog="python -m infra.demo_app", description=__doc__)
+    """Entry point: `python -m infra.demos.comments_app DSN UNTIL [inserted|committed NUMBER]`."""
+    parser = argparse.ArgumentParser(prog="python -m infra.demos.comments_app", description=__doc__)
     parser.add_argument("dsn")
     parser.add_argument("until", type=int)
     parser.add_argument("wait_when", nargs="?", default="", help=f"{INSERTED} or {COMMITTED}")

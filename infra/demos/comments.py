@@ -21,8 +21,8 @@ import asyncpg
 from rich.console import Console
 from rich.table import Table
 
-from infra.demo_app import COMMITTED, INSERTED
-from infra.mail_store import count_by_message_id
+from infra.demos.comments_app import COMMITTED, INSERTED
+from infra.mail.store import count_by_message_id
 from infra.stack import ROOT, Stack
 
 COMMENTS = 60
@@ -112,7 +112,7 @@ async def commit_comments(stack: Stack) -> int:
 
 
 async def _app(stack: Stack, *orders: str) -> asyncio.subprocess.Process:
-    command = [sys.executable, "-m", "infra.demo_app", stack.dsn, str(COMMENTS), *orders]
+    command = [sys.executable, "-m", "infra.demos.comments_app", stack.dsn, str(COMMENTS), *orders]
     return await asyncio.create_subprocess_exec(*command, cwd=ROOT, stdout=asyncio.subprocess.PIPE)
 
 
@@ -234,7 +234,7 @@ def say(text: str) -> None:
 
 def main() -> None:
     """Entry point of `make demo`."""
-    parser = argparse.ArgumentParser(prog="python -m infra.demo", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m infra.demos.comments", description=__doc__)
     parser.add_argument("--keep", action="store_true", help="leave everything up until Ctrl-C")
     try:
         sys.exit(asyncio.run(demo(parser.parse_args().keep)))

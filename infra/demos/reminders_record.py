@@ -12,9 +12,9 @@ from zoneinfo import ZoneInfo
 import asyncpg
 
 from activities.contracts.telephony import reference_of
-from infra.demo_patients import Day, Expected
-from infra.telephony_resources import Resource
-from infra.telephony_server import TelephonyServer
+from infra.demos.reminders_patients import Day, Expected
+from infra.telephony.resources import Resource
+from infra.telephony.server import TelephonyServer
 from perdure import Entity, Key
 
 FAILED = frozenset({"undelivered", "failed", "canceled", "busy", "no-answer"})

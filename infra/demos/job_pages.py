@@ -21,7 +21,7 @@ from infra.ports import free_port
 from infra.progress import progress
 from infra.restartable import Restartable
 
-PAGES = Path(__file__).parent.parent / "docs" / "pages"
+PAGES = Path(__file__).parents[2] / "docs" / "pages"
 FILES = {"python": "page.py", "node": "page.mjs", "go": "page.go"}
 
 

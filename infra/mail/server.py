@@ -1,6 +1,6 @@
 """The embedded mail server: keeps mail in a maildir, logs as Postfix does, and fails as ordered.
 
-`async with MailServer(maildir, log) as server` in a test; `python -m infra.mail_server --help` as a process.
+`async with MailServer(maildir, log) as server` in a test; `python -m infra.mail.server --help` as a process.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from typing import Any
 
 from aiosmtpd.smtp import SMTP, AuthResult, Envelope, LoginPassword, Session
 
-from infra.mail_faults import At, Fault, Orders
-from infra.mail_session import MailSession
-from infra.mail_store import MailStore, count_by_message_id
+from infra.mail.faults import At, Fault, Orders
+from infra.mail.session import MailSession
+from infra.mail.store import MailStore, count_by_message_id
 
 __all__ = ["At", "Fault", "MailServer", "count_by_message_id"]
 
@@ -138,7 +138,7 @@ async def _serve(arguments: argparse.Namespace) -> None:
 
 def main() -> None:
     """Run as a process until SIGTERM or SIGINT; then exit status 0."""
-    parser = argparse.ArgumentParser(prog="python -m infra.mail_server", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m infra.mail.server", description=__doc__)
     parser.add_argument("--port", type=int, default=0, help="where to listen on 127.0.0.1; 0 = any free one")
     parser.add_argument("--maildir", type=Path, required=True, help="where mail is kept")
     parser.add_argument("--log", type=Path, required=True, help="where to log, in Postfix's format")

@@ -10,8 +10,8 @@ from typing import Literal
 from rich.console import Console
 from rich.table import Table
 
-from infra.demo import console
-from infra.demo_record import EFFECTS, Count, Told
+from infra.demos.comments import console
+from infra.demos.reminders_record import EFFECTS, Count, Told
 
 
 def show(count: Count, doses: Sequence[Told]) -> None:

@@ -1,6 +1,6 @@
 """The telephony server: answers as Twilio's documentation says, logs what it accepts, and fails as ordered.
 
-`async with TelephonyServer() as server` in a test; `python -m infra.telephony_server --help` as a process.
+`async with TelephonyServer() as server` in a test; `python -m infra.telephony.server --help` as a process.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from urllib.parse import parse_qsl
 
 from aiohttp import web
 
-from infra.telephony_faults import ACCEPTS, Chance, Fault, Orders, Report
-from infra.telephony_numbers import wrong_with
-from infra.telephony_reports import Reports
-from infra.telephony_resources import VERSION, Resource, matches, page
+from infra.telephony.faults import ACCEPTS, Chance, Fault, Orders, Report
+from infra.telephony.numbers import wrong_with
+from infra.telephony.reports import Reports
+from infra.telephony.resources import VERSION, Resource, matches, page
 
 __all__ = ["ACCOUNT", "TOKEN", "Chance", "Fault", "Report", "TelephonyServer", "accepted_in"]
 

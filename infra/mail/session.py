@@ -9,8 +9,8 @@ from typing import Any, AnyStr
 
 from aiosmtpd.smtp import SMTP, Envelope, Session
 
-from infra.mail_faults import At, Fault, Orders
-from infra.mail_store import MailStore, message_id_of
+from infra.mail.faults import At, Fault, Orders
+from infra.mail.store import MailStore, message_id_of
 
 
 class MailSession(SMTP):

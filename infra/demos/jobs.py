@@ -21,9 +21,9 @@ from typing import TypeAlias
 import asyncpg
 from rich.table import Table
 
-from infra.demo import console, say
-from infra.demo_batch import Batch
-from infra.job_pages import FILES, PageProcess, missing
+from infra.demos.batch import Batch
+from infra.demos.comments import console, say
+from infra.demos.job_pages import FILES, PageProcess, missing
 from infra.stack import ROOT, Stack
 
 CHILDREN, FEWEST = 500, 30
@@ -224,7 +224,7 @@ async def stay(stack: Stack, folder: Path, settings: dict[str, str]) -> None:
 
 def main() -> None:
     """Entry point of `make demo-jobs`."""
-    parser = argparse.ArgumentParser(prog="python -m infra.demo_jobs", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m infra.demos.jobs", description=__doc__)
     parser.add_argument("--children", type=int, default=CHILDREN, help=f"of the one job; {CHILDREN} by default")
     parser.add_argument("--keep", action="store_true", help="leave everything up until Ctrl-C")
     given = parser.parse_args()

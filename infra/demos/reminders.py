@@ -22,17 +22,17 @@ from temporalio.runtime import LoggingConfig, Runtime, TelemetryConfig, Telemetr
 from temporalio.testing import WorkflowEnvironment
 from temporalio.worker import Worker
 
-from infra.demo import say
-from infra.demo_day import Connection, Passing
-from infra.demo_patients import the_day
-from infra.demo_record import Count, Told, counted, told
-from infra.demo_tables import show
+from infra.demos.comments import say
+from infra.demos.reminders_day import Connection, Passing
+from infra.demos.reminders_patients import the_day
+from infra.demos.reminders_record import Count, Told, counted, told
+from infra.demos.reminders_tables import show
 from infra.ports import free_port
 from infra.postgres import PostgresServer
 from infra.progress import progress
 from infra.stack import ROOT
-from infra.telephony_numbers import GOOD
-from infra.telephony_server import ACCOUNT, TOKEN, TelephonyServer
+from infra.telephony.numbers import GOOD
+from infra.telephony.server import ACCOUNT, TOKEN, TelephonyServer
 from infra.time_skipping import time_skipping_environment
 from perdure import PerdurePlugin, schema
 from perdure.settings import Settings
@@ -158,7 +158,7 @@ async def stay(dsn: str, environment: WorkflowEnvironment) -> None:
 
 def main() -> None:
     """Entry point of `make demo-reminders`."""
-    parser = argparse.ArgumentParser(prog="python -m infra.demo_reminders", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m infra.demos.reminders", description=__doc__)
     parser.add_argument("--patients", type=int, default=PATIENTS, help=f"{PATIENTS} by default")
     parser.add_argument("--keep", action="store_true", help="leave everything up until Ctrl-C")
     given = parser.parse_args()

@@ -16,11 +16,11 @@ import asyncpg
 from temporalio.service import RPCError, RPCStatusCode
 from temporalio.testing import WorkflowEnvironment
 
-from infra.demo import say
-from infra.demo_patients import LOST_FOR_GOOD, NEW_YORK, Change, Day, Expected
-from infra.demo_record import reference
-from infra.telephony_faults import Fault, Report
-from infra.telephony_server import TelephonyServer
+from infra.demos.comments import say
+from infra.demos.reminders_patients import LOST_FOR_GOOD, NEW_YORK, Change, Day, Expected
+from infra.demos.reminders_record import reference
+from infra.telephony.faults import Fault, Report
+from infra.telephony.server import TelephonyServer
 
 Connection: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
 

@@ -18,9 +18,9 @@ from urllib.parse import urldefrag
 import aiohttp
 from yarl import URL
 
-from infra.telephony_faults import Orders, Report
-from infra.telephony_numbers import course_of
-from infra.telephony_resources import VERSION, Resource
+from infra.telephony.faults import Orders, Report
+from infra.telephony.numbers import course_of
+from infra.telephony.resources import VERSION, Resource
 
 ASKED_FOR = {"initiated": "initiated", "ringing": "ringing", "in-progress": "answered"}
 """Events of calls by the states that they are told in; every other one is `completed`."""

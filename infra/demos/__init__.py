@@ -1,0 +1,1 @@
+"""What `make demo`, `make demo-jobs` and `make demo-reminders` show."""

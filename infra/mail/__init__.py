@@ -1,0 +1,1 @@
+"""A mail server for tests and demos, with faults to order."""

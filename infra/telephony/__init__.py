@@ -1,0 +1,1 @@
+"""A telephony provider for tests and demos, that answers as the documentation of Twilio says."""
