@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import statistics
+import sys
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
@@ -83,6 +84,8 @@ def main(
         for way in WAYS if turn % 2 == 0 else reversed(WAYS):
             going = _by_perdure(patients, cached) if way == "perdure" else _by_schedules(patients)
             seen[way].append(asyncio.run(going))
+            late = seen[way][-1]
+            print(f"{way}: p50 {late.quantile(0.5):.2f} s, p99 {late.quantile(0.99):.2f} s", file=sys.stderr)
     _show(seen)
 
 

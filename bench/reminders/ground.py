@@ -62,7 +62,7 @@ class Ground:
         await asyncio.sleep(5)
         await self.database.execute("vacuum analyze")
         tables = await self.database.fetch(_SIZES)
-        with closing(sqlite3.connect(f"file:{self.file}?mode=ro", uri=True)) as file:
+        with closing(sqlite3.connect(f"file:{self.file}?mode=ro", uri=True, timeout=60)) as file:
             rows = {f"temporal.{name}": count for name, count in _counts(file)}
         rows |= {f"app.{row['relname']}": row["n_live_tup"] for row in tables}
         return Held(
