@@ -14,8 +14,9 @@ from perdure import AppColumn, AppRows, Lifecycle, Request, hours, state
 
 LOOK_AGAIN = hours(7 * 24)
 """What a zone's clocks do may be changed by law: so often a patient who sleeps for long looks ahead again."""
-LONGEST = 300
-"""History events after which it goes on in a new run: what sleeps for years should be small."""
+LONGEST = 120
+"""History events after which it goes on in a new run, some twenty doses: what sleeps for years should be small, and a
+worker that wakes it reads all of it again."""
 
 
 class Reminding(StrEnum):

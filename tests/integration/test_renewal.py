@@ -68,9 +68,10 @@ async def test_updates_that_meet_a_renewal_are_counted_once(world: World) -> Non
         await world.client.start(Counter, "a", Count())
         counter = world.handle("counter", "a")
         await world.until(lambda: _delivered(world), "delivered")
-        for _ in range(5):
+        for number in range(2, 7):
             adding = [counter.execute_update("add", 1) for _ in range(8)]
             await asyncio.gather(*adding[:4], counter.signal("tell", "renew"), *adding[4:])
+            await _goes_on(world, number)  # a run that is told to close in the same moment need not be renewed
         assert await world.query("counter", "a", "counted") == 40
         await counter.signal("tell", "close")
         assert await world.ended("counter", "a") == "closed"
@@ -167,6 +168,15 @@ async def test_a_run_renewed_during_a_long_back_off_goes_on_waiting(renewing: Wo
 
 async def _delivered(world: World) -> bool:
     return not (await world.client.status("counter", "a")).waits_for_delivery
+
+
+async def _goes_on(world: World, runs: int) -> None:
+    """Wait until so many runs were begun."""
+
+    async def begun() -> bool:
+        return await _runs(world, "counter") >= runs
+
+    await world.until(begun, f"{runs} runs")
 
 
 async def _runs(world: World, kind: str) -> int:
