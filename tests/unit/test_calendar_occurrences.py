@@ -10,7 +10,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from activities.contracts.calendar.occurrences import changed, next_due, occurrences
+from activities.contracts.calendar.occurrences import next_due, occurrences
 from activities.contracts.calendar.zones import instant, last_instant
 from activities.contracts.plan import Due, Plan, Rule
 from tests.unit.calendar_oracle import Clock, changes
@@ -208,17 +208,3 @@ def test_a_rule_that_began_ten_years_ago_is_answered_in_milliseconds(text: str) 
 def a_plan(*rules: dict[str, Any]) -> Plan:
     given = {"rule": "FREQ=DAILY", "start": "2026-01-01T08:00", "what": "x"}
     return Plan.model_validate({"rules": [given | rule for rule in rules]})
-
-
-def test_a_rule_is_changed_if_it_is_new_or_its_times_are_others() -> None:
-    old = a_plan(*({"id": each} for each in ("same", "text", "said", "rule", "start", "except", "gone")))
-    new = a_plan(
-        {"id": "same"},
-        {"id": "text", "what": "y", "window": "PT5M", "spread": "PT1M"},
-        {"id": "said", "rule": " rrule:freq=daily;interval=1;byhour=8;wkst=mo"},
-        {"id": "rule", "rule": "FREQ=DAILY;BYHOUR=9"},
-        {"id": "start", "start": "2026-01-02T08:00"},
-        {"id": "except", "except_for": ["2026-01-02T08:00"]},
-        {"id": "new"},
-    )
-    assert changed(old, new) == {"rule", "start", "except", "new"}

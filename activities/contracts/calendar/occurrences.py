@@ -12,7 +12,7 @@ from datetime import datetime
 from zoneinfo import ZoneInfo
 
 from activities.contracts.calendar.zones import instant, reads, zone_of
-from activities.contracts.plan import HORIZON, Due, Plan, Rule
+from activities.contracts.plan import HORIZON, Due, Rule
 
 
 def occurrences(rule: Rule, zone: ZoneInfo | str, after: datetime, until: datetime | None = None) -> Iterator[Due]:
@@ -38,16 +38,6 @@ def next_due(rule: Rule, zone: ZoneInfo | str, after: datetime) -> Due | None:
         ValueError: as `occurrences`.
     """
     return next(occurrences(rule, zone, after), None)
-
-
-def changed(old: Plan, new: Plan) -> frozenset[str]:
-    """Ids of the rules of `new` that are new, or due at other times than in `old`. Another text changes no time."""
-    before = {rule.id: _timing(rule) for rule in old.rules}
-    return frozenset(rule.id for rule in new.rules if before.get(rule.id) != _timing(rule))
-
-
-def _timing(rule: Rule) -> tuple[object, ...]:
-    return rule.recurrence, frozenset(rule.except_for)
 
 
 def _between(rule: Rule, zone: ZoneInfo, after: datetime, until: datetime) -> Iterator[Due]:
