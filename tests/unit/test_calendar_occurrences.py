@@ -12,7 +12,7 @@ import pytest
 
 from activities.contracts.calendar.occurrences import next_due, occurrences
 from activities.contracts.calendar.zones import instant, last_instant
-from activities.contracts.plan import Due, Plan, Rule
+from activities.contracts.plan import Due, Rule
 from tests.unit.calendar_oracle import Clock, changes
 
 NEW_YORK, LORD_HOWE, ACCRA = "America/New_York", "Australia/Lord_Howe", "Africa/Accra"
@@ -203,8 +203,3 @@ def test_a_rule_that_began_ten_years_ago_is_answered_in_milliseconds(text: str) 
         return clock.thread_time() - begin
 
     assert min(ask() for _ in range(3)) < (0.02 if "COUNT" in text else 0.002)
-
-
-def a_plan(*rules: dict[str, Any]) -> Plan:
-    given = {"rule": "FREQ=DAILY", "start": "2026-01-01T08:00", "what": "x"}
-    return Plan.model_validate({"rules": [given | rule for rule in rules]})
