@@ -13,9 +13,9 @@ from typing import Any
 
 from pydantic_core import PydanticSerializationError, to_jsonable_python
 
-from perdure.contracts.keys import Entity
+from perdure.contracts.keys import Entity, id_text
 from perdure.encryption.private import SEALING
-from perdure.errors import InvalidEntity, InvalidInput
+from perdure.errors import InvalidInput
 
 _TYPES = {"input": "jsonb", "payload": "jsonb", "receipt": "jsonb", "not_before": "timestamptz", "priority": "integer"}
 _NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
@@ -66,9 +66,7 @@ def entity_of(name: str, entity_id: object) -> Entity:
     Raises:
         InvalidEntity: the id can't be used.
     """
-    if entity_id is None:
-        raise InvalidEntity(f"the id of {name} is None: write the row first (an ORM does so when it is flushed)")
-    return Entity(name, str(entity_id))
+    return Entity(name, id_text(name, entity_id))
 
 
 def as_json(whose: str, what: str, given: Any) -> str:

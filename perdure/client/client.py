@@ -15,6 +15,7 @@ from perdure.client.calls import entity_of
 from perdure.client.naming import name_of
 from perdure.client.records import EntityStatus
 from perdure.client.transactional import Transactional
+from perdure.contracts.keys import id_text
 from perdure.errors import DatabaseUnavailable, NotConnected
 
 if TYPE_CHECKING:  # a web app that only starts needs none of these
@@ -95,17 +96,21 @@ class Client(Transactional):
         """Where an entity is.
 
         Raises:
+            InvalidEntity: the id can't be used.
             NoSuchEntity: the database knows none of that id.
             DatabaseUnavailable: no answer.
         """
         from perdure.client.reading import read_status
 
-        return await read_status(self._pool, name_of(lifecycle), str(entity_id))
+        name = name_of(lifecycle)
+        text = id_text(name, entity_id)
+        return await read_status(self._pool, name, text)
 
     async def wait(self, lifecycle: Which, entity_id: object, *, timeout: timedelta | None = None) -> EntityStatus:
         """Wait until an entity is in a final state. Looks into the mirror, so it works without the engine too.
 
         Raises:
+            InvalidEntity: the id can't be used.
             NoSuchEntity: the database knows none of that id.
             TimeoutError: it is not final after `timeout`.
         """

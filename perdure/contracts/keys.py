@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import re
 from dataclasses import dataclass
+from uuid import UUID
 
 from perdure.errors import InvalidEntity
 
@@ -26,8 +27,30 @@ def check_name(kind: str, name: str) -> str:
     return name
 
 
+def id_text(lifecycle: str, entity_id: object) -> str:
+    """The text of the id that a caller gives for an entity of `lifecycle`: of a string, an integer or a UUID.
+
+    Raises:
+        InvalidEntity: the id is of another type, whose text may differ from the text that the database has.
+    """
+    if isinstance(entity_id, str):
+        return str.__str__(entity_id)  # the value of a member of an enumeration, too
+    if isinstance(entity_id, int) and not isinstance(entity_id, bool):
+        return int.__repr__(entity_id)
+    if isinstance(entity_id, UUID):
+        return str(entity_id)
+    if entity_id is None:
+        raise InvalidEntity(f"the id of {lifecycle} is None: write the row first (an ORM does so when it is flushed)")
+    raise InvalidEntity(
+        f"the id of {lifecycle} is {repr(entity_id)[:60]}, a {type(entity_id).__name__}: "
+        "give a str, an int or a UUID, with the text that the key of the row has in PostgreSQL"
+    )
+
+
 def check_entity_id(entity_id: str) -> str:
     """Return `entity_id` if it can name an entity, else raise `InvalidEntity` that says why not."""
+    if not isinstance(entity_id, str):
+        raise InvalidEntity(f"the entity id {entity_id!r} is a {type(entity_id).__name__}: give a str")
     if not entity_id:
         raise InvalidEntity("the entity id is empty: give the id of the row that the lifecycle is for")
     if (length := len(entity_id.encode("utf-8", "surrogatepass"))) > LONGEST_ID:

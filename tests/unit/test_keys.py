@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
+from datetime import date
+from decimal import Decimal
+from enum import Enum, IntEnum
+from uuid import UUID
 
 import pytest
 
-from perdure import Entity, Key
+from perdure import Client, Entity, Key
+from perdure.client.calls import entity_of
 from perdure.contracts.keys import LONGEST_ID, check_name
 from perdure.errors import InvalidEntity
 
@@ -55,6 +61,58 @@ def test_an_id_that_can_not_be_used_is_refused_with_a_way_out(given: str, why: s
 @pytest.mark.parametrize("given", ["7", "x" * 900, "a/b", "Müller & Söhne", "a~1", "🙂"])
 def test_an_id_of_printable_characters_is_taken_as_it_is(given: str) -> None:
     assert Entity("note", given).id == given
+
+
+class Code(str, Enum):  # noqa: UP042 - its str() is 'Code.RED'
+    RED = "red"
+
+
+class Number(IntEnum):
+    SEVEN = 7
+
+
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        ("7", "7"),
+        (7, "7"),
+        (Number.SEVEN, "7"),
+        (Code.RED, "red"),
+        (UUID(int=7), "00000000-0000-0000-0000-000000000007"),
+    ],
+)
+def test_a_string_an_integer_and_a_uuid_can_be_an_id(given: object, text: str) -> None:
+    assert entity_of("order", given).id == text
+    assert type(entity_of("order", given).id) is str
+
+
+@pytest.mark.parametrize(
+    ("given", "shown"),
+    [
+        (b"1", "b'1', a bytes"),
+        (True, "True, a bool"),
+        (1.0, "1.0, a float"),
+        (Decimal("1"), "Decimal('1'), a Decimal"),
+        (date(2026, 1, 2), "datetime.date(2026, 1, 2), a date"),
+        (("a", 1), "('a', 1), a tuple"),
+    ],
+)
+def test_an_id_of_another_type_is_refused_by_every_verb_that_takes_one(given: object, shown: str) -> None:
+    client = Client()
+    for asked in (
+        client.start("order", given, {}),
+        client.signal("order", given, "pay"),
+        client.restart("order", given, by="ann", note=""),
+        client.cancel("order", given, by="ann"),
+        client.retry("order", given, by="ann"),
+        client.status("order", given),
+        client.wait("order", given),
+    ):
+        with pytest.raises(InvalidEntity) as caught:
+            asyncio.run(asked)
+        assert f"the id of order is {shown}: give a str, an int or a UUID" in str(caught.value)
+    with pytest.raises(InvalidEntity, match="give a str"):
+        Entity("order", given)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("name", ["", "Note", "7note", "note/7", "note~1", "x" * 64, "nöte", "note\n"])
