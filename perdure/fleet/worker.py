@@ -10,8 +10,10 @@ import secrets
 import signal
 import socket
 import sys
+import traceback
 from datetime import timedelta
 from pathlib import Path
+from types import ModuleType, TracebackType
 from typing import Any, NoReturn
 
 from temporalio.client import Client
@@ -21,7 +23,7 @@ from temporalio.runtime import Runtime
 from temporalio.worker import Worker, WorkerDeploymentConfig
 
 from perdure.app import App
-from perdure.errors import DeclarationError, EngineUnavailable
+from perdure.errors import DeclarationError, EngineUnavailable, PerdureError
 from perdure.fleet.plugin import REPORTING, PerdurePlugin
 from perdure.logs import says
 from perdure.settings import Settings
@@ -31,6 +33,8 @@ log = logging.getLogger("perdure.worker")
 
 STICKY = timedelta(seconds=1)
 """How long a workflow task waits for a worker that may be gone: 1 s, since the default made 12 s of a kill."""
+_FRAMES = 8
+"""How many lines of the app's own code are shown where its module can't be imported."""
 
 
 def load_app(path: str) -> App:
@@ -43,15 +47,39 @@ def load_app(path: str) -> App:
     if not colon or not module or not name:
         raise DeclarationError(f"{path!r} does not name an app: write package.module:app")
     sys.path.insert(0, str(Path.cwd()))
-    try:
-        found = getattr(importlib.import_module(module), name)
-    except ModuleNotFoundError as error:
-        raise DeclarationError(f"{path!r}: {error}; is it run from the right folder?") from error
-    except AttributeError as error:
-        raise DeclarationError(f"{path!r}: the module {module!r} has no {name!r}") from error
+    imported = _imported(path, module)
+    if not hasattr(imported, name):
+        raise DeclarationError(f"{path!r}: the module {module!r} has no {name!r}")
+    found = getattr(imported, name)
     if not isinstance(found, App):
         raise DeclarationError(f"{path!r} is a {type(found).__name__}, not a perdure App")
     return found
+
+
+def _imported(path: str, module: str) -> ModuleType:
+    """The module; what its own code raises is shown as Python would show it, from its first line on."""
+    try:
+        return importlib.import_module(module)
+    except PerdureError:
+        raise  # its message names what is declared wrongly
+    except Exception as error:
+        if isinstance(error, ModuleNotFoundError) and f"{module}.".startswith(f"{error.name}."):
+            raise DeclarationError(
+                f"{path!r}: there is no module {error.name!r} in {Path.cwd()} or on the import path: "
+                "run it from the folder that holds it"
+            ) from error
+        shown = "".join(traceback.format_exception(type(error), error, _of_module(error.__traceback__), limit=-_FRAMES))
+        why = "".join(traceback.format_exception_only(error)).strip().splitlines()[-1]
+        raise DeclarationError(f"{path!r} can't be imported: {why}\n{shown.rstrip()}") from error
+
+
+def _of_module(trace: TracebackType | None) -> TracebackType | None:
+    """Without the lines of this file and of Python's import."""
+    while trace is not None and trace.tb_frame.f_code.co_filename in (__file__, importlib.__file__):
+        trace = trace.tb_next
+    while trace is not None and trace.tb_frame.f_code.co_filename.startswith("<frozen importlib"):
+        trace = trace.tb_next
+    return trace
 
 
 async def connect(plugin: PerdurePlugin, *, identity: str | None = None, runtime: Runtime | None = None) -> Client:

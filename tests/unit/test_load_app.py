@@ -1,0 +1,79 @@
+"""`load_app`: an app that can't be loaded is reported with the cause, as its author needs it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+BROKEN = {
+    "attribute": ("import json\n\n\napp = json.lods('{}')\n", "AttributeError: module 'json' has no attribute 'lods'"),
+    "dependency": ("import no_such_client\n\napp = 1\n", "ModuleNotFoundError: No module named 'no_such_client'"),
+    "part": ("import shop.no_such_part\n", "ModuleNotFoundError: No module named 'shop.no_such_part'"),
+    "syntax": ("app = (\n", "SyntaxError: '(' was never closed"),
+    "key": ("app = {}['APP']\n", "KeyError: 'APP'"),
+    "cause": (
+        "try:\n    int('many')\nexcept ValueError as error:\n    raise RuntimeError('no size') from error\n",
+        "RuntimeError: no size",
+    ),
+}
+
+
+def loaded(folder: Path, path: str) -> tuple[int, str]:
+    """Exit status and output of a command that loads an app, run in that folder."""
+    command = [sys.executable, "-m", "perdure.command", "worker", path]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
+    assert done.stdout == ""
+    return done.returncode, done.stderr
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> Path:
+    (tmp_path / "shop").mkdir()
+    (tmp_path / "shop" / "__init__.py").write_text("")
+    return tmp_path
+
+
+@pytest.mark.parametrize("kind", BROKEN)
+def test_an_error_inside_the_apps_module_is_shown_with_its_own_lines_alone(shop: Path, kind: str) -> None:
+    text, why = BROKEN[kind]
+    (shop / "shop" / "workers.py").write_text(text)
+    status, said = loaded(shop, "shop.workers:app")
+    assert status == 1
+    assert said.startswith(f"perdure: 'shop.workers:app' can't be imported: {why}\n")
+    assert said.rstrip().endswith(why)
+    assert f'File "{shop}/shop/workers.py", line ' in said
+    assert "perdure/fleet" not in said
+    assert "importlib" not in said
+    assert "no 'app'" not in said
+    assert "run it from the folder" not in said
+
+
+def test_the_cause_of_an_error_is_shown_before_it(shop: Path) -> None:
+    (shop / "shop" / "workers.py").write_text(BROKEN["cause"][0])
+    assert "ValueError: invalid literal for int() with base 10: 'many'" in loaded(shop, "shop.workers:app")[1]
+
+
+@pytest.mark.parametrize("path", ["shop.wokers:app", "shp.workers:app"])
+def test_a_module_that_is_not_there_is_one_line_that_names_the_folder(shop: Path, path: str) -> None:
+    missing = "shp" if path.startswith("shp") else "shop.wokers"
+    assert loaded(shop, path) == (
+        1,
+        f"perdure: {path!r}: there is no module {missing!r} in {shop} or on the import path: "
+        "run it from the folder that holds it\n",
+    )
+
+
+def test_a_name_that_the_module_does_not_have_is_one_line(shop: Path) -> None:
+    (shop / "shop" / "workers.py").write_text("ap = 1\n")
+    said = "perdure: 'shop.workers:app': the module 'shop.workers' has no 'app'\n"
+    assert loaded(shop, "shop.workers:app") == (1, said)
+
+
+def test_what_is_declared_wrongly_is_one_line(shop: Path) -> None:
+    (shop / "shop" / "workers.py").write_text("from perdure import Entity\n\nEntity('Order', '1')\n")
+    status, said = loaded(shop, "shop.workers:app")
+    assert (status, len(said.splitlines())) == (1, 1)
+    assert "lifecycle 'Order' can't be used as a name" in said
