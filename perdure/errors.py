@@ -92,8 +92,13 @@ class StepFailed(PerdureError):
     """A step did not succeed, and is taken again."""
 
 
-class UnstorableWrite(PerdureError):
-    """PostgreSQL refuses this one write for what is in it; sending it again can't help."""
+class RefusedWrite(PerdureError):
+    """PostgreSQL refuses this write: a table or a permission is missing, or a constraint is broken. The write was not
+    committed, and may succeed once somebody has mended that."""
+
+
+class UnstorableWrite(RefusedWrite):
+    """PostgreSQL can't store this one write for what is in it; sending it again can't help."""
 
 
 class InvalidSetting(PerdureError, ValueError):

@@ -28,7 +28,7 @@ from perdure.contracts.keys import Entity, Key
 from perdure.contracts.outcomes import InDoubt, NotDone, Refused, Status
 from perdure.contracts.steps import Occasion, Step
 from perdure.encryption.private import SEALING
-from perdure.errors import DatabaseUnavailable, PerdureError, StepFailed, UnstorableWrite
+from perdure.errors import DatabaseUnavailable, PerdureError, RefusedWrite, StepFailed, UnstorableWrite
 from perdure.logs import says
 from perdure.store.writes import Answer, EffectView, Fence, FenceOp, Gate, Store, Verdict, Write, storable
 from perdure.telemetry import traces
@@ -109,7 +109,7 @@ async def _attempt(
     except DatabaseUnavailable as error:
         # No answer = no call. It may be on record all the same, so the workflow takes the token along.
         return Report(said=Said.NOT_DONE, token=token, why=str(error), recorded=False, begun=False)
-    except UnstorableWrite as error:
+    except RefusedWrite as error:
         return _unbegun(token, str(error))
     if standing := _no_call(answer, token):
         says(log, "not called", key=key, attempt=order.number, outcome=standing.said.value)
@@ -141,7 +141,7 @@ async def _ask(find: Find[Any, Any], body: Answerer, order: QuestionOrder, store
     key = Key(order.write.fence.key)
     try:
         answer = await store.write(order.write, patience=PATIENCE)
-    except (DatabaseUnavailable, UnstorableWrite) as error:
+    except (DatabaseUnavailable, RefusedWrite) as error:
         return Report(said=Said.UNREAD, token="", why=str(error))
     view = answer.effect or EffectView()
     if view.status not in (Status.ATTEMPTING, Status.IN_DOUBT):
@@ -195,7 +195,13 @@ async def take(step: Step[Any, Any], body: Taker, order: StepOrder, store: Store
 
 
 async def keep(write: Write, store: Store, patience: float) -> Answer:
-    """Commit a write of the workflow's own; what PostgreSQL can't store is left out and said."""
+    """Commit a write of the workflow's own. Payloads that PostgreSQL can't store are left out, and the record says so;
+    a write that it refuses for any other reason keeps them.
+
+    Raises:
+        DatabaseUnavailable: no answer.
+        RefusedWrite: it was not committed.
+    """
     try:
         return await store.write(write, patience=patience)
     except UnstorableWrite as error:
@@ -324,7 +330,7 @@ async def _put_on_record(
     report = report.model_copy(update={"version": version})
     try:
         answer = await keep(order, store, PATIENCE)
-    except (DatabaseUnavailable, UnstorableWrite):
+    except (DatabaseUnavailable, RefusedWrite):
         return report.model_copy(update={"recorded": False})
     view = answer.effect or EffectView(status=status, token=begun.token)
     if status is Status.DONE and report.receipt is not None:

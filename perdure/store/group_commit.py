@@ -16,7 +16,8 @@ from typing import Any
 
 from perdure import faults
 from perdure.encryption.private import SEALING
-from perdure.errors import DatabaseUnavailable, UnstorableWrite
+from perdure.errors import DatabaseUnavailable, RefusedWrite, UnstorableWrite
+from perdure.logs import says
 from perdure.store.company import Company
 from perdure.store.writes import Answer, Write
 
@@ -44,6 +45,10 @@ class Locked(Transient):
 
 class Unacceptable(Exception):
     """PostgreSQL refuses something in this batch; sending it again as it is can't help."""
+
+
+class Unstorable(Unacceptable):
+    """The reason is what a payload holds, such as a NUL: nothing but another payload can help."""
 
 
 @dataclass(slots=True, eq=False)
@@ -207,5 +212,8 @@ def _without_column(waiting: _Waiting, trouble: Unacceptable) -> bool:
         waiting.write = write.model_copy(update={"column_error": str(trouble)[:500]})
         waiting.body = _body(waiting.write)
         return True
-    _fail([waiting], UnstorableWrite(f"{write.lifecycle}/{write.id}: PostgreSQL says: {trouble}"))
+    kind = UnstorableWrite if isinstance(trouble, Unstorable) else RefusedWrite
+    entity = f"{write.lifecycle}/{write.id}"
+    says(log, "PostgreSQL refuses a write", level=logging.ERROR, entity=entity, write=str(write), why=str(trouble))
+    _fail([waiting], kind(f"{entity}: PostgreSQL refuses it: {trouble}"))
     return False

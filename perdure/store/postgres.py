@@ -16,7 +16,7 @@ from perdure.errors import DatabaseUnavailable, InvalidSetting
 from perdure.schema import Connection
 from perdure.store.connecting import Pool as Pool
 from perdure.store.connecting import open_pool
-from perdure.store.group_commit import GroupCommit, Locked, Transient, Unacceptable
+from perdure.store.group_commit import GroupCommit, Locked, Transient, Unacceptable, Unstorable
 from perdure.store.writes import Answer, Write
 from perdure.telemetry.metrics import measured
 
@@ -24,6 +24,8 @@ LONGEST = 2.5
 """Seconds for one commit: a dead connection is given up while there is patience left for another one."""
 _LOCKED = ("40001", "40P01", "55P03", "57014")  # serialization failure, deadlock, lock or statement time-out
 _UNVERIFIED = "57PE2"
+_UNSTORABLE = ("22021", "22P02", "22P05", "22003", "54")
+"""NUL and lone surrogates in text and JSON, a number that no numeric holds, a key or value above the server's limits."""
 _TRANSIENT_CLASSES = ("08", "53", "57", "58")  # connection, resources, operator intervention, system
 
 
@@ -149,6 +151,8 @@ def _kind(error: Exception) -> Transient | Unacceptable:
         state = error.sqlstate or ""
         if state in _LOCKED:
             return Locked(str(error))
+        if state.startswith(_UNSTORABLE):
+            return Unstorable(str(error))
         if not state.startswith(_TRANSIENT_CLASSES):
             return Unacceptable(str(error))
     return Transient(str(error) or type(error).__name__)

@@ -205,7 +205,8 @@ class Store(Protocol):
 
         Raises:
             DatabaseUnavailable: no answer in time; whether it was committed is unknown.
-            UnstorableWrite: PostgreSQL refuses what is in it.
+            UnstorableWrite: PostgreSQL can't store what is in it.
+            RefusedWrite: PostgreSQL refuses it for another reason; it was not committed.
         """
         ...
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from perdure.errors import DatabaseUnavailable, UnstorableWrite
+from perdure.errors import DatabaseUnavailable, RefusedWrite, UnstorableWrite
 from perdure.store.group_commit import GroupCommit, Transient
 from perdure.store.postgres import PostgresStore
 from perdure.store.writes import Answer, Gate, Write
@@ -171,8 +171,9 @@ async def test_one_write_that_can_not_be_stored_costs_few_calls_and_no_other_wri
     bad = asyncio.create_task(store.write(POISON[poison], patience=PATIENCE))
     answers = await written(store, *good)
     assert [answer.gate for answer in answers] == [Gate.OPEN] * 199
-    with pytest.raises(UnstorableWrite):
+    with pytest.raises(RefusedWrite) as refused:
         await bad
+    assert isinstance(refused.value, UnstorableWrite) == (poison != "a constraint")
     assert len(calls.sizes) <= 17
     assert await db.fetchval("select count(*) from perdure.transition where state = 'doing'") == 199
     assert await states(db, "bad") == []
