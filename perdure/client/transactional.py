@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
@@ -12,6 +13,7 @@ from perdure.client.calls import Call, call, entity_of, instant, rank
 from perdure.client.connections import AppConnection, AsyncConnection, BlockingConnection, at_once, carry, is_blocking
 from perdure.client.naming import Handler, initial_state, input_text, known, name_of, signal_text
 from perdure.client.records import Handle
+from perdure.errors import NotConnected
 from perdure.telemetry import names, traces
 
 if TYPE_CHECKING:  # a web app that only starts needs none of these
@@ -23,6 +25,7 @@ if TYPE_CHECKING:  # a web app that only starts needs none of these
     from perdure.workflow.requests import Request
 
 I = TypeVar("I")  # noqa: E741
+T = TypeVar("T")
 
 
 class Transactional(ABC):
@@ -85,6 +88,7 @@ class Transactional(ABC):
             InvalidInput: `given` or another argument does not validate.
             UnknownLifecycle: the client's app has no lifecycle of that name.
             NoTransaction: the connection would commit the start by itself.
+            NotConnected: `connection` is missing in synchronous code, or the client has no connections of its own.
             DatabaseUnavailable: no answer; a second start does no harm. Only without `connection`.
         """
 
@@ -101,7 +105,7 @@ class Transactional(ABC):
                 answer = await self._carry(asked.also(traceparent=traceparent), connection)
             return Handle(cast("Client", self), entity, str(answer))
 
-        return at_once(work()) if is_blocking(connection) else work()
+        return self._run(work, connection)
 
     @overload
     def signal(
@@ -167,7 +171,7 @@ class Transactional(ABC):
             )
             return str(await self._carry(asked, connection))
 
-        return at_once(work()) if is_blocking(connection) else work()
+        return self._run(work, connection)
 
     @overload
     def cancel(
@@ -208,7 +212,7 @@ class Transactional(ABC):
             entity = entity_of(name_of(lifecycle), entity_id)
             return str(await self._carry(call("cancel", entity, made_by=by, note=note), connection))
 
-        return at_once(work()) if is_blocking(connection) else work()
+        return self._run(work, connection)
 
     @overload
     def restart(
@@ -265,7 +269,20 @@ class Transactional(ABC):
             with _traced(entity.lifecycle) as traceparent:
                 return int(await self._carry(asked.also(traceparent=traceparent), connection))
 
-        return at_once(work()) if is_blocking(connection) else work()
+        return self._run(work, connection)
+
+    def _run(
+        self, work: Callable[[], Coroutine[Any, Any, T]], connection: AppConnection | None
+    ) -> T | Coroutine[Any, Any, T]:
+        if is_blocking(connection):
+            return at_once(work())
+        if connection is None and not _in_async_code():
+            # The caller forgot `connection=`: nobody would await the coroutine, and the call would be lost.
+            raise NotConnected(
+                "connection= is missing: in synchronous code give the app's connection, with its transaction open, as "
+                "in client.start(..., connection=connection); without one, await this in async code"
+            )
+        return work()
 
     async def _carry(self, asked: Call, connection: AppConnection | None) -> Any:
         if connection is not None:
@@ -281,6 +298,14 @@ class Transactional(ABC):
 
     @abstractmethod
     async def _update(self, lifecycle: Which, entity_id: object, update: str, asked: Request) -> str: ...
+
+
+def _in_async_code() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
 
 
 @contextmanager

@@ -231,6 +231,20 @@ async def test_what_needs_connections_of_its_own_says_so_where_there_are_none() 
         await CLIENT.start("order", "a", ORDER)
 
 
+VERBS_WITHOUT_CONNECTION: dict[str, Callable[[], object]] = {
+    "start": lambda: CLIENT.start("order", "a", ORDER),
+    "signal": lambda: CLIENT.signal("order", "a", "paid"),
+    "cancel": lambda: CLIENT.cancel("order", "a", by="ann"),
+    "restart": lambda: CLIENT.restart("order", "a", by="ann", note="again"),
+}
+
+
+@pytest.mark.parametrize("verb", VERBS_WITHOUT_CONNECTION)
+def test_synchronous_code_that_forgets_the_connection_gets_an_error_at_once(verb: str) -> None:
+    with pytest.raises(NotConnected, match=r"connection= is missing: in synchronous code give the app's connection, "):
+        VERBS_WITHOUT_CONNECTION[verb]()
+
+
 async def test_without_the_apps_connection_a_signal_goes_by_the_clients_own(dsn: str, db: Any) -> None:
     async with asyncpg.create_pool(dsn, min_size=1, max_size=1) as pool:
         client = Client(pool)
