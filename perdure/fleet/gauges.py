@@ -6,6 +6,8 @@ its values from what the app declares; what it does not declare is `other`.
 
 from __future__ import annotations
 
+import asyncio
+import math
 import time
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -17,7 +19,7 @@ from temporalio.common import MetricMeter
 from perdure.app import App
 from perdure.cleaning.kinds import KINDS
 from perdure.contracts.states import States
-from perdure.fleet.queues import queues, read_queue
+from perdure.fleet.queues import Queue, queues, read_queue
 from perdure.fleet.service import Service
 from perdure.queries import query
 from perdure.settings import Settings
@@ -28,6 +30,10 @@ from perdure.telemetry.metrics import show
 EVERY = 15.0
 """Seconds between two readings; more where a reading is slow, so that it takes a twentieth of the time at most."""
 _LONGEST = 10.0
+_KINDS = ("start", "message", "wake")
+"""Of rows of the outbox."""
+_UNKNOWN = math.nan
+"""In place of a reading that Temporal did not give: an old one would look like a new one, and be compared as one."""
 
 Numbers = dict[tuple[str, ...], float]
 
@@ -53,13 +59,25 @@ class Gauges(Service):
         self._meter = meter
         self._at_least = every
         self._states = [(name, state) for name, each in app.lifecycles.items() for state in _open_states(each.declared)]
-        self._effects = [(name, effect.name) for name, each in app.lifecycles.items() for effect in each.effects]
+        self._effects = [
+            (name, effect)
+            for name, each in app.lifecycles.items()
+            for effect in [*(effect.name for effect in each.effects), names.OTHER]
+        ]
         self._lifecycles = list(app.lifecycles)
+        self._rejected = [(name, kind) for name in [*self._lifecycles, names.OTHER] for kind in _KINDS]
         self._queues = queues(app, settings)
         self._cleans_up = settings.clean_up_every > 0
 
     async def once(self) -> bool:
-        """One reading."""
+        """One reading: of Temporal also where the database does not answer."""
+        try:
+            await self._read_database()
+        finally:
+            await self._read_task_queues()
+        return False
+
+    async def _read_database(self) -> None:
         began = time.monotonic()
         async with self._pool.acquire(timeout=5) as connection, connection.transaction(readonly=True):
             await connection.execute(f"set local statement_timeout = '{_LONGEST:g}s'")
@@ -67,18 +85,29 @@ class Gauges(Service):
             in_doubt = await connection.fetch(query("gauges_in_doubt"), self._lifecycles)
             parked = await connection.fetch(query("gauges_parked"), self._lifecycles)
             waiting = await connection.fetchrow(query("gauges_waiting"))
+            rejected = await connection.fetch(query("gauges_rejected"))
             found = await connection.fetch(query("gauges_findings"))
             clean_up_age = await connection.fetchval(query("gauges_clean_up")) if self._cleans_up else 0.0
         self._show_open(open_ones)
         self._show_doubt(in_doubt, parked)
         assert waiting is not None
         self._show_waiting(waiting)
+        self._show_rejected(rejected)
         self._show_clean_up(found, clean_up_age)
         show(self._meter, names.READ_AT, time.time())
         self.every = max(self._at_least, 20 * (time.monotonic() - began))
-        for task_queue, kind in self._queues:
-            await self._show_task_queue(task_queue, kind)
-        return False
+
+    async def _read_task_queues(self) -> None:
+        """All at once: while Temporal is away each question waits for its time-out."""
+        asked = [read_queue(self._client, task_queue, kind) for task_queue, kind in self._queues]
+        answers = await asyncio.gather(*asked, return_exceptions=True)
+        for (task_queue, kind), answer in zip(self._queues, answers, strict=True):
+            self._show_task_queue(task_queue, kind, answer if isinstance(answer, Queue) else None)
+        if any(isinstance(answer, Queue) for answer in answers):
+            show(self._meter, names.TEMPORAL_ANSWERED_AT, time.time())
+        for answer in answers:
+            if isinstance(answer, BaseException):
+                raise answer
 
     def _show_open(self, rows: Iterable[asyncpg.Record]) -> None:
         counts, oldest = dict.fromkeys(self._states, 0.0), dict.fromkeys(self._states, 0.0)
@@ -99,8 +128,8 @@ class Gauges(Service):
             where = row["lifecycle"], row["effect"]
             if where not in counts:  # declared by an earlier version of the app
                 where = row["lifecycle"], names.OTHER
-            counts[where] = counts.get(where, 0.0) + row["in_doubt"]
-            oldest[where] = max(oldest.get(where, 0.0), row["oldest"])
+            counts[where] += row["in_doubt"]
+            oldest[where] = max(oldest[where], row["oldest"])
         waits = dict.fromkeys([(name,) for name in self._lifecycles], 0.0)
         waits |= {(row["lifecycle"],): float(row["parked"]) for row in parked}
         self._show_all({names.IN_DOUBT: counts, names.IN_DOUBT_SECONDS: oldest, names.PARKED: waits})
@@ -110,18 +139,24 @@ class Gauges(Service):
         show(self._meter, names.RELAY_LAG_SECONDS, row["lag"])
         show(self._meter, names.BEHIND, row["behind"])
 
+    def _show_rejected(self, rows: Iterable[asyncpg.Record]) -> None:
+        counts = dict.fromkeys(self._rejected, 0.0)
+        for row in rows:
+            lifecycle = row["lifecycle"] if row["lifecycle"] in self._lifecycles else names.OTHER
+            counts[lifecycle, row["kind"]] += row["rejected"]
+        self._show_all({names.REJECTED: counts})
+
     def _show_clean_up(self, rows: Iterable[asyncpg.Record], age: float) -> None:
         counts = dict.fromkeys([(kind.name,) for kind in KINDS], 0.0)
         counts |= {(row["kind"],): float(row["found"]) for row in rows if (row["kind"],) in counts}
         self._show_all({names.FINDINGS: counts})
         show(self._meter, names.CLEAN_UP_AGE_SECONDS, age)
 
-    async def _show_task_queue(self, task_queue: str, kind: str) -> None:
-        seen = await read_queue(self._client, task_queue, kind)
+    def _show_task_queue(self, task_queue: str, kind: str, seen: Queue | None) -> None:
         labels = {"task_queue": task_queue, "kind": kind}
-        show(self._meter, names.POLLERS, len(seen.pollers), **labels)
-        show(self._meter, names.BACKLOG, seen.backlog, **labels)
-        show(self._meter, names.BACKLOG_SECONDS, seen.age, **labels)
+        show(self._meter, names.POLLERS, len(seen.pollers) if seen else _UNKNOWN, **labels)
+        show(self._meter, names.BACKLOG, seen.backlog if seen else _UNKNOWN, **labels)
+        show(self._meter, names.BACKLOG_SECONDS, seen.age if seen else _UNKNOWN, **labels)
 
     def _show_all(self, gauges: Mapping[names.Metric, Numbers | Mapping[Any, float]]) -> None:
         for metric, values in gauges.items():

@@ -91,6 +91,12 @@ IN_DOUBT_SECONDS = Metric(
 PARKED = Metric(
     "perdure_parked", "gauge", "open lifecycles that wait for a person to say what became of an effect", ("lifecycle",)
 )
+REJECTED = Metric(
+    "perdure_rejected",
+    "gauge",
+    "rows that could not be delivered, until somebody retries or drops them: start, message, wake",
+    ("lifecycle", "kind"),
+)
 BEHIND = Metric("perdure_behind", "gauge", "app rows that do not show the newest state yet")
 FINDINGS = Metric("perdure_findings", "gauge", "what clean-ups found and left for a person", ("kind",))
 MENDED = Metric("perdure_mended_total", "counter", "what clean-ups found and mended", ("kind",))
@@ -134,16 +140,29 @@ COMMIT_WRITES = Metric(
     buckets=(1, 2, 5, 10, 20, 50, 100, 200),
 )
 BACKLOG = Metric(
-    "perdure_task_queue_backlog", "gauge", "tasks that wait for a worker: workflow, activity", ("task_queue", "kind")
+    "perdure_task_queue_backlog",
+    "gauge",
+    "tasks that wait for a worker: workflow, activity; NaN while Temporal does not answer",
+    ("task_queue", "kind"),
 )
 BACKLOG_SECONDS = Metric(
-    "perdure_task_queue_backlog_seconds", "gauge", "age of the oldest of them", ("task_queue", "kind"), "seconds"
+    "perdure_task_queue_backlog_seconds",
+    "gauge",
+    "age of the oldest of them; NaN while Temporal does not answer",
+    ("task_queue", "kind"),
+    "seconds",
 )
 POLLERS = Metric(
     "perdure_task_queue_pollers",
     "gauge",
-    "workers that asked for tasks within the last minutes, as Temporal says",
+    "workers that asked for tasks within the last minutes; NaN while Temporal does not answer",
     ("task_queue", "kind"),
+)
+TEMPORAL_ANSWERED_AT = Metric(
+    "perdure_temporal_answered_timestamp_seconds",
+    "gauge",
+    "when Temporal last answered a question about a task queue, Unix time",
+    unit="seconds",
 )
 
 METRICS = tuple(each for each in list(globals().values()) if isinstance(each, Metric))

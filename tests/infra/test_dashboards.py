@@ -43,7 +43,7 @@ def named(text: str) -> set[str]:
 
 
 def test_the_alerts_are_silent_while_all_is_well_and_fire_when_it_is_not() -> None:
-    assert "12 rules found" in promtool("check", "rules", str(ALERTS))
+    assert "14 rules found" in promtool("check", "rules", str(ALERTS))
     assert "SUCCESS" in promtool("test", "rules", str(TESTS))
 
 
