@@ -74,19 +74,19 @@ Taker = Callable[[Any, Occasion], Awaitable[Any]]
 
 async def attempt(effect: Effect[Any, Any], body: Body, order: AttemptOrder, store: Store, host: Host) -> Report:
     """Make one attempt: on record first, then the call, then its outcome on record."""
-    pulse = _Pulse(host, order.progress)
+    pulse = Pulse(host, order.progress)
     async with pulse.beating():
         return await _attempt(effect, body, order, store, host, pulse)
 
 
 async def ask(find: Find[Any, Any], body: Answerer, order: QuestionOrder, store: Store, host: Host) -> Report:
     """Ask the other side: the fence is read first, so that a miss is believed only when it can be."""
-    async with _Pulse(host).beating():
+    async with Pulse(host).beating():
         return await _ask(find, body, order, store, host)
 
 
 async def _attempt(
-    effect: Effect[Any, Any], body: Body, order: AttemptOrder, store: Store, host: Host, pulse: _Pulse
+    effect: Effect[Any, Any], body: Body, order: AttemptOrder, store: Store, host: Host, pulse: Pulse
 ) -> Report:
     token = secrets.token_hex(16)
     assert order.write.fence is not None
@@ -287,7 +287,7 @@ async def _until_stop(call: Awaitable[Any], timeout: float, host: Host) -> Any:
             calling.cancel()
 
 
-class _Pulse:
+class Pulse:
     """Heartbeats from the first line of an execution to its last: a slow database is not a lost worker."""
 
     def __init__(self, host: Host, progress: Any = None) -> None:

@@ -10,7 +10,7 @@ from typing import Any, assert_never
 from temporalio import activity
 
 from perdure import faults
-from perdure.activity.execution import PATIENCE, ask, attempt, keep, take
+from perdure.activity.execution import PATIENCE, Pulse, ask, attempt, keep, take
 from perdure.activity.observing import asking, attempting, taking
 from perdure.activity.orders import AttemptOrder, QuestionOrder, Report, StepOrder
 from perdure.app import App, Contract
@@ -162,10 +162,12 @@ class Activities:
         @activity.defn(name=WRITE)
         async def write(order: Write) -> Answer:
             patience = PATIENCE if activity.info().is_local else 25.0
+            host = TemporalHost(min(self._grace, 2.0))
             committing = asyncio.ensure_future(keep(order, self._store(), patience))
-            stop = asyncio.ensure_future(TemporalHost(min(self._grace, 2.0)).stopping())
+            stop = asyncio.ensure_future(host.stopping())
             try:
-                await asyncio.wait({committing, stop}, return_when=asyncio.FIRST_COMPLETED)
+                async with Pulse(host).beating():
+                    await asyncio.wait({committing, stop}, return_when=asyncio.FIRST_COMPLETED)
                 if not committing.done():
                     raise DatabaseUnavailable("the worker stopped before PostgreSQL answered")
                 answer = self._told_terms(committing.result(), order)

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 WRITE = "perdure.write"
 """Activity type of the bookkeeping: one `Write`, one `Answer`."""
 
+_SILENCE = timedelta(seconds=5)
+"""A worker that sends no heartbeat for so long counts as lost: another one makes the write."""
 _WRITE_ONCE = RetryPolicy(maximum_attempts=1)
 _WRITE_ON = RetryPolicy(initial_interval=timedelta(seconds=1), maximum_interval=timedelta(seconds=20))
 
@@ -132,6 +134,7 @@ class Recording(Memory):
                 order,
                 result_type=Answer,
                 start_to_close_timeout=timedelta(seconds=30),
+                heartbeat_timeout=_SILENCE,
                 retry_policy=_WRITE_ON,
                 summary=f"{order}, until PostgreSQL is back",
             )

@@ -11,8 +11,10 @@ from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 
 import pytest
+from temporalio.api.enums.v1 import TimeoutType
 
 from perdure import Status
+from perdure.workflow.recording import WRITE
 from tests.acceptance.errands import (
     KINDS,
     LOOKUPS,
@@ -110,6 +112,25 @@ async def test_killed_before_the_mirror_shows_the_end_another_worker_writes_it(w
     assert await attempts(world) == dict.fromkeys(KINDS, 1)
 
 
+async def test_killed_while_a_write_waits_for_postgresql_another_worker_makes_it_once_its_heartbeats_end(
+    world: World,
+) -> None:
+    """The write could not be made in the workflow task, and the killed worker held the activity that replaced it."""
+    first = await world.spawn()
+    async with hold(world, "insert on perdure.finished") as final_write:
+        await commit_errands(world, ["repeat-inline"])
+        await final_write.reached()
+        await world.until(lambda: writes_by_an_activity(world, "repeat-inline"), "a write by an activity")
+        await first.kill()
+        await final_write.cut_off()
+        await final_write.release()
+        await world.spawn()
+        await world.ended("repeat-inline", "repeat-inline")
+
+    await every_record_says_done(world)
+    assert await what_ended_the_first_write(world, "repeat-inline") == "TIMEOUT_TYPE_HEARTBEAT"
+
+
 async def test_killed_during_a_look_up_another_worker_looks_again(world: World) -> None:
     world.counterparty.replies = [{"accept": True, "close": True} for _ in LOOKUPS]
     world.counterparty.before_answering.shut()
@@ -174,6 +195,23 @@ async def effect_is_done(world: World, kind: str) -> None:
         return bool(status == "done")
 
     await world.until(done, f"{kind} done")
+
+
+async def writes_by_an_activity(world: World, kind: str) -> bool:
+    """Whether a worker has taken a write that the workflow task could not bring to an end, and sends heartbeats."""
+    pending = (await world.handle(kind, kind).describe()).raw_description.pending_activities
+    return any(each.activity_type.name == WRITE and each.HasField("last_heartbeat_time") for each in pending)
+
+
+async def what_ended_the_first_write(world: World, kind: str) -> str:
+    """The type of the time-out after which Temporal gave the activity of a write to another worker."""
+    history = await world.handle(kind, kind).fetch_history()
+    [started] = [
+        event.activity_task_started_event_attributes
+        for event in history.events
+        if event.HasField("activity_task_started_event_attributes")
+    ]
+    return TimeoutType.Name(started.last_failure.timeout_failure_info.timeout_type)
 
 
 async def run_of(world: World, kind: str) -> str:
