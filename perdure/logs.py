@@ -1,4 +1,5 @@
-"""Structured logs: a sentence, and the fields that tell which entity, key, attempt and outcome. Never payloads."""
+"""Structured logs: a sentence, and the fields that tell which entity, key, attempt and outcome. Never payloads,
+nor messages of errors that may quote one."""
 
 from __future__ import annotations
 
@@ -7,6 +8,8 @@ import logging
 import sys
 from datetime import UTC, datetime
 from typing import Any
+
+from perdure.privacy import format_error
 
 FIELDS = "perdure"
 """Attribute of a log record that holds the fields."""
@@ -27,11 +30,11 @@ class JsonLines(logging.Formatter):
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(),
             "level": record.levelname.lower(),
             "logger": record.name,
-            "message": record.getMessage(),
+            "message": _message(record),
             **getattr(record, FIELDS, {}),
         }
-        if record.exc_info:
-            line["error"] = self.formatException(record.exc_info)
+        if record.exc_info and record.exc_info[1]:
+            line["error"] = format_error(record.exc_info[1])
         return json.dumps(line, default=str)
 
 
@@ -40,12 +43,18 @@ class PlainLines(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         at = datetime.fromtimestamp(record.created).strftime("%H:%M:%S")
-        line = f"{at} {record.levelname.lower()} {record.name}: {record.getMessage()}"
+        line = f"{at} {record.levelname.lower()} {record.name}: {_message(record)}"
         if fields := getattr(record, FIELDS, {}):
             line += " | " + " ".join(f"{name}={value}" for name, value in fields.items())
-        if record.exc_info:
-            line += "\n" + self.formatException(record.exc_info)
+        if record.exc_info and record.exc_info[1]:
+            line += "\n" + format_error(record.exc_info[1])
         return line
+
+
+def _message(record: logging.LogRecord) -> str:
+    """What a record has to show; asyncio adds the `repr` of an exception in further lines."""
+    message = record.getMessage()
+    return message.partition("\n")[0] if record.name == "asyncio" else message
 
 
 def set_up(kind: str, level: str) -> None:
@@ -53,3 +62,4 @@ def set_up(kind: str, level: str) -> None:
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonLines() if kind == "json" else PlainLines())
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
+    logging.captureWarnings(True)

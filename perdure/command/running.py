@@ -3,24 +3,28 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Annotated
+import logging
+from collections.abc import Callable, Coroutine
+from typing import Annotated, Any
 
 import typer
 
+from perdure.app import App
 from perdure.command.cli import cli
+from perdure.errors import PerdureError
 from perdure.fleet.relaying import run_relay
-from perdure.fleet.worker import load_app, run_worker, stop_at_once
+from perdure.fleet.worker import leave, load_app, run_worker, stop_at_once
 from perdure.logs import set_up
-from perdure.settings import settings
+from perdure.privacy import describe
+from perdure.settings import Settings, settings
+
+log = logging.getLogger("perdure.worker")
 
 
 @cli.command(epilog="Example: perdure worker workers.app:app")
 def worker(app: Annotated[str, typer.Argument(help="the App to run, as package.module:name")]) -> None:
     """Run a worker for an app, until SIGTERM."""
-    stop_at_once()
-    config = settings()
-    set_up(config.log, config.log_level)
-    asyncio.run(run_worker(load_app(app), config))
+    _run(app, run_worker)
 
 
 @cli.command(epilog="Example: perdure relay workers.app:app")
@@ -28,7 +32,18 @@ def relay(
     app: Annotated[str, typer.Argument(help="the App to start, as package.module:name")],
 ) -> None:
     """Run the relay alone, until SIGTERM, where the workers run without (PERDURE_RELAY=false)."""
+    _run(app, run_relay)
+
+
+def _run(app: str, until_stopped: Callable[[App, Settings], Coroutine[Any, Any, None]]) -> None:
     stop_at_once()
     config = settings()
     set_up(config.log, config.log_level)
-    asyncio.run(run_relay(load_app(app), config))
+    try:
+        asyncio.run(until_stopped(load_app(app), config))
+    except Exception as error:
+        if config.log == "text":
+            raise
+        # Whoever reads the lines as JSON has to find in them why it ended.
+        log.critical("ended: %s", describe(error), exc_info=None if isinstance(error, PerdureError) else error)
+        leave(1)

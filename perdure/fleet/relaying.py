@@ -34,7 +34,7 @@ async def run_relay(app: App, config: Settings) -> None:
         await _run(app, config, runtime)
 
 
-async def _run(app: App, config: Settings, runtime: Runtime | None) -> None:
+async def _run(app: App, config: Settings, runtime: Runtime) -> None:
     stop = told_to_stop()
     plugin = PerdurePlugin(app, config)
     connecting = asyncio.create_task(connect(plugin, identity=new_identity(), runtime=runtime))

@@ -24,6 +24,7 @@ from temporalio.worker import Worker, WorkerDeploymentConfig
 
 from perdure.app import App
 from perdure.errors import DeclarationError, EngineUnavailable, PerdureError
+from perdure.fleet.namespace import check_namespace
 from perdure.fleet.plugin import REPORTING, PerdurePlugin
 from perdure.logs import says
 from perdure.settings import Settings
@@ -33,6 +34,12 @@ log = logging.getLogger("perdure.worker")
 
 STICKY = timedelta(seconds=1)
 """How long a workflow task waits for a worker that may be gone: 1 s, since the default made 12 s of a kill."""
+_REFUSED_CONNECTIONS = {
+    "InvalidContentType": "the server at {} does not use TLS, and this client does: set TEMPORAL_TLS=false",
+    "InvalidCertificate": "the certificate of the server at {} is not trusted: set TEMPORAL_TLS_SERVER_CA_CERT_PATH",
+    "`get_system_info` call error": "the server at {} closes the connection: if it uses TLS, set TEMPORAL_TLS=true",
+}
+"""What the error of the SDK's core contains, and what it means."""
 _FRAMES = 8
 """How many lines of the app's own code are shown where its module can't be imported."""
 
@@ -86,19 +93,19 @@ async def connect(plugin: PerdurePlugin, *, identity: str | None = None, runtime
     """A Temporal client from `TEMPORAL_*` and its profiles.
 
     Raises:
-        EngineUnavailable: no server answers; the message names its address.
+        EngineUnavailable: no server answers, or it has no such namespace, or refuses it; the message names its address.
     """
     profile = ClientConfig.load_client_connect_config()
     address = profile.setdefault("target_host", "localhost:7233")
     try:
-        return await asyncio.wait_for(
+        client = await asyncio.wait_for(
             Client.connect(**profile, plugins=[plugin], identity=identity, runtime=runtime),
             15,
         )
+        await check_namespace(client)
     except (RuntimeError, TimeoutError) as error:
-        raise EngineUnavailable(
-            f"no Temporal server answers at {address}: start it, or set TEMPORAL_ADDRESS ({_first_line(error)})"
-        ) from error
+        raise EngineUnavailable(_why_not(address, error)) from error
+    return client
 
 
 async def run_worker(app: App, config: Settings, *, plugin: PerdurePlugin | None = None) -> None:
@@ -107,7 +114,7 @@ async def run_worker(app: App, config: Settings, *, plugin: PerdurePlugin | None
         await _run(app, config, plugin, runtime)
 
 
-async def _run(app: App, config: Settings, plugin: PerdurePlugin | None, runtime: Runtime | None) -> None:
+async def _run(app: App, config: Settings, plugin: PerdurePlugin | None, runtime: Runtime) -> None:
     stop = told_to_stop()
     plugin = plugin or PerdurePlugin(app, config)
     connecting = asyncio.create_task(connect(plugin, identity=new_identity(), runtime=runtime))
@@ -194,5 +201,10 @@ async def before(stop: asyncio.Task[bool], *starting: asyncio.Task[Any]) -> bool
     return False
 
 
-def _first_line(error: BaseException) -> str:
-    return (str(error) or type(error).__name__).splitlines()[0][:200]
+def _why_not(address: str, error: BaseException) -> str:
+    """Why no client could be connected, in one line; the SDK gives the cause as text of its core alone."""
+    text = (str(error) or type(error).__name__).splitlines()[0]
+    for mark, why in _REFUSED_CONNECTIONS.items():
+        if mark in text:
+            return f"{why.format(address)} ({text[:200]})"
+    return f"no Temporal server answers at {address}: start it, or set TEMPORAL_ADDRESS ({text[:200]})"

@@ -1,7 +1,8 @@
-"""What `perdure worker` sets up to let traces and metrics out, as PERDURE_TRACES, PERDURE_METRICS and OTEL_* say."""
+"""What `perdure worker` sets up to let logs, traces and metrics out, as PERDURE_* and OTEL_* say."""
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
 from collections.abc import Iterator
@@ -10,12 +11,22 @@ from datetime import timedelta
 from typing import Any
 
 from opentelemetry import trace
-from temporalio.runtime import OpenTelemetryConfig, PrometheusConfig, Runtime, TelemetryConfig
+from temporalio.runtime import (
+    LogForwardingConfig,
+    LoggingConfig,
+    OpenTelemetryConfig,
+    PrometheusConfig,
+    Runtime,
+    TelemetryConfig,
+    TelemetryFilter,
+)
 
 from perdure.errors import InvalidSetting
 from perdure.settings import Settings
 from perdure.telemetry.names import METRICS
 
+CORE = logging.getLogger("temporalio.core")
+"""Where the core of Temporal's SDK logs."""
 FLUSHING = 2.0
 """Seconds that a worker which stops gives the last spans to leave."""
 
@@ -23,20 +34,20 @@ _BUCKETS = {each.name: each.buckets for each in METRICS if each.buckets}
 
 
 @contextmanager
-def exporting(config: Settings) -> Iterator[Runtime | None]:
-    """Export for as long as the block lasts; gives the runtime that clients need for that, None = any.
+def exporting(config: Settings) -> Iterator[Runtime]:
+    """Export for as long as the block lasts; gives the runtime that clients need for that.
 
     Raises:
         InvalidSetting: what is asked for can't be done here; the message says why.
     """
     if config.traces is None and config.metrics is None:
-        yield None
+        yield _runtime(config)
         return
     if "service.name=" not in os.environ.get("OTEL_RESOURCE_ATTRIBUTES", ""):
         os.environ.setdefault("OTEL_SERVICE_NAME", "perdure")
     provider = _traced() if config.traces else None
     try:
-        yield None if config.metrics is None else _metered(config.metrics)
+        yield _runtime(config)
     finally:
         if provider is not None:
             # In a thread that holds up nobody's end: the collector may be away.
@@ -62,23 +73,29 @@ def _traced() -> Any:
     return provider
 
 
-def _metered(where: str) -> Runtime:
-    kind, _, address = where.partition(":")
-    metrics: OpenTelemetryConfig | PrometheusConfig
-    if kind == "prometheus":
-        metrics = PrometheusConfig(address, durations_as_seconds=True, histogram_bucket_overrides=_BUCKETS)
-    else:
-        metrics = OpenTelemetryConfig(
-            url=_metrics_endpoint(),
-            http=True,
-            metric_periodicity=_export_interval(),
-            durations_as_seconds=True,
-            histogram_bucket_overrides=_BUCKETS,
-        )
+def _runtime(config: Settings) -> Runtime:
+    metrics = None if config.metrics is None else _metrics(config.metrics)
+    # The core of the SDK writes to standard error by itself, in a form of its own, unless its logs are forwarded.
+    forwarding = LogForwardingConfig(CORE, append_target_to_name=False, prepend_target_on_message=False)
+    filter = TelemetryFilter(core_level="INFO" if config.log_level == "debug" else "WARN", other_level="ERROR")
+    logs = LoggingConfig(filter=filter, forwarding=forwarding)
     try:
-        return Runtime(telemetry=TelemetryConfig(metrics=metrics, attach_service_name=False))
+        return Runtime(telemetry=TelemetryConfig(logging=logs, metrics=metrics, attach_service_name=False))
     except (ValueError, RuntimeError) as error:
-        raise InvalidSetting(f"PERDURE_METRICS={where!r}: {error}") from error
+        raise InvalidSetting(f"PERDURE_METRICS={config.metrics!r}: {error}") from error
+
+
+def _metrics(where: str) -> OpenTelemetryConfig | PrometheusConfig:
+    kind, _, address = where.partition(":")
+    if kind == "prometheus":
+        return PrometheusConfig(address, durations_as_seconds=True, histogram_bucket_overrides=_BUCKETS)
+    return OpenTelemetryConfig(
+        url=_metrics_endpoint(),
+        http=True,
+        metric_periodicity=_export_interval(),
+        durations_as_seconds=True,
+        histogram_bucket_overrides=_BUCKETS,
+    )
 
 
 def _metrics_endpoint() -> str:

@@ -28,6 +28,7 @@ from tests.acceptance.errands import (
     sends,
     settle_parked,
 )
+from tests.unit.tls_ground import make_certificate
 from tests.world import FreshWorkerProcess, WorkerProcess, World
 
 A_FEW_SECONDS = 6.0
@@ -179,6 +180,26 @@ BAD_INPUT: dict[str, tuple[str, dict[str, str], str]] = {
         {"TEMPORAL_ADDRESS": "127.0.0.1:9"},
         "no Temporal server answers at 127.0.0.1:9",
     ),
+    "no such namespace": (
+        "tests.apps.bodies:app",
+        {"TEMPORAL_NAMESPACE": "nope"},
+        "has no namespace 'nope': make it (`temporal operator namespace create --namespace nope --address {temporal}`)",
+    ),
+    "TLS where the server has none": (
+        "tests.apps.bodies:app",
+        {"TEMPORAL_TLS": "true"},
+        "the server at {temporal} does not use TLS, and this client does: set TEMPORAL_TLS=false",
+    ),
+    "a server with TLS": (
+        "tests.apps.bodies:app",
+        {"TEMPORAL_ADDRESS": "{tls}"},
+        "the server at {tls} closes the connection: if it uses TLS, set TEMPORAL_TLS=true",
+    ),
+    "a certificate of nobody": (
+        "tests.apps.bodies:app",
+        {"TEMPORAL_ADDRESS": "{tls}", "TEMPORAL_TLS": "true"},
+        "the certificate of the server at {tls} is not trusted: set TEMPORAL_TLS_SERVER_CA_CERT_PATH",
+    ),
     "wrong URL": ("tests.apps.bodies:app", {"PERDURE_DATABASE_URL": "mysql://x"}, "PERDURE_DATABASE_URL"),
     "wrong number": ("tests.apps.bodies:app", {"PERDURE_GRACE": "soon"}, "PERDURE_GRACE='soon'"),
     "wrong scope": ("tests.apps.bodies:app", {"PERDURE_SCOPE": "The Shop"}, "PERDURE_SCOPE='The Shop'"),
@@ -191,19 +212,23 @@ BAD_INPUT: dict[str, tuple[str, dict[str, str], str]] = {
 
 
 async def test_what_can_not_run_says_so_in_one_line_and_exits_1(world: World) -> None:
-    server = world.dsn.rpartition("/")[0]
+    certificate = make_certificate(world.folder)
+    encrypted = await asyncio.start_server(lambda *_: None, "127.0.0.1", 0, ssl=certificate.context())
+    tls = f"127.0.0.1:{encrypted.sockets[0].getsockname()[1]}"
+    there = {"server": world.dsn.rpartition("/")[0], "temporal": world.temporal.address, "tls": tls}
 
     async def outcome(app: str, environment: dict[str, str]) -> tuple[int, str]:
-        worker = WorkerProcess(world, app, {k: v.format(server=server) for k, v in environment.items()})
+        worker = WorkerProcess(world, app, {k: v.format(**there) for k, v in environment.items()})
         world.workers.append(worker)
         await worker.launch()
         return await worker.gone(within=30), worker.text()
 
-    outcomes = await asyncio.gather(*(outcome(app, environment) for app, environment, _ in BAD_INPUT.values()))
+    async with encrypted:
+        outcomes = await asyncio.gather(*(outcome(app, environment) for app, environment, _ in BAD_INPUT.values()))
     for (name, (_, _, words)), (status, text) in zip(BAD_INPUT.items(), outcomes, strict=True):
         assert status == 1, (name, text)
         assert text.startswith("perdure: "), (name, text)
-        assert words in text, (name, text)
+        assert words.format(**there) in text, (name, text)
         assert text.count("\n") == 1, (name, text)
 
 
