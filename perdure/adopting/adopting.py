@@ -87,7 +87,7 @@ class Doubt:
         if row.status not in self.processing:
             return {}
         # Whatever the other side keeps of the older job's call, it keeps it under no key of ours: no window is open.
-        since = None if isinstance(self.effect.doubt, Dedupe) or row.since is None else row.since.isoformat()
+        since = None if isinstance(self.effect.doubt, Dedupe) else row.since
         slot = f"{self.effect.name}/{self.suffix}" if self.suffix else self.effect.name
         return {"effect": slot, "key": Key.of(entity, self.effect.identity, self.suffix), "since": since}
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any
 
 import asyncpg
@@ -30,12 +29,12 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One row of existing work; `input` is JSON text."""
+    """One row of existing work; `input` is JSON text, `since` a time as PostgreSQL writes it."""
 
     id: str
     status: str
     input: str | None
-    since: datetime | None
+    since: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +106,7 @@ class ExistingWork:
             order by q.id"""
 
     def _rows(self) -> str:
-        since = "q.since::timestamptz" if self.dated else "null::timestamptz"
+        since = "to_jsonb(q.since::timestamptz) #>> '{}'" if self.dated else "null"
         return f"""select q.id::text, q.status::text, q.input::jsonb::text as input, {since} as since
             from ({self.sql}) q where q.id = any($1) and q.status::text = any($2::text[]) order by q.id"""
 

@@ -8,7 +8,7 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 from pydantic_core import PydanticSerializationError, to_jsonable_python
@@ -86,14 +86,17 @@ def as_json(whose: str, what: str, given: Any) -> str:
 
 
 def instant(whose: str, when: datetime | None) -> str | None:
-    """`not_before` as text.
+    """`not_before` as text, in UTC.
 
     Raises:
-        InvalidInput: it has no time zone.
+        InvalidInput: it has no time zone, or lies outside the years 1 to 9999 in UTC.
     """
     if when is not None and when.tzinfo is None:
         raise InvalidInput(f"{whose}: not_before={when} has no time zone: give it one, such as datetime.now(UTC) has")
-    return None if when is None else when.isoformat()
+    try:
+        return None if when is None else when.astimezone(UTC).isoformat()
+    except OverflowError:
+        raise InvalidInput(f"{whose}: not_before={when} lies outside the years 1 to 9999 in UTC") from None
 
 
 def rank(whose: str, priority: int) -> str | None:

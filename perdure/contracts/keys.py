@@ -10,10 +10,15 @@ import re
 from dataclasses import dataclass
 from uuid import UUID
 
-from perdure.errors import InvalidEntity
+from perdure.errors import InvalidEntity, InvalidInput
 
 LONGEST_ID = 900
 """Bytes of UTF-8. Temporal refuses workflow ids over 1,000; lifecycle and scope need the rest."""
+
+LONGEST_ENCODED_ID = 1500
+"""The same as it stands in keys, where `%`, `/` and `~` take three bytes each: an index takes no key over 2,700."""
+LONGEST_SUFFIX = 500
+"""Bytes of an effect's suffix as it stands in its key, where `%` and `~` take three bytes each."""
 
 _NAME = re.compile(r"[a-z][a-z0-9_-]{0,62}")
 
@@ -57,6 +62,11 @@ def check_entity_id(entity_id: str) -> str:
         raise InvalidEntity(
             f"the entity id {entity_id[:40]!r}... has {length} bytes; {LONGEST_ID} is the most: "
             "use the row's own key or a digest of it"
+        )
+    if (length := len(_plain(entity_id, "%/~").encode("utf-8", "surrogatepass"))) > LONGEST_ENCODED_ID:
+        raise InvalidEntity(
+            f"the entity id {entity_id[:40]!r}... has {length} bytes in keys of effects, where each %, / and ~ counts "
+            f"as three; {LONGEST_ENCODED_ID} is the most: use the row's own key or a digest of it"
         )
     if not entity_id.isprintable() or entity_id != entity_id.strip():
         raise InvalidEntity(
@@ -115,6 +125,19 @@ def _plain(text: str, marks: str) -> str:
     return "".join(f"%{ord(each):02X}" if each in marks else each for each in text)
 
 
+def _checked(suffix: str, entity: Entity, effect: str) -> str:
+    try:
+        length = len(_plain(suffix, "%~").encode())
+    except UnicodeEncodeError as error:
+        raise InvalidInput(f"{entity}: {effect}: the suffix {suffix[:40]!r} is no text: {error}") from None
+    if length > LONGEST_SUFFIX or "\0" in suffix:
+        raise InvalidInput(
+            f"{entity}: {effect}: the suffix {suffix[:40]!r}... can't be part of a key: it has {length} bytes, "
+            f"{LONGEST_SUFFIX} without NUL is the most: use an id, or a digest"
+        )
+    return suffix
+
+
 class Key(str):
     """Key of one effect: `lifecycle/id[~round]/effect[/suffix][~n]`. Give it to the other side.
 
@@ -127,9 +150,13 @@ class Key(str):
 
     @classmethod
     def of(cls, entity: Entity, effect: str, suffix: str | None = None, again: int = 0) -> Key:
-        """Key of `effect` for `entity`; `again` counts the times it was to be sent anew on purpose."""
+        """Key of `effect` for `entity`; `again` counts the times it was to be sent anew on purpose.
+
+        Raises:
+            InvalidInput: the suffix is too long for a key, or PostgreSQL can't store it.
+        """
         round = f"~{entity.round}" if entity.round else ""
-        tail = f"/{_plain(suffix, '%~')}" if suffix else ""
+        tail = f"/{_plain(_checked(suffix, entity, effect), '%~')}" if suffix else ""
         anew = f"~{again}" if again else ""
         return cls(f"{entity.lifecycle}/{_plain(entity.id, '%/~')}{round}/{effect}{tail}{anew}")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
+import time
 
 import asyncpg
 from temporalio.service import RPCError
@@ -16,6 +17,10 @@ log = logging.getLogger("perdure.service")
 
 TROUBLE = (PerdureError, RPCError, asyncpg.PostgresError, asyncpg.InterfaceError, OSError, TimeoutError)
 """What the outside world can do to a service; it says so and goes on."""
+
+
+SAY_AGAIN = 60.0
+"""Seconds after which a trouble that goes on is logged again."""
 
 
 class Service:
@@ -35,6 +40,7 @@ class Service:
         self._task: asyncio.Task[None] | None = None
         self._stopping = asyncio.Event()
         self._nudged = asyncio.Event()
+        self._said: tuple[str, float] = "", 0.0
 
     async def once(self) -> bool:
         """One round; True if there is more to do at once."""
@@ -74,8 +80,12 @@ class Service:
 
     def _tell(self, error: Exception, failures: int) -> None:
         if isinstance(error, TROUBLE):
-            what = f"{self.name}: trouble, will go on"
-            says(log, what, level=logging.WARNING, failures=failures, why=repr(error))
+            why = str(error) if isinstance(error, PerdureError) else repr(error)
+            said, at = self._said
+            if why == said and time.monotonic() < at + SAY_AGAIN:
+                return
+            self._said = why, time.monotonic()
+            says(log, f"{self.name}: trouble, will go on", level=logging.WARNING, failures=failures, why=why)
         else:
             log.error("%s: a bug, will go on", self.name, exc_info=error)
 

@@ -1,7 +1,9 @@
 -- What waits for the entities $1, $2 (lifecycles, ids), each one's in its order, $3 rows of each at most: a start, then
--- messages that have a place in the order, then what has none yet.
+-- messages that have a place in the order, then what has none yet. Each row can be read, whatever is stored: an orphan has no
+-- `ident`, and times that no client can hold are shown as the last one that it can.
 select
-    o.seq, o.lifecycle, o.id, o.round, o.kind, o.body, o.tries, o.traceparent, o.priority, o.not_before, o.message_id,
+    o.seq, o.lifecycle, o.id, o.round, o.kind, o.body, o.tries, o.traceparent, o.priority, o.message_id,
+    least(o.not_before, timestamptz '9999-12-31 00:00:00+00') as not_before,
     o.not_before > now() as waits,
     coalesce(o.wanted_at > now(), false) as wanted_later,
     o.created_at < clock_timestamp() - interval '10 min' as old,
@@ -11,8 +13,8 @@ select
     case when o.kind = 'start' and o.body ? 'again' and e.workflow_id is not null
         then perdure.record_of(o.lifecycle, o.id, o.round) end as record,
     e.epoch, perdure.epoch() as newest_epoch,
-    greatest(e.created_at, o.wanted_at) as started_at,
-    (i.round <> o.round or i.final is not null) as over
+    least(greatest(e.created_at, o.wanted_at), timestamptz '9999-12-31 00:00:00+00') as started_at,
+    i.id is null as orphan, coalesce(i.round <> o.round or i.final is not null, false) as over
 from unnest($1::text[], $2::text[]) k(lifecycle, id)
 cross join lateral (
     select x.*, m.ordinal, m.kind as says, m.name, m.payload
@@ -22,6 +24,6 @@ cross join lateral (
     order by x.kind <> 'start', m.ordinal, x.seq
     limit $3
 ) o
-join perdure.ident i on i.lifecycle = o.lifecycle and i.id = o.id
+left join perdure.ident i on i.lifecycle = o.lifecycle and i.id = o.id
 left join perdure.entity e on e.lifecycle = o.lifecycle and e.id = o.id
 order by o.lifecycle, o.id, o.kind <> 'start', o.ordinal, o.seq

@@ -18,7 +18,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from perdure.app import App, input_json
 from perdure.contracts.keys import Entity
 from perdure.contracts.terms import Terms, all_terms
-from perdure.errors import InvalidEntity, InvalidInput, PerdureError
+from perdure.errors import EngineUnavailable, InvalidEntity, InvalidInput, PerdureError
 from perdure.ownership.epochs import start_policies, why_not_ours
 from perdure.recovering.record import Record, carried_from
 from perdure.settings import Settings
@@ -35,7 +35,17 @@ LARGEST = 2_000_000
 """Bytes of an input or payload; Temporal takes 2 MB."""
 
 _RPC = timedelta(seconds=10)
-_NEVER = (RPCStatusCode.INVALID_ARGUMENT, RPCStatusCode.FAILED_PRECONDITION, RPCStatusCode.OUT_OF_RANGE)
+_OF_THE_SERVER = {
+    RPCStatusCode.PERMISSION_DENIED: "refuses this client the namespace {!r}: correct its API key or certificate, or "
+    "what they permit",
+    RPCStatusCode.UNAUTHENTICATED: "does not accept the credentials of this client for the namespace {!r}: correct its "
+    "API key or certificate",
+    RPCStatusCode.UNIMPLEMENTED: "does not know what is asked of it in the namespace {!r}: does TEMPORAL_ADDRESS name "
+    "the frontend of a Temporal server?",
+}
+_NO_NAMESPACE = (
+    "has no namespace {!r}, or it was deleted: create it again, or correct TEMPORAL_NAMESPACE. All that waits is kept"
+)
 _USUAL = 3
 
 
@@ -76,8 +86,11 @@ class Delivery:
             Undeliverable: and never will be.
             NotForUs: this worker does not know the lifecycle.
             NotYet: it must wait for something in Temporal.
+            EngineUnavailable: Temporal serves nobody here, as where the namespace is gone: that is no row's fault.
             RPCError: Temporal has trouble.
         """
+        if row["orphan"]:
+            raise Undeliverable(f"the database has no entity {row['lifecycle']}/{row['id']}: nothing can be told to it")
         try:
             entity = Entity(row["lifecycle"], row["id"], row["round"])
         except InvalidEntity as error:  # SQL lets through what Python would not
@@ -92,7 +105,9 @@ class Delivery:
         except WorkflowAlreadyStartedError:
             await self._check_round(entity, row)
         except RPCError as error:
-            if error.status in _NEVER:
+            if (why := _of_the_server(error)) is not None:
+                raise EngineUnavailable(f"Temporal {why.format(self._client.namespace)}") from error
+            if error.status is RPCStatusCode.INVALID_ARGUMENT:
                 raise Undeliverable(f"Temporal refuses it: {error.message}") from error
             raise
 
@@ -167,7 +182,7 @@ class Delivery:
         try:
             await handle.signal(name, given, rpc_timeout=_RPC)
         except RPCError as error:
-            if error.status is RPCStatusCode.NOT_FOUND:
+            if error.status is RPCStatusCode.NOT_FOUND and _of_the_server(error) is None:
                 raise NotYet(f"no workflow of {entity} is open in Temporal") from error
             raise
 
@@ -187,6 +202,13 @@ class Delivery:
         name = row["lifecycle"]
         if name not in self._app.lifecycles:
             raise (Undeliverable if row["old"] else NotForUs)(f"no worker knows a lifecycle named {name!r}")
+
+
+def _of_the_server(error: RPCError) -> str | None:
+    """What keeps Temporal from taking anything in this namespace; None if it may be the fault of one row."""
+    if any("/temporal.api.errordetails.v1.Namespace" in each.type_url for each in error.grpc_status.details):
+        return _NO_NAMESPACE
+    return _OF_THE_SERVER.get(error.status)
 
 
 def _carried(row: Row, terms: dict[str, Terms], cancel: Request | None) -> Carried:

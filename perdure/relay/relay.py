@@ -14,13 +14,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
+import asyncpg
 from temporalio.client import Client
 from temporalio.common import MetricMeter
 from temporalio.service import RPCError
 
 from perdure import faults
 from perdure.app import App
-from perdure.errors import EngineUnavailable
+from perdure.errors import EngineUnavailable, PerdureError
 from perdure.fleet.service import Service
 from perdure.logs import says
 from perdure.queries import query
@@ -40,7 +41,7 @@ SHARED = 10
 """So many rows then share a transaction, if that takes no longer than `LONGEST_WAIT`."""
 LONGEST_WAIT = 0.2
 
-_TROUBLE = (RPCError, TimeoutError, OSError)
+_TROUBLE = (EngineUnavailable, RPCError, TimeoutError, OSError)
 _REST_OF_REJECTED = timedelta(seconds=30)
 
 
@@ -87,6 +88,8 @@ class Relay(Service):
         self.delivered = 0
         """How many rows it has delivered."""
         self._delivered_at = 0.0
+        self._alone = 0
+        """So many batches are of one entity each: one of those before could not be put on record."""
         self._window = BATCH
         """Entities in the next batch: one while Temporal is away, and then twice as many each time, so that it is not
         run over by what has piled up."""
@@ -97,14 +100,35 @@ class Relay(Service):
             if not await connection.fetchval(query("due")):
                 self.every = self._idle
                 return False
-            return await self._deliver_batch(connection)
+            claimed: list[Row] = []
+            try:
+                return await self._deliver_batch(connection, claimed)
+            except Exception as error:
+                if not claimed or not _is_of_rows(error):
+                    raise
+                await self._part(connection, claimed, error)
+                return True
 
-    async def _deliver_batch(self, connection: Connection) -> bool:
+    async def _part(self, connection: Connection, claimed: Sequence[Row], error: Exception) -> None:
+        """Part a batch that the database or this code can't deal with into its entities; put off one that stands alone:
+        it is in nobody else's way (invariant 8)."""
+        if len(claimed) > 1:
+            self._alone = 2 * len(claimed)  # others may become due meanwhile
+            return
+        lifecycle, entity_id = claimed[0]["lifecycle"], claimed[0]["id"]
+        log.error("what waits for %s/%s can't be dealt with", lifecycle, entity_id, exc_info=error)
+        why = f"{type(error).__name__}: {error}"[:500]
+        await connection.execute(query("put_off"), lifecycle, entity_id, why)
+
+    async def _deliver_batch(self, connection: Connection, claimed: list[Row]) -> bool:
+        most = 1 if self._alone else self._window
+        self._alone = max(self._alone - 1, 0)
         async with connection.transaction():
-            lines = await _claimed(connection, self._window)
-            if not lines:  # another relay delivers them now
+            claimed += await _claim(connection, most)
+            if not claimed:  # another relay delivers them now
                 return False
-            full = len(lines) == self._window
+            lines = await _lines(connection, claimed)
+            full = len(claimed) == most
             await asyncio.gather(*(self._follow(line) for line in lines))
             away = self._is_away(lines)
             await self._put_on_record(connection, lines, away)
@@ -119,7 +143,7 @@ class Relay(Service):
         self._say(lines)
         self._keep_pace(count)
         if away is not None:
-            raise EngineUnavailable(f"Temporal takes nothing: {away}") from away
+            raise away if isinstance(away, EngineUnavailable) else EngineUnavailable(f"Temporal takes nothing: {away}")
         return ordered or full
 
     async def _follow(self, line: Line) -> None:
@@ -161,9 +185,10 @@ class Relay(Service):
     def _is_away(self, lines: Sequence[Line]) -> BaseException | None:
         """What keeps Temporal from taking anything at all; None if it took something, or only single rows failed."""
         troubles = [line.failed[1] for line in lines if line.failed and isinstance(line.failed[1], _TROUBLE)]
-        if troubles and not any(row for line in lines for row in line.delivered):
+        for_all = next((each for each in troubles if isinstance(each, EngineUnavailable)), None)
+        if for_all or (troubles and not any(row for line in lines for row in line.delivered)):
             self._window = 1
-            return troubles[0]
+            return for_all or troubles[0]
         self._window = max(1, self._window // 2) if 2 * len(troubles) > len(lines) else min(BATCH, self._window * 2)
         return None
 
@@ -229,13 +254,24 @@ class Relay(Service):
                     metrics.count(self._meter, metric, kind=row["kind"])
 
 
-async def _claimed(connection: Connection, most: int) -> list[Line]:
-    """Entities that nobody else delivers to now, with what waits for them."""
+async def _claim(connection: Connection, most: int) -> list[Row]:
+    """Entities that nobody else delivers to now."""
     # Else, where the statistics are older than the backlog, all that is due would be read and sorted each time.
     await connection.execute("set local enable_bitmapscan = off")
-    entities = await connection.fetch(query("claim"), most)
+    return await connection.fetch(query("claim"), most)
+
+
+async def _lines(connection: Connection, entities: Sequence[Row]) -> list[Line]:
+    """What waits for each of them."""
     rows = await connection.fetch(query("lines"), *_columns(entities, "lifecycle", "id"), BATCH)
     return [Line(list(line)) for _, line in itertools.groupby(rows, key=lambda row: (row["lifecycle"], row["id"]))]
+
+
+def _is_of_rows(error: Exception) -> bool:
+    """Whether it can be for what the rows hold; else the servers, or the rights of this role, are in trouble."""
+    if isinstance(error, asyncpg.PostgresError):
+        return not (error.sqlstate or "").startswith(("08", "25", "40", "42", "53", "55", "57", "58"))
+    return not isinstance(error, (PerdureError, RPCError, asyncpg.InterfaceError, OSError, TimeoutError))
 
 
 async def _order(connection: Connection, lines: Sequence[Line]) -> bool:

@@ -243,6 +243,15 @@ async def test_since_when_a_row_is_processed_goes_on_record(world: World) -> Non
     assert rows[1]["first_at"] == datetime(1970, 1, 1, tzinfo=UTC), "nobody knows, so it is long ago"
 
 
+async def test_rows_with_a_time_that_no_client_can_read_are_named_and_harm_nobody_else(world: World) -> None:
+    for begun_at in ("infinity", "-infinity", "290000-01-01", "2026-01-02"):
+        await world.db.execute(f"insert into job (status, begun_at) values ('running', '{begun_at}')")
+    status, said, complaints = await adopt(world, "lookup", *JOB, "--since", "begun_at")
+    assert (status, said) == (1, "1 started, 1 of them with their effect in doubt, 3 can't be adopted")
+    for row, when in (("1", "infinity"), ("2", "-infinity"), ("3", "290000-01-01")):
+        assert f"{row}: perdure.adopt: since can not be {when}" in complaints
+
+
 async def test_an_effect_with_a_suffix_is_in_doubt_under_the_key_that_the_lifecycle_will_use(world: World) -> None:
     await insert(world, 1, "running")
     await adopt(world, "lookup", *JOB, "--effect", "do-lookup/first~1")

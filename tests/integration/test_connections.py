@@ -14,7 +14,7 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
 import asyncpg
@@ -204,6 +204,11 @@ async def test_a_wrong_argument_is_refused_before_anything_is_sent(db: Any) -> N
     async with db.transaction():
         await refused(InvalidEntity, "the id of order is None: write the row first", id=None)
         await refused(InvalidInput, r"not_before=2026-01-02 00:00:00 has no time zone", not_before=datetime(2026, 1, 2))
+        for far in (
+            datetime(9999, 12, 31, 23, 59, 59, tzinfo=timezone(timedelta(hours=-5))),
+            datetime(1, 1, 1, tzinfo=timezone(timedelta(hours=5))),
+        ):
+            await refused(InvalidInput, rf"not_before={re.escape(str(far))} lies outside the years", not_before=far)
         await refused(InvalidInput, "priority=0: give 1", priority=0)
         await refused(InvalidInput, "no JSON: Out of range float", given={"x": float("nan")})
         await refused(InvalidInput, "no JSON: .*surrogates not allowed", given=["\ud800"])

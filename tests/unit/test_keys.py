@@ -14,7 +14,7 @@ import pytest
 from perdure import Client, Entity, Key
 from perdure.client.calls import entity_of
 from perdure.contracts.keys import LONGEST_ID, check_name
-from perdure.errors import InvalidEntity
+from perdure.errors import InvalidEntity, InvalidInput
 
 
 @pytest.mark.parametrize(
@@ -50,6 +50,7 @@ def test_a_token_is_short_ascii_and_never_changes() -> None:
         ("\ud800", "don't print"),
         (" 7", "blanks at an end"),
         ("7 ", "blanks at an end"),
+        ("/" * 501, "1503 bytes in keys of effects"),
     ],
 )
 def test_an_id_that_can_not_be_used_is_refused_with_a_way_out(given: str, why: str) -> None:
@@ -58,9 +59,20 @@ def test_an_id_that_can_not_be_used_is_refused_with_a_way_out(given: str, why: s
     assert "use the row's own key" in str(caught.value) or "give the id of the row" in str(caught.value)
 
 
-@pytest.mark.parametrize("given", ["7", "x" * 900, "a/b", "Müller & Söhne", "a~1", "🙂"])
+@pytest.mark.parametrize("given", ["7", "x" * 900, "/" * 500, "a/b", "Müller & Söhne", "a~1", "🙂"])
 def test_an_id_of_printable_characters_is_taken_as_it_is(given: str) -> None:
     assert Entity("note", given).id == given
+
+
+@pytest.mark.parametrize("suffix", ["x" * 501, "ü" * 251, "~" * 167, "a\0b", "\ud800"])
+def test_a_suffix_that_no_key_can_hold_is_refused(suffix: str) -> None:
+    with pytest.raises(InvalidInput, match=r"note/7: send: the suffix '.*\d bytes, 500 without|is no text"):
+        Key.of(Entity("note", "7"), "send", suffix)
+
+
+def test_the_longest_key_fits_into_an_index_of_postgresql() -> None:
+    key = Key.of(Entity("n" * 63, "/" * 500, 2**31 - 1), "e" * 63, "~" * 166, 2**31 - 1)
+    assert len(key.encode()) < 2600
 
 
 class Code(str, Enum):  # noqa: UP042 - its str() is 'Code.RED'

@@ -79,6 +79,8 @@ async def test_of_what_finished_nothing_is_left_but_that_it_did(world: World) ->
     await world.db.execute(
         "insert into perdure.rejected (seq, lifecycle, id, round, kind, body, reason) "
         "values (1, 'lookup', 'a', 0, 'message', '{}', 'secret of a');"
+        "insert into perdure.message (lifecycle, id, round, message_id, kind, name, payload) "
+        "values ('lookup', 'a', 0, 'late', 'signal', 'tell', '\"secret of a\"');"
         "insert into perdure.finding (kind, lifecycle, id, what, run) values ('k', 'lookup', 'a', 'secret of a', 1);"
         "insert into perdure.carried_transition select * from perdure.transition where id = 'a' limit 1"
     )
@@ -106,6 +108,24 @@ async def test_of_what_finished_nothing_is_left_but_that_it_did(world: World) ->
         await world.client.restart(Lookup, "a", by="ann", note="")
     again = await forget(world, "lookup", "a")
     assert (again.exit_code, "0 histories in Temporal" in again.stdout) == (0, True)
+
+
+async def test_it_waits_for_a_relay_that_delivers_to_the_entity(world: World) -> None:
+    await finished(world.db, "a")
+    lifecycle, entity_id = await world.db.fetchrow("select lifecycle, id from perdure.finished") or ()
+    relay = await asyncpg.connect(world.dsn)
+    try:
+        async with relay.transaction():
+            await relay.execute(
+                "select pg_advisory_xact_lock(hashtextextended($1 || '/' || $2, 1885696612))", lifecycle, entity_id
+            )
+            await world.db.execute("set lock_timeout = '200ms'")
+            with pytest.raises(asyncpg.LockNotAvailableError):
+                await world.db.execute(FORGET, lifecycle, entity_id, "the officer")
+        await world.db.execute(FORGET, lifecycle, entity_id, "the officer")
+    finally:
+        await relay.close()
+    assert await world.db.fetchval("select count(*) from perdure.finished") == 0
 
 
 async def test_one_that_was_cut_off_before_temporal_is_finished_when_it_is_run_again(

@@ -11,7 +11,7 @@ import pytest
 
 from perdure.contracts.outcomes import Status
 from perdure.store.postgres import PostgresStore
-from perdure.store.writes import Answer, FenceOp, Gate, Verdict, Write
+from perdure.store.writes import Answer, FenceOp, Gate, Move, Verdict, Write
 from tests.integration.store.store_ground import (
     Calls,
     Connection,
@@ -43,6 +43,15 @@ async def apply(db: Connection, *writes: Write) -> None:
     """In whatever transaction is open on `db`."""
     body = "[" + ",".join(write.model_dump_json(exclude_none=True) for write in writes) + "]"
     await db.fetch("select * from perdure.apply_writes($1::jsonb)", body)
+
+
+async def test_a_move_without_a_snapshot_keeps_the_last_one_with_what_it_heard(
+    store: PostgresStore, db: Connection
+) -> None:
+    await one(store, a_write("a", 1, Move(state="doing", snapshot={"n": 5}, heard=5)))
+    await one(store, a_write("a", 2, Move(state="doing", attention="look")))
+    row = await db.fetchrow("select snapshot->>'n' as n, heard, attention from perdure.entity")
+    assert tuple(row or ()) == ("5", 5, "look")
 
 
 async def test_writes_in_any_order_leave_the_newest_state(store: PostgresStore, db: Connection) -> None:

@@ -1,0 +1,160 @@
+-- What comes in is bounded, what waits always has its entity, and no row of the outbox stands in another's way.
+
+-- Percent-encoded, an id is part of the keys of its effects, and an index takes no key of more than 2,700 bytes.
+create or replace function perdure.check_entity(verb text, lifecycle text, entity_id text) returns void
+language plpgsql immutable set search_path = perdure, pg_temp as $$
+begin
+    if coalesce(check_entity.lifecycle, '') !~ '^[a-z][a-z0-9_-]{0,62}$' then
+        raise exception 'perdure.%: % is not the name of a lifecycle', verb, coalesce(quote_literal(check_entity.lifecycle), 'null')
+            using hint = 'Give the name in its @workflow.defn(name=...): a-z, 0-9, _ and -.', errcode = 'invalid_parameter_value';
+    end if;
+    if entity_id is null or octet_length(entity_id) not between 1 and 900 or entity_id ~ '[[:cntrl:]]' or entity_id <> btrim(entity_id)
+        or octet_length(entity_id) + 2 * length(regexp_replace(entity_id, '[^%/~]', '', 'g')) > 1500
+    then
+        raise exception 'perdure.%: % can not be an entity id', verb, coalesce(quote_literal(left(entity_id, 60)), 'null')
+            using hint = 'Give the key of your row: printable, 1 to 900 bytes; 1500 where each %, / and ~ counts as three.',
+                errcode = 'invalid_parameter_value';
+    end if;
+end $$;
+
+-- A time that every reader can hold: from year 1 to 9999, in UTC.
+create function perdure.check_instant(verb text, parameter text, given timestamptz) returns void
+language plpgsql immutable set search_path = perdure, pg_temp as $$
+begin
+    if given < timestamptz '0001-01-01 00:00:00+00' or given >= timestamptz '10000-01-01 00:00:00+00' then
+        raise exception 'perdure.%: % can not be %', verb, parameter, given
+            using hint = 'Give a time from year 1 to 9999 (UTC), or leave it out.', errcode = 'invalid_parameter_value';
+    end if;
+end $$;
+
+create or replace function perdure.check_time(verb text, not_before timestamptz) returns void
+language plpgsql immutable set search_path = perdure, pg_temp as $$
+begin
+    perform check_instant(verb, 'not_before', not_before);
+end $$;
+
+-- Reads an entity's row, and keeps it from being deleted until the transaction ends. It waits for nobody but who deletes the
+-- row, and no run waits for it. A transaction whose snapshot is older than the row's last change gets a serialization failure,
+-- as the snapshot shows a round or a state that is over; that lock is given back at once.
+create function perdure.keep_ident(lifecycle text, entity_id text) returns perdure.ident
+language plpgsql set search_path = perdure, pg_temp as $$
+#variable_conflict use_column
+declare
+    i ident;
+begin
+    if current_setting('transaction_isolation') <> 'read committed' then
+        begin
+            perform from ident x where x.lifecycle = keep_ident.lifecycle and x.id = entity_id for share;
+            raise exception using errcode = 'PE001';
+        exception when sqlstate 'PE001' then
+            null;
+        end;
+    end if;
+    select * into i from ident x where x.lifecycle = keep_ident.lifecycle and x.id = entity_id for key share;
+    return i;
+end $$;
+
+-- Starts the lifecycle of an entity: 'started', 'open' (it runs already) or 'finished' (it has ended). Priority 1 goes first.
+create or replace function perdure.start(lifecycle text, entity_id text, input jsonb, state text default 'pending', tenant text default null,
+    traceparent text default null, not_before timestamptz default null, priority int default 3)
+returns text language plpgsql security definer set search_path = perdure, pg_temp as $$
+#variable_conflict use_column
+declare
+    i ident;
+begin
+    perform check_entity('start', start.lifecycle, entity_id);
+    perform check_payload('start', input);
+    perform check_time('start', start.not_before);
+    if coalesce(start.priority, 0) not between 1 and 5 then
+        raise exception 'perdure.start: % is not a priority', coalesce(start.priority::text, 'null')
+            using hint = 'Give 1 (first) to 5; 3 where it does not matter.', errcode = 'invalid_parameter_value';
+    end if;
+    if start.state is null then
+        raise exception 'perdure.start: the state is null'
+            using hint = 'Give the first of the lifecycle''s states, or leave it out for ''pending''.', errcode = 'invalid_parameter_value';
+    end if;
+    loop
+        insert into ident (lifecycle, id) values (start.lifecycle, entity_id) on conflict do nothing;
+        exit when found;
+        i := keep_ident(start.lifecycle, entity_id);
+        if i.id is not null then -- else a rejected start of it was dropped meanwhile
+            return case when i.final is null then 'open' else 'finished' end;
+        end if;
+    end loop;
+    insert into entity (lifecycle, id, round, state, input, tenant)
+        values (start.lifecycle, entity_id, 0, start.state, start.input, start.tenant);
+    insert into transition (lifecycle, id, round, version, state) values (start.lifecycle, entity_id, 0, 0, start.state);
+    insert into outbox (lifecycle, id, round, kind, traceparent, not_before, wanted_at, priority)
+        values (start.lifecycle, entity_id, 0, 'start', checked_traceparent(start.traceparent),
+            greatest(clock_timestamp(), start.not_before), start.not_before, start.priority);
+    return 'started';
+end $$;
+
+-- Puts a message to an entity on its way: 'sent', 'known' (one with that id was given before) or 'finished'.
+create or replace function perdure.send(verb text, lifecycle text, entity_id text, name text, payload jsonb, message_id text,
+    not_before timestamptz, traceparent text)
+returns text language plpgsql security definer set search_path = perdure, pg_temp as $$
+#variable_conflict use_column
+declare
+    i ident;
+    given text := coalesce(send.message_id, gen_random_uuid()::text);
+begin
+    perform check_entity(verb, send.lifecycle, entity_id);
+    perform check_payload(verb, send.payload);
+    perform check_time(verb, send.not_before);
+    if octet_length(given) not between 1 and 200 then
+        raise exception 'perdure.%: % can not be a message id', verb, quote_literal(left(given, 60))
+            using hint = 'Give 1 to 200 bytes, or none: then one is made.', errcode = 'invalid_parameter_value';
+    end if;
+    i := keep_ident(send.lifecycle, entity_id);
+    if i.id is null then
+        raise exception 'perdure.%: there is no %/%', verb, send.lifecycle, entity_id
+            using hint = 'perdure.start comes first, in this transaction or before.', errcode = 'no_data_found';
+    end if;
+    if i.final is not null then
+        return 'finished';
+    end if;
+    insert into message (lifecycle, id, round, message_id, kind, name, payload, traceparent)
+        values (send.lifecycle, entity_id, i.round, given, verb, send.name, send.payload, checked_traceparent(send.traceparent))
+        on conflict do nothing;
+    if not found then
+        return 'known';
+    end if;
+    insert into outbox (lifecycle, id, round, kind, message_id, not_before, wanted_at)
+        values (send.lifecycle, entity_id, i.round, 'message', given,
+            greatest(clock_timestamp(), send.not_before), send.not_before);
+    return 'sent';
+end $$;
+
+-- Starts the lifecycle of a row of work that was there before perdure: as perdure.start does. `effect_key` is given where an
+-- older job may have begun the effect: then it counts as in doubt, and may be in flight for `timeout` more. So the first
+-- attempt meets what stands, and the effect's doubt policy has the word. `since` null = begun so long ago that nobody remembers it.
+create or replace function perdure.adopt(lifecycle text, entity_id text, input jsonb, state text default 'pending', priority int default 5,
+    effect text default null, effect_key text default null, since timestamptz default null, timeout interval default '0')
+returns text language plpgsql security definer set search_path = perdure, pg_temp as $$
+#variable_conflict use_column
+declare
+    now_at timestamptz;
+    answer text;
+begin
+    if (adopt.effect is null) <> (adopt.effect_key is null) or adopt.timeout is null or octet_length(effect_key) > 2600
+        or adopt.timeout not between interval '0' and interval '1 year'
+    then
+        raise exception 'perdure.adopt: effect %, effect_key %, timeout % can not be used', adopt.effect, left(effect_key, 60), adopt.timeout
+            using hint = 'Give an effect with its key (2600 bytes at most) and its time-out (a year at most), or neither.',
+                errcode = 'invalid_parameter_value';
+    end if;
+    perform check_instant('adopt', 'since', adopt.since);
+    answer := perdure.start(adopt.lifecycle, entity_id, adopt.input, adopt.state, priority => adopt.priority);
+    now_at := clock_timestamp();
+    if answer = 'started' and effect_key is not null then
+        insert into effect (key, lifecycle, id, round, effect, token, status, digest, first_at, attempt_at, deadline, why)
+            values (effect_key, adopt.lifecycle, entity_id, 0, adopt.effect, gen_random_uuid()::text, 'in_doubt', '',
+                case when adopt.since is null then 'epoch' else least(adopt.since, now_at) end, least(adopt.since, now_at), now_at + adopt.timeout,
+                'adopted while processing')
+            on conflict do nothing;
+    end if;
+    return answer;
+end $$;
+
+revoke all on all functions in schema perdure from public;

@@ -1,0 +1,181 @@
+"""A relay's progress never depends on one row: not on an orphan, not on one that can't be read or put on record."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Literal
+
+import asyncpg
+import pytest
+from temporalio.service import RPCError
+
+from infra.postgres import PostgresServer
+from infra.temporal import TemporalServer
+from perdure.relay.relay import BATCH, Relay
+from perdure.store.postgres import Database
+from tests.apps.listening import app
+from tests.world import World
+
+KIND = "listener"
+START = "select perdure.start('listener', $1, '{}')"
+SIGNAL = "select perdure.signal('listener', $1, 'add', '1')"
+REJECT = """
+    with gone as (delete from perdure.outbox returning *)
+    insert into perdure.rejected (seq, lifecycle, id, round, kind, body, reason)
+    select seq, lifecycle, id, round, kind, body, 'a test' from gone returning seq
+"""
+WAITING = "select id from perdure.outbox order by id"
+
+
+@pytest.fixture
+async def world(
+    postgres: PostgresServer, temporal: TemporalServer, database: str, tmp_path: Path
+) -> AsyncIterator[World]:
+    async with World(postgres, temporal, database, tmp_path).made(app) as made:
+        yield made
+
+
+@pytest.fixture
+async def relay(world: World) -> AsyncIterator[Relay]:
+    """A relay that makes a round when it is told to; nothing runs what it starts."""
+    database = Database(world.dsn)
+    yield Relay(await database.open(), world.engine, app, world.config)
+    await database.close()
+
+
+async def delivered(world: World, relay: Relay, entity_id: str) -> None:
+    """Make rounds until Temporal has an entity's workflow."""
+
+    async def known() -> bool:
+        await relay.once()
+        try:
+            await world.handle(KIND, entity_id).describe()
+        except RPCError:
+            return False
+        return True
+
+    await world.until(known, f"{entity_id} delivered", 20)
+
+
+async def orphans(world: World, count: int) -> None:
+    """Messages whose entity is not there."""
+    for number in range(count):
+        await world.db.execute(START, f"orphan-{number}")
+        await world.db.execute(SIGNAL, f"orphan-{number}")
+    for table in ("ident", "entity"):
+        await world.db.execute(f"delete from perdure.{table}")
+    await world.db.execute("delete from perdure.outbox where kind = 'start'")
+
+
+@pytest.mark.parametrize(("count", "window"), [(1, 1), (BATCH, BATCH)])
+async def test_messages_without_an_entity_are_put_aside_with_the_reason(
+    world: World, relay: Relay, count: int, window: int
+) -> None:
+    await orphans(world, count)
+    await world.db.execute(START, "good")
+    relay._window = window  # as after an outage of Temporal
+    await delivered(world, relay, "good")
+    reasons = await world.db.fetch("select distinct reason from perdure.rejected where id = 'orphan-0'")
+    assert [row[0] for row in reasons] == [
+        "the database has no entity listener/orphan-0: nothing can be told to it",
+    ]
+    assert await world.db.fetchval("select count(*) from perdure.rejected") == count
+    assert await world.db.fetchval("select count(*) from perdure.outbox") == 0
+
+
+async def test_a_message_in_an_open_transaction_keeps_its_entity_from_being_dropped(world: World) -> None:
+    await world.db.execute(START, "a")
+    seq = await world.db.fetchval(REJECT)
+    other = await asyncpg.connect(world.dsn)
+    try:
+        async with world.db.transaction():
+            assert await world.db.fetchval(SIGNAL, "a") == "sent"
+            await other.execute("set lock_timeout = '200ms'")
+            with pytest.raises(asyncpg.LockNotAvailableError):
+                await other.execute("select perdure.drop_rejected($1, 'ann')", seq)
+        await other.execute("select perdure.drop_rejected($1, 'ann')", seq)
+    finally:
+        await other.close()
+    assert await world.db.fetchval("select count(*) from perdure.outbox") == 0
+
+
+@pytest.mark.parametrize("when", ["9999-12-31 23:59:59-05", "290000-01-01"])
+async def test_a_time_that_no_client_can_read_holds_up_nobody_else(world: World, relay: Relay, when: str) -> None:
+    for entity_id in ("far", "good"):
+        await world.db.execute(START, entity_id)
+    await world.db.execute(
+        f"update perdure.outbox set not_before = '{when}', wanted_at = '{when}' where id = 'far' and kind = 'start'"
+    )
+    await world.db.execute(SIGNAL, "far")
+    await delivered(world, relay, "good")
+    rows = await world.db.fetch("select id from perdure.outbox where kind = 'start'")
+    assert [row["id"] for row in rows] == ["far"]
+
+
+async def test_what_the_database_can_not_put_on_record_is_put_off_alone(world: World, relay: Relay) -> None:
+    await world.db.execute("select perdure.start('listener', 'odd', '{\"numbers\": \"none\"}')")
+    for number in range(5):
+        await world.db.execute(START, f"good-{number}")
+    # What it is rejected under is taken: so that a batch with it can't be committed.
+    await world.db.execute(
+        "insert into perdure.rejected (seq, lifecycle, id, round, kind, body, reason) "
+        "select seq, 'listener', 'another', 0, 'start', '{}', 'a test' from perdure.outbox where id = 'odd'"
+    )
+    for number in range(5):
+        await delivered(world, relay, f"good-{number}")
+
+    async def put_off() -> bool:
+        await relay.once()
+        return bool(await world.db.fetchval("select error like 'UniqueViolationError%' from perdure.outbox"))
+
+    await world.until(put_off, "put off")
+    assert [row["id"] for row in await world.db.fetch(WAITING)] == ["odd"]
+
+
+@pytest.mark.parametrize("isolation", ["repeatable_read", "serializable"])
+async def test_a_message_is_not_sent_to_a_round_that_is_over_in_an_old_snapshot(
+    world: World, isolation: Literal["repeatable_read", "serializable"]
+) -> None:
+    await world.db.execute(START, "a")
+    app_connection = await asyncpg.connect(world.dsn)
+    try:
+        async with app_connection.transaction(isolation=isolation):
+            assert await app_connection.fetchval("select count(*) from perdure.ident") == 1
+            await world.db.execute(
+                "update perdure.ident set round = 1, version = version + 1"
+            )  # it ended, and runs again
+            with pytest.raises(asyncpg.SerializationError):
+                async with app_connection.transaction():
+                    await app_connection.fetchval(SIGNAL, "a")
+        async with app_connection.transaction(isolation=isolation):
+            assert await app_connection.fetchval(SIGNAL, "a") == "sent"
+            # Nor is its run held up until that transaction ends.
+            held = "select count(*) from (select from perdure.ident for no key update skip locked) free"
+            assert await world.db.fetchval(held) == 1
+    finally:
+        await app_connection.close()
+    assert await world.db.fetchval("select round from perdure.message") == 1
+
+
+@pytest.mark.parametrize("when", ["infinity", "-infinity", "10000-01-01 00:00:00+00", "0001-12-31 BC"])
+@pytest.mark.parametrize("what", ["start", "signal", "adopt"])
+async def test_a_time_that_no_client_can_read_is_refused_by_name(world: World, what: str, when: str) -> None:
+    await world.db.execute(START, "a")
+    call, name = {
+        "start": ("perdure.start('listener', 'b', '{}', not_before => $1::text::timestamptz)", "not_before"),
+        "signal": ("perdure.signal('listener', 'a', 'add', '1', not_before => $1::text::timestamptz)", "not_before"),
+        "adopt": ("perdure.adopt('listener', 'b', '{}', since => $1::text::timestamptz)", "since"),
+    }[what]
+    with pytest.raises(asyncpg.InvalidParameterValueError, match=rf"perdure\.{what}: {name} can not be {when[:6]}"):
+        await world.db.fetchval(f"select {call}", when)
+
+
+async def test_the_last_and_the_first_times_that_can_be_read_are_taken(world: World, relay: Relay) -> None:
+    ends = ("9999-12-31 23:59:59.999999+00", "0001-01-01 00:00:00+00")
+    for number, when in enumerate(ends):
+        await world.db.fetchval(
+            "select perdure.start('listener', $1, '{}', not_before => $2::text::timestamptz)", str(number), when
+        )
+    await delivered(world, relay, "1")
+    assert [row["id"] for row in await world.db.fetch(WAITING)] == ["0"]
