@@ -9,6 +9,7 @@ import asyncpg
 
 from perdure.errors import NotNow
 from perdure.schema import Connection
+from perdure.store.connecting import connect_for_long_work
 from perdure.store.postgres import answering
 
 _LOCK = "select pg_advisory_xact_lock(hashtext('perdure.archive'))"
@@ -58,6 +59,4 @@ async def step(connection: Connection) -> AsyncIterator[None]:
 
 
 async def _connect(url: str) -> asyncpg.Connection[asyncpg.Record]:
-    return await asyncpg.connect(
-        url, timeout=10, statement_cache_size=0, server_settings={"application_name": "perdure archive"}
-    )
+    return await connect_for_long_work(url, "perdure archive", statement_cache_size=0)

@@ -84,7 +84,9 @@ class Expected:
             number: tells the cursors of several lifecycles apart. A statement with one name has one type of key.
             only: this id alone.
         """
-        await db.execute(f"set local statement_timeout = '{TIMEOUT}'")
+        # Between two pages of its cursor rows are started, in other transactions.
+        between = "set local idle_in_transaction_session_timeout = '120s'"
+        await db.execute(f"set local statement_timeout = '{TIMEOUT}'; {between}")
         await db.execute(f"declare perdure_expected_{number} no scroll cursor for {self._keys(only)}")
         while page := await db.fetch(f"fetch {PAGE} from perdure_expected_{number}"):
             yield [Place(row["key"], row["id"]) for row in page]

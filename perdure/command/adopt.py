@@ -7,7 +7,6 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Annotated, Any
 
-import asyncpg
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
@@ -21,6 +20,7 @@ from perdure.command.cli import cli
 from perdure.fleet.worker import load_app
 from perdure.schema import Connection
 from perdure.settings import settings
+from perdure.store.connecting import connect_for_long_work
 from perdure.store.postgres import Database, answering
 from perdure.workflow.lifecycle import Lifecycle
 
@@ -119,9 +119,7 @@ async def _connection() -> AsyncIterator[Connection]:
         with answering():
             async with pool.acquire() as connection:
                 await schema.check(connection)
-            db = await asyncpg.connect(
-                url, server_settings={"application_name": "perdure adopt", "lock_timeout": "15s"}
-            )
+            db = await connect_for_long_work(url, "perdure adopt", server_settings={"lock_timeout": "15s"})
             try:
                 yield db
             finally:

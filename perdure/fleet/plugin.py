@@ -45,6 +45,7 @@ from perdure.ownership.ownership import Ownership
 from perdure.queries import query
 from perdure.relay.relay import Relay
 from perdure.settings import Settings, settings
+from perdure.store.connecting import report_weaknesses
 from perdure.store.postgres import Database, Pool, PostgresStore
 from perdure.store.writes import Store
 from perdure.telemetry import traces
@@ -236,6 +237,7 @@ async def _check(pool: Pool, app: App) -> None:
     """The schema is there, and so is each declared column of the app; nobody is where the code does not know."""
     async with pool.acquire() as connection:
         await schema.check(connection)
+        await report_weaknesses(connection)
         await schema.make_months(connection)
         for name, lifecycle in app.lifecycles.items():
             await check_record(connection, name, lifecycle)

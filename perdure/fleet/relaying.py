@@ -21,6 +21,7 @@ from perdure.ownership.exchange import Exchange
 from perdure.ownership.ownership import Ownership
 from perdure.relay.relay import Relay
 from perdure.settings import Settings
+from perdure.store.connecting import report_weaknesses
 from perdure.store.postgres import Database, Pool
 from perdure.telemetry.exporting import exporting
 from perdure.telemetry.metrics import meter_of
@@ -58,6 +59,7 @@ async def _relay_until(
     try:
         async with pool.acquire() as connection:
             await schema.check(connection)
+            await report_weaknesses(connection)
             await schema.make_months(connection)
         async with _delivering(pool, app, config, client):
             ready.set()

@@ -13,7 +13,6 @@ import asyncpg
 from temporalio.common import MetricMeter
 
 from perdure.errors import DatabaseUnavailable, InvalidSetting
-from perdure.schema import Connection
 from perdure.store.connecting import Pool as Pool
 from perdure.store.connecting import open_pool
 from perdure.store.group_commit import GroupCommit, Locked, Transient, Unacceptable, Unstorable
@@ -22,10 +21,11 @@ from perdure.telemetry.metrics import measured
 
 LONGEST = 2.5
 """Seconds for one commit: a dead connection is given up while there is patience left for another one."""
+_APPLY = "select * from perdure.apply_writes($1::jsonb)"
 _LOCKED = ("40001", "40P01", "55P03", "57014")  # serialization failure, deadlock, lock or statement time-out
 _UNVERIFIED = "57PE2"
 _UNSTORABLE = ("22021", "22P02", "22P05", "22003", "54")
-"""NUL and lone surrogates in text and JSON, a number that no numeric holds, a key or value above the server's limits."""
+"""NUL and lone surrogates in text and JSON, a number that no numeric holds, a key or value above the limits."""
 _TRANSIENT_CLASSES = ("08", "53", "57", "58")  # connection, resources, operator intervention, system
 
 
@@ -55,7 +55,7 @@ class PostgresStore:
     async def _commit(self, batch: Sequence[str]) -> list[Answer | None]:
         try:
             async with self.pool.acquire(timeout=LONGEST) as connection:
-                rows = await _fetch(connection, f"[{','.join(batch)}]")
+                rows = await connection.fetch(_APPLY, f"[{','.join(batch)}]", timeout=LONGEST)
         except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, TimeoutError) as error:
             if self._unverified is not None and getattr(error, "sqlstate", None) == _UNVERIFIED:
                 self._unverified()
@@ -123,15 +123,6 @@ def shown(url: str) -> str:
 def as_json(value: Any) -> str | None:
     """`value` as JSON text for a `jsonb` parameter."""
     return None if value is None else json.dumps(value)
-
-
-async def _fetch(connection: Connection, batch: str) -> list[asyncpg.Record]:
-    try:
-        return await connection.fetch("select * from perdure.apply_writes($1::jsonb)", batch, timeout=LONGEST)
-    except TimeoutError:
-        # The other end may be gone without a word: asking it to cancel, as the pool does, would wait once more.
-        connection.terminate()
-        raise
 
 
 @contextmanager

@@ -55,6 +55,7 @@ class Faults:
             "connections delayed": self._delay,
             "connections frozen": self._freeze,
             "connections half-closed": self._half_close,
+            "connections lost in silence": self._lose,
         }
 
     async def run(self, plan: Plan, began: float) -> None:
@@ -98,6 +99,10 @@ class Faults:
 
     async def _cut(self, fault: Fault) -> None:
         self.proxies[fault.victim].cut()
+
+    async def _lose(self, fault: Fault) -> None:
+        """What is sent on them is swallowed for ever, nobody resets them, and new connections work."""
+        self.proxies[fault.victim].freeze()
 
     async def _half_close(self, fault: Fault) -> None:
         self.proxies[fault.victim].half_close()

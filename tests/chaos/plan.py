@@ -32,6 +32,7 @@ SHAPES: dict[str, tuple[tuple[str, ...], tuple[float, float]]] = {
     "connections delayed": (WAYS, (0.5, 2.5)),
     "connections frozen": (WAYS, (0.5, 3.0)),
     "connections half-closed": (WAYS, (0.0, 0.0)),
+    "connections lost in silence": (("to PostgreSQL",), (0.0, 0.0)),
 }
 """Each kind of fault: whom it can hit, and for how many seconds, from and to."""
 

@@ -18,7 +18,10 @@ from perdure.store.postgres import Database
 from tests.apps.straight import app
 from tests.world import World
 
-IGNORING = "extra_float_digits, lock_timeout, statement_timeout, default_transaction_isolation"
+IGNORING = (
+    "extra_float_digits, lock_timeout, statement_timeout, idle_in_transaction_session_timeout, "
+    "default_transaction_isolation"
+)
 
 
 @pytest.fixture(scope="module")

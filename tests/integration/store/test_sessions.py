@@ -1,0 +1,166 @@
+"""What each session that the library opens sets: durable commits, and bounds for whatever it waits for."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import secrets
+import signal
+from collections.abc import AsyncIterator, Iterator
+
+import asyncpg
+import pytest
+
+from infra.pgbouncer import PgBouncer
+from infra.postgres import PostgresServer
+from perdure import schema
+from perdure.store.connecting import Pool, open_pool, report_weaknesses
+from perdure.testing.proxy import proxied
+from tests.integration.store.store_ground import a_begin, run_on, until
+
+SHOWN = "select current_setting('synchronous_commit')"
+
+
+@pytest.fixture
+async def role(postgres: PostgresServer) -> AsyncIterator[str]:
+    """A role of the test's own."""
+    name = "role_" + secrets.token_hex(6)
+    await run_on(postgres.dsn(), f"create role {name} superuser login")
+    yield name
+    await run_on(postgres.dsn(), f"drop role {name}")
+
+
+@pytest.fixture(scope="module")
+def bouncer(postgres: PostgresServer) -> Iterator[PgBouncer]:
+    with PgBouncer(postgres, default_pool_size="4") as running:
+        yield running
+
+
+@pytest.mark.parametrize(
+    ("configured", "effective"),
+    [("off", "on"), ("local", "on"), ("remote_write", "on"), ("on", "on"), ("remote_apply", "remote_apply")],
+)
+async def test_commits_are_durable_whatever_the_role_has(
+    dsn: str, postgres: PostgresServer, role: str, configured: str, effective: str
+) -> None:
+    await run_on(postgres.dsn(), f"alter role {role} set synchronous_commit = {configured}")
+    pool = await open_pool(dsn.replace("postgres@", f"{role}@"), 2)
+    try:
+        assert await pool.fetchval(SHOWN) == effective
+    finally:
+        await pool.close()
+
+
+async def test_commits_are_durable_behind_a_pooler(dsn: str, bouncer: PgBouncer) -> None:
+    name = dsn.rpartition("/")[2]
+    await run_on(dsn, f"alter database {name} set synchronous_commit = off")
+    pool = await open_pool(bouncer.dsn(name), 2)
+    try:
+        assert await pool.fetchval(SHOWN) == "on"
+        async with pool.acquire() as connection, connection.transaction():
+            assert await connection.fetchval(SHOWN) == "on"
+    finally:
+        await pool.close()
+        await run_on(dsn, f"alter database {name} reset synchronous_commit")
+
+
+@pytest.fixture
+def crashing() -> Iterator[PostgresServer]:
+    """A server of the test's own, that puts asynchronous commits on disk 10 s later."""
+    with PostgresServer(durable=False) as server:
+        asyncio.run(run_on(server.dsn(), "alter system set wal_writer_delay = '10s'"))
+        server.restart()
+        yield server
+
+
+async def test_an_attempt_on_record_survives_the_crash_of_a_backend_whatever_the_session_has(
+    crashing: PostgresServer,
+) -> None:
+    connection = await asyncpg.connect(crashing.dsn())
+    await schema.migrate(connection)
+    await connection.execute("checkpoint; set synchronous_commit = off")
+    batch = f"[{a_begin('a', 1).model_dump_json(exclude_none=True)}]"
+    await connection.execute("create table lost (n int)")
+    await connection.fetch("select * from perdure.apply_writes($1)", batch)
+    await connection.execute("insert into lost values (1)")
+    os.kill(connection.get_server_pid(), signal.SIGKILL)  # as the out-of-memory killer does
+    again: asyncpg.Connection[asyncpg.Record] | None = None
+
+    async def back() -> bool:
+        nonlocal again
+        try:
+            again = await asyncpg.connect(crashing.dsn(), timeout=5)
+        except (OSError, asyncpg.PostgresError):
+            return False
+        return True
+
+    await until(back, "PostgreSQL has recovered")
+    assert again is not None
+    assert await again.fetchval("select count(*) from lost") == 0, "the crash lost what was not on disk"
+    assert await again.fetchval("select status from perdure.effect") == "attempting"
+    await again.close()
+    connection.terminate()
+
+
+async def test_a_server_that_may_lose_commits_is_reported_in_one_line(
+    dsn: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    pool = await open_pool(dsn, 1)
+    with caplog.at_level(logging.ERROR, "perdure.store"):
+        await report_weaknesses(pool)
+    await pool.close()
+    (line,) = caplog.records
+    assert line.message == "PostgreSQL may lose what it commits"
+    assert getattr(line, "perdure") == {  # noqa: B009
+        "why": "fsync=off: a crash of its machine can lose or damage everything; "
+        "full_page_writes=off: a crash of its machine can damage what was written last"
+    }
+
+
+async def test_a_connection_that_is_lost_in_silence_is_dropped_with_the_idle_ones_beside_it(
+    dsn: str, postgres: PostgresServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with proxied(postgres.port) as proxy:
+        pool = await open_pool(dsn.replace(str(postgres.port), str(proxy.port)), 3)
+        await asyncio.gather(*(pool.fetchval("select pg_sleep(0.1)") for _ in range(3)))
+        assert proxy.accepted == 3
+        proxy.freeze()
+        asking = asyncio.create_task(pool.fetchval("select  'a' ||\n 'b'"), name="perdure gauges")
+        with caplog.at_level(logging.WARNING, "perdure.store"), pytest.raises(TimeoutError, match="within 5 s: select"):
+            await asking
+        (line,) = caplog.records
+        about = getattr(line, "perdure")  # noqa: B009
+        assert (about["service"], about["statement"]) == ("gauges", "select 'a' || 'b'")
+        assert 4.9 < float(about["waited"].removesuffix(" s")) < 15
+        async with asyncio.timeout(5):  # no other statement meets a connection that is lost
+            found = await asyncio.gather(*(pool.fetchval("select pg_sleep(0.1), 1") for _ in range(3)))
+        assert len(found) == 3
+        await pool.close()
+
+
+async def test_a_transaction_that_may_take_longer_is_waited_for_longer(dsn: str) -> None:
+    pool: Pool = await open_pool(dsn, 1)
+    async with pool.acquire() as connection:
+        async with connection.transaction():
+            await connection.execute("set local statement_timeout = '20s'")
+            await connection.execute("select pg_sleep(5.2)")
+        with pytest.raises(asyncpg.QueryCanceledError):
+            await connection.execute("select pg_sleep(5)")
+    await pool.close()
+
+
+async def test_whoever_stands_still_in_a_transaction_keeps_its_locks_for_seconds_only(
+    dsn: str, postgres: PostgresServer
+) -> None:
+    async with proxied(postgres.port) as proxy:
+        pool = await open_pool(dsn.replace(str(postgres.port), str(proxy.port)), 1)
+        connection = await pool.acquire()
+        transaction = connection.transaction()
+        await transaction.start()
+        await connection.execute("select pg_advisory_xact_lock(7)")
+        proxy.freeze()  # never cut, never thawed
+        waiting = await asyncpg.connect(dsn)
+        await asyncio.wait_for(waiting.execute("select pg_advisory_lock(7)"), 30)
+        await waiting.close()
+        pool.terminate()
