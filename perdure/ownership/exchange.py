@@ -3,30 +3,35 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+import logging
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from datetime import timedelta
 
 import asyncpg
+from temporalio.api.errordetails.v1 import NamespaceNotFoundFailure
 from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest
 from temporalio.client import (
     Client,
     RPCTimeoutOrCancelledError,
     WithStartWorkflowOperation,
-    WorkflowExecutionStatus,
 )
 from temporalio.common import WorkflowIDConflictPolicy
 from temporalio.service import RPCError, RPCStatusCode
 from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 
 from perdure.errors import EngineUnavailable, NotThisDatabase
-from perdure.ownership.keeper import Incarnation, Keeper, Proposal, Reply, Word, keeper_id
+from perdure.logs import says
+from perdure.ownership.keeper import Incarnation, Keeper, Kept, Proposal, Reply, Word, keeper_id
 from perdure.queries import query
 from perdure.schema import Connection
 from perdure.settings import Settings
 
+log = logging.getLogger("perdure.ownership")
+
 WAYS_OUT = "say what this database is: perdure adopt-database --as copied|restored|moved"
 _RPC = timedelta(seconds=5)
+_NO_NAMESPACE = NamespaceNotFoundFailure.DESCRIPTOR
 
 
 class Exchange:
@@ -103,34 +108,44 @@ class Exchange:
         if row["scope"] == self.scope and (known := await self._other_namespace(row)):
             return f"namespace {row['namespace']!r} was {row['namespace_id']}, here {self.namespace!r} is {known}"
         await self.check_binding(row)
-        try:
-            keeper = await self._client.get_workflow_handle(self._id).describe(rpc_timeout=_RPC)
-        except RPCError as error:
-            if error.status is not RPCStatusCode.NOT_FOUND:
-                raise
-            return f"it has no workflow {self._id}"
-        return None if keeper.status is WorkflowExecutionStatus.RUNNING else f"its workflow {self._id} is closed"
+        with _not_found_suppressed():
+            await self._client.get_workflow_handle(self._id).describe(rpc_timeout=_RPC)
+            return None  # also where it is closed: a worker starts it again
+        return f"it has no workflow {self._id}"
 
     async def propose(self, said: Proposal) -> Reply:
-        """The keeper's answer; the first database makes the keeper.
+        """The keeper's answer; the first database makes the keeper. One that was ended from outside is started again
+        with what its history shows: that proves as much as a keeper that was never ended.
 
         Raises:
             EngineUnavailable: no answer.
         """
         try:
-            if said.mark is None or said.force is not None:
-                return await self._client.execute_update_with_start_workflow(
-                    Keeper.exchange, said, start_workflow_operation=self._making(), rpc_timeout=_RPC
-                )
-            handle = self._client.get_workflow_handle_for(Keeper.run, self._id)
-            return await handle.execute_update(Keeper.exchange, said, rpc_timeout=_RPC)
+            return await self._asked(said)
         except RPCTimeoutOrCancelledError as error:
             raise EngineUnavailable(f"Temporal has not answered what database this is (workflow {self._id})") from error
-        except RPCError as error:
-            if error.status is not RPCStatusCode.NOT_FOUND:
-                raise
-            why = f"Temporal has no workflow {self._id} any more: it was ended, or Temporal was lost and made anew"
+
+    async def _asked(self, said: Proposal) -> Reply:
+        handle = self._client.get_workflow_handle_for(Keeper.run, self._id)
+        with _not_found_suppressed():
+            return await handle.execute_update(Keeper.exchange, said, rpc_timeout=_RPC)
+        kept = None
+        with _not_found_suppressed():  # closed, or gone: a closed workflow answers queries from its history
+            kept = await handle.query(Keeper.kept, rpc_timeout=_RPC)
+        if kept is None and said.mark is not None and said.force is None:
+            why = (
+                f"Temporal has no workflow {self._id} any more, which could prove that this is no copy: "
+                "if only that workflow was deleted: perdure adopt-database --as moved; "
+                "if Temporal was lost and made anew: perdure recover"
+            )
             return Reply(word=Word.STOP, why=why)
+        reply = await self._client.execute_update_with_start_workflow(
+            Keeper.exchange, said, start_workflow_operation=self._making(kept), rpc_timeout=_RPC
+        )
+        if kept is not None:
+            what = "the keeper was ended from outside: it begins again with what it knew"
+            says(log, what, level=logging.WARNING, workflow=self._id)
+        return reply
 
     async def write_down(self, connection: Connection, said: Proposal, reply: Reply) -> None:
         """The database has the next mark now; the caller has its row locked."""
@@ -167,15 +182,27 @@ class Exchange:
                 task.cancel()
             await asyncio.gather(running, stopping, return_exceptions=True)
 
-    def _making(self) -> WithStartWorkflowOperation[Keeper, None]:
+    def _making(self, kept: Kept | None) -> WithStartWorkflowOperation[Keeper, None]:
         return WithStartWorkflowOperation(
             Keeper.run,
-            None,
+            kept,
             id=self._id,
             task_queue=self._id,
             id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
             static_summary="perdure: which database works with this scope",
         )
+
+
+@contextmanager
+def _not_found_suppressed() -> Iterator[None]:
+    """Temporal has no such workflow, or it is closed: the block ends, and what follows it deals with that. A namespace
+    that is missing says nothing about the workflow."""
+    try:
+        yield
+    except RPCError as error:
+        details = error.grpc_status.details
+        if error.status is not RPCStatusCode.NOT_FOUND or any(each.Is(_NO_NAMESPACE) for each in details):
+            raise
 
 
 def incarnation_of(row: asyncpg.Record) -> Incarnation:

@@ -114,6 +114,12 @@ class Kept(BaseModel):
     waiting_since: datetime | None = None
     question: str | None = None
 
+    def begin_again(self, now: datetime) -> None:
+        """The keeper was ended from outside, and is started with what it knew: meanwhile it could hear nobody, so a
+        takeover waits for the server before as if that had been heard just now."""
+        self.heard_at = now
+        self.waiting = self.waiting_since = None
+
     def hear(self, said: Proposal, now: datetime, question: str) -> Reply:
         """Answer a proposal; `question` is to be asked where one is needed."""
         if said.force is not None:
@@ -207,6 +213,8 @@ class Keeper:
     def __init__(self, kept: Kept | None) -> None:
         self._kept = kept or Kept()
         self._heard = 0
+        if kept is not None and workflow.info().continued_run_id is None:
+            self._kept.begin_again(workflow.now())
 
     @workflow.run
     async def run(self, kept: Kept | None) -> None:

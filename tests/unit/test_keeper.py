@@ -119,6 +119,16 @@ def test_a_takeover_that_a_worker_has_come_along_with_does_not_wait() -> None:
     assert database.says(answer=asked.question).word is Word.STOP, "it comes back, and is too late"
 
 
+def test_a_takeover_waits_where_the_keeper_was_ended_meanwhile_and_could_hear_nobody() -> None:
+    database = bound()
+    standby = database.copy(server(started=2, timeline=2))
+    assert standby.says().word is Word.WAIT
+    CLOCK[0] += 100 * SILENCE
+    database.kept.begin_again(BEGAN + timedelta(seconds=CLOCK[0]))
+    assert standby.says().word is Word.WAIT, "the server before has its time to be heard"
+    assert standby.says(after=SILENCE).word is Word.GO
+
+
 def test_one_that_asks_to_take_over_from_a_living_database_is_a_copy() -> None:
     database = bound()
     copy = database.copy(server(started=2, timeline=2))
