@@ -182,7 +182,7 @@ class WebJob(Lifecycle[Job, Progress]):
                 retry=Retry(initial=seconds(1), cap=minutes(1), maximum=route.tries),
                 witness=self._called_back,
             )
-            if not isinstance(end, GaveUp):
+            if not isinstance(end, GaveUp) or end.in_doubt:
                 return end
             self.memory.route = None  # it was certainly not called: a new way is as good as the old one
             self.memory.asked += 1

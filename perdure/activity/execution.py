@@ -35,6 +35,7 @@ from perdure.telemetry import traces
 
 PATIENCE = 4.0
 """Seconds that one commit of an attempt may take; three of them fit into `BOOKKEEPING`."""
+STOPPED = "the worker was told to stop"
 A_MOMENT = 0.2
 """Seconds that a process needs to read what arrived while it was frozen."""
 
@@ -96,11 +97,11 @@ async def _attempt(
     except ValidationError as error:
         return _unbegun(token, f"this worker can't read the input: {error.error_count()} problems")
     if host.stop_asked:
-        return _unbegun(token, "the worker was told to stop")
+        return _unbegun(token, STOPPED, made=False)
     asked_at = boot_clock()
     useless_at = None if order.expires_at is None else asked_at + (order.expires_at - host.now).total_seconds()
     if useless_at is not None and asked_at >= useless_at:  # it has waited for a worker until then
-        return _unbegun(token, USELESS, counts=False)
+        return _unbegun(token, USELESS)
     fence = order.write.fence.model_copy(
         update={"token": token, "digest": digest(order.input), "in_flight": order.timeout}
     )
@@ -108,7 +109,7 @@ async def _attempt(
         answer = await store.write(order.write.model_copy(update={"fence": fence}), patience=PATIENCE)
     except DatabaseUnavailable as error:
         # No answer = no call. It may be on record all the same, so the workflow takes the token along.
-        return Report(said=Said.NOT_DONE, token=token, why=str(error), recorded=False, begun=False)
+        return _unbegun(token, str(error), made=False).model_copy(update={"recorded": False})
     except RefusedWrite as error:
         return _unbegun(token, str(error))
     if standing := _no_call(answer, token):
@@ -215,8 +216,9 @@ def digest(data: Any) -> str:
     ).hexdigest()
 
 
-def _unbegun(token: str, why: str, *, counts: bool = True) -> Report:
-    return Report(said=Said.NOT_DONE, token=token, why=why, begun=False, counts=counts)
+def _unbegun(token: str, why: str, *, made: bool = True) -> Report:
+    """The report of an execution that began no attempt; one before it may have, where it was ordered inline."""
+    return Report(said=Said.NOT_DONE, token=token, why=why, begun=False, counts=False, made=made)
 
 
 def _no_call(answer: Answer, token: str) -> Report | None:
@@ -226,20 +228,23 @@ def _no_call(answer: Answer, token: str) -> Report | None:
     said = Said.STANDING
     if answer.gate in (Gate.FINAL, Gate.OTHER_ROUND):
         said = Said.OVER
-    elif answer.gate is Gate.LATE:
-        said = Said.LATE
     elif answer.verdict is Verdict.DIFFERENT:
         said = Said.DIFFERENT
-    return Report(said=said, token=token, effect=answer.effect, state=answer.state, version=answer.version, begun=False)
+    why = "the other side drops repeats no longer" if answer.verdict is Verdict.OVER else None
+    return Report(
+        said=said, token=token, effect=answer.effect, why=why, state=answer.state, version=answer.version, begun=False
+    )
 
 
 async def _call(
     effect: Effect[Any, Any], body: Body, given: Any, the_attempt: Attempt, token: str, host: Host, timeout: float
 ) -> Report:
+    if host.stop_asked:
+        return Report(said=Said.NOT_DONE, token=token, why=STOPPED, made=False)
     report = Report(said=Said.IN_DOUBT, token=token)
     try:
-        if host.stop_asked or the_attempt.remaining <= 0:
-            raise NotDone("the worker was told to stop" if host.stop_asked else "its time was over before the call")
+        if the_attempt.remaining <= 0:
+            raise NotDone("its time was over before the call", counts=False)
         faults.point("before the call of", effect.name)
         receipt = await _until_stop(body(given, the_attempt), the_attempt.remaining, host)
         dumped = effect.receipt.dump_python(receipt, mode="json", context=SEALING)

@@ -23,8 +23,6 @@ class Said(StrEnum):
     """No call: the fence's record stands."""
     DIFFERENT = "different"
     """No call: the record was made for other input bytes."""
-    LATE = "late"
-    """No call: the mirror is further than this order."""
     OVER = "over"
     """No call: the entity is final, or was restarted."""
     MISS = "miss"
@@ -99,6 +97,7 @@ class Report(BaseModel):
         begun: whether the attempt was put on record; False where that is not known.
         retry_after: seconds that the other side asks to be left alone.
         counts: whether it is one of those that `Retry.maximum` allows.
+        made: False = no call was made though nothing failed at the other side: no pause grows for it, either.
         progress: what the body last gave to `heartbeat`.
         believable: for a miss: whether nothing could be in flight any more when it was asked.
         state: the standing state, for `OVER`.
@@ -116,6 +115,7 @@ class Report(BaseModel):
     begun: bool = True
     retry_after: float | None = None
     counts: bool = True
+    made: bool = True
     progress: Any = None
     believable: bool = False
     state: str | None = None

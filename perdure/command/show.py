@@ -25,7 +25,6 @@ from perdure.settings import settings
 _OUTCOMES = {
     Said.STANDING.value: "no call: the record stands",
     Said.DIFFERENT.value: "no call: another input",
-    Said.LATE.value: "no call: too late",
     Said.OVER.value: "no call: it is over",
     Said.MUTE.value: "can't answer",
     Said.UNREAD.value: "not asked",

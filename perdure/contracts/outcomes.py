@@ -93,7 +93,11 @@ class Ended:
 
 @dataclass(frozen=True, slots=True)
 class WasRefused(Ended):
-    """The other side said a definitive no. The next `perform` of it has a new key."""
+    """The other side said a definitive no. The next `perform` of it has a new key.
+
+    `in_doubt` is True where an earlier attempt may have happened: a no to one attempt is none to another, unless the
+    other side drops repeats.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +112,10 @@ class Abandoned(Ended):
 
 @dataclass(frozen=True, slots=True)
 class GaveUp(Ended):
-    """As many attempts as `Retry.maximum` allows ended `not_done`."""
+    """As many attempts as `Retry.maximum` allows have failed, the last with a definite no.
+
+    `in_doubt` is True where an earlier one may have happened.
+    """
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,9 +34,9 @@ class Dedupe:
     """The other side drops a repeat of the same key: send again, same key, same bytes.
 
     Args:
-        window: for how long it remembers a key, counted from the first attempt.
+        window: for how long it remembers a key, counted from the first attempt that may have reached it.
         margin: how much of the window is kept unused.
-        otherwise: what to do once the window is over.
+        otherwise: what to do once the window is over, or `Retry.maximum` is used up.
     """
 
     window: timedelta
@@ -82,7 +82,8 @@ class Retry:
         factor: by how much each pause is longer than the one before.
         cap: the longest pause.
         jitter: share of the pause, 0 to 1, by which it is shortened or lengthened at random.
-        maximum: how many attempts may end `not_done` before the effect ends `GaveUp`; None = no limit.
+        maximum: after how many failed attempts in a row a definite no is the last one, and the effect ends `GaveUp`;
+            None = no limit. An attempt whose body was never called does not count.
     """
 
     initial: timedelta = timedelta(seconds=1)

@@ -28,11 +28,13 @@ class Record(BaseModel):
     """What the query `lines` says of an entity that is to go on from its record.
 
     Attributes:
+        at: when it was read, by the database's clock.
         expects: place of the last message that is delivered again.
         again: how often each effect was sent anew, by the keys on record.
         doubts: what must be settled before anything else.
     """
 
+    at: datetime
     state: str
     since: datetime
     created_at: datetime
@@ -56,7 +58,7 @@ def carried_from(record: Record, round: int, version: int, terms: dict[str, Term
         snapshot=record.snapshot,
         again={slot: max(known.again.get(slot, 0), record.again.get(slot, 0)) for slot in slots},
         ended=known.ended,
-        unsettled={each.key: Unsettled(known=Known(effect=each.view)) for each in record.doubts},
+        unsettled={each.key: Unsettled(known=Known(effect=each.view), seen_at=record.at) for each in record.doubts},
         cancel=known.cancel,
         # Not when the first run began: what commits that are lost may have sent since is not known (invariant 11).
         began=int(time.time() * 1_000_000),

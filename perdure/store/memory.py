@@ -26,6 +26,20 @@ class _Effect:
     digest: str | None
     """'' = nobody knows what it was given."""
     deadline: datetime
+    attempt_at: datetime
+    earlier_doubt: datetime | None = None
+    """When the first attempt was begun, of those before the current one, that is in doubt."""
+
+    @property
+    def in_doubt_since(self) -> datetime | None:
+        """When the first attempt was begun that is in doubt."""
+        if self.view.status not in (Status.ATTEMPTING, Status.IN_DOUBT):
+            return None
+        return self.earlier_doubt or (self.view.first_at if self.view.attempts == 1 else self.attempt_at)
+
+    def learn(self, version: int, **more: object) -> None:
+        """Note what a write of that version has brought."""
+        self.view = self.view.model_copy(update=more | {"version": max(version, self.view.version)})
 
 
 @dataclass(slots=True)
@@ -102,10 +116,10 @@ class MemoryStore:
         if known is None:
             return None
         now = self._clock()
-        first_at = known.view.first_at or now
         return known.view.model_copy(
             update={
-                "since_first": (now - first_at).total_seconds(),
+                "since_first": (now - (known.view.first_at or now)).total_seconds(),
+                "in_doubt_for": (now - (known.in_doubt_since or now)).total_seconds(),
                 "in_flight": (known.deadline - now).total_seconds(),
             }
         )
@@ -117,72 +131,93 @@ class MemoryStore:
     def _work_fence(self, write: Write, gate: Gate) -> Verdict | None:
         fence = write.fence
         assert fence is not None
-        if fence.op is not FenceOp.BEGIN or gate is Gate.OPEN:
-            self._doubt_lost_record(fence, self._entities[write.lifecycle, write.id])
+        if fence.op is FenceOp.BEGIN:
+            known = self._effects.get(fence.key)
+            open_still = known is not None and known.view.status in (Status.ATTEMPTING, Status.IN_DOUBT)
+            if known is not None and open_still and known.view.token == fence.token:
+                return Verdict.MINE
+            return self._begin(write, fence) if gate in (Gate.OPEN, Gate.LATE) else None
+        doubtful = self._doubt_lost_record(fence, self._entities[write.lifecycle, write.id])
         known = self._effects.get(fence.key)
         match fence.op:
-            case FenceOp.BEGIN:
-                open_still = known is not None and known.view.status in (Status.ATTEMPTING, Status.IN_DOUBT)
-                if known is not None and open_still and known.view.token == fence.token:
-                    return Verdict.MINE
-                return self._begin(fence) if gate is Gate.OPEN else None
-            case FenceOp.OUTCOME | FenceOp.RESOLVE:
-                return self._settle(fence)
+            case FenceOp.OUTCOME | FenceOp.RESOLVE if known is not None:
+                return self._settle(write.version, fence, known)
             case FenceOp.NOTE if known is not None and known.view.token == fence.token:
                 known.view = known.view.model_copy(update={"clue": fence.clue})
                 return Verdict.STORED
-            case FenceOp.LOST if known is not None and known.view.status is Status.ATTEMPTING:
-                known.view = known.view.model_copy(update={"status": Status.IN_DOUBT, "why": fence.why})
+            case FenceOp.LOST if known is not None:
+                lost = {"status": Status.IN_DOUBT, "why": fence.why}
+                known.learn(write.version, **(lost if known.view.status is Status.ATTEMPTING else {}))
+        not_made = fence.op is FenceOp.OUTCOME and fence.status is Status.NOT_DONE
+        if known is None and not doubtful and (not_made or fence.op is FenceOp.LOST):
+            now = self._clock()
+            view = EffectView(
+                status=Status.NOT_DONE, token=fence.token, version=write.version, first_at=now, why=fence.why
+            )
+            self._effects[fence.key] = _Effect(view, "", now, now)
         return Verdict.STANDING
 
-    def _doubt_lost_record(self, fence: Fence, entity: _Entity) -> None:
+    def _doubt_lost_record(self, fence: Fence, entity: _Entity) -> bool:
         """What was ordered in an older epoch and has no record may have been done (invariant 11)."""
         if fence.key in self._effects or not self._epoch or fence.since is None:
-            return
+            return False
         begun_again = entity.epoch < self._epoch <= (fence.began or 0)
-        if fence.since < self._epoch or begun_again:
-            now = self._clock()
-            view = EffectView(status=Status.IN_DOUBT, token="lost", attempts=1, first_at=now, why="no record of it")
-            self._effects[fence.key] = _Effect(view, "", now + timedelta(seconds=fence.in_flight))
+        if fence.since >= self._epoch and not begun_again:
+            return False
+        now = self._clock()
+        view = EffectView(status=Status.IN_DOUBT, token="lost", attempts=1, first_at=now, why="no record of it")
+        self._effects[fence.key] = _Effect(view, "", now + timedelta(seconds=fence.in_flight), now)
+        return True
 
-    def _begin(self, fence: Fence) -> Verdict:
+    def _begin(self, write: Write, fence: Fence) -> Verdict:
+        if self._doubt_lost_record(fence, self._entities[write.lifecycle, write.id]):
+            return Verdict.STANDING
         now = self._clock()
         deadline = now + timedelta(seconds=fence.in_flight)
         known = self._effects.get(fence.key)
         if known is None:
-            view = EffectView(status=Status.ATTEMPTING, token=fence.token, attempts=1, first_at=now)
-            self._effects[fence.key] = _Effect(view, fence.digest, deadline)
+            view = EffectView(
+                status=Status.ATTEMPTING, token=fence.token, attempts=1, version=write.version, first_at=now
+            )
+            self._effects[fence.key] = _Effect(view, fence.digest, deadline, now)
             return Verdict.FRESH
-        if known.view.status in (Status.DONE, Status.REFUSED, Status.ABANDONED):
+        settled = known.view.status in (Status.DONE, Status.REFUSED, Status.ABANDONED)
+        if settled or write.version <= known.view.version:
             return Verdict.STANDING
         if known.digest not in ("", fence.digest):
             return Verdict.DIFFERENT
-        if known.view.status is Status.NOT_DONE or known.view.token == fence.after:
-            update = {
-                "status": Status.ATTEMPTING,
-                "token": fence.token,
-                "attempts": known.view.attempts + 1,
-                "why": None,
-            }
-            known.view, known.digest, known.deadline = known.view.model_copy(update=update), fence.digest, deadline
-            return Verdict.FRESH
-        return Verdict.STANDING
+        doubt = known.in_doubt_since
+        if doubt is not None and known.view.token != fence.after:
+            return Verdict.STANDING
+        if doubt is not None and fence.within is not None and (now - doubt).total_seconds() >= fence.within:
+            return Verdict.OVER
+        known.deadline = deadline if doubt is None else max(known.deadline, deadline)
+        known.digest, known.attempt_at, known.earlier_doubt = fence.digest, now, doubt
+        known.learn(
+            write.version,
+            status=Status.ATTEMPTING,
+            token=fence.token,
+            attempts=known.view.attempts + 1,
+            first_at=known.view.first_at if known.view.attempts else now,
+            why=None,
+        )
+        return Verdict.FRESH
 
-    def _settle(self, fence: Fence) -> Verdict:
-        known = self._effects.get(fence.key)
-        if known is None or known.view.status is Status.DONE:
+    def _settle(self, version: int, fence: Fence, known: _Effect) -> Verdict:
+        was, said, why = known.view.status, fence.status, fence.why
+        current, outcome = known.view.token == fence.token, fence.op is FenceOp.OUTCOME
+        if was is Status.DONE:
             return Verdict.STANDING
-        current = known.view.token == fence.token
-        if fence.status is Status.DONE:
-            late = not current or known.view.status is not Status.ATTEMPTING
-            update = {"status": Status.DONE, "receipt": fence.receipt, "why": fence.why}
-            known.view = known.view.model_copy(update=update)
-            if late and fence.by is None and self._on_late:
-                self._on_late(fence.key)
-            return Verdict.STORED
-        if not current or known.view.status not in (Status.ATTEMPTING, Status.IN_DOUBT):
+        if said is not Status.DONE and not (current and was in (Status.ATTEMPTING, Status.IN_DOUBT)):
             return Verdict.STANDING
-        known.view = known.view.model_copy(update={"status": fence.status, "why": fence.why})
+        about_this_one = said is Status.NOT_DONE or (said is Status.REFUSED and fence.within is None)
+        if outcome and about_this_one and known.earlier_doubt is not None:
+            said, why = Status.IN_DOUBT, "; ".join([*([why] if why else []), "an earlier attempt is in doubt"])
+        known.learn(version, status=said, why=why, **({"receipt": fence.receipt} if said is Status.DONE else {}))
+        late = not current or was is not Status.ATTEMPTING
+        told = said is not Status.IN_DOUBT and (outcome or said is Status.DONE)
+        if late and told and fence.by is None and self._on_late:
+            self._on_late(fence.key)
         return Verdict.STORED
 
 

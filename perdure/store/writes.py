@@ -45,6 +45,8 @@ class Verdict(StrEnum):
     """Somebody's record stands: no call."""
     DIFFERENT = "different"
     """The record that stands was made for other input bytes: no call."""
+    OVER = "over"
+    """The time in which a doubtful attempt may be repeated has passed: no call."""
     STORED = "stored"
     """The outcome is on record now."""
 
@@ -59,7 +61,7 @@ class FenceOp(StrEnum):
     OUTCOME = "outcome"
     """What an attempt or a look-up found."""
     LOST = "lost"
-    """The attempt's worker may be lost: an attempt on record becomes in doubt."""
+    """The attempt's worker may be lost: an attempt on record becomes in doubt; one that is not can't begin any more."""
     RESOLVE = "resolve"
     """A person's, or the doubt policy's, word; by compare-and-set on the token."""
     READ = "read"
@@ -73,6 +75,9 @@ class Fence(_Record):
         after: token of the attempt that may be taken over, for `BEGIN`.
         digest: SHA-256 of the input's bytes, in hex.
         in_flight: seconds from now until the attempt can't be in flight any more, for `BEGIN`; for others at most.
+        within: for so many seconds after the first attempt in doubt was begun the other side drops repeats. For
+            `BEGIN`: later, no further attempt begins. For `OUTCOME`: a refusal answers the earlier attempts as well.
+            None = it does not drop them.
         since: when it was first ordered, in microseconds; no record of one that is older than the newest epoch does
             not mean that it was never touched (invariant 11). None = nobody says.
         began: when the run that orders it, or the first that it goes on from, was started; in microseconds.
@@ -85,6 +90,7 @@ class Fence(_Record):
     after: str | None = None
     digest: str | None = None
     in_flight: float = 0.0
+    within: float | None = None
     status: Status | None = None
     receipt: Any = None
     clue: Any = None
@@ -151,9 +157,13 @@ class EffectView(_Record):
     status: Status = Status.ABSENT
     token: str | None = None
     attempts: int = 0
+    version: int = 0
+    """Of the newest write about it: an attempt that was ordered before that does not begin."""
     first_at: datetime | None = None
     since_first: float = 0.0
     """Seconds since the first attempt was begun."""
+    in_doubt_for: float = 0.0
+    """Seconds since the first attempt was begun of which nobody knows whether it happened; 0 where there is none."""
     in_flight: float = 0.0
     """Seconds for which the attempt can still be in flight; negative = seconds since it can't."""
     receipt: Any = None

@@ -171,7 +171,7 @@ async def rehearse(
         states=[name for name, _ in groupby([lifecycle.declared.initial, *passed])][1:],
         end=lifecycle.declared[status.state].name if status.final else None,
         status=status,
-        effects={Key(key): view for key, view in memory.effects().items()},
+        effects={Key(key): view for key, view in memory.effects().items() if view.attempts},
         outcomes={Key(key): outcomes for key, outcomes in recorded.outcomes.items()},
         answers=post.answers(end.undelivered),
         attention=moves[-1].attention if moves else None,

@@ -25,9 +25,11 @@ class HowEnded(BaseModel):
 
 
 class Unsettled(BaseModel):
-    """An effect that is being performed, as it is carried to the next run."""
+    """An effect that is being performed, as it is carried to the next run; `seen_at` = when the fence's view of it was
+    taken."""
 
     known: Known
+    seen_at: datetime | None = None
     progress: Any = None
     since: int | None = None
 

@@ -30,8 +30,11 @@ class Known:
     Attributes:
         effect: the fence's view of it, by the database's clock.
         age: how long ago that view was taken.
+        read: this run has read the fence: before that, what is on record may be more than it knows.
         failures: attempts in a row that did not bring it about, for the back-off.
         spared: how many of them don't count towards `Retry.maximum`.
+        unmade: the last attempt was not made, and nothing failed: neither count nor back-off has a part in it.
+        last: what the last attempt ended in, where that was a definite no; an earlier one may be in doubt all the same.
         asked: look-ups made since it is in doubt.
         misses: how many of them were believable misses.
         mute: look-ups in a row that could not answer.
@@ -42,8 +45,11 @@ class Known:
 
     effect: EffectView = field(default_factory=EffectView)
     age: timedelta = NOW
+    read: bool = False
     failures: int = 0
     spared: int = 0
+    unmade: bool = False
+    last: Status | None = None
     asked: int = 0
     misses: int = 0
     mute: int = 0
@@ -57,9 +63,9 @@ class Known:
         return timedelta(seconds=self.effect.in_flight) - self.age
 
     @property
-    def since_first(self) -> timedelta:
-        """How long ago the first attempt was begun."""
-        return timedelta(seconds=self.effect.since_first) + self.age
+    def in_doubt_for(self) -> timedelta:
+        """How long ago the first attempt was begun that is in doubt."""
+        return timedelta(seconds=self.effect.in_doubt_for) + self.age
 
     def settled(self) -> Known:
         """The same effect with its doubts forgotten, for the attempts that follow."""
@@ -68,9 +74,13 @@ class Known:
 
 @dataclass(frozen=True, slots=True)
 class Again:
-    """Make an attempt after a pause; a doubtful one before it is taken over."""
+    """Make an attempt after a pause; a doubtful one before it is taken over, where it was begun `within` that time.
+
+    The fence judges that, by the database's clock: an attempt may wait long for a worker, or for its turn.
+    """
 
     pause: timedelta
+    within: timedelta | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,11 +113,12 @@ class Park:
 
 @dataclass(frozen=True, slots=True)
 class Settled:
-    """Nothing is left to do; `expired` and `gave_up` say why where the status does not."""
+    """Nothing is left to do; `expired`, `gave_up` and `refused` say why where the status does not."""
 
     status: Status
     expired: bool = False
     gave_up: bool = False
+    refused: bool = False
     different: bool = False
 
 
@@ -130,10 +141,12 @@ def decide(
     if known.different:
         return Settled(status, different=True)
     if expires_at is not None and now >= expires_at:
-        return Settled(status, expired=True)
+        return Settled(status, expired=True) if known.read else Look(NOW)
     if status in (Status.ATTEMPTING, Status.IN_DOUBT):
+        if known.last is Status.REFUSED:
+            return Settled(status, refused=True)
         return _in_doubt(terms.doubt, terms, known, luck)
-    if terms.retry.maximum is not None and known.failures - known.spared >= terms.retry.maximum:
+    if _is_spent(terms, known):
         return Settled(status, gave_up=True)
     return Again(_pause(terms, known, luck))
 
@@ -142,13 +155,16 @@ def _in_doubt(policy: DoubtPolicy[Any, Any], terms: _Terms, known: Known, luck: 
     if isinstance(policy, (Repeat, Dedupe)) and known.effect.status is Status.ATTEMPTING and known.in_flight > NOW:
         # Another execution of the same attempt, as when a message made the workflow task run again.
         return Look(min(known.in_flight, SOON))
+    # A doubt alone never ends in giving up; a definite no may be the last one allowed, though an earlier attempt is in
+    # doubt.
+    spent = known.last is Status.NOT_DONE and _is_spent(terms, known)
     match policy:
         case Repeat():
-            return Again(_pause(terms, known, luck))
+            return Settled(known.effect.status, gave_up=True) if spent else Again(_pause(terms, known, luck))
         case Dedupe(window, margin, otherwise):
-            pause = _pause(terms, known, luck)
-            fits = known.since_first + pause + terms.timeout + margin < window
-            return Again(pause) if fits else _in_doubt(otherwise, terms, known, luck)
+            pause, within = _pause(terms, known, luck), window - margin - terms.timeout
+            fits = not spent and known.in_doubt_for + pause < within
+            return Again(pause, within) if fits else _in_doubt(otherwise, terms, known, luck)
         case Lookup(otherwise=otherwise):
             if policy.tries is not None and known.mute >= policy.tries:
                 return _in_doubt(otherwise, terms, known, luck)
@@ -161,7 +177,14 @@ def _in_doubt(policy: DoubtPolicy[Any, Any], terms: _Terms, known: Known, luck: 
             assert_never(policy)
 
 
+def _is_spent(terms: _Terms, known: Known) -> bool:
+    """Whether as many attempts have failed as may."""
+    return terms.retry.maximum is not None and known.failures - known.spared >= terms.retry.maximum
+
+
 def _pause(terms: _Terms, known: Known, luck: float) -> timedelta:
+    if known.unmade:
+        return SOON
     if not known.failures:
         return NOW
     return max(terms.retry.pause(known.failures, luck), known.retry_after or NOW)

@@ -7,14 +7,13 @@ from datetime import datetime, timedelta
 from typing import Any, Generic, TypeVar
 
 from temporalio import workflow
-from temporalio.exceptions import ActivityError, ApplicationError, TimeoutError, TimeoutType
+from temporalio.exceptions import ActivityError, CancelledError, TimeoutError, TimeoutType
 
 from perdure.activity.orders import Report, Said
 from perdure.contracts.effects import Effect
 from perdure.contracts.keys import Key
 from perdure.contracts.outcomes import Status
 from perdure.contracts.terms import Terms
-from perdure.errors import UnknownKey
 from perdure.store.writes import Answer, EffectView, Fence, FenceOp, Gate, Move, storable
 from perdure.telemetry import metrics, names
 from perdure.workflow.carried import Unsettled
@@ -67,8 +66,12 @@ class Learning(Generic[In, Out]):
             self.key = Key.of(conductor.entity, effect.identity, suffix, again + 1)
         # What the run before knew goes on: its failures count, its doubt needs no second look at the fence.
         left = conductor.unsettled.pop(self.key, None) or Unsettled(known=Known())
-        self.known = replace(left.known, terms=own or left.known.terms or begun_with)
-        self._seen_at = workflow.now() - left.known.age
+        self.known = replace(left.known, read=False, terms=own or left.known.terms or begun_with)
+        self._seen_at = left.seen_at or workflow.now()
+        self._within: float | None = None
+        """How many seconds after the first one in doubt the last attempt had to begin by; None = no limit."""
+        self._shown: str | None = None
+        """The state that the last attempt was to enter."""
         self._progress = left.progress
         # What the run before may have done is as old as that: if its record is lost, it is not taken for untouched.
         self._since = left.since or (conductor.began if conductor.catching_up else microseconds(workflow.now()))
@@ -90,8 +93,8 @@ class Learning(Generic[In, Out]):
 
     def unsettled(self) -> Unsettled:
         """What the next run must know of it."""
-        known = replace(self.known, age=workflow.now() - self._seen_at, terms=None)  # a new run takes today's
-        return Unsettled(known=known, progress=self._progress, since=self._since)
+        known = replace(self.known, terms=None)  # a new run takes today's
+        return Unsettled(known=known, seen_at=self._seen_at, progress=self._progress, since=self._since)
 
     async def _learn(self, report: Report, before: str) -> None:
         conductor = self._conductor
@@ -104,7 +107,7 @@ class Learning(Generic[In, Out]):
         # that this one is a reset of, or by an earlier `perform`.
         stands = report.effect is not None and not conductor.catching_up
         entered = report.begun or stands or standing == conductor.state
-        state = conductor.state if entered else before
+        state = conductor.state if entered else self._back(before)
         if not report.recorded:
             # Its own commit failed: the fence must know before anything else is decided.
             answer = await conductor.write(
@@ -112,6 +115,7 @@ class Learning(Generic[In, Out]):
                     fence=self._fence(
                         FenceOp.OUTCOME,
                         token=report.token,
+                        within=self._within,
                         status=Status(report.said.value),
                         receipt=report.receipt,
                         why=storable(report.why),
@@ -120,22 +124,34 @@ class Learning(Generic[In, Out]):
             )
             state = self._today(answer.state) or state
             self._see(answer.effect or EffectView(token=report.token), answer)
+        elif report.effect is None:
+            # An execution before this one may have begun: only the fence can tell.
+            await self._find_out(FenceOp.READ, None, before)
+            state = conductor.state
         else:
-            self._see(report.effect or self.known.effect, report)
+            self._see(report.effect, report)
         conductor.show(self._moved.state if self._moved else state)
         if not report.begun and standing not in (None, state) and state != before:
             await conductor.write(conductor.order(move=conductor.move_to(state)))
         if report.begun:
             conductor.acted()
             self._count(report.said.value)
-        if report.said is not Said.STANDING:
-            spared = self.known.spared + (not report.counts)
-            self.known = replace(self.known, failures=self.known.failures + 1, spared=spared)
-        self.known = replace(
-            self.known.settled(),
-            retry_after=timedelta(seconds=report.retry_after) if report.retry_after else None,
-            different=report.said is Said.DIFFERENT,
-        )
+        self._note_end(report)
+
+    def _note_end(self, report: Report) -> None:
+        """What the end of an attempt means for the next one."""
+        known = replace(self.known.settled(), unmade=not report.made, different=report.said is Said.DIFFERENT)
+        if report.made:
+            failed = report.said is not Said.STANDING
+            definite = report.begun and report.said in (Said.NOT_DONE, Said.REFUSED)
+            known = replace(
+                known,
+                failures=known.failures + failed,
+                spared=known.spared + (failed and not report.counts),
+                last=Status(report.said.value) if definite else None,
+                retry_after=timedelta(seconds=report.retry_after) if report.retry_after else None,
+            )
+        self.known = known
 
     async def _lost(self, failure: BaseException, before: str) -> None:
         """The activity gave no answer. The fence knows whether anything can have left (invariant 2)."""
@@ -143,37 +159,54 @@ class Learning(Generic[In, Out]):
         why = "its worker was lost"
         if isinstance(cause, TimeoutError):
             if cause.type is TimeoutType.SCHEDULE_TO_START:
-                self._conductor.show(before)
-                self.known = replace(self.known, failures=self.known.failures + 1)
+                self._conductor.show(self._back(before))
+                self.known = replace(self.known, unmade=True)
                 return
             why = f"its worker was lost ({cause.type.name.lower() if cause.type else 'time-out'})"
             if cause.last_heartbeat_details:
                 self._progress = cause.last_heartbeat_details[0]
+        # What was taken back from its line was never handed out: nothing is lost.
+        op = FenceOp.READ if isinstance(cause, CancelledError) else FenceOp.LOST
+        begun = await self._find_out(op, why, before)
+        known = self.known.settled()
+        self.known = replace(
+            known,
+            failures=known.failures + 1,
+            spared=known.spared + (not begun),
+            unmade=False,
+            last=None,
+            retry_after=None,
+        )
+
+    async def _find_out(self, op: FenceOp, why: str | None, before: str) -> bool:
+        """Learn from the fence whether an attempt had begun that did not report so."""
         conductor = self._conductor
-        answer = await conductor.write(conductor.order(fence=self._fence(FenceOp.LOST, why=why)))
+        answer = await conductor.write(conductor.order(fence=self._fence(op, why=why)))
         if answer.gate in (Gate.FINAL, Gate.OTHER_ROUND):
             raise Overtaken(answer.state)
-        standing = self._today(answer.state)
-        if answer.effect is not None and standing == before != conductor.state:
+        standing, view = self._today(answer.state), answer.effect or EffectView()
+        begun = view.attempts > self.known.effect.attempts
+        doubt = view.status in (Status.ATTEMPTING, Status.IN_DOUBT)
+        if doubt and standing == before != conductor.state:
             # What is on record now is a doubt, in place of a record that was lost together with the state.
             await conductor.write(conductor.order(move=conductor.move_to(conductor.state)))
             conductor.acted()
         elif standing is not None and standing != conductor.state:
-            conductor.show(before)
-        else:
+            conductor.show(self._back(before))
+        elif begun or op is FenceOp.LOST:
             conductor.acted()
-        if answer.effect is not None and answer.effect.attempts > self.known.effect.attempts:
-            self._count(answer.effect.status.value)
-        self._see(answer.effect or EffectView(), answer)
-        failures, spared = self.known.failures + 1, self.known.spared + _could_not_read(failure)
-        self.known = replace(self.known.settled(), failures=failures, spared=spared, retry_after=None)
+        if begun:
+            self._count(view.status.value)
+        self._see(view, answer)
+        return begun
 
     def _see(self, view: EffectView, said: Report | Answer) -> None:
         """Learn what the fence knows, and the terms of the worker that read it."""
         of_each = said.terms or {} if isinstance(said, Answer) else {self.effect.identity: said.terms}
         terms = of_each.get(self.effect.identity)
-        self.known = replace(self.known, effect=view, terms=self._own or terms or self.known.terms)
+        self.known = replace(self.known, effect=view, read=True, terms=self._own or terms or self.known.terms)
         self._seen_at = workflow.now()
+        self._conductor.stay_ahead(view.version)
 
     async def _record(self, status: Status, why: str, *, receipt: Any = None, by: str | None = None) -> None:
         """Compare-and-set on the token that was read: whatever came in meanwhile stands."""
@@ -200,6 +233,10 @@ class Learning(Generic[In, Out]):
             **more,
         )
 
+    def _back(self, before: str) -> str:
+        """The state after an attempt that was not begun: the one before it, unless something else moved it since."""
+        return before if self._conductor.state == self._shown else self._conductor.state
+
     def _today(self, state: str | None) -> str | None:
         return None if state is None else self._conductor.states.today(state)
 
@@ -209,13 +246,3 @@ class Learning(Generic[In, Out]):
         metrics.count(
             workflow.metric_meter(), names.ATTEMPTS, lifecycle=lifecycle, effect=self.effect.name, outcome=outcome
         )
-
-
-def _could_not_read(failure: BaseException) -> bool:
-    """Whether its worker does not have the key: that heals when it is deployed, however many attempts it takes."""
-    cause: BaseException | None = failure
-    while cause is not None:
-        if isinstance(cause, ApplicationError) and cause.type == UnknownKey.__name__:
-            return True
-        cause = cause.__cause__
-    return False

@@ -87,17 +87,17 @@ class Performance(Learning[In, Out], Generic[In, Out]):
                 await self._record(Status.DONE, "said by a message", receipt=receipt, by="message")
             luck = workflow.random().uniform(-1, 1) if self.known.failures else 0.0
             now = workflow.now()
-            known = replace(self.known, age=now - self._seen_at)
+            known = replace(self.known, age=max(now - self._seen_at, timedelta(0)))
             step = decide(self.effect, known, now=now, expires_at=expires_at, luck=luck)
             match step:
-                case Again(pause):
+                case Again(pause, within):
                     if await self._wait(pause, expires_at):
-                        await self._attempt(entering, expires_at)
+                        await self._attempt(entering, expires_at, within)
                 case Ask(pause):
                     if await self._wait(pause, expires_at, cancellable=False):
                         await self._ask(expires_at)
                 case Look(pause):
-                    if await self._wait(pause, expires_at, cancellable=False):
+                    if not pause or await self._wait(pause, expires_at, cancellable=False):
                         await self._read()
                 case Record(why):
                     await self._record(Status.NOT_DONE, why)
@@ -138,11 +138,13 @@ class Performance(Learning[In, Out], Generic[In, Out]):
         said = self.witness()
         return None if said is None else self.effect.receipt.dump_python(said, mode="json")
 
-    async def _attempt(self, entering: str | None, expires_at: datetime | None) -> None:
+    async def _attempt(self, entering: str | None, expires_at: datetime | None, within: timedelta | None) -> None:
         conductor = self._conductor
         before = conductor.state
         move = self._entering(entering)
-        fence = self._fence(FenceOp.BEGIN, after=self.known.effect.token)
+        self._shown = None if move is None else move.state
+        self._within = None if within is None else within.total_seconds()
+        fence = self._fence(FenceOp.BEGIN, after=self.known.effect.token, within=self._within)
         order = AttemptOrder(
             write=conductor.order(move=move, fence=fence),
             input=self._input,
@@ -282,13 +284,13 @@ class Performance(Learning[In, Out], Generic[In, Out]):
             self._count_expired(doubt)
         elif settled.gave_up:
             failed = self.known.failures - self.known.spared
-            ended = GaveUp(f"{failed} attempts failed, the last: {view.why or 'never handed out'}")
+            ended = GaveUp(f"{failed} attempts failed, the last: {view.why}", doubt)
         elif settled.different:
             ended = DifferentInput("an earlier attempt under this key had another input", doubt)
         elif settled.status is Status.ABANDONED:
             ended = Abandoned(view.why or "abandoned")
         else:
-            ended = WasRefused(view.why or "refused")
+            ended = WasRefused(view.why or "refused", doubt)
             conductor.refused.add(self.slot)
         conductor.ended[self.key] = HowEnded(
             slot=self.slot, kind=type(ended).__name__, why=ended.why, in_doubt=ended.in_doubt

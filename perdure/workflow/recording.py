@@ -80,6 +80,10 @@ class Recording(Memory):
         self.on_record = max(self.on_record, version)
         self._version = max(self._version, version)
 
+    def stay_ahead(self, version: int) -> None:
+        """Let all versions to come be newer than that of an effect's record, which lets no older order begin."""
+        self._version = max(self._version, version)
+
     def order(self, *, move: Move | None = None, fence: Fence | None = None, given: Any = None) -> Write:
         """A write of this entity with a version of its own."""
         mirror = self.lifecycle.mirror

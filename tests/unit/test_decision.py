@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -14,6 +15,7 @@ from perdure.workflow.decision import SOON, Again, Ask, Decision, Known, Look, P
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
 AT_ONCE = timedelta(0)
 ABSENT, ATTEMPTING, NOT_DONE, IN_DOUBT = Status.ABSENT, Status.ATTEMPTING, Status.NOT_DONE, Status.IN_DOUBT
+REFUSED = Status.REFUSED
 FIND = Find[str, int]("find")
 
 POLICIES: dict[str, Any] = {
@@ -30,8 +32,8 @@ EFFECTS = {
 }
 
 
-def known(status: Status, *, in_flight: float = -60, since_first: float = 0, **more: Any) -> Known:
-    return Known(EffectView(status=status, in_flight=in_flight, since_first=since_first), **more)
+def known(status: Status, *, in_flight: float = -60, in_doubt_for: float = 0, **more: Any) -> Known:
+    return Known(EffectView(status=status, in_flight=in_flight, in_doubt_for=in_doubt_for), **more)
 
 
 @pytest.mark.parametrize("policy", EFFECTS)
@@ -61,7 +63,7 @@ def test_where_nothing_is_in_doubt_the_policy_has_no_say(policy: str, what: Know
 @pytest.mark.parametrize("policy", EFFECTS)
 @pytest.mark.parametrize("status", [ABSENT, NOT_DONE, IN_DOUBT, ATTEMPTING])
 def test_what_is_of_no_use_any_more_has_expired(policy: str, status: Status) -> None:
-    what = known(status, failures=5)
+    what = known(status, failures=5, read=True)
     assert decide(EFFECTS[policy], what, now=NOW, expires_at=NOW) == Settled(status, expired=True)
     assert decide(EFFECTS[policy], what, now=NOW, expires_at=NOW + seconds(1)) != Settled(status, expired=True)
 
@@ -101,13 +103,22 @@ PARK_NOW = Park(AT_ONCE)
         ("escalate", {}, PARK_NOW),
         ("escalate", {"in_flight": 20.0}, Park(seconds(20))),
         ("escalate", {"in_flight": 20.0, "age": seconds(5)}, Park(seconds(15))),
-        ("dedupe", {"failures": 1, "since_first": 20}, Again(seconds(1))),
+        ("dedupe", {"failures": 1, "in_doubt_for": 20}, Again(seconds(1), within=seconds(70))),
         # 100 s of window: 20 s of call, 10 s of margin and 1 s of pause must fit before its end
-        ("dedupe", {"failures": 1, "since_first": 68.9}, Again(seconds(1))),
-        ("dedupe", {"failures": 1, "since_first": 69}, PARK_NOW),
-        ("dedupe", {"failures": 1, "since_first": 68, "age": seconds(1)}, PARK_NOW),
-        ("dedupe", {"failures": 1, "since_first": 20, "retry_after": seconds(60)}, PARK_NOW),
-        ("dedupe or repeat", {"failures": 1, "since_first": 69}, Again(seconds(1))),
+        ("dedupe", {"failures": 1, "in_doubt_for": 68.9}, Again(seconds(1), within=seconds(70))),
+        ("dedupe", {"failures": 1, "in_doubt_for": 69}, PARK_NOW),
+        ("dedupe", {"failures": 1, "in_doubt_for": 68, "age": seconds(1)}, PARK_NOW),
+        ("dedupe", {"failures": 1, "in_doubt_for": 20, "retry_after": seconds(60)}, PARK_NOW),
+        ("dedupe or repeat", {"failures": 1, "in_doubt_for": 69}, Again(seconds(1))),
+        # the last attempt that may fail has ended in a definite no, and says nothing about the one before it
+        ("repeat", {"failures": 5, "last": NOT_DONE}, Settled(IN_DOUBT, gave_up=True)),
+        ("repeat", {"failures": 5, "spared": 1, "last": NOT_DONE}, Again(seconds(16))),
+        ("dedupe", {"failures": 5, "last": NOT_DONE}, PARK_NOW),
+        ("dedupe or repeat", {"failures": 5, "last": NOT_DONE}, Settled(IN_DOUBT, gave_up=True)),
+        ("lookup", {"failures": 5, "last": NOT_DONE}, Ask(AT_ONCE)),
+        ("escalate", {"failures": 5, "last": NOT_DONE}, PARK_NOW),
+        ("repeat", {"failures": 2, "last": REFUSED}, Settled(IN_DOUBT, refused=True)),
+        ("dedupe", {"failures": 2, "last": REFUSED}, Settled(IN_DOUBT, refused=True)),
         ("lookup", {}, Ask(AT_ONCE)),
         ("lookup", {"in_flight": 20.0}, Ask(AT_ONCE)),
         ("lookup", {"asked": 1}, Ask(seconds(1))),
@@ -126,7 +137,20 @@ PARK_NOW = Park(AT_ONCE)
 def test_a_doubt_is_settled_as_the_policy_says(
     status: Status, policy: str, what: dict[str, Any], step: Decision
 ) -> None:
+    if isinstance(step, Settled):
+        step = replace(step, status=status)
     assert decide(EFFECTS[policy], known(status, **what), now=NOW) == step
+
+
+@pytest.mark.parametrize("policy", EFFECTS)
+@pytest.mark.parametrize("status", [ABSENT, NOT_DONE, IN_DOUBT, ATTEMPTING])
+def test_an_expiry_is_believed_only_after_the_fence_was_read(policy: str, status: Status) -> None:
+    assert decide(EFFECTS[policy], known(status), now=NOW, expires_at=NOW) == Look(AT_ONCE)
+
+
+@pytest.mark.parametrize("policy", EFFECTS)
+def test_an_attempt_that_was_not_made_costs_a_moment_and_no_back_off(policy: str) -> None:
+    assert decide(EFFECTS[policy], known(NOT_DONE, failures=4, unmade=True), now=NOW) == Again(SOON)
 
 
 @pytest.mark.parametrize("policy", ["repeat", "dedupe", "dedupe or repeat"])
@@ -135,7 +159,8 @@ def test_an_attempt_that_may_be_under_way_elsewhere_is_not_overtaken_by_another(
     assert decide(EFFECTS[policy], known(ATTEMPTING, in_flight=20), now=NOW) == Look(SOON)
     assert decide(EFFECTS[policy], known(ATTEMPTING, in_flight=0.01), now=NOW) == Look(seconds(0.01))
     # the engine said that this one is lost, and the other side bears two of them
-    assert decide(EFFECTS[policy], known(IN_DOUBT, in_flight=20), now=NOW) == Again(AT_ONCE)
+    within = None if policy == "repeat" else seconds(70)
+    assert decide(EFFECTS[policy], known(IN_DOUBT, in_flight=20), now=NOW) == Again(AT_ONCE, within)
 
 
 @pytest.mark.parametrize(("luck", "pause"), [(-1.0, 3.2), (0.0, 4.0), (1.0, 4.8)])

@@ -163,13 +163,102 @@ async def test_what_certainly_did_not_happen_may_be_attempted_again(either: Stor
     assert (answer.effect.attempts, answer.effect.why) == (2, None)
 
 
-@pytest.mark.parametrize("standing", ["final", "late", "other round"])
+@pytest.mark.parametrize("standing", ["final", "other round"])
 async def test_no_attempt_begins_where_the_gate_is_shut(either: Store, standing: str) -> None:
     await say(either, a_move("a", 5, "done", final=standing == "final"))
-    begin = a_begin("a", 4 if standing == "late" else 6, round=1 if standing == "other round" else 0)
-    answer = await say(either, begin)
+    answer = await say(either, a_begin("a", 6, round=1 if standing == "other round" else 0))
     assert answer.gate.value == standing.replace(" ", "_")
     assert (answer.verdict, answer.effect) == (None, None)
+
+
+@pytest.mark.parametrize("entering", [None, "doing"])
+async def test_a_newer_move_keeps_no_attempt_from_beginning(either: Store, entering: str | None) -> None:
+    await say(either, a_move("a", 5, "error"))
+    answer = await say(either, a_begin("a", 4, entering=entering))
+    assert (answer.gate, answer.verdict) == (Gate.LATE, Verdict.FRESH)
+    assert (answer.state, answer.version) == ("error", 5), "the mirror moves forward only"
+
+
+@pytest.mark.parametrize("status", [Status.NOT_DONE, Status.IN_DOUBT])
+async def test_an_attempt_that_was_ordered_before_what_is_on_record_does_not_begin(
+    either: Store, status: Status
+) -> None:
+    await stands(either, status)
+    for version in (0, 1):
+        assert (await say(either, a_begin("a", version, "t2", after="t1"))).verdict is Verdict.STANDING
+    await told(either, FenceOp.LOST, why="no heartbeat")  # of version 9
+    assert (await say(either, a_begin("a", 8, "t2", after="t1"))).verdict is Verdict.STANDING
+    assert (await say(either, a_begin("a", 10, "t2", after="t1"))).verdict is Verdict.FRESH
+
+
+@pytest.mark.parametrize("word", ["lost", "not done"])
+async def test_an_attempt_without_a_record_that_was_given_up_does_not_begin_any_more(either: Store, word: str) -> None:
+    given_up = FenceOp.LOST if word == "lost" else FenceOp.OUTCOME
+    answer = await told(either, given_up, status=Status.NOT_DONE, why="no answer")
+    assert answer.effect is not None
+    assert (answer.verdict, answer.effect.status, answer.effect.attempts) == (Verdict.STANDING, Status.NOT_DONE, 0)
+    late = await say(either, a_begin("a", 8, "t1"))
+    assert (late.verdict, late.effect and late.effect.attempts) == (Verdict.STANDING, 0)
+    fresh = await say(either, a_begin("a", 10, "t2", after="t1"))
+    assert (fresh.verdict, fresh.effect and fresh.effect.attempts) == (Verdict.FRESH, 1)
+
+
+@pytest.mark.parametrize("status", [Status.ATTEMPTING, Status.IN_DOUBT])
+async def test_a_doubtful_attempt_is_repeated_only_within_the_time_that_the_order_gives(
+    either: Store, status: Status
+) -> None:
+    await stands(either, status)
+    over = await say(either, a_begin("a", 2, "t2", after="t1", entering="doing", within=0.0))
+    assert over.effect is not None
+    assert (over.verdict, over.state, over.effect.status, over.effect.attempts) == (Verdict.OVER, None, status, 1)
+    assert (await say(either, a_begin("a", 3, "t2", after="t1", within=60.0))).verdict is Verdict.FRESH
+    # Counted from the first that is in doubt, which the second is not.
+    await say(either, an_outcome("a", 3, Status.IN_DOUBT, "t2"))
+    assert (await say(either, a_begin("a", 4, "t3", after="t2", within=0.0))).verdict is Verdict.OVER
+
+
+async def test_the_time_for_a_repeat_begins_anew_where_nothing_is_in_doubt(either: Store) -> None:
+    await stands(either, Status.NOT_DONE)
+    answer = await say(either, a_begin("a", 2, "t2", after="t1", within=0.0))
+    assert answer.effect is not None
+    assert (answer.verdict, answer.effect.in_doubt_for < answer.effect.since_first) == (Verdict.FRESH, True)
+
+
+@pytest.mark.parametrize("status", [Status.ATTEMPTING, Status.IN_DOUBT])
+@pytest.mark.parametrize(
+    ("said", "within", "becomes"),
+    [
+        (Status.NOT_DONE, None, Status.IN_DOUBT),
+        (Status.NOT_DONE, 60.0, Status.IN_DOUBT),
+        (Status.REFUSED, None, Status.IN_DOUBT),
+        (Status.REFUSED, 60.0, Status.REFUSED),
+        (Status.DONE, None, Status.DONE),
+    ],
+)
+async def test_what_an_attempt_ended_in_ends_no_doubt_about_the_one_before(
+    either: Store, status: Status, said: Status, within: float | None, becomes: Status
+) -> None:
+    await stands(either, status)
+    await say(either, a_begin("a", 2, "t2", after="t1", within=within))
+    outcome = an_outcome("a", 2, said, "t2", within=within, why="busy")
+    first, again = await say(either, outcome), await say(either, outcome)  # the reply to the first may be lost
+    assert first.effect is not None
+    assert again.effect is not None
+    assert (first.effect.status, again.effect.status, again.effect.why) == (becomes, becomes, first.effect.why)
+    assert first.effect.why == ("busy; an earlier attempt is in doubt" if becomes is Status.IN_DOUBT else "busy")
+
+
+@pytest.mark.parametrize("said", [Status.NOT_DONE, Status.ABANDONED, Status.DONE])
+async def test_a_word_about_the_effect_ends_every_doubt(either: Store, said: Status) -> None:
+    await stands(either, Status.IN_DOUBT)
+    await say(either, a_begin("a", 2, "t2", after="t1"))
+    answer = await told(either, FenceOp.RESOLVE, "t2", status=said, by="ann")
+    assert (answer.verdict, answer.effect and answer.effect.status) == (Verdict.STORED, said)
+    if said is Status.NOT_DONE:
+        assert (await say(either, a_begin("a", 10, "t3", after="t2"))).verdict is Verdict.FRESH
+        answer = await say(either, an_outcome("a", 10, Status.NOT_DONE, "t3"))
+        assert answer.effect is not None
+        assert answer.effect.status is Status.NOT_DONE
 
 
 async def test_a_note_is_kept_for_the_current_token_only(either: Store) -> None:
@@ -190,8 +279,8 @@ async def test_only_an_attempt_on_record_can_be_lost(either: Store, status: Stat
     assert answer.effect.status is (Status.IN_DOUBT if status is Status.ATTEMPTING else status)
 
 
-@pytest.mark.parametrize("op", [op for op in FenceOp if op is not FenceOp.BEGIN])
-async def test_nothing_but_a_beginning_makes_a_record(either: Store, op: FenceOp) -> None:
+@pytest.mark.parametrize("op", [op for op in FenceOp if op not in (FenceOp.BEGIN, FenceOp.LOST)])
+async def test_nothing_else_makes_a_record(either: Store, op: FenceOp) -> None:
     answer = await told(either, op, status=Status.DONE, receipt=1)
     assert (answer.verdict, answer.effect) == (Verdict.STANDING, None)
 
@@ -199,7 +288,7 @@ async def test_nothing_but_a_beginning_makes_a_record(either: Store, op: FenceOp
 @pytest.mark.parametrize("op", [FenceOp.OUTCOME, FenceOp.RESOLVE])
 @pytest.mark.parametrize("said", LATER)
 async def test_a_word_other_than_done_needs_the_current_token(either: Store, op: FenceOp, said: Status) -> None:
-    await stands(either, Status.ATTEMPTING)
+    await stands(either, Status.NOT_DONE)
     await say(either, a_begin("a", 2, "t2", after="t1"))
     old = await told(either, op, "t1", status=said)
     assert old.effect is not None
@@ -260,6 +349,7 @@ def _any_write(draw: random.Random, entity_id: str) -> Write:
             after=draw.choice([None, None, "t1", "t2"]),
             digest=draw.choice(["d1"] * 9 + ["d2"]),
             in_flight=draw.choice([1_000.0, 5_000.0]),
+            within=draw.choice([None, None, 0.0, 3_000.0]),
             status=draw.choice([s for s in Status if s not in (Status.ABSENT, Status.ATTEMPTING)]),
             receipt=draw.choice([None, 0, "r", {"a": [None, 1.5]}]),
             clue=draw.choice([None, {"c": None}]),
@@ -275,5 +365,6 @@ def _comparable(answer: Answer) -> dict[str, Any]:
         # The clocks of two stores: the same to the nearest 500 s.
         effect["in_flight"] = round(effect["in_flight"] / 500)
         effect["since_first"] = round(effect["since_first"] / 500)
+        effect["in_doubt_for"] = round(effect["in_doubt_for"] / 500)
         effect["first_at"] = effect["first_at"] is not None
     return seen

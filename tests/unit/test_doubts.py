@@ -1,0 +1,243 @@
+"""A doubt ends by knowledge alone: no later attempt, expiry or new run makes it go away."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from enum import StrEnum
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+from temporalio import workflow
+
+from perdure import (
+    Dedupe,
+    Done,
+    Effect,
+    Ended,
+    Escalate,
+    Find,
+    InDoubt,
+    Lifecycle,
+    Lookup,
+    NotDone,
+    Refused,
+    Repeat,
+    Retry,
+    Status,
+    hours,
+    minutes,
+    seconds,
+    state,
+)
+from perdure.contracts.policies import DoubtPolicy
+from perdure.testing import After, At, Late, NotPickedUp, Rehearsal, WhenParked, WorkerLost, rehearse
+from perdure.workflow.requests import Resolution
+
+TWICE = Retry(initial=seconds(1), jitter=0, maximum=2)
+FIND, FIND_INLINE = Find[str, int]("find-call"), Find[str, int]("find-call-inline", inline=True)
+
+
+def _effect(inline: bool) -> Effect[str, int]:
+    find = FIND_INLINE if inline else FIND
+    return Effect[str, int](
+        "call-inline" if inline else "call",
+        timeout=seconds(10),
+        doubt=Lookup(find, settle=seconds(5), otherwise=Repeat()),
+        retry=TWICE,
+        inline=inline,
+    )
+
+
+CALL, CALL_INLINE = _effect(inline=False), _effect(inline=True)
+NEXT = Effect[str, int]("next", timeout=seconds(10), doubt=Repeat(), retry=Retry(initial=seconds(5), jitter=0))
+POLICIES: dict[str, DoubtPolicy[str, int]] = {
+    "repeat": Repeat(),
+    "escalate": Escalate(),
+    "dedupe": Dedupe(window=hours(1)),
+    "dedupe or repeat": Dedupe(window=hours(1), otherwise=Repeat()),
+    "narrow": Dedupe(window=seconds(40), margin=seconds(5)),
+}
+CUT, BUSY, NO = InDoubt("cut"), NotDone("busy"), Refused("no such number")
+
+
+class Way(StrEnum):
+    """How far it is."""
+
+    NEW, CALLING, DONE, ENDED = "new", "calling", "done", "ended"
+
+
+class Plan(BaseModel):
+    """How it goes about it."""
+
+    doubt: str = "look-up"
+    lasts: float | None = None
+    inline: bool = False
+    then: bool = False
+
+
+class Told(BaseModel):
+    """What it keeps."""
+
+    said: str = ""
+
+
+@workflow.defn(name="calling")
+class Calling(Lifecycle[Plan, Way]):
+    """Calls once, and keeps in its snapshot how that ended."""
+
+    states = (
+        state(Way.NEW, Way.CALLING, Way.ENDED),
+        state(Way.CALLING, Way.DONE, Way.ENDED),
+        state(Way.DONE),
+        state(Way.ENDED),
+    )
+    effects = (CALL, CALL_INLINE, NEXT)
+
+    def __init__(self) -> None:
+        self.said = ""
+
+    def snapshot(self) -> Told:
+        """How it ended."""
+        return Told(said=self.said)
+
+    @workflow.signal
+    def hear(self) -> None:
+        """Something happens."""
+
+    @workflow.run
+    async def run(self, plan: Plan) -> None:
+        """Call, and perhaps do something else after it."""
+        end = await self.perform(
+            CALL_INLINE if plan.inline else CALL,
+            "it",
+            entering=Way.CALLING,
+            doubt=POLICIES.get(plan.doubt),
+            expires_at=None if plan.lasts is None else self.started_at + timedelta(seconds=plan.lasts),
+        )
+        if plan.then:
+            await self.perform(NEXT, "it")
+        match end:
+            case Done(receipt):
+                self.said = f"number {receipt}"
+                await self.enter(Way.DONE)
+            case Ended(why, in_doubt):
+                self.said = f"{type(end).__name__}, {in_doubt}: {why}"
+                await self.enter(Way.ENDED)
+
+
+async def called(plan: Plan, *does: Any, **more: Any) -> Rehearsal[Way]:
+    effect, find = (CALL_INLINE, FIND_INLINE) if plan.inline else (CALL, FIND)
+    script: dict[Any, Any] = {effect: list(does), find: more.pop("finds", []), NEXT: more.pop("next", [])}
+    return await rehearse(Calling, plan, script, **more)
+
+
+def said(seen: Rehearsal[Way]) -> str:
+    told: str = seen.snapshot["said"]
+    return told
+
+
+def status(seen: Rehearsal[Way]) -> Status:
+    return next(iter(seen.effects.values())).status
+
+
+class TestALaterNo:
+    """What a later attempt ended in says nothing about one before it that is in doubt."""
+
+    @pytest.mark.parametrize("policy", ["repeat", "dedupe or repeat"])
+    async def test_giving_up_after_it_leaves_the_doubt(self, policy: str) -> None:
+        seen = await called(Plan(doubt=policy), CUT, BUSY)
+        assert said(seen) == "GaveUp, True: 2 attempts failed, the last: busy; an earlier attempt is in doubt"
+        assert status(seen) is Status.IN_DOUBT
+
+    async def test_where_no_attempt_is_left_a_person_is_asked_if_the_policy_says_so(self) -> None:
+        seen = await called(Plan(doubt="dedupe"), CUT, BUSY)
+        assert seen.waits_for == "resolve call"
+        assert seen.attention == "call is in doubt: busy; an earlier attempt is in doubt"
+
+    async def test_it_is_looked_up_where_the_other_side_can_be_asked_again(self) -> None:
+        mute = [OSError("down")] * 5
+        seen = await called(Plan(), CUT, BUSY, finds=[*mute, 7])
+        assert (said(seen), seen.calls(CALL)) == ("number 7", 2)
+
+    @pytest.mark.parametrize("policy", ["repeat", "dedupe"])
+    async def test_an_expiry_after_it_leaves_the_doubt(self, policy: str) -> None:
+        seen = await called(Plan(doubt=policy, lasts=20), CUT, NotDone("busy", counts=False, retry_after=minutes(1)))
+        assert said(seen) == "Expired, True: it was of no use any more, and in doubt"
+        assert status(seen) is Status.IN_DOUBT
+
+    @pytest.mark.parametrize("policy", ["repeat", "dedupe"])
+    async def test_a_later_done_ends_it(self, policy: str) -> None:
+        seen = await called(Plan(doubt=policy), WorkerLost(), 5)
+        assert (said(seen), status(seen)) == ("number 5", Status.DONE)
+
+    @pytest.mark.parametrize(
+        ("policy", "in_doubt", "left"),
+        [("repeat", True, Status.IN_DOUBT), ("dedupe", False, Status.REFUSED)],
+    )
+    async def test_a_refusal_answers_an_earlier_attempt_only_where_repeats_are_dropped(
+        self, policy: str, in_doubt: bool, left: Status
+    ) -> None:
+        seen = await called(Plan(doubt=policy), CUT, NO)
+        tail = "; an earlier attempt is in doubt" if in_doubt else ""
+        assert (said(seen), status(seen)) == (f"WasRefused, {in_doubt}: no such number{tail}", left)
+
+    async def test_a_person_who_says_not_done_ends_it(self) -> None:
+        resolved = Resolution(effect="call", outcome=Status.NOT_DONE, by="ann", note="asked them")
+        seen = await called(Plan(doubt="escalate"), CUT, BUSY, BUSY, messages=[WhenParked("resolve", resolved)])
+        assert said(seen) == "GaveUp, False: 2 attempts failed, the last: busy"
+
+
+class TestTheWindow:
+    """`Dedupe` counts from the first attempt that is in doubt."""
+
+    async def test_it_begins_anew_where_all_attempts_before_ended_in_a_definite_no(self) -> None:
+        seen = await called(Plan(doubt="narrow"), NotDone("busy", counts=False, retry_after=minutes(10)), CUT, 5)
+        assert (said(seen), seen.calls(CALL)) == ("number 5", 3)
+
+    async def test_it_goes_on_through_attempts_that_ended_in_a_definite_no(self) -> None:
+        full = NotDone("busy", counts=False, retry_after=seconds(12))
+        seen = await called(Plan(doubt="narrow"), CUT, full, full)
+        assert (seen.waits_for, seen.calls(CALL)) == ("resolve call", 3)
+
+    async def test_an_attempt_that_is_handed_out_too_late_is_not_made(self) -> None:
+        seen = await called(Plan(doubt="narrow"), CUT, NotPickedUp())
+        assert (seen.waits_for, seen.calls(CALL)) == ("resolve call", 1)
+
+    async def test_it_grows_no_longer_by_new_runs(self) -> None:
+        full = NotDone("busy", counts=False, retry_after=seconds(12))
+        seen = await called(Plan(doubt="narrow"), CUT, full, full, renew_at_every_wait=True)
+        assert seen.runs > 1
+        assert (seen.waits_for, seen.calls(CALL)) == ("resolve call", 3)
+
+
+class TestAnExpiry:
+    """What is on record is read before an effect counts as expired."""
+
+    async def test_what_was_done_stays_done_in_a_run_that_begins_after_it(self) -> None:
+        seen = await called(Plan(lasts=3, then=True), 5, next=[BUSY, BUSY, 6], renew_at_every_wait=True)
+        assert seen.runs > 1
+        assert (said(seen), seen.calls(CALL)) == ("number 5", 1)
+
+    @pytest.mark.parametrize("policy", [*POLICIES, "look-up"])
+    async def test_an_inline_attempt_whose_worker_was_lost_is_in_doubt(self, policy: str) -> None:
+        seen = await called(Plan(doubt=policy, lasts=3, inline=True), WorkerLost())
+        assert said(seen) == "Expired, True: it was of no use any more, and in doubt"
+        assert seen.calls(CALL_INLINE) == 1
+
+
+class TestLateWords:
+    """What an attempt that was taken for lost reports late reaches the run that waits for a person."""
+
+    @pytest.mark.parametrize("late", [BUSY, NO, 5])
+    async def test_nobody_is_waited_for_once_it_is_on_record(self, late: Any) -> None:
+        seen = await called(Plan(doubt="escalate"), Late(late, after=minutes(5)), 6)
+        assert seen.end is not None
+        assert status(seen) is not Status.IN_DOUBT
+
+
+async def test_the_time_until_a_doubt_may_be_settled_goes_on_through_new_runs() -> None:
+    words = [At(seconds(1 + number / 10), "hear") for number in range(50)]
+    seen = await called(Plan(doubt="escalate"), After(seconds(1), CUT), messages=words, renew_at_every_wait=True)
+    assert (seen.runs > 3, seen.waits_for) == (True, "resolve call"), "new runs in the middle of the wait"
+    assert seen.took == seconds(10), "the time-out of the call, and not the rest of it once more in each run"
