@@ -212,11 +212,19 @@ class Client(Transactional):
         status = await self._carry(settling(standing, said), None)
         return f"resolved as {status}; it had ended as {standing.state}"
 
-    async def retry(self, lifecycle: Which, entity_id: object, *, by: str, note: str = "") -> str:
-        """Let it go on at once; raises as `resolve`."""
-        from perdure.workflow.requests import Request
+    async def retry(
+        self, lifecycle: Which, entity_id: object, *, by: str, note: str = "", send_refused: bool = True
+    ) -> str:
+        """Let it go on at once; raises as `resolve`.
 
-        return await self._update(lifecycle, entity_id, "retry_now", Request(by=by, note=note))
+        Args:
+            send_refused: whether an effect that was refused may be sent again, under a new key. If not, an entity
+                whose retry would do that raises `NotNow`.
+        """
+        from perdure.workflow.requests import RetryRequest
+
+        asked = RetryRequest(by=by, note=note, send_refused=send_refused)
+        return await self._update(lifecycle, entity_id, "retry_now", asked)
 
     async def send_again(
         self, lifecycle: Which, entity_id: object, *, by: str, note: str, effect: str | None = None

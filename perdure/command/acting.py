@@ -89,6 +89,19 @@ def carry_out(whom: Whom, verb: Verb) -> None:
         raise typer.Exit(status)
 
 
+def confirm(question: str, yes: bool) -> None:
+    """Ask whether to do that for so many; leaves with 1 where the person declines, and with 2 where none can be asked.
+
+    Args:
+        yes: the command line has answered already.
+    """
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        refuse(f"{question}? There is no terminal to ask at: give --yes, or --dry-run to see them", 2)
+    typer.confirm(f"{question}?", abort=True, err=True)
+
+
 def _parameter(name: str, annotation: Any, default: Any) -> inspect.Parameter:
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=annotation, default=default)
 
@@ -138,11 +151,7 @@ async def _rows(whom: Whom, opened: Session, after: Name | None) -> AsyncIterato
 
 def _ask(whom: Whom, verb: Verb, count: int) -> None:
     question = " ".join([verb.name, f"{count:,}", f"of {whom.lifecycle}" if whom.lifecycle else "entities", verb.how])
-    if whom.yes:
-        return
-    if not sys.stdin.isatty():
-        refuse(f"{question.strip()}? There is no terminal to ask at: give --yes, or --dry-run to see them", 2)
-    typer.confirm(f"{question.strip()}?", abort=True, err=True)
+    confirm(question.strip(), whom.yes)
 
 
 async def _carry_out(whom: Whom, verb: Verb, acts: Acts, names: AsyncIterator[Name], count: int) -> Tally:

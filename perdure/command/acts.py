@@ -38,25 +38,25 @@ def resolve(
     outcome: Annotated[Outcome, typer.Option("--as", help="what became of it")],
     effect: Effect = None,
     receipt: Annotated[
-        typer.FileText | None, typer.Option(help="with --as done: the receipt as JSON; - = standard input")
+        typer.FileText | None,
+        typer.Option(help="with --as done: the receipt as JSON, with a filter the same for all; - = standard input"),
     ] = None,
 ) -> None:
     """Say what became of an effect in doubt, with a --note that says how you know.
 
-    A filter means those that are parked in doubt. Exit status 1 if one was refused or nothing matches.
+    A filter means those that are parked in doubt; one whose effect declares another receipt is refused. Exit status 1
+    if one was refused or nothing matches.
     """
     whom.check()
     _needs_note(whom)
     if receipt is not None and outcome is not Outcome.DONE:
         refuse("--receipt goes with --as done", 2)
-    if receipt is not None and whom.entity_id is None:
-        refuse("--receipt is of one effect: give LIFECYCLE and ID", 2)
     given = None if receipt is None else _json(receipt, "--receipt")
     verb = Verb(
         "resolve",
         f"resolved as {outcome}",
         lambda acts, entity: acts.resolve(entity, Status(outcome), given, effect),
-        how=f"as {outcome}",
+        how=f"as {outcome}" + (", all with this one receipt" if receipt and whom.entity_id is None else ""),
         ended_too=True,
     )
     carry_out(whom if whom.entity_id else replace(whom, in_doubt=True, attention=True), verb)
@@ -67,10 +67,12 @@ def resolve(
 def retry(whom: WhomOpen) -> None:
     """Let it go on at once, where it waits for its next attempt or for somebody to ask.
 
-    One whose workflow was terminated, has failed or is gone is started again from its record. Exit status 1 if one was
-    refused or nothing matches.
+    One whose workflow was terminated, has failed or is gone is started again from its record. With a filter, no effect
+    that was refused is sent again: those are refused here, and `perdure send-again` sends them. Exit status 1 if one
+    was refused or nothing matches.
     """
-    carry_out(whom, Verb("retry", "go on", lambda acts, entity: acts.retry(entity)))
+    by_name = whom.entity_id is not None
+    carry_out(whom, Verb("retry", "go on", lambda acts, entity: acts.retry(entity, send_refused=by_name)))
 
 
 @cli.command("send-again", epilog="Example: perdure send-again order 42 --by ann --note 'he lost it'")

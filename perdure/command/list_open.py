@@ -31,6 +31,9 @@ def list_open(
     in_doubt: Annotated[bool, typer.Option("--in-doubt", help="those with an effect in doubt")] = False,
     attention: Annotated[bool, typer.Option("--attention", help="those that want a person")] = False,
     tenant: Annotated[str | None, typer.Option(help="those of this tenant")] = None,
+    finding: Annotated[
+        str | None, typer.Option(help="those about which a clean-up left this finding, such as ended or stuck")
+    ] = None,
     limit: Annotated[int, typer.Option(help="at most so many", min=1)] = 100,
     as_json: Annotated[bool, typer.Option("--json", help="one JSON object a line")] = False,
     app: AppOption = None,
@@ -43,7 +46,7 @@ def list_open(
         refuse("list shows what is open: `perdure show LIFECYCLE ID` finds what is finished, too", 2)
     try:
         age = duration(older_than) if older_than else None
-        wanted = Selection(lifecycle, state, condition, age, in_doubt, attention, tenant, limit)
+        wanted = Selection(lifecycle, state, condition, age, in_doubt, attention, tenant, finding, limit)
         rows, total = asyncio.run(_read(wanted, loaded(app)))
     except InvalidSetting as error:
         refuse(error, 2)

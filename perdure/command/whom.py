@@ -117,6 +117,13 @@ class WhomOpen(Whom):
     older_than: Annotated[str | None, _filter("longer in their state than that: 90s, 10m, 2h, 3d")] = None
     in_doubt: Annotated[bool, _filter("those with an effect in doubt", "--in-doubt")] = False
     attention: Annotated[bool, _filter("those that want a person", "--attention")] = False
+    finding: Annotated[
+        str | None, _filter("those about which a clean-up left this finding, such as ended or stuck")
+    ] = None
+
+    async def check_names(self, connection: Connection, app: App | None) -> None:
+        """See base class."""
+        await selection.check(connection, self._selection(None), app)
 
     async def count(self, connection: Connection, after: Name | None) -> int:
         """See base class."""
@@ -144,6 +151,7 @@ class WhomOpen(Whom):
             in_doubt=self.in_doubt,
             attention=self.attention,
             tenant=self.tenant,
+            finding=self.finding,
             limit=limit,
         )
 

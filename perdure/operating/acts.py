@@ -70,11 +70,16 @@ class Acts:
             entity.lifecycle, entity.id, outcome, by=by, note=note, receipt=receipt, effect=effect
         )
 
-    async def retry(self, entity: Entity) -> str:
-        """Let it go on at once; where its workflow was terminated, has failed or is gone, from its record."""
+    async def retry(self, entity: Entity, *, send_refused: bool = True) -> str:
+        """Let it go on at once; where its workflow was terminated, has failed or is gone, from its record.
+
+        Args:
+            send_refused: whether an effect that was refused may be sent again, under a new key.
+        """
         await self._standing(entity)
+        by, note = self.asked.by, self.asked.note
         try:
-            answer = await self.client.retry(entity.lifecycle, entity.id, by=self.asked.by, note=self.asked.note)
+            answer = await self.client.retry(entity.lifecycle, entity.id, by=by, note=note, send_refused=send_refused)
         except NoWorkflow:
             if self.engine is None:
                 raise

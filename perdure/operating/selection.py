@@ -12,6 +12,7 @@ from datetime import datetime, timedelta
 from typing import Any, Protocol
 
 from perdure.app import App
+from perdure.cleaning.kinds import KINDS
 from perdure.contracts.keys import Entity
 from perdure.contracts.states import suggestion
 from perdure.errors import InvalidSetting
@@ -21,6 +22,10 @@ from perdure.schema import Connection
 
 PAGE = 500
 """Rows of one page."""
+_FOUND = (
+    "exists (select from perdure.finding n "
+    "where n.lifecycle = e.lifecycle and n.id = e.id and n.kind = ${} and not n.mended)"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +38,7 @@ class Selection:
         older_than: in its state for longer than that.
         in_doubt: an effect of its round is in doubt, or should have ended and did not say how.
         attention: it wants a person.
+        finding: a clean-up left a finding of this kind about it for a person.
         limit: at most so many, over all pages.
     """
 
@@ -43,6 +49,7 @@ class Selection:
     in_doubt: bool = False
     attention: bool = False
     tenant: str | None = None
+    finding: str | None = None
     limit: int | None = None
     id: str | None = None
 
@@ -118,7 +125,7 @@ async def count(connection: Connection, selection: Selection, after: Named | Non
 
 
 async def check(connection: Connection, selection: Selection, app: App | None = None) -> None:
-    """Make sure that its lifecycle and state are names of something.
+    """Make sure that its lifecycle, state and finding are names of something.
 
     Raises:
         InvalidSetting: nothing on record has that name, and the app declares none; it says what was perhaps meant.
@@ -130,6 +137,9 @@ async def check(connection: Connection, selection: Selection, app: App | None = 
         if selection.state not in known:
             of = f"of {selection.lifecycle} " if selection.lifecycle else ""
             raise InvalidSetting(f"no state {of}is named {selection.state!r}{suggestion(selection.state, known)}")
+    kinds = {kind.name for kind in KINDS}
+    if selection.finding is not None and selection.finding not in kinds:
+        raise InvalidSetting(f"no finding is named {selection.finding!r}{suggestion(selection.finding, kinds)}")
 
 
 async def check_lifecycle(connection: Connection, name: str, app: App | None = None) -> None:
@@ -173,6 +183,7 @@ def _sql(selection: Selection, after: Named | None) -> tuple[str, list[Any]]:
         "e.state = ${}": selection.state,
         "e.tenant = ${}": selection.tenant,
         "c.condition = ${}": selection.condition and selection.condition.value,
+        _FOUND: selection.finding,
         "e.since < now() - ${}::interval": selection.older_than,
     }
     given = {clause: value for clause, value in filters.items() if value is not None}

@@ -12,7 +12,7 @@ from perdure.contracts.outcomes import Status
 from perdure.errors import NotNow
 from perdure.workflow.conduct import Conductor
 from perdure.workflow.messages import MESSAGE, Message, hand_over
-from perdure.workflow.requests import Request, Resolution, SendAgain
+from perdure.workflow.requests import Request, Resolution, RetryRequest, SendAgain
 from perdure.workflow.rules import closing, ended, parked, refuse_if_over
 from perdure.workflow.status import LifecycleStatus
 
@@ -52,7 +52,7 @@ class Answering:
                 raise NotNow(f"the receipt does not fit what {performance.slot} declares: {problem(error)}") from error
 
     @workflow.update
-    async def retry_now(self, asked: Request) -> str:
+    async def retry_now(self, asked: RetryRequest) -> str:
         """Go on at once: with the next attempt, or from where it waits for somebody to ask."""
         self._perdure.heard()
         conductor = self._perdure
@@ -64,7 +64,7 @@ class Answering:
         return f"goes on from {conductor.state}"
 
     @retry_now.validator
-    def _check_retry_now(self, asked: Request) -> None:
+    def _check_retry_now(self, asked: RetryRequest) -> None:
         conductor = self._perdure
         refuse_if_over(conductor)
         if conductor.stands:
@@ -74,6 +74,11 @@ class Answering:
             blocked = [key for key, how in conductor.ended.items() if how.kind in anew]
             if blocked and len(blocked) == len(conductor.ended):
                 raise NotNow(f"{blocked[0]} was given up, so a retry would make no call: use send_again")
+            if conductor.refused and not asked.send_refused:
+                slots = ", ".join(sorted(conductor.refused))
+                raise NotNow(
+                    f"{slots} was refused, and this retry is not to send it again: use send_again, or retry it by name"
+                )
             return
         if waiting := [each.slot for each in conductor.performances.values() if each.parked]:
             raise NotNow(f"{waiting[0]} is in doubt: nobody knows whether it happened, so use resolve")

@@ -21,6 +21,16 @@ class Request(BaseModel):
     note: str = Field(default="", max_length=2000)
 
 
+class RetryRequest(Request):
+    """Asks a run to go on at once.
+
+    Attributes:
+        send_refused: whether an effect that was refused may be sent again, under a new key.
+    """
+
+    send_refused: bool = True
+
+
 class Resolution(Request):
     """What a person, or a webhook, says became of an effect in doubt.
 

@@ -191,6 +191,36 @@ async def test_of_several_each_is_done_for_itself(world: World) -> None:
     assert await world.db.fetchval("select count(*) from perdure.outbox") == 2
 
 
+async def test_all_of_a_reason_are_delivered_again_and_the_others_stay(world: World) -> None:
+    seqs = [await rejected(world, each) for each in "abcd"]
+    await world.db.execute("update perdure.rejected set reason = 'no worker knows it' where id in ('a', 'b', 'c')")
+    await world.db.execute("update perdure.ident set final = 'closed' where id = 'b'")
+    chosen = ("retry", "--lifecycle", "listener", "--reason", "no worker", "--by", "ann", "--note", "deployed")
+    before = await counts(world)
+    shown = await perdure(world, *chosen, "--dry-run")
+    assert [line.split()[:2] for line in shown.stdout.splitlines()] == [
+        [str(seq), f"listener/{each}"] for seq, each in zip(seqs, "abc", strict=False)
+    ]
+    asked = await perdure(world, *chosen)
+    assert (asked.exit_code, await counts(world)) == (2, before)
+    assert asked.stderr.startswith("perdure: retry 3 that were rejected? There is no terminal to ask at: give --yes")
+    end = await perdure(world, *chosen, "--yes")
+    assert (end.exit_code, end.stdout) == (1, "2 delivered again, 1 refused\n")
+    assert end.stderr.startswith(f"perdure: {seqs[1]}: perdure.retry_rejected: listener/b")
+    assert [row["id"] for row in await world.db.fetch("select id from perdure.rejected order by id")] == ["b", "d"]
+    assert await record(world) == ("pending", f"rejected start {seqs[2]}, delivered again: deployed", "ann", None)
+
+
+async def test_all_of_a_lifecycle_are_dropped_and_what_matches_nothing_says_so(world: World) -> None:
+    for each in "abc":
+        await rejected(world, each)
+    end = await perdure(world, "drop", "--lifecycle", "listener", "--limit", "2", "--by", "ann", "--yes")
+    assert (end.exit_code, end.stdout) == (0, "2 dropped\n")
+    assert [row["id"] for row in await world.db.fetch("select id from perdure.rejected")] == ["c"]
+    end = await perdure(world, "retry", "--lifecycle", "other", "--by", "ann", "--yes")
+    assert (end.exit_code, end.stderr) == (1, "perdure: nothing that was rejected matches\n")
+
+
 async def test_the_list_has_what_a_person_and_a_script_need(world: World) -> None:
     assert (await perdure(world, "list")).stdout == "nothing was rejected\n"
     seq = await rejected(world, "[bold]a")
@@ -208,8 +238,15 @@ async def test_the_list_has_what_a_person_and_a_script_need(world: World) -> Non
         (["retry", "one", "--by", "ann"], None),
         (["retry", "1", "2", "--by", "ann", "--input", "-"], "{}"),
         (["retry", "1", "--by", "ann", "--input", "-"], "{"),
+        (["retry", "--by", "ann"], None),
+        (["retry", "1", "--reason", "x", "--by", "ann"], None),
+        (["drop", "1", "--lifecycle", "listener", "--by", "ann"], None),
+        (["retry", "--lifecycle", "listener", "--by", "ann", "--input", "-", "--yes"], "{}"),
     ],
-    ids=["nobody has such a name", "no number", "one input for two", "no JSON"],
+    ids=[
+        *("nobody has such a name", "no number", "one input for two", "no JSON", "none is named"),
+        *("number and reason", "number and lifecycle", "one input for many"),
+    ],
 )
 async def test_wrong_usage_changes_nothing(world: World, arguments: list[str], given: str | None) -> None:
     seq = await rejected(world)

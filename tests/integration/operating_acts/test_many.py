@@ -162,3 +162,56 @@ async def test_a_filter_acts_on_those_that_match_and_leaves_the_others(world: Wo
 async def _back_off(world: World, *ids: str) -> bool:
     asked = [await world.asked("slow", each) for each in ids]
     return all(any(effect.next_at and effect.attempts for effect in each.effects) for each in asked)
+
+
+async def test_a_bulk_retry_sends_nothing_again_that_was_refused(world: World) -> None:
+    world.counterparty.replies_to = {"refused": [{"refused": "no such bell"}], "busy": [{"not_done": "busy"}]}
+    for lifecycle, entity_id in (("slow", "refused"), ("slow", "busy"), ("rest", "ended")):
+        await world.db.execute("select perdure.start($1, $2, $3)", lifecycle, entity_id, '{"seconds": 3600}')
+    async with world.worker(app):
+        await world.is_in("slow", "refused", "failed")
+        await world.until(lambda: _back_off(world, "busy"), "one backs off")
+        await world.is_in("rest", "ended", "doing")
+        await world.handle("rest", "ended").terminate()
+        await world.db.execute("update perdure.entity set attention = 'somebody should look' where id <> 'refused'")
+        end = await perdure(world, "retry", "--attention", *BY_ANN, "--yes")
+        assert (end.exit_code, end.stdout) == (1, "2 go on, 1 refused\n")
+        assert end.stderr == (
+            "perdure: slow/refused: do-slow was refused, and this retry is not to send it again: "
+            "use send_again, or retry it by name\n"
+        )
+        assert await world.ended("slow", "busy") == "done"
+        assert world.counterparty.seen("do", "slow/refused") == 1
+        end = await perdure(world, "send-again", "--attention", *BY_ANN, "--note", "they have it now", "--yes")
+        assert end.stdout.startswith("1 go anew")
+        assert await world.ended("slow", "refused") == "done"
+    assert await record(world, "slow", "refused") == [("failed", "ann", "send-again: they have it now")]
+
+
+async def test_those_of_a_finding_are_chosen(world: World) -> None:
+    await world.db.execute("select perdure.start('rest', n::text, '{}') from generate_series(1, 4) n")
+    await world.db.execute(
+        "insert into perdure.finding (kind, lifecycle, id, about, what, mended, run) values "
+        "('ended', 'rest', '1', '', 'x', false, 1), ('ended', 'rest', '2', '', 'x', true, 1), "
+        "('stuck', 'rest', '3', '', 'x', false, 1), ('ended', 'rest', '3', '', 'x', false, 1)"
+    )
+    end = await perdure(world, "cancel", "--finding", "ended", *BY_ANN, "--dry-run")
+    assert [line.split()[0] for line in end.stdout.splitlines()] == ["rest/1", "rest/3"]
+    end = await perdure(world, "cancel", "--finding", "endde", *BY_ANN, "--dry-run")
+    assert (end.exit_code, end.stderr) == (2, "perdure: no finding is named 'endde'; did you mean 'ended'?\n")
+    assert (await perdure(world, "list", "--finding", "stuck")).stdout.splitlines()[1].startswith("rest/3 ")
+
+
+async def test_all_in_doubt_are_resolved_as_done_with_one_receipt(world: World) -> None:
+    world.counterparty.replies = [dict(LOST) for _ in range(3)]
+    await world.db.execute("select perdure.start('ring', n::text, '{}') from generate_series(1, 3) n")
+    async with world.worker(app):
+        await parked(world, 3)
+        chosen = ("resolve", "--lifecycle", "ring", "--as", "done", *BY_ANN, "--note", "all rang", "--yes")
+        end = await perdure(world, *chosen)
+        assert (end.exit_code, end.stdout) == (1, "0 resolved as done, 3 refused\n")
+        assert "ring/1: the receipt does not fit what do-ring declares" in end.stderr
+        end = await perdure(world, *chosen, "--receipt", "-", given='{"number": 7}')
+        assert (end.exit_code, end.stdout, end.stderr) == (0, "3 resolved as done\n", "")
+        assert [await world.ended("ring", each) for each in "123"] == ["done"] * 3
+    assert [row[0] for row in await world.db.fetch("select receipt->>'number' from perdure.effect")] == ["7"] * 3

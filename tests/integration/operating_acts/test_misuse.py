@@ -21,7 +21,7 @@ USAGE = {
     "resolve ring a": "Missing option '--as'",
     "resolve ring a --note= --as not_done": "say why, for the record",
     "resolve ring a --as not_done --receipt -": "--receipt goes with --as done",
-    "resolve --lifecycle ring --as done --receipt -": "--receipt is of one effect",
+    "resolve --lifecycle ring --as done --receipt - --yes": "is no JSON",
     "resolve ring a --as done --receipt /nowhere": "No such file",
     "restart ring a --input -": "is no JSON",
     "restart --lifecycle ring --input -": "--input is of one entity",
