@@ -14,6 +14,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
+from tests.deadline import in_time
+
 
 class Counterparty:
     """Counts and obeys orders; see the module.
@@ -62,17 +64,17 @@ class Counterparty:
     async def saw(self, what: str, key_part: str = "", count: int = 1) -> None:
         """Wait until `count` requests of kind `what` (`do`, `ask`) came whose key contains `key_part`."""
         async with self._changed:
-            await asyncio.wait_for(self._changed.wait_for(lambda: self.seen(what, key_part) >= count), 60)
+            await in_time(self._changed.wait_for(lambda: self.seen(what, key_part) >= count))
 
     async def has_accepted(self, count: int = 1) -> None:
         """Wait until it has accepted `count` requests altogether."""
         async with self._changed:
-            await asyncio.wait_for(self._changed.wait_for(lambda: self.accepted.total() >= count), 60)
+            await in_time(self._changed.wait_for(lambda: self.accepted.total() >= count))
 
     async def has_made(self, steps: int) -> None:
         """Wait until so many different steps of a march were made."""
         async with self._changed:
-            await asyncio.wait_for(self._changed.wait_for(lambda: len(self.steps) >= steps), 60)
+            await in_time(self._changed.wait_for(lambda: len(self.steps) >= steps))
 
     def seen(self, what: str, key_part: str = "") -> int:
         """How many requests of kind `what` came."""

@@ -23,10 +23,8 @@ from infra.temporal import TemporalServer, obtain_temporal
 from perdure import App, Client, LifecycleStatus, PerdurePlugin, Settings
 from perdure.fleet.worker import new_identity, new_worker
 from tests.counterparty import Counterparty
+from tests.deadline import DEADLINE, in_time, until
 from tests.forked import Forked
-
-PATIENCE = 60.0
-"""Seconds after which a test gives up waiting for something that should come."""
 
 
 class World:
@@ -86,7 +84,7 @@ class World:
             self.temporal.address, plugins=[plugin], identity=new_identity()
         )
         async with new_worker(client, config):
-            await asyncio.wait_for(plugin.ready.wait(), PATIENCE)
+            await in_time(plugin.ready.wait())
             yield client
 
     async def spawn(self, app: str = "tests.apps.bodies:app", **environment: str) -> WorkerProcess:
@@ -128,7 +126,7 @@ class World:
         process = await asyncio.create_subprocess_exec(
             *command, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
         )
-        output, _ = await asyncio.wait_for(process.communicate(), PATIENCE)
+        output, _ = await in_time(process.communicate())
         assert process.returncode == 0, output.decode()
         return output.decode()
 
@@ -160,9 +158,9 @@ class World:
         )
         return [row["state"] for row in rows]
 
-    async def ended(self, lifecycle: str, entity_id: object, seconds: float = PATIENCE) -> str:
+    async def ended(self, lifecycle: str, entity_id: object) -> str:
         """Wait for its final state, and return that."""
-        return (await self.client.wait(lifecycle, entity_id, timeout=timedelta(seconds=seconds))).state
+        return (await self.client.wait(lifecycle, entity_id, timeout=timedelta(seconds=DEADLINE))).state
 
     @asynccontextmanager
     async def holding(self, table: str) -> AsyncIterator[None]:
@@ -183,19 +181,9 @@ class World:
         )
         await self.until(lambda: self.db.fetchval(waits), "a write of perdure's that waits for a lock")
 
-    async def until(
-        self, holds: Callable[[], Any], what: str, seconds: float = PATIENCE, *, every: float = 0.02
-    ) -> Any:
-        """Poll until `holds()` (maybe a coroutine) is true; fails with `what` if it never is."""
-        end = asyncio.get_running_loop().time() + seconds
-        while True:
-            found = holds()
-            if asyncio.iscoroutine(found):
-                found = await found
-            if found:
-                return found
-            assert asyncio.get_running_loop().time() < end, f"never came: {what}"
-            await asyncio.sleep(every)
+    async def until(self, holds: Callable[[], Any], what: str, *, every: float = 0.02) -> Any:
+        """Poll until `holds()` (maybe a coroutine) is true; see `tests.deadline.until`."""
+        return await until(holds, what, every=every)
 
     async def is_in(self, lifecycle: str, entity_id: object, state: str) -> None:
         """Wait until the mirror shows `state`."""
@@ -261,15 +249,15 @@ class WorkerProcess:
         """SIGCONT."""
         self.send(signal.SIGCONT)
 
-    async def stop(self, within: float = 30.0) -> int:
+    async def stop(self) -> int:
         """SIGTERM; returns its exit status."""
         self.send(signal.SIGTERM)
-        return await self.gone(within)
+        return await self.gone()
 
-    async def gone(self, within: float = 30.0) -> int:
+    async def gone(self) -> int:
         """Wait until it has ended; returns its exit status."""
         assert self._process is not None
-        return await asyncio.wait_for(self._process.wait(), within)
+        return await in_time(self._process.wait())
 
     async def end(self) -> None:
         """Make sure that it is gone."""

@@ -71,6 +71,10 @@ class Orders:
         self._happened[at].set()
         return fault
 
+    def has_happened(self, at: At) -> bool:
+        """Whether a fault has begun there."""
+        return self._happened[at].is_set()
+
     async def happened(self, at: At) -> None:
         """Wait until a fault has begun there."""
         await self._happened[at].wait()

@@ -11,6 +11,7 @@ from temporalio.client import WorkflowExecutionStatus
 
 from perdure import Status
 from tests.apps.contracts import Errand
+from tests.counterparty import Counterparty
 from tests.world import World
 
 POLICIES = ("lookup", "dedupe", "repeat", "escalate")
@@ -19,7 +20,6 @@ LOOKUPS = ["lookup", "lookup-inline"]
 """The same policy run both ways: as an activity, and in the workflow task."""
 PARKED = ["escalate", "escalate-inline"]
 """Those that wait for a person when they are in doubt."""
-ATTEMPTING = "select count(*) from perdure.effect where status = 'attempting'"
 UNPARKED = [kind for kind in KINDS if kind not in PARKED]
 
 
@@ -35,15 +35,6 @@ async def commit_errands(world: World, kinds: Iterable[str], ids: Sequence[str] 
             for entity_id in ids or [kind]:
                 await world.db.execute("insert into errand (id) values ($1)", entity_id)
                 await world.client.start(kind, entity_id, Errand(), connection=world.db)
-
-
-async def all_attempting(world: World, count: int) -> None:
-    """Wait until so many attempts are on record, and none of them has ended."""
-
-    async def attempting() -> bool:
-        return bool(await world.db.fetchval(ATTEMPTING) == count)
-
-    await world.until(attempting, f"{count} attempts on record")
 
 
 async def is_parked(world: World, kind: str, entity_id: str | None = None) -> bool:
@@ -93,10 +84,10 @@ async def attempts(world: World) -> dict[str, int]:
     return {row["lifecycle"]: row["attempts"] for row in await world.db.fetch("select * from perdure.effect")}
 
 
-def sends(world: World, by: int | None = None) -> dict[str, int]:
+def sends(other_side: Counterparty, by: int | None = None) -> Counter[str]:
     """How often the other side was asked to do each, by key; `by` = only by the process of that id."""
-    asked = [each for each in world.counterparty.requests if each["op"] == "do" and by in (None, each["pid"])]
-    return dict(Counter(each["key"] for each in asked))
+    asked = [each for each in other_side.requests if each["op"] == "do" and by in (None, each["pid"])]
+    return Counter(each["key"] for each in asked)
 
 
 async def _emptied(world: World, table: str) -> None:

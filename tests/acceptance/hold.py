@@ -5,12 +5,12 @@ A trigger waits for an advisory lock that the test has; whoever waits can be see
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
 import asyncpg
 
-from tests.world import World
+from tests.world import WorkerProcess, World
 
 _LOCK = 7
 _STAND_STILL = f"""
@@ -24,6 +24,10 @@ _WAITERS = """
     select count(*) from pg_locks where locktype = 'advisory' and not granted
         and database = (select oid from pg_database where datname = current_database())
 """
+_RUNNING = """
+    select count(*) from pg_stat_activity where datname = current_database() and state = 'active'
+        and query like '%apply_writes%' and pid <> pg_backend_pid()
+"""
 
 
 class Hold:
@@ -32,6 +36,25 @@ class Hold:
     def __init__(self, world: World, lock: asyncpg.Connection[asyncpg.Record]) -> None:
         self._world = world
         self._lock = lock
+
+    async def again(self) -> None:
+        """Hold them as before."""
+        await self._lock.execute(f"select pg_advisory_lock({_LOCK})")
+
+    async def committed_by_the_frozen(self, worker: WorkerProcess, done: Callable[[], Awaitable[bool]]) -> None:
+        """Freeze `worker` while a statement of its stands there, and let PostgreSQL commit that, until `done`.
+
+        PostgreSQL itself ends a statement that stands still: then the worker has to send it once more.
+        """
+        while True:
+            await self.reached()
+            await worker.freeze()
+            await self.release()
+            await self._world.until(self._nothing_runs, "the end of what the frozen worker had sent")
+            if await done():
+                return
+            await self.again()
+            worker.thaw()
 
     async def reached(self) -> None:
         """Wait until a statement stands there."""
@@ -56,6 +79,9 @@ class Hold:
             " and database = (select oid from pg_database where datname = current_database())"
         )
         await self.left()
+
+    async def _nothing_runs(self) -> bool:
+        return not await self._world.db.fetchval(_RUNNING)
 
     async def _waiters(self) -> int:
         return int(await self._world.db.fetchval(_WAITERS))

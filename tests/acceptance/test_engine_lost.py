@@ -16,6 +16,7 @@ from infra.temporal_server import TemporalOnPostgres
 from perdure.contracts.outcomes import Status
 from perdure.errors import AlreadyFinished, EngineUnavailable, NotNow
 from tests.apps.lasting import Sale, app
+from tests.deadline import in_time
 from tests.world import World
 
 EACH = 50
@@ -131,7 +132,7 @@ async def brought_to_their_ends(world: World) -> None:
     await reach(world, "reserved", "refused")
     await tell(world, "refused", 1)
     finished = "select count(*) from perdure.finished"
-    await world.until(lambda: world.db.fetchval(f"select ({finished}) = {10 * EACH}"), "the ends of all", 120)
+    await world.until(lambda: world.db.fetchval(f"select ({finished}) = {10 * EACH}"), "the ends of all")
 
 
 async def settle(world: World, lifecycle: str, entity_id: str, *, happened: bool) -> None:
@@ -162,7 +163,7 @@ async def reach(world: World, state: str, *names: str) -> None:
     table, column = ("perdure.ident", "final") if state == "paid" else ("perdure.entity", "state")
     count = f"select count(*) = $3 from {table} where {column} = $2 and split_part(id, '-', 1) = any($1)"
     wanted = (list(names), state, EACH * len(names))
-    await world.until(lambda: world.db.fetchval(count, *wanted), f"{', '.join(names)} in {state}", 120, every=0.1)
+    await world.until(lambda: world.db.fetchval(count, *wanted), f"{', '.join(names)} in {state}", every=0.1)
 
 
 async def two_workers(world: World) -> None:
@@ -178,6 +179,6 @@ async def command(world: World, *arguments: str) -> str:
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
     )
-    out, error = await asyncio.wait_for(process.communicate(), 60)
+    out, error = await in_time(process.communicate())
     assert process.returncode == 0, error.decode()
     return out.decode()

@@ -43,7 +43,7 @@ async def makes_no_call(world: World, kind: str) -> None:
 
     await every_record_says_done(world)
     assert await attempts(world) == {kind: 2}
-    assert sends(world) == sends(world, by=other.pid) == {key(kind): 1}
+    assert sends(world.counterparty) == sends(world.counterparty, by=other.pid) == {key(kind): 1}
     await works_alone(world, frozen, other)
 
 
@@ -66,7 +66,7 @@ async def sends_late(world: World, kind: str, accepted: int) -> None:
     await world.counterparty.saw("do", count=2)
 
     await every_record_says_done(world)
-    assert sends(world) == {key(kind): 2}
+    assert sends(world.counterparty) == {key(kind): 2}
     await world.until(lambda: world.counterparty.accepted == {key(kind): accepted}, f"accepted {accepted} times")
 
 
@@ -83,7 +83,7 @@ async def test_frozen_after_the_other_side_accepted_it_nothing_is_done_twice_and
 
     await every_record_says_done(world)
     assert world.counterparty.accepted == {key(kind): 1 for kind in UNPARKED}
-    assert sends(world, by=other.pid) == {key(kind): 1 for kind in UNPARKED if kind not in LOOKUPS}
+    assert sends(world.counterparty, by=other.pid) == {key(kind): 1 for kind in UNPARKED if kind not in LOOKUPS}
     assert await attempts(world) == {kind: 1 if kind in LOOKUPS else 2 for kind in UNPARKED}
     await works_alone(world, frozen, other)
 
@@ -184,5 +184,5 @@ async def works_alone(world: World, thawed: WorkerProcess, other: WorkerProcess)
     assert await other.stop() == 0
     await commit_errands(world, ["dedupe"], ["after"])
     await world.ended("dedupe", "after")
-    assert sends(world, by=thawed.pid)[key("dedupe", "after")] == 1
+    assert sends(world.counterparty, by=thawed.pid)[key("dedupe", "after")] == 1
     assert await thawed.stop() == 0

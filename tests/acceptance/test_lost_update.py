@@ -33,7 +33,7 @@ async def test_what_a_retry_brought_about_before_the_engine_crashed_is_the_end_o
     await mortal.servers_are_back()
 
     await mortal.until(lambda: completed(mortal, kind), "its run completed")
-    assert set(sends(mortal).values()) == {1}
+    assert set(sends(mortal.counterparty).values()) == {1}
     assert mortal.counterparty.accepted.total() == 1
 
 

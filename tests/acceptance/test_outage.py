@@ -54,7 +54,7 @@ async def test_what_was_committed_while_temporal_was_away_is_delivered_later(mor
         await mortal.ended(kind, kind)
 
     await every_record_says_done(mortal)
-    assert sends(mortal) == {key(kind): 1 for kind in LOOKUPS}
+    assert sends(mortal.counterparty) == {key(kind): 1 for kind in LOOKUPS}
 
 
 async def test_what_was_committed_while_no_worker_ran_is_done_when_one_comes(world: World) -> None:
@@ -67,7 +67,7 @@ async def test_what_was_committed_while_no_worker_ran_is_done_when_one_comes(wor
         await world.ended(kind, kind)
 
     await every_record_says_done(world)
-    assert sends(world) == {key(kind): 1 for kind in LOOKUPS}
+    assert sends(world.counterparty) == {key(kind): 1 for kind in LOOKUPS}
 
 
 async def test_a_slow_commit_is_not_a_lost_worker(world: World) -> None:

@@ -139,7 +139,7 @@ async def test_a_stop_with_a_server_gone_is_a_stop_and_loses_nothing(mortal: Wor
     for kind in LOOKUPS:
         await mortal.ended(kind, kind)
     await every_record_says_done(mortal)
-    assert sends(mortal) == mortal.counterparty.accepted == {key(kind): 1 for kind in LOOKUPS}
+    assert sends(mortal.counterparty) == mortal.counterparty.accepted == {key(kind): 1 for kind in LOOKUPS}
 
 
 async def test_a_stop_during_start_up_is_a_stop(world: World) -> None:
@@ -221,7 +221,7 @@ async def test_what_can_not_run_says_so_in_one_line_and_exits_1(world: World) ->
         worker = WorkerProcess(world, app, {k: v.format(**there) for k, v in environment.items()})
         world.workers.append(worker)
         await worker.launch()
-        return await worker.gone(within=30), worker.text()
+        return await worker.gone(), worker.text()
 
     async with encrypted:
         outcomes = await asyncio.gather(*(outcome(app, environment) for app, environment, _ in BAD_INPUT.values()))

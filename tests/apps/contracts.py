@@ -8,6 +8,8 @@ from pydantic import BaseModel
 
 from perdure import Dedupe, Effect, Escalate, Find, Lookup, Repeat, Retry, seconds
 
+TIMEOUT = seconds(6)
+"""Of each call. A busy machine must not meet it, and whoever loses a worker waits for it."""
 QUICK = Retry(initial=seconds(0.1), cap=seconds(1))
 
 
@@ -36,11 +38,10 @@ def _policies(inline: bool) -> dict[str, Effect[Errand, Ticket]]:
     return {
         name: Effect[Errand, Ticket](
             f"do-{name}{tail}",
-            timeout=seconds(2),
+            timeout=TIMEOUT,
             doubt=doubt,
             retry=QUICK,
             inline=inline,
-            heartbeat=seconds(2),
         )
         for name, doubt in policies.items()
     }

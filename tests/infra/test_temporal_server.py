@@ -18,6 +18,7 @@ from temporalio.service import RPCError
 from temporalio.worker import Worker
 
 from infra.temporal_server import TemporalOnPostgres
+from tests.deadline import in_time
 
 REPOSITORY = Path(__file__).parents[2]
 pytestmark = pytest.mark.timeout(600)  # a cold machine builds the server first
@@ -66,7 +67,7 @@ async def test_a_workflow_goes_on_after_a_crash_of(
         await asyncio.to_thread(server.start)
 
         await signalled(started, "go")
-        assert await asyncio.wait_for(started.result(), 30) == "go"
+        assert await in_time(started.result()) == "go"
 
 
 async def test_what_it_forgot_is_gone_and_it_serves_again(server: TemporalOnPostgres) -> None:

@@ -95,8 +95,8 @@ CASES = {
     "lost, abandoned, sent again": Case("escalate", [LOST, ONE], messages=[resolved_as(Status.ABANDONED), AGAIN]),
     "lost before the record": Case("escalate", [UNBEGUN, ONE]),
     "lost before and after the record": Case("lookup", [UNBEGUN, LOST], [ONE]),
-    "expired in a pause": Case("repeat", [NotDone("busy", retry_after=minutes(9))], seconds=1),
-    "expired in doubt": Case("escalate", [InDoubt("cut off")], seconds=4),
+    "expired in a pause": Case("repeat", [NotDone("busy", retry_after=minutes(9))], seconds=15),
+    "expired in doubt": Case("escalate", [InDoubt("cut off")], seconds=15),
     "cancelled": Case("lookup", [Refused("no")], messages=[when_waiting("cancel", Request(**ANN))]),
     "cancelled through temporal": Case("lookup", [Refused("no")], messages=[when_waiting(CANCEL_WORKFLOW)]),
 }

@@ -21,6 +21,7 @@ from perdure import Client, Event
 from perdure.errors import InvalidPosition
 from tests.apps.bodies import app
 from tests.apps.contracts import Errand
+from tests.deadline import in_time
 from tests.world import World
 
 Connection: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
@@ -366,7 +367,7 @@ async def test_the_client_waits_for_what_comes_through_a_restart_of_the_database
     assert not waits.done()
     await world.servers_are_back()
     await start(world.db, "b")
-    assert (await asyncio.wait_for(waits, 30)).id == "b"
+    assert (await in_time(waits)).id == "b"
     await feed.aclose()
 
 

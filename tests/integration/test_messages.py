@@ -17,6 +17,7 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from tests.apps.contracts import Errand
 from tests.apps.talking import LookInline, app
+from tests.deadline import in_time
 from tests.world import World
 
 KIND = "look-inline"
@@ -89,7 +90,7 @@ async def test_an_update_during_a_local_activity_is_counted_or_told_that_it_is_t
             said = asyncio.create_task(_say(world))
             await world.handle(KIND, "a").describe()  # another call to the server: the update is there by now
         assert await world.ended(KIND, "a") == "done"
-        answer = await asyncio.wait_for(said, 20)
+        answer = await in_time(said)
     assert (answer, await _words(world)) in [("1", ["hey"]), ("too late", [])]
     await _was_done_once(world)
 

@@ -29,6 +29,7 @@ from tests.apps.bodies import app
 from tests.apps.contracts import Errand
 from tests.apps.errands import Way
 from tests.collector import Collector, collecting
+from tests.deadline import in_time
 from tests.integration.test_traces import exports
 from tests.world import World
 
@@ -97,7 +98,7 @@ async def metered(world: World, app: App = app, **more: Any) -> AsyncIterator[Me
     with exporting(config) as runtime:
         client = await temporalio.client.Client.connect(world.temporal.address, plugins=[plugin], runtime=runtime)
         async with new_worker(client, config):
-            await asyncio.wait_for(plugin.ready.wait(), 60)
+            await in_time(plugin.ready.wait())
             meter = meter_of(client)
             assert meter is not None
             yield Metered(port, client, Gauges(world.client._pool, client, app, config, meter))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import uuid
 from typing import Any
@@ -20,6 +19,7 @@ from perdure.errors import DeclarationError
 from tests.apps.bodies import app
 from tests.apps.contracts import Errand
 from tests.apps.errands import Lookup
+from tests.deadline import in_time
 from tests.world import World
 
 
@@ -78,7 +78,7 @@ async def test_an_input_that_does_not_validate_fails_with_one_sentence(world: Wo
             "lookup", {"seconds": "many"}, id=f"{world.scope}/lookup/a", task_queue=world.config.task_queue
         )
         with pytest.raises(WorkflowFailureError) as failed:
-            await asyncio.wait_for(handle.result(), 20)
+            await in_time(handle.result())
     assert isinstance(failed.value.cause, ApplicationError)
     assert failed.value.cause.message == (
         "lookup: the input does not fit: seconds: Input should be a valid number, unable to parse string as a number"

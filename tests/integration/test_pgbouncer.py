@@ -16,12 +16,15 @@ from perdure import Client
 from perdure.store.connecting import Pool
 from perdure.store.postgres import Database
 from tests.apps.straight import app
+from tests.deadline import in_time
 from tests.world import World
 
 IGNORING = (
     "extra_float_digits, lock_timeout, statement_timeout, idle_in_transaction_session_timeout, "
     "default_transaction_isolation"
 )
+HOURS = 10_000.0
+"""Seconds that no test takes."""
 
 
 @pytest.fixture(scope="module")
@@ -88,10 +91,10 @@ async def test_a_whole_worker_runs_through_it(world: World, bouncer: PgBouncer, 
 async def test_a_statement_that_stands_still_is_ended_by_the_server(pool: Pool) -> None:
     async def in_a_transaction() -> None:
         async with pool.acquire() as connection, connection.transaction():
-            await connection.fetchval("select pg_sleep($1::float)", 10)
+            await connection.fetchval("select pg_sleep($1::float)", HOURS)
 
-    async with asyncio.timeout(5):
-        ended = await asyncio.gather(pool.execute("select pg_sleep(10)"), in_a_transaction(), return_exceptions=True)
+    alone = pool.execute(f"select pg_sleep({HOURS})")
+    ended = await in_time(asyncio.gather(alone, in_a_transaction(), return_exceptions=True))
     assert [type(each) for each in ended] == [asyncpg.QueryCanceledError] * 2
 
 
@@ -101,7 +104,7 @@ async def test_a_lock_that_the_app_keeps_is_not_waited_for(pool: Pool, world: Wo
         await world.db.execute("select from errand for update")
         for statement in ("update errand set state = 'x'", "delete from errand"):
             with pytest.raises(asyncpg.LockNotAvailableError):
-                await asyncio.wait_for(pool.fetch(statement), 1.2)
+                await in_time(pool.fetch(statement))  # it ends before `statement_timeout`, which raises another one
     assert await pool.fetchval("update errand set state = 'y' returning state") == "y"
 
 

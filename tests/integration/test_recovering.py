@@ -25,6 +25,7 @@ from perdure.queries import query
 from perdure.recovering.engine import why_lost
 from perdure.recovering.recovery import Recovered, recover
 from tests.apps.lasting import KeptSale, Sale, app
+from tests.deadline import in_time
 from tests.world import World
 
 DAY = Duration(seconds=86_400)
@@ -338,7 +339,7 @@ async def test_a_run_that_waits_ends_where_the_database_says_that_it_is_over(wor
         await world.db.execute("update perdure.ident set final = 'paid'; delete from perdure.entity")
         for each in ("waits", "parked"):
             await world.handle("sale", each).signal("perdure-mirror", "clean-up")
-            await asyncio.wait_for(world.handle("sale", each).result(), 30)
+            await in_time(world.handle("sale", each).result())
     assert await world.db.fetchval("select count(*) from perdure.entity") == 0
 
 

@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from tests.apps.bodies import app
+from tests.deadline import in_time
 from tests.world import World
 
 
@@ -29,7 +30,7 @@ class RelayProcess:
         """SIGTERM; its exit status."""
         if self._process.returncode is None:
             self._process.send_signal(signal.SIGTERM)
-        return await asyncio.wait_for(self._process.wait(), 20)
+        return await in_time(self._process.wait())
 
 
 @pytest.fixture

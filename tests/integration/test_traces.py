@@ -17,6 +17,7 @@ from perdure.telemetry import names
 from tests.apps.contracts import Errand
 from tests.collector import Collector, SeenSpan, collecting
 from tests.counterparty import Counterparty
+from tests.deadline import in_time
 from tests.world import World
 
 CALLER = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
@@ -63,7 +64,7 @@ async def test_one_trace_leads_from_the_apps_call_to_the_attempt(world: World, c
         env={**world.environment(), **exports(collector), "OTEL_SERVICE_NAME": "shop", "PERDURE_TRACES": "otlp"},
         stdout=asyncio.subprocess.PIPE,
     )
-    said, _ = await asyncio.wait_for(app.communicate(), 60)
+    said, _ = await in_time(app.communicate())
     assert said == b"done\n"
     await world.until(lambda: len(collector.spans) >= 6, "the spans")
     [attempt] = collector.named(names.SPAN_ATTEMPT)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import re
 
@@ -12,6 +11,7 @@ from temporalio.api.sdk.v1 import WorkflowMetadata
 
 from tests.apps.contracts import Errand
 from tests.apps.talking import Look, Ring, Slow, app
+from tests.deadline import in_time
 from tests.world import World
 
 
@@ -85,7 +85,7 @@ def _json_in(details: str) -> str:
 
 async def _send(world: World, kind: str, update: str, given: str) -> None:
     names = ["--workflow-id", f"{world.scope}/{kind}/a", "--name", update, "--input", given]
-    await asyncio.wait_for(world.temporal_command("workflow", "update", "execute", *names), 30)
+    await in_time(world.temporal_command("workflow", "update", "execute", *names))
 
 
 async def _wants_a_person(world: World) -> bool:

@@ -20,7 +20,7 @@ LETTER = Mail(sender="news@app.example", recipient="jo.doe@reader.example", subj
 _numbers = itertools.count(1)
 
 
-def attempt(seconds: float = 5.0, key: Key | None = None) -> Attempt:
+def attempt(seconds: float = 60.0, key: Key | None = None) -> Attempt:
     """An attempt that has so many seconds left, of an effect of its own unless `key` is given."""
     own = Key.of(Entity("comment", str(next(_numbers))), "send-mail")
     return Attempt(key or own, 1, datetime.now(UTC), boot_clock() + seconds)

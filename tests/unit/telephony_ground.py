@@ -33,7 +33,7 @@ def key(effect: str = "send-sms") -> Key:
     return Key.of(Entity("dose", f"ann/morning~{next(_numbers)}/2026-03-01T08:00"), effect)
 
 
-def attempt(seconds: float = 5.0, *, of: Key | None = None) -> Attempt:
+def attempt(seconds: float = 60.0, *, of: Key | None = None) -> Attempt:
     """An attempt that has so many seconds left."""
     return Attempt(of or key(), 1, datetime.now(UTC), boot_clock() + seconds, resources=Telephony())
 

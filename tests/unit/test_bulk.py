@@ -10,6 +10,7 @@ import pytest
 from perdure.contracts.keys import Entity
 from perdure.errors import EngineUnavailable, NotNow
 from perdure.operating.bulk import AT_ONCE, UNANSWERED, Bulk, Name, Tally
+from tests.deadline import in_time
 
 
 async def names(count: int, lifecycle: str = "order") -> AsyncIterator[Name]:
@@ -103,7 +104,7 @@ async def test_no_more_are_begun_in_a_second_than_were_asked_for() -> None:
 async def test_a_stop_is_heard_while_it_waits_for_its_turn() -> None:
     acting = Acting(rate=0.001)
     acting.stop_at = "000"
-    tally = await asyncio.wait_for(acting.bulk.run(names(3)), 10)
+    tally = await in_time(acting.bulk.run(names(3)))
     assert (tally.accepted, tally.last, tally.interrupted) == (1, Name("order", "000"), True)
 
 

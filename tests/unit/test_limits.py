@@ -46,6 +46,7 @@ from perdure.settings import Settings
 from perdure.store.memory import MemoryStore
 from perdure.store.writes import Fence, FenceOp, Move, Write
 from perdure.testing import At, NotPickedUp, rehearse
+from tests.deadline import DEADLINE
 
 ACCOUNT = Limit("account", per_second=5)
 NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)
@@ -233,7 +234,7 @@ async def test_a_call_that_has_its_turn_is_not_cut_by_a_cancel_but_by_its_succes
 
         async def execution() -> Any:
             called.set()
-            done, _ = await asyncio.wait({asyncio.ensure_future(host.stopping())}, timeout=5 if cut else 0.05)
+            done, _ = await asyncio.wait({asyncio.ensure_future(host.stopping())}, timeout=DEADLINE if cut else 0.05)
             return bool(done)
 
         return bool(await host.to_its_end(execution(), gives_way=True))

@@ -7,8 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 
 from perdure.testing.proxy import proxied
-
-PATIENCE = 10.0
+from tests.deadline import DEADLINE
 
 
 @asynccontextmanager
@@ -35,7 +34,7 @@ async def server() -> AsyncIterator[tuple[int, asyncio.Queue[bytes], asyncio.Eve
 
 
 async def test_after_a_half_close_the_server_reads_the_end_and_the_client_still_hears_it() -> None:
-    async with asyncio.timeout(PATIENCE), server() as (port, read, speak), proxied(port) as proxy:
+    async with asyncio.timeout(DEADLINE), server() as (port, read, speak), proxied(port) as proxy:
         reader, writer = await asyncio.open_connection("127.0.0.1", proxy.port)
         writer.write(b"before")
         assert await read.get() == b"before"
@@ -51,7 +50,7 @@ async def test_after_a_half_close_the_server_reads_the_end_and_the_client_still_
 
 
 async def test_connections_made_after_a_half_close_work() -> None:
-    async with asyncio.timeout(PATIENCE), server() as (port, read, _), proxied(port) as proxy:
+    async with asyncio.timeout(DEADLINE), server() as (port, read, _), proxied(port) as proxy:
         proxy.half_close()
         _, writer = await asyncio.open_connection("127.0.0.1", proxy.port)
         writer.write(b"new")

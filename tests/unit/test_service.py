@@ -9,8 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from perdure.fleet.service import Service
-
-PATIENCE = 20.0
+from tests.deadline import in_time
 
 
 class Failing(Service):
@@ -35,7 +34,7 @@ async def test_after_an_outage_of_hours_it_goes_on() -> None:
     """1,100 rounds: at five seconds each, an hour and a half."""
     service = Failing(lambda: ConnectionRefusedError("away"), 1100)
     await service.start()
-    await asyncio.wait_for(service.done.wait(), PATIENCE)
+    await in_time(service.done.wait())
     await service.stop()
 
 
@@ -45,7 +44,7 @@ async def test_after_a_bug_in_one_round_it_goes_on_and_says_where_the_bug_is(
     service = Failing(lambda: KeyError("no such thing"), 2)
     with caplog.at_level(logging.ERROR, "perdure.service"):
         await service.start()
-        await asyncio.wait_for(service.done.wait(), PATIENCE)
+        await in_time(service.done.wait())
         await service.stop()
     assert [record.getMessage() for record in caplog.records] == ["failing: a bug, will go on"] * 2
     assert all(record.exc_info for record in caplog.records)

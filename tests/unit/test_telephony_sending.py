@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator
 from datetime import timedelta
-from typing import Any
+from typing import Any, Literal
 from urllib.parse import parse_qs, urlsplit
 from xml.etree import ElementTree
 
@@ -18,6 +18,7 @@ from activities.twilio.sending import send
 from infra.telephony.numbers import LANDLINE
 from infra.telephony.server import Fault, TelephonyServer
 from perdure import InDoubt, NotDone, Refused
+from tests.deadline import DEADLINE, in_time, until
 from tests.raw_page import RawPage, says
 from tests.unit.telephony_ground import CALLBACKS, NUMBER, TEXT, attempt, notice, of_server, settings
 
@@ -109,9 +110,10 @@ async def test_how_a_request_ends_says_what_became_of_it(
 
 @pytest.mark.parametrize(("fault", "accepted"), [(Fault.DELAY_BEFORE, 0), (Fault.DELAY_AFTER, 1)])
 async def test_no_answer_in_time_leaves_it_in_doubt(server: TelephonyServer, fault: Fault, accepted: int) -> None:
+    server.silence = DEADLINE
     server.orders.order(fault)
     with pytest.raises(InDoubt, match="nothing came in time"):
-        await send(SMS, notice(), attempt(0.1))
+        await send(SMS, notice(), attempt(2.0))
     assert len(server.accepted) == accepted
 
 
@@ -258,12 +260,23 @@ async def test_answers_that_are_not_documented(answer: bytes, ends: type[Excepti
     assert page.connections == 1
 
 
+class _NoPlaces(asyncio.Semaphore):
+    """None is ever free."""
+
+    def __init__(self) -> None:
+        super().__init__(0)
+        self.asked_for = asyncio.Event()
+
+    async def acquire(self) -> Literal[True]:
+        self.asked_for.set()
+        return await super().acquire()
+
+
 async def test_who_finds_no_free_connection_in_time_has_certainly_sent_nothing(server: TelephonyServer) -> None:
-    given = attempt()
-    given.resources = Telephony(places=asyncio.Semaphore(0))
+    given, places = attempt(), _NoPlaces()
+    given.resources = Telephony(places=places)
     sending = asyncio.ensure_future(send(SMS, notice(), given))
-    with pytest.raises(TimeoutError):
-        await asyncio.wait_for(asyncio.shield(sending), 0.05)
+    await in_time(places.asked_for.wait())
     sending.cancel()
     with pytest.raises(NotDone, match="before a connection was free"):
         await sending
@@ -273,9 +286,7 @@ async def test_who_finds_no_free_connection_in_time_has_certainly_sent_nothing(s
 async def test_an_attempt_that_is_cancelled_on_its_way_stays_in_doubt(server: TelephonyServer) -> None:
     server.orders.order(Fault.DELAY_AFTER)
     sending = asyncio.ensure_future(send(SMS, notice(), attempt()))
-    async with asyncio.timeout(5):
-        while not server.accepted:
-            await asyncio.sleep(0.001)
+    await until(lambda: server.accepted, "the request accepted", every=0.001)
     sending.cancel()
     with pytest.raises(asyncio.CancelledError):
         await sending

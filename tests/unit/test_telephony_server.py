@@ -27,7 +27,7 @@ class Redirected(TwilioHttpClient):  # type: ignore[misc]
     """The library's own client, led to the stand-in."""
 
     def __init__(self, origin: str) -> None:
-        super().__init__(timeout=5)
+        super().__init__(timeout=60)
         self._origin = origin
 
     def request(self, method: str, url: str, *args: Any, **options: Any) -> Any:

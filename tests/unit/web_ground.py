@@ -57,7 +57,7 @@ def web(names: AbstractResolver | None = None) -> Web:
     return Web(pool, names or Names())
 
 
-def attempt(seconds: float = 5.0, *, number: int = 1, names: AbstractResolver | None = None) -> Attempt:
+def attempt(seconds: float = 60.0, *, number: int = 1, names: AbstractResolver | None = None) -> Attempt:
     """An attempt that has so many seconds left, of a job of its own."""
     key = Key.of(Entity("web-job", str(next(_numbers))), "call-page")
     return Attempt(key, number, datetime.now(UTC), boot_clock() + seconds, resources=web(names))

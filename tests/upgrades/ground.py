@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -20,6 +19,7 @@ from perdure.contracts.terms import all_terms
 from perdure.errors import DeclarationError
 from perdure.fleet.worker import new_worker
 from perdure.workflow.carried import CARRIED, Carried
+from tests.deadline import in_time
 from tests.upgrades.editions import Editable, edition
 from tests.world import World
 
@@ -46,7 +46,7 @@ class Ground:
         plugin = PerdurePlugin(edition(kind), self.world.config)
         client = await temporalio.client.Client.connect(self.world.temporal.address, plugins=[plugin])
         with pytest.raises(DeclarationError) as refused:
-            await asyncio.wait_for(new_worker(client, self.world.config).run(), 30)
+            await in_time(new_worker(client, self.world.config).run())
         return str(refused.value)
 
     async def start(self, given: Any = None, entity_id: str = "a") -> None:

@@ -10,6 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from perdure.command import cli
+from tests.deadline import in_time
 from tests.replay.record import RELEASES
 from tests.upgrades import effects
 from tests.upgrades.ground import PARCEL, Ground
@@ -24,7 +25,7 @@ async def _replay_from_server(world: World, *arguments: str) -> tuple[int, list[
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
     )
-    said, complained = await asyncio.wait_for(process.communicate(), 60)
+    said, complained = await in_time(process.communicate())
     assert process.returncode is not None
     return process.returncode, said.decode().splitlines(), complained.decode()
 

@@ -13,6 +13,7 @@ import pytest
 from perdure.archiving import dropping, working
 from perdure.archiving.dropping import tidy
 from perdure.archiving.months import every_month
+from tests.deadline import in_time
 from tests.integration.archiving.archiving_ground import (
     LONG_AGO,
     NAME,
@@ -124,7 +125,7 @@ async def test_an_effect_that_somebody_holds_is_not_waited_for_and_goes_later(ds
     await finished(db, "b")
     async with connected(dsn) as app, app.transaction():
         await app.execute("select from perdure.effect where id = 'a' for update")
-        assert (await asyncio.wait_for(perdure(dsn, *DROP), 10)).exit_code == 0
+        assert (await in_time(perdure(dsn, *DROP))).exit_code == 0
         assert await keys(db) == [key_of("a")]
     await tidy(db)
     assert await keys(db) == []

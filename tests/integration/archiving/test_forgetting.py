@@ -21,6 +21,7 @@ from perdure.errors import NoSuchEntity, NotNow
 from tests.apps.bodies import app
 from tests.apps.contracts import Errand
 from tests.apps.errands import Count, Counter, Lookup
+from tests.deadline import in_time
 from tests.integration.archiving.archiving_ground import (
     NAME,
     Connection,
@@ -172,7 +173,7 @@ async def test_what_can_not_be_forgotten_is_one_line_on_standard_error(world: Wo
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
     )
-    said, complained = await asyncio.wait_for(process.communicate(), 60)
+    said, complained = await in_time(process.communicate())
     assert (process.returncode, said) == (1, b"")
     assert complained.decode() == "perdure: order/parked is still open: cancel it first, and wait for its end\n"
     end = await forget(world, "order", "nobody")

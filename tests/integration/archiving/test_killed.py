@@ -9,6 +9,7 @@ from datetime import date
 from perdure.archiving.dropping import drop
 from perdure.archiving.months import every_month
 from perdure.archiving.working import working
+from tests.deadline import in_time
 from tests.integration.archiving.archiving_ground import Connection, finished, key_of, keys, still_open
 
 MONTHS = [date(2010 + number // 12, number % 12 + 1, 1) for number in range(36)]
@@ -25,7 +26,7 @@ async def test_a_drop_that_was_killed_at_any_statement_is_finished_by_the_next_o
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "tests.integration.archiving.killed", dsn, *names), stdout=asyncio.subprocess.PIPE
     )
-    said, _ = await asyncio.wait_for(process.communicate(), 60)
+    said, _ = await in_time(process.communicate())
     left = [month for month in await every_month(db) if month.tables and month.first in MONTHS]
     assert 25 <= len(left) <= int(said) < len(MONTHS), "the last ones have too few statements to be killed"
     async with working(dsn) as connection:

@@ -23,6 +23,7 @@ from perdure.command import cli
 from perdure.errors import EngineUnavailable
 from perdure.telemetry import names
 from tests.apps.frail import app
+from tests.deadline import in_time
 from tests.integration.cleaning.clean_up_ground import Cleaning, begun, deleted, is_open
 from tests.integration.test_metrics import metered
 from tests.world import World
@@ -132,7 +133,7 @@ async def test_a_clean_up_whose_worker_is_killed_goes_on_in_another_one(world: W
     await worker.kill()
     flag.unlink()
     await world.spawn("tests.apps.hasty:app", **environment)
-    summary = await asyncio.wait_for(handle, 60)
+    summary = await in_time(handle)
     findings = await world.db.fetch("select kind, id, what from perdure.finding where not mended")
     assert (summary.seen, summary.mended, findings, summary.failed) == (3, 1, [], {})
     await world.until(lambda: is_open(world, "sticky", "a"), "runs again")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import secrets
 import shutil
@@ -23,6 +22,7 @@ from perdure.errors import NotThisDatabase
 from perdure.fleet.worker import new_worker
 from tests.apps.bodies import app
 from tests.conftest import APP_TABLES, FEWER_MONTHS
+from tests.deadline import in_time
 from tests.world import World
 
 S = TypeVar("S", bound=PostgresServer)
@@ -99,7 +99,7 @@ class Worlds:
         plugin = PerdurePlugin(app, world.config)
         client = await Client.connect(world.temporal.address, namespace=world.engine.namespace, plugins=[plugin])
         with pytest.raises(NotThisDatabase) as refused:
-            await asyncio.wait_for(new_worker(client, world.config).run(), 30)
+            await in_time(new_worker(client, world.config).run())
         return str(refused.value)
 
     async def marked_anew(self, world: World) -> None:

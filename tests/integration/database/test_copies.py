@@ -19,6 +19,7 @@ from perdure.recovering.recovery import Recovered, recover
 from perdure.store.postgres import Database, PostgresStore
 from perdure.store.writes import Fence, FenceOp, Write
 from tests.apps.bodies import app
+from tests.deadline import in_time
 from tests.integration.database.clusters import base_backup, run
 from tests.integration.database.conftest import Worlds
 from tests.world import World
@@ -52,7 +53,7 @@ async def adopt(world: World, what: str) -> tuple[int, str]:
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.STDOUT,
     )
-    output, _ = await asyncio.wait_for(process.communicate(), 60)
+    output, _ = await in_time(process.communicate())
     assert process.returncode is not None
     return process.returncode, output.decode()
 

@@ -12,6 +12,7 @@ from typing import Any
 from typer.testing import CliRunner, Result
 
 from perdure.command import cli
+from tests.deadline import in_time
 from tests.world import World
 
 APP = ("--app", "tests.apps.bodies:app")
@@ -31,7 +32,7 @@ async def process(world: World, *arguments: str) -> tuple[int | None, str, str]:
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
     )
-    output, errors = await asyncio.wait_for(running.communicate(), 60)
+    output, errors = await in_time(running.communicate())
     return running.returncode, output.decode(), errors.decode()
 
 

@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from tests.apps.talking import app
+from tests.deadline import in_time
 from tests.integration.operating_acts.ground import LOST, delivered, parked, perdure, record, untouched
 from tests.world import World
 
@@ -49,7 +50,7 @@ class OnTerminal:
 
     async def ended(self) -> int:
         """Its exit status."""
-        status = await asyncio.wait_for(self._process.wait(), 60)
+        status = await in_time(self._process.wait())
         self._read()
         return status
 

@@ -24,6 +24,7 @@ from temporalio.worker import Worker
 
 from infra.time_skipping import time_skipping_environment
 from perdure import PerdurePlugin
+from tests.deadline import in_time
 from workers.reminders import app
 
 if TYPE_CHECKING:
@@ -106,7 +107,7 @@ class Skipping:
         """Skip time without a worker, beyond the next dose of a patient: for that the clock would stand."""
         await self._let_go()
         await self.clinic.world.until(lambda: self._waits_for_a_worker(patient), f"work for {patient}")
-        await asyncio.wait_for(self.environment.sleep(until - await self.now()), 60)
+        await in_time(self.environment.sleep(until - await self.now()))
         await self.environment.client.test_service.lock_time_skipping(LockTimeSkippingRequest())
 
     async def sign_up(self, id: str, plan: Any, zone: str = "Africa/Accra", **columns: Any) -> None:

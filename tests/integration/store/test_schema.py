@@ -17,6 +17,7 @@ import pytest
 from infra.postgres import PostgresServer
 from perdure import schema
 from perdure.errors import SchemaMismatch
+from tests.deadline import in_time
 from tests.integration.store.store_ground import Connection, run_on
 
 NEWEST = schema.migrations()[-1].number
@@ -75,7 +76,7 @@ async def command(dsn: str, *arguments: str) -> tuple[int, str, str]:
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
     )
-    said, complained = await asyncio.wait_for(process.communicate(), 60)
+    said, complained = await in_time(process.communicate())
     assert process.returncode is not None
     return process.returncode, said.decode(), complained.decode()
 

@@ -25,6 +25,7 @@ from infra.postgres import PostgresServer
 from infra.telephony.reports import signature
 from infra.telephony.server import ACCOUNT, TOKEN
 from perdure import Entity, Key
+from tests.deadline import in_time
 from tests.integration.operating.reading import nobody
 from workers.telephony_callbacks import MOST, StatusCallbacks
 
@@ -200,10 +201,10 @@ async def test_the_receiver_is_a_process_that_ends_when_it_is_told_to(
     )
     try:
         assert running.stderr is not None
-        line = json.loads(await asyncio.wait_for(running.stderr.readline(), 60))
+        line = json.loads(await in_time(running.stderr.readline()))
         assert await Receiver(f"http://{line['address']}", receiver.db).post(SENT) == 204
         running.send_signal(signal.SIGTERM)
-        rest = await asyncio.wait_for(running.stderr.read(), 30)
+        rest = await in_time(running.stderr.read())
         assert await running.wait() == 0
         assert b"15552223333" not in rest
     finally:

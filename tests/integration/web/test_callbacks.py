@@ -20,6 +20,7 @@ import pytest
 from aiohttp import web
 
 from activities.settings import web_settings
+from tests.deadline import in_time
 from tests.integration.operating.reading import nobody
 from tests.integration.web.conftest import Jobs
 from tests.pages import answers, closes
@@ -60,7 +61,7 @@ async def spoken(url: str, sent: str) -> bytes:
     reader, writer = await asyncio.open_connection(host, int(port))
     try:
         writer.write(sent.encode())
-        return await asyncio.wait_for(reader.read(), 10)
+        return await in_time(reader.read())
     finally:
         writer.close()
         with suppress(ConnectionError):
@@ -136,7 +137,7 @@ async def test_no_more_is_read_than_may_be_said(jobs: Jobs) -> None:
     async with receiving(jobs.world.dsn) as url:
         assert (await posted(f"{url}/{TOKEN}", b" " * (MOST + 1)))[0] == 413
         with suppress(aiohttp.ClientOSError):  # it is cut off, and may not see the answer
-            status, _ = await asyncio.wait_for(posted(f"{url}/{TOKEN}", endless()), 10)
+            status, _ = await in_time(posted(f"{url}/{TOKEN}", endless()))
             assert status == 413
         # What is short as it comes may be longer as PostgreSQL writes it.
         assert (await posted(f"{url}/{TOKEN}", {"body": [1] * (MOST // 3 - 10)}))[0] == 413
@@ -168,7 +169,7 @@ async def test_one_connection_too_many_is_closed_and_those_before_it_are_served(
         reader, writer = await asyncio.open_connection(host, int(port))
         assert await spoken(url, "") == b""
         writer.write(f"POST /{TOKEN} HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n".encode())
-        assert (await asyncio.wait_for(reader.read(), 10)).startswith(b"HTTP/1.1 204 ")
+        assert (await in_time(reader.read())).startswith(b"HTTP/1.1 204 ")
         writer.close()
         await writer.wait_closed()
 
@@ -272,10 +273,10 @@ async def test_the_receiver_is_a_process_that_ends_when_it_is_told_to(jobs: Jobs
     )
     try:
         assert running.stderr is not None
-        line = json.loads(await asyncio.wait_for(running.stderr.readline(), 60))
+        line = json.loads(await in_time(running.stderr.readline()))
         assert (await posted(f"http://{line['address']}/{TOKEN}"))[0] == 204
         running.send_signal(signal.SIGTERM)
-        rest = await asyncio.wait_for(running.stderr.read(), 30)
+        rest = await in_time(running.stderr.read())
         assert await running.wait() == 0
         assert TOKEN.encode() not in rest
     finally:

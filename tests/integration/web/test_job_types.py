@@ -20,6 +20,7 @@ from activities.settings import web_settings
 from activities.web import catalogue
 from activities.web.job_type import JobType, problems
 from perdure.errors import NotPermitted, SchemaMismatch
+from tests.deadline import in_time
 from tests.integration.operating.reading import perdure
 from tests.integration.web.conftest import Jobs
 from tests.pages import answers
@@ -344,6 +345,6 @@ async def test_the_command_is_run_as_a_shell_runs_it(jobs: Jobs) -> None:
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
     )
-    output, errors = await asyncio.wait_for(running.communicate(b"- name: a\n  url: https://h/\n  tmeout: 1s\n"), 60)
+    output, errors = await in_time(running.communicate(b"- name: a\n  url: https://h/\n  tmeout: 1s\n"))
     assert (running.returncode, output) == (2, b"")
     assert errors.decode() == ("perdure: <stdin>:3: a: tmeout: there is no such field; did you mean 'timeout'?\n")

@@ -1,0 +1,38 @@
+"""The one deadline of all tests: so generous that only a hang meets it, however busy the machine is.
+
+A test waits for what it needs, never for a time. Where a promise is about time, it is compared with what the record or
+the same run says, not with a deadline.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+DEADLINE = 120.0
+"""Seconds after which a test gives up waiting for something that should come."""
+
+
+async def until(holds: Callable[[], Any], what: str, *, every: float = 0.02) -> Any:
+    """Poll until `holds()` (maybe a coroutine) is true, and return what it gave.
+
+    Raises:
+        AssertionError: it never was; with `what`.
+    """
+    end = asyncio.get_running_loop().time() + DEADLINE
+    while True:
+        found = holds()
+        if asyncio.iscoroutine(found):
+            found = await found
+        if found:
+            return found
+        assert asyncio.get_running_loop().time() < end, f"never came: {what}"
+        await asyncio.sleep(every)
+
+
+async def in_time(awaited: Awaitable[T]) -> T:
+    """Await it; fails if it never ends."""
+    return await asyncio.wait_for(awaited, DEADLINE)
