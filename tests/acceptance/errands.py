@@ -64,8 +64,9 @@ async def _run_is_parked(world: World, kind: str) -> bool:
 
 async def every_record_says_done(world: World) -> None:
     """App, mirror, fence and Temporal agree: all that was started is done, nothing is left over."""
-    unfinished = "select lifecycle || ' ' || id from perdure.ident where final is distinct from 'done'"
-    assert await world.db.fetch(unfinished) == []
+    all_finished = "select bool_and(final is not null) from perdure.ident"
+    await world.until(lambda: world.db.fetchval(all_finished), "the end of all that was started")
+    assert await world.db.fetch("select lifecycle, id, final from perdure.ident where final <> 'done'") == []
     for leftover in ("entity", "behind", "outbox", "message", "rejected"):
         await _emptied(world, leftover)
     assert await world.db.fetch("select key from perdure.effect where status <> 'done' or receipt is null") == []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
@@ -20,8 +21,6 @@ from tests.deadline import in_time
 from tests.world import World
 
 EACH = 50
-LASTS = 40.0
-"""Seconds, since its start or until a time."""
 KINDS = ("sale", "forgetful-sale")
 ACCEPTED_UNHEARD, CLOSES = {"close": True, "accept": True}, {"close": True}
 
@@ -42,7 +41,6 @@ async def world(
         yield made
 
 
-@pytest.mark.timeout(600)  # a cold machine builds the server first
 async def test_of_500_lifecycles_none_is_lost_and_no_effect_happens_twice(
     world: World, engine: TemporalOnPostgres
 ) -> None:
@@ -51,12 +49,13 @@ async def test_of_500_lifecycles_none_is_lost_and_no_effect_happens_twice(
     said = await command(world, "recover", "--yes", "--by", "ann", "--note", "the cluster burnt down")
     assert f"{9 * EACH} open: 0 run, " in said, "all but what was paid for has lost its workflow"
     await two_workers(world)
-    back_at = datetime.now(UTC)
+    begun, back_at = time.monotonic(), datetime.now(UTC)
     await reach(world, "reserved", "waits", "told", "reserving", "unaccepted", "unstarted")
     await reach(world, "paid", "late")
     await reach(world, "refused", "refused")
     parked = "select count(*) from perdure.entity where attention like 'pay%'"
     await world.until(lambda: world.db.fetchval(f"select ({parked}) = {EACH}"), "all that were parked are so again")
+    recovered = time.monotonic() - begun
     assert "0 start again" in await command(world, "recover")
     await brought_to_their_ends(world)
 
@@ -66,7 +65,9 @@ async def test_of_500_lifecycles_none_is_lost_and_no_effect_happens_twice(
     assert {row["id"].partition("-")[0] for row in expired} == {"asleep"}
     assert len(expired) == EACH
     assert all(row["finished_at"] > asleep_until for row in expired)
-    assert all(row["finished_at"] < max(asleep_until, back_at) + timedelta(seconds=30) for row in expired)
+    # Their time goes on, and does not begin anew with the recovery.
+    soon = max(asleep_until, back_at) + timedelta(seconds=max(10.0, 3 * recovered))
+    assert all(row["finished_at"] < soon for row in expired)
     assert sum(row["state"] == "paid" for row in ends) == 9 * EACH
     assert set(world.counterparty.accepted.values()) == {1}
     assert world.counterparty.accepted.total() == 10 * EACH + 9 * EACH
@@ -81,17 +82,21 @@ async def on_their_way(world: World) -> datetime:
         other.replies_to[f"parked-{number}"] = [{"accept": True}, ACCEPTED_UNHEARD if number % 2 else CLOSES]
         other.replies_to[f"refused-{number}"] = [{"refused": "sold out"}]
     worker = await world.spawn("tests.apps.lasting:app")
-    until = datetime.now(UTC) + timedelta(seconds=LASTS)
-    await start(world, "asleep", Sale(words=9, until=until), Sale(words=9, lasts=LASTS))
+    begun = time.monotonic()
     await start(world, "parked", Sale(words=0))
     for name, words in (("paid", 0), ("waits", 1), ("late", 1), ("refused", 1), ("told", 2)):
         await start(world, name, Sale(words=words))
     await reach(world, "paid", "paid")
     await reach(world, "refused", "refused")
-    await reach(world, "reserved", "asleep", "waits", "late", "told")
+    await reach(world, "reserved", "waits", "late", "told")
     await tell(world, "told", 1)
     parked = "select count(*) from perdure.entity where attention like 'pay%'"
     await world.until(lambda: world.db.fetchval(f"select ({parked}) = {EACH}"), "parked")
+    # Much longer than it takes this machine to come as far as they must be when all is lost.
+    lasts = max(25.0, 2 * (time.monotonic() - begun))
+    until = datetime.now(UTC) + timedelta(seconds=lasts)
+    await start(world, "asleep", Sale(words=9, until=until), Sale(words=9, lasts=lasts))
+    await reach(world, "reserved", "asleep")
     await world.until(lambda: world.db.fetchval("select not exists (select from perdure.outbox)"), "all is delivered")
     other.before_replying.shut()
     await start(world, "reserving", Sale())

@@ -32,7 +32,7 @@ FIND = Find[Errand, Ticket]("find-reserved", timeout=seconds(5), inline=True)
 RESERVE = Effect[Errand, Ticket](
     "reserve", timeout=seconds(6), doubt=Lookup(FIND, settle=seconds(0.5), every=seconds(0.3)), retry=QUICK, inline=True
 )
-PAY = Effect[Errand, Ticket]("pay", timeout=seconds(6), doubt=Escalate(), retry=IMPATIENT, inline=True)
+PAY = Effect[Errand, Ticket]("pay", timeout=seconds(12), doubt=Escalate(), retry=IMPATIENT, inline=True)
 
 
 class Sale(BaseModel):

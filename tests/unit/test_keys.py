@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 from datetime import date
 from decimal import Decimal
@@ -109,7 +108,7 @@ def test_a_string_an_integer_and_a_uuid_can_be_an_id(given: object, text: str) -
         (("a", 1), "('a', 1), a tuple"),
     ],
 )
-def test_an_id_of_another_type_is_refused_by_every_verb_that_takes_one(given: object, shown: str) -> None:
+async def test_an_id_of_another_type_is_refused_by_every_verb_that_takes_one(given: object, shown: str) -> None:
     client = Client()
     for asked in (
         client.start("order", given, {}),
@@ -121,7 +120,7 @@ def test_an_id_of_another_type_is_refused_by_every_verb_that_takes_one(given: ob
         client.wait("order", given),
     ):
         with pytest.raises(InvalidEntity) as caught:
-            asyncio.run(asked)
+            await asked
         assert f"the id of order is {shown}: give a str, an int or a UUID" in str(caught.value)
     with pytest.raises(InvalidEntity, match="give a str"):
         Entity("order", given)  # type: ignore[arg-type]

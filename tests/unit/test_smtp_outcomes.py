@@ -63,8 +63,10 @@ async def outcome_at(server: MailServer, at: At) -> tuple[Verdict, int]:
     """The outcome of an attempt whose time is over while the server is silent at `at`, and how many it took to come so
     far: a busy machine needs more time."""
     seconds, attempts = 0.4, 1
-    while (verdict := await outcome_of(attempt(seconds))) and not server.orders.has_happened(at):
+    verdict = await outcome_of(attempt(seconds))
+    while not server.orders.has_happened(at):
         seconds, attempts = seconds * 2, attempts + 1
+        verdict = await outcome_of(attempt(seconds))
     return verdict, attempts
 
 
