@@ -1,0 +1,133 @@
+"""Lifecycles of effects that may fail once only, that wait for their turn, and whose repeats are dropped for a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from pydantic import BaseModel
+from temporalio import workflow
+
+from perdure import App, Attempt, Dedupe, Effect, Escalate, Limit, Retry, seconds
+from tests.apps.calls import do_errand
+from tests.apps.contracts import Errand, Ticket
+from tests.apps.errand import STATES, AnErrand
+
+ONCE = Retry(initial=seconds(0.1), maximum=1)
+LINE = Limit("line", per_second=10)
+WITHIN = 5.0
+"""Seconds after the first attempt in which another may begin: window, less margin and time-out."""
+SLOW = Retry(initial=seconds(1), jitter=0)
+
+
+def _once(name: str, inline: bool) -> Effect[Errand, Ticket]:
+    return Effect[Errand, Ticket](
+        name, timeout=seconds(10), doubt=Escalate(), retry=ONCE, inline=inline, heartbeat=seconds(2)
+    )
+
+
+def _deduped(name: str, limit: Limit | None) -> Effect[Errand, Ticket]:
+    doubt = Dedupe(window=seconds(8), margin=seconds(1))
+    return Effect[Errand, Ticket](name, timeout=seconds(2), doubt=doubt, retry=SLOW, heartbeat=seconds(2), limit=limit)
+
+
+DO, DO_INLINE = _once("do-once", inline=False), _once("do-once-inline", inline=True)
+DEDUPED, DEDUPED_IN_LINE = _deduped("do-deduped", None), _deduped("do-deduped-in-line", LINE)
+SAVED = Effect[Errand, Ticket]("do-saved", timeout=seconds(10), doubt=Escalate(), retry=ONCE, limit=LINE)
+
+
+class Words(BaseModel):
+    """What it was told."""
+
+    words: int = 0
+
+
+@workflow.defn(name="once")
+class Once(AnErrand):
+    """May fail once."""
+
+    states = STATES
+    effects = (DO,)
+
+    @workflow.run
+    async def run(self, errand: Errand) -> None:
+        """See the base class."""
+        await self.do_it(errand)
+
+
+@workflow.defn(name="once-inline")
+class OnceInline(AnErrand):
+    """The same, inline."""
+
+    states = STATES
+    effects = (DO_INLINE,)
+
+    @workflow.run
+    async def run(self, errand: Errand) -> None:
+        """See the base class."""
+        await self.do_it(errand)
+
+
+@workflow.defn(name="deduped")
+class Deduped(AnErrand):
+    """The other side drops its repeats for a few seconds."""
+
+    states = STATES
+    effects = (DEDUPED,)
+
+    @workflow.run
+    async def run(self, errand: Errand) -> None:
+        """See the base class."""
+        await self.do_it(errand)
+
+
+@workflow.defn(name="deduped-in-line")
+class DedupedInLine(AnErrand):
+    """The same, and it waits for its turn."""
+
+    states = STATES
+    effects = (DEDUPED_IN_LINE,)
+
+    @workflow.run
+    async def run(self, errand: Errand) -> None:
+        """See the base class."""
+        await self.do_it(errand)
+
+
+@workflow.defn(name="saving")
+class Saving(AnErrand):
+    """Saves each word at once, also while its effect waits for its turn."""
+
+    states = STATES
+    effects = (SAVED,)
+
+    def __init__(self) -> None:
+        self.words = 0
+
+    def snapshot(self) -> Words:
+        """How many there were."""
+        return Words(words=self.words)
+
+    @workflow.run
+    async def run(self, errand: Errand) -> None:
+        """See the base class."""
+        await self.do_it(errand)
+
+    @workflow.signal
+    async def hear(self) -> None:
+        """Keep a word."""
+        self.words += 1
+        await self.save()
+
+
+LIFECYCLES = (Once, OnceInline, Deduped, DedupedInLine, Saving)
+
+
+def _does(effect: Effect[Errand, Ticket]) -> Callable[..., Any]:
+    async def body(errand: Errand, attempt: Attempt) -> Ticket:
+        return await do_errand(errand, attempt)
+
+    return effect.performs(body)
+
+
+app = App(lifecycles=LIFECYCLES, effects=[_does(effect) for each in LIFECYCLES for effect in each.effects])
