@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import AsyncIterator
 from functools import partial
 from pathlib import Path
@@ -47,7 +48,7 @@ async def test_an_attempt_whose_worker_is_stopped_before_the_call_uses_up_no_ret
     async with world.holding("perdure.effect"):
         await world.client.start(kind, "a", Errand())
         await world.held_up()
-        worker.send(15)
+        worker.send(signal.SIGTERM)
         await world.until(lambda: "perdure.worker: stopping" in worker.text(), "the worker stopping")
     assert await worker.gone() == 0
     async with world.worker(app):

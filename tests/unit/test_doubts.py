@@ -211,6 +211,20 @@ class TestTheWindow:
         assert (seen.waits_for, seen.calls(CALL)) == ("resolve call", 3)
 
 
+class TestNeverMade:
+    """What was never attempted uses up no retry, and is no failure."""
+
+    @pytest.mark.parametrize("never", [NotPickedUp(), WorkerLost(before=True)])
+    async def test_it_uses_up_no_retry(self, never: Any) -> None:
+        seen = await called(Plan(), never, BUSY, never, never, BUSY)
+        assert said(seen) == "GaveUp, False: 2 attempts failed, the last: busy"
+        assert seen.calls(CALL) == 2
+
+    async def test_what_nobody_picked_up_costs_no_back_off(self) -> None:
+        seen = await called(Plan(), *[NotPickedUp()] * 10, 5)
+        assert (said(seen), seen.took) == ("number 5", 10 * (minutes(5) + seconds(1)))
+
+
 class TestAnExpiry:
     """What is on record is read before an effect counts as expired."""
 

@@ -44,7 +44,7 @@ from perdure.errors import DeclarationError, InvalidEntity
 from perdure.fleet.queues import queues
 from perdure.settings import Settings
 from perdure.store.memory import MemoryStore
-from perdure.store.writes import Fence, FenceOp, Move, Write
+from perdure.store.writes import Answer, Fence, FenceOp, Move, Write
 from perdure.testing import At, NotPickedUp, rehearse
 from tests.deadline import DEADLINE
 
@@ -207,6 +207,44 @@ async def test_an_attempt_that_is_handed_out_after_its_expiry_leaves_no_record_a
     assert (len(made), known.effect.attempts if known.effect else 0) == (calls, calls)
     if not calls:
         assert (report.said, report.begun, report.counts) == (Said.NOT_DONE, False, False)
+
+
+async def test_a_call_ends_in_the_time_that_was_counted_before_its_commit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the commit took is none of the call's time: the database counts from the commit (invariant 5)."""
+    now = boot_clock()
+    monkeypatch.setattr("perdure.activity.execution.boot_clock", lambda: now)
+    monkeypatch.setattr("perdure.contracts.attempt.boot_clock", lambda: now)
+
+    class Slow(MemoryStore):
+        """Takes three seconds for each commit."""
+
+        async def write(self, write: Write, *, patience: float) -> Answer:
+            """Commit, late."""
+            nonlocal now
+            answer = await super().write(write, patience=patience)
+            now += 3
+            return answer
+
+    left: list[float] = []
+
+    async def body(given: str, the_attempt: Attempt) -> int:
+        left.append(the_attempt.remaining)
+        return 1
+
+    report = await attempt(ASKED, body, _order(), Slow(lambda: NOON), Worker(NOON - seconds(60)))
+    assert (report.said, [round(each, 3) for each in left]) == (Said.DONE, [2.0])
+
+
+@pytest.mark.parametrize("trouble", ["input", "stop"])
+async def test_an_execution_that_begins_nothing_counts_for_nothing(trouble: str) -> None:
+    async def body(given: str, the_attempt: Attempt) -> int:
+        raise AssertionError("it is not called")
+
+    order = _order().model_copy(update={"input": 5} if trouble == "input" else {})
+    worker = Worker(NOON - seconds(60))
+    worker.stop_asked = trouble == "stop"
+    report = await attempt(ASKED, body, order, MemoryStore(lambda: NOON), worker)
+    assert (report.said, report.begun, report.counts, report.made) == (Said.NOT_DONE, False, False, trouble == "input")
 
 
 async def test_an_attempt_that_expires_before_its_first_byte_sends_nothing() -> None:
