@@ -52,9 +52,14 @@ class PlainLines(logging.Formatter):
 
 
 def _message(record: logging.LogRecord) -> str:
-    """What a record has to show; asyncio adds the `repr` of an exception in further lines."""
+    """What a record has to show. An event loop adds the `repr` of an exception in further lines, pydantic that of a
+    value."""
     message = record.getMessage()
-    return message.partition("\n")[0] if record.name == "asyncio" else message
+    if record.name == "asyncio" or record.name.startswith("temporalio.worker"):
+        return message.partition("\n")[0]
+    if record.name == "py.warnings" and "Pydantic" in message:
+        return "pydantic: a value is not of the type that is declared for it"
+    return message
 
 
 def set_up(kind: str, level: str) -> None:

@@ -25,6 +25,8 @@ _QUOTING = frozenset(
         *("json_invalid", "bytes_invalid_encoding"),
     )
 )
+# Classes of SQLSTATE whose messages name objects and conditions of the server, and quote no value.
+_ABOUT_ITSELF = frozenset(("08", "25", "28", "3D", "3F", "40", "42", "53", "54", "55", "57", "58"))
 _NAME_ERRORS = {value: name for name, value in vars(socket).items() if name.startswith("EAI_")}
 _KNOWN = frozenset(get_args(ErrorType)) - _QUOTING
 
@@ -36,17 +38,28 @@ def describe(error: BaseException) -> str:
     if message is not None:
         return f"{kind}: {message}"[:LONGEST]
     state = getattr(error, "sqlstate", None)
-    if isinstance(state, str):  # the message of PostgreSQL may quote a value
-        return f"{kind} (SQLSTATE {state[:5]})"
+    if isinstance(state, str):
+        name = getattr(error, "constraint_name", None) or getattr(error, "column_name", None)
+        return f"{kind} (SQLSTATE {state[:5]}{f', {name}' if name else ''})"[:LONGEST]
     frames = traceback.extract_tb(error.__traceback__)
     return kind + (f" at {Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else "")
 
 
+def reason(error: BaseException) -> str:
+    """The message where that quotes no data, else the description."""
+    return safe_message(error) or describe(error)
+
+
 def safe_message(error: BaseException) -> str | None:
-    """The message of one of Perdure's own errors, or of the operating system's; None for any other error."""
+    """The message of one of Perdure's own errors, of the operating system's, or of PostgreSQL's about itself; None for
+    any other error."""
     module = type(error).__module__
-    if module.partition(".")[0] == "perdure":
+    room = module.partition(".")[0]
+    if room == "perdure":
         return str(error)
+    if room == "asyncpg" and error.args and not isinstance(error, ValueError):  # a ValueError of it quotes an argument
+        state = getattr(error, "sqlstate", None)
+        return str(error.args[0]).partition("\n")[0] if state is None or state[:2] in _ABOUT_ITSELF else None
     if isinstance(error, OSError) and module == "builtins" and error.errno is not None:
         return os.strerror(error.errno)
     if type(error) is socket.gaierror:

@@ -11,11 +11,9 @@ import hashlib
 import json
 import logging
 import secrets
-import traceback
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any, Protocol
 
 from pydantic import ValidationError
@@ -28,8 +26,9 @@ from perdure.contracts.keys import Entity, Key
 from perdure.contracts.outcomes import InDoubt, NotDone, Refused, Status
 from perdure.contracts.steps import Occasion, Step
 from perdure.encryption.private import SEALING
-from perdure.errors import DatabaseUnavailable, PerdureError, RefusedWrite, StepFailed, UnstorableWrite
+from perdure.errors import DatabaseUnavailable, RefusedWrite, StepFailed, UnstorableWrite
 from perdure.logs import says
+from perdure.privacy import describe, format_error
 from perdure.store.writes import Answer, EffectView, Fence, FenceOp, Gate, Store, Verdict, Write, storable
 from perdure.telemetry import traces
 
@@ -155,10 +154,12 @@ async def _ask(find: Find[Any, Any], body: Answerer, order: QuestionOrder, store
         faults.point("before the look-up", find.name)
         found = await _until_stop(body(given, question), order.timeout, host)
         faults.point("after the look-up", find.name)
-        receipt = None if found is None else find.receipt.dump_python(found, mode="json", context=SEALING)
+        receipt = (
+            None if found is None else find.receipt.dump_python(found, mode="json", context=SEALING, warnings=False)
+        )
     except Exception as error:  # whatever stops it from answering, it has not answered
-        says(log, "look-up can't answer", key=key, why=_sentence(error), find=find.name)
-        return report.model_copy(update={"said": Said.MUTE, "why": _sentence(error)})
+        says(log, "look-up can't answer", key=key, why=describe(error), find=find.name)
+        return report.model_copy(update={"said": Said.MUTE, "why": describe(error)})
     says(log, "looked up", key=key, find=find.name, hit=receipt is not None, believable=believable)
     if receipt is None:
         return report
@@ -184,14 +185,14 @@ async def take(step: Step[Any, Any], body: Taker, order: StepOrder, store: Store
     try:
         given = step.input.validate_python(order.input)
         result = await _until_stop(body(given, occasion), order.timeout, host)
-        receipt = step.receipt.dump_python(result, mode="json", context=SEALING)
+        receipt = _dumped(step, result)
     except InDoubt as stopped:
         raise StepFailed(f"{step.name}: {stopped.why}") from None
     except TimeoutError:
         raise StepFailed(f"{step.name}: not done within {order.timeout:g} s") from None
     except Exception as error:
-        says(log, "step failed", entity=str(occasion.entity), step=step.name, why=_sentence(error))
-        raise StepFailed(f"{step.name}: {_sentence(error)}") from None  # its cause may quote the input
+        says(log, "step failed", entity=str(occasion.entity), step=step.name, why=describe(error))
+        raise StepFailed(f"{step.name}: {describe(error)}") from None  # its cause may quote the input
     return Report(said=Said.DONE, token="", receipt=receipt, version=answer.version)
 
 
@@ -247,7 +248,7 @@ async def _call(
             raise NotDone("its time was over before the call", counts=False)
         faults.point("before the call of", effect.name)
         receipt = await _until_stop(body(given, the_attempt), the_attempt.remaining, host)
-        dumped = effect.receipt.dump_python(receipt, mode="json", context=SEALING)
+        dumped = _dumped(effect, receipt)
         report = Report(said=Said.DONE, token=token, receipt=dumped)
     except NotDone as no:
         after = no.retry_after.total_seconds() if no.retry_after else None
@@ -259,10 +260,9 @@ async def _call(
     except TimeoutError:
         report.why = f"no answer within {timeout:g} s"
     except Exception as error:  # anything else may have happened after the bytes left
-        report.why = _sentence(error)
+        report.why = describe(error)
         if not isinstance(error, OSError):  # a broken connection needs no lines of code to be understood
-            where = "".join(traceback.format_tb(error.__traceback__))  # not its message: that may quote the input
-            log.warning("the body of %s raised a %s\n%s", effect.name, type(error).__name__, where)
+            log.warning("the body of %s raised a %s\n%s", effect.name, type(error).__name__, format_error(error))
     report.progress = the_attempt.latest
     return report
 
@@ -368,11 +368,6 @@ def _without_payloads(write: Write, trouble: str) -> Write:
     return write.model_copy(update={"input": None, "move": move, "fence": fence})
 
 
-def _sentence(error: BaseException) -> str:
-    """What went wrong: the message of perdure's own errors and the system's; of others, which may quote the input
-    and so be personal, only what it was and where."""
-    if isinstance(error, (PerdureError, OSError)):
-        return f"{type(error).__name__}: {error}"[:500]
-    frames = traceback.extract_tb(error.__traceback__)
-    where = f" at {Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else ""
-    return f"{type(error).__name__}{where}"
+def _dumped(contract: Effect[Any, Any] | Find[Any, Any] | Step[Any, Any], returned: Any) -> Any:
+    """What a body returned, as JSON data. A warning of pydantic would quote the value."""
+    return contract.receipt.dump_python(returned, mode="json", context=SEALING, warnings=False)

@@ -17,6 +17,7 @@ from perdure.cleaning.kinds import MISSING
 from perdure.contracts.app_rows import AppRows
 from perdure.contracts.keys import Entity
 from perdure.errors import InvalidEntity, InvalidInput
+from perdure.privacy import describe
 from perdure.workflow.lifecycle import Lifecycle
 
 TOLD = 200
@@ -78,7 +79,7 @@ class _Search:
             state = error.sqlstate or ""
             if state != _OVERDUE and state.startswith((*_TRANSIENT, *_BUSY)):
                 raise
-            await self._refuse_query(str(error))
+            await self._refuse_query(describe(error))
         await self._say()
 
     async def _start(self, places: Sequence[Place]) -> None:

@@ -18,6 +18,7 @@ from perdure.contracts.keys import check_name
 from perdure.contracts.limits import Limit
 from perdure.contracts.policies import Dedupe, DoubtPolicy, Lookup, Retry
 from perdure.errors import DeclarationError, InvalidInput
+from perdure.privacy import describe_invalid, reason
 
 if TYPE_CHECKING:
     from perdure.contracts.attempt import Attempt, Question
@@ -244,7 +245,5 @@ def _declaring_module() -> str:
 def problem(error: Exception) -> str:
     """The first problem only, without the value: inputs may be personal."""
     if isinstance(error, ValidationError):
-        first = error.errors(include_input=False, include_url=False)[0]
-        where = ".".join(str(part) for part in first["loc"]) or "the whole"
-        return f"{where}: {first['msg']}"
-    return str(error)
+        return describe_invalid(error)
+    return reason(error)

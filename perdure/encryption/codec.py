@@ -18,10 +18,10 @@ from temporalio.client import Client
 from temporalio.converter import (
     DataConverter,
     DefaultFailureConverter,
-    DefaultFailureConverterWithEncodedAttributes,
     PayloadCodec,
 )
 
+from perdure.encryption.failures import EncodedFailures, Failures
 from perdure.encryption.keyring import Keyring, keyring
 from perdure.errors import UnknownKey, Unopenable
 
@@ -91,7 +91,9 @@ def is_ours(payload: Payload) -> bool:
 
 
 def encrypting(given: DataConverter, config: Settings) -> DataConverter:
-    """`given` with the codec that the settings ask for; one that has a codec of its own stays as it is.
+    """`given` with the codec that the settings ask for; a codec of its own stays as it is.
+
+    Failures go without the messages of errors that may quote data, see `perdure.encryption.failures`.
 
     Messages and stack traces of failures, which no codec sees otherwise, are then encrypted as well.
 
@@ -99,13 +101,14 @@ def encrypting(given: DataConverter, config: Settings) -> DataConverter:
         InvalidSetting: the keys can't be used.
     """
     keys = keyring(config)
-    if given.payload_codec is not None:
-        return given
-    on = encrypts(config)
+    on = encrypts(config) and given.payload_codec is None
     failures = given.failure_converter_class
-    if on and failures is DefaultFailureConverter:
-        failures = DefaultFailureConverterWithEncodedAttributes
-    return dataclasses.replace(given, payload_codec=Codec(keys, encrypting=on), failure_converter_class=failures)
+    if failures is DefaultFailureConverter:
+        failures = EncodedFailures if on else Failures
+    codec = given.payload_codec or Codec(keys, encrypting=on)
+    if codec is given.payload_codec and failures is given.failure_converter_class:
+        return given
+    return dataclasses.replace(given, payload_codec=codec, failure_converter_class=failures)
 
 
 def encrypting_client(client: Client, config: Settings) -> Client:

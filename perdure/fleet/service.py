@@ -12,6 +12,7 @@ from temporalio.service import RPCError
 
 from perdure.errors import PerdureError
 from perdure.logs import says
+from perdure.privacy import reason
 
 log = logging.getLogger("perdure.service")
 
@@ -80,7 +81,8 @@ class Service:
 
     def _tell(self, error: Exception, failures: int) -> None:
         if isinstance(error, TROUBLE):
-            why = str(error) if isinstance(error, PerdureError) else repr(error)
+            # The message of Temporal is about the server and a workflow; it quotes no payload.
+            why = error.message if isinstance(error, RPCError) else reason(error)
             said, at = self._said
             if why == said and time.monotonic() < at + SAY_AGAIN:
                 return

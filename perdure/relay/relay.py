@@ -24,6 +24,7 @@ from perdure.app import App
 from perdure.errors import EngineUnavailable, PerdureError
 from perdure.fleet.service import Service
 from perdure.logs import says
+from perdure.privacy import reason
 from perdure.queries import query
 from perdure.relay.delivery import Delivery, NotForUs, NotYet, Row, Undeliverable
 from perdure.schema import Connection
@@ -217,7 +218,7 @@ class Relay(Service):
     async def _postpone(self, connection: Connection, row: Row, error: BaseException) -> None:
         if not isinstance(error, (NotForUs, NotYet, *_TROUBLE)):
             log.error("delivering %s/%s failed", row["lifecycle"], row["id"], exc_info=error)
-        why = str(error)[:500] or type(error).__name__
+        why = error.message[:500] if isinstance(error, RPCError) else reason(error)[:500]
         await connection.execute(query("postpone"), row["lifecycle"], row["id"], row["seq"], why)
 
     async def _reject(self, connection: Connection, row: Row, why: Undeliverable) -> None:

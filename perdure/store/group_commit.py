@@ -18,6 +18,7 @@ from perdure import faults
 from perdure.encryption.private import SEALING
 from perdure.errors import DatabaseUnavailable, RefusedWrite, UnstorableWrite
 from perdure.logs import says
+from perdure.privacy import describe
 from perdure.store.company import Company
 from perdure.store.writes import Answer, Write
 
@@ -124,7 +125,7 @@ class GroupCommit:
             raise
         except BaseException as error:  # a bug, or our own cancellation: nobody may wait for ever
             log.error("a batch of %s writes failed", len(batch), exc_info=error)
-            _fail(batch, DatabaseUnavailable(f"the write was not committed: {error!r}"))
+            _fail(batch, DatabaseUnavailable(f"the write was not committed: {describe(error)}"))
             raise
         for each, answer in zip(batch, answers, strict=True):
             faults.point("after the commit of", each.write)
@@ -175,7 +176,9 @@ def _body(write: Write) -> str:
     try:
         return write.model_dump_json(exclude_none=True, context=SEALING)
     except ValueError as error:  # a lone surrogate: it harms nobody else if it is found before it is in a batch
-        raise UnstorableWrite(f"{write.lifecycle}/{write.id}: it can't be written as JSON: {error}") from error
+        raise UnstorableWrite(
+            f"{write.lifecycle}/{write.id}: it can't be written as JSON: {describe(error)}"
+        ) from error
 
 
 def _by_entity(waiting: _Waiting) -> tuple[str, str, int]:

@@ -13,6 +13,7 @@ import asyncpg
 from temporalio.common import MetricMeter
 
 from perdure.errors import DatabaseUnavailable, InvalidSetting
+from perdure.privacy import describe
 from perdure.store.connecting import Pool as Pool
 from perdure.store.connecting import open_pool
 from perdure.store.group_commit import GroupCommit, Locked, Transient, Unacceptable, Unstorable
@@ -141,9 +142,9 @@ def _kind(error: Exception) -> Transient | Unacceptable:
     if isinstance(error, asyncpg.PostgresError):
         state = error.sqlstate or ""
         if state in _LOCKED:
-            return Locked(str(error))
+            return Locked(describe(error))
         if state.startswith(_UNSTORABLE):
-            return Unstorable(str(error))
+            return Unstorable(describe(error))
         if not state.startswith(_TRANSIENT_CLASSES):
-            return Unacceptable(str(error))
-    return Transient(str(error) or type(error).__name__)
+            return Unacceptable(describe(error))
+    return Transient(describe(error))

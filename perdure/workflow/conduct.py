@@ -18,7 +18,8 @@ from temporalio import workflow
 from temporalio.exceptions import FailureError
 
 from perdure.contracts.effects import problem
-from perdure.errors import DeclarationError, InvalidInput, PerdureError
+from perdure.errors import DeclarationError, InvalidInput
+from perdure.privacy import describe
 from perdure.telemetry import names, traces
 from perdure.workflow.leaving import Cancelled, Overtaken, Renewal, fail
 from perdure.workflow.reading import Unreadable, read, stand_still
@@ -200,5 +201,4 @@ class Conductor(Waiting):
         """The code fails, and goes on failing until other code is deployed: only from outside can that be shown."""
         tell = workflow.extern_functions().get(TROUBLE)
         if tell is not None and not isinstance(error, FailureError):
-            # Of others than perdure's own only what they are: their messages may quote the input.
-            tell(self.entity, f"{type(error).__name__}" + (f": {error}" if isinstance(error, PerdureError) else ""))
+            tell(self.entity, describe(error))

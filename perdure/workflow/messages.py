@@ -15,7 +15,7 @@ from temporalio import workflow
 
 from perdure.contracts.effects import problem
 from perdure.contracts.states import suggestion
-from perdure.errors import UnreadableRecord
+from perdure.errors import PerdureError, UnreadableRecord
 from perdure.workflow.requests import Request
 
 if TYPE_CHECKING:
@@ -46,6 +46,10 @@ class Message(BaseModel):
     payload: Any = None
 
 
+class _NotOne(PerdureError, TypeError):
+    """A handler takes more than a message carries."""
+
+
 def unfit(lifecycle: type[Lifecycle[Any, Any]], message: Message) -> str | None:
     """Why the lifecycle could make nothing of a message; None if it can. Says where, not what (it may be personal)."""
     if message.kind == "cancel":
@@ -58,7 +62,7 @@ def unfit(lifecycle: type[Lifecycle[Any, Any]], message: Message) -> str | None:
     except ValueError as error:
         return f"the payload of {message.name!r} does not fit: {problem(error)}"
     except TypeError as error:
-        return f"{message.name!r}: {error}"
+        return f"{message.name!r}: {problem(error)}"
     return None
 
 
@@ -82,7 +86,7 @@ def _given(lifecycle: type[Lifecycle[Any, Any]], message: Message) -> list[Any]:
     """The handler's arguments."""
     adapters = _adapters(lifecycle, message.name)
     if len(adapters) > 1:
-        raise TypeError(f"its handler takes {len(adapters)} arguments, and a message carries one")
+        raise _NotOne(f"its handler takes {len(adapters)} arguments, and a message carries one")
     return [each.validate_json(json.dumps(message.payload)) for each in adapters]
 
 

@@ -157,7 +157,7 @@ def _type_of(kind: str) -> str:
     [
         ("a", Column(table="errand", column="nope"), "nope"),
         ("a", Column(table="nowhere", column="state"), "nowhere"),
-        ("no-number", Column(table="comment", column="notification_state"), "no-number"),
+        ("no-number", Column(table="comment", column="notification_state"), "22P02"),
     ],
     ids=["no such column", "no such table", "an id that is no key"],
 )

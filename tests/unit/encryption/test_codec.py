@@ -17,8 +17,9 @@ from temporalio.worker import WorkerConfig
 
 from perdure import App, PerdurePlugin, Settings
 from perdure.encryption.codec import CIPHER, KEY_ID, Codec, encrypting, encrypting_client, opened
+from perdure.encryption.failures import Failures
 from perdure.encryption.keyring import Keyring
-from perdure.errors import DeclarationError, UnknownKey, Unopenable
+from perdure.errors import DeclarationError, NotNow, UnknownKey, Unopenable
 
 A, B = secrets.token_bytes(32), secrets.token_bytes(32)
 PLAIN = Payload(metadata={"encoding": b"json/plain", "messageType": b"secret.Type"}, data=b'"a secret"')
@@ -83,17 +84,22 @@ async def test_messages_of_failures_are_encrypted_and_can_be_opened() -> None:
     converter = encrypting(pydantic_data_converter, CONFIG)
     failure = Failure()
     error = ApplicationError("a secret", "a secret detail")
-    error.__cause__ = ValueError("a secret cause")
+    error.__cause__ = NotNow("a secret cause")
+    error.__cause__.__cause__ = ValueError("a secret value")
     await converter.encode_failure(error, failure)
     assert b"secret" not in failure.SerializeToString()
     readable = await opened(failure, converter)
     assert (readable.message, readable.cause.message) == ("a secret", "a secret cause")
+    assert readable.cause.cause.message == "ValueError"  # its message may quote data
     assert (await opened(failure, pydantic_data_converter)).message == "Encoded failure"
 
 
 def test_a_codec_of_the_app_s_own_stays() -> None:
     own = dataclasses.replace(pydantic_data_converter, payload_codec=Codec(Keyring({"x": A})))
-    assert encrypting(own, CONFIG) is own
+    made = encrypting(own, CONFIG)
+    assert made.payload_codec is own.payload_codec
+    assert made.failure_converter_class is Failures
+    assert encrypting(made, CONFIG) is made
 
 
 async def test_who_has_no_keys_sends_plain_and_says_what_is_missing() -> None:
