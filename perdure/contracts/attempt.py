@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
@@ -18,7 +19,13 @@ USELESS = "it was of no use any more"
 
 
 def boot_clock() -> float:
-    """Seconds that also count while the machine sleeps, where the system has such a clock."""
+    """Seconds that also count while the machine sleeps, where the system has such a clock.
+
+    An event loop on virtual time brings a clock of its own.
+    """
+    virtual: Callable[[], float] | None = getattr(asyncio._get_running_loop(), "boot_clock", None)
+    if virtual is not None:
+        return virtual()
     if hasattr(time, "CLOCK_BOOTTIME"):
         return time.clock_gettime(time.CLOCK_BOOTTIME)
     return time.monotonic()

@@ -105,6 +105,10 @@ class MemoryStore:
         entity = self._entities.get((lifecycle, entity_id))
         return list(entity.moves) if entity else []
 
+    def version(self, entity: Entity) -> int:
+        """The newest version that the mirror has of an entity."""
+        return self._entities[entity.lifecycle, entity.id].version
+
     def snapshot(self, lifecycle: str, entity_id: str) -> object:
         """The last snapshot of an entity, as JSON data."""
         entity = self._entities.get((lifecycle, entity_id))

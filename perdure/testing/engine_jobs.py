@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 import temporalio.workflow
 from temporalio.api.common.v1 import Payload, Payloads
 from temporalio.api.failure.v1 import Failure
-from temporalio.bridge.proto.workflow_activation import InitializeWorkflow
+from temporalio.bridge.proto.workflow_activation import InitializeWorkflow as InitializeWorkflow
 from temporalio.bridge.proto.workflow_activation import WorkflowActivation as WorkflowActivation
 from temporalio.bridge.proto.workflow_activation import WorkflowActivationJob as WorkflowActivationJob
 from temporalio.bridge.proto.workflow_commands import (
@@ -78,7 +78,7 @@ class Run:
 
     def __init__(self, host: Host, run_id: str, at: datetime, init: InitializeWorkflow, suggest_at: int) -> None:
         self._host, self._run_id, self._suggest_at = host, run_id, suggest_at
-        self._instance = _create_instance(host, run_id, at, init)
+        self._instance = create_instance(host, run_id, at, init)
         self._length, self._bytes = 0, 0
         self._unread = 1  # events since the last workflow task started; the first one is the workflow's start
 
@@ -138,7 +138,14 @@ class Run:
         return raised
 
 
-def _create_instance(host: Host, run_id: str, at: datetime, init: InitializeWorkflow) -> WorkflowInstance:
+def create_instance(
+    host: Host, run_id: str, at: datetime, init: InitializeWorkflow, *, loses_tasks: bool = False
+) -> WorkflowInstance:
+    """The SDK's own instance of a workflow run.
+
+    Args:
+        loses_tasks: a workflow task may be lost before its updates stand in the history.
+    """
     extern: dict[str, Callable[..., Any]] = {}
     made = (i.workflow_interceptor_class(WorkflowInterceptorClassInput(extern)) for i in host.interceptors)
     classes = [c for c in made if c]
@@ -155,8 +162,8 @@ def _create_instance(host: Host, run_id: str, at: datetime, init: InitializeWork
             extern_functions=extern,
             disable_eager_activity_execution=False,
             worker_level_failure_exception_types=host.failure_exception_types,
-            # No task is lost here, so an update is on record as it comes.
-            patch_activation_callback=lambda patch: patch.patch_id != RECORDED_FIRST,
+            # Where no task is lost, an update is on record as it comes.
+            patch_activation_callback=lambda patch: loses_tasks or patch.patch_id != RECORDED_FIRST,
             last_completion_result=Payloads(),
             last_failure=None,
         )

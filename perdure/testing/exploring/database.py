@@ -1,0 +1,143 @@
+"""The application's database in virtual time: fence and mirror in memory, and the ways in which it can fail."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from perdure.contracts.keys import Entity
+from perdure.contracts.outcomes import Status
+from perdure.errors import DatabaseUnavailable
+from perdure.recovering.record import Doubt, Record
+from perdure.store.memory import MemoryStore
+from perdure.store.writes import Answer, Move, Write
+from perdure.workflow.carried import Remembered
+
+if TYPE_CHECKING:
+    from perdure.testing.exploring.workers import Worker
+    from perdure.testing.exploring.world import World
+
+_ROUND_TRIP = 0.0005
+_LOOKS_AGAIN = 0.25
+
+
+@dataclass
+class Row:
+    """What the application committed for one entity: its start, and its messages in their order."""
+
+    entity: Entity
+    given: Any
+    created_at: datetime
+    messages: list[tuple[str, Any]] = field(default_factory=list)
+    started: bool = False
+    delivered: int = 0
+
+
+class VirtualDatabase:
+    """One database for all workers; see the module."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.store = MemoryStore(lambda: world.loop.now, on_late=self._came_late)
+        self.rows: dict[str, Row] = {}
+        self.away_until = self.loses_replies_until = self.locked_until = 0.0
+        self.writes = 0
+
+    def connection(self, worker: Worker) -> Connection:
+        """A store as one worker has it."""
+        return Connection(self, worker)
+
+    def start(self, entity: Entity, given: Any, state: str) -> Row:
+        """What `perdure.start` does in the application's transaction."""
+        self.store.start(entity, state)
+        row = self.rows[entity.id] = Row(entity, given, self.world.loop.now)
+        return row
+
+    def moves(self, entity: Entity) -> list[Move]:
+        """All that the mirror has shown of an entity."""
+        return self.store.moves(entity.lifecycle, entity.id)
+
+    def is_final(self, entity: Entity) -> bool:
+        """Whether the mirror shows an end."""
+        moves = self.moves(entity)
+        return bool(moves) and moves[-1].final
+
+    def record(self, row: Row) -> Record:
+        """What a run without a history goes on from, as the query `record_of` has it."""
+        entity, moves = row.entity, self.moves(row.entity)
+        mine = {key: view for key, view in self.store.effects().items() if _belongs(key, entity)}
+        again: dict[str, int] = {}
+        for key in mine:
+            if found := re.search(r"^(.*)~(\d+)$", key):
+                slot = found[1].split("/", 2)[2]
+                again[slot] = max(again.get(slot, 0), int(found[2]))
+        doubts = [
+            Doubt(key=key, view=view)
+            for key, view in mine.items()
+            if view.status in (Status.ATTEMPTING, Status.IN_DOUBT)
+        ]
+        heard = max((move.heard for move in moves), default=0)
+        memory = moves[-1].memory if moves else None
+        return Record(
+            state=moves[-1].state,
+            since=row.created_at,
+            created_at=row.created_at,
+            snapshot=next((move.snapshot for move in reversed(moves) if move.snapshot is not None), None),
+            heard=heard,
+            expects=len(row.messages),
+            memory=None if memory is None else Remembered.model_validate(memory),
+            again=again,
+            doubts=doubts,
+        )
+
+    def _came_late(self, key: str) -> None:
+        self.world.relay.wake(key)
+
+
+class Connection:
+    """`Store` for one worker: it can lose the way to the database, and the replies."""
+
+    def __init__(self, database: VirtualDatabase, worker: Worker) -> None:
+        self._database, self._worker = database, worker
+
+    async def write(self, write: Write, *, patience: float) -> Answer:
+        """See `Store`."""
+        database, world = self._database, self._database.world
+        loop = world.loop
+        until = loop.time() + patience
+        await world.point(self._worker, "before the commit")
+        while (ready := max(database.away_until, database.locked_until)) > loop.time():
+            await self._pause(min(ready, until) - loop.time(), until, "no answer")
+        database.writes += 1
+        answer = await database.store.write(write, patience=patience)
+        await _sleep(loop, _ROUND_TRIP)
+        if database.loses_replies_until > loop.time():
+            world.cover("reply lost", write.fence.op.value if write.fence else "move")
+            await self._pause(until - loop.time(), until, "the reply was lost")
+        await world.point(self._worker, "after the commit")
+        return answer
+
+    async def _pause(self, seconds: float, until: float, why: str) -> None:
+        loop = self._database.world.loop
+        await _sleep(loop, max(seconds, 0.0))
+        await self._worker.here()
+        if loop.time() >= until - 0.0001:
+            raise DatabaseUnavailable(f"not committed in time: {why}")
+
+
+async def _sleep(loop: Any, seconds: float) -> None:
+    future = loop.create_future()
+    wake: Callable[[], None] = lambda: None if future.done() else future.set_result(None)  # noqa: E731
+    handle = loop.call_later(seconds, wake)
+    try:
+        await future
+    finally:
+        handle.cancel()
+
+
+def _belongs(key: str, entity: Entity) -> bool:
+    lifecycle, identity, _ = key.split("/", 2)
+    return lifecycle == entity.lifecycle and identity == entity.id + (f"~{entity.round}" if entity.round else "")

@@ -1,0 +1,175 @@
+"""The other side in virtual time: it keeps count of what was done, and its count is the judge's.
+
+How each call goes is written down beforehand, for each effect: a list of the words below, in the order of the calls.
+Past its end every call is done at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from perdure.contracts.attempt import Attempt, Question
+from perdure.contracts.effects import Effect, Find
+from perdure.contracts.outcomes import NotDone, Refused
+from perdure.contracts.policies import Dedupe, Lookup
+from perdure.contracts.steps import Occasion, Step
+from perdure.testing.exploring.workers import current_worker
+
+if TYPE_CHECKING:
+    from perdure.testing.exploring.world import World
+
+SECRET = "ann@example.org"
+"""Stands in every input and in what other code raises: it may be found in payloads, and nowhere else."""
+
+CALLS = (
+    "done",
+    "refused",
+    "not done",
+    "no place",
+    "lost before",
+    "lost after",
+    "slow",
+    "late",
+    "killed before",
+    "killed after",
+    "frozen",
+    "cut off after",
+)
+"""How a call of an effect can go.
+
+`no place` = not done, and it counts as no attempt; `lost` = the connection breaks before or after it was accepted;
+`slow` = accepted, and the reply takes some seconds; `late` = the bytes are accepted when the call is over; `killed`,
+`frozen`, `cut off` = what happens to its worker.
+"""
+
+LOOKS = ("answers", "answers", "mute")
+"""How a look-up can go."""
+
+
+@dataclass
+class Account:
+    """What the other side knows of one key."""
+
+    done_at: list[float] = field(default_factory=list)
+    visible_at: float = 0.0
+    receipt: Any = None
+    receipt_json: Any = None
+    calls: int = 0
+
+
+class OtherSide:
+    """Plays the bodies of effects, look-ups and steps.
+
+    Args:
+        world: the loop and the workers.
+        scripts: for each name of an effect or look-up, how its calls go.
+        receipts: makes the receipt of an effect from its input.
+    """
+
+    def __init__(
+        self, world: World, scripts: Mapping[str, list[str]], receipts: Mapping[str, Callable[[Any], Any]]
+    ) -> None:
+        self._world = world
+        self._scripts = {name: list(script) for name, script in scripts.items()}
+        self._receipts = receipts
+        self.accounts: dict[str, Account] = defaultdict(Account)
+
+    async def call(self, contract: Effect[Any, Any] | Find[Any, Any] | Step[Any, Any], given: Any, about: Any) -> Any:
+        """What the body of a contract does."""
+        if isinstance(contract, Effect):
+            return await self._perform(contract, given, about)
+        if isinstance(contract, Find):
+            return await self._answer(contract, given, about)
+        return await self._take(contract, given, about)
+
+    async def _perform(self, effect: Effect[Any, Any], given: Any, attempt: Attempt) -> Any:
+        """One call of an effect."""
+        world, worker, account = self._world, current_worker.get(), self.accounts[attempt.key]
+        how = self._next(effect.name, "done")
+        account.calls += 1
+        world.cover("call", f"{how} {effect.name}")
+        await self._wait(0.002)
+        if how == "frozen":
+            worker.freeze(effect.timeout.total_seconds() + world.span(20))
+        elif how == "killed before":
+            world.befall(worker, "kill", 3.0)
+        await worker.here()
+        if how == "no place":
+            raise NotDone("no place was free", counts=False)
+        attempt.before_first_byte()
+        if how == "lost before":
+            raise ConnectionError(f"connection lost before {SECRET} was read")
+        if how in ("refused", "not done") and not self._remembers(effect, account):
+            raise Refused("refused") if how == "refused" else NotDone("busy")
+        if how == "not done":  # a repeat that is turned away at the door, before anybody looks at its key
+            raise NotDone("busy")
+        if how == "late":
+            left = attempt.remaining
+            world.loop.call_later(left * 0.9, self._accept, effect, attempt.key, given)
+            await self._wait(left + 10)
+            raise ConnectionError("nobody waits for this reply")
+        receipt = self._accept(effect, attempt.key, given)
+        if how == "killed after":
+            world.befall(worker, "kill", 3.0)
+        elif how == "cut off after":
+            worker.cut_off(world.span(30))
+        await worker.here()
+        if how == "lost after":
+            raise RuntimeError(f"the reply about {SECRET} was lost")
+        if how == "slow":
+            await self._wait(world.span(1.6 * effect.timeout.total_seconds()))
+            await worker.here()
+        return receipt
+
+    async def _answer(self, find: Find[Any, Any], given: Any, question: Question) -> Any:
+        """One look-up."""
+        worker = current_worker.get()
+        how = self._next(find.name, "answers")
+        await self._wait(0.002)
+        await worker.here()
+        self._world.cover("look-up", f"{how} {find.name}")
+        if how == "mute":
+            raise RuntimeError(f"no answer about {SECRET}")
+        account = self.accounts[question.key]
+        return account.receipt if account.done_at and self._world.loop.time() >= account.visible_at else None
+
+    async def _take(self, step: Step[Any, Any], given: Any, occasion: Occasion) -> Any:
+        """One step."""
+        worker = current_worker.get()
+        how = self._next(step.name, "done")
+        await self._wait(0.001)
+        if how == "killed before":
+            self._world.befall(worker, "kill", 3.0)
+        await worker.here()
+        if how != "done":
+            raise RuntimeError(f"the step failed for {SECRET}")
+        return self._receipts[step.name](given)
+
+    def _accept(self, effect: Effect[Any, Any], key: str, given: Any) -> Any:
+        account, now = self.accounts[key], self._world.loop.time()
+        if self._remembers(effect, account):
+            return account.receipt
+        if account.done_at:
+            self._world.repeated(effect, key, now - account.done_at[0])
+        account.done_at.append(now)
+        account.receipt = self._receipts[effect.name](given)
+        account.receipt_json = effect.receipt.dump_python(account.receipt, mode="json")
+        settle = effect.doubt.settle.total_seconds() if isinstance(effect.doubt, Lookup) else 0.0
+        account.visible_at = account.visible_at or now + self._world.span(settle)
+        return account.receipt
+
+    def _remembers(self, effect: Effect[Any, Any], account: Account) -> bool:
+        if not isinstance(effect.doubt, Dedupe) or not account.done_at:
+            return False
+        return self._world.loop.time() - account.done_at[0] < effect.doubt.window.total_seconds()
+
+    def _next(self, name: str, usual: str) -> str:
+        script = self._scripts.get(name)
+        return script.pop(0) if script else usual
+
+    async def _wait(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)

@@ -1,0 +1,94 @@
+"""People in virtual time: they ask for what comes into their heads, and settle truthfully what waits for them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from perdure.contracts.keys import Entity
+from perdure.contracts.outcomes import Status
+from perdure.testing.exploring.temporal import Execution, NotFound
+from perdure.workflow.requests import Request, Resolution, SendAgain
+
+if TYPE_CHECKING:
+    from perdure.testing.exploring.world import World
+
+_NAME = "a person"
+_MOST_MESSAGES = 4
+
+
+class People:
+    """Operators and reconciliation."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+
+    def cancel(self, entity: Entity) -> None:
+        """Ask for the end."""
+        self._update(entity, "cancel", Request(by=_NAME, note="not wanted"))
+
+    def retry(self, entity: Entity) -> None:
+        """Ask for the next attempt now."""
+        self._update(entity, "retry_now", Request(by=_NAME))
+
+    def send_again(self, entity: Entity) -> None:
+        """Ask for an effect to be sent under a new key."""
+        self._update(entity, "send_again", SendAgain(by=_NAME))
+
+    def help(self, entity: Entity) -> bool:
+        """Do what is needed where nothing goes on by itself; False if there is nothing that anybody could do."""
+        world = self._world
+        if not any(each.takes_work for each in world.workers):
+            world.start_worker()
+            return True
+        execution = world.temporal.executions.get(entity.workflow_id(None))
+        if execution is None or not execution.open:
+            return self._reconcile(entity, execution)
+        status, row = self.status(execution), world.database.rows[entity.id]
+        if parked := [each for each in status["effects"] if each["parked"]]:
+            if not world.database.moves(entity)[-1].attention:
+                world.found("parked without attention", f"{entity}: {parked[0]['effect']}")
+            self._resolve(entity, parked[0]["key"], parked[0]["effect"])
+            return True
+        if status["waits_for_retry"]:
+            if world.random.random() < 0.5:
+                self.send_again(entity)
+            self.retry(entity)
+            return True
+        if len(row.messages) < max(_MOST_MESSAGES, len(world.subject.messages)) and world.subject.messages:
+            world.relay.send(row)
+            return True
+        return False
+
+    def status(self, execution: Execution) -> Any:
+        """The answer of the query `status`."""
+        world = self._world
+        worker = execution.sticky if execution.sticky and execution.sticky.takes_work else None
+        worker = worker or world.worker_for(execution.lifecycle)
+        return None if worker is None else worker.query(execution, "status")
+
+    def _reconcile(self, entity: Entity, execution: Execution | None) -> bool:
+        if execution is not None and execution.outcome != "terminated":
+            what = f"{entity}: {execution.outcome} {execution.failure or ''}"
+            self._world.found("ended without a final state", what)
+            return False
+        self._world.relay.recover()
+        return True
+
+    def _resolve(self, entity: Entity, key: str, slot: str) -> None:
+        world = self._world
+        account = world.other_side.accounts[key]
+        outcome = Status.DONE if account.done_at else Status.NOT_DONE
+        if world.random.random() < 0.2:
+            outcome = Status.ABANDONED
+        receipt = account.receipt_json if outcome is Status.DONE else None
+        world.cover("resolved", outcome.value)
+        world.settled_by_person.add(key)
+        self._update(
+            entity, "resolve", Resolution(by=_NAME, note="looked", effect=slot, outcome=outcome, receipt=receipt)
+        )
+
+    def _update(self, entity: Entity, name: str, asked: Any) -> None:
+        try:
+            self._world.temporal.update(entity.workflow_id(None), name, asked)
+        except NotFound:
+            return

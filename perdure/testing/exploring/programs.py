@@ -1,0 +1,306 @@
+"""Random lifecycles: one class that interprets a program, and contracts of every policy and way.
+
+A program is a list of steps, each a list that begins with its word:
+
+    ["perform", effect, suffix, {"entering": state, "then": state, "expires": seconds, "again": bool}]
+    ["gather", [program, ...]]     ["group", [program, ...]]     ["until", seconds]     ["messages", how many]
+    ["step"]     ["enter", state]     ["save"]     ["renew"]
+
+Times are counted from the start of the entity, so that a run that starts from its top finds the same ones.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from datetime import timedelta
+from enum import StrEnum
+from functools import cache
+from random import Random
+from typing import Any, ClassVar
+
+from pydantic import BaseModel, Field
+from temporalio import workflow
+
+from perdure.contracts.effects import Effect, Find
+from perdure.contracts.limits import Limit
+from perdure.contracts.outcomes import Done
+from perdure.contracts.policies import Dedupe, DoubtPolicy, Escalate, Lookup, Repeat, Retry
+from perdure.contracts.states import state
+from perdure.contracts.steps import Step
+from perdure.workflow.lifecycle import Lifecycle
+from perdure.workflow.requests import Request
+
+NAME = "explored"
+DEPTH = 2
+"""How deep programs nest."""
+
+
+class Program(BaseModel):
+    """What one entity does.
+
+    Attributes:
+        steps: the program of `run`.
+        at_cancel: the program of `cancelling`.
+        secret: personal data, which may stand in payloads only.
+    """
+
+    steps: list[Any]
+    at_cancel: list[Any] = Field(default_factory=list)
+    secret: str = ""
+
+
+class Kept(BaseModel):
+    """The snapshot."""
+
+    heard: list[str] = Field(default_factory=list)
+
+
+class Place(StrEnum):
+    """States, in their order; each leads to the next one, and to both ends."""
+
+    S0 = "s0"
+    S1 = "s1"
+    S2 = "s2"
+    S3 = "s3"
+    S4 = "s4"
+    S5 = "s5"
+    ENDED = "ended"
+    CANCELLED = "cancelled"
+
+
+_ORDER = (Place.S0, Place.S1, Place.S2, Place.S3, Place.S4, Place.S5, Place.ENDED)
+
+
+def _states() -> tuple[Any, ...]:
+    leading = [state(each, *{_ORDER[n + 1], Place.ENDED}, Place.CANCELLED) for n, each in enumerate(_ORDER[:-1])]
+    return (*leading, state(Place.ENDED), state(Place.CANCELLED, cancelled=True))
+
+
+def _policies(build: int) -> dict[str, tuple[DoubtPolicy[str, str], Retry | None, dict[str, Any]]]:
+    """By the effect's name: policy, retry, and what else its contract has."""
+    later = timedelta(seconds=build)  # a newer build waits a little longer, and that must not matter
+
+    def finds(name: str, **more: Any) -> Find[str, str]:
+        return Find[str, str](f"find-{name}", timeout=timedelta(seconds=3), **more)
+
+    def look(name: str, inline: bool = False, **more: Any) -> Lookup[str, str]:
+        more.setdefault("settle", timedelta(seconds=4))
+        return Lookup(finds(name, inline=inline), **more)
+
+    def minute(**more: Any) -> Dedupe:
+        return Dedupe(timedelta(seconds=60), timedelta(seconds=5), **more)
+
+    retry = Retry(initial=timedelta(seconds=1) + later, cap=timedelta(seconds=30))
+    twice = Retry(initial=timedelta(seconds=1) + later, cap=timedelta(seconds=30), maximum=2)
+    once = Retry(initial=timedelta(seconds=1), maximum=1)
+    slow = Retry(initial=timedelta(seconds=20), cap=timedelta(seconds=90))
+    inline = {"inline": True}
+    limit = Limit("provider", 0.5)
+    return {
+        "repeat": (Repeat(), retry, {}),
+        "repeat-inline": (Repeat(), twice, inline),
+        "dedupe": (minute(), slow, {}),
+        "dedupe-inline": (minute(), retry, inline),
+        "dedupe-twice": (minute(), twice, {}),
+        "dedupe-limited": (minute(), retry, {"limit": limit}),
+        "look-up": (look("look-up"), retry, {}),
+        "look-up-inline": (look("look-up-inline", inline=True), twice, inline),
+        "look-up-on": (look("look-up-on", tries=None), once, inline),
+        "look-up-twice": (look("look-up-twice", misses=1 + build, tries=2), twice, {}),
+        "escalate": (Escalate(), retry, {}),
+        "escalate-inline": (Escalate(), once, inline),
+        "escalate-limited": (Escalate(), once, {"limit": limit}),
+    }
+
+
+@cache
+def contracts(build: int) -> dict[str, Effect[str, str]]:
+    """Contracts of every policy and way, as a build has them."""
+    waits = timedelta(seconds=25)
+    return {
+        name: Effect[str, str](name, timeout=timedelta(seconds=5), doubt=doubt, retry=retry, pick_up=waits, **more)
+        for name, (doubt, retry, more) in _policies(build).items()
+    }
+
+
+COUNT = Step[str, str]("count", timeout=timedelta(seconds=2))
+
+
+async def _perform(lifecycle: Any, arguments: Sequence[Any], by_name: dict[str, Effect[str, str]], secret: str) -> None:
+    name, suffix, more = arguments
+    expires = more.get("expires")
+    at = None if expires is None else lifecycle.started_at + timedelta(seconds=expires)
+    entering, then = (Place(more[each]) if each in more else None for each in ("entering", "then"))
+    given = f"{name} {suffix} {secret}"
+    while True:
+        await _come_before(lifecycle, entering or then)
+        end = await lifecycle.perform(by_name[name], given, entering=entering, then=then, suffix=suffix, expires_at=at)
+        if isinstance(end, Done) or not more.get("again"):
+            return
+        await lifecycle.retry_requested()
+
+
+async def _come_before(lifecycle: Any, place: Place | None) -> None:
+    """Enter the states that were left out on the way to `place`, since what was to enter them was never begun."""
+    while place is not None and place is not Place.ENDED and _ORDER.index(lifecycle.state) < _ORDER.index(place) - 1:
+        await lifecycle.enter(_ORDER[_ORDER.index(lifecycle.state) + 1])
+
+
+class _Interpreter(Lifecycle[Any, Any]):
+    """What all builds have in common."""
+
+    build: ClassVar[int]
+
+    def __init__(self) -> None:
+        self.heard: list[str] = []
+        self._given = Program(steps=[])
+
+    async def _interpret(self, given: Program) -> None:
+        kept = self.recall(Kept)
+        if kept is not None:
+            self.heard = kept.heard + self.heard
+        self._given = given
+        await self._all(given.steps)
+        if self.state is not Place.ENDED:
+            await self.enter(Place.ENDED)
+
+    async def cancelling(self, asked: Request) -> None:
+        await self._all(self._given.at_cancel)
+
+    @workflow.signal
+    def note(self, text: str) -> None:
+        self.heard.append(text)
+
+    def snapshot(self) -> Kept:
+        return Kept(heard=self.heard)
+
+    async def _all(self, steps: Sequence[Any]) -> None:
+        for word, *arguments in steps:
+            await self._one(word, arguments)
+
+    async def _one(self, word: str, arguments: Sequence[Any]) -> None:
+        match word:
+            case "perform":
+                await _perform(self, arguments, contracts(self.build), self._given.secret)
+            case "gather":
+                await asyncio.gather(*(self._all(each) for each in arguments[0]))
+            case "group":
+                async with asyncio.TaskGroup() as group:
+                    for each in arguments[0]:
+                        group.create_task(self._all(each))
+            case "until":
+                await self.wait_until(self.started_at + timedelta(seconds=arguments[0]))
+            case "messages":
+                await self.wait_for(lambda: len(self.heard) >= arguments[0])
+            case "step":
+                await self.step(COUNT, self._given.secret)
+            case "enter":
+                await _come_before(self, Place(arguments[0]))
+                await self.enter(Place(arguments[0]))
+            case "save":
+                await self.save()
+            case _:
+                raise ValueError(f"{word!r} is no word of a program")
+
+
+@workflow.defn(name=NAME)
+class Explored(_Interpreter, Lifecycle[Program, Place]):
+    """The interpreter, of one build."""
+
+    build = 0
+    states = _states()
+    effects = tuple(contracts(0).values())
+    steps = (COUNT,)
+
+    @workflow.run
+    async def run(self, given: Program) -> None:
+        await self._interpret(given)
+
+
+@workflow.defn(name=NAME)
+class ExploredLater(_Interpreter, Lifecycle[Program, Place]):
+    """The interpreter, of a later build: its effects have other terms."""
+
+    build = 1
+    states = _states()
+    effects = tuple(contracts(1).values())
+    steps = (COUNT,)
+
+    @workflow.run
+    async def run(self, given: Program) -> None:
+        await self._interpret(given)
+
+
+LIFECYCLES: dict[int, type[Lifecycle[Program, Place]]] = {0: Explored, 1: ExploredLater}
+
+
+class Author:
+    """Writes random programs.
+
+    Args:
+        random: the source of all that is random.
+    """
+
+    def __init__(self, random: Random) -> None:
+        self._random = random
+        self._suffixes = 0
+        self._place = 0
+        self._names = list(contracts(0))
+
+    def program(self, secret: str) -> Program:
+        """A program with its own way to a cancelled end."""
+        random = self._random
+        steps = self._steps(DEPTH, random.randint(1, 4))
+        cancelling = [self._performance({})] if random.random() < 0.4 else []
+        if random.random() < 0.3 and self._place < len(_ORDER) - 1:
+            steps.append(self._performance({"then": Place.ENDED.value}))
+        return Program(steps=steps, at_cancel=cancelling, secret=secret)
+
+    def _steps(self, depth: int, length: int, *, alone: bool = True) -> list[Any]:
+        return [self._step(depth, alone) for _ in range(length)]
+
+    def _step(self, depth: int, alone: bool) -> list[Any]:
+        random = self._random
+        choice = random.random()
+        if choice < 0.6 or not depth:
+            return self._performance(self._moves(alone))
+        if choice < 0.75:
+            word = random.choice(("gather", "group"))
+            return [
+                word,
+                [self._steps(depth - 1, random.randint(1, 2), alone=False) for _ in range(random.randint(2, 3))],
+            ]
+        if choice < 0.82:
+            return ["until", random.randint(1, 120)]
+        if choice < 0.87 and alone:
+            return ["messages", random.randint(1, 2)]
+        if choice < 0.92:
+            return ["step"]
+        if choice < 0.96 and alone and self._place < len(_ORDER) - 2:
+            return ["enter", self._next_place()]
+        return ["save"]
+
+    def _performance(self, more: dict[str, Any]) -> list[Any]:
+        random = self._random
+        self._suffixes += 1
+        if random.random() < 0.2 and "again" not in more:  # else it would expire without end
+            more["expires"] = random.choice((3, 8, 20, 60))
+        return ["perform", random.choice(self._names), f"p{self._suffixes}", more]
+
+    def _moves(self, alone: bool) -> dict[str, Any]:
+        random = self._random
+        more: dict[str, Any] = {}
+        if not alone or self._place >= len(_ORDER) - 3:
+            return {}
+        if random.random() < 0.4:
+            more["entering"] = self._next_place()
+        if random.random() < 0.2:
+            more |= {"then": self._next_place(), "again": True}
+        if random.random() < 0.3:
+            more["again"] = True
+        return more
+
+    def _next_place(self) -> str:
+        self._place += 1
+        return _ORDER[self._place].value

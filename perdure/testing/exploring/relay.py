@@ -1,0 +1,101 @@
+"""What the application commits, and the relay that delivers it, in virtual time."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from perdure.app import input_json
+from perdure.contracts.keys import Entity
+from perdure.contracts.terms import all_terms
+from perdure.recovering.record import carried_from
+from perdure.testing.exploring.database import Row
+from perdure.testing.exploring.temporal import AlreadyStarted, NotFound
+from perdure.workflow.carried import CARRIED, Carried
+from perdure.workflow.messages import MESSAGE, Message
+
+if TYPE_CHECKING:
+    from perdure.testing.exploring.world import World
+
+DELAY = 0.03
+"""Seconds from a commit to its delivery."""
+
+
+class VirtualRelay:
+    """Delivers starts and messages, each entity's in their order, and wakes runs whose outcomes come late."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+
+    def start(self, entity: Entity, given: Any) -> None:
+        """The application commits a start."""
+        kind = self._world.subject.builds[0].lifecycle(entity.lifecycle)
+        row = self._world.database.start(entity, input_json(kind, given), kind.declared.initial.value)
+        terms = all_terms(kind.effects)
+        carried = Carried(round=entity.round, started_at=row.created_at, terms=terms)
+        self._world.loop.call_later(DELAY, self._start, row, carried)
+
+    def send(self, row: Row) -> None:
+        """The application commits a message."""
+        messages, count = self._world.subject.messages, len(row.messages)
+        name, payload = messages[count % len(messages)]
+        row.messages.append((name, f"message {count + 1}" if payload is None else payload))
+        self._world.loop.call_later(DELAY, self._deliver, row)
+
+    def send_again(self, row: Row) -> None:
+        """A message that was delivered is delivered once more, as by a relay that was killed before its commit."""
+        if row.delivered:
+            self._signal(row, self._world.random.randrange(row.delivered))
+
+    def wake(self, key: str) -> None:
+        """An outcome came late."""
+        for row in self._world.database.rows.values():
+            if key.startswith(f"{row.entity.lifecycle}/{row.entity.id}"):
+                self._world.loop.call_later(DELAY, self._wake, row, key)
+
+    def recover(self) -> None:
+        """What `perdure recover` does: open entities without a workflow go on from their record."""
+        world = self._world
+        for row in world.database.rows.values():
+            known = world.temporal.executions.get(row.entity.workflow_id(None))
+            if (known is not None and known.open) or world.database.is_final(row.entity) or not row.started:
+                continue
+            record = world.database.record(row)
+            terms = all_terms(world.subject.builds[0].lifecycle(row.entity.lifecycle).effects)
+            version = world.database.store.version(row.entity)
+            row.delivered = record.heard
+            self._start(row, carried_from(record, row.entity.round, version, terms))
+
+    def _start(self, row: Row, carried: Carried) -> None:
+        entity, world = row.entity, self._world
+        try:
+            world.temporal.start(entity.workflow_id(None), entity.lifecycle, row.given, {CARRIED: carried})
+        except AlreadyStarted:
+            if entity.round:  # the run of the round before is still closing
+                world.loop.call_later(0.5, self._start, row, carried)
+            return
+        row.started = True
+        self._deliver(row)
+
+    def _deliver(self, row: Row) -> None:
+        while row.started and row.delivered < len(row.messages):
+            if not self._signal(row, row.delivered):
+                self._world.loop.call_later(1.0, self._deliver, row)
+                return
+            row.delivered += 1
+
+    def _signal(self, row: Row, index: int) -> bool:
+        name, payload = row.messages[index]
+        message = Message(ordinal=index + 1, id=str(index), kind="signal", name=name, payload=payload)
+        try:
+            self._world.temporal.signal(row.entity.workflow_id(None), MESSAGE, message)
+        except NotFound:
+            return self._world.database.is_final(row.entity)  # it comes too late
+        return True
+
+    def _wake(self, row: Row, key: str) -> None:
+        if self._world.database.is_final(row.entity):
+            return
+        try:
+            self._world.temporal.signal(row.entity.workflow_id(None), "perdure-wake", key)
+        except NotFound:
+            return

@@ -1,0 +1,82 @@
+"""What a scenario is made of, and what it can show."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Fault:
+    """What happens to a worker, or to the database, at the n-th time that a place is reached.
+
+    Attributes:
+        place: `before the commit` or `after the commit`.
+        number: which time, from 1.
+        what: `kill`, `freeze`, `cut off`, `stop`, `away` (the database), `lose replies`, `lock`.
+        seconds: how long that lasts.
+    """
+
+    place: str
+    number: int
+    what: str
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True)
+class Event:
+    """What happens at a time.
+
+    Attributes:
+        at: seconds after the start.
+        what: a fault, or `cancel`, `cancel through Temporal`, `retry`, `send again`, `message`, `again` (a message is
+            delivered once more), `terminate`, `lose Temporal`, `evict`, `start worker`, `mirror` (it is written
+            once more).
+        seconds: how long that lasts.
+    """
+
+    at: float
+    what: str
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """All that makes a run: played twice, it goes the same way.
+
+    Attributes:
+        seed: places pauses and turns.
+        given: the lifecycle's input.
+        calls: how the calls of each effect, look-up and step go; see `other_side`.
+        builds: of the workers, in the order in which they are started.
+        renews: after how many workflow tasks each run is suggested to continue as new; 0 = never.
+        single_batch: whether the SDK applies all jobs of an activation at once.
+        restarts: how often the entity is restarted after its end.
+    """
+
+    seed: int
+    given: Any
+    calls: Mapping[str, list[str]] = field(default_factory=dict)
+    faults: tuple[Fault, ...] = ()
+    events: tuple[Event, ...] = ()
+    builds: tuple[int, ...] = (0, 0)
+    renews: int = 0
+    single_batch: bool = True
+    restarts: int = 0
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What must not happen, and did.
+
+    Attributes:
+        kind: in a few words; the same for the same kind of thing.
+        what: with names and values.
+    """
+
+    kind: str
+    what: str
+
+    def __str__(self) -> str:
+        return f"{self.kind}: {self.what}"

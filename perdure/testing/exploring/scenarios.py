@@ -1,0 +1,126 @@
+"""Random scenarios, and how one that failed is made smaller until it can be read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from random import Random
+from typing import Any
+
+from perdure.contracts.effects import Effect, Find
+from perdure.contracts.steps import Step
+from perdure.testing.exploring.other_side import CALLS, LOOKS
+from perdure.testing.exploring.scenario import Event, Fault, Scenario
+
+_PLACES = ("before the commit", "after the commit")
+_FAULTS = ("kill", "freeze", "cut off", "stop", "away", "lose replies", "lock")
+_EVENTS = (
+    *("cancel", "cancel", "cancel through Temporal", "retry", "send again", "message", "message", "again", "mirror"),
+    *("evict", "terminate", "lose Temporal", "start worker", *_FAULTS),
+)
+_STEPS = ("done", "fails", "killed before")
+
+
+def scenario(
+    seed: int, given: Any, contracts: Sequence[Effect[Any, Any] | Find[Any, Any] | Step[Any, Any]]
+) -> Scenario:
+    """The scenario of a seed, for a lifecycle with these contracts and this input."""
+    random = Random(f"scenario {seed}")
+    calls = {each.name: script for each in contracts if (script := _script(random, each))}
+    hostile = random.random()
+    faults = tuple(_fault(random) for _ in range(_few(random, 0.6 * hostile)))
+    events = tuple(sorted((_event(random) for _ in range(_few(random, 0.75 * hostile))), key=lambda each: each.at))
+    return Scenario(
+        seed=seed,
+        given=given,
+        calls=calls,
+        faults=faults,
+        events=events,
+        builds=random.choice(((0,), (0, 0), (0, 1), (1, 0))),
+        renews=random.choice((0, 0, 1, 2, 3, 6)),
+        single_batch=random.random() < 0.7,
+        restarts=int(random.random() < 0.1),
+    )
+
+
+def _script(random: Random, contract: Effect[Any, Any] | Find[Any, Any] | Step[Any, Any]) -> list[str]:
+    words = CALLS if isinstance(contract, Effect) else LOOKS if isinstance(contract, Find) else _STEPS
+    if random.random() < 0.45:
+        return []
+    return [random.choice(words) for _ in range(random.randint(1, 4))]
+
+
+def _few(random: Random, likely: float) -> int:
+    count = 0
+    while random.random() < likely and count < 6:
+        count += 1
+    return count
+
+
+def _seconds(random: Random) -> float:
+    return random.choice((0.5, 2.0, 6.0, 12.0, 35.0, 90.0))
+
+
+def _fault(random: Random) -> Fault:
+    return Fault(random.choice(_PLACES), random.randint(1, 14), random.choice(_FAULTS), _seconds(random))
+
+
+def _event(random: Random) -> Event:
+    at = random.choice((0.0, 0.05, 0.5, 1.0, 3.0, 6.0, 10.0, 20.0, 45.0, 100.0)) * random.uniform(0.8, 1.2)
+    return Event(round(at, 3), random.choice(_EVENTS), _seconds(random))
+
+
+def shrink(failed: Scenario, fails: Callable[[Scenario], bool], *, most: int = 400) -> Scenario:
+    """The smallest scenario that still fails, among those that are tried.
+
+    Args:
+        failed: a scenario that fails.
+        fails: plays one, and says whether it fails in the same way.
+        most: how many are tried.
+    """
+    smallest, left = failed, most
+    going = True
+    while going:
+        going = False
+        for smaller in _smaller(smallest):
+            left -= 1
+            if left < 0:
+                return smallest
+            if fails(smaller):
+                smallest, going = smaller, True
+                break
+    return smallest
+
+
+def _smaller(one: Scenario) -> Iterator[Scenario]:
+    for each in range(len(one.events)):
+        yield replace(one, events=one.events[:each] + one.events[each + 1 :])
+    for each in range(len(one.faults)):
+        yield replace(one, faults=one.faults[:each] + one.faults[each + 1 :])
+    for name, script in one.calls.items():
+        yield replace(one, calls={key: value for key, value in one.calls.items() if key != name})
+        for each in range(len(script)):
+            yield replace(one, calls={**one.calls, name: script[:each] + script[each + 1 :]})
+    plainer = (replace(one, restarts=0), replace(one, renews=0), replace(one, builds=(0,)))
+    yield from (each for each in (*plainer, replace(one, single_batch=True)) if each != one)
+    if hasattr(one.given, "steps"):
+        for name in ("steps", "at_cancel"):
+            for steps in _smaller_steps(getattr(one.given, name)):
+                yield replace(one, given=one.given.model_copy(update={name: steps}))
+
+
+def _smaller_steps(steps: list[Any]) -> Iterator[list[Any]]:
+    for each, step in enumerate(steps):
+        before, after = steps[:each], steps[each + 1 :]
+        yield before + after
+        if step[0] in ("gather", "group"):
+            branches = step[1]
+            for number, branch in enumerate(branches):
+                yield [*before, *branch, *after]
+                yield [*before, [step[0], branches[:number] + branches[number + 1 :]], *after]
+                for smaller in _smaller_steps(branch):
+                    yield [*before, [step[0], [*branches[:number], smaller, *branches[number + 1 :]]], *after]
+        elif step[0] == "perform":
+            word, effect, suffix, more = step
+            for key in more:
+                yield [*before, [word, effect, suffix, {k: v for k, v in more.items() if k != key}], *after]

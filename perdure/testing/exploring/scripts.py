@@ -1,0 +1,51 @@
+"""A scenario as a script that can be read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from perdure.testing.exploring.programs import Program
+from perdure.testing.exploring.scenario import Scenario
+
+
+def script_of(scenario: Scenario) -> str:
+    """What happens, line by line."""
+    return "\n".join(_lines(scenario))
+
+
+def _lines(one: Scenario) -> Iterator[str]:
+    if isinstance(one.given, Program):
+        yield "run:"
+        yield from _steps(one.given.steps, "  ")
+        if one.given.at_cancel:
+            yield "cancelling:"
+            yield from _steps(one.given.at_cancel, "  ")
+    else:
+        yield f"input: {one.given!r}"
+    for name, calls in one.calls.items():
+        yield f"calls of {name}: {', '.join(calls)}; then as asked"
+    for fault in one.faults:
+        yield f"{fault.place} number {fault.number}: {fault.what} ({fault.seconds:g} s)"
+    for event in one.events:
+        yield f"after {event.at:g} s: {event.what} ({event.seconds:g} s)"
+    workers = ", ".join("older" if build == 0 else "newer" for build in one.builds)
+    yield f"workers: {workers}" + ("" if one.single_batch else "; jobs of an activation are applied one by one")
+    if one.renews:
+        yield f"each run is suggested to continue as new after {one.renews} workflow tasks"
+    if one.restarts:
+        yield f"restarted after its end: {one.restarts}"
+
+
+def _steps(steps: list[Any], indent: str) -> Iterator[str]:
+    for word, *arguments in steps:
+        if word in ("gather", "group"):
+            yield f"{indent}{word}:"
+            for number, branch in enumerate(arguments[0], 1):
+                yield f"{indent}  branch {number}:"
+                yield from _steps(branch, indent + "    ")
+        elif word == "perform":
+            effect, suffix, more = arguments
+            yield f"{indent}perform {effect}, suffix {suffix}" + "".join(f", {k}={v}" for k, v in more.items())
+        else:
+            yield f"{indent}{word} " + " ".join(str(each) for each in arguments)

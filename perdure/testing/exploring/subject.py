@@ -1,0 +1,46 @@
+"""What is explored, and the bodies that let the other side play its effects."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from perdure.app import App, contracts_of
+from perdure.contracts.effects import Effect, Find
+from perdure.contracts.steps import Step
+from perdure.testing.exploring.workers import current_worker
+from perdure.workflow.lifecycle import Lifecycle
+
+
+@dataclass(frozen=True)
+class Subject:
+    """One lifecycle, in each of its builds.
+
+    Attributes:
+        lifecycle: its name.
+        builds: the app of each build, with bodies from `bodies_of`.
+        receipts: for each effect, look-up and step: what makes its receipt from its input.
+        messages: signals that arrive at random: name and payload; the payload None stands for its number, as text.
+        secret: personal data in the input, which may be found in payloads only; None = there is none to be looked for.
+    """
+
+    lifecycle: str
+    builds: Mapping[int, App]
+    receipts: Mapping[str, Callable[[Any], Any]]
+    messages: tuple[tuple[str, Any], ...] = ()
+    secret: str | None = None
+
+
+def bodies_of(lifecycle: type[Lifecycle[Any, Any]]) -> list[Any]:
+    """Bodies of all contracts of a lifecycle, played by the other side of the world in which they are called."""
+    return [_body(contract) for contract in contracts_of(lifecycle)]
+
+
+def _body(contract: Effect[Any, Any] | Find[Any, Any] | Step[Any, Any]) -> Any:
+    async def body(given: Any, about: Any) -> Any:
+        return await current_worker.get().world.other_side.call(contract, given, about)
+
+    if isinstance(contract, Effect):
+        return contract.performs(body)
+    return contract.answers(body) if isinstance(contract, Find) else contract.takes(body)

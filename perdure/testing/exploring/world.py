@@ -1,0 +1,317 @@
+"""One scenario, played from its first commit to where nothing can happen any more, and judged."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from random import Random
+from typing import Any
+from unittest.mock import patch
+
+from temporalio import workflow
+from temporalio.contrib.pydantic import pydantic_data_converter
+
+from perdure.activity import execution as attempts
+from perdure.app import App
+from perdure.contracts.effects import Effect
+from perdure.contracts.keys import Entity
+from perdure.recovering import record
+from perdure.testing import engine_jobs as sdk
+from perdure.testing.engine import START
+from perdure.testing.exploring.database import VirtualDatabase
+from perdure.testing.exploring.judge import judge, may_repeat
+from perdure.testing.exploring.other_side import OtherSide
+from perdure.testing.exploring.people import People
+from perdure.testing.exploring.relay import VirtualRelay
+from perdure.testing.exploring.scenario import Event, Finding, Scenario
+from perdure.testing.exploring.subject import Subject
+from perdure.testing.exploring.temporal import Execution, VirtualTemporal
+from perdure.testing.exploring.virtual_time import NeverEnds, StandsStill, VirtualLoop
+from perdure.testing.exploring.workers import Worker
+from perdure.workflow.performing import Performance
+
+NEVER = 10**9
+MOST_ACTIVATIONS = 3_000
+MOST_RUNS = 60
+LONGEST = timedelta(days=2)
+_HELP = 80
+"""How often people help before that counts as no end."""
+
+
+class World:
+    """Plays one scenario.
+
+    Args:
+        subject: what is explored.
+        scenario: what happens.
+        covered: counts each (place, event) that is seen.
+
+    Attributes:
+        told: what `perform` answered, by key; more than once where a workflow task was made again.
+        settled_by_person: keys of which a person said what became of them.
+        trace: of all that the workflows were given and asked for.
+    """
+
+    def __init__(self, subject: Subject, scenario: Scenario, covered: Counter[tuple[str, str]]) -> None:
+        self.subject, self.scenario, self._covered = subject, scenario, covered
+        self.loop = VirtualLoop(START, LONGEST)
+        self.random = Random(scenario.seed)
+        self.converter = pydantic_data_converter
+        self.flags = [1] if scenario.single_batch else []
+        self.findings: list[Finding] = []
+        self.told: dict[str, list[Any]] = defaultdict(list)
+        self.settled_by_person: set[str] = set()
+        self.trace = hashlib.sha256()
+        self.temporal = VirtualTemporal(self, self.converter)
+        self.database = VirtualDatabase(self)
+        self.other_side = OtherSide(self, scenario.calls, subject.receipts)
+        self.relay, self.people = VirtualRelay(self), People(self)
+        self.workers: list[Worker] = []
+        self._hosts: dict[int, sdk.Host] = {}
+        self._places: Counter[str] = Counter()
+        self._faults = {(each.place, each.number): each for each in scenario.faults}
+        self._activations = 0
+
+    def play(self, entity: Entity) -> list[Finding]:
+        """Play the scenario to its end; what it shows."""
+        asyncio.set_event_loop(self.loop)
+        with _deterministic(self), _watching(self):
+            try:
+                self._play(entity)
+            finally:
+                for worker in self.workers:
+                    worker.close()
+                self._drain()
+                self.loop.close()
+                asyncio.set_event_loop(None)
+        return self.findings
+
+    def _play(self, entity: Entity) -> None:
+        for _ in self.scenario.builds:
+            self.start_worker()
+        self.relay.start(entity, self.scenario.given)
+        for event in self.scenario.events:
+            self.loop.call_later(event.at, self._happens, entity.id, event)
+        self._until_over(entity)
+        for _ in range(self.scenario.restarts):
+            if self.findings:
+                return
+            entity = Entity(entity.lifecycle, entity.id, entity.round + 1)
+            self.cover("restarted", "")
+            self.relay.start(entity, self.scenario.given)
+            self._until_over(entity)
+
+    def _until_over(self, entity: Entity) -> None:
+        for _ in range(_HELP):
+            self._run()
+            if self.findings:
+                return
+            execution = self.temporal.executions.get(entity.workflow_id(None))
+            if self.database.is_final(entity) and (execution is None or not execution.open):
+                self.findings += judge(self, entity)
+                return
+            if not self.people.help(entity):
+                status = self.people.status(execution) if execution and execution.open else None
+                self.found("stands still", f"{entity}: {status}")
+                return
+        self.found("never ends", f"{entity}: people helped {_HELP} times, {self.loop.time():.0f} s")
+
+    def _run(self) -> None:
+        try:
+            self.loop.run_forever()
+        except StandsStill:
+            return
+        except NeverEnds:
+            self.found("never ends", f"still under way after {self.loop.time():.0f} s")
+
+    def _drain(self) -> None:
+        try:
+            for _ in range(3):
+                for task in asyncio.all_tasks(self.loop):
+                    task.cancel()
+                self.loop.call_soon(self.loop.stop)
+                self.loop.run_forever()
+        except (StandsStill, NeverEnds):
+            pass
+
+    # -- what the others ask
+
+    def span(self, longest: float) -> float:
+        """A random number of seconds."""
+        return self.random.uniform(0, longest)
+
+    def seed_of(self, text: str) -> int:
+        """What the SDK's random numbers of a run begin with."""
+        digest = hashlib.sha256(f"{self.scenario.seed} {text}".encode()).digest()
+        return int.from_bytes(digest[:8], "big") >> 1
+
+    def renews_after(self) -> int:
+        """After how many workflow tasks a new run is suggested to continue as new."""
+        return self.scenario.renews or NEVER
+
+    def cover(self, place: str, event: str) -> None:
+        """A combination is seen."""
+        self._covered[place, event] += 1
+
+    def found(self, kind: str, what: str) -> None:
+        """What must not happen has happened."""
+        self.findings.append(Finding(kind, what))
+
+    def start_worker(self) -> None:
+        """One more worker, of the build whose turn it is."""
+        builds = self.scenario.builds
+        build = builds[len(self.workers) % len(builds)]
+        self.workers.append(Worker(self, f"worker {len(self.workers)}", self.subject.builds[build]))
+        self.temporal.poke()
+
+    def worker_for(self, lifecycle: str) -> Worker | None:
+        """A worker that can take a task now."""
+        able = [each for each in self.workers if each.takes_work and lifecycle in each.app.lifecycles]
+        return self.random.choice(able) if able else None
+
+    def host_of(self, lifecycle: str, app: App | None = None) -> sdk.Host:
+        """How the SDK's instances of a lifecycle are made by a worker of `app`."""
+        app = app or self.subject.builds[0]
+        known = self._hosts.get(id(app))
+        if known is None:
+            kind = app.lifecycle(lifecycle)
+            known = self._hosts[id(app)] = sdk.Host(kind, self.converter, (), (), "default", "explored")
+        return known
+
+    def count_activation(self, execution: Execution) -> None:
+        """A workflow is entered; one that goes round without end is stopped."""
+        self._activations += 1
+        if self._activations == MOST_ACTIVATIONS:
+            self.found("runs without end", f"{execution.workflow_id}: {MOST_ACTIVATIONS} activations")
+            execution.close("terminated")
+
+    def count_run(self, execution: Execution) -> None:
+        """A workflow continues as new; one that does so without end is stopped."""
+        self.cover("continued as new", str(min(len(execution.runs), 5)))
+        if len(execution.runs) > MOST_RUNS:
+            self.found("renews without end", f"{execution.workflow_id}: {MOST_RUNS} runs")
+            execution.close("terminated")
+
+    def workflow_task_failed(self, execution: Execution, why: BaseException) -> None:
+        """Workflow code has raised what fails its task: a server would repeat that for ever."""
+        cause = why.__cause__
+        self.found("workflow task fails", f"{execution.workflow_id}: {why}" + (f": {cause}" if cause else ""))
+        execution.close("terminated")
+
+    def repeated(self, effect: Effect[Any, Any], key: str, after: float) -> None:
+        """The other side has done it once more."""
+        if not may_repeat(effect.doubt):
+            self.found("done twice", f"{key}: again after {after:.1f} s")
+
+    async def point(self, worker: Worker, place: str) -> None:
+        """A worker comes to a place where something may happen to it."""
+        self._places[place] += 1
+        fault = self._faults.get((place, self._places[place]))
+        if fault is not None:
+            self.cover(place, fault.what)
+            self.befall(worker, fault.what, fault.seconds)
+        await worker.here()
+
+    def befall(self, worker: Worker, what: str, seconds: float) -> None:
+        """A fault; see `Fault`."""
+        until, database = self.loop.time() + seconds, self.database
+        match what:
+            case "kill":
+                worker.kill()
+                self.loop.call_later(seconds, self.start_worker)
+            case "freeze":
+                worker.freeze(seconds)
+            case "cut off":
+                worker.cut_off(seconds)
+            case "stop":
+                worker.stop()
+                self.loop.call_later(seconds, self.start_worker)
+            case "away":
+                database.away_until = max(database.away_until, until)
+            case "lose replies":
+                database.loses_replies_until = max(database.loses_replies_until, until)
+            case "lock":
+                database.locked_until = max(database.locked_until, until)
+            case _:
+                raise ValueError(f"{what!r} is no fault")
+
+    def _happens(self, entity_id: str, event: Event) -> None:
+        row = self.database.rows[entity_id]
+        workflow_id = row.entity.workflow_id(None)
+        execution = self.temporal.executions.get(workflow_id)
+        is_open = execution is not None and execution.open
+        self.cover("event", event.what)
+        match event.what:
+            case "cancel":
+                self.people.cancel(row.entity)
+            case "retry":
+                self.people.retry(row.entity)
+            case "send again":
+                self.people.send_again(row.entity)
+            case "message":
+                if self.subject.messages:
+                    self.relay.send(row)
+            case "again":
+                self.relay.send_again(row)
+            case "cancel through Temporal":
+                if is_open:
+                    self.temporal.request_cancel(workflow_id)
+            case "mirror":
+                if is_open:
+                    self.temporal.signal(workflow_id, "perdure-mirror", "reconciliation")
+            case "terminate":
+                if is_open:
+                    self.temporal.terminate(workflow_id)
+                self.loop.call_later(event.seconds, self.relay.recover)
+            case "lose Temporal":
+                self.temporal.lose_everything()
+                self.loop.call_later(event.seconds, self.relay.recover)
+            case "evict":
+                if execution is not None and is_open and execution.task is None:
+                    for worker in self.workers:
+                        worker.forget(execution)
+            case "start worker":
+                self.start_worker()
+            case _:
+                if able := [each for each in self.workers if each.alive]:
+                    self.befall(self.random.choice(able), event.what, event.seconds)
+
+
+class _Seeded:
+    """In place of the modules `secrets` and `time`, where what they return stands in a record."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+
+    def token_hex(self, count: int) -> str:
+        return self._world.random.randbytes(count).hex()
+
+    def time(self) -> float:
+        return self._world.loop.now.timestamp()
+
+
+@contextmanager
+def _deterministic(world: World) -> Iterator[None]:
+    """The same seed gives the same bytes: tokens and times that are put on record come from the world."""
+    seeded = _Seeded(world)
+    with patch.object(attempts, "secrets", seeded), patch.object(record, "time", seeded):
+        yield
+
+
+@contextmanager
+def _watching(world: World) -> Iterator[None]:
+    """Show the world what `perform` answers, beside the author."""
+    plain = Performance.run
+
+    async def run(self: Any, *args: Any) -> Any:
+        end = await plain(self, *args)
+        if not workflow.unsafe.is_replaying():
+            world.told[str(self.key)].append(end)
+        return end
+
+    with patch.object(Performance, "run", run):
+        yield
