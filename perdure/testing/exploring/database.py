@@ -82,6 +82,7 @@ class VirtualDatabase:
         heard = max((move.heard for move in moves), default=0)
         memory = moves[-1].memory if moves else None
         return Record(
+            at=self.world.loop.now,
             state=moves[-1].state,
             since=row.created_at,
             created_at=row.created_at,

@@ -73,7 +73,9 @@ _ORDER = (Place.S0, Place.S1, Place.S2, Place.S3, Place.S4, Place.S5, Place.ENDE
 
 
 def _states() -> tuple[Any, ...]:
-    leading = [state(each, *{_ORDER[n + 1], Place.ENDED}, Place.CANCELLED) for n, each in enumerate(_ORDER[:-1])]
+    leading = [
+        state(each, *dict.fromkeys((_ORDER[n + 1], Place.ENDED)), Place.CANCELLED) for n, each in enumerate(_ORDER[:-1])
+    ]
     return (*leading, state(Place.ENDED), state(Place.CANCELLED, cancelled=True))
 
 

@@ -88,6 +88,8 @@ class WorkflowTask:
     commands: list[sdk.WorkflowCommand] = field(default_factory=list)
     local: dict[int, ActivityCall] = field(default_factory=dict)
     told: list[bytes] = field(default_factory=list)
+    answers: list[tuple[str, Any]] = field(default_factory=list)
+    """What `perform` answered, by key; it counts once the task is committed."""
     patches: list[str] = field(default_factory=list)
     timers: list[asyncio.TimerHandle] = field(default_factory=list)
     resolved: list[sdk.WorkflowActivationJob] = field(default_factory=list)
@@ -351,6 +353,9 @@ class Execution:
     def _commit(self, task: WorkflowTask) -> None:
         self.history += task.activations
         self.told += task.told
+        for key, end in task.answers:
+            self.world.told[key].append(end)
+        task.answers = []
         self.patches += [[] for _ in task.activations]
         if task.patches and self.patches:
             self.patches[-len(task.activations) if task.activations else -1] += task.patches

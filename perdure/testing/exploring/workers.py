@@ -160,7 +160,9 @@ class Worker:
         while jobs:
             instance, known = self._cache[execution.run_id]
             activation = self._activation(execution, jobs)
+            self.world.task = task
             completion = self._enter(instance, activation)
+            self.world.task = None
             if completion.HasField("failed"):
                 self._evict(execution.run_id)
                 why = sdk.failure_of(completion.failed.failure, self.world.converter)
@@ -244,6 +246,9 @@ class Worker:
             continue_as_new_suggested=execution.suggests_renewal(),
             available_internal_flags=self.world.flags,
         )
+        for job in activation.jobs:
+            if job.HasField("signal_workflow"):
+                job.signal_workflow.originating_event_id = execution.length
         activation.timestamp.FromDatetime(execution.task_time)
         return activation
 

@@ -29,7 +29,7 @@ from perdure.testing.exploring.people import People
 from perdure.testing.exploring.relay import VirtualRelay
 from perdure.testing.exploring.scenario import Event, Finding, Scenario
 from perdure.testing.exploring.subject import Subject
-from perdure.testing.exploring.temporal import Execution, VirtualTemporal
+from perdure.testing.exploring.temporal import Execution, VirtualTemporal, WorkflowTask
 from perdure.testing.exploring.virtual_time import NeverEnds, StandsStill, VirtualLoop
 from perdure.testing.exploring.workers import Worker
 from perdure.workflow.performing import Performance
@@ -51,7 +51,8 @@ class World:
         covered: counts each (place, event) that is seen.
 
     Attributes:
-        told: what `perform` answered, by key; more than once where a workflow task was made again.
+        told: what `perform` answered, by key; more than once where a run was started from its top.
+        task: the workflow task that is being worked on.
         settled_by_person: keys of which a person said what became of them.
         trace: of all that the workflows were given and asked for.
     """
@@ -64,6 +65,7 @@ class World:
         self.flags = [1] if scenario.single_batch else []
         self.findings: list[Finding] = []
         self.told: dict[str, list[Any]] = defaultdict(list)
+        self.task: WorkflowTask | None = None
         self.settled_by_person: set[str] = set()
         self.trace = hashlib.sha256()
         self.temporal = VirtualTemporal(self, self.converter)
@@ -310,7 +312,8 @@ def _watching(world: World) -> Iterator[None]:
     async def run(self: Any, *args: Any) -> Any:
         end = await plain(self, *args)
         if not workflow.unsafe.is_replaying():
-            world.told[str(self.key)].append(end)
+            assert world.task is not None
+            world.task.answers.append((str(self.key), end))
         return end
 
     with patch.object(Performance, "run", run):
