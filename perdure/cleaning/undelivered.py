@@ -13,6 +13,7 @@ from datetime import timedelta
 import asyncpg
 from temporalio.service import RPCError
 
+from perdure.app import App
 from perdure.cleaning.ground import Ground
 from perdure.cleaning.kinds import UNDELIVERED
 from perdure.cleaning.writing import fetch
@@ -21,6 +22,7 @@ from perdure.errors import EngineUnavailable, InvalidEntity
 from perdure.queries import query
 from perdure.relay.relay import Relay
 from perdure.telemetry.metrics import meter_of
+from perdure.workflow.messages import signals
 
 MOST = 500
 """Rows that are tried anew, and findings, in one clean-up."""
@@ -43,10 +45,16 @@ async def undelivered(ground: Ground, cursor: object) -> None:
         EngineUnavailable: Temporal takes nothing, which is nobody's fault here.
     """
     before = await _overdue(ground)
-    tried = [row["seq"] for row in await ground.pool.fetch(query("hurry"), ground.younger_than, MOST)]
+    tried = [
+        row["seq"]
+        for row in await ground.pool.fetch(query("hurry"), ground.younger_than, MOST, list(ground.app.lifecycles))
+    ]
     delivered = await _deliver(ground, cursor if isinstance(cursor, int) else 0)
     await _say(ground, delivered, before, await _overdue(ground))
-    for row in await fetch(ground, query("still_failing"), tried, ground.younger_than):
+    for row in await fetch(ground, query("unknown_names")):
+        if not _is_known(ground.app, row):  # else no relay runs, and that is said already
+            await _report_unknown(ground, row)
+    for row in await fetch(ground, query("still_failing"), tried, ground.younger_than, list(ground.app.lifecycles)):
         await _report_failing(ground, row)
     only = ground.only
     of_one = (only.lifecycle, only.id) if only else (None, None)
@@ -57,6 +65,13 @@ async def undelivered(ground: Ground, cursor: object) -> None:
 async def _deliver(ground: Ground, before: int) -> int:
     """Deliver until nothing is overdue, or nothing moves any more."""
     relay = Relay(ground.pool, ground.engine, ground.app, ground.settings, meter_of(ground.engine))
+    try:
+        return await _deliver_by(relay, ground, before)
+    finally:
+        await relay.leave()
+
+
+async def _deliver_by(relay: Relay, ground: Ground, before: int) -> int:
     end, moved, seen = time.monotonic() + LONGEST, time.monotonic(), 0
     while time.monotonic() < min(end, moved + STANDSTILL) and (await _overdue(ground))["many"]:
         try:
@@ -87,7 +102,7 @@ async def _say(ground: Ground, delivered: int, before: asyncpg.Record, left: asy
 
 
 async def _overdue(ground: Ground) -> asyncpg.Record:
-    [row] = await fetch(ground, query("overdue"), ground.younger_than)
+    [row] = await fetch(ground, query("overdue"), ground.younger_than, list(ground.app.lifecycles))
     return row
 
 
@@ -107,6 +122,19 @@ async def _report_failing(ground: Ground, row: asyncpg.Record) -> None:
         show = shlex.join(["perdure", "show", row["lifecycle"], row["id"]])
         advice = f"Does a worker run that knows this lifecycle, and is a workflow of it open? {show}"
         await ground.findings.report(UNDELIVERED, entity, what, advice, about=row["kind"])
+
+
+def _is_known(app: App, row: asyncpg.Record) -> bool:
+    lifecycle = app.lifecycles.get(row["lifecycle"])
+    return lifecycle is not None and (row["signal"] is None or row["signal"] in signals(lifecycle))
+
+
+async def _report_unknown(ground: Ground, row: asyncpg.Record) -> None:
+    since = f"{row['since']:{_TIME}}"
+    what = f"{row['waiting']} rows of the outbox wait since {since}: no worker that runs knows {row['name']}"
+    advice = "Is the worker that knows it deployed? If the name is wrong: operating.md, What waits for delivery?"
+    about = f"unknown {row['lifecycle']} {row['signal'] or ''}".strip()
+    await ground.findings.report(UNDELIVERED, None, what, advice, about=about)
 
 
 async def _report_rejected(ground: Ground, row: asyncpg.Record) -> None:

@@ -138,6 +138,7 @@ class Gauges(Service):
         show(self._meter, names.RELAY_WAITING, row["waiting"])
         show(self._meter, names.RELAY_LAG_SECONDS, row["lag"])
         show(self._meter, names.BEHIND, row["behind"])
+        show(self._meter, names.RELAY_UNKNOWN, row["unknown"])
 
     def _show_rejected(self, rows: Iterable[asyncpg.Record]) -> None:
         counts = dict.fromkeys(self._rejected, 0.0)

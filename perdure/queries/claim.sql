@@ -1,12 +1,17 @@
 -- Takes entities for which something is due, the most urgent first, for as long as the transaction lasts: $1 at most so
--- many rows. Others' entities are passed over. What is to be delivered is for the next statement to read: this one's
--- snapshot is older than its locks, and may show what another relay has delivered since.
+-- many rows, of the lifecycles $2. Others' entities are passed over, and what the relay $3 has declined. What is to be
+-- delivered is for the next statement to read: this one's snapshot is older than its locks, and may show what another relay
+-- has delivered since.
 -- A copied or restored database delivers nothing (invariant 11).
 with due as materialized (
     select o.lifecycle, o.id
-    from generate_series(1, 5) p cross join lateral (
+    from (
+        select p.p, l.name from generate_series(1, 5) p(p) cross join unnest($2::text[]) with ordinality l(name, n)
+        order by p.p, l.n
+    ) k
+    cross join lateral (
         select x.lifecycle, x.id from perdure.outbox x
-        where x.priority = p and x.not_before <= now()
+        where x.lifecycle = k.name and x.priority = k.p and x.not_before <= now() and $3 <> all(x.declined)
         order by x.not_before, x.seq
         limit 20 * $1
     ) o

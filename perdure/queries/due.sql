@@ -1,5 +1,9 @@
--- Whether anything is due for delivery; asked often, so it takes one round trip and no lock. By now(): the index can't
--- be used with a clock that moves during the statement.
+-- Whether anything is due for delivery of the lifecycles $1; asked often, so it takes one round trip and no lock. By now():
+-- the index can't be used with a clock that moves during the statement.
 select exists (
-    select from generate_series(1, 5) p
-    where exists (select from perdure.outbox o where o.priority = p and o.not_before <= now()))
+    select from unnest($1::text[]) l(name) cross join generate_series(1, 5) p cross join lateral (
+        select from perdure.outbox o
+        where o.lifecycle = l.name and o.priority = p and o.not_before <= now()
+        order by o.not_before
+        limit 1
+    ) first)

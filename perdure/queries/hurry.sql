@@ -1,10 +1,11 @@
 -- What was wanted before $1, and could not be delivered so far, is due before all else, lest an outage that has just ended
--- be taken for its own fault: $2 at most so many. Those that are being tried at this moment are passed over.
+-- be taken for its own fault: $2 at most so many, $3 of these
+-- lifecycles. Those that are being tried at this moment are passed over.
 with failing as (
     select o.lifecycle, o.id, o.seq
-    from generate_series(1, 5) p cross join lateral (
+    from unnest($3::text[]) l(name) cross join generate_series(1, 5) p cross join lateral (
         select x.lifecycle, x.id, x.seq from perdure.outbox x
-        where x.priority = p and x.not_before < now() + interval '1 minute'
+        where x.lifecycle = l.name and x.priority = p and x.not_before < now() + interval '1 minute'
             and x.error is not null and greatest(x.created_at, x.wanted_at) < $1
         order by x.not_before, x.seq
         limit $2

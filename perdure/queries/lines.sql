@@ -3,10 +3,10 @@
 -- `ident`, and times that no client can hold are shown as the last one that it can.
 select
     o.seq, o.lifecycle, o.id, o.round, o.kind, o.body, o.tries, o.traceparent, o.priority, o.message_id,
+    o.declined <> '{}' as declined,
     least(o.not_before, timestamptz '9999-12-31 00:00:00+00') as not_before,
     o.not_before > now() as waits,
     coalesce(o.wanted_at > now(), false) as wanted_later,
-    o.created_at < clock_timestamp() - interval '10 min' as old,
     o.ordinal, o.says, o.name, o.payload,
     case when o.kind = 'start' then e.input end as input, i.version,
     o.body ? 'again' as again,

@@ -24,7 +24,7 @@ from perdure.recovering.record import Record, carried_from
 from perdure.settings import Settings
 from perdure.telemetry import names, traces
 from perdure.workflow.carried import CARRIED, Carried
-from perdure.workflow.messages import MESSAGE, Message, unfit
+from perdure.workflow.messages import MESSAGE, Message, signals, unfit
 from perdure.workflow.requests import Request
 
 Row: TypeAlias = asyncpg.Record
@@ -53,8 +53,12 @@ class Undeliverable(PerdureError):
     """Delivering it again can't help."""
 
 
+class Unreadable(Undeliverable):
+    """The code of this relay can't read it. Another relay may run newer code."""
+
+
 class NotForUs(PerdureError):
-    """Another worker may know this lifecycle."""
+    """This relay does not know what it names. Another one may."""
 
 
 class NotYet(PerdureError):
@@ -83,8 +87,8 @@ class Delivery:
             cancel: with a start: a message behind it that asks for the end, so that no effect is begun.
 
         Raises:
-            Undeliverable: and never will be.
-            NotForUs: this worker does not know the lifecycle.
+            Undeliverable: and never will be; `Unreadable`, unless another relay has newer code.
+            NotForUs: this relay does not know the lifecycle or the signal.
             NotYet: it must wait for something in Temporal.
             EngineUnavailable: Temporal serves nobody here, as where the namespace is gone: that is no row's fault.
             RPCError: Temporal has trouble.
@@ -125,7 +129,7 @@ class Delivery:
             try:
                 given = _with_what_is_new(given, input_json(lifecycle, given))
             except InvalidInput as error:
-                raise Undeliverable(str(error)) from error
+                raise Unreadable(str(error)) from error
         asked = None if cancel is None else Request.model_validate(_loaded(cancel["payload"]))
         carried = _carried(row, all_terms(lifecycle.effects), asked)
         workflow_id = entity.workflow_id(self._settings.scope)
@@ -167,8 +171,11 @@ class Delivery:
             name=row["name"],
             payload=_loaded(row["payload"]),
         )
-        if why := unfit(self._app.lifecycle(entity.lifecycle), message):
-            raise Undeliverable(f"{entity.lifecycle}: {why}")
+        lifecycle = self._app.lifecycle(entity.lifecycle)
+        if message.kind == "signal" and message.name not in signals(lifecycle):
+            raise NotForUs(f"{entity.lifecycle} has no handler for the signal {message.name!r}")
+        if why := unfit(lifecycle, message):
+            raise Unreadable(f"{entity.lifecycle}: {why}")
         await self._signal(entity, MESSAGE, message)
 
     async def _wake(self, entity: Entity, key: str) -> None:
@@ -199,9 +206,8 @@ class Delivery:
             raise NotYet(f"the run of round {memo.round} is still closing")
 
     def _check_known(self, row: Row) -> None:
-        name = row["lifecycle"]
-        if name not in self._app.lifecycles:
-            raise (Undeliverable if row["old"] else NotForUs)(f"no worker knows a lifecycle named {name!r}")
+        if row["lifecycle"] not in self._app.lifecycles:
+            raise NotForUs(f"no lifecycle is named {row['lifecycle']!r}")
 
 
 def _of_the_server(error: RPCError) -> str | None:

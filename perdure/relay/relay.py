@@ -9,10 +9,16 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
+import os
+import random
+import secrets
+import socket
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from math import inf
 
 import asyncpg
 from temporalio.client import Client
@@ -22,15 +28,16 @@ from temporalio.service import RPCError
 from perdure import faults
 from perdure.app import App
 from perdure.errors import EngineUnavailable, PerdureError
-from perdure.fleet.service import Service
+from perdure.fleet.service import TROUBLE, Service
 from perdure.logs import says
 from perdure.privacy import reason
 from perdure.queries import query
-from perdure.relay.delivery import Delivery, NotForUs, NotYet, Row, Undeliverable
+from perdure.relay.delivery import Delivery, NotForUs, NotYet, Row, Undeliverable, Unreadable
 from perdure.schema import Connection
 from perdure.settings import Settings
 from perdure.store.postgres import Pool
 from perdure.telemetry import metrics, names
+from perdure.workflow.messages import signals
 
 log = logging.getLogger("perdure.relay")
 
@@ -43,6 +50,17 @@ SHARED = 10
 LONGEST_WAIT = 0.2
 
 _TROUBLE = (EngineUnavailable, RPCError, TimeoutError, OSError)
+SEEN_EVERY = 5.0
+"""Seconds between two notes that this relay runs; one that has made none for a minute counts as gone."""
+LOOK_EVERY = 60.0
+"""Seconds between two looks for what no relay knows."""
+PATIENCE = timedelta(hours=1)
+"""A row is rejected that has been due for as long, and names what no relay has known for as long. A relay must itself
+have run for as long to do so."""
+_BY_THE_INDEX = "; ".join(
+    f"set local enable_{each} = off" for each in ("bitmapscan", "seqscan", "sort", "hashjoin", "mergejoin")
+)
+"""Otherwise PostgreSQL may read and sort all that is due for each batch, where its statistics are older than that."""
 _REST_OF_REJECTED = timedelta(seconds=30)
 
 
@@ -53,6 +71,8 @@ class Line:
     rows: list[Row]
     delivered: list[Row] = field(default_factory=list)
     rejected: list[tuple[Row, Undeliverable]] = field(default_factory=list)
+    declined: tuple[Row, NotForUs | Unreadable] | None = None
+    """The first row that this relay leaves to others."""
     failed: tuple[Row, BaseException] | None = None
     held_until: datetime | None = None
     """When the first row that is not delivered will be looked at; None = it is due."""
@@ -84,6 +104,10 @@ class Relay(Service):
         super().__init__("relay", settings.relay_every)
         self._pool = pool
         self._delivery = Delivery(client, app, settings)
+        self.id = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
+        self._lifecycles = list(app.lifecycles)
+        self._signals = [f"{name}.{signal}" for name, each in app.lifecycles.items() for signal in signals(each)]
+        self._seen_at = self._looked_at = -inf
         self._idle = settings.relay_every
         self._meter = meter
         self.delivered = 0
@@ -98,7 +122,8 @@ class Relay(Service):
     async def once(self) -> bool:
         """Deliver a batch; True if there may be more to do at once."""
         async with self._pool.acquire(timeout=5) as connection:
-            if not await connection.fetchval(query("due")):
+            await self._be_seen(connection)
+            if not await connection.fetchval(query("due"), self._lifecycles):
                 self.every = self._idle
                 return False
             claimed: list[Row] = []
@@ -109,6 +134,36 @@ class Relay(Service):
                     raise
                 await self._part(connection, claimed, error)
                 return True
+
+    async def stop(self, *, patience: float = 2.0) -> None:
+        """See base class. The other relays no longer count this one."""
+        await super().stop(patience=patience)
+        with suppress(*TROUBLE):
+            await self.leave()
+
+    async def leave(self) -> None:
+        """Take this relay off the record of those that run."""
+        self._seen_at = -inf
+        async with asyncio.timeout(1), self._pool.acquire() as connection:
+            await connection.execute("delete from perdure.relay where id = $1", self.id)
+
+    async def _be_seen(self, connection: Connection) -> None:
+        """Put on record that this relay runs and what it knows; now and then look for what no relay knows."""
+        now = time.monotonic()
+        if now < self._seen_at + SEEN_EVERY:
+            return
+        await connection.execute("select perdure.relay_seen($1, $2, $3)", self.id, self._lifecycles, self._signals)
+        self._seen_at = now
+        if now < self._looked_at + LOOK_EVERY:
+            return
+        self._looked_at = now
+        for row in await connection.fetch(query("unknown_names")):
+            about = {"rows": row["waiting"], "since": row["since"]}
+            says(log, f"rows wait: no worker that runs knows {row['name']}", level=logging.WARNING, **about)
+        await connection.execute("select perdure.say_unknown(), perdure.reopen_declined()")
+        rejected = await connection.fetchval(query("reject_unknown"), self.id, PATIENCE)
+        if rejected:
+            says(log, "rejected what no relay knows", level=logging.ERROR, rows=rejected)
 
     async def _part(self, connection: Connection, claimed: Sequence[Row], error: Exception) -> None:
         """Part a batch that the database or this code can't deal with into its entities; put off one that stands alone:
@@ -125,7 +180,7 @@ class Relay(Service):
         most = 1 if self._alone else self._window
         self._alone = max(self._alone - 1, 0)
         async with connection.transaction():
-            claimed += await _claim(connection, most)
+            claimed += await self._claim(connection, most)
             if not claimed:  # another relay delivers them now
                 return False
             lines = await _lines(connection, claimed)
@@ -145,7 +200,14 @@ class Relay(Service):
         self._keep_pace(count)
         if away is not None:
             raise away if isinstance(away, EngineUnavailable) else EngineUnavailable(f"Temporal takes nothing: {away}")
-        return ordered or full
+        return ordered or full or any(line.declined for line in lines)
+
+    async def _claim(self, connection: Connection, most: int) -> list[Row]:
+        """Entities that nobody else delivers to now."""
+        await connection.execute(_BY_THE_INDEX)
+        # In another order each time: of two lifecycles with a backlog none has to wait for the other.
+        known = random.sample(self._lifecycles, len(self._lifecycles))
+        return await connection.fetch(query("claim"), most, known, self.id)
 
     async def _follow(self, line: Line) -> None:
         """Deliver what is due, in order, until something can't be."""
@@ -171,6 +233,9 @@ class Relay(Service):
         faults.point("before the delivery of a", row["kind"])
         try:
             await self._delivery.deliver(row, cancel)
+        except (NotForUs, Unreadable) as why:
+            line.declined = row, why
+            return False
         except Undeliverable as why:
             line.rejected.append((row, why))
             if row["kind"] != "start":
@@ -204,8 +269,17 @@ class Relay(Service):
             await connection.execute(query("delivered"), *_columns(delivered, "lifecycle", "id", "seq"))
         if over := [row for row in delivered if row["over"] and row["kind"] == "message"]:
             await connection.execute(query("too_late"), *_columns(over, "lifecycle", "id", "round", "message_id"))
+        moved = [
+            line.rows[0]
+            for line in lines
+            if (line.delivered or line.rejected) and any(row["declined"] for row in line.rows)
+        ]
+        if moved:
+            await connection.execute(query("reopen"), *_columns(moved, "lifecycle", "id"))
         postponed = False
         for line in lines:
+            if line.declined is not None:
+                await self._decline(connection, line)
             for row, why in line.rejected:
                 await self._reject(connection, row, why)
             if line.failed is not None and not (away and postponed):
@@ -215,8 +289,20 @@ class Relay(Service):
                 first = line.rows[0]
                 await connection.execute(query("hold"), first["lifecycle"], first["id"], line.held_until)
 
+    async def _decline(self, connection: Connection, line: Line) -> None:
+        """Leave it to others, whose code may be newer; where none is left that may read it, it is rejected."""
+        assert line.declined is not None
+        row, why = line.declined
+        key = row["lifecycle"], row["id"], row["seq"]
+        alone = await connection.fetchval(query("decline"), *key, self.id)
+        if alone and isinstance(why, Unreadable):
+            line.rejected.append((row, why))
+            await connection.execute(query("reopen"), [row["lifecycle"]], [row["id"]])
+            if row["kind"] == "start":
+                line.held_until = datetime.now(UTC) + _REST_OF_REJECTED
+
     async def _postpone(self, connection: Connection, row: Row, error: BaseException) -> None:
-        if not isinstance(error, (NotForUs, NotYet, *_TROUBLE)):
+        if not isinstance(error, (NotYet, *_TROUBLE)):
             log.error("delivering %s/%s failed", row["lifecycle"], row["id"], exc_info=error)
         why = error.message[:500] if isinstance(error, RPCError) else reason(error)[:500]
         await connection.execute(query("postpone"), row["lifecycle"], row["id"], row["seq"], why)
@@ -253,13 +339,6 @@ class Relay(Service):
             ):
                 for row in rows:
                     metrics.count(self._meter, metric, kind=row["kind"])
-
-
-async def _claim(connection: Connection, most: int) -> list[Row]:
-    """Entities that nobody else delivers to now."""
-    # Else, where the statistics are older than the backlog, all that is due would be read and sorted each time.
-    await connection.execute("set local enable_bitmapscan = off")
-    return await connection.fetch(query("claim"), most)
 
 
 async def _lines(connection: Connection, entities: Sequence[Row]) -> list[Line]:

@@ -1,5 +1,137 @@
 -- What comes in is bounded, what waits always has its entity, and no row of the outbox stands in another's way.
 
+-- Relays that run, and what the app of each declares: a relay delivers what it knows and leaves the rest to others.
+create table perdure.relay (
+    id         text        primary key collate "C",
+    lifecycles text[]      not null,
+    signals    text[]      not null, -- lifecycle.signal
+    began_at   timestamptz not null default clock_timestamp(),
+    seen_at    timestamptz not null default clock_timestamp()
+);
+
+-- Relays whose code can't deliver it, or what stands before it.
+alter table perdure.outbox add column declined text[] not null default '{}';
+
+drop index perdure.outbox_due;
+create index outbox_due on perdure.outbox (lifecycle, priority, not_before, seq);
+create index outbox_declined on perdure.outbox (lifecycle) where declined <> '{}';
+
+-- Whether every relay that was seen within the last minute and knows the lifecycle has declined: then no code can read it.
+create function perdure.all_declined(lifecycle text, declined text[]) returns boolean
+language plpgsql stable set search_path = perdure, pg_temp as $$
+begin
+    return not exists (
+        select from relay r
+        where r.seen_at > clock_timestamp() - interval '1 minute' and all_declined.lifecycle = any(r.lifecycles)
+            and r.id <> all(all_declined.declined));
+end $$;
+
+-- Puts on record that a relay runs.
+create function perdure.relay_seen(relay_id text, lifecycles text[], signals text[]) returns void
+language plpgsql set search_path = perdure, pg_temp as $$
+begin
+    insert into relay as r (id, lifecycles, signals) values (relay_id, relay_seen.lifecycles, relay_seen.signals)
+        on conflict (id) do update set seen_at = clock_timestamp();
+    delete from relay r where r.seen_at < clock_timestamp() - interval '2 hours';
+end $$;
+
+-- Opens to all relays again what all that run have declined, 1000 rows at most: a relay that had not may be gone, or what stood
+-- before them.
+create function perdure.reopen_declined() returns void
+language plpgsql set search_path = perdure, pg_temp as $$
+begin
+    update outbox o set declined = '{}'
+        from (
+            select y.lifecycle, y.id, y.seq from outbox y
+            where y.declined <> '{}' and all_declined(y.lifecycle, y.declined)
+            limit 1000 for update skip locked) x
+        where o.lifecycle = x.lifecycle and o.id = x.id and o.seq = x.seq;
+end $$;
+
+-- Names that rows of the outbox are due for and that no relay knows which was seen within `lately`: lifecycles, and signals of
+-- lifecycles.
+create function perdure.unknown_names(lately interval default '1 minute')
+returns table (lifecycle text, signal text, waiting bigint, since timestamptz)
+language plpgsql stable set search_path = perdure, pg_temp as $$
+#variable_conflict use_column
+begin
+    return query select x.lifecycle, x.name, x.waiting, x.since
+        from (
+            select o.lifecycle, m.name, count(*) as waiting, min(greatest(o.created_at, o.wanted_at)) as since
+            from outbox o left join message m on m.lifecycle = o.lifecycle and m.id = o.id and m.round = o.round
+                and m.message_id = o.message_id and m.kind = 'signal'
+            where o.wanted_at is null or o.wanted_at <= clock_timestamp()
+            group by o.lifecycle, m.name) x
+        where not exists (
+            select from relay r
+            where r.seen_at > clock_timestamp() - lately and x.lifecycle = any(r.lifecycles)
+                and (x.name is null or x.lifecycle || '.' || x.name = any(r.signals)));
+end $$;
+
+create function perdure.name_unknown(lifecycle text, signal text) returns text
+language plpgsql immutable set search_path = perdure, pg_temp as $$
+begin
+    return case when signal is null then format('a lifecycle named %L', name_unknown.lifecycle)
+        else format('a handler of %s for the signal %L', name_unknown.lifecycle, signal) end;
+end $$;
+
+-- Says in the rows that wait for such a name why they do: 1000 at most.
+create function perdure.say_unknown() returns void
+language plpgsql set search_path = perdure, pg_temp as $$
+begin
+    update outbox o set error = x.why
+        from (
+            select y.lifecycle, y.id, y.seq, format('no worker that runs knows %s', name_unknown(u.lifecycle, u.signal)) as why
+            from unknown_names() u
+            join outbox y on y.lifecycle = u.lifecycle
+            left join message m on m.lifecycle = y.lifecycle and m.id = y.id and m.round = y.round
+                and m.message_id = y.message_id and m.kind = 'signal'
+            where m.name is not distinct from u.signal and (y.wanted_at is null or y.wanted_at <= clock_timestamp())
+                and y.error is null
+            limit 1000 for update of y skip locked) x
+        where o.lifecycle = x.lifecycle and o.id = x.id and o.seq = x.seq;
+end $$;
+
+-- Puts aside what has waited for `patience` for a name that no relay has known for as long, or only what waits for one entity.
+-- Returns how many rows that were, 100 at most.
+create function perdure.reject_unknown(patience interval, lifecycle text default null, entity_id text default null) returns int
+language plpgsql set search_path = perdure, pg_temp as $$
+#variable_conflict use_column
+declare
+    w record;
+    why text;
+    put_aside int := 0;
+begin
+    for w in
+        select o.lifecycle, o.id, o.seq, o.kind, u.signal
+        from unknown_names(greatest(patience, interval '1 minute')) u
+        join outbox o on o.lifecycle = u.lifecycle
+        left join message m on m.lifecycle = o.lifecycle and m.id = o.id and m.round = o.round
+            and m.message_id = o.message_id and m.kind = 'signal'
+        where m.name is not distinct from u.signal and greatest(o.created_at, o.wanted_at) <= clock_timestamp() - patience
+            and (reject_unknown.lifecycle is null or (o.lifecycle = reject_unknown.lifecycle and o.id = entity_id))
+        order by o.seq
+        limit 100
+    loop
+        if pg_try_advisory_xact_lock(hashtextextended(w.lifecycle || '/' || w.id, x'70657264'::bigint)) then -- as a relay does
+            why := format('no worker knows %s', name_unknown(w.lifecycle, w.signal));
+            with gone as (
+                delete from outbox o where o.lifecycle = w.lifecycle and o.id = w.id and o.seq = w.seq returning *)
+            insert into rejected (seq, lifecycle, id, round, kind, body, reason, traceparent, priority, wanted_at, message_id, created_at)
+            select g.seq, g.lifecycle, g.id, g.round, g.kind, g.body, why, g.traceparent, g.priority, g.wanted_at, g.message_id,
+                g.created_at
+            from gone g;
+            if found then
+                put_aside := put_aside + 1;
+                update entity x set attention = case w.kind when 'start' then 'rejected: ' else 'a message was rejected: ' end || why
+                    where x.lifecycle = w.lifecycle and x.id = w.id;
+                update outbox o set declined = '{}' where o.lifecycle = w.lifecycle and o.id = w.id and o.declined <> '{}';
+            end if;
+        end if;
+    end loop;
+    return put_aside;
+end $$;
+
 -- Percent-encoded, an id is part of the keys of its effects, and an index takes no key of more than 2,700 bytes.
 create or replace function perdure.check_entity(verb text, lifecycle text, entity_id text) returns void
 language plpgsql immutable set search_path = perdure, pg_temp as $$

@@ -125,6 +125,11 @@ RELAY_LAG_SECONDS = Metric(
     "how long the oldest of them has waited: since its commit, or since the app wants it; 0 = none waits",
     unit="seconds",
 )
+RELAY_UNKNOWN = Metric(
+    "perdure_relay_unknown",
+    "gauge",
+    "rows of the outbox that name a lifecycle, or a signal of one, that no worker that runs knows: they wait",
+)
 RELAY_DELIVERED = Metric("perdure_relay_delivered_total", "counter", "rows delivered: start, wake", ("kind",))
 RELAY_REJECTED = Metric("perdure_relay_rejected_total", "counter", "rows that can never be delivered", ("kind",))
 RELAY_POSTPONED = Metric(

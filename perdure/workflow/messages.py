@@ -66,6 +66,11 @@ def unfit(lifecycle: type[Lifecycle[Any, Any]], message: Message) -> str | None:
     return None
 
 
+def signals(lifecycle: type[Lifecycle[Any, Any]]) -> list[str]:
+    """Names of the signals that a lifecycle has handlers for."""
+    return list(_handlers(lifecycle))
+
+
 async def hand_over(lifecycle: Lifecycle[Any, Any], message: Message) -> None:
     """Give it to the author's handler; what that does before its first `await` is done when this returns to the loop.
 

@@ -53,27 +53,6 @@ async def test_an_input_given_by_name_alone_is_checked_at_the_delivery(world: Wo
         assert await world.ended("lookup", "b") == "done"
 
 
-async def test_a_lifecycle_that_no_worker_knows_waits_and_is_rejected_when_it_is_old(world: World) -> None:
-    await world.db.execute("select perdure.start('unheard-of', 'a', '{}')")
-    async with world.worker(app):
-
-        async def put_off() -> bool:
-            return bool(await world.db.fetchval("select tries > 0 from perdure.outbox"))
-
-        await world.until(put_off, "put off")
-        assert (await world.client.status("unheard-of", "a")).rejected is None
-        await world.db.execute(
-            "update perdure.outbox set created_at = created_at - interval '11 min', not_before = clock_timestamp()"
-        )
-
-        async def rejected() -> bool:
-            return (await world.client.status("unheard-of", "a")).rejected is not None
-
-        await world.until(rejected, "rejected")
-    why = (await world.client.status("unheard-of", "a")).rejected
-    assert why == "no worker knows a lifecycle named 'unheard-of'"
-
-
 async def test_two_relays_at_once_deliver_each_start_once(world: World) -> None:
     async with world.worker(app), world.worker(app):
         for number in range(120):

@@ -67,6 +67,24 @@ async def test_what_can_not_be_delivered_is_reported_and_harms_nothing_else(worl
     assert of_other[1].endswith("perdure show repeat 'without a workflow'")
 
 
+async def test_a_name_that_no_worker_knows_is_reported_with_how_much_waits_for_it(world: World, sweep: Sweep) -> None:
+    await world.db.execute("""
+        select perdure.start('unheard-of', n::text, '{}') from generate_series(1, 3) n;
+        select perdure.start('counter', 'a', '{}');
+        select perdure.signal('counter', 'a', 'tel', '1')
+    """)
+    await sweep.run(undelivered)
+    found = await world.db.fetch("select what from perdure.finding where about like 'unknown %' order by about")
+    assert [row["what"].partition(" wait since ")[0] for row in found] == [
+        "1 rows of the outbox",
+        "3 rows of the outbox",
+    ]
+    assert [row["what"].partition("UTC: ")[2] for row in found] == [
+        "no worker that runs knows a handler of counter for the signal 'tel'",
+        "no worker that runs knows a lifecycle named 'unheard-of'",
+    ]
+
+
 async def test_temporal_being_away_is_nobodys_fault(
     world: World, sweep: Sweep, monkeypatch: pytest.MonkeyPatch
 ) -> None:

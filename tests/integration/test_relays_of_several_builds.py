@@ -1,0 +1,265 @@
+"""A relay delivers what its code knows, leaves the rest to the others, and rejects only what none of them can read."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TypeAlias
+
+import pytest
+from pydantic import BaseModel
+from temporalio import workflow
+
+from infra.postgres import PostgresServer
+from infra.temporal import TemporalServer
+from perdure import App, Lifecycle, state
+from perdure.logs import FIELDS
+from perdure.relay.relay import BATCH, PATIENCE, Relay
+from perdure.store.postgres import Database
+from tests.apps.listening import Assent, Nod, Question
+from tests.world import World
+
+STATES = (state(Assent.PENDING, Assent.NODDED), state(Assent.NODDED))
+START = "select perdure.start($1, $2, $3)"
+SIGNAL = "select perdure.signal('talk', $1, $2, $3)"
+WAITING = (
+    "select lifecycle || '/' || id || coalesce(' ' || name, '') from perdure.outbox left join perdure.message "
+    + ("using (lifecycle, id, round, message_id) order by 1")
+)
+
+
+class Wider(BaseModel):
+    """What only the newer code can read."""
+
+    times: int | str = 1
+
+
+class Talk(Lifecycle[Question, Assent]):
+    """Hears a number."""
+
+    states = STATES
+
+    @workflow.run
+    async def run(self, given: Question) -> None:
+        """Wait."""
+        await self.wait_for(lambda: False)
+
+    @workflow.signal
+    def add(self, number: int) -> None:
+        """Hear a number."""
+
+
+class NewerTalk(Lifecycle[Wider, Assent]):
+    """Hears a number or a word, and an answer."""
+
+    states = STATES
+
+    @workflow.run
+    async def run(self, given: Wider) -> None:
+        """Wait."""
+        await self.wait_for(lambda: False)
+
+    @workflow.signal
+    def add(self, number: int | str) -> None:
+        """Hear a number."""
+
+    @workflow.signal
+    def answer(self) -> None:
+        """Hear an answer."""
+
+
+OLDER = App([workflow.defn(name="talk")(Talk)], [])
+NEWER = App([workflow.defn(name="talk")(NewerTalk), Nod], [])
+Relays: TypeAlias = Callable[[App], Relay]
+
+
+@pytest.fixture
+async def world(
+    postgres: PostgresServer, temporal: TemporalServer, database: str, tmp_path: Path
+) -> AsyncIterator[World]:
+    async with World(postgres, temporal, database, tmp_path).made(NEWER) as made:
+        yield made
+
+
+@pytest.fixture
+async def relays(world: World) -> AsyncIterator[Relays]:
+    """Makes relays of an app, that make a round when they are told to; nothing runs what they start."""
+    database = Database(world.dsn, most=20)
+    pool = await database.open()
+    yield lambda app: Relay(pool, world.engine, app, world.config)
+    await database.close()
+
+
+@asynccontextmanager
+async def running(*some: Relay) -> AsyncIterator[None]:
+    """Relays that run as services."""
+    for relay in some:
+        await relay.start()
+    try:
+        yield
+    finally:
+        for relay in some:
+            await relay.stop()
+
+
+async def waiting(world: World) -> list[str]:
+    return [row[0] for row in await world.db.fetch(WAITING)]
+
+
+async def rejected(world: World) -> list[tuple[str, str]]:
+    return [tuple(row) for row in await world.db.fetch("select id, reason from perdure.rejected order by seq")]
+
+
+async def empty(world: World) -> bool:
+    return not await waiting(world)
+
+
+async def quiet(relays: Sequence[Relay]) -> None:
+    """Make rounds until no relay has anything to do, each of them having had its turn after every other."""
+    for _ in range(len(relays) + 1):
+        for relay in relays:
+            while await relay.once():
+                pass
+
+
+async def seen(*some: Relay) -> None:
+    """Put them on record as relays that run."""
+    for relay in some:
+        async with relay._pool.acquire() as connection:
+            await relay._be_seen(connection)
+
+
+async def aged(world: World) -> None:
+    """What waits and who runs has done so for longer than the patience of a relay."""
+    await world.db.execute("update perdure.outbox set created_at = created_at - $1::interval", PATIENCE)
+    await world.db.execute("update perdure.relay set began_at = began_at - $1::interval", PATIENCE)
+
+
+async def test_one_newer_relay_among_nine_delivers_all_that_only_it_knows(world: World, relays: Relays) -> None:
+    for number in range(30):
+        await world.db.execute(START, "talk", f"talk-{number}", '{"times": "often"}')
+        await world.db.execute(SIGNAL, f"talk-{number}", "answer", None)
+        await world.db.execute(SIGNAL, f"talk-{number}", "add", '"one"')
+        await world.db.execute(START, "nod", f"nod-{number}", "{}")
+    await world.db.execute("update perdure.outbox set created_at = created_at - interval '1 day'")  # it was all stopped
+    some = [relays(OLDER) for _ in range(9)] + [relays(NEWER)]
+    await seen(*some)
+    async with running(*some):
+        await world.until(lambda: empty(world), "all delivered")
+    assert await rejected(world) == []
+    assert await world.db.fetchval("select count(*) from perdure.message where delivered_at is not null") == 60
+
+
+async def test_what_no_code_that_runs_can_read_is_rejected_by_the_last_that_looks(world: World, relays: Relays) -> None:
+    await world.db.execute(START, "talk", "a", '{"times": "often"}')
+    await world.db.execute(START, "talk", "b", "{}")
+    await world.db.execute(SIGNAL, "b", "add", '"one"')
+    await world.db.execute(SIGNAL, "b", "add", "2")
+    first, second, newer = relays(OLDER), relays(OLDER), relays(NEWER)
+    await seen(first, second, newer)
+    await quiet([first, second])
+    assert await rejected(world) == []
+    assert await waiting(world) == ["talk/a", "talk/b add", "talk/b add"], "the newer one may be able to"
+
+    await newer.leave()
+    first._looked_at = first._seen_at = float("-inf")
+    await quiet([first, second])
+    assert await waiting(world) == []
+    assert [(entity_id, reason.partition(": Input")[0]) for entity_id, reason in await rejected(world)] == [
+        ("a", "talk: the input does not fit: times"),
+        ("b", "talk: the payload of 'add' does not fit: the whole"),
+    ]
+    await world.db.execute("select perdure.retry_rejected(seq, 'ann') from perdure.rejected")
+    await quiet([newer])
+    assert (await waiting(world), await rejected(world)) == ([], [])
+
+
+async def test_what_no_relay_knows_waits_and_holds_up_nothing_before_it(
+    world: World, relays: Relays, caplog: pytest.LogCaptureFixture
+) -> None:
+    for number in range(BATCH):
+        await world.db.execute(START, "unheard-of", str(number), "{}")
+    await world.db.execute(START, "talk", "a", "{}")
+    for name, payload in (("add", "1"), ("ad", "2"), ("add", "3")):
+        await world.db.execute(SIGNAL, "a", name, payload)
+    await world.db.execute(START, "talk", "b", "{}")
+    relay = relays(OLDER)
+    with caplog.at_level(logging.WARNING, "perdure.relay"):
+        await quiet([relay])
+    assert await rejected(world) == []
+    unknown = sorted(f"unheard-of/{number}" for number in range(BATCH))
+    assert await waiting(world) == ["talk/a ad", "talk/a add", *unknown]
+    assert {record.getMessage(): getattr(record, FIELDS)["rows"] for record in caplog.records} == {
+        "rows wait: no worker that runs knows a handler of talk for the signal 'ad'": 1,
+        "rows wait: no worker that runs knows a lifecycle named 'unheard-of'": BATCH,
+    }
+    why = await world.db.fetch("select distinct error from perdure.outbox where error is not null order by 1")
+    assert [row["error"] for row in why] == [
+        "no worker that runs knows a handler of talk for the signal 'ad'",
+        "no worker that runs knows a lifecycle named 'unheard-of'",
+    ]
+    assert await world.db.fetchval("select sum(tries) from perdure.outbox") == 0
+
+    for name in ("unheard-of", "talk"):
+        await world.db.execute(
+            "select perdure.reject_unknown('0', $1, id) from perdure.ident where lifecycle = $1", name
+        )
+    await quiet([relay])
+    assert await waiting(world) == []
+    assert len(await rejected(world)) == BATCH + 1
+    assert (await world.client.status("talk", "a")).rejected == "no worker knows a handler of talk for the signal 'ad'"
+
+
+async def test_a_name_is_given_up_only_when_no_relay_has_known_it_for_an_hour(world: World, relays: Relays) -> None:
+    relay, newer = relays(OLDER), relays(NEWER)
+    for name, entity_id in (("nod", "a"), ("unheard-of", "b")):
+        await world.db.execute(START, name, entity_id, "{}")
+    later = "select perdure.start('unheard-of', 'later', '{}', not_before => clock_timestamp() + interval '1 day')"
+    await world.db.execute(later)
+    await quiet([relay])
+    await seen(newer)
+    await world.db.execute("update perdure.relay set seen_at = seen_at - interval '50 min' where id = $1", newer.id)
+    await aged(world)
+    relay._looked_at = relay._seen_at = float("-inf")
+    await relay.once()
+    assert await rejected(world) == [("b", "no worker knows a lifecycle named 'unheard-of'")]
+
+    # What was due long ago, and is seen for the first time, waits as long.
+    await world.db.execute("delete from perdure.relay")
+    relay._looked_at = relay._seen_at = float("-inf")
+    await relay.once()
+    assert await waiting(world) == ["nod/a", "unheard-of/later"]
+
+    await aged(world)
+    relay._looked_at = relay._seen_at = float("-inf")
+    await relay.once()
+    assert await waiting(world) == ["unheard-of/later"], "that one is not due yet"
+    assert (await world.client.status("nod", "a")).attention == "rejected: no worker knows a lifecycle named 'nod'"
+    await world.db.execute("select perdure.retry_rejected(seq, 'ann') from perdure.rejected where lifecycle = 'nod'")
+    await quiet([newer])
+    assert await waiting(world) == ["unheard-of/later"]
+
+
+async def test_what_all_that_are_left_have_declined_is_looked_at_again(world: World, relays: Relays) -> None:
+    older, newer = relays(OLDER), relays(NEWER)
+    await seen(newer)
+    await world.db.execute(START, "talk", "a", '{"times": "often"}')
+    await quiet([older])
+    assert await waiting(world) == ["talk/a"]
+    await world.db.execute("update perdure.relay set seen_at = seen_at - interval '61 s' where id = $1", newer.id)
+    older._looked_at = older._seen_at = float("-inf")
+    await quiet([older])
+    assert [entity_id for entity_id, _ in await rejected(world)] == ["a"]
+
+
+async def test_a_message_for_an_entity_that_is_over_is_dropped_whoever_knows_its_name(
+    world: World, relays: Relays
+) -> None:
+    relay = relays(OLDER)
+    await world.db.execute(START, "talk", "a", "{}")
+    await world.db.execute(SIGNAL, "a", "ad", "1")
+    await world.db.execute("update perdure.ident set final = 'nodded'")
+    await quiet([relay])
+    assert (await waiting(world), await rejected(world)) == ([], [])
