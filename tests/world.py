@@ -254,10 +254,10 @@ class WorkerProcess:
         self.send(signal.SIGTERM)
         return await self.gone()
 
-    async def gone(self) -> int:
+    async def gone(self, within: float = DEADLINE) -> int:
         """Wait until it has ended; returns its exit status."""
         assert self._process is not None
-        return await in_time(self._process.wait())
+        return await asyncio.wait_for(self._process.wait(), within)
 
     async def end(self) -> None:
         """Make sure that it is gone."""

@@ -5,15 +5,14 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
 import psutil
 
+from tests.deadline import until
+
 ROOT = Path(__file__).parents[2]
-LINGERING = 3.0
-"""Seconds after which what looks once a second whether it is still needed has ended as well."""
 
 
 async def played(module: str, *arguments: str, counts: str, processes: int) -> dict[str, Any]:
@@ -35,10 +34,8 @@ async def played(module: str, *arguments: str, counts: str, processes: int) -> d
             started |= set(psutil.Process(process.pid).children(recursive=True))
     assert await process.wait() == 0, said.decode()
     assert len(started) >= processes
-    end = time.monotonic() + LINGERING
-    while left := [each.pid for each in started if _runs(each)]:
-        assert time.monotonic() < end, f"these still run: {left}"
-        await asyncio.sleep(0.02)
+    # Some look once a second whether they are still needed.
+    await until(lambda: not any(map(_runs, started)), "the end of all that it had started")
     counted: dict[str, Any] = json.loads(file.read_text())
     return counted
 

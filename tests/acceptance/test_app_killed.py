@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import sys
-import time
 
 import asyncpg
 
@@ -48,19 +47,20 @@ async def test_an_app_killed_right_after_its_commit_has_started_its_lifecycle(wo
 
 
 async def test_while_temporal_is_away_the_app_commits_as_ever_and_all_is_done_later(mortal: World) -> None:
-    """A row every few milliseconds, before, while and after Temporal is away: none is lost, none waits for it."""
+    """A row every few milliseconds, before, while and after Temporal is away: none is lost.
+
+    None waits for Temporal, which is started only once sixty more are committed.
+    """
     await mortal.spawn()
-    slowest, stop, count = 0.0, asyncio.Event(), 0
+    stop, count = asyncio.Event(), 0
     app = await asyncpg.connect(mortal.dsn)
 
     async def commit() -> None:
-        nonlocal slowest, count
+        nonlocal count
         while not stop.is_set():
-            began = time.monotonic()
             async with app.transaction():
                 await app.execute("insert into errand (id) values ($1)", str(count))
                 await mortal.client.start("lookup-inline", count, {}, connection=app)
-            slowest = max(slowest, time.monotonic() - began)
             count += 1
             await asyncio.sleep(0.02)
 
@@ -85,4 +85,3 @@ async def test_while_temporal_is_away_the_app_commits_as_ever_and_all_is_done_la
     assert set(mortal.counterparty.accepted.values()) == {1}
     assert len(mortal.counterparty.accepted) == count
     assert waiting >= 60
-    assert slowest < 2.0, "the app's commits do not wait for Temporal"

@@ -27,7 +27,6 @@ def plan() -> Plan:
     return make_plan(SEED, EVERY * len(SHAPES), LIFECYCLES, every=EVERY)
 
 
-@pytest.mark.timeout(600)  # a cold machine builds the server first
 async def test_nothing_is_lost_and_nothing_happens_twice_while_everything_is_killed_cut_and_frozen(
     plan: Plan, tmp_path: Path
 ) -> None:

@@ -16,6 +16,7 @@ from tests.chaos.reminders import report
 from tests.chaos.reminders.bad_records import BAD
 from tests.chaos.reminders.patients import Kind
 from tests.chaos.reminders.run import Wish, run
+from tests.deadline import DEADLINE
 
 WISH = Wish(
     seed=11,
@@ -29,7 +30,7 @@ WISH = Wish(
     pace=0.05,
     window=30,
     brief=10,
-    patience=60,
+    patience=DEADLINE,
     callbacks=False,  # so that nothing but look-ups settles a doubt
     app="tests.chaos.reminders.hasty:app",
 )

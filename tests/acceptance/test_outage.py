@@ -9,7 +9,7 @@ import pytest
 
 from tests.acceptance.errands import LOOKUPS, attempts, commit_errands, every_record_says_done, key, sends
 from tests.acceptance.hold import hold
-from tests.apps.contracts import March
+from tests.apps.contracts import MARCH, March
 from tests.world import WorkerProcess, World
 
 OUTAGES: dict[str, Callable[[World], None]] = {
@@ -76,7 +76,8 @@ async def test_a_slow_commit_is_not_a_lost_worker(world: World) -> None:
     async with hold(world, "insert on perdure.effect") as commit:
         await world.client.start("march", "a", March(steps=10))
         await commit.reached()
-        await world.until(lambda: beats_for(world, 2.5), "heartbeats for longer than their time-out")
+        longer = MARCH.heartbeat.total_seconds()
+        await world.until(lambda: beats_for(world, longer), "heartbeats for longer than their time-out")
         await commit.release()
     await world.ended("march", "a")
 

@@ -65,4 +65,4 @@ class Marched(BaseModel):
     again: int
 
 
-MARCH = Effect[March, Marched]("march", timeout=seconds(120), doubt=Repeat(), retry=QUICK, heartbeat=seconds(2))
+MARCH = Effect[March, Marched]("march", timeout=seconds(120), doubt=Repeat(), retry=QUICK, heartbeat=seconds(3))

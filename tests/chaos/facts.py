@@ -86,7 +86,7 @@ async def gather(
 
 async def _engine(world: World, start: Start) -> str | None:
     """Temporal's word; one that is about to close is given a moment, and one that never came is None."""
-    for last in (False,) * 25 + (True,):
+    for last in (False,) * 300 + (True,):
         try:
             described = await world.handle(start.lifecycle, start.id).describe(rpc_timeout=timedelta(seconds=10))
             said = described.status.name if described.status else "?"

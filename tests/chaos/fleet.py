@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tests.chaos.plan import WORKERS
+from tests.deadline import DEADLINE
 from tests.world import WorkerProcess, World
 
 APP = "tests.chaos.app:app"
@@ -108,7 +109,7 @@ class Fleet:
     async def start(self) -> None:
         """Start all, and wait until they run."""
         self._keeping = [asyncio.create_task(slot.keep()) for slot in self.slots.values()]
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(DEADLINE):
             while not all(slot.runs for slot in self.slots.values()):
                 await asyncio.sleep(0.05)
 
@@ -116,7 +117,7 @@ class Fleet:
         """Stop all in order; how each incarnation ended."""
         for slot in self.slots.values():
             slot.close()
-        await asyncio.wait(self._keeping, timeout=30)
+        await asyncio.wait(self._keeping, timeout=DEADLINE)
         for task in self._keeping:
             task.cancel()
         return [end for slot in self.slots.values() for end in slot.ends]

@@ -21,7 +21,6 @@ from infra.temporal_server import TemporalOnPostgres
 from tests.deadline import in_time
 
 REPOSITORY = Path(__file__).parents[2]
-pytestmark = pytest.mark.timeout(600)  # a cold machine builds the server first
 
 
 @workflow.defn(sandboxed=False)

@@ -18,6 +18,7 @@ from activities.settings import TelephonySettings
 from infra.guard import GuardedProcess
 from infra.ports import free_port
 from infra.telephony.server import ACCOUNT, TOKEN
+from tests.deadline import DEADLINE
 from workers.telephony_callbacks import StatusCallbacks
 
 LATE = 2
@@ -38,7 +39,7 @@ async def provider(log: Path, **options: float) -> AsyncIterator[dict[str, str]]
     command = [sys.executable, "-m", "infra.telephony.server", *(f"--{name}={each}" for name, each in given.items())]
     server = GuardedProcess(command, ask=signal.SIGTERM, log=said, cwd=_ROOT)
     try:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(DEADLINE):
             while "listening at" not in said.read_text():
                 assert server.running, said.read_text()
                 await asyncio.sleep(0.02)
