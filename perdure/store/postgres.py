@@ -128,12 +128,14 @@ def as_json(value: Any) -> str | None:
 
 @contextmanager
 def answering() -> Iterator[None]:
-    """Turn what a lost or absent server makes asyncpg raise into `DatabaseUnavailable`."""
+    """Turn what a lost, absent or overloaded server makes asyncpg raise into `DatabaseUnavailable`."""
     try:
         yield
     except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, TimeoutError) as error:
         kind = _kind(error)
-        if isinstance(kind, Transient) and not isinstance(kind, Locked):
+        if isinstance(kind, Transient) and (
+            not isinstance(kind, Locked) or isinstance(error, asyncpg.QueryCanceledError)
+        ):
             raise DatabaseUnavailable(f"PostgreSQL gave no answer: {kind}; ask again when it is back") from error
         raise
 

@@ -12,6 +12,8 @@ from infra.postgres import PostgresServer
 from perdure import Client, Settings, schema, seconds
 from perdure.errors import DatabaseUnavailable
 from tests.apps.contracts import Errand
+from tests.deadline import DEADLINE
+from tests.world import World
 
 
 async def test_a_wait_outlives_a_restart_of_the_database_and_a_look_says_that_it_is_away(tmp_path: Path) -> None:
@@ -21,7 +23,7 @@ async def test_a_wait_outlives_a_restart_of_the_database_and_a_look_says_that_it
         await schema.migrate(admin)
         async with Client.connect(config) as client:
             await client.start("lookup", "a", Errand())
-            waiting = asyncio.create_task(client.wait("lookup", "a", timeout=seconds(60)))
+            waiting = asyncio.create_task(client.wait("lookup", "a", timeout=seconds(DEADLINE)))
             await admin.close()
             server.stop("immediate")
             with pytest.raises(DatabaseUnavailable, match="PostgreSQL gave no answer"):
@@ -33,3 +35,19 @@ async def test_a_wait_outlives_a_restart_of_the_database_and_a_look_says_that_it
             assert (await waiting).state == "pending"
             assert (await waiting).final
             await admin.close()
+
+
+async def test_a_wait_outlives_a_read_that_takes_too_long_and_a_look_reports_it(world: World) -> None:
+    """As on a machine that is overloaded: PostgreSQL ends the statement at the pool's `statement_timeout`."""
+    await world.client.start("lookup", "a", Errand())
+    quick = await world.db.fetchval("select pg_get_functiondef('perdure.status'::regproc)")
+    body = quick.index("AS $function$")
+    await world.db.execute(quick[:body] + "as $$ begin perform pg_sleep(1000); return null; end $$")
+    waiting = asyncio.create_task(world.client.wait("lookup", "a", timeout=seconds(DEADLINE)))
+    with pytest.raises(DatabaseUnavailable, match="statement timeout"):
+        await world.client.status("lookup", "a")
+    assert not waiting.done()
+
+    await world.db.execute(quick)
+    await world.db.execute("update perdure.ident set final = 'done'")
+    assert (await waiting).final
