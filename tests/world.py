@@ -162,6 +162,15 @@ class World:
         """Wait for its final state, and return that."""
         return (await self.client.wait(lifecycle, entity_id, timeout=timedelta(seconds=DEADLINE))).state
 
+    async def completed(self, lifecycle: str, entity_id: object) -> None:
+        """Wait until Temporal has closed its workflow as well, which follows the final state."""
+
+        async def is_completed() -> bool:
+            described = await self.handle(lifecycle, entity_id).describe()
+            return described.status is temporalio.client.WorkflowExecutionStatus.COMPLETED
+
+        await self.until(is_completed, f"{lifecycle}/{entity_id} completed")
+
     @asynccontextmanager
     async def holding(self, table: str) -> AsyncIterator[None]:
         """Keep everybody from writing to `table` for as long as the context lasts."""

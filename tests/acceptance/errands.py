@@ -7,8 +7,6 @@ from collections.abc import Iterable, Sequence
 from functools import partial
 from itertools import groupby
 
-from temporalio.client import WorkflowExecutionStatus
-
 from perdure import Status
 from tests.apps.contracts import Errand
 from tests.counterparty import Counterparty
@@ -77,7 +75,7 @@ async def every_record_says_done(world: World) -> None:
     for lifecycle, entity_id in entities:
         told = [state for state, _ in groupby(await world.states(lifecycle, entity_id))]
         assert told == ["pending", "doing", "done"], (lifecycle, entity_id)
-        await _completed(world, lifecycle, entity_id)
+        await world.completed(lifecycle, entity_id)
 
 
 async def attempts(world: World) -> dict[str, int]:
@@ -96,11 +94,3 @@ async def _emptied(world: World, table: str) -> None:
         return bool(await world.db.fetchval(f"select count(*) from perdure.{table}") == 0)
 
     await world.until(empty, f"nothing in perdure.{table}")
-
-
-async def _completed(world: World, lifecycle: str, entity_id: str) -> None:
-    async def completed() -> bool:
-        described = await world.handle(lifecycle, entity_id).describe()
-        return described.status is WorkflowExecutionStatus.COMPLETED
-
-    await world.until(completed, f"{lifecycle}/{entity_id} completed")

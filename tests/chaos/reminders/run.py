@@ -53,7 +53,7 @@ class Wish:
         silence: seconds for which the provider holds a request.
         pace: seconds between two states of a message.
         window, brief: seconds after the span for which doses are of use, as a rule and where that is short.
-        patience: seconds after the last window for everything to come to its end.
+        patience: seconds after the last window, and after the last end of a dose, for the next dose to end.
         app: what the workers run.
     """
 
@@ -194,12 +194,15 @@ class _Clinic:
             await self._fleet.slots[name].end(signal.SIGKILL, AWAY)
 
     async def _until_all_is_over(self, patients: Sequence[Patient]) -> None:
-        """That something never is, the audit will say."""
+        """That something never is, the audit will say, once nothing has come to its end for so long."""
         doses = [dose for patient in patients for dose in patient.doses]
         wrong = sum(each.bad is not None and each.bad.state != "refused" for each in patients)
-        last = max(dose.until for dose in doses) + timedelta(seconds=self._wish.patience)
+        patience, before = timedelta(seconds=self._wish.patience), (0, 0)
+        last = max(dose.until for dose in doses) + patience
         while datetime.now(UTC) < last:
             over, seen = await self._world.db.fetchval(_OPEN), await self._world.db.fetchval(_UNUSABLE)
+            if (over, seen) != before:
+                before, last = (over, seen), max(last, datetime.now(UTC) + patience)
             if over >= len(doses) and seen >= wrong:
                 return await self._until_delivered(last)
             await asyncio.sleep(0.1)

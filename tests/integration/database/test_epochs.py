@@ -39,6 +39,7 @@ async def test_after_a_recovery_to_before_fifty_effects_none_is_sent_twice(
         for kind in (*ASKED, *PARKED):
             for each in ids:
                 await world.ended(kind, f"{each}-{kind}")
+                await world.completed(kind, f"{each}-{kind}")
     assert world.counterparty.accepted.total() == 4 * EACH
     await world.db.execute("select pg_switch_wal()")
 
@@ -134,6 +135,7 @@ async def test_files_that_were_put_back_stand_still_until_it_is_said(worlds: Wor
     world.db = await asyncpg.connect(world.dsn)
     async with world.worker(app):
         await world.ended("lookup", "lost")
+        await world.completed("lookup", "lost")
         await worlds.marked_anew(world)
     await asyncio.to_thread(server.stop)
     await asyncio.to_thread(put_back, server, files)
