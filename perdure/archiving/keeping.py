@@ -22,6 +22,8 @@ from perdure.store.postgres import Pool, answering
 
 log = logging.getLogger("perdure.archive")
 
+_OWNS = "select pg_has_role(nspowner, 'usage') from pg_namespace where nspname = 'perdure'"
+
 
 @dataclass(slots=True)
 class MonthsKept:
@@ -59,6 +61,10 @@ async def keep_months(config: Settings, pool: Pool) -> MonthsKept:
         return kept
     try:
         async with working(config.database_url) as connection:
+            if not await connection.fetchval(_OWNS):
+                who = "only the owner of the schema can drop months"
+                kept.troubles.append(f"{who}: run `perdure archive drop` as that role")
+                return kept
             for month in await _too_old(connection, config.retention):
                 await _let_go(connection, month, config, kept)
             await tidy(connection)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 
+import asyncpg
 import typer
 
 from perdure import schema
 from perdure.command.cli import cli
+from perdure.errors import NotPermitted
 from perdure.settings import settings
 from perdure.store.postgres import Database
 
@@ -33,6 +35,23 @@ async def _migrate() -> list[schema.Migration]:
     pool = await database.open()
     try:
         async with pool.acquire() as connection:
-            return await schema.migrate(connection)
+            try:
+                return await schema.migrate(connection)
+            except asyncpg.InsufficientPrivilegeError as error:
+                raise NotPermitted(await _who_may(connection, error)) from error
     finally:
         await database.close()
+
+
+async def _who_may(connection: schema.Connection, error: asyncpg.InsufficientPrivilegeError) -> str:
+    row = await connection.fetchrow(
+        "select quote_ident(current_user), quote_ident(current_database()), "
+        "(select quote_ident(pg_get_userbyid(nspowner)) from pg_namespace where nspname = 'perdure')"
+    )
+    assert row is not None
+    role, database, owner = row
+    if owner is None:
+        way = f"`grant create on database {database} to {role}`, or run `perdure migrate` as the owner of the database"
+    else:
+        way = f"run `perdure migrate` as {owner}, who owns it; a worker needs `perdure grant {role} --worker` alone"
+    return f"the role {role} may not change the schema perdure ({error.args[0]}): {way}"

@@ -44,6 +44,7 @@ from perdure.ownership.exchange import Exchange, plain
 from perdure.ownership.ownership import Ownership
 from perdure.queries import query
 from perdure.relay.relay import Relay
+from perdure.schema.rights import check_mirror, check_worker, permitted
 from perdure.settings import Settings, settings
 from perdure.store.connecting import report_weaknesses
 from perdure.store.postgres import Database, Pool, PostgresStore
@@ -235,7 +236,8 @@ def _module_of_input(lifecycle: type[Lifecycle[Any, Any]]) -> str:
 
 async def _check(pool: Pool, app: App) -> None:
     """The schema is there, and so is each declared column of the app; nobody is where the code does not know."""
-    async with pool.acquire() as connection:
+    async with pool.acquire() as connection, permitted(connection):
+        await check_worker(connection)
         await schema.check(connection)
         await report_weaknesses(connection)
         await schema.make_months(connection)
@@ -251,3 +253,4 @@ async def _check(pool: Pool, app: App) -> None:
                 raise DeclarationError(
                     f"{name}: mirror={column} names a table or column that the database does not have"
                 )
+            await check_mirror(connection, name, column.table, column.key, column.column)

@@ -20,6 +20,7 @@ from perdure.logs import says
 from perdure.ownership.exchange import Exchange
 from perdure.ownership.ownership import Ownership
 from perdure.relay.relay import Relay
+from perdure.schema.rights import check_worker, permitted
 from perdure.settings import Settings
 from perdure.store.connecting import report_weaknesses
 from perdure.store.postgres import Database, Pool
@@ -57,7 +58,8 @@ async def _relay_until(
     database = Database(config.database_url, most=config.connections)
     pool = await database.open()
     try:
-        async with pool.acquire() as connection:
+        async with pool.acquire() as connection, permitted(connection):
+            await check_worker(connection)
             await schema.check(connection)
             await report_weaknesses(connection)
             await schema.make_months(connection)

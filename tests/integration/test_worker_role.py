@@ -1,0 +1,178 @@
+"""A worker whose role owns nothing: `perdure grant ROLE --worker` gives all that it needs; what is missing is named."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import AsyncIterator
+from functools import partial
+from urllib.parse import quote
+
+import asyncpg
+import pytest
+from typer.testing import CliRunner, Result
+
+from perdure import Status
+from perdure.command import cli
+from perdure.errors import NotPermitted
+from tests.apps.contracts import Errand
+from tests.apps.errands import Escalate, Lookup, LookupInline
+from tests.world import WorkerProcess, World
+
+APP = "tests.apps.bodies:app"
+LOST = {"accept": True, "close": True}
+
+
+@pytest.fixture
+async def role(world: World) -> AsyncIterator[str]:
+    """A role to which nothing was granted. Its name needs quotes."""
+    name = f"shop worker {secrets.token_hex(4)}"
+    await world.db.execute(f'create role "{name}" login')
+    yield name
+    for worker in world.workers:
+        await worker.end()
+    await world.db.execute(f'drop owned by "{name}"; drop role "{name}"')
+
+
+def its(world: World, role: str) -> str:
+    """The URL by which this role connects."""
+    return world.dsn.replace("postgres@", f"{quote(role)}@")
+
+
+async def perdure(world: World, *arguments: str, url: str | None = None) -> Result:
+    """Run the command in this process."""
+    environment = {**world.environment(), "PERDURE_DATABASE_URL": url or world.dsn}
+    return await asyncio.to_thread(CliRunner().invoke, cli, arguments, env=environment)
+
+
+async def granted(world: World, role: str, *more: str) -> None:
+    """`perdure grant ROLE --worker`."""
+    end = await perdure(world, "grant", role, "--worker", *more)
+    assert end.exit_code == 0, (end.output, end.exception)
+
+
+async def refused(world: World, role: str) -> str:
+    """Why a worker of this role does not start: one line, behind what it logs about the server."""
+    process = WorkerProcess(world, APP, {"PERDURE_DATABASE_URL": its(world, role)})
+    world.workers.append(process)
+    await process.launch()
+    assert await process.gone() == 1
+    (said,) = [line for line in process.text().splitlines() if "perdure.store: " not in line]
+    return said
+
+
+async def test_lifecycles_run_from_their_start_to_their_end(world: World, role: str) -> None:
+    await granted(world, role, "--app", APP)
+    assert (await perdure(world, "migrate", url=its(world, role))).stdout == "up to date\n"
+    worker = await world.spawn(APP, PERDURE_DATABASE_URL=its(world, role))
+    await world.db.execute("insert into errand (id) values ('found'), ('inline'), ('held')")
+    world.counterparty.replies_to = {each: [LOST] for each in ("found", "parked", "ended")}
+
+    await world.client.start(LookupInline, "inline", Errand())
+    await world.client.start(Lookup, "found", Errand())
+    await world.client.start(Escalate, "parked", Errand())
+    await world.client.start(Escalate, "ended", Errand())
+    await world.db.execute("select perdure.start('lookup', 'wrong', '{\"seconds\": \"many\"}')")
+    holder = await asyncpg.connect(world.dsn)
+    async with holder.transaction():
+        await holder.execute("select from errand where id = 'held' for update")
+        await world.client.start(Lookup, "held", Errand())
+        assert await world.ended("lookup", "held") == "done"
+    await holder.close()
+
+    for lifecycle, entity_id in (("lookup-inline", "inline"), ("lookup", "found")):
+        assert await world.ended(lifecycle, entity_id) == "done"
+    for entity_id in ("parked", "ended"):
+        await world.until(partial(_attention, world, entity_id), f"{entity_id} parked")
+    await world.client.resolve(Escalate, "parked", Status.DONE, by="ann", note="it was", receipt={"number": 7})
+    assert await world.ended("escalate", "parked") == "done"
+    assert await world.client.restart(Lookup, "found", by="ann", note="once more") == 1
+    assert await world.ended("lookup", "found") == "done"
+    await world.until(lambda: _attention(world, "wrong"), "the start that can't be delivered is rejected")
+    shown = "select count(*) from errand where id in ('found', 'inline', 'held') and state = 'done'"
+    await world.until(lambda: _is(world, shown, 3), "the app's rows show the end")
+    assert (await perdure(world, "clean-up", "--now", "--by", "ann")).exit_code == 1  # the rejected one is left
+    assert await world.db.fetchval("select count(*) from perdure.clean_up where ended_at is not null") == 1
+    assert await worker.stop() == 0
+    assert "permission" not in worker.text(), worker.text()
+    owned = "select count(*) from pg_class where relnamespace = 'perdure'::regnamespace and relowner = $1::regrole"
+    assert await world.db.fetchval(owned, f'"{role}"') == 0
+
+
+async def test_the_months_to_come_are_made_for_it(world: World, role: str) -> None:
+    await granted(world, role, "--app", APP)
+    await world.db.execute(
+        "do $$ declare month regclass; begin for month in select inhrelid from pg_inherits "
+        "where inhparent = 'perdure.transition'::regclass loop execute format('drop table %s', month); end loop; end $$"
+    )
+    worker = await world.spawn(APP, PERDURE_DATABASE_URL=its(world, role))
+    owners = await world.db.fetch(
+        "select distinct pg_get_userbyid(relowner) as name from pg_class where relname ~ '^transition_'"
+    )
+    assert [each["name"] for each in owners] == ["postgres"]
+    assert await worker.stop() == 0
+
+
+async def test_what_was_not_granted_is_named_with_the_command(world: World, role: str) -> None:
+    way = f'the owner of the schema runs `perdure grant "{role}" --worker`'
+    said = await refused(world, role)
+    assert f'the role "{role}" lacks a right that a worker needs (' in said
+    assert way in said
+    await granted(world, role)
+    await world.db.execute(f'revoke insert on perdure.outbox from "{role}"')
+    assert f"(insert on perdure.outbox): {way}" in await refused(world, role)
+    await granted(world, role)
+    said = await refused(world, role)
+    assert f'the role "{role}" may not write the column state of errand: the owner of the table runs ' in said
+    await world.db.execute(said.split("`")[1])
+    worker = await world.spawn(APP, PERDURE_DATABASE_URL=its(world, role))
+    assert await worker.stop() == 0
+
+
+async def test_it_can_add_to_what_is_on_record_and_not_change_it(world: World, role: str) -> None:
+    await granted(world, role)
+    await world.client.start(Lookup, "a", Errand())
+    await world.db.execute(f'set role "{role}"')
+    for statement in (
+        "update perdure.transition set made_by = 'bob'",
+        "delete from perdure.transition",
+        "delete from perdure.ident",
+        "delete from perdure.effect",
+        "insert into perdure.migration values (9999, 'x')",
+        "update perdure.month set dropped_at = now()",
+        "create table perdure.mine ()",
+        "truncate perdure.outbox",
+    ):
+        with pytest.raises(asyncpg.InsufficientPrivilegeError):
+            await world.db.execute(statement)
+    await world.db.execute("reset role")
+
+
+async def test_a_role_that_may_not_migrate_is_told_who_may(world: World, role: str) -> None:
+    await granted(world, role)
+    await world.db.execute("delete from perdure.migration where number = (select max(number) from perdure.migration)")
+    end = await perdure(world, "migrate", url=its(world, role))
+    assert isinstance(end.exception, NotPermitted)
+    assert f'the role "{role}" may not change the schema perdure' in str(end.exception)
+    way = f'run `perdure migrate` as postgres, who owns it; a worker needs `perdure grant "{role}" --worker` alone'
+    assert way in str(end.exception)
+    await world.db.execute("drop schema perdure cascade")
+    end = await perdure(world, "migrate", url=its(world, role))
+    assert isinstance(end.exception, NotPermitted)
+    assert f'to "{role}"`, or run `perdure migrate` as the owner of the database' in str(end.exception)
+
+
+async def test_who_does_not_own_the_schema_can_grant_nothing(world: World, role: str) -> None:
+    await granted(world, role)
+    end = await perdure(world, "grant", role, "--worker", url=its(world, role))
+    assert isinstance(end.exception, NotPermitted)
+    assert "run `perdure grant` as its owner" in str(end.exception)
+
+
+async def _attention(world: World, entity_id: str) -> bool:
+    wanted = "select attention is not null from perdure.entity where id = $1"
+    return bool(await world.db.fetchval(wanted, entity_id))
+
+
+async def _is(world: World, sql: str, value: int) -> bool:
+    return bool(await world.db.fetchval(sql) == value)
