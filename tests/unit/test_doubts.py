@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import timedelta
 from enum import StrEnum
 from typing import Any
@@ -30,8 +31,16 @@ from perdure import (
     seconds,
     state,
 )
+from perdure.activity.execution import digest
 from perdure.contracts.policies import DoubtPolicy
-from perdure.testing import After, At, Late, NotPickedUp, Rehearsal, WhenParked, WorkerLost, rehearse
+from perdure.store.memory import MemoryStore
+from perdure.store.writes import EffectView, Fence, FenceOp, Move, Write
+from perdure.testing import START, After, At, Late, NotPickedUp, Rehearsal, WhenParked, WorkerLost, rehearse
+from perdure.testing.engine import VirtualWorkflow
+from perdure.testing.script import Script
+from perdure.testing.stage import Stage
+from perdure.workflow.carried import CARRIED, Carried, Unsettled
+from perdure.workflow.decision import Known
 from perdure.workflow.requests import Resolution
 
 TWICE = Retry(initial=seconds(1), jitter=0, maximum=2)
@@ -58,6 +67,7 @@ POLICIES: dict[str, DoubtPolicy[str, int]] = {
     "dedupe or repeat": Dedupe(window=hours(1), otherwise=Repeat()),
     "narrow": Dedupe(window=seconds(40), margin=seconds(5)),
 }
+KEY = "calling/1/call"
 CUT, BUSY, NO = InDoubt("cut"), NotDone("busy"), Refused("no such number")
 
 
@@ -74,6 +84,7 @@ class Plan(BaseModel):
     lasts: float | None = None
     inline: bool = False
     then: bool = False
+    beside: bool = False
 
 
 class Told(BaseModel):
@@ -107,7 +118,9 @@ class Calling(Lifecycle[Plan, Way]):
 
     @workflow.run
     async def run(self, plan: Plan) -> None:
-        """Call, and perhaps do something else after it."""
+        """Call, and perhaps do something else beside it, or after it."""
+        beside = asyncio.ensure_future(self.perform(NEXT, "it")) if plan.beside else None
+        await asyncio.sleep(0)
         end = await self.perform(
             CALL_INLINE if plan.inline else CALL,
             "it",
@@ -115,6 +128,8 @@ class Calling(Lifecycle[Plan, Way]):
             doubt=POLICIES.get(plan.doubt),
             expires_at=None if plan.lasts is None else self.started_at + timedelta(seconds=plan.lasts),
         )
+        if beside is not None:
+            await beside
         if plan.then:
             await self.perform(NEXT, "it")
         match end:
@@ -130,6 +145,38 @@ async def called(plan: Plan, *does: Any, **more: Any) -> Rehearsal[Way]:
     effect, find = (CALL_INLINE, FIND_INLINE) if plan.inline else (CALL, FIND)
     script: dict[Any, Any] = {effect: list(does), find: more.pop("finds", []), NEXT: more.pop("next", [])}
     return await rehearse(Calling, plan, script, **more)
+
+
+async def goes_on(plan: Plan, carried: Carried, status: Status, *does: Any) -> str:
+    """Let a run go on from what another has left, where the record was written since; what it keeps at its end."""
+    contracts: dict[str, Any] = {each.name: each for each in (CALL, NEXT)}
+    stage = Stage(
+        contracts,
+        Script(contracts, {CALL: list(does)}),
+        now=lambda: engine.now,
+        outside=lambda happens, after: engine.outside(happens, after=after),
+    )
+    stage.store = store = MemoryStore(stage.clock)
+    engine = VirtualWorkflow(
+        Calling,
+        [plan.model_dump(mode="json")],
+        workflow_id="calling/1",
+        on_activity=stage.play,
+        memo={CARRIED: carried},
+        start=START,
+    )
+    write = Write(lifecycle="calling", id="1", round=0, version=1, workflow_id="calling/1")
+    begun = Fence(op=FenceOp.BEGIN, key=KEY, effect="call", token="t1", digest=digest("it"))
+    ended = begun.model_copy(update={"op": FenceOp.OUTCOME, "status": status, "receipt": 5})
+    later = int((START + hours(1)).timestamp() * 1_000_000)
+    async with engine, asyncio.timeout(20):
+        await store.write(write.model_copy(update={"move": Move(state="calling")}), patience=0)
+        for fence in (begun, ended):
+            await store.write(write.model_copy(update={"fence": fence, "version": later}), patience=0)
+        await engine.run()
+        await stage.close()
+    kept: Any = store.snapshot("calling", "1")
+    return str(kept["said"])
 
 
 def said(seen: Rehearsal[Way]) -> str:
@@ -238,6 +285,29 @@ class TestAnExpiry:
         seen = await called(Plan(doubt=policy, lasts=3, inline=True), WorkerLost())
         assert said(seen) == "Expired, True: it was of no use any more, and in doubt"
         assert seen.calls(CALL_INLINE) == 1
+
+    async def test_an_inline_attempt_that_is_lost_after_one_that_failed_is_in_doubt(self) -> None:
+        seen = await called(Plan(lasts=3, inline=True), BUSY, WorkerLost())
+        assert said(seen) == "Expired, True: it was of no use any more, and in doubt"
+
+    async def test_what_came_in_between_two_runs_is_read_first(self) -> None:
+        view = EffectView(status=Status.IN_DOUBT, token="t1", attempts=1)
+        before = Carried(
+            state="calling", unsettled={KEY: Unsettled(known=Known(effect=view, read=True), seen_at=START)}
+        )
+        told = await goes_on(Plan(lasts=-1), before, Status.DONE)
+        assert told == "number 5"
+
+
+async def test_an_order_that_is_older_than_the_record_is_given_anew_with_a_newer_version() -> None:
+    """As where another cluster took over, whose clock is behind."""
+    told = await goes_on(Plan(), Carried(state="calling"), Status.NOT_DONE, 6)
+    assert told == "number 6"
+
+
+async def test_an_attempt_that_nobody_picked_up_does_not_take_back_what_was_entered_beside_it() -> None:
+    seen = await called(Plan(beside=True), 5, next=[NotPickedUp(), 1])
+    assert (said(seen), seen.states) == ("number 5", [Way.CALLING, Way.DONE])
 
 
 class TestLateWords:
