@@ -241,5 +241,32 @@ async def test_a_late_done_wakes_the_lifecycle_that_gave_it_up(
     await one(store, an_outcome("a", 1, Status.IN_DOUBT))
     await one(store, a_move("a", 2, "error", final=final))
     await one(store, an_outcome("a", 1, Status.DONE, receipt=1, by=by))
+    assert await woken(db) == [{"key": a_key("a")}] * wakes
+
+
+@pytest.mark.parametrize("said", [Status.NOT_DONE, Status.REFUSED])
+@pytest.mark.parametrize("late", [True, False])
+async def test_a_late_no_wakes_the_lifecycle_that_waits_for_a_person(
+    store: PostgresStore, db: Connection, said: Status, late: bool
+) -> None:
+    await one(store, a_begin("a", 1))
+    if late:
+        await one(store, a_write("a", 2, None, a_fence(FenceOp.LOST, "a", why="no heartbeat")))
+    await one(store, an_outcome("a", 1, said, why="busy"))
+    assert await woken(db) == [{"key": a_key("a")}] * late
+
+
+@pytest.mark.parametrize(("op", "said"), [(FenceOp.RESOLVE, Status.NOT_DONE), (FenceOp.OUTCOME, Status.IN_DOUBT)])
+async def test_what_the_run_has_learned_by_itself_or_does_not_know_yet_wakes_nobody(
+    store: PostgresStore, db: Connection, op: FenceOp, said: Status
+) -> None:
+    await one(store, a_begin("a", 1))
+    await one(store, a_write("a", 2, None, a_fence(FenceOp.LOST, "a", why="no heartbeat")))
+    await one(store, a_write("a", 3, None, a_fence(op, "a", status=said)))
+    assert await woken(db) == []
+
+
+async def woken(db: Connection) -> list[object]:
+    """Whom the outbox is to wake."""
     rows = await db.fetch("select body from perdure.outbox where kind = 'wake'")
-    assert [json.loads(row["body"]) for row in rows] == [{"key": a_key("a")}] * wakes
+    return [json.loads(row["body"]) for row in rows]
