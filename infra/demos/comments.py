@@ -138,7 +138,8 @@ async def all_final(connection: asyncpg.Connection[asyncpg.Record]) -> None:
         if line != said:
             say(f"[dim]{line}[/dim]")
             said = line
-        if not await connection.fetchval("select count(*) from perdure.entity"):
+        left = "select (select count(*) from perdure.entity) + (select count(*) from perdure.behind)"
+        if not await connection.fetchval(left):
             return
         await asyncio.sleep(0.5)
 

@@ -153,7 +153,9 @@ async def watch(connection: Connection) -> None:
     """Wait for the end of the master, and say now and then how far its children are."""
     said, ended = "", False
     while not ended:
-        ended = not await connection.fetchval("select exists (select from perdure.entity)")
+        ended = not await connection.fetchval(
+            "select exists (select from perdure.entity) or exists (select from perdure.behind)"
+        )
         row = await connection.fetchrow("select * from web_job.family where master = $1", MASTER)
         if row is not None:
             line = f"{row['done']} done, {row['failed']} failed, {row['open']} under way, {row['waiting']} wait"

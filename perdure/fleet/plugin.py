@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AbstractAsyncContextManager, nullcontext
+from contextlib import AbstractAsyncContextManager, nullcontext, suppress
 from datetime import timedelta
 from typing import Any
 
@@ -38,7 +38,7 @@ from perdure.fleet.follower import Follower
 from perdure.fleet.gauges import Gauges
 from perdure.fleet.limited import run_with_limits
 from perdure.fleet.record import check_record
-from perdure.fleet.service import Service
+from perdure.fleet.service import TROUBLE, Service
 from perdure.fleet.troubles import Listener, Troubles
 from perdure.ownership.exchange import Exchange, plain
 from perdure.ownership.ownership import Ownership
@@ -55,6 +55,7 @@ from perdure.workflow.lifecycle import Lifecycle
 
 REPORTING = 3.0
 """Seconds, beyond the grace time, for attempts that were cut off to be reported in doubt."""
+_LAST_LOOK = 2.0
 
 
 class PerdurePlugin(temporalio.client.Plugin, temporalio.worker.Plugin):
@@ -78,6 +79,7 @@ class PerdurePlugin(temporalio.client.Plugin, temporalio.worker.Plugin):
         self._services: list[Service] = []
         self._troubles: Troubles | None = None
         self._caretaker: Caretaker | None = None
+        self._follower: Follower | None = None
 
     def configure_client(self, config: ClientConfig) -> ClientConfig:
         """See base class."""
@@ -142,6 +144,7 @@ class PerdurePlugin(temporalio.client.Plugin, temporalio.worker.Plugin):
                         await run_with_limits(worker, self.app.limits, next)
         finally:
             await self.stop_services()
+            await self._show_the_last()
             await database.close()
 
     def _lifespan(self) -> AbstractAsyncContextManager[Any]:
@@ -149,10 +152,11 @@ class PerdurePlugin(temporalio.client.Plugin, temporalio.worker.Plugin):
 
     async def _run_services(self, pool: Pool, worker: Worker, ownership: Ownership) -> None:
         meter = meter_of(worker.client)
-        self._store = PostgresStore(pool, meter, ownership.nudge)
+        self._follower = follower = Follower(pool)
+        self._store = PostgresStore(pool, meter, ownership.nudge, follower.nudge)
         self._troubles = Troubles(pool)
         self._caretaker = Caretaker(pool, worker.client, self.config)
-        self._services = [ownership, Follower(pool), self._troubles, self._caretaker]
+        self._services = [ownership, follower, self._troubles, self._caretaker]
         if self.config.relay:
             self._services.append(Relay(pool, worker.client, self.app, self.config, meter))
         if meter is not None:
@@ -171,6 +175,14 @@ class PerdurePlugin(temporalio.client.Plugin, temporalio.worker.Plugin):
         services, self._services = self._services, []
         for service in services:
             await service.stop()
+
+    async def _show_the_last(self) -> None:
+        """What ended while the worker was stopping need not wait for another worker to show in the app's tables."""
+        if self._follower is not None:
+            with suppress(*TROUBLE):
+                async with asyncio.timeout(_LAST_LOOK):
+                    while await self._follower.once():
+                        pass
 
     def configure_replayer(self, config: ReplayerConfig) -> ReplayerConfig:
         """See base class."""

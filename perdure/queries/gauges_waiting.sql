@@ -4,7 +4,7 @@ select
     count(*) filter (where due) as waiting,
     count(*) filter (where not due) as later,
     coalesce(greatest(extract(epoch from clock_timestamp() - min(since) filter (where due)), 0), 0)::float as lag,
-    (select count(*) from perdure.behind) as behind,
+    (select count(distinct (lifecycle, id)) from perdure.behind) as behind,
     (select coalesce(sum(waiting), 0)::bigint from perdure.unknown_names()) as unknown
 from (
     select wanted_at is null or wanted_at <= clock_timestamp() as due, greatest(created_at, wanted_at) as since

@@ -149,7 +149,8 @@ class GroupCommit:
                     each.trouble = str(trouble)
                 await asyncio.sleep(pause)
                 pause = min(pause * 2, _LONGEST_PAUSE)
-            elif not _without_column(batch[0], trouble):
+            else:
+                _refuse(batch[0], trouble)
                 return
             sending = self._send(batch)
 
@@ -208,15 +209,9 @@ def _fail(batch: Sequence[_Waiting], error: Exception) -> None:
             each.answer.set_exception(error)
 
 
-def _without_column(waiting: _Waiting, trouble: Unacceptable) -> bool:
-    """Set the culprit up to go without its app column, since the app's own CHECK may be the reason; else fail it."""
+def _refuse(waiting: _Waiting, trouble: Unacceptable) -> None:
     write = waiting.write
-    if write.column is not None and write.column_error is None:
-        waiting.write = write.model_copy(update={"column_error": str(trouble)[:500]})
-        waiting.body = _body(waiting.write)
-        return True
     kind = UnstorableWrite if isinstance(trouble, Unstorable) else RefusedWrite
     entity = f"{write.lifecycle}/{write.id}"
     says(log, "PostgreSQL refuses a write", level=logging.ERROR, entity=entity, write=str(write), why=str(trouble))
     _fail([waiting], kind(f"{entity}: PostgreSQL refuses it: {trouble}"))
-    return False

@@ -37,17 +37,26 @@ class PostgresStore:
         pool: connections to the app's database, from `connect`.
         meter: measures the commits.
         unverified: called when PostgreSQL waits for word from Temporal of what database it is (invariant 11).
+        moved: called when a column of the app's has something new to show.
     """
 
     def __init__(
-        self, pool: Pool, meter: MetricMeter | None = None, unverified: Callable[[], None] | None = None
+        self,
+        pool: Pool,
+        meter: MetricMeter | None = None,
+        unverified: Callable[[], None] | None = None,
+        moved: Callable[[], None] | None = None,
     ) -> None:
         self.pool = pool
+        self._moved = moved
         self._unverified = unverified
         self._group = GroupCommit(self._commit if meter is None else measured(self._commit, meter))
 
     async def write(self, write: Write, *, patience: float) -> Answer:
-        return await self._group.write(write, patience=patience)
+        answer = await self._group.write(write, patience=patience)
+        if self._moved is not None and write.move is not None and write.column is not None:
+            self._moved()
+        return answer
 
     async def close(self) -> None:
         """Wait for writes under way. The pool stays open: it is the caller's."""
@@ -60,7 +69,7 @@ class PostgresStore:
         except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, TimeoutError) as error:
             if self._unverified is not None and getattr(error, "sqlstate", None) == _UNVERIFIED:
                 self._unverified()
-            raise _kind(error) from error
+            raise kind_of(error) from error
         return [None if row[0] is None else Answer.model_validate_json(row[0]) for row in rows]
 
 
@@ -132,7 +141,7 @@ def answering() -> Iterator[None]:
     try:
         yield
     except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, TimeoutError) as error:
-        kind = _kind(error)
+        kind = kind_of(error)
         if isinstance(kind, Transient) and (
             not isinstance(kind, Locked) or isinstance(error, asyncpg.QueryCanceledError)
         ):
@@ -140,7 +149,8 @@ def answering() -> Iterator[None]:
         raise
 
 
-def _kind(error: Exception) -> Transient | Unacceptable:
+def kind_of(error: Exception) -> Transient | Unacceptable:
+    """What can help after this error of PostgreSQL's."""
     if isinstance(error, asyncpg.PostgresError):
         state = error.sqlstate or ""
         if state in _LOCKED:

@@ -121,7 +121,7 @@ class Move(_Record):
 
 
 class Column(_Record):
-    """Column of the app's own table that shows the state: `schema.table`, key column, state column."""
+    """Column of the app's own table that follows the state: `schema.table`, key column, state column."""
 
     table: str
     column: str
@@ -141,8 +141,6 @@ class Write(_Record):
     column: Column | None = None
     input: Any = None
     """Only in the first write of a lifecycle that was not started through perdure."""
-    column_error: str | None = None
-    """Set on the second try of a write whose app column PostgreSQL refused."""
 
     def __str__(self) -> str:
         """In a few words, without payloads, as the Web UI shows it."""
@@ -182,8 +180,6 @@ class Answer(_Record):
     version: int = 0
     verdict: Verdict | None = None
     effect: EffectView | None = None
-    column: str | None = None
-    """`written`, `behind` (the app holds its row), `missing` (it has no such row), None = not declared."""
     terms: dict[str, Terms] | None = None
     """Filled in by the worker, not by the store: of the effects that this is about, by the names that their keys
     carry: the one that is not settled; all of them, in the answer to the first write."""

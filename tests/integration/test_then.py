@@ -47,5 +47,5 @@ async def test_what_the_app_refuses_to_show_holds_up_no_outcome(world: World) ->
         end = await handle.wait(timeout=seconds(60))
 
     assert (end.state, [each.status.value for each in end.effects]) == ("done", ["done"])
-    assert await world.db.fetchval("select state from errand") == "doing"
-    assert await world.db.fetchval("select count(*) from perdure.behind") == 1
+    assert await world.db.fetchval("select state from errand") in ("pending", "doing")
+    assert await world.db.fetchval("select count(distinct id) from perdure.behind") == 1

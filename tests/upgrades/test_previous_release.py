@@ -78,7 +78,7 @@ async def test_the_release_before_leads_lifecycles_to_their_end_on_this_ones_sch
     await world.is_in(PURCHASE, "a", "failed")
     await world.client.retry(PURCHASE, "a", by="ann", note="now")
     assert await world.ended(PURCHASE, "a") == "ordered"
-    assert await world.db.fetchval("select state from errand") == "ordered"
+    await world.until(lambda: world.db.fetchval("select state = 'ordered' from errand"), "the column shows it")
     assert _made_by(world, old._folder, "purchase/a") == {True}
 
 

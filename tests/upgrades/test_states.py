@@ -101,7 +101,8 @@ async def test_within_and_the_mirrors_column_count_from_the_next_write_on(ground
         ground.other.replies = [{"refused": "no"}]
         await ground.client.resolve(PARCEL, "a", Status.NOT_DONE, by="ann", note="not there")
         await ground.world.is_in(PARCEL, "a", "failed")
-        assert await ground.world.db.fetchval("select state from errand") == "failed"
+        shows = "select state = 'failed' from errand"
+        await ground.world.until(lambda: ground.world.db.fetchval(shows), "the column shows it")
         assert await ground.world.db.fetchval("select stuck_at is not null from perdure.entity")
     assert await ground.failures() == 0
 

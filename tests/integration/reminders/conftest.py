@@ -59,6 +59,8 @@ class Clinic:
 
     async def patient(self, id: str) -> tuple[str, str | None]:
         """The state that a patient's row shows, and why."""
+        shown = "select not exists (select from perdure.behind where id = $1)"
+        await self.world.until(lambda: self.db.fetchval(shown, id), f"the row of {id} shows its state")
         state = await self.db.fetchval("select state from reminders.patient where id = $1", id)
         why = await self.db.fetchval(
             "select why from perdure.transition where lifecycle = 'dosage-reminders' and id = $1 "

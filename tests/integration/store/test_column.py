@@ -1,16 +1,27 @@
-"""The column of the app's own table: in the same commit where its row is free, right after where it is not."""
+"""The column of the app's own table: shown right after each commit, and in nobody's way."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import pytest
 
+from perdure.contracts.outcomes import Status
 from perdure.fleet.follower import Follower
-from perdure.store.postgres import PostgresStore
-from perdure.store.writes import Column, Gate
-from tests.integration.store.store_ground import ERRAND_STATE, Connection, a_begin, a_move, states, until, written
+from perdure.store.postgres import Database, PostgresStore
+from perdure.store.writes import Column, Gate, Verdict
+from tests.integration.store.store_ground import (
+    ERRAND_STATE,
+    Connection,
+    a_begin,
+    a_move,
+    an_outcome,
+    states,
+    until,
+    written,
+)
 
 TABLES = {
     "bigint": ("create table {0} (id bigint primary key, state text)", "42"),
@@ -39,13 +50,29 @@ async def nothing_behind(db: Connection) -> bool:
     return not await db.fetchval("select exists (select from perdure.behind)")
 
 
-async def test_a_free_row_shows_the_state_in_the_same_commit(store: PostgresStore, db: Connection) -> None:
+async def test_a_commit_has_the_follower_show_it_at_once(dsn: str, db: Connection) -> None:
     await db.execute("insert into errand values ('a', 'pending')")
-    (answer,) = await written(store, a_move("a", 1, column=ERRAND_STATE))
-    assert answer.column == "written"
-    both = await db.fetchrow("select e.xmin = i.xmin as same, e.state from errand e, perdure.ident i")
-    assert both is not None
-    assert (both["same"], both["state"]) == (True, "doing")
+    database = Database(dsn)
+    pool = await database.open()
+    follower = Follower(pool, every=3600)
+    store = PostgresStore(pool, moved=follower.nudge)
+    await follower.start()
+    try:
+        for version, state in enumerate(("doing", "error", "done"), 1):
+            await written(store, a_move("a", version, state, final=state == "done", column=ERRAND_STATE))
+            await until(lambda state=state: _is(store, "a", state), f"it shows {state}")  # type: ignore[misc]
+    finally:
+        await follower.stop()
+        await database.close()
+
+
+async def test_a_write_never_touches_the_apps_table(store: PostgresStore, db: Connection, dsn: str) -> None:
+    await db.execute("insert into errand values ('a', 'pending')")
+    async with db.transaction():
+        await db.execute("lock table errand in access exclusive mode")
+        async with asyncio.timeout(1):
+            (answer,) = await written(store, a_begin("a", 1, entering="doing", column=ERRAND_STATE))
+    assert (answer.verdict, answer.state) == (Verdict.FRESH, "doing")
 
 
 async def test_an_attempt_and_its_state_never_wait_for_the_apps_row(store: PostgresStore, db: Connection) -> None:
@@ -53,7 +80,7 @@ async def test_an_attempt_and_its_state_never_wait_for_the_apps_row(store: Postg
     async with db.transaction():
         await db.execute("select from errand where id = 'a' for update")
         (answer,) = await written(store, a_begin("a", 1, entering="doing", column=ERRAND_STATE))
-        assert (answer.state, answer.column) == ("doing", "behind")
+        assert answer.state == "doing"
         assert await states(store.pool, "a") == ["doing"]
     assert await shown(db) == "pending"
     async with following(store):
@@ -82,13 +109,8 @@ async def test_the_column_never_goes_back_while_follower_and_writes_race(store: 
         "create trigger note after update on errand for each row execute function note()"
     )
     try:
-        # Written down as behind, so that the follower writes them too, again and again, beside the writers.
-        behind = (
-            "insert into perdure.behind select 'errand', id, 'errand', 'state', 'id' from errand on conflict do nothing"
-        )
-        async with following(store):
+        async with following(store), following(store):
             for version in range(1, 31):
-                await db.execute(behind)
                 await written(store, *(a_move(each, version, str(version), column=ERRAND_STATE) for each in ids))
             await until(lambda: nothing_behind(db), "the follower has settled all")
         steps = "select n - lag(n) over (partition by id order by at) as step from seen"
@@ -100,11 +122,9 @@ async def test_the_column_never_goes_back_while_follower_and_writes_race(store: 
 
 async def test_the_follower_waits_for_nobody(store: PostgresStore, db: Connection) -> None:
     await db.execute("insert into errand values ('a', 'pending'), ('b', 'pending')")
+    await written(store, *(a_move(each, 1, column=ERRAND_STATE) for each in ("a", "b")))
     async with db.transaction():
-        await db.execute("select from errand for update")
-        await written(store, *(a_move(each, 1, column=ERRAND_STATE) for each in ("a", "b")))
-    async with db.transaction():
-        await db.execute("select from perdure.ident where id = 'a' for update")
+        await db.execute("select from errand where id = 'a' for update")
         async with following(store):
             await until(lambda: _is(store, "b", "doing"), "the other one follows")
     assert await shown(db, "a") == "pending"
@@ -116,16 +136,16 @@ async def _is(store: PostgresStore, entity_id: str, state: str) -> bool:
 
 async def test_a_missing_row_is_said_and_holds_up_nothing(store: PostgresStore, db: Connection) -> None:
     (answer,) = await written(store, a_move("a", 1, column=ERRAND_STATE))
-    assert (answer.gate, answer.column) == (Gate.OPEN, "missing")
-    assert await nothing_behind(db)
+    assert answer.gate is Gate.OPEN
+    async with following(store):
+        await until(lambda: nothing_behind(db), "it is settled")
 
 
 async def test_a_row_that_vanishes_while_it_is_behind_is_forgotten(store: PostgresStore, db: Connection) -> None:
     await db.execute("insert into errand values ('a', 'pending')")
     async with db.transaction():
         await db.execute("delete from errand where id = 'a'")
-        (answer,) = await written(store, a_move("a", 1, column=ERRAND_STATE))
-        assert answer.column == "behind"
+        await written(store, a_move("a", 1, column=ERRAND_STATE))
     async with following(store):
         await until(lambda: nothing_behind(db), "it is settled")
 
@@ -141,8 +161,9 @@ async def test_any_key_and_column_type_in_any_schema(
     try:
         await db.execute(create.format(table))
         await db.execute(f"insert into {table} (id, state) select $1::text::{_type_of(kind)}, 'pending'", key)
-        (answer,) = await written(store, a_move(key, 1, column=Column(table=table, column="state")))
-        assert answer.column == "written"
+        await written(store, a_move(key, 1, column=Column(table=table, column="state")))
+        async with following(store):
+            await until(lambda: nothing_behind(db), "the column follows")
         assert await db.fetchval(f"select state::text from {table}") == "doing"
     finally:
         await db.execute(f'drop table {table}; drop schema "Bad ""Names"" Ltd"; drop type progress')
@@ -164,10 +185,17 @@ def _type_of(kind: str) -> str:
 async def test_a_column_that_can_not_be_written_stops_nobody_and_says_why(
     store: PostgresStore, db: Connection, entity_id: str, column: Column, said: str
 ) -> None:
-    await db.execute("insert into errand values ('a', 'pending')")
-    (answer,) = await written(store, a_move(entity_id, 1, column=column))
-    assert (answer.gate, answer.state, answer.column) == (Gate.OPEN, "doing", "behind")
-    assert said in await db.fetchval("select error from perdure.behind")
+    await db.execute("insert into errand values ('a', 'pending'), ('b', 'pending')")
+    answer, _ = await written(store, a_move(entity_id, 1, column=column), a_move("b", 1, column=ERRAND_STATE))
+    assert (answer.gate, answer.state) == (Gate.OPEN, "doing")
+
+    async def refused() -> str | None:
+        error: str | None = await db.fetchval("select error from perdure.behind where id = $1", entity_id)
+        return error
+
+    async with following(store):
+        assert said in await until(refused, "the reason is on record")
+        await until(lambda: _is(store, "b", "doing"), "the other one follows")
 
 
 async def test_a_state_that_the_app_refuses_is_shown_once_it_is_allowed(store: PostgresStore, db: Connection) -> None:
@@ -181,10 +209,10 @@ async def test_a_state_that_the_app_refuses_is_shown_once_it_is_allowed(store: P
         )
         assert [answer.gate for answer in answers] == [Gate.OPEN, Gate.OPEN]
         assert await states(db, "a") == ["doing"]
-        assert (await shown(db, "a"), await shown(db, "b")) == ("pending", "done")
-        assert "known" in await db.fetchval("select error from perdure.behind where id = 'a'")
         async with following(store):
-            await until(lambda: _tried_again(db), "the follower tried it as well")
+            await until(lambda: _is(store, "b", "done"), "the other one is shown")
+            await until(lambda: _tried_again(db), "the follower has tried it more than once")
+        assert await shown(db, "a") == "pending"
         assert "known" in await db.fetchval("select error from perdure.behind where id = 'a'")
     finally:
         await db.execute("alter table errand drop constraint known")
@@ -195,4 +223,74 @@ async def test_a_state_that_the_app_refuses_is_shown_once_it_is_allowed(store: P
 
 
 async def _tried_again(db: Connection) -> bool:
-    return bool(await db.fetchval("select next_try > now() + interval '10 s' from perdure.behind where id = 'a'"))
+    return bool(await db.fetchval("select tries > 1 from perdure.behind where id = 'a'"))
+
+
+TRIGGER = """
+    create function {name}() returns trigger language plpgsql as $$ begin {does}; return null; end $$;
+    create {kind} trigger {name} after update on errand {timing} for each row execute function {name}()
+"""
+
+
+@asynccontextmanager
+async def triggered(db: Connection, does: str, *, deferred: bool = False) -> AsyncIterator[None]:
+    """The app has a trigger on its table."""
+    kind, timing = ("constraint", "deferrable initially deferred") if deferred else ("", "")
+    await db.execute(TRIGGER.format(name="of_the_app", does=does, kind=kind, timing=timing))
+    try:
+        yield
+    finally:
+        await db.execute("drop trigger of_the_app on errand; drop function of_the_app")
+
+
+TRIGGERS = {
+    "that needs a row which the app holds": ("update comment set body = body where id = 1", False),
+    "that takes 2 s": ("perform pg_sleep(2)", False),
+    "that refuses at the commit": ("raise exception 'never'", True),
+}
+
+
+@pytest.mark.parametrize("which", TRIGGERS)
+async def test_a_trigger_of_the_app_holds_up_no_effect(store: PostgresStore, db: Connection, which: str) -> None:
+    does, deferred = TRIGGERS[which]
+    await db.execute("insert into errand select g::text, 'pending' from generate_series(1, 60) g")
+    await db.execute("delete from comment; insert into comment (id) values (1)")
+    async with triggered(db, does, deferred=deferred), db.transaction():
+        await db.execute("select from comment for update")
+        async with following(store), asyncio.timeout(1):
+            begins = [a_begin(n, 1, entering="doing", column=ERRAND_STATE) for n in range(1, 61)]
+            answers = await written(store, *begins)
+            outcomes = [an_outcome(n, 2, Status.DONE) for n in range(1, 61)]
+            assert {each.verdict for each in await written(store, *outcomes)} == {Verdict.STORED}
+    assert {each.verdict for each in answers} == {Verdict.FRESH}
+    assert {each.state for each in answers} == {"doing"}
+
+
+async def test_rows_whose_trigger_is_slow_all_follow(store: PostgresStore, db: Connection) -> None:
+    await db.execute("insert into errand select g::text, 'pending' from generate_series(1, 120) g")
+    await written(store, *(a_move(n, 1, column=ERRAND_STATE) for n in range(1, 121)))
+    async with triggered(db, "perform pg_sleep(0.02)"), following(store):
+        await until(lambda: nothing_behind(db), "all are shown", 60)
+    assert await db.fetchval("select count(*) from errand where state = 'doing'") == 120
+
+
+@pytest.mark.parametrize("does", ["raise exception 'never'", "perform pg_sleep(10)"], ids=["refused", "too slow"])
+async def test_one_row_that_can_not_be_shown_keeps_no_other_back(
+    store: PostgresStore, db: Connection, does: str
+) -> None:
+    await db.execute("insert into errand select g::text, 'pending' from generate_series(1, 250) g")
+    await written(store, *(a_move(n, 1, column=ERRAND_STATE) for n in range(1, 251)))
+    async with triggered(db, f"if new.id = '7' then {does}; end if", deferred=True), following(store):
+        shown = "select count(*) = 249 from errand where state = 'doing'"
+        await until(lambda: db.fetchval(shown), "all others are shown", 60)
+
+        async def refused() -> bool:
+            return bool(await db.fetchval("select error is not null from perdure.behind where id = '7'"))
+
+        await until(refused, "the reason is on record", 60)
+    assert await shown_behind(db) == ["7"]
+
+
+async def shown_behind(db: Connection) -> list[str]:
+    """Entities whose app row is behind."""
+    return [row["id"] for row in await db.fetch("select distinct id from perdure.behind order by id")]

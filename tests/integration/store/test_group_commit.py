@@ -14,7 +14,6 @@ from perdure.store.group_commit import GroupCommit, Transient
 from perdure.store.postgres import PostgresStore
 from perdure.store.writes import Answer, Gate, Write
 from tests.integration.store.store_ground import (
-    ERRAND_STATE,
     PATIENCE,
     Calls,
     Connection,
@@ -177,27 +176,6 @@ async def test_one_write_that_can_not_be_stored_costs_few_calls_and_no_other_wri
     assert len(calls.sizes) <= 17
     assert await db.fetchval("select count(*) from perdure.transition where state = 'doing'") == 199
     assert await states(db, "bad") == []
-
-
-async def test_a_state_that_the_app_refuses_costs_few_calls_and_no_other_write(
-    store: PostgresStore, db: Connection
-) -> None:
-    await db.execute("insert into errand select g::text, 'pending' from generate_series(1, 200) g")
-    await db.execute("alter table errand add constraint known check (state <> 'bad')")
-    try:
-        calls = Calls(store)
-        moves = [a_move(n, 1, "bad" if n == 77 else "doing", column=ERRAND_STATE) for n in range(1, 201)]
-        answers = await written(store, *moves)
-    finally:
-        await db.execute("alter table errand drop constraint known")
-    assert {answer.gate for answer in answers} == {Gate.OPEN}
-    assert [n for n, answer in enumerate(answers, 1) if answer.column != "written"] == [77]
-    assert len(calls.sizes) <= 18
-    assert await db.fetchval("select state from perdure.entity where id = '77'") == "bad"
-    row = await db.fetchrow("select id, error from perdure.behind")
-    assert row is not None
-    assert row["id"] == "77"
-    assert "known" in row["error"]
 
 
 async def test_two_processes_that_write_the_same_entities_never_deadlock(

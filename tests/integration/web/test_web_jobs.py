@@ -14,7 +14,7 @@ async def test_an_inserted_job_is_called_once_and_its_row_shows_it(jobs: Jobs) -
     async with jobs.world.worker(app):
         await jobs.insert(payload={"invoice": 7})
         assert await jobs.ended() == "complete"
-    assert await jobs.state() == "complete"
+    await jobs.shows("1", "complete")
     assert [each.body for each in jobs.pages.asked] == [b'{"invoice":7}']
 
 
