@@ -29,6 +29,10 @@ Commit = Callable[[Sequence[str]], Awaitable[Sequence[Answer | None]]]
 
 SLOW = 0.25
 """Seconds after which the next batch no longer waits for the one under way: its connection may be dead."""
+MOST_BYTES = 256_000
+"""A batch holds no more, unless one write does: what is sent again after a time-out is not much."""
+PER_BYTE = 1e-6
+"""Seconds that a batch is given for each of its bytes beyond what one is given: 8 Mbit/s."""
 _SHORTEST_PAUSE, _LONGEST_PAUSE = 0.02, 0.5
 
 
@@ -65,7 +69,7 @@ class GroupCommit:
 
     Args:
         commit: commits one batch; raises `Transient`, `Locked` or `Unacceptable`.
-        most: how many writes a batch may hold.
+        most: how many writes a batch may hold; it holds `MOST_BYTES` as well.
         lanes: how many batches are under way at once while PostgreSQL is quick; two are slower (bench/group_commit.py).
     """
 
@@ -101,9 +105,19 @@ class GroupCommit:
     async def _flush(self) -> None:
         while self._queue:
             await self._gather()
-            batch = sorted(self._queue[: self._most], key=_by_entity)
-            del self._queue[: self._most]
+            count = self._fitting()
+            batch = sorted(self._queue[:count], key=_by_entity)
+            del self._queue[:count]
             await self._send_ahead(batch)
+
+    def _fitting(self) -> int:
+        """How many of those that wait go in one batch: one at least."""
+        size = 0
+        for count, waiting in enumerate(self._queue[: self._most]):
+            size += len(waiting.body)
+            if count and size > MOST_BYTES:
+                return count
+        return self._most
 
     async def _gather(self) -> None:
         if pause := self._company.worth(time.monotonic()):
@@ -168,7 +182,8 @@ class GroupCommit:
     async def _send_ahead(self, batch: Sequence[_Waiting]) -> None:
         """Send it; whatever keeps it from being committed soon is dealt with aside."""
         sending = asyncio.create_task(self._send(batch), name="perdure group commit")
-        await asyncio.wait({sending}, timeout=SLOW)
+        size = sum(len(each.body) for each in batch)
+        await asyncio.wait({sending}, timeout=SLOW + size * PER_BYTE)
         if not sending.done() or sending.exception():
             _keep(self._aside, self._mend(batch, sending))
 

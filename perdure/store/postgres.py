@@ -14,14 +14,16 @@ from temporalio.common import MetricMeter
 
 from perdure.errors import DatabaseUnavailable, InvalidSetting
 from perdure.privacy import describe
+from perdure.schema import Connection
 from perdure.store.connecting import Pool as Pool
 from perdure.store.connecting import open_pool
-from perdure.store.group_commit import GroupCommit, Locked, Transient, Unacceptable, Unstorable
+from perdure.store.group_commit import MOST_BYTES, PER_BYTE, GroupCommit, Locked, Transient, Unacceptable, Unstorable
 from perdure.store.writes import Answer, Write
 from perdure.telemetry.metrics import measured
 
 LONGEST = 2.5
-"""Seconds for one commit: a dead connection is given up while there is patience left for another one."""
+"""Seconds for one small commit: a dead connection is given up while there is patience left for another one."""
+_SLOWEST = 1e-4
 _APPLY = "select * from perdure.apply_writes($1::jsonb)"
 _LOCKED = ("40001", "40P01", "55P03", "57014")  # serialization failure, deadlock, lock or statement time-out
 _UNVERIFIED = "57PE2"
@@ -49,6 +51,7 @@ class PostgresStore:
     ) -> None:
         self.pool = pool
         self._moved = moved
+        self._per_byte = PER_BYTE
         self._unverified = unverified
         self._group = GroupCommit(self._commit if meter is None else measured(self._commit, meter))
 
@@ -65,12 +68,24 @@ class PostgresStore:
     async def _commit(self, batch: Sequence[str]) -> list[Answer | None]:
         try:
             async with self.pool.acquire(timeout=LONGEST) as connection:
-                rows = await connection.fetch(_APPLY, f"[{','.join(batch)}]", timeout=LONGEST)
+                rows = await self._apply(connection, f"[{','.join(batch)}]")
         except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, TimeoutError) as error:
             if self._unverified is not None and getattr(error, "sqlstate", None) == _UNVERIFIED:
                 self._unverified()
             raise kind_of(error) from error
         return [None if row[0] is None else Answer.model_validate_json(row[0]) for row in rows]
+
+    async def _apply(self, connection: Connection, batch: str) -> list[asyncpg.Record]:
+        """Large batches are given longer, and much longer after a time-out: a slow link is not a lost connection."""
+        size, began = len(batch), time.monotonic()
+        try:
+            rows = await connection.fetch(_APPLY, batch, timeout=LONGEST + size * self._per_byte)
+        except TimeoutError:
+            self._per_byte = min(self._per_byte * 4, _SLOWEST)
+            raise
+        if size > MOST_BYTES // 2:
+            self._per_byte = max(PER_BYTE, 2 * (time.monotonic() - began) / size)
+        return rows
 
 
 class Database:

@@ -1,4 +1,5 @@
-"""A TCP proxy between the code and a real server, that can break as networks do: cut, freeze, delay, half-close.
+"""A TCP proxy between the code and a real server, that can break as networks do: cut, freeze, delay, narrow,
+half-close.
 
 `freeze` is the bad one: connections stay open and nothing comes through any more, as when a cable is pulled.
 """
@@ -33,6 +34,8 @@ class Proxy:
         self._target = host, target_port
         self._trap: _Trap | None = None
         self._seconds = 0.0
+        self._rate = 0.0
+        self._free_at = 0.0
         self._writers: set[asyncio.StreamWriter] = set()
         self._frozen: set[asyncio.StreamWriter] = set()
         self._far_writers: set[asyncio.StreamWriter] = set()
@@ -61,6 +64,10 @@ class Proxy:
     def delay(self, seconds: float) -> None:
         """Hold every piece of data for so long, from now on, in each direction."""
         self._seconds = seconds
+
+    def narrow(self, bytes_per_second: float) -> None:
+        """Let no more than that through, from now on, all connections and both directions together; 0 = any amount."""
+        self._rate = bytes_per_second
 
     def half_close(self) -> None:
         """On every connection that is open now, end the client's direction: the server reads the end, the client
@@ -137,6 +144,10 @@ class Proxy:
     ) -> None:
         with suppress(ConnectionError, OSError):
             while data := await reader.read(_CHUNK):
+                if self._rate:
+                    now = asyncio.get_running_loop().time()
+                    self._free_at = max(now, self._free_at) + len(data) / self._rate
+                    await asyncio.sleep(self._free_at - now)
                 if self._seconds:
                     await asyncio.sleep(self._seconds)
                 if self._trap is not None and self._trap.springs(data, asked, replies):

@@ -167,3 +167,28 @@ async def test_no_answer_in_time_is_said_while_the_network_is_gone_and_the_next_
     proxy.cut()
     (answer,) = await written(far_store, a_move("a", 3, "done"))
     assert answer.gate is Gate.OPEN
+
+
+MEGABYTE = "x" * 1_000_000
+
+
+async def test_large_writes_get_through_a_narrow_link(far_store: PostgresStore, proxy: Proxy) -> None:
+    proxy.narrow(12_500_000)  # 100 Mbit/s
+    async with asyncio.timeout(26):
+        answers = await written(far_store, *(a_move(n, 1, snapshot=MEGABYTE) for n in range(60)))
+    assert {each.gate for each in answers} == {Gate.OPEN}
+    assert proxy.forwarded < 80_000_000, "nothing was sent again"
+
+
+async def test_a_large_write_that_meets_a_time_out_is_given_longer(far_store: PostgresStore, proxy: Proxy) -> None:
+    proxy.narrow(200_000)
+    (answer,) = await written(far_store, a_move("a", 1, snapshot=MEGABYTE))
+    assert answer.gate is Gate.OPEN
+    assert proxy.forwarded < 4_500_000, "sent three times at most"
+
+
+async def test_a_batch_holds_no_more_bytes_than_are_sent_again_easily(store: PostgresStore) -> None:
+    calls = Calls(store)
+    await written(store, *(a_move(n, 1, snapshot="x" * 20_000) for n in range(100)))
+    assert max(calls.sizes) == 12
+    assert sum(calls.sizes) == 100
