@@ -10,9 +10,9 @@ from typing import Annotated, Any
 import typer
 
 from perdure.command.acting import Verb, carry_out, options_of
-from perdure.command.cli import cli
+from perdure.command.cli import ACT, cli
 from perdure.command.printing import refuse
-from perdure.command.whom import Whom, WhomFinished, WhomOpen
+from perdure.command.whom import Whom, WhomDoubtful, WhomFinished, WhomOpen
 from perdure.contracts.outcomes import Status
 
 
@@ -30,11 +30,12 @@ Effect = Annotated[
 
 
 @cli.command(
-    epilog="Example: perdure resolve order 42 --as not_done --effect charge-card --by ann --note 'not in their log'"
+    epilog="Example: perdure resolve order 42 --as not_done --effect charge-card --by ann --note 'not in their log'",
+    rich_help_panel=ACT,
 )
-@options_of(WhomOpen)
+@options_of(WhomDoubtful)
 def resolve(
-    whom: WhomOpen,
+    whom: WhomDoubtful,
     outcome: Annotated[Outcome, typer.Option("--as", help="what became of it")],
     effect: Effect = None,
     receipt: Annotated[
@@ -44,8 +45,8 @@ def resolve(
 ) -> None:
     """Say what became of an effect in doubt, with a --note that says how you know.
 
-    A filter means those that are parked in doubt; one whose effect declares another receipt is refused. Exit status 1
-    if one was refused or nothing matches.
+    A filter means those that are parked in doubt, or with --ended those that ended with the doubt open; one whose
+    effect declares another receipt is refused. Exit status 1 if one was refused or nothing matches.
     """
     whom.check()
     _needs_note(whom)
@@ -57,12 +58,13 @@ def resolve(
         f"resolved as {outcome}",
         lambda acts, entity: acts.resolve(entity, Status(outcome), given, effect),
         how=f"as {outcome}" + (", all with this one receipt" if receipt and whom.entity_id is None else ""),
+        engine=not whom.ended,
         ended_too=True,
     )
-    carry_out(whom if whom.entity_id else replace(whom, in_doubt=True, attention=True), verb)
+    carry_out(whom if whom.entity_id or whom.ended else replace(whom, in_doubt=True, attention=True), verb)
 
 
-@cli.command(epilog="Example: perdure retry order 42 --by ann")
+@cli.command(epilog="Example: perdure retry order 42 --by ann", rich_help_panel=ACT)
 @options_of(WhomOpen)
 def retry(whom: WhomOpen) -> None:
     """Let it go on at once, where it waits for its next attempt or for somebody to ask.
@@ -75,7 +77,9 @@ def retry(whom: WhomOpen) -> None:
     carry_out(whom, Verb("retry", "go on", lambda acts, entity: acts.retry(entity, send_refused=by_name)))
 
 
-@cli.command("send-again", epilog="Example: perdure send-again order 42 --by ann --note 'he lost it'")
+@cli.command(
+    "send-again", epilog="Example: perdure send-again order 42 --by ann --note 'he lost it'", rich_help_panel=ACT
+)
 @options_of(WhomOpen)
 def send_again(whom: WhomOpen, effect: Effect = None) -> None:
     """Send an effect anew, under a new key, that ended without being done: the other side sees a new request.
@@ -86,7 +90,10 @@ def send_again(whom: WhomOpen, effect: Effect = None) -> None:
     carry_out(whom, Verb("send-again", "go anew", lambda acts, entity: acts.send_again(entity, effect)))
 
 
-@cli.command(epilog="Example: perdure cancel --lifecycle order --state waiting --by ann --note 'the shop closes'")
+@cli.command(
+    epilog="Example: perdure cancel --lifecycle order --state waiting --by ann --note 'the shop closes'",
+    rich_help_panel=ACT,
+)
 @options_of(WhomOpen)
 def cancel(whom: WhomOpen) -> None:
     """Ask for its end: no new attempt is begun; what is under way or in doubt is settled first.
@@ -98,7 +105,8 @@ def cancel(whom: WhomOpen) -> None:
 
 
 @cli.command(
-    epilog="Example: perdure restart --lifecycle order --state failed --since 2h --by ann --note 'their server is back'"
+    epilog="Example: perdure restart --lifecycle order --state failed --since 2h --by ann --note 'they are back'",
+    rich_help_panel=ACT,
 )
 @options_of(WhomFinished)
 def restart(

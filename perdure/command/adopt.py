@@ -16,7 +16,7 @@ from perdure import schema
 from perdure.adopting.adopting import Adopted, Adoption, Doubt
 from perdure.adopting.existing_work import ExistingWork, InvalidSource, of_table
 from perdure.app import name_of
-from perdure.command.cli import cli
+from perdure.command.cli import MEND, cli
 from perdure.fleet.worker import load_app
 from perdure.schema import Connection
 from perdure.settings import settings
@@ -31,7 +31,8 @@ Query = Annotated[
 
 
 @cli.command(
-    epilog="Example: perdure adopt workers.app:app comment-notification --waiting pending --processing sending"
+    epilog="Example: perdure adopt workers.app:app comment-notification --waiting pending --processing sending",
+    rich_help_panel=MEND,
 )
 def adopt(
     app: Annotated[str, typer.Argument(help="the App, as package.module:name")],

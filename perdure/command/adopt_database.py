@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from perdure.app import App
-from perdure.command.cli import cli
+from perdure.command.cli import MEND, cli
 from perdure.fleet.plugin import PerdurePlugin
 from perdure.fleet.worker import connect
 from perdure.ownership.adoption import What, adopt, look
@@ -23,7 +23,7 @@ _SAYS = {
 }
 
 
-@cli.command("adopt-database", epilog="Example: perdure adopt-database --as copied")
+@cli.command("adopt-database", epilog="Example: perdure adopt-database --as copied", rich_help_panel=MEND)
 def adopt_database(
     what: Annotated[What, typer.Option("--as", help="a copy beside its original, the original put back, or moved")],
     yes: Annotated[bool, typer.Option("--yes", help="don't ask")] = False,

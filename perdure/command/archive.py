@@ -16,7 +16,7 @@ from perdure.archiving.dropping import Dropped, check_droppable, drop
 from perdure.archiving.exporting import export
 from perdure.archiving.months import Month, every_month, first_day, now, the_month
 from perdure.archiving.working import step, working
-from perdure.command.cli import cli
+from perdure.command.cli import MEND, cli
 from perdure.command.database import opened, transaction
 from perdure.command.printing import moment, print_json, print_table
 from perdure.queries import query
@@ -37,7 +37,7 @@ def _month(name: str) -> date:
 The = Annotated[date, typer.Argument(metavar="MONTH", parser=_month, help="of UTC, as 2026-01")]
 
 group = typer.Typer(no_args_is_help=True, help="Months that are over: list them, export them to Parquet, drop them.")
-cli.add_typer(group, name="archive")
+cli.add_typer(group, name="archive", rich_help_panel=MEND)
 
 
 @group.command("list", epilog="Example: perdure archive list --json")

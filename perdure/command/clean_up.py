@@ -12,7 +12,7 @@ from perdure.app import App
 from perdure.cleaning.asking import clean_up
 from perdure.cleaning.reading import findings_left, last_clean_up
 from perdure.cleaning.workflow import Asked, Named, Summary
-from perdure.command.cli import cli
+from perdure.command.cli import MEND, cli
 from perdure.command.database import transaction
 from perdure.command.printing import moment, print_json, print_table, refuse
 from perdure.command.who import By, request
@@ -25,7 +25,7 @@ from perdure.settings import settings
 _MOST = 500
 
 
-@cli.command("clean-up", epilog="Example: perdure clean-up --now")
+@cli.command("clean-up", epilog="Example: perdure clean-up --now", rich_help_panel=MEND)
 def clean_up_command(
     of: Annotated[
         str | None, typer.Argument(metavar="[LIFECYCLE", help="with ID: this entity alone", show_default=False)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import importlib
 import os
-from typing import Any
+from importlib.metadata import version
+from typing import Annotated, Any
 
 import typer
 import typer.main
@@ -15,6 +16,11 @@ from perdure.fleet.worker import load_app
 
 APP = "PERDURE_APP"
 
+LOOK, ACT, MEND = "Look", "Act", "Mend, keep and forget"
+RUN, ENCRYPT, OF_APPLICATION = "Set up and run", "Encryption", "Commands of the application"
+PANELS = (LOOK, ACT, MEND, RUN, ENCRYPT)
+"""Panels of `perdure --help`, in their order; those of the application follow."""
+
 
 class WithApplication(TyperGroup):
     """Knows the groups of commands of the application that PERDURE_APP names, beside perdure's own.
@@ -24,7 +30,10 @@ class WithApplication(TyperGroup):
 
     def list_commands(self, ctx: Any) -> list[str]:
         """See base class."""
-        return [*super().list_commands(ctx), *_groups()]
+        return [*sorted(super().list_commands(ctx), key=self._panel), *_groups()]
+
+    def _panel(self, name: str) -> int:
+        return PANELS.index(getattr(self.commands[name], "rich_help_panel", ""))
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """See base class.
@@ -45,10 +54,23 @@ class WithApplication(TyperGroup):
 cli = typer.Typer(
     cls=WithApplication,
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
-    help="The command `perdure`. Further groups come from the application that PERDURE_APP names.",
 )
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"perdure {version('perdure')}")
+        raise typer.Exit
+
+
+@cli.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", help="show the version", callback=_show_version, is_eager=True)
+    ] = False,
+) -> None:
+    """The command `perdure`. Further groups come from the application that PERDURE_APP names."""
 
 
 def _groups() -> dict[str, str]:
@@ -69,4 +91,5 @@ def _of_application(word: str) -> Any:
         raise DeclarationError(f"App(commands={{{word!r}: {path!r}}}) is a {type(found).__name__}, not a typer.Typer")
     group = typer.main.get_group(found)
     group.name = word
+    group.rich_help_panel = OF_APPLICATION
     return group

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from perdure.command.app_option import AppOption, required
-from perdure.command.cli import cli
+from perdure.command.cli import LOOK, cli
 from perdure.command.database import reading
 from perdure.command.printing import refuse
 from perdure.errors import NoSuchEntity, UnknownLifecycle
@@ -16,7 +16,11 @@ from perdure.operating.diagram import diagram
 from perdure.operating.entity import read_record
 
 
-@cli.command("diagram", epilog="Example: perdure diagram comment-notification --app workers.app:app > states.mmd")
+@cli.command(
+    "diagram",
+    epilog="Example: perdure diagram comment-notification --app workers.app:app > states.mmd",
+    rich_help_panel=LOOK,
+)
 def draw(
     lifecycle: Annotated[str, typer.Argument(help="its name")],
     app: AppOption = None,

@@ -14,7 +14,7 @@ from typing import Annotated
 
 import typer
 
-from perdure.command.cli import cli
+from perdure.command.cli import ENCRYPT, cli
 from perdure.encryption.access import Access, Signed, Tokens, new_token
 from perdure.encryption.keyring import KEY_BYTES, KEY_ID, Keyring, keyring
 from perdure.encryption.private import MARK, sealed, unsealed
@@ -24,7 +24,7 @@ from perdure.logs import set_up
 from perdure.settings import settings
 
 
-@cli.command("key", epilog="Example: perdure key 2026-11")
+@cli.command("key", epilog="Example: perdure key 2026-11", rich_help_panel=ENCRYPT)
 def make_key(
     key_id: Annotated[str | None, typer.Argument(metavar="ID", help="of the key; default: today's date")] = None,
 ) -> None:
@@ -35,21 +35,21 @@ def make_key(
     typer.echo(f"{key_id}:{base64.b64encode(secrets.token_bytes(KEY_BYTES)).decode()}")
 
 
-@cli.command(epilog="Example: perdure seal > sealed.txt")
+@cli.command(epilog="Example: perdure seal > sealed.txt", rich_help_panel=ENCRYPT)
 def seal() -> None:
     """Seal texts with the first key: one a line, from standard input to standard output; sealed ones stay."""
     keys = _keys()
     _each_line(lambda text: text if text.startswith(MARK) else sealed(text, keys))
 
 
-@cli.command(epilog="Example: perdure unseal > phones.txt")
+@cli.command(epilog="Example: perdure unseal > phones.txt", rich_help_panel=ENCRYPT)
 def unseal() -> None:
     """Open sealed texts: one a line, from standard input to standard output; plain ones stay."""
     keys = _keys()
     _each_line(lambda text: unsealed(text, keys) if text.startswith(MARK) else text)
 
 
-@cli.command("codec-token", epilog="Example: perdure codec-token ann > tokens.txt")
+@cli.command("codec-token", epilog="Example: perdure codec-token ann > tokens.txt", rich_help_panel=ENCRYPT)
 def make_token(name: Annotated[str, typer.Argument(help="of its bearer, for the log")]) -> None:
     """Make a token for the codec server: its line for --tokens on standard output, itself on standard error."""
     token, kept = new_token()
@@ -57,7 +57,11 @@ def make_token(name: Annotated[str, typer.Argument(help="of its bearer, for the 
     typer.echo(f"perdure: for {name}, shown once: {token}", err=True)
 
 
-@cli.command("codec-server", epilog="Example: perdure codec-server --tokens tokens.txt --origin https://ui.example")
+@cli.command(
+    "codec-server",
+    epilog="Example: perdure codec-server --tokens tokens.txt --origin https://ui.example",
+    rich_help_panel=ENCRYPT,
+)
 def run_codec_server(
     tokens: Annotated[Path | None, typer.Option(help="file of `name sha256:hex` lines: perdure codec-token")] = None,
     jwks: Annotated[str | None, typer.Option(help="URL of the keys that sign the JWTs of your SSO")] = None,

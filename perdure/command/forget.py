@@ -11,7 +11,7 @@ import typer
 from perdure.app import App
 from perdure.archiving.forgetting import Forgotten
 from perdure.archiving.forgetting import forget as erase
-from perdure.command.cli import cli
+from perdure.command.cli import MEND, cli
 from perdure.command.database import opened
 from perdure.command.who import By, request
 from perdure.contracts.keys import Entity
@@ -24,7 +24,7 @@ from perdure.settings import settings
 from perdure.store.postgres import answering
 
 
-@cli.command(epilog="Example: perdure forget order 42 --by ann --yes")
+@cli.command(epilog="Example: perdure forget order 42 --by ann --yes", rich_help_panel=MEND)
 def forget(
     lifecycle: Annotated[str, typer.Argument(help="name of the lifecycle")],
     entity_id: Annotated[str, typer.Argument(metavar="ID", help="the entity's id")],

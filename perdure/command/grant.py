@@ -10,7 +10,7 @@ import typer
 
 from perdure.app import App
 from perdure.command.app_option import AppOption, loaded
-from perdure.command.cli import cli
+from perdure.command.cli import RUN, cli
 from perdure.command.database import transaction
 from perdure.errors import DeclarationError, InvalidSetting, NotPermitted
 from perdure.queries import query
@@ -22,7 +22,7 @@ _OWNS = "select pg_has_role(nspowner, 'usage') from pg_namespace where nspname =
 OPERATOR = ("restart", "settle", "retry_rejected", "drop_rejected", "adopt", "note", "start_again")
 
 
-@cli.command(epilog="Example: perdure grant shop_app")
+@cli.command(epilog="Example: perdure grant shop_app", rich_help_panel=RUN)
 def grant(
     role: Annotated[str, typer.Argument(help="a role that exists")],
     read: Annotated[bool, typer.Option("--read", help="also: select on the tables (lists, reports)")] = False,

@@ -12,7 +12,7 @@ from temporalio.client import Client
 
 from perdure.app import App
 from perdure.command.app_option import AppOption, required
-from perdure.command.cli import cli
+from perdure.command.cli import ACT, cli
 from perdure.command.engine import engine
 from perdure.command.printing import moment, print_json, print_table, refuse
 from perdure.command.who import By, Note, request
@@ -27,7 +27,9 @@ from perdure.workflow.requests import Request
 _LOOKS = 20
 
 
-@cli.command(epilog="Example: perdure limit telephony 20 --by ann --note 'they asked us to slow down'")
+@cli.command(
+    epilog="Example: perdure limit telephony 20 --by ann --note 'they asked us to slow down'", rich_help_panel=ACT
+)
 def limit(
     name: Annotated[str | None, typer.Argument(help="of the limit; without one, all are shown")] = None,
     per_second: Annotated[

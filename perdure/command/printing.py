@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextvars import ContextVar
 from datetime import UTC, datetime
 from typing import Any, NoReturn
 
@@ -12,6 +13,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+_watching: ContextVar[Console | None] = ContextVar("watching", default=None)
+"""What is printed goes there, while a screen is made for `perdure.command.watching`."""
 _LEAST = 12
 """Characters that are left of a column that is cut."""
 
@@ -24,10 +27,10 @@ def print_table(
     Args:
         cut: columns that may be cut on a terminal that is too narrow for them.
     """
-    console = Console(soft_wrap=True)
+    console = _watching.get() or Console(soft_wrap=True)
     cells = [[plain(each) for each in row] for row in rows]
     if not console.is_terminal:
-        typer.echo("\n".join(([title] if title else []) + _plain([list(columns), *cells])))
+        print_line("\n".join(([title] if title else []) + _plain([list(columns), *cells])))
         return
     table = Table(title=title, title_justify="left")
     # Rich would fold the columns that it may, rather than cut the ones that it may.
@@ -40,7 +43,24 @@ def print_table(
             table.add_column(name, overflow="fold")
     for row in cells:
         table.add_row(*(Text(each) for each in row))
-    Console().print(table)
+    (_watching.get() or Console()).print(table)
+
+
+def print_line(text: str) -> None:
+    """Print text as it is."""
+    console = _watching.get()
+    if console is None:
+        typer.echo(text)
+    else:
+        console.print(text, markup=False, highlight=False)
+
+
+def print_note(text: str) -> None:
+    """Print what is beside the result: on standard error, so that a pipe has the result alone."""
+    if _watching.get() is None:
+        typer.echo(text, err=True)
+    else:
+        print_line(text)
 
 
 def plain(value: object) -> str:
@@ -58,6 +78,17 @@ def refuse(why: object, status: int) -> NoReturn:
     """One line on standard error, and the exit status: 1 = it could not be done, 2 = wrong usage."""
     typer.echo(f"perdure: {plain(why)}", err=True)
     raise typer.Exit(status)
+
+
+def printed(print_it: Callable[[], None], console: Console) -> Text:
+    """What `print_it` prints, in place of printing it."""
+    token = _watching.set(console)
+    try:
+        with console.capture() as captured:
+            print_it()
+    finally:
+        _watching.reset(token)
+    return Text.from_ansi(captured.get())
 
 
 def moment(when: datetime | None) -> str:

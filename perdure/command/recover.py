@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from perdure.app import App
-from perdure.command.cli import cli
+from perdure.command.cli import MEND, cli
 from perdure.command.database import opened
 from perdure.command.who import By, Note, request
 from perdure.fleet.plugin import PerdurePlugin
@@ -27,7 +27,9 @@ _SURE = (
 )
 
 
-@cli.command("recover", epilog="Example: perdure recover --by ann --note 'the cluster burnt down'")
+@cli.command(
+    "recover", epilog="Example: perdure recover --by ann --note 'the cluster burnt down'", rich_help_panel=MEND
+)
 def recover_all(
     by: By = "",
     note: Note = "",

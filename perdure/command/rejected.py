@@ -11,7 +11,7 @@ import asyncpg
 import typer
 
 from perdure.command.acting import confirm
-from perdure.command.cli import cli
+from perdure.command.cli import ACT, cli
 from perdure.command.database import PATIENCE, opened, transaction
 from perdure.command.printing import moment, plain, print_json, print_table, refuse
 from perdure.command.who import By, Note, request
@@ -30,7 +30,7 @@ DryRun = Annotated[bool, typer.Option("--dry-run", help="with a filter: list the
 _REFUSED = (asyncpg.DataError, asyncpg.NoDataFoundError, asyncpg.ObjectNotInPrerequisiteStateError)
 
 group = typer.Typer(no_args_is_help=True, help="What could not be delivered: list it, deliver it again, drop it.")
-cli.add_typer(group, name="rejected")
+cli.add_typer(group, name="rejected", rich_help_panel=ACT)
 
 
 @group.command("list", epilog="Example: perdure rejected list --lifecycle order")

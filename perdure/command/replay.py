@@ -10,13 +10,13 @@ from typing import Annotated
 
 import typer
 
-from perdure.command.cli import cli
+from perdure.command.cli import RUN, cli
 from perdure.fleet.replaying import Replayed, from_files, from_server, replay, saved
 from perdure.fleet.worker import load_app
 from perdure.settings import settings
 
 
-@cli.command("replay", epilog="Example: perdure replay workers.app:app --from tests/histories")
+@cli.command("replay", epilog="Example: perdure replay workers.app:app --from tests/histories", rich_help_panel=RUN)
 def replay_histories(
     app: Annotated[str, typer.Argument(help="the App whose code is tried, as package.module:name")],
     files: Annotated[

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from perdure.app import App
-from perdure.command.cli import cli
+from perdure.command.cli import RUN, cli
 from perdure.errors import PerdureError
 from perdure.fleet.relaying import run_relay
 from perdure.fleet.worker import leave, load_app, run_worker, stop_at_once
@@ -21,13 +21,13 @@ from perdure.settings import Settings, settings
 log = logging.getLogger("perdure.worker")
 
 
-@cli.command(epilog="Example: perdure worker workers.app:app")
+@cli.command(epilog="Example: perdure worker workers.app:app", rich_help_panel=RUN)
 def worker(app: Annotated[str, typer.Argument(help="the App to run, as package.module:name")]) -> None:
     """Run a worker for an app, until SIGTERM."""
     _run(app, run_worker)
 
 
-@cli.command(epilog="Example: perdure relay workers.app:app")
+@cli.command(epilog="Example: perdure relay workers.app:app", rich_help_panel=RUN)
 def relay(
     app: Annotated[str, typer.Argument(help="the App to start, as package.module:name")],
 ) -> None:

@@ -8,13 +8,13 @@ import asyncpg
 import typer
 
 from perdure import schema
-from perdure.command.cli import cli
+from perdure.command.cli import RUN, cli
 from perdure.errors import NotPermitted
 from perdure.settings import settings
 from perdure.store.postgres import Database
 
 
-@cli.command(epilog="Example: PERDURE_DATABASE_URL=postgresql://localhost/shop perdure migrate")
+@cli.command(epilog="Example: PERDURE_DATABASE_URL=postgresql://localhost/shop perdure migrate", rich_help_panel=RUN)
 def migrate() -> None:
     """Bring the schema `perdure` in the app's database up to date; safe to run many times at once."""
     applied = asyncio.run(_migrate())
@@ -24,7 +24,7 @@ def migrate() -> None:
         typer.echo("up to date")
 
 
-@cli.command("schema", epilog="Example: perdure schema > perdure.sql")
+@cli.command("schema", epilog="Example: perdure schema > perdure.sql", rich_help_panel=RUN)
 def print_schema() -> None:
     """Print the SQL of the schema, for Alembic, Django migrations and others."""
     typer.echo(schema.script(), nl=False)

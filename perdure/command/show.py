@@ -12,7 +12,7 @@ from temporalio.envconfig import ClientConfig
 from perdure.activity.orders import Said
 from perdure.app import App
 from perdure.command.app_option import AppOption, loaded
-from perdure.command.cli import cli
+from perdure.command.cli import LOOK, cli
 from perdure.command.database import reading
 from perdure.command.engine import engine
 from perdure.command.printing import moment, plain, print_json, print_table, refuse
@@ -31,7 +31,7 @@ _OUTCOMES = {
 }
 
 
-@cli.command(epilog="Example: perdure show comment-notification 42 --app workers.app:app")
+@cli.command(epilog="Example: perdure show comment-notification 42 --app workers.app:app", rich_help_panel=LOOK)
 def show(
     lifecycle: Annotated[str, typer.Argument(help="its lifecycle")],
     entity_id: Annotated[str, typer.Argument(metavar="ID", help="its id")],
@@ -124,10 +124,11 @@ def _print_transitions(seen: Seen) -> None:
 
 
 def _print_effects(seen: Seen, payloads: bool) -> None:
-    columns = ["key", "status", "attempts", "first", "ends by", "settled by", "receipt", "why"]
+    columns = ["key", "token", "status", "attempts", "first", "ends by", "settled by", "receipt", "why"]
     rows = [
         (
-            *(row["key"], row["status"], row["attempts"], moment(row["first_at"]), moment(row["deadline"])),
+            *(row["key"], row["token"], row["status"], row["attempts"]),
+            *(moment(row["first_at"]), moment(row["deadline"])),
             *(row["settled_by"], row["receipt"] if payloads else _size(row["receipt_bytes"]), row["why"]),
         )
         for row in seen.record.effects

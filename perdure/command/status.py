@@ -4,31 +4,38 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from functools import partial
 from typing import Annotated, Any
 
 import typer
 
 from perdure.app import App
 from perdure.command.app_option import AppOption, loaded
-from perdure.command.cli import cli
+from perdure.command.cli import LOOK, cli
 from perdure.command.database import reading
 from perdure.command.engine import engine
-from perdure.command.printing import moment, print_json, print_table, refuse
+from perdure.command.printing import moment, print_json, print_line, print_table, refuse
+from perdure.command.watching import Every, Watch, watch
 from perdure.operating.durations import shown
 from perdure.operating.overview import read_overview, read_queues
 from perdure.settings import settings
 
 
-@cli.command(epilog="Example: perdure status --json")
+@cli.command(epilog="Example: perdure status --json", rich_help_panel=LOOK)
 def status(
     as_json: Annotated[bool, typer.Option("--json", help="one JSON object, for scripts")] = False,
+    watched: Watch = False,
+    every: Every = 2.0,
     app: AppOption = None,
 ) -> None:
     """Show how everything stands: what is open and who has its next step, what is in doubt, what waits, what was found.
 
     Exit status 1 where Temporal did not answer: the rest is shown. With --app also the task queues of its effects.
     """
-    seen = asyncio.run(_read(loaded(app)))
+    declared = loaded(app)
+    if watched:
+        watch(lambda: partial(_print, asyncio.run(_read(declared))), every, as_json=as_json)
+    seen = asyncio.run(_read(declared))
     if as_json:
         print_json(seen)
     else:
@@ -59,7 +66,7 @@ def _print(seen: Mapping[str, Any]) -> None:
 
 def _print_open(seen: Mapping[str, Any]) -> None:
     if not seen["open"]:
-        typer.echo("no open lifecycles")
+        print_line("no open lifecycles")
         return
     names = ("lifecycle", "state", "open")
     rows = [
@@ -104,8 +111,8 @@ def _print_findings(seen: Mapping[str, Any]) -> None:
         print_table(("kind", "left for a person", "mended", "since"), rows, title="\nfindings")
     last = seen["clean_up"]
     if last is None:
-        typer.echo("\nno clean-up has run yet")
+        print_line("\nno clean-up has run yet")
         return
     took = f"ended {moment(last['ended_at'])}" if last["ended_at"] else "has not ended"
     counts = f"{last['seen']} seen, {last['mended']} mended, {last['reported']} reported"
-    typer.echo(f"\nlast clean-up: {shown(last['age_seconds'])} ago, {took}, {counts}, asked for by {last['asked_by']}")
+    print_line(f"\nlast clean-up: {shown(last['age_seconds'])} ago, {took}, {counts}, asked for by {last['asked_by']}")

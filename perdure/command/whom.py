@@ -17,6 +17,7 @@ from perdure.errors import InvalidSetting
 from perdure.operating import selection
 from perdure.operating.bulk import Name
 from perdure.operating.condition import Condition
+from perdure.operating.doubts import DoubtSelection, count_doubtful, select_doubtful
 from perdure.operating.durations import duration
 from perdure.operating.finished import FinishedRow, FinishedSelection, count_finished, select_finished
 from perdure.operating.selection import Row, Selection
@@ -157,6 +158,46 @@ class WhomOpen(Whom):
 
 
 @dataclass(frozen=True, kw_only=True)
+class WhomDoubtful(WhomOpen):
+    """Among those that are open, or those that ended with a doubt open."""
+
+    ended: Annotated[
+        bool, _filter("those that ended with a doubt open, as `perdure doubts --ended` lists them", "--ended")
+    ] = False
+
+    def check(self) -> None:
+        """See base class."""
+        super().check()
+        of_open_ones = (self.condition, self.older_than, self.in_doubt, self.attention, self.finding, self.tenant)
+        if self.ended and any(of_open_ones):
+            refuse("beside --ended the filters are --lifecycle, --state and --limit", 2)
+
+    async def count(self, connection: Connection, after: Name | None) -> int:
+        """See base class."""
+        if self.ended:
+            return await count_doubtful(connection, self._doubts(self.limit), after)
+        return await super().count(connection, after)
+
+    async def page(self, connection: Connection, after: Name | None, limit: int | None) -> Sequence[Any]:
+        """See base class."""
+        if self.ended:
+            return await select_doubtful(connection, self._doubts(limit), after)
+        return await super().page(connection, after, limit)
+
+    def shown(self, row: Any) -> str:
+        """See base class."""
+        if self.ended:
+            return "  ".join([f"{row.lifecycle}/{row.id}", f"{row.state}; outcome unknown", row.effect, row.key])
+        return super().shown(row)
+
+    def _filters(self) -> bool:
+        return self.ended or super()._filters()
+
+    def _doubts(self, limit: int | None) -> DoubtSelection:
+        return DoubtSelection(lifecycle=self.lifecycle, ended=True, state=self.state, limit=limit)
+
+
+@dataclass(frozen=True, kw_only=True)
 class WhomFinished(Whom):
     """Among those that are finished."""
 
@@ -182,14 +223,14 @@ class WhomFinished(Whom):
         return FinishedSelection(
             lifecycle=self.lifecycle,
             state=self.state,
-            since=_instant(self.since),
-            before=_instant(self.before),
+            since=instant(self.since),
+            before=instant(self.before),
             tenant=self.tenant,
             limit=limit,
         )
 
 
-def _instant(text: str | None) -> datetime | None:
+def instant(text: str | None) -> datetime | None:
     """A time, in this machine's zone where it names none; or so long ago.
 
     Raises:

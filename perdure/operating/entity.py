@@ -13,7 +13,7 @@ from temporalio.service import RPCError
 
 from perdure.app import App
 from perdure.contracts.effects import Effect
-from perdure.contracts.keys import Entity
+from perdure.contracts.keys import Entity, Key
 from perdure.contracts.policies import Dedupe, DoubtPolicy, Escalate, Lookup, Repeat
 from perdure.errors import EngineUnavailable, NoSuchEntity
 from perdure.operating.condition import Attempt, Engine, Facts, Standing, standing
@@ -93,7 +93,7 @@ async def read_record(connection: Connection, lifecycle: str, entity_id: str, *,
     transitions = await rows("shown_transitions", TRANSITIONS + 1)
     return Record(
         dict(row),
-        await rows("shown_effects", payloads),
+        [{**each, "token": Key(each["key"]).token} for each in await rows("shown_effects", payloads)],
         transitions[TRANSITIONS - 1 :: -1] if len(transitions) > TRANSITIONS else transitions[::-1],
         await rows("shown_messages", payloads),
         await rows("shown_outbox"),

@@ -10,6 +10,11 @@ from perdure.operating.selection import PAGE, Named
 from perdure.queries import query
 from perdure.schema import Connection
 
+_DOUBT = (
+    "exists (select from perdure.effect x where x.lifecycle = f.lifecycle and x.id = f.id and x.round = f.round "
+    "and (x.status = 'in_doubt' or (x.status = 'attempting' and x.deadline < now())))"
+)
+
 
 @dataclass(frozen=True, slots=True)
 class FinishedSelection:
@@ -19,6 +24,7 @@ class FinishedSelection:
         state: the final one.
         since: finished then or later.
         before: finished before then.
+        in_doubt: one of its effects is in doubt still.
         limit: at most so many, over all pages.
     """
 
@@ -27,6 +33,7 @@ class FinishedSelection:
     since: datetime | None = None
     before: datetime | None = None
     tenant: str | None = None
+    in_doubt: bool = False
     limit: int | None = None
 
     @property
@@ -55,6 +62,14 @@ async def select_finished(
     return [FinishedRow(**row) for row in await connection.fetch(page, *arguments)]
 
 
+async def newest_finished(connection: Connection, selection: FinishedSelection) -> list[FinishedRow]:
+    """All rows, up to the limit, those that finished last first."""
+    sql, arguments = _sql(selection, None)
+    order = "f.finished_at desc, f.lifecycle, f.id"
+    rows = await connection.fetch(f"{sql} order by {order} limit {selection.limit or 'all'}", *arguments)
+    return [FinishedRow(**row) for row in rows]
+
+
 async def count_finished(connection: Connection, selection: FinishedSelection, after: Named | None = None) -> int:
     """How many of it follow `after`, up to its limit."""
     sql, arguments = _sql(selection, after)
@@ -76,4 +91,5 @@ def _sql(selection: FinishedSelection, after: Named | None) -> tuple[str, list[A
     if after is not None:
         arguments += [after.lifecycle, after.id]
         clauses.append(f"(f.lifecycle, f.id) > (${len(given) + 1}, ${len(given) + 2})")
+    clauses += [_DOUBT] * selection.in_doubt
     return " ".join([query("finished_chosen"), "where", " and ".join(clauses) or "true"]), arguments

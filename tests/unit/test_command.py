@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -15,6 +17,7 @@ from typer.core import TyperCommand, TyperGroup
 from typer.testing import CliRunner
 
 from perdure.command import cli
+from perdure.command.cli import PANELS
 
 PAGE = (Path(__file__).parents[2] / "docs" / "command.md").read_text()
 STATUSES = re.findall(r"^\| `perdure ([a-z -]+)` \|", PAGE.partition("## Exit statuses")[2], re.MULTILINE)
@@ -73,10 +76,37 @@ def test_no_command_is_documented_that_is_not_there() -> None:
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["list", "--foo"], "perdure: No such option: --foo: see perdure list --help\n"),
+        (["list", "--xyzzy"], "perdure: No such option: --xyzzy: see perdure list --help\n"),
         (["show"], "perdure: Missing argument 'lifecycle': see perdure show --help\n"),
     ],
 )
 def test_wrong_usage_is_one_line_that_names_the_way_out(arguments: list[str], says: str) -> None:
     done = subprocess.run([sys.executable, "-m", "perdure.command", *arguments], capture_output=True, text=True)
     assert (done.returncode, done.stdout, done.stderr) == (2, "", says)
+
+
+def test_the_version_is_that_of_the_package() -> None:
+    end = CliRunner().invoke(cli, ["--version"])
+    assert (end.exit_code, end.stdout) == (0, f"perdure {version('perdure')}\n")
+
+
+def test_help_shows_each_command_in_a_panel_and_what_looks_comes_first() -> None:
+    text = CliRunner().invoke(cli, ["--help"], env={"COLUMNS": "120"}).stdout
+    places = [text.index(f" {panel} ──") for panel in PANELS]
+    assert places == sorted(places)
+    assert " Commands ──" not in text
+    names = set(typer.main.get_group(cli).commands)
+    assert {name for name in names if re.search(rf"^│ {name} ", text, re.MULTILINE)} == names
+
+
+def test_a_shell_completes_commands_and_options() -> None:
+    def completed(words: str, position: int) -> list[str]:
+        environment = {"_PERDURE_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": str(position)}
+        done = subprocess.run(
+            [sys.executable, "-m", "perdure.command"], capture_output=True, text=True, env={**os.environ, **environment}
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout.split()
+
+    assert completed("perdure sta", 1) == ["status"]
+    assert completed("perdure list --fin", 2) == ["--finding", "--finished"]

@@ -13,6 +13,7 @@ from perdure.operating import selection
 from perdure.operating.condition import Condition
 from perdure.operating.selection import Selection, count, oldest, pages
 from tests.integration.operating.reading import APP, perdure, process
+from tests.terminal import at_terminal
 from tests.world import World
 
 GROUND = """
@@ -57,10 +58,14 @@ MEANT_NOTHING: list[tuple[tuple[str, ...], int, str]] = [
     ),
     (("--state", "xyz"), 2, "no state is named 'xyz'; there are: pending, sending"),
     (("--older-than", "10"), 2, "'10' is no duration: write 90s, 10m, 2h or 3d"),
+    (("--condition", "finished"), 1, "nothing is finished"),
+    (("--finished", "--tenant", "t1"), 1, "nothing that is finished matches"),
+    (("--finished", "--attention"), 2, "--attention, --finding and --condition are of open ones: leave out --finished"),
+    (("--since", "2h"), 2, "--since and --before are of finished ones: give --finished, too"),
     (
-        ("--condition", "finished"),
+        ("--finished", "--since", "yore"),
         2,
-        "list shows what is open: `perdure show LIFECYCLE ID` finds what is finished, too",
+        "'yore' is no time: write 2026-07-01, 2026-07-01T12:00Z, or 2h for two hours ago",
     ),
     (("--tenant", "nobody"), 1, "nothing that is open matches"),
     (("--lifecycle", "lookup", *APP), 1, "nothing that is open matches"),
@@ -133,3 +138,72 @@ async def test_the_command_ends_with_the_status_and_the_line_that_are_documented
     assert misses == (2, "", "perdure: no lifecycle is named 'ordre'; did you mean 'order'?\n")
     assert (broken[0], broken[1], broken[2].count("\n")) == (1, "", 1)
     assert broken[2].startswith("perdure: 'nowhere:app': there is no module 'nowhere'")
+
+
+ENDED = """
+    select perdure.start('order', 'e' || n, '{}', tenant => 't' || n % 2) from generate_series(1, 4) n;
+    delete from perdure.outbox where id like 'e%';
+    insert into perdure.finished (lifecycle, id, round, state, created_at, finished_at, tenant)
+        select lifecycle, id, 0, case id when 'e4' then 'expired' else 'sent' end, created_at,
+            now() - substr(id, 2)::int * interval '1 second', tenant
+        from perdure.entity where id like 'e%';
+    delete from perdure.entity where id like 'e%';
+    update perdure.ident set final = case id when 'e4' then 'expired' else 'sent' end where id like 'e%';
+    insert into perdure.transition (lifecycle, id, round, version, state)
+        values ('order', 'e1', 0, 1, 'sent'), ('order', 'e4', 0, 1, 'expired');
+    insert into perdure.effect
+        (key, lifecycle, id, round, effect, token, status, digest, first_at, attempt_at, deadline)
+        values
+            ('order/e4/send', 'order', 'e4', 0, 'send', 't', 'in_doubt', 'd', now(), now() - interval '1 day', now()),
+            ('order/e3/send', 'order', 'e3', 0, 'send', 't', 'done', 'd', now(), now(), now());
+"""
+FINISHED = [
+    ((), "e1 e2 e3 e4"),
+    (("--state", "sent"), "e1 e2 e3"),
+    (("--in-doubt",), "e4"),
+    (("--tenant", "t1"), "e1 e3"),
+    (("--lifecycle", "order", "--limit", "2"), "e1 e2"),
+    (("--since", "1m"), ""),
+    (("--older-than", "1h"), ""),
+    (("--since", "1h"), "e1 e2 e3 e4"),
+]
+
+
+async def test_finished_ones_are_listed_the_newest_first(world: World) -> None:
+    await world.db.execute(GROUND)
+    await world.db.execute(ENDED)
+    await world.db.execute("update perdure.finished set finished_at = finished_at - interval '10 min'")
+    for arguments, ids in FINISHED:
+        for finished in (("--finished",), ("--condition", "finished")):
+            end = await perdure(world, "list", *finished, *arguments, "--json")
+            found = [json.loads(line) for line in end.stdout.splitlines()]
+            assert [row["id"] for row in found] == ids.split(), arguments
+            assert {row["condition"] for row in found} <= {"finished"}
+    shown = (await perdure(world, "list", "--finished", "--state", "expired")).stdout.splitlines()
+    assert shown[0].split() == ["entity", "round", "state", "finished", "at"]
+    assert shown[1].split()[:3] == ["order/e4", "0", "expired"]
+
+
+async def test_what_is_watched_is_shown_again_when_it_has_changed(world: World) -> None:
+    await world.db.execute(GROUND)
+    watching = ("list", "--lifecycle", "parcel", "--watch", "--every", "0.1")
+    async with at_terminal(world, *watching) as command, at_terminal(world, "status", "--watch") as overview:
+        await world.until(lambda: "parcel/p" in command.text and "waits" in command.text, "the list")
+        await world.until(lambda: "oldest" in overview.text, "the overview")
+        await world.db.execute("update perdure.entity set state = 'sending' where id = 'p'")
+        await world.until(lambda: "sending" in command.text, "the new state")
+        await world.db.execute("alter schema perdure rename to elsewhere")
+        try:
+            await world.until(lambda: "perdure: " in command.text, "the reason why it can't be read")
+            before = len(command.text)
+        finally:
+            await world.db.execute("alter schema elsewhere rename to perdure")
+        await world.until(lambda: "parcel/p" in command.text[before:], "the list again")
+        for each in (command, overview):
+            each.interrupt()
+            assert await each.ended() == 130
+    end = await perdure(world, "list", "--watch")
+    assert (end.exit_code, end.stderr) == (
+        2,
+        "perdure: --watch is for a terminal, and for a person: leave out --json\n",
+    )
