@@ -46,7 +46,7 @@ def state(
         leads_to: the states that may follow; none = it is final.
         within: how long it should last at most; longer is reported as stuck.
         attention: it wants a person.
-        cancelled: a `cancel` ends here; it must be final.
+        cancelled: a `cancel` ends here, from every state that is not final; it must be final.
         formerly: names that it had before: who is in one of those is in this state.
 
     Raises:
@@ -102,9 +102,14 @@ class States(Generic[S]):
         """The state `name`; one that leads nowhere else and wants a person, where it is not declared any more."""
         return self._by_name.get(name) or State(name, (name,), None, True, False)  # type: ignore[arg-type]
 
+    def followers(self, name: str) -> tuple[S, ...]:
+        """The states that may follow: those that are declared, and where it is not final the one of a cancel."""
+        before, ends = self[name], self.cancelled
+        return before.leads_to if before.final or ends is None or ends in before.leads_to else (*before.leads_to, ends)
+
     def allows(self, before: str, after: str) -> bool:
         """Whether `after` may follow `before`. Staying is always allowed."""
-        return before == after or self[after].name in self[before].leads_to
+        return before == after or self[after].name in self.followers(before)
 
     def _check(self, declared: Sequence[State[S]]) -> None:
         if not declared:
@@ -114,7 +119,10 @@ class States(Generic[S]):
         former = [name for each in declared for name in each.formerly]
         if taken := [name for name in former if name in self._by_name or former.count(name) > 1]:
             raise DeclarationError(f"{self._lifecycle}: formerly={taken[0]!r} is the name of another state as well")
-        reached = {declared[0].name.value}
+        ends = [each.name.value for each in declared if each.cancelled]
+        if len(ends) > 1:
+            raise DeclarationError(f"{self._lifecycle}: {ends[0]!r} and {ends[1]!r} are both cancelled=True: keep one")
+        reached = {declared[0].name.value, *ends}
         for each in declared:
             for follower in each.leads_to:
                 self[follower]

@@ -25,7 +25,8 @@ def diagram(lifecycle: type[Lifecycle[Any, Any]], here: str | None = None) -> st
     lines += [f"    {ids[each.name.value]} : {_label(each)}" for each in states]
     lines.append(f"    [*] --> {ids[str(lifecycle.declared.initial.value)]}")
     for each in states:
-        lines += [f"    {ids[each.name.value]} --> {ids[follower.value]}" for follower in each.leads_to]
+        follow = lifecycle.declared.followers(each.name.value)
+        lines += [f"    {ids[each.name.value]} --> {ids[follower.value]}" for follower in follow]
         if each.final:
             lines.append(f"    {ids[each.name.value]} --> [*]")
     lines += _notes(lifecycle, ids[str(lifecycle.declared.initial.value)])
