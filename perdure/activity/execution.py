@@ -144,7 +144,7 @@ async def _ask(find: Find[Any, Any], body: Answerer, order: QuestionOrder, store
     except (DatabaseUnavailable, RefusedWrite) as error:
         return Report(said=Said.UNREAD, token="", why=str(error))
     view = answer.effect or EffectView()
-    if view.status not in (Status.ATTEMPTING, Status.IN_DOUBT):
+    if not view.in_doubt:
         return Report(said=Said.STANDING, token=view.token or "", effect=view, version=answer.version)
     believable = view.in_flight + order.settle <= 0
     question = Question(key, view.first_at or datetime.now(UTC), view.attempts, view.clue, host.resources)

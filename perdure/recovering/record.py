@@ -60,6 +60,7 @@ def carried_from(record: Record, round: int, version: int, terms: dict[str, Term
         ended=known.ended,
         unsettled={each.key: Unsettled(known=Known(effect=each.view), seen_at=record.at) for each in record.doubts},
         cancel=known.cancel,
+        cancelling=known.cancelling,
         # Not when the first run began: what commits that are lost may have sent since is not known (invariant 11).
         began=int(time.time() * 1_000_000),
         started_at=record.created_at,

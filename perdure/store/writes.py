@@ -168,6 +168,11 @@ class EffectView(_Record):
     clue: Any = None
     why: str | None = None
 
+    @property
+    def in_doubt(self) -> bool:
+        """Whether it may have happened: it is to be settled before its entity ends."""
+        return self.status in (Status.ATTEMPTING, Status.IN_DOUBT)
+
 
 class Answer(_Record):
     """The store's answer to a write."""

@@ -11,6 +11,7 @@ from perdure.contracts.effects import problem
 from perdure.contracts.outcomes import Status
 from perdure.errors import NotNow
 from perdure.workflow.conduct import Conductor
+from perdure.workflow.leaving import until
 from perdure.workflow.messages import MESSAGE, Message, hand_over
 from perdure.workflow.requests import Request, Resolution, RetryRequest, SendAgain
 from perdure.workflow.rules import closing, ended, parked, refuse_if_over
@@ -29,9 +30,7 @@ class Answering:
         self._perdure.heard()
         conductor, performance = self._perdure, parked(self._perdure, said.effect)
         performance.resolution = said
-        await workflow.wait_condition(
-            lambda: performance.resolved is not None or conductor.leaving or conductor.overtaken
-        )
+        await until(lambda: performance.resolved is not None or conductor.leaving or conductor.overtaken)
         if performance.resolved is None:
             # Of Temporal's own kind: past the validator any other exception would fail the workflow task for ever.
             raise ApplicationError(closing(conductor) or "nothing came of it", type=NotNow.__name__)

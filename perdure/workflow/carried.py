@@ -25,13 +25,28 @@ class HowEnded(BaseModel):
 
 
 class Unsettled(BaseModel):
-    """An effect that is being performed, as it is carried to the next run; `seen_at` = when the fence's view of it was
-    taken."""
+    """An effect that is being performed, as it is carried to the next run.
+
+    Attributes:
+        seen_at: when the fence's view of it was taken.
+        attention: why a person is wanted, where it is parked.
+        next_at: when the pause that it is in ends: a new run does not begin it anew.
+        effect: its first name; None where only the fence's record of it is known.
+        suffix: that tells several performances of it apart.
+        given: its input, as JSON data.
+        own: what this performance has in place of the contract's terms.
+    """
 
     known: Known
     seen_at: datetime | None = None
     progress: Any = None
     since: int | None = None
+    attention: str | None = None
+    next_at: datetime | None = None
+    effect: str | None = None
+    suffix: str | None = None
+    given: Any = None
+    own: Terms | None = None
 
 
 class Remembered(BaseModel):
@@ -41,6 +56,7 @@ class Remembered(BaseModel):
     again: dict[str, int] = Field(default_factory=dict)
     ended: dict[str, HowEnded] = Field(default_factory=dict)
     cancel: Request | None = None
+    cancelling: bool = False
 
 
 class Carried(BaseModel):
@@ -54,6 +70,7 @@ class Carried(BaseModel):
         unsettled: effects that are being performed, by key.
         retry: a retry that was granted, and that nothing was done about yet.
         cancel: somebody asked for the end, while a doubt had to be settled first.
+        cancelling: that has ended `run`, and what the author has for that was under way.
         began: when the first run of this chain was started, in microseconds.
         started_at: when the entity was, in this round; None = with the run that is given this.
         heard: ordinal of the last message from the outbox.
@@ -67,13 +84,13 @@ class Carried(BaseModel):
     version: int = 0
     state: str | None = None
     since: datetime | None = None
-    attention: str | None = None
     snapshot: Any = None
     again: dict[str, int] = Field(default_factory=dict)
     ended: dict[str, HowEnded] = Field(default_factory=dict)
     unsettled: dict[str, Unsettled] = Field(default_factory=dict)
     retry: Request | None = None
     cancel: Request | None = None
+    cancelling: bool = False
     began: int | None = None
     started_at: datetime | None = None
     heard: int = 0

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
@@ -21,7 +21,7 @@ from perdure.contracts.effects import problem
 from perdure.errors import DeclarationError, InvalidInput
 from perdure.privacy import describe
 from perdure.telemetry import names, traces
-from perdure.workflow.leaving import Cancelled, Overtaken, Renewal, fail
+from perdure.workflow.leaving import Cancelled, Leave, Overtaken, Part, Renewal, fail, until
 from perdure.workflow.reading import Unreadable, read, stand_still
 from perdure.workflow.requests import Request
 from perdure.workflow.waiting import Waiting
@@ -43,8 +43,10 @@ class Conductor(Waiting):
         super().__init__(lifecycle)
         self._begun = False
         self._given: Any = None
+        self._part = Part()
+        """The author's code that is under way."""
 
-    async def conduct(self, run: Callable[[Any], Awaitable[None]], given: Any) -> None:
+    async def conduct(self, run: Callable[[Any], Coroutine[Any, Any, None]], given: Any) -> None:
         """Run the author's `run` and bring it to an end that loses nothing."""
         self._given = given
         about = {
@@ -70,46 +72,74 @@ class Conductor(Waiting):
                 self.request_cancel(Request(by="temporal", note="cancellation was requested through Temporal"))
         return await run
 
-    async def _lead(self, run: Callable[[Any], Awaitable[None]], given: Any) -> bool:
+    async def _lead(self, run: Callable[[Any], Coroutine[Any, Any, None]], given: Any) -> bool:
         """Come to an end; True if that is a new run."""
         renewing = False
         await self._be_told_again()
         try:
             await self._run_or_cancel(run, given)
         except Renewal:
-            renewing = True
+            renewing = self.leaving = True
         except Overtaken as standing:
             workflow.logger.info("ended as %s: the database says so", standing.state)
             self.state, self.overtaken = self.states.today(standing.state or self.state), True
+        self._part.over = True
         await self._drain()
         return renewing
 
-    async def _run_or_cancel(self, run: Callable[[Any], Awaitable[None]], given: Any) -> None:
+    async def _run_or_cancel(self, run: Callable[[Any], Coroutine[Any, Any, None]], given: Any) -> None:
         try:
             while not await self._run(run, given):
                 pass
         except Cancelled:
-            # What its siblings have under way, or in doubt, is settled first.
-            await workflow.wait_condition(lambda: not self.performances)
-            if not self.cancelled_before:
-                self.cancelling = True
+            await self._settle()
+            if not self.final and not self.cancelled_before:
+                self.cancelling = self.was_cancelling = True
                 assert self.cancel is not None
-                await self.lifecycle.cancelling(self.cancel)
+                await self._attend_part(self.lifecycle.cancelling(self.cancel))
+                await self._settle()
             if not self.final:
                 await self._end_cancelled()
+
+    async def _attend_part(self, code: Coroutine[Any, Any, None]) -> None:
+        """Await a part of the author's code, until it ends or has to be left."""
+        self._part = Part(lambda: self.cancel is not None and not self.cancelling)
+        await self._part.attend(code)
+
+    async def _settle(self) -> None:
+        """What other branches of the part that was left have under way, or in doubt, comes to its end first.
+
+        Raises:
+            Overtaken: one of them learned that the entity is over.
+            Renewal: one of them goes on in a new run, with a doubt.
+            Exception: one of them failed.
+        """
+        await self._until(lambda: not self.performances and not self.in_flight)
+        self._part.over = True
+        with suppress(Cancelled):
+            self._part.check()
+        if self._part.renews:
+            raise Renewal
+        await self.lifecycle._settle_left()
+
+    def left_by(self, reason: Leave) -> None:
+        """A handler has left: what that means for the whole run."""
+        if isinstance(reason, Overtaken):
+            self.over = self.over or reason
+        elif isinstance(reason, Unreadable):
+            self._part.leave(reason)
 
     async def _be_told_again(self) -> None:
         """What it was told before its history was lost is heard before `run` begins, so that the waits which that ended
         are over, and it catches up. A message that can't be delivered any more is not waited for much longer."""
         if self.last_message < self.expects:
-            with suppress(TimeoutError):
-                await workflow.wait_condition(
-                    lambda: self.last_message >= self.expects,
-                    timeout=TOLD_AGAIN,
-                    timeout_summary="is told again what it was told before",
-                )
+            await until(
+                lambda: self.last_message >= self.expects,
+                TOLD_AGAIN.total_seconds(),
+                "is told again what it was told before",
+            )
 
-    async def _run(self, run: Callable[[Any], Awaitable[None]], given: Any) -> bool:
+    async def _run(self, run: Callable[[Any], Coroutine[Any, Any, None]], given: Any) -> bool:
         """Whether it is over; False if `run` is to be started from its top, since what stopped it can be read now."""
         try:
             readable = self._read(given)
@@ -118,12 +148,16 @@ class Conductor(Waiting):
             self._begun = True
             if self.cancelled_before:
                 raise Cancelled
-            await run(readable)
+            await self._attend_part(run(readable))
+            if self.was_cancelling and not self.final:
+                raise Cancelled
         except Unreadable as trouble:
+            self._part.over = True
             await stand_still(self, trouble)
             if self._begun and self.recalled_well:  # what it did since then must not be done to it twice
-                await workflow.wait_condition(lambda: self.may_renew(wanted=True))
+                await until(lambda: self.may_renew(wanted=True))
                 self.leave()
+            await self._until(lambda: not self.performances and not self.in_flight)
             return False
         self._check_end()
         return True
@@ -183,7 +217,6 @@ class Conductor(Waiting):
         assert self.cancel is not None
         assert self.states.cancelled is not None
         state = self.states.cancelled
-        self.attention = None
         self.show(state)
         try:
             await self.write(self.order(move=self.move_to(state, self.cancel.note or "cancelled", self.cancel.by)))

@@ -142,7 +142,7 @@ def decide(
         return Settled(status, different=True)
     if expires_at is not None and now >= expires_at:
         return Settled(status, expired=True) if known.read else Look(NOW)
-    if status in (Status.ATTEMPTING, Status.IN_DOUBT):
+    if known.effect.in_doubt:
         if known.last is Status.REFUSED:
             return Settled(status, refused=True)
         return _in_doubt(terms.doubt, terms, known, luck)

@@ -8,9 +8,11 @@ from collections.abc import Callable
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 from temporalio import workflow
+from temporalio.exceptions import ApplicationError
 
-from perdure.errors import DeclarationError
-from perdure.workflow.rules import refuse_if_over
+from perdure.errors import DeclarationError, NotNow
+from perdure.workflow.leaving import Leave, reason_of
+from perdure.workflow.rules import refuse_if_over, why_left
 
 _MAY_OVERRIDE = (
     *("states", "effects", "steps", "mirror", "expects", "search_attribute", "if_ended"),
@@ -28,13 +30,32 @@ def check_handlers(cls: type[Any], base: type[Any]) -> None:
         raise DeclarationError(f"{cls.__name__} needs its own `@workflow.run async def run(self, given)`")
 
 
-def guard_updates(cls: type[Any]) -> None:
-    """An author's update that meets the end is told so, as those of the base class are."""
+def guard_handlers(cls: type[Any]) -> None:
+    """An author's update that meets the end is told so, as those of the base class are; a handler that is left, because
+    the whole run is, ends too."""
     for handler in cls.__dict__.values():
+        definition = getattr(handler, "__temporal_signal_definition", None)
         if isinstance(handler, workflow.UpdateMethodMultiParam):
             definition = handler._defn
             # The definition is frozen, and `set_validator` takes only the first one.
             object.__setattr__(definition, "validator", _guarded(definition.fn, definition.validator))
+        if definition is not None and inspect.iscoroutinefunction(definition.fn):
+            answers = isinstance(handler, workflow.UpdateMethodMultiParam)
+            object.__setattr__(definition, "fn", _left(definition.fn, answers))
+
+
+def _left(handler: Callable[..., Any], answers: bool) -> Callable[..., Any]:
+    @functools.wraps(handler)
+    async def handle(self: Any, *given: Any) -> Any:
+        try:
+            return await handler(self, *given)
+        except (Leave, BaseExceptionGroup) as error:
+            reason = reason_of(error)
+            self._perdure.left_by(reason)
+            if answers:
+                raise ApplicationError(why_left(self._perdure, reason), type=NotNow.__name__) from None
+
+    return handle
 
 
 def _guarded(handler: Callable[..., Any], validator: Callable[..., None] | None) -> Callable[..., None]:

@@ -43,6 +43,7 @@ class Learning(Generic[In, Out]):
         self._own = own
         """What this performance has in place of the contract's terms."""
         self.timeout = own.timeout if own else effect.timeout
+        self._suffix = suffix
         self.slot = f"{effect.name}/{suffix}" if suffix else effect.name
         # The way that this run calls it: the one that stands in its history, whatever the contract says today.
         begun_with = conductor.terms.get(effect.identity)
@@ -73,8 +74,14 @@ class Learning(Generic[In, Out]):
         self._shown: str | None = None
         """The state that the last attempt was to enter."""
         self._progress = left.progress
+        self._goes_on_at = left.next_at
+        """When the pause ends that the run before was in."""
+        self.attention = left.attention
+        """Why a person is wanted, where it is parked, or was in the run before."""
         # What the run before may have done is as old as that: if its record is lost, it is not taken for untouched.
         self._since = left.since or (conductor.began if conductor.catching_up else microseconds(workflow.now()))
+        self._follows: Move | None = None
+        """What is to be committed with the outcome of the attempt that was ordered last, if it is done."""
         self._moved: Move | None = None
         """What was committed with the outcome."""
 
@@ -93,8 +100,18 @@ class Learning(Generic[In, Out]):
 
     def unsettled(self) -> Unsettled:
         """What the next run must know of it."""
-        known = replace(self.known, terms=None)  # a new run takes today's
-        return Unsettled(known=known, seen_at=self._seen_at, progress=self._progress, since=self._since)
+        return Unsettled(
+            known=replace(self.known, terms=None),  # a new run takes today's
+            seen_at=self._seen_at,
+            progress=self._progress,
+            since=self._since,
+            attention=self.attention,
+            next_at=self.next_at,
+            effect=self.effect.identity,
+            suffix=self._suffix,
+            given=self._input,
+            own=self._own,
+        )
 
     async def _learn(self, report: Report, before: str) -> None:
         conductor = self._conductor
@@ -130,8 +147,10 @@ class Learning(Generic[In, Out]):
             state = conductor.state
         else:
             self._see(report.effect, report)
+        if report.moved or self._has_followed(report.effect, standing):
+            self._moved = self._follows
         conductor.show(self._moved.state if self._moved else state)
-        if not report.begun and standing not in (None, state) and state != before:
+        if not self._moved and not report.begun and standing not in (None, state) and state != before:
             await conductor.write(conductor.order(move=conductor.move_to(state)))
         if report.begun:
             conductor.acted()
@@ -186,12 +205,15 @@ class Learning(Generic[In, Out]):
             raise Overtaken(answer.state)
         standing, view = self._today(answer.state), answer.effect or EffectView()
         begun = view.attempts > self.known.effect.attempts
-        doubt = view.status in (Status.ATTEMPTING, Status.IN_DOUBT)
-        if doubt and standing == before != conductor.state:
+        if self._has_followed(view, standing):
+            self._moved = self._follows
+            conductor.show(standing or conductor.state)
+            conductor.acted()
+        elif view.in_doubt and standing == before != conductor.state:
             # What is on record now is a doubt, in place of a record that was lost together with the state.
             await conductor.write(conductor.order(move=conductor.move_to(conductor.state)))
             conductor.acted()
-        elif standing is not None and standing != conductor.state:
+        elif standing is not None and standing != conductor.state and not begun:
             conductor.show(self._back(before))
         elif begun or op is FenceOp.LOST:
             conductor.acted()
@@ -199,6 +221,11 @@ class Learning(Generic[In, Out]):
             self._count(view.status.value)
         self._see(view, answer)
         return begun
+
+    def _has_followed(self, view: EffectView | None, standing: str | None) -> bool:
+        """Whether an attempt that gave no answer was done, and the state that follows was committed with it."""
+        done = view is not None and view.status is Status.DONE
+        return done and self._follows is not None and standing == self._follows.state
 
     def _see(self, view: EffectView, said: Report | Answer) -> None:
         """Learn what the fence knows, and the terms of the worker that read it."""

@@ -1,31 +1,199 @@
-"""Ways to leave the author's `run` from inside, and the workflow."""
+"""Ways to leave the author's code from inside, and how the conductor awaits that code.
+
+No exception travels through the author's `run`: whichever of its branches has to leave stops where it is, and the
+conductor goes on without it. So `asyncio.gather`, task groups and time-outs around the calls make no difference.
+"""
 
 from __future__ import annotations
 
-from typing import NoReturn
+import asyncio
+from collections.abc import Callable, Coroutine
+from contextvars import ContextVar
+from typing import Any, ClassVar, NoReturn, TypeVar
 
+from temporalio import workflow
 from temporalio.exceptions import ApplicationError
+
+from perdure.errors import DeclarationError
+
+T = TypeVar("T")
 
 
 class Leave(BaseException):
-    """Leaves the author's `run` from inside; not an `Exception`, so that no handler there swallows it."""
+    """Leaves the author's code from inside; not an `Exception`, so that no handler there swallows it.
+
+    Attributes:
+        rank: of several reasons the one with the highest rank counts.
+    """
+
+    rank: ClassVar[int]
 
 
 class Renewal(Leave):
     """The history is long: go on in a new run."""
 
+    rank = 0
+
 
 class Cancelled(Leave):
     """Somebody asked for the end."""
+
+    rank = 1
 
 
 class Overtaken(Leave):
     """The database knows a final state, or a newer round."""
 
+    rank = 3
+
     def __init__(self, state: str | None, round: int = 0) -> None:
         super().__init__(state)
         self.state = state
         self.round = round
+
+
+class Part:
+    """A coroutine of the author's that the conductor awaits, with all tasks that it creates: `run` or `cancelling`.
+
+    Args:
+        may_end: whether somebody has asked for the end, so that a `CancelledError` in the code means just that.
+
+    Attributes:
+        reason: why it was left; None as long as it goes on.
+        renews: one of its branches is to go on in a new run, whatever the reason is.
+        over: the conductor has gone on without it: its branches can begin nothing more.
+    """
+
+    def __init__(self, may_end: Callable[[], bool] = lambda: False) -> None:
+        self._may_end = may_end
+        self.reason: Leave | None = None
+        self.renews = False
+        self.over = False
+        self._task: asyncio.Future[None] | None = None
+
+    def leave(self, reason: Leave) -> None:
+        """Note why a branch of it was left."""
+        self.renews = self.renews or isinstance(reason, Renewal)
+        if self.reason is None or reason.rank > self.reason.rank:
+            self.reason = reason
+
+    async def attend(self, code: Coroutine[Any, Any, None]) -> None:
+        """Await `code` until it ends, or one of its branches leaves.
+
+        Raises:
+            Leave: the reason.
+            Exception: what `code` raised.
+        """
+
+        async def inside() -> None:
+            _PART.set(self)
+            await code
+
+        task = self._task = asyncio.ensure_future(inside())
+        await until(lambda: task.done() or self.reason is not None)
+        self.check()
+
+    def check(self) -> None:
+        """Raise what `code` raised, if it has ended, or else the reason why it was left."""
+        if self._task is not None and self._task.done():
+            if self._task.cancelled():
+                self.leave(Cancelled() if self._may_end() else reason_of(asyncio.CancelledError()))
+            elif error := self._task.exception():
+                self.leave(reason_of(error))
+        if self.reason is not None and not self._returned():
+            raise self.reason
+
+    def _returned(self) -> bool:
+        task = self._task
+        return task is not None and task.done() and not task.cancelled() and task.exception() is None
+
+
+_PART: ContextVar[Part | None] = ContextVar("perdure_part", default=None)
+
+
+async def inside(begin: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    """Begin an operation for the author's code, and await it. Where it leaves, that branch of the code stops here.
+
+    In a handler there is nobody to go on without it, so the reason is raised there.
+    """
+    part = _PART.get()
+    if part is not None and part.over:
+        await for_ever()
+    try:
+        return await begin()
+    except Leave as reason:
+        if part is None:
+            raise
+        part.leave(reason)
+    await for_ever()
+
+
+async def for_ever() -> NoReturn:
+    """Stop here."""
+    while True:
+        await until(lambda: False)
+
+
+async def until(condition: Callable[[], bool], timeout: float | None = None, summary: str | None = None) -> bool:
+    """Wait until `condition()` holds; False if `timeout` seconds went by first.
+
+    A cancellation of the workflow cancels one task, but the SDK raises `CancelledError` in every wait that was under
+    way then, once it is over. Only a cancellation of the task that waits counts here.
+    """
+    held = False
+
+    def holds() -> bool:
+        nonlocal held
+        held = condition()
+        return held
+
+    try:
+        await workflow.wait_condition(holds, timeout=timeout, timeout_summary=summary)
+    except TimeoutError:
+        return False
+    except asyncio.CancelledError:
+        task = asyncio.current_task()
+        if task is None or task.cancelling():
+            raise
+    return held
+
+
+async def to_its_end(operation: Coroutine[Any, Any, T], withdraw: Callable[[], None] = lambda: None) -> T:
+    """What `operation` returns, in a task of its own.
+
+    Where the task that awaits it is cancelled (`asyncio.timeout`, a task group, `cancel()`), `withdraw` is called, and
+    the cancellation goes on after `operation` has ended. So nothing that is under way is torn apart.
+    """
+    task = asyncio.ensure_future(operation)
+    cancelled: asyncio.CancelledError | None = None
+    while not task.done():
+        try:
+            await workflow.wait([task])
+        except asyncio.CancelledError as error:
+            cancelled = error
+            withdraw()
+    if cancelled is not None and (task.cancelled() or task.exception() is None):
+        raise cancelled
+    return task.result()
+
+
+def reason_of(error: BaseException) -> Leave:
+    """The reason with the highest rank, where `error` is one or a group of them.
+
+    Raises:
+        Exception: what else `error` is, or holds.
+    """
+    if isinstance(error, Leave):
+        return error
+    if isinstance(error, BaseExceptionGroup):
+        reasons, others = error.split(Leave)
+        if others is None and reasons is not None:
+            return max((reason_of(each) for each in reasons.exceptions), key=lambda reason: reason.rank)
+        error = others or error
+    if isinstance(error, Exception):
+        raise error
+    # The SDK does not handle it: the workflow would stand still, and nobody would learn of it.
+    raise DeclarationError(f"the lifecycle's code raised {type(error).__name__}, which is no Exception") from error
 
 
 def fail(message: str, kind: str) -> NoReturn:

@@ -5,13 +5,14 @@ A subclass is an ordinary `@workflow.defn` class: all that Temporal documents ap
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any, ClassVar, Generic, Literal, NoReturn, TypeVar
 
 from pydantic import BaseModel, TypeAdapter
-from temporalio import workflow
 
 from perdure.contracts.app_rows import AppRows
 from perdure.contracts.effects import Effect
@@ -28,10 +29,11 @@ from perdure.workflow.declaring import (
     check_effects,
     check_handlers,
     check_if_ended,
-    guard_updates,
+    guard_handlers,
     input_type,
     put_conductor_around_run,
 )
+from perdure.workflow.leaving import inside, to_its_end
 from perdure.workflow.performing import Performance
 from perdure.workflow.reading import read
 from perdure.workflow.requests import Request
@@ -87,7 +89,7 @@ class Lifecycle(Answering, Generic[I, S]):
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
-        guard_updates(cls)
+        guard_handlers(cls)
         if not cls.states and "run" not in cls.__dict__:
             return  # a base class of somebody's own
         check_handlers(cls, Lifecycle)
@@ -127,7 +129,7 @@ class Lifecycle(Answering, Generic[I, S]):
         Raises:
             DeclarationError: the present state does not lead there.
         """
-        await self._perdure.enter(state.value, why)
+        await inside(lambda: to_its_end(self._perdure.enter(state.value, why)))
 
     async def perform(
         self,
@@ -170,10 +172,24 @@ class Lifecycle(Answering, Generic[I, S]):
         if effect not in self.effects:
             raise DeclarationError(f"{type(self).__name__} performs {effect!r}, which is not in its `effects`")
         own = own_terms(effect, doubt=doubt, timeout=timeout, retry=retry)
-        performance = Performance(self._perdure, effect, given, suffix, own)
-        performance.witness = witness
         on_the_way, at_the_end = entering and entering.value, then and then.value
-        return await performance.run(on_the_way, at_the_end, expires_at)
+
+        def begin() -> Coroutine[Any, Any, Done[Out] | Ended]:
+            performance = Performance(self._perdure, effect, given, suffix, own)
+            performance.witness = witness
+            return to_its_end(performance.run(on_the_way, at_the_end, expires_at), performance.withdraw)
+
+        return await inside(begin)
+
+    async def _settle_left(self) -> None:
+        """Settle by its own policy what is in doubt and `run` has not come back to."""
+        for left in self._perdure.doubts_left:
+            effect = next((each for each in self.effects if each.identity == left.effect), None)
+            if effect is not None:
+                performance = Performance(self._perdure, effect, left.given, left.suffix, left.own)
+                performance.withdraw()
+                with suppress(asyncio.CancelledError):
+                    await performance.run(None, None, None)
 
     async def step(self, step: Step[In, Out], given: In) -> Out:
         """Take a step, again and again until it succeeds, and give what it returned.
@@ -188,21 +204,11 @@ class Lifecycle(Answering, Generic[I, S]):
         """
         if step not in self.steps:
             raise DeclarationError(f"{type(self).__name__} takes {step!r}, which is not in its `steps`")
-        return await take(self._perdure, step, given)
+        return await inside(lambda: take(self._perdure, step, given))
 
     async def retry_requested(self) -> Request:
         """Wait until somebody asks for a retry (`retry_now`, `send_again`); says who and why."""
-        conductor = self._perdure
-        if not conductor.catching_up:  # else the run before may have been asked, and have done nothing about it yet
-            conductor.retry = None
-        conductor.arrived()
-        conductor.waiting_for_retry = True
-        try:
-            await conductor.pause(None, lambda: conductor.retry is not None)
-        finally:
-            conductor.waiting_for_retry = False
-        assert conductor.retry is not None
-        return conductor.retry
+        return await inside(self._perdure.retry_requested)
 
     async def wait_until(self, when: datetime) -> None:
         """Wait for a time (aware)."""
@@ -210,10 +216,7 @@ class Lifecycle(Answering, Generic[I, S]):
 
     async def wait_for(self, condition: Callable[[], bool], *, until: datetime | None = None) -> bool:
         """Wait until `condition()`, that a message brings about, or until a time; False if that came first."""
-        left = None if until is None else max((until - workflow.now()).total_seconds(), 0.0)
-        if left != 0.0 and not condition():  # a wait that is over at once may lie before where the run was
-            self._perdure.arrived()
-        return await self._perdure.pause(left, condition)
+        return await inside(lambda: self._perdure.wait_for(condition, until))
 
     def snapshot(self) -> BaseModel | None:
         """What `run` must find again when it is started from its top; override it, and `recall` it in `run`.
@@ -237,8 +240,7 @@ class Lifecycle(Answering, Generic[I, S]):
 
     async def save(self) -> None:
         """Commit the snapshot now, without a change of state."""
-        conductor = self._perdure
-        await conductor.write(conductor.order(move=conductor.move_to(conductor.state, "saved")))
+        await inside(lambda: to_its_end(self._perdure.save()))
 
     def report(self, how_far: str | None) -> None:
         """Say how far it is: one line without personal data, for the Web UI and the query `status`; not on record."""
@@ -267,4 +269,4 @@ class Lifecycle(Answering, Generic[I, S]):
 
         Await it in `run`, in a state that is not final; it waits for updates and attempts under way.
         """
-        await self._perdure.renew()
+        await inside(self._perdure.renew)

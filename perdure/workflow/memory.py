@@ -10,7 +10,7 @@ from temporalio import workflow
 from perdure.contracts.keys import Entity
 from perdure.contracts.terms import all_terms
 from perdure.errors import InvalidEntity
-from perdure.workflow.carried import CARRIED, Carried, Remembered
+from perdure.workflow.carried import CARRIED, Carried, Remembered, Unsettled
 from perdure.workflow.leaving import fail
 from perdure.workflow.status import LifecycleStatus
 
@@ -30,7 +30,8 @@ class Memory:
         self.states = lifecycle.declared
         self.state: str = self.states.today(carried.state or str(self.states.initial))
         self.since = carried.since or workflow.now()
-        self.attention = carried.attention
+        self.unread: str | None = None
+        """What of its record can't be read, in a sentence, while it stands still."""
         self.how_far: str | None = None
         """What its author says of it to whoever looks."""
         self.recalled = carried.snapshot
@@ -41,8 +42,16 @@ class Memory:
         self.cancel = carried.cancel
         self.cancelled_before = carried.cancel is not None and not self.catching_up
         """Somebody asked for the end before the first run had begun."""
+        self.cancelling = False
+        """`run` was ended by a cancel, and what the author has for that is under way."""
+        self.was_cancelling = carried.cancelling
+        """A cancel has ended `run`, here or in a run before: started from its top, it gets no further than it was."""
         self.retry = carried.retry
         self.waiting_for_retry = False
+        self.in_flight = 0
+        """How many calls and writes are under way."""
+        self.gone = False
+        """The run is over, here or for good: nothing more is begun in it."""
         self.overtaken = False
         """The database says that it is over, here at least; nothing that waits in this run goes on."""
         self.stands, self.stood = False, 0
@@ -79,8 +88,22 @@ class Memory:
         """Whether the lifecycle is over."""
         return self.states.on_record(self.state).final
 
+    @property
+    def doubts_left(self) -> list[Unsettled]:
+        """What the run before had in doubt, and this one has not come back to."""
+        return [each for each in self.unsettled.values() if each.known.effect.in_doubt]
+
+    @property
+    def attention(self) -> str | None:
+        """Why a person is wanted, whatever the state: it stands still, or an effect is parked."""
+        effects: list[Performance[Any, Any] | Unsettled] = [*self.performances.values(), *self.unsettled.values()]
+        parked = (each.attention for each in effects if each.known.effect.in_doubt)
+        return self.unread or next((why for why in parked if why), None)
+
     def wants(self, state: str) -> str | None:
         """What a person is wanted for, if one is."""
+        if self.states.on_record(state).final:
+            return None
         return self.attention or (f"{state} wants a person" if self.states.on_record(state).attention else None)
 
     def status(self) -> LifecycleStatus:
@@ -118,9 +141,9 @@ class Memory:
     def remembered(self) -> Any:
         """What a run that goes on from the mirror's record needs beside the snapshot; None = nothing."""
         return (
-            Remembered(again=self.again, ended=self.ended, cancel=self.cancel).model_dump(
-                mode="json", exclude_defaults=True
-            )
+            Remembered(
+                again=self.again, ended=self.ended, cancel=self.cancel, cancelling=self.was_cancelling
+            ).model_dump(mode="json", exclude_defaults=True)
             or None
         )
 
@@ -131,13 +154,13 @@ class Memory:
                 version=self._version,
                 state=self.state,
                 since=self.since,
-                attention=self.attention,
                 snapshot=self.kept()[0],
                 again=self.again,
                 ended=self.ended,
                 unsettled=self.unsettled | {key: each.unsettled() for key, each in self.performances.items()},
                 retry=self.retry,
                 cancel=self.cancel,
+                cancelling=self.was_cancelling,
                 began=self.began,
                 started_at=self.started_at,
                 heard=self.last_message,

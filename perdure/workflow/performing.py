@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -43,16 +44,33 @@ class Performance(Learning[In, Out], Generic[In, Out]):
     """Asked while nobody knows whether it happened."""
     _in_line: InLine | None = None
     """The attempt that was ordered and may still wait for its turn."""
+    _withdrawn = False
+    """The code that awaits it was cancelled."""
 
     async def run(self, entering: str | None, then: str | None, expires_at: datetime | None) -> Done[Out] | Ended:
         """Perform it until it is settled; and be in the state `then` if it is done."""
-        if then is not None and not self._conductor.catching_up:  # said before anything is sent
-            self._conductor.check_move(then, entering)
+        self._check(entering, then)
         self._then = then
         end = await self._run(entering, expires_at)
         if then is not None and isinstance(end, Done) and not self._is_in(then):
-            await self._conductor.enter(then, None)
+            await self._conductor.follow(then)
         return end
+
+    def _check(self, entering: str | None, then: str | None) -> None:
+        """Once, before anything is sent, and from the state that it will be in: what is done must not fail the run."""
+        origin = entering or (None if self._conductor.catching_up else self._conductor.state)
+        if then is not None and origin is not None:
+            self._conductor.check_move(origin, then)
+
+    def withdraw(self) -> None:
+        """The code that awaits it was cancelled: it stops as soon as it is in no doubt, and begins no attempt till then
+        but to settle one."""
+        self._withdrawn = True
+        self.take_back()
+
+    @property
+    def _stops(self) -> bool:
+        return self._withdrawn and not self.known.effect.in_doubt
 
     def _is_in(self, then: str) -> bool:
         """Whether that was committed with the outcome, with what the lifecycle remembers now."""
@@ -75,7 +93,7 @@ class Performance(Learning[In, Out], Generic[In, Out]):
         try:
             with traces.span_in_workflow(f"{names.SPAN_PERFORM} {self.effect.name}", about, Leave):
                 return await self._settle(entering, expires_at)
-        except Renewal:
+        except (Renewal, asyncio.CancelledError):
             conductor.unsettled[self.key] = self.unsettled()
             raise
         finally:
@@ -94,32 +112,40 @@ class Performance(Learning[In, Out], Generic[In, Out]):
                     if await self._wait(pause, expires_at):
                         await self._attempt(entering, expires_at, within)
                 case Ask(pause):
-                    if await self._wait(pause, expires_at, cancellable=False):
+                    if await self._wait(pause, expires_at):
                         await self._ask(expires_at)
                 case Look(pause):
-                    if not pause or await self._wait(pause, expires_at, cancellable=False):
+                    if not pause or await self._wait(pause, expires_at):
                         await self._read()
                 case Record(why):
                     await self._record(Status.NOT_DONE, why)
                 case Park(pause):
-                    if await self._wait(pause, expires_at, cancellable=False):
+                    if await self._wait(pause, expires_at):
                         await self._park(expires_at)
                 case Settled():
                     return self._end(step)
                 case _:
                     assert_never(step)
 
-    async def _wait(self, pause: timedelta, expires_at: datetime | None, *, cancellable: bool = True) -> bool:
-        """Pause; False if the time that the effect is of use ended first, so that `decide` has the word."""
+    async def _wait(self, pause: timedelta, expires_at: datetime | None) -> bool:
+        """Pause; False if the time that the effect is of use ended first, so that `decide` has the word.
+
+        Raises:
+            Cancelled: somebody asked for the end. Where it is in doubt, that is settled first.
+        """
         now = workflow.now()
         end = now + pause if expires_at is None else min(now + pause, expires_at)
+        if self._goes_on_at is not None:
+            end, self._goes_on_at = min(end, max(self._goes_on_at, now)), None
         self.next_at = end
         await self._conductor.pause(
             (end - now).total_seconds(),
             self._roused,
-            cancellable=cancellable,
+            cancellable=not self.known.effect.in_doubt,
             summary=f"{self.slot}: next step",
         )
+        if self._stops:
+            raise asyncio.CancelledError
         roused, self.hurry, self.next_at = self._roused(), False, None
         if self.poked:
             await self._read()
@@ -129,11 +155,11 @@ class Performance(Learning[In, Out], Generic[In, Out]):
         return roused or expires_at is None or workflow.now() < expires_at
 
     def _roused(self) -> bool:
-        return self.hurry or self.poked or self._witnessed() is not None
+        return self.hurry or self.poked or self._stops or self._witnessed() is not None
 
     def _witnessed(self) -> Any:
         """The receipt, as JSON data, that a message has brought for what nobody knows else; None if none has."""
-        if self.witness is None or self.known.effect.status not in (Status.ATTEMPTING, Status.IN_DOUBT):
+        if self.witness is None or not self.known.effect.in_doubt:
             return None
         said = self.witness()
         return None if said is None else self.effect.receipt.dump_python(said, mode="json")
@@ -155,36 +181,39 @@ class Performance(Learning[In, Out], Generic[In, Out]):
             gives_way=None if self._own is None else isinstance(self._own.doubt, (Repeat, Dedupe)),
             expires_at=expires_at,
         )
+        self._follows, self._moved = order.then.move if order.then else None, None
         way = Way(self._name, self._inline, self.timeout, expires_at, self._wait_in_line)
-        conductor.in_flight += 1
         try:
-            conductor.describe()
-            summary = f"{self.slot}: attempt {order.number}"
-            report = await call(self.effect, order, way, summary)
+            async with conductor.under_way():
+                conductor.describe()
+                summary = f"{self.slot}: attempt {order.number}"
+                report = await call(self.effect, order, way, summary)
         except (ActivityError, ApplicationError) as failure:
             await self._lost(failure, before)
             return
         finally:
-            conductor.in_flight -= 1
             self._in_line = None
-        self._moved = order.then.move if order.then and report.moved else None
         await self._learn(report, before)
 
     def _wait_in_line(self, attempt: InLine) -> None:
         self._in_line = attempt
 
     def take_back(self) -> None:
-        """Somebody has asked for the end: what waits for its turn is not to be handed out any more."""
-        if self._in_line is not None and workflow.patched(TAKEN_BACK):
+        """Somebody has asked for the end: what waits for its turn is not to be handed out any more, unless it is to
+        settle a doubt."""
+        if self._in_line is not None and not self.known.effect.in_doubt and workflow.patched(TAKEN_BACK):
             self._in_line.cancel()
 
     def _entering(self, entering: str | None) -> Move | None:
         conductor = self._conductor
         if entering is None or entering == conductor.state:
             return None
-        if conductor.catching_up and not conductor.states.allows(conductor.state, entering):
+        was_there = conductor.catching_up or self.known.effect.attempts > 0
+        if was_there and not conductor.states.allows(conductor.state, entering):
             return None
-        conductor.check_move(entering)
+        conductor.check_move(conductor.state, entering)
+        if conductor.states[entering].final:
+            raise DeclarationError(f"{self.key}: entering={entering!r} is a final state: it can only follow, by then=")
         conductor.show(entering)
         return conductor.move_to(entering)
 
@@ -192,7 +221,8 @@ class Performance(Learning[In, Out], Generic[In, Out]):
         """What is committed with the outcome, if it is done: the state that was declared beforehand. One that the run
         would only choose afterwards never is. Not beside others: an end would take the ground from under them."""
         conductor, then = self._conductor, self._then
-        if then is None or len(conductor.performances) > 1 or not conductor.states.allows(conductor.state, then):
+        alone = len(conductor.performances) == 1 and not conductor.doubts_left
+        if then is None or not alone or not conductor.states.allows(conductor.state, then):
             return None
         return conductor.order(move=conductor.move_to(then))
 
@@ -207,11 +237,12 @@ class Performance(Learning[In, Out], Generic[In, Out]):
         )
         known = self.known
         try:
-            self._conductor.describe()
-            what = f"{self.slot}: look-up {known.asked + 1}"
-            find = policy.find
-            way = Way(find.name, find.inline, find.timeout, expires_at)
-            report = await call(find, order, way, what)
+            async with self._conductor.under_way():
+                self._conductor.describe()
+                what = f"{self.slot}: look-up {known.asked + 1}"
+                find = policy.find
+                way = Way(find.name, find.inline, find.timeout, expires_at)
+                report = await call(find, order, way, what)
         except (ActivityError, ApplicationError):
             report = Report(said=Said.MUTE, token="", why="its worker was lost")
         self._conductor.learn(report.version)
@@ -231,12 +262,15 @@ class Performance(Learning[In, Out], Generic[In, Out]):
     async def _park(self, expires_at: datetime | None) -> None:
         # Not only read: of an inline attempt nobody has said yet that it is lost, so its late `done` would wake nobody.
         await self._read(FenceOp.LOST, why="no word of how it ended")
-        if self.known.effect.status not in (Status.ATTEMPTING, Status.IN_DOUBT) or self.known.effect.in_flight > 0:
+        if not self.known.effect.in_doubt or self.known.effect.in_flight > 0:
             return
         conductor = self._conductor
-        conductor.attention = f"{self.slot} is in doubt: {self.known.effect.why or 'no word of how it ended'}"
-        await conductor.write(conductor.order(move=conductor.move_to(conductor.state, conductor.attention)))
-        conductor.acted()
+        attention = f"{self.slot} is in doubt: {self.known.effect.why or 'no word of how it ended'}"
+        if attention != self.attention:  # the run before has not written that
+            self.attention = attention
+            await conductor.write(conductor.order(move=conductor.move_to(conductor.state, attention)))
+            conductor.acted()
+        conductor.arrived()
         self.parked = True
         try:
             left = None if expires_at is None else (expires_at - workflow.now()).total_seconds()
@@ -248,7 +282,7 @@ class Performance(Learning[In, Out], Generic[In, Out]):
             )
         finally:
             self.parked = False
-            conductor.attention = None
+        self.attention = None
         await self._unpark()
 
     async def _unpark(self) -> None:
@@ -277,7 +311,7 @@ class Performance(Learning[In, Out], Generic[In, Out]):
         conductor, view = self._conductor, self.known.effect
         if settled.status is Status.DONE:
             return Done(self._receipt(view.receipt))
-        doubt = settled.status in (Status.ATTEMPTING, Status.IN_DOUBT)
+        doubt = view.in_doubt
         ended: Ended
         if settled.expired:
             ended = Expired(USELESS + (", and in doubt" if doubt else ""), doubt)

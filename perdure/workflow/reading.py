@@ -14,7 +14,7 @@ from temporalio import workflow
 
 from perdure.contracts.effects import problem
 from perdure.errors import DeclarationError, UnreadableRecord
-from perdure.workflow.leaving import Cancelled, Leave
+from perdure.workflow.leaving import Cancelled, Leave, until
 
 if TYPE_CHECKING:
     from perdure.workflow.conduct import Conductor
@@ -27,6 +27,8 @@ LOOKS_AGAIN = timedelta(seconds=10), timedelta(hours=1)
 
 class Unreadable(Leave):
     """Today's code can't read something that is on record; the history says so too."""
+
+    rank = 2
 
     def __init__(self, what: str, why: str, reading: Callable[[], object]) -> None:
         super().__init__(what)
@@ -63,7 +65,7 @@ async def stand_still(conductor: Conductor, trouble: Unreadable) -> None:
         Cancelled: somebody asked for the end.
         Overtaken: the database says that it is over.
     """
-    conductor.attention, conductor.stands = trouble.attention, True
+    conductor.unread, conductor.stands = trouble.attention, True
     conductor.ask_for_clean_up("it stands still")
     await conductor.write(conductor.order(move=conductor.move_to(conductor.state, trouble.attention)))
     pause, longest = LOOKS_AGAIN
@@ -71,20 +73,18 @@ async def stand_still(conductor: Conductor, trouble: Unreadable) -> None:
     while not _reads(trouble, f"perdure: {trouble.what} is read again ({conductor.stood}.{looks})"):
         conductor.describe()
         conductor.look, looks = False, looks + 1
-        try:
-            await workflow.wait_condition(
-                lambda: conductor.look or conductor.cancel is not None or conductor.over is not None,
-                timeout=pause,
-                timeout_summary="looks again whether it can be read",
-            )
-        except TimeoutError:
+        if not await until(
+            lambda: conductor.look or conductor.cancel is not None or conductor.over is not None,
+            pause.total_seconds(),
+            "looks again whether it can be read",
+        ):
             pause = min(2 * pause, longest)
         if conductor.over is not None:
             raise conductor.over
         if conductor.cancel is not None:
-            conductor.stands = False
+            conductor.unread, conductor.stands = None, False
             raise Cancelled
-    conductor.attention = None
+    conductor.unread = None
     await conductor.write(conductor.order(move=conductor.move_to(conductor.state, f"{trouble.what} is read again")))
     conductor.stands, conductor.stood = False, conductor.stood + 1
 

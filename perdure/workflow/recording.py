@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +15,7 @@ from perdure.errors import DeclarationError
 from perdure.store.writes import Answer, Column, Fence, Gate, Move, Write, storable
 from perdure.telemetry import metrics, names
 from perdure.workflow.details import details
-from perdure.workflow.leaving import Overtaken
+from perdure.workflow.leaving import Overtaken, for_ever
 from perdure.workflow.memory import Memory
 
 if TYPE_CHECKING:
@@ -36,26 +38,15 @@ class Recording(Memory):
         self._moved = False
         """This run has done more than to catch up with the one before it."""
 
-    async def enter(self, state: str, why: str | None, by: str | None = None) -> None:
-        """Move the mirror to `state`; see `Lifecycle.enter`."""
-        self.states[state]
-        if self.catching_up:
-            self.catching_up = state != self.state
-            if state == self.state or not self.states.allows(self.state, state):
-                return
-        self.check_move(state)
-        self.show(state)
-        await self.write(self.order(move=self.move_to(state, why, by)))
-        self.acted()
+    async def save(self) -> None:
+        """Commit the snapshot; see `Lifecycle.save`."""
+        await self.write(self.order(move=self.move_to(self.state, "saved")))
 
-    def check_move(self, state: str, origin: str | None = None) -> None:
-        origin = origin or self.state
+    def check_move(self, origin: str, state: str) -> None:
+        """Raise `DeclarationError` where `origin` may not lead to `state`."""
         if not self.states.allows(origin, state):
-            follow = ", ".join(self.states[origin].leads_to) or "none, it is final"
+            follow = ", ".join(self.states.followers(origin)) or "none, it is final"
             raise DeclarationError(f"{self.entity}: {origin!r} may not lead to {state!r}; declared are: {follow}")
-        if self.states[state].final and self.performances:
-            busy = ", ".join(self.performances)
-            raise DeclarationError(f"{self.entity}: enters {state!r}, which is final, while {busy} is being performed")
 
     def show(self, state: str) -> None:
         """Be in `state` from now on, as far as queries and the Web UI see."""
@@ -122,30 +113,23 @@ class Recording(Memory):
         Raises:
             Overtaken: the entity is final, or was restarted, and the order had something to show.
         """
-        try:
-            answer: Answer = await workflow.execute_local_activity(
-                WRITE,
-                order,
-                result_type=Answer,
-                start_to_close_timeout=timedelta(seconds=5),
-                retry_policy=_WRITE_ONCE,
-                summary=str(order),
-            )
-        except (ActivityError, ApplicationError):
-            # Not in the workflow task: while PostgreSQL is away this waits without growing the history.
-            answer = await workflow.execute_activity(
-                WRITE,
-                order,
-                result_type=Answer,
-                start_to_close_timeout=timedelta(seconds=30),
-                heartbeat_timeout=_SILENCE,
-                retry_policy=_WRITE_ON,
-                summary=f"{order}, until PostgreSQL is back",
-            )
+        async with self.under_way():
+            answer = await _write(order)
         self.learn(answer.version)
         if order.move is not None and answer.gate in (Gate.FINAL, Gate.OTHER_ROUND):
             raise Overtaken(answer.state, answer.round)
         return answer
+
+    @asynccontextmanager
+    async def under_way(self) -> AsyncIterator[None]:
+        """Around each call and write: meanwhile the run neither ends nor goes on in a new one."""
+        if self.gone:
+            await for_ever()
+        self.in_flight += 1
+        try:
+            yield
+        finally:
+            self.in_flight -= 1
 
     def describe(self) -> None:
         """Show the Web UI where it is and what a person can do."""
@@ -163,3 +147,27 @@ class Recording(Memory):
         if self.lifecycle.search_attribute is not None:
             key = SearchAttributeKey.for_keyword(self.lifecycle.search_attribute)
             workflow.upsert_search_attributes([key.value_set(self.state)])
+
+
+async def _write(order: Write) -> Answer:
+    try:
+        answer: Answer = await workflow.execute_local_activity(
+            WRITE,
+            order,
+            result_type=Answer,
+            start_to_close_timeout=timedelta(seconds=5),
+            retry_policy=_WRITE_ONCE,
+            summary=str(order),
+        )
+    except (ActivityError, ApplicationError):
+        # Not in the workflow task: while PostgreSQL is away this waits without growing the history.
+        answer = await workflow.execute_activity(
+            WRITE,
+            order,
+            result_type=Answer,
+            start_to_close_timeout=timedelta(seconds=30),
+            heartbeat_timeout=_SILENCE,
+            retry_policy=_WRITE_ON,
+            summary=f"{order}, until PostgreSQL is back",
+        )
+    return answer

@@ -8,6 +8,7 @@ from perdure.errors import NotNow
 
 if TYPE_CHECKING:
     from perdure.workflow.conduct import Conductor
+    from perdure.workflow.leaving import Leave
     from perdure.workflow.performing import Performance
 
 
@@ -22,6 +23,12 @@ def closing(conductor: Conductor) -> str | None:
     if conductor.final or conductor.overtaken:
         return f"too late: already {conductor.state}"
     return "it goes on in a new run: ask again in a moment" if conductor.leaving else None
+
+
+def why_left(conductor: Conductor, reason: Leave) -> str:
+    """Why a handler was left, as whoever sent the update reads it."""
+    asked = conductor.cancel
+    return closing(conductor) or (f"{asked.by} has asked for its end" if asked else f"it can't go on now: {reason}")
 
 
 def parked(conductor: Conductor, slot: str | None) -> Performance[Any, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import suppress
 from datetime import timedelta
 from typing import Any, TypeVar
@@ -16,7 +17,7 @@ from perdure.contracts.steps import Step
 from perdure.store.writes import Fence, FenceOp
 from perdure.workflow.calling import BOOKKEEPING
 from perdure.workflow.conduct import Conductor
-from perdure.workflow.leaving import Cancelled, Overtaken
+from perdure.workflow.leaving import Cancelled, Overtaken, to_its_end
 from perdure.workflow.reading import read
 
 In = TypeVar("In")
@@ -41,18 +42,16 @@ async def take(conductor: Conductor, step: Step[In, Out], given: In) -> Out:
         input=step.dump_input(given),
         timeout=step.timeout.total_seconds(),
     )
-    conductor.in_flight += 1
-    try:
-        report = await _call(conductor, step, order)
-    finally:
-        conductor.in_flight -= 1
+    withdrawn = asyncio.Event()
+    async with conductor.under_way():
+        report = await to_its_end(_call(conductor, step, order, withdrawn), withdrawn.set)
     conductor.learn(report.version)
     if report.said is Said.OVER:
         raise Overtaken(report.state)
     return read(conductor, f"what {step.name} returned", lambda: step.receipt.validate_python(report.receipt))
 
 
-async def _call(conductor: Conductor, step: Step[Any, Any], order: StepOrder) -> Report:
+async def _call(conductor: Conductor, step: Step[Any, Any], order: StepOrder, withdrawn: asyncio.Event) -> Report:
     try:
         report: Report = await workflow.execute_local_activity(
             step.identity,
@@ -63,15 +62,18 @@ async def _call(conductor: Conductor, step: Step[Any, Any], order: StepOrder) ->
             summary=step.name,
         )
     except (ActivityError, ApplicationError):
-        return await _until_it_succeeds(conductor, step, order)
+        return await _until_it_succeeds(conductor, step, order, withdrawn)
     return report
 
 
-async def _until_it_succeeds(conductor: Conductor, step: Step[Any, Any], order: StepOrder) -> Report:
+async def _until_it_succeeds(
+    conductor: Conductor, step: Step[Any, Any], order: StepOrder, withdrawn: asyncio.Event
+) -> Report:
     """Not in the workflow task: while it can't succeed this waits without growing the history.
 
     Raises:
         Cancelled: somebody asked for the end, and it had not succeeded by then.
+        asyncio.CancelledError: likewise, where the code that awaits it was cancelled.
     """
     taking: workflow.ActivityHandle[Report] = workflow.start_activity(
         step.identity,
@@ -84,8 +86,10 @@ async def _until_it_succeeds(conductor: Conductor, step: Step[Any, Any], order: 
         summary=f"{step.name}, until it succeeds",
     )
     try:
-        await conductor.pause(None, taking.done)
-    except Cancelled:
+        await conductor.pause(None, lambda: taking.done() or withdrawn.is_set())
+        if not taking.done():
+            raise asyncio.CancelledError
+    except (Cancelled, asyncio.CancelledError):
         taking.cancel()
         with suppress(ActivityError):
             return await taking

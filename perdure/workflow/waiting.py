@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from temporalio import workflow
 
 from perdure import faults
-from perdure.contracts.outcomes import Status
-from perdure.workflow.leaving import Cancelled, Overtaken, Renewal
+from perdure.workflow.leaving import Cancelled, Overtaken, Renewal, until
 from perdure.workflow.recording import Recording
 from perdure.workflow.requests import Request
 
@@ -26,9 +26,6 @@ class Waiting(Recording):
 
     def __init__(self, lifecycle: Lifecycle[Any, Any]) -> None:
         super().__init__(lifecycle)
-        self.in_flight = 0
-        self.cancelling = False
-        """`run` was ended by a cancel, and what the author has for that is under way."""
         self.leaving = False
         """It goes on in a new run in a moment; what is asked now is to be asked again there."""
         self.over: Overtaken | None = None
@@ -69,18 +66,77 @@ class Waiting(Recording):
         self.describe()
         if not workflow.unsafe.is_replaying():
             faults.point("during the wait", summary or self.state)
-        try:
-            await workflow.wait_condition(woken, timeout=seconds, timeout_summary=summary)
-        except TimeoutError:
-            self._moved = True
-            return False
+        in_time = await until(woken, seconds, summary)
         self._moved = True
+        if not in_time:
+            return False
         is_so = wake()
         if is_so or self.cancel is not None:
             await self._until_recorded()
         if not is_so:
             self.check_leave(cancellable=cancellable)
         return True
+
+    async def wait_for(self, condition: Callable[[], bool], until: datetime | None) -> bool:
+        """Wait for a condition, or a time; see `Lifecycle.wait_for`."""
+        left = None if until is None else max((until - workflow.now()).total_seconds(), 0.0)
+        if left != 0.0 and not condition():  # a wait that is over at once may lie before where the run was
+            self.arrived()
+        return await self.pause(left, condition)
+
+    async def enter(self, state: str, why: str | None, by: str | None = None) -> None:
+        """Move the mirror to `state`; see `Lifecycle.enter`."""
+        self.states[state]
+        if not self._passed(state):
+            await self._until_alone(state)
+            self.check_move(self.state, state)
+            await self._move(state, why, by)
+
+    async def follow(self, state: str) -> None:
+        """Enter a state that was declared before its effect was done, and checked then: what is done must not fail."""
+        if not self._passed(state):
+            await self._until_alone(state)
+            await self._move(state)
+
+    def _passed(self, state: str) -> bool:
+        """Whether a run that catches up was there before.
+
+        Raises:
+            Cancelled: it was not, and has been ended by a cancel.
+        """
+        if self.was_cancelling and not self.cancelling:
+            if state != self.state and self.states.allows(self.state, state):
+                raise Cancelled
+            return True
+        if not self.catching_up:
+            return False
+        self.catching_up = state != self.state
+        return not self.catching_up or not self.states.allows(self.state, state)
+
+    async def _until_alone(self, state: str) -> None:
+        """A final state is entered after whatever is being performed, or was left in doubt."""
+        if self.states[state].final:
+            while self.performances:
+                await self.pause(None, lambda: not self.performances)
+            await self.lifecycle._settle_left()
+
+    async def _move(self, state: str, why: str | None = None, by: str | None = None) -> None:
+        self.show(state)
+        await self.write(self.order(move=self.move_to(state, why, by)))
+        self.acted()
+
+    async def retry_requested(self) -> Request:
+        """Wait until somebody asks for a retry; see `Lifecycle.retry_requested`."""
+        if not self.catching_up:  # else the run before may have been asked, and have done nothing about it yet
+            self.retry = None
+        self.arrived()
+        self.waiting_for_retry = True
+        try:
+            await self.pause(None, lambda: self.retry is not None)
+        finally:
+            self.waiting_for_retry = False
+        assert self.retry is not None
+        return self.retry
 
     def heard(self) -> None:
         """An update of perdure's own has come; until its workflow task is over, the server can lose it."""
@@ -106,14 +162,13 @@ class Waiting(Recording):
     def _may_cancel(self, cancellable: bool) -> bool:
         """Whether the end that somebody asked for may come now: not before a run that starts from its top is back at
         what was in doubt, to settle that first."""
-        doubtful = (Status.ATTEMPTING, Status.IN_DOUBT)
-        doubts = self.catching_up and any(each.known.effect.status in doubtful for each in self.unsettled.values())
+        doubts = self.catching_up and self.doubts_left
         return cancellable and self.cancel is not None and not self.cancelling and not doubts
 
     async def renew(self) -> NoReturn:
         """Go on in a new run, as soon as no attempt and no update is under way."""
         self._renewing = True
-        await workflow.wait_condition(self.may_renew)
+        await until(self.may_renew)
         self.leave()
 
     def may_renew(self, wanted: bool = False) -> bool:
@@ -129,7 +184,6 @@ class Waiting(Recording):
 
     def leave(self) -> NoReturn:
         """Go on in a new run, now."""
-        self.leaving = True
         raise Renewal
 
     def request_cancel(self, request: Request) -> None:
@@ -143,4 +197,10 @@ class Waiting(Recording):
 
     async def _drain(self) -> None:
         """Without this wait 58 of 60 acknowledged updates were lost."""
-        await workflow.wait_condition(lambda: workflow.all_handlers_finished() and not self.in_flight)
+        await self._until(lambda: workflow.all_handlers_finished() and not self.in_flight)
+        self.gone = True
+
+    async def _until(self, quiet: Callable[[], bool]) -> None:
+        """Return at a moment when that holds: what else goes on at the same moment may have begun something."""
+        while not quiet():
+            await until(quiet)

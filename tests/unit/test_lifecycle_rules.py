@@ -35,6 +35,7 @@ from perdure import (
     state,
 )
 from perdure.errors import DeclarationError, InvalidInput
+from perdure.operating.diagram import diagram
 from perdure.testing import (
     CANCEL_WORKFLOW,
     START,
@@ -111,6 +112,7 @@ class Ruled(Lifecycle[Order, Step]):
             "too far with it": lambda order: self.perform(SEND, order, entering=Step.DONE),
             "undeclared": lambda _: self.enter(Other.GONIG),  # type: ignore[arg-type]
             "final beside": self._final_beside,
+            "final with it": self._final_with_it,
             "stops short": lambda _: self.enter(Step.GOING),
             "limited": self._limited,
         }
@@ -138,10 +140,12 @@ class Ruled(Lifecycle[Order, Step]):
         await self.enter(Step.GOING)
         ringing = asyncio.create_task(self.perform(RING, order))
         await asyncio.sleep(0)
-        try:
-            await self.enter(Step.DONE)
-        finally:
-            ringing.cancel()
+        await self.enter(Step.DONE)
+        await ringing
+
+    async def _final_with_it(self, order: Order) -> None:
+        await self.enter(Step.GOING)
+        await self.perform(SEND, order, entering=Step.DONE)
 
     async def _limited(self, order: Order) -> None:
         while not isinstance(end := await self.perform(LIMITED, order, entering=Step.GOING), Done):
@@ -180,6 +184,10 @@ class TestDeclaration:
             ([state(Step.NEW, Other.GONIG)], "Wrong: 'gonig' is not one of its states; there are: new"),
             ([*STATES[:1], state(Step.GOING, Other.GONIG), *STATES[2:]], "'gonig' is not .*; did you mean 'going'"),
             ([*STATES, state(Step.NEW, Step.DONE)], "a state is declared twice"),
+            (
+                [*STATES[:2], state(Step.HELD, cancelled=True), *STATES[3:]],
+                "'held' and 'off' are both cancelled=True: keep one",
+            ),
             ([*STATES[:-1], state(Step.OFF, Step.DONE, cancelled=True)], "'off' is cancelled=True but leads on"),
             ([state(Step.NEW, Step.DONE), state(Step.DONE), state(Step.HELD, Step.DONE)], "no state leads to 'held'"),
             ([state(Step.NEW, Step.GOING), state(Step.GOING, Step.NEW)], "no state is final"),
@@ -262,6 +270,33 @@ class TestDeclaration:
             self.declare(*STATES, effects=(untyped,))
 
 
+class Lamp(StrEnum):
+    OFF = "off"
+    ON = "on"
+    OUT = "out"
+    BROKEN = "broken"
+
+
+@workflow.defn(name="unled")
+class Unled(Lifecycle[str, Lamp]):
+    """No state declares that it leads to the one in which a cancel ends."""
+
+    states = (
+        state(Lamp.OFF, Lamp.ON),
+        state(Lamp.ON, Lamp.OUT),
+        state(Lamp.OUT),
+        state(Lamp.BROKEN, cancelled=True),
+    )
+
+    @workflow.run
+    async def run(self, how: str) -> None:
+        await self.enter(Lamp.ON)
+        if how == "by itself":
+            await self.enter(Lamp.BROKEN)
+        else:
+            await self.wait_for(lambda: False)
+
+
 class TestConduct:
     """What `run` may not do is a bug, said with the entity and the way out."""
 
@@ -273,13 +308,24 @@ class TestConduct:
             ("too far", {}, "ruled/1: 'new' may not lead to 'done'; declared are: going, held, off"),
             ("too far with it", {}, "ruled/1: 'new' may not lead to 'done'; declared are: going, held, off"),
             ("undeclared", {}, "Ruled: 'gonig' is not one of its states; did you mean 'going'"),
-            ("final beside", {RING: [1]}, "enters 'done', which is final, while ruled/1/ring is being performed"),
+            ("final with it", {}, "entering='done' is a final state: it can only follow, by then="),
             ("stops short", {}, "run.. returned in state 'going', which is not final"),
         ],
     )
     async def test_a_step_that_is_not_allowed_is_refused(self, how: str, script: Any, why: str) -> None:
         with pytest.raises(DeclarationError, match=why):
             await ruled(how, script)
+
+    @pytest.mark.parametrize("how", ["by a cancel", "by itself"])
+    async def test_a_cancel_ends_in_a_state_that_no_state_declares(self, how: str) -> None:
+        seen = await rehearse(Unled, how, {}, messages=[At(seconds(1), "cancel", ANN)] if how == "by a cancel" else [])
+        assert (seen.states, seen.end) == ([Lamp.ON, Lamp.BROKEN], Lamp.BROKEN)
+        assert diagram(Unled).count("--> s3") == 2
+
+    async def test_a_final_state_is_entered_after_what_is_being_performed(self) -> None:
+        seen = await ruled("final beside", {RING: [InDoubt("cut"), After(seconds(3), 1)]})
+        assert (seen.end, list(seen.outcomes.values())) == (Step.DONE, [[Status.IN_DOUBT, Status.DONE]])
+        assert seen.took > seconds(3)
 
     async def test_an_input_that_does_not_fit_its_effect_is_refused_without_its_value(self) -> None:
         with pytest.raises(InvalidInput, match="send: the input does not fit") as caught:

@@ -10,7 +10,22 @@ import pytest
 from pydantic import BaseModel
 from temporalio import workflow
 
-from perdure import Done, Effect, Ended, Find, InDoubt, Lifecycle, Lookup, Refused, Repeat, Retry, seconds, state
+from perdure import (
+    Done,
+    Effect,
+    Ended,
+    Find,
+    InDoubt,
+    Lifecycle,
+    Lookup,
+    NotDone,
+    Refused,
+    Repeat,
+    Retry,
+    Status,
+    seconds,
+    state,
+)
 from perdure.errors import DeclarationError
 from perdure.testing import After, At, Late, WorkerLost, rehearse
 
@@ -34,6 +49,7 @@ class Step(StrEnum):
 RETRY = Retry(initial=seconds(1), jitter=0)
 FIND = Find[Order, Slip]("find-then")
 SEND = Effect[Order, Slip]("send-then", timeout=seconds(5), doubt=Lookup(FIND, settle=seconds(5)), retry=RETRY)
+SEND_INLINE = Effect[Order, Slip]("send-in-then", timeout=seconds(5), doubt=Repeat(), retry=RETRY, inline=True)
 OTHER = Effect[Order, Slip]("other-then", timeout=seconds(5), doubt=Repeat(), retry=RETRY)
 STATES = (
     state(Step.NEW, Step.GOING),
@@ -120,6 +136,38 @@ class On(Lifecycle[Order, Step]):
         await self.enter(Step.DONE, why=f"slip {end.receipt.number}")
 
 
+@workflow.defn(name="charge-then")
+class Charge(Lifecycle[Order, Step]):
+    """The second effect is followed by a state that the one before it does not lead to."""
+
+    states = (
+        state(Step.NEW, Step.PACKED),
+        state(Step.PACKED, Step.GOING),
+        state(Step.GOING, Step.NO),
+        state(Step.NO, Step.DONE),
+        state(Step.DONE),
+    )
+    effects = (SEND, OTHER, SEND_INLINE)
+
+    @workflow.run
+    async def run(self, order: Order) -> None:
+        await self.perform(OTHER, order, entering=Step.PACKED)
+        effect = SEND_INLINE if order.number == 2 else SEND
+        assert isinstance(await self.perform(effect, order, entering=Step.GOING, then=Step.NO), Done)
+        await self.enter(Step.DONE)
+
+
+@workflow.defn(name="wrong-charge-then")
+class WrongCharge(Lifecycle[Order, Step]):
+    states = Charge.states
+    effects = (SEND, OTHER)
+
+    @workflow.run
+    async def run(self, order: Order) -> None:
+        await self.perform(OTHER, order, entering=Step.PACKED)
+        await self.perform(SEND, order, entering=Step.GOING, then=Step.DONE)
+
+
 async def told(lifecycle: Any, script: dict[Any, Any], **more: Any) -> Any:
     return await rehearse(lifecycle, Order(), script, **more)
 
@@ -156,10 +204,27 @@ async def test_a_state_that_may_not_follow_is_refused_before_anything_is_sent() 
         await told(Wrong, {SEND: []})
 
 
-async def test_an_end_is_not_committed_under_what_runs_beside_it() -> None:
+@pytest.mark.parametrize("renews", [False, True], ids=["one run", "new runs"])
+@pytest.mark.parametrize("number", [1, 2], ids=["regular", "inline"])
+async def test_a_worker_lost_after_it_was_done_leaves_it_in_the_state_that_follows(number: int, renews: bool) -> None:
+    """The state was committed with the outcome; that no answer came changes nothing, and it is entered once."""
+    effect = SEND_INLINE if number == 2 else SEND
+    script: dict[Any, Any] = {OTHER: [NotDone("busy"), Slip()], effect: [Late(Slip(), seconds(1))]}
+    seen = await rehearse(Charge, Order(number=number), script, renew_at_every_wait=renews)
+    assert (seen.states, seen.end) == ([Step.PACKED, Step.GOING, Step.NO, Step.DONE], Step.DONE)
+    assert seen.calls(effect) == 1
 
-    with pytest.raises(DeclarationError, match=r"'done', which is final, while beside-then/.*/other-then is being"):
-        await told(Beside, {SEND: [Slip()], OTHER: [Slip()]})
+
+async def test_a_state_that_may_not_follow_is_refused_before_anything_is_sent_in_a_later_run_too() -> None:
+    with pytest.raises(DeclarationError, match="'going' may not lead to 'done'"):
+        await told(WrongCharge, {OTHER: [InDoubt("hm"), Slip()], SEND: []}, renew_at_every_wait=True)
+
+
+async def test_an_end_is_not_committed_under_what_runs_beside_it() -> None:
+    seen = await told(Beside, {SEND: [Slip()], OTHER: [InDoubt("hm"), After(seconds(3), Slip())]})
+    assert (seen.states, seen.end) == ([Step.GOING, Step.DONE], Step.DONE)
+    assert (seen.calls(SEND), seen.calls(OTHER)) == (1, 2)
+    assert all(view.status is Status.DONE for view in seen.effects.values())
 
 
 async def test_a_state_on_the_way_is_on_record_with_what_the_lifecycle_remembers() -> None:

@@ -1,0 +1,402 @@
+"""Cancels and renewals under task groups, `asyncio.gather` and time-outs: nothing that is under way is torn apart."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from enum import StrEnum
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+from temporalio import workflow
+
+from perdure import (
+    Dedupe,
+    Effect,
+    Escalate,
+    Find,
+    InDoubt,
+    Lifecycle,
+    Lookup,
+    NotDone,
+    Repeat,
+    Request,
+    Resolution,
+    Retry,
+    Status,
+    hours,
+    minutes,
+    seconds,
+    state,
+)
+from perdure.errors import DeclarationError
+from perdure.testing import (
+    CANCEL_WORKFLOW,
+    START,
+    After,
+    At,
+    WhenBlocked,
+    WhenParked,
+    WorkerLost,
+    rehearse,
+)
+from perdure.workflow.leaving import Cancelled, Leave, Overtaken, Renewal, reason_of
+from perdure.workflow.reading import Unreadable
+
+RETRY = Retry(initial=seconds(10), jitter=0)
+FIND, FIND_INLINE = Find[str, int]("find"), Find[str, int]("find-inline", inline=True)
+DOUBTS: dict[str, Any] = {
+    "repeat": Repeat(),
+    "dedupe": Dedupe(window=hours(24)),
+    "lookup": Lookup(FIND, settle=seconds(5)),
+    "escalate": Escalate(),
+}
+REGULAR = {name: Effect[str, int](name, timeout=seconds(5), doubt=doubt, retry=RETRY) for name, doubt in DOUBTS.items()}
+INLINE = {
+    name: Effect[str, int](f"{name}-inline", timeout=seconds(5), doubt=doubt, retry=RETRY, inline=True)
+    for name, doubt in (DOUBTS | {"lookup": Lookup(FIND_INLINE, settle=seconds(5))}).items()
+}
+SEND, ASK = REGULAR["repeat"], REGULAR["escalate"]
+OTHER = Effect[str, int]("other", timeout=seconds(5), doubt=Repeat(), retry=RETRY)
+ANN = Request(by="ann", note="enough")
+
+
+class Way(StrEnum):
+    NEW = "new"
+    GOING = "going"
+    DONE = "done"
+    CANCELLED = "cancelled"
+
+
+class Words(BaseModel):
+    words: list[str] = []
+
+
+Part = Coroutine[Any, Any, Any]
+
+
+async def by_gather(*parts: Part) -> None:
+    await asyncio.gather(*parts)
+
+
+async def by_group(*parts: Part) -> None:
+    async with asyncio.TaskGroup() as group:
+        for part in parts:
+            group.create_task(part)
+
+
+async def by_nested_groups(*parts: Part) -> None:
+    async with asyncio.TaskGroup() as group:
+        for part in parts:
+            group.create_task(by_group(part))
+
+
+TOGETHER: dict[str, Callable[..., Part]] = {"gather": by_gather, "group": by_group, "nested": by_nested_groups}
+
+
+class Bug(Exception):
+    """A mistake in the lifecycle's code."""
+
+
+@workflow.defn(name="leaver")
+class Leaver(Lifecycle[str, Way]):
+    """Does what its input says."""
+
+    states = (
+        state(Way.NEW, Way.GOING),
+        state(Way.GOING, Way.DONE),
+        state(Way.DONE),
+        state(Way.CANCELLED, cancelled=True),
+    )
+    effects = (*REGULAR.values(), *INLINE.values(), OTHER)
+
+    def __init__(self) -> None:
+        self.words: list[str] = []
+
+    def snapshot(self) -> Words:
+        return Words(words=self.words)
+
+    @workflow.run
+    async def run(self, given: str) -> None:
+        self.words = [*(self.recall(Words) or Words()).words, *self.words]
+        self.how, _, self.what = given.partition(" ")
+        await self.enter(Way.GOING)
+        await getattr(self, f"_{self.what.replace(' ', '_')}", self._performs)()
+        await self.enter(Way.DONE)
+
+    async def together(self, *parts: Part) -> None:
+        await TOGETHER[self.how](*parts)
+
+    async def _performs(self) -> None:
+        """Two effects at once: what the input names, and one that waits for its next attempt."""
+        effect = (INLINE | {f"regular-{name}": each for name, each in REGULAR.items()})[self.what]
+        await self.together(self.perform(effect, "x"), self.perform(OTHER, "x"))
+
+    async def _waits(self) -> None:
+        await self.together(self.perform(SEND, "x"), self.wait_until(START + hours(1)), self.retry_requested())
+
+    async def _goes_on(self) -> None:
+        async def goes_on() -> None:
+            await self.perform(SEND, "x")
+            self.words.append("sent")
+            await self.perform(OTHER, "x")
+
+        await self.together(goes_on(), self.wait_until(START + hours(1)))
+
+    async def _fails(self) -> None:
+        async def fails() -> None:
+            await self.perform(SEND, "x")
+            raise Bug("beside it")
+
+        await self.together(fails(), self.wait_for(lambda: False))
+
+    async def _times_out(self) -> None:
+        try:
+            async with asyncio.timeout(2):
+                await self.perform(SEND, "x")
+        except TimeoutError:
+            self.words.append("too slow")
+
+    async def _gives_up_a_task(self) -> None:
+        task = asyncio.create_task(self.perform(ASK, "x"))
+        await self.wait_until(START + seconds(2))
+        task.cancel()
+        await self.wait_until(START + minutes(1))
+
+    async def _ends_by_its_own_cancel(self) -> None:
+        task = asyncio.create_task(self.perform(SEND, "x"))
+        await asyncio.sleep(1)
+        task.cancel()
+        await task
+
+    async def _only_waits(self) -> None:
+        await self.wait_for(lambda: False)
+
+    async def _only_waits_and_undoes(self) -> None:
+        await self.wait_for(lambda: False)
+
+    async def cancelling(self, asked: Request) -> None:
+        if self.what == "only waits and undoes":
+            await self.together(self.perform(SEND, "x"), self.perform(OTHER, "x"), self.wait_until(START + minutes(5)))
+
+    @workflow.update
+    async def send(self, how: str) -> str:
+        await TOGETHER[how](self.perform(SEND, "x"), self.wait_for(lambda: "heard" in self.words))
+        return "sent"
+
+    @workflow.signal
+    async def wish(self, how: str) -> None:
+        await TOGETHER[how](self.perform(SEND, "x"), self.wait_for(lambda: "heard" in self.words))
+
+    @workflow.signal
+    def hear(self, word: str) -> None:
+        self.words.append(word)
+
+
+async def seen(how: str, script: dict[Any, Any], **more: Any) -> Any:
+    return await rehearse(Leaver, how, script, **more)
+
+
+def statuses(result: Any) -> dict[str, Status]:
+    return {key.rsplit("/", 1)[1]: view.status for key, view in result.effects.items()}
+
+
+together = pytest.mark.parametrize("how", TOGETHER)
+asked = pytest.mark.parametrize(
+    "message", [At(seconds(1), "cancel", ANN), At(seconds(1), CANCEL_WORKFLOW)], ids=["cancel", "through temporal"]
+)
+
+
+class TestRun:
+    """What leaves one branch of `run` leaves all of it, whatever stands around the calls."""
+
+    @together
+    @asked
+    async def test_a_cancel_ends_it_after_what_is_in_flight(self, how: str, message: Any) -> None:
+        result = await seen(f"{how} waits", {SEND: [After(seconds(4), 1)]}, messages=[message])
+        assert (result.end, result.took, statuses(result)) == (Way.CANCELLED, seconds(4), {"repeat": Status.DONE})
+
+    @together
+    async def test_a_branch_that_gets_further_begins_nothing_more(self, how: str) -> None:
+        messages = [At(seconds(1), "cancel", ANN)]
+        result = await seen(f"{how} goes on", {SEND: [After(seconds(4), 1)]}, messages=messages)
+        assert (result.end, result.calls(OTHER), result.snapshot) == (Way.CANCELLED, 0, {"words": ["sent"]})
+
+    @together
+    async def test_it_goes_on_in_new_runs(self, how: str) -> None:
+        script = {SEND: [NotDone("busy"), InDoubt("cut"), After(seconds(4), 1)], OTHER: [NotDone("busy"), 1]}
+        result = await seen(f"{how} goes on", script, renew_at_every_wait=True)
+        assert (result.end, result.calls(SEND), result.calls(OTHER)) == (Way.DONE, 3, 2)
+        assert result.runs > 3
+
+    @together
+    async def test_a_bug_beside_it_is_raised(self, how: str) -> None:
+        messages = [At(seconds(1), "cancel", ANN)]
+        with pytest.raises((Bug, ExceptionGroup)) as caught:
+            await seen(f"{how} fails", {SEND: [After(seconds(4), 1)]}, messages=messages)
+        assert "beside it" in repr(caught.value)
+
+    @together
+    async def test_what_passes_a_cancel_on_may_do_several_things_at_once(self, how: str) -> None:
+        script = {SEND: [InDoubt("cut"), 1], OTHER: [NotDone("busy"), 1]}
+        messages = [At(seconds(1), "cancel", ANN)]
+        once = await seen(f"{how} only waits and undoes", script, messages=messages)
+        often = await seen(f"{how} only waits and undoes", script, messages=messages, renew_at_every_wait=True)
+        assert (once.end, often.end, often.runs > 3) == (Way.CANCELLED, Way.CANCELLED, True)
+        assert (often.calls(SEND), often.calls(OTHER), often.took >= minutes(5)) == (2, 2, True)
+
+    async def test_code_that_ends_by_its_own_cancellation_is_wrong(self) -> None:
+        with pytest.raises(DeclarationError, match="raised CancelledError, which is no Exception"):
+            await seen("gather ends by its own cancel", {SEND: [After(seconds(4), 1)]})
+
+
+class TestHandlers:
+    """A handler that can't go on, because the run does not, ends too."""
+
+    @together
+    async def test_an_update_is_refused_when_a_cancel_ends_what_it_waits_for(self, how: str) -> None:
+        messages = [At(seconds(1), "send", how), At(seconds(2), "cancel", ANN)]
+        result = await seen("gather only waits", {SEND: [After(seconds(4), 1)]}, messages=messages)
+        assert (result.end, statuses(result)) == (Way.CANCELLED, {"repeat": Status.DONE})
+        assert (result.answers[0].how, result.answers[0].why) == ("failed", "ann has asked for its end")
+
+    @together
+    async def test_a_signal_does_not_hold_up_the_end(self, how: str) -> None:
+        messages = [At(seconds(1), "wish", how), At(seconds(2), "cancel", ANN)]
+        result = await seen("gather only waits", {SEND: [After(seconds(4), 1)]}, messages=messages)
+        assert (result.end, statuses(result)) == (Way.CANCELLED, {"repeat": Status.DONE})
+
+
+class TestItsOwnCancellation:
+    """Where the code cancels what performs an effect, that is settled first."""
+
+    @pytest.mark.parametrize(
+        ("script", "calls"),
+        [
+            ([After(seconds(4), 1)], 1),
+            ([After(seconds(4), NotDone("busy"))], 1),
+            ([After(seconds(4), InDoubt("cut")), 1], 2),
+            ([WorkerLost(), 1], 2),
+        ],
+        ids=["done", "not done", "in doubt", "lost"],
+    )
+    async def test_a_time_out_waits_for_what_is_in_flight(self, script: list[Any], calls: int) -> None:
+        result = await seen("gather times out", {SEND: script})
+        assert (result.end, result.calls(SEND), result.snapshot) == (Way.DONE, calls, {"words": ["too slow"]})
+        assert statuses(result)["repeat"] in (Status.DONE, Status.NOT_DONE)
+
+    async def test_no_attempt_is_begun_after_a_time_out(self) -> None:
+        result = await seen("gather times out", {SEND: [NotDone("busy")]})
+        assert (result.end, result.took, statuses(result)) == (Way.DONE, seconds(2), {"repeat": Status.NOT_DONE})
+
+    async def test_a_doubt_waits_for_a_person_all_the_same(self) -> None:
+        resolved = WhenBlocked("resolve", Resolution(outcome=Status.NOT_DONE, by="bob"))
+        result = await seen("gather gives up a task", {ASK: [InDoubt("cut")]}, messages=[resolved])
+        assert (result.end, result.calls(ASK), statuses(result)) == (Way.DONE, 1, {"escalate": Status.NOT_DONE})
+
+
+class TestDoubts:
+    """A cancel comes after every doubt is settled, by the policy of its effect."""
+
+    @pytest.mark.parametrize("policy", DOUBTS)
+    @pytest.mark.parametrize("way", ["", "regular-"])
+    @pytest.mark.parametrize("first", [InDoubt("cut"), WorkerLost()], ids=["in doubt", "lost"])
+    @pytest.mark.parametrize("renews", [False, True], ids=["one run", "new runs"])
+    @asked
+    async def test_what_is_in_doubt_is_settled_before_the_end(
+        self, policy: str, way: str, first: Any, renews: bool, message: Any
+    ) -> None:
+        effect, find = (REGULAR[policy], FIND) if way else (INLINE[policy], FIND_INLINE)
+        again = [] if policy in ("lookup", "escalate") else [1]
+        ends = After(seconds(2), first) if isinstance(first, InDoubt) else first
+        script: dict[Any, Any] = {effect: [ends, *again], find: [None] * 5, OTHER: [NotDone("busy")]}
+        result = await rehearse(
+            Leaver,
+            f"group {way}{policy}",
+            script,
+            messages=[message, WhenParked("resolve", Resolution(outcome=Status.NOT_DONE, by="bob"))],
+            renew_at_every_wait=renews,
+        )
+        assert result.end == Way.CANCELLED
+        assert statuses(result) == {
+            effect.name: Status.DONE if again else Status.NOT_DONE,
+            "other": Status.NOT_DONE,
+        }
+        assert (result.calls(effect), result.calls(OTHER)) == (1 + len(again), 1)
+
+    @pytest.mark.parametrize("policy", ["repeat", "dedupe"])
+    async def test_a_cancel_in_the_pause_before_a_repeat_does_not_end_the_doubt(self, policy: str) -> None:
+        effect = REGULAR[policy]
+        script = {effect: [InDoubt("cut"), InDoubt("cut"), 1], OTHER: [NotDone("busy")]}
+        result = await seen(f"gather regular-{policy}", script, messages=[At(seconds(5), "cancel", ANN)])
+        assert (result.end, result.calls(effect)) == (Way.CANCELLED, 3)
+        assert statuses(result)[policy] is Status.DONE
+
+
+class TestRenewals:
+    """A run that goes on in a new one has got further than the one before it."""
+
+    async def test_two_doubts_at_once_come_to_their_end(self) -> None:
+        inline = INLINE["lookup"]
+        result = await rehearse(
+            Both,
+            "x",
+            {inline: [NotDone("busy"), InDoubt("cut"), 1], ASK: [InDoubt("cut")], FIND_INLINE: [None] * 9},
+            messages=[WhenBlocked("resolve", Resolution(effect="escalate", outcome=Status.ABANDONED, by="bob"))],
+            renew_at_every_wait=True,
+        )
+        assert (result.end, result.runs < 20, result.calls(inline)) == (Way.DONE, True, 3)
+
+    async def test_of_two_that_are_parked_each_wants_a_person(self) -> None:
+        messages = [
+            WhenBlocked("resolve", Resolution(effect="escalate-inline", outcome=Status.ABANDONED, by="bob")),
+        ]
+        script = {INLINE["escalate"]: [InDoubt("cut")], ASK: [InDoubt("cut")]}
+        result = await rehearse(BothParked, "x", script, messages=messages, renew_at_every_wait=True)
+        assert (result.end, result.waits_for) == (None, "resolve escalate")
+        assert result.attention == result.status.attention == "escalate is in doubt: cut"
+
+
+@workflow.defn(name="both")
+class Both(Lifecycle[str, Way]):
+    states = Leaver.states
+    effects = (INLINE["lookup"], ASK)
+
+    @workflow.run
+    async def run(self, given: str) -> None:
+        await self.enter(Way.GOING)
+        await asyncio.gather(self.perform(INLINE["lookup"], given), self.perform(ASK, given))
+        await self.enter(Way.DONE)
+
+
+@workflow.defn(name="both-parked")
+class BothParked(Lifecycle[str, Way]):
+    states = Leaver.states
+    effects = (INLINE["escalate"], ASK)
+
+    @workflow.run
+    async def run(self, given: str) -> None:
+        await self.enter(Way.GOING)
+        await asyncio.gather(self.perform(INLINE["escalate"], given), self.perform(ASK, given))
+        await self.enter(Way.DONE)
+
+
+class TestReasons:
+    """Of several reasons the one that leaves least open counts."""
+
+    REASONS: tuple[Leave, ...] = (Overtaken("done"), Unreadable("it", "why", int), Cancelled(), Renewal())
+
+    @pytest.mark.parametrize("first", range(4))
+    def test_each_comes_before_those_after_it(self, first: int) -> None:
+        group = BaseExceptionGroup("", [*self.REASONS[:first:-1], BaseExceptionGroup("", [self.REASONS[first]])])
+        assert reason_of(group) is self.REASONS[first]
+
+    def test_a_bug_comes_before_all(self) -> None:
+        with pytest.raises(ExceptionGroup) as caught:
+            reason_of(BaseExceptionGroup("", [*self.REASONS, Bug("beside it")]))
+        assert [type(each) for each in caught.value.exceptions] == [Bug]
+
+    def test_what_the_sdk_would_not_notice_is_an_error(self) -> None:
+        with pytest.raises(DeclarationError, match="raised KeyboardInterrupt, which is no Exception"):
+            reason_of(KeyboardInterrupt())
