@@ -13,7 +13,7 @@ import pytest
 from perdure.archiving import dropping, working
 from perdure.archiving.dropping import tidy
 from perdure.archiving.months import every_month
-from tests.deadline import in_time
+from tests.deadline import in_time, until
 from tests.integration.archiving.archiving_ground import (
     LONG_AGO,
     NAME,
@@ -27,7 +27,7 @@ from tests.integration.archiving.archiving_ground import (
     perdure,
     still_open,
 )
-from tests.integration.store.store_ground import a_begin, a_move, store_at, until, written
+from tests.integration.store.store_ground import a_begin, a_move, store_at, written
 
 DROP = ("archive", "drop", NAME, "--without-export", "--yes")
 PENDING = "select coalesce(bool_or(inhdetachpending), false) from pg_inherits"

@@ -113,7 +113,7 @@ async def test_of_what_finished_nothing_is_left_but_that_it_did(world: World) ->
 
 async def test_it_waits_for_a_relay_that_delivers_to_the_entity(world: World) -> None:
     await finished(world.db, "a")
-    lifecycle, entity_id = await world.db.fetchrow("select lifecycle, id from perdure.finished") or ()
+    [(lifecycle, entity_id)] = await world.db.fetch("select lifecycle, id from perdure.finished")
     relay = await asyncpg.connect(world.dsn)
     try:
         async with relay.transaction():

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+import time
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, TypeAlias
 
@@ -12,12 +13,13 @@ import asyncpg
 from perdure.contracts.outcomes import Status
 from perdure.store.postgres import Database, Pool, PostgresStore
 from perdure.store.writes import Answer, Column, Fence, FenceOp, Move, Write
+from tests.deadline import DEADLINE
 
 Connection: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
 
 LIFECYCLE = "errand"
 ERRAND_STATE = Column(table="errand", column="state")
-PATIENCE = 30.0
+PATIENCE = DEADLINE
 """Seconds that a write of these tests may take before it counts as lost."""
 
 
@@ -88,25 +90,21 @@ async def written(store: PostgresStore, *writes: Write) -> list[Answer]:
 
 
 class Calls:
-    """Counts the database calls of a store, each with its number of writes."""
+    """Counts the database calls of a store, each with its number of writes, and the seconds that it took."""
 
     def __init__(self, store: PostgresStore) -> None:
         self.sizes: list[int] = []
+        self.seconds: list[float] = []
         self._commit = store._commit
         store._group._commit = self._counted
 
     async def _counted(self, batch: Sequence[str]) -> Sequence[Answer | None]:
         self.sizes.append(len(batch))
-        return await self._commit(batch)
-
-
-async def until(holds: Callable[[], Awaitable[Any]], what: str, seconds: float = 20) -> Any:
-    """Poll until `holds()` is true, and return what it gave; fails with `what` if it never is."""
-    end = asyncio.get_running_loop().time() + seconds
-    while not (found := await holds()):
-        assert asyncio.get_running_loop().time() < end, f"never came: {what}"
-        await asyncio.sleep(0.01)
-    return found
+        began = time.monotonic()
+        try:
+            return await self._commit(batch)
+        finally:
+            self.seconds.append(time.monotonic() - began)
 
 
 async def states(db: Connection | Pool, entity_id: object) -> list[str]:

@@ -12,6 +12,7 @@ from perdure.contracts.outcomes import Status
 from perdure.fleet.follower import Follower
 from perdure.store.postgres import Database, PostgresStore
 from perdure.store.writes import Column, Gate, Verdict
+from tests.deadline import until
 from tests.integration.store.store_ground import (
     ERRAND_STATE,
     Connection,
@@ -19,7 +20,6 @@ from tests.integration.store.store_ground import (
     a_move,
     an_outcome,
     states,
-    until,
     written,
 )
 
@@ -270,7 +270,7 @@ async def test_rows_whose_trigger_is_slow_all_follow(store: PostgresStore, db: C
     await db.execute("insert into errand select g::text, 'pending' from generate_series(1, 120) g")
     await written(store, *(a_move(n, 1, column=ERRAND_STATE) for n in range(1, 121)))
     async with triggered(db, "perform pg_sleep(0.02)"), following(store):
-        await until(lambda: nothing_behind(db), "all are shown", 60)
+        await until(lambda: nothing_behind(db), "all are shown")
     assert await db.fetchval("select count(*) from errand where state = 'doing'") == 120
 
 
@@ -282,12 +282,12 @@ async def test_one_row_that_can_not_be_shown_keeps_no_other_back(
     await written(store, *(a_move(n, 1, column=ERRAND_STATE) for n in range(1, 251)))
     async with triggered(db, f"if new.id = '7' then {does}; end if", deferred=True), following(store):
         shown = "select count(*) = 249 from errand where state = 'doing'"
-        await until(lambda: db.fetchval(shown), "all others are shown", 60)
+        await until(lambda: db.fetchval(shown), "all others are shown")
 
         async def refused() -> bool:
             return bool(await db.fetchval("select error is not null from perdure.behind where id = '7'"))
 
-        await until(refused, "the reason is on record", 60)
+        await until(refused, "the reason is on record")
     assert await shown_behind(db) == ["7"]
 
 

@@ -75,7 +75,7 @@ async def test_what_arrives_together_is_committed_together(store: PostgresStore,
 
 async def test_a_lone_write_does_not_wait_for_company() -> None:
     there = Scripted()
-    writing = asyncio.create_task(GroupCommit(there.commit).write(a_move("a", 1), patience=1))
+    writing = asyncio.create_task(GroupCommit(there.commit).write(a_move("a", 1), patience=PATIENCE))
     await turns(8)  # of the event loop; no time passes in them
     assert writing.done()
     assert [len(batch) for batch in there.batches] == [1]
@@ -84,9 +84,9 @@ async def test_a_lone_write_does_not_wait_for_company() -> None:
 @pytest.mark.parametrize("later", range(12))
 async def test_a_write_that_comes_while_the_last_batch_ends_is_sent(later: int) -> None:
     group = GroupCommit(Scripted().commit)
-    first = asyncio.create_task(group.write(a_move("a", 1), patience=1))
+    first = asyncio.create_task(group.write(a_move("a", 1), patience=PATIENCE))
     await turns(later)
-    await group.write(a_move("b", 1), patience=1)
+    await group.write(a_move("b", 1), patience=PATIENCE)
     await first
 
 
@@ -94,7 +94,7 @@ async def test_a_batch_is_sorted_by_entity_and_version() -> None:
     there = Scripted()
     group = GroupCommit(there.commit)
     named = [("b", 1), ("a", 2), ("é", 1), ("B", 1), ("a", 1)]
-    await asyncio.gather(*(group.write(a_move(*each), patience=1) for each in named))
+    await asyncio.gather(*(group.write(a_move(*each), patience=PATIENCE) for each in named))
     (batch,) = there.batches
     assert [(each.id, each.version) for each in batch] == [("B", 1), ("a", 1), ("a", 2), ("b", 1), ("é", 1)]
 
@@ -103,10 +103,10 @@ async def test_a_write_whose_caller_went_before_it_was_sent_is_never_committed()
     there = Scripted()
     group = GroupCommit(there.commit)
     there.gate.clear()
-    first = asyncio.create_task(group.write(a_move("a", 1), patience=5))
+    first = asyncio.create_task(group.write(a_move("a", 1), patience=PATIENCE))
     await turns(5)
-    second = asyncio.create_task(group.write(a_move("b", 1), patience=5))
-    third = asyncio.create_task(group.write(a_move("c", 1), patience=5))
+    second = asyncio.create_task(group.write(a_move("b", 1), patience=PATIENCE))
+    third = asyncio.create_task(group.write(a_move("c", 1), patience=PATIENCE))
     await turns(5)
     second.cancel()
     there.gate.set()
@@ -119,8 +119,8 @@ async def test_a_failed_write_whose_caller_has_gone_is_not_sent_again() -> None:
     there = Scripted()
     there.ends = [Transient("connection lost")]
     group = GroupCommit(there.commit)
-    gone = asyncio.create_task(group.write(a_move("a", 1), patience=5))
-    stays = asyncio.create_task(group.write(a_move("b", 1), patience=5))
+    gone = asyncio.create_task(group.write(a_move("a", 1), patience=PATIENCE))
+    stays = asyncio.create_task(group.write(a_move("b", 1), patience=PATIENCE))
     await turns(5)
     gone.cancel()
     await stays
@@ -153,7 +153,7 @@ async def test_an_error_nobody_thought_of_reaches_the_callers_and_stops_nobody_e
     group = GroupCommit(there.commit, most=1)
     with caplog.at_level(logging.ERROR):
         first, second = await asyncio.gather(
-            *(group.write(a_move(each, 1), patience=1) for each in "ab"), return_exceptions=True
+            *(group.write(a_move(each, 1), patience=PATIENCE) for each in "ab"), return_exceptions=True
         )
     assert isinstance(first, DatabaseUnavailable)
     assert "ZeroDivisionError" in str(first)

@@ -12,6 +12,7 @@ import pytest
 from perdure.contracts.outcomes import Status
 from perdure.store.postgres import PostgresStore
 from perdure.store.writes import Answer, FenceOp, Gate, Move, Verdict, Write
+from tests.deadline import until
 from tests.integration.store.store_ground import (
     Calls,
     Connection,
@@ -23,7 +24,6 @@ from tests.integration.store.store_ground import (
     an_outcome,
     states,
     store_at,
-    until,
     written,
 )
 

@@ -17,7 +17,8 @@ from infra.postgres import PostgresServer
 from perdure import schema
 from perdure.store.connecting import Pool, open_pool, report_weaknesses
 from perdure.testing.proxy import proxied
-from tests.integration.store.store_ground import a_begin, run_on, until
+from tests.deadline import until
+from tests.integration.store.store_ground import a_begin, run_on
 
 SHOWN = "select current_setting('synchronous_commit')"
 

@@ -10,7 +10,8 @@ import pytest
 
 from perdure.contracts.outcomes import Status
 from perdure.store.postgres import PostgresStore
-from tests.integration.store.store_ground import LIFECYCLE, Connection, a_begin, a_move, an_outcome, until, written
+from tests.deadline import until
+from tests.integration.store.store_ground import LIFECYCLE, Connection, a_begin, a_move, an_outcome, written
 
 SETTLE = f"select perdure.settle('{LIFECYCLE}', 'a', null, 'not_done', 'ann', 'they have nothing')"
 

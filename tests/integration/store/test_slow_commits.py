@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+from statistics import median
 
 import pytest
 
 from infra.postgres import PostgresServer
 from perdure.contracts.outcomes import Status
+from perdure.store.company import SLOW_COMMIT
 from perdure.store.writes import Gate
 from perdure.testing.proxy import proxied
 from tests.integration.store.store_ground import PATIENCE, Calls, a_begin, an_outcome, store_at
 
 
-@pytest.mark.parametrize(("commit", "least", "most"), [(0.005, 0.0, 0.5), (0.0, 0.5, 2.0)], ids=["slow", "quick"])
+@pytest.mark.parametrize("commit", [0.005, 0.0], ids=["slow", "quick"])
 async def test_a_hundred_lifecycles_in_flight_share_commits_that_are_slow(
-    postgres: PostgresServer, dsn: str, commit: float, least: float, most: float
+    postgres: PostgresServer, dsn: str, commit: float
 ) -> None:
-    """A lifecycle begins every 10 ms and makes two writes, a second apart: so 100 are in flight all the time."""
+    """A lifecycle begins every 10 ms and makes two writes, a second apart: so 100 are in flight all the time.
+
+    On a busy machine a commit is slow without any delay, and then they share it as well.
+    """
     count = 300
     async with proxied(postgres.port) as proxy, store_at(dsn.replace(f":{postgres.port}/", f":{proxy.port}/")) as store:
         await store.write(a_begin("first", 1), patience=PATIENCE)
@@ -34,4 +39,8 @@ async def test_a_hundred_lifecycles_in_flight_share_commits_that_are_slow(
         await asyncio.gather(*(one(number) for number in range(count)))
 
     assert sum(calls.sizes) == 2 * count
-    assert least <= len(calls.sizes) / count <= most
+    share = len(calls.sizes) / count
+    if median(calls.seconds) < SLOW_COMMIT:
+        assert 0.5 <= share <= 2.0
+    elif commit:
+        assert share <= 0.5

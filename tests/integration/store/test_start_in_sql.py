@@ -10,7 +10,8 @@ import asyncpg
 import pytest
 
 from perdure import schema
-from tests.integration.store.store_ground import Connection, until
+from tests.deadline import until
+from tests.integration.store.store_ground import Connection
 
 START = "select perdure.start($1, $2, '{}')"
 TABLES = ("ident", "entity", "outbox", "transition")
