@@ -129,7 +129,8 @@ _ROWS: dict[str, list[tuple[str, str, str, list[Query]]]] = {
     ],
     "Relay and database": [
         ("timeseries", "Outbox", "short",
-         [("max(perdure_relay_waiting)", "rows waiting"), ("max(perdure_behind)", "app rows behind")]),
+         [("max(perdure_relay_waiting)", "rows waiting"), ("max(perdure_relay_unknown)", "known to no worker"),
+          ("max(perdure_behind)", "app rows behind")]),
         ("timeseries", "Relay", "ops",
          [("sum by (kind) (rate(perdure_relay_delivered_total[$__rate_interval]))", "delivered {{kind}}"),
           ("sum by (kind) (rate(perdure_relay_postponed_total[$__rate_interval]))", "postponed {{kind}}"),

@@ -88,6 +88,8 @@ def _print_doubts(seen: Mapping[str, Any]) -> None:
     rows = [(*(row[name] for name in names), shown(row["oldest_seconds"])) for row in seen["in_doubt"]]
     if rows:
         print_table(("lifecycle", "effect", "in doubt", "parked", "ended", "oldest"), rows, title="\nin doubt")
+    if any(row["ended"] for row in seen["in_doubt"]):
+        print_line("those that ended wait for nobody: `perdure doubts --ended` names them")
 
 
 def _print_outbox(found: Mapping[str, Any]) -> None:

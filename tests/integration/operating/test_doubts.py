@@ -77,6 +77,14 @@ async def test_doubts_that_outlived_their_entities_are_settled_together(world: W
     )
 
 
+async def test_the_overview_leads_to_the_doubts_that_nobody_asks_about_any_more(world: World) -> None:
+    hint = "`perdure doubts --ended` names them"
+    await world.db.execute(GROUND)
+    assert hint not in (await perdure(world, "status")).stdout
+    await world.db.execute(ENDED)
+    assert hint in (await perdure(world, "status")).stdout
+
+
 async def test_show_names_the_token_of_each_key(world: World) -> None:
     await world.db.execute(GROUND)
     text = (await perdure(world, "show", "order", "4")).stdout
