@@ -32,6 +32,10 @@ class UnreadableRecord(PerdureError):
     """What earlier code could read, and went on from, today's code can't: the next deploy may heal that."""
 
 
+class TooLarge(PerdureError):
+    """It has more bytes than Temporal takes in one piece; the workflow task goes on once code keeps less of it."""
+
+
 class UnknownLifecycle(PerdureError, LookupError):
     """No lifecycle of that name is registered in the app."""
 

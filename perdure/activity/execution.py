@@ -24,6 +24,7 @@ from perdure.contracts.attempt import USELESS, Attempt, Question, boot_clock
 from perdure.contracts.effects import Effect, Find
 from perdure.contracts.keys import Entity, Key
 from perdure.contracts.outcomes import InDoubt, NotDone, Refused, Status
+from perdure.contracts.sizes import ELSEWHERE, LARGEST_RECEIPT, size_of
 from perdure.contracts.steps import Occasion, Step
 from perdure.encryption.private import SEALING
 from perdure.errors import DatabaseUnavailable, RefusedWrite, StepFailed, UnstorableWrite
@@ -186,8 +187,13 @@ async def take(step: Step[Any, Any], body: Taker, order: StepOrder, store: Store
         given = step.input.validate_python(order.input)
         result = await _until_stop(body(given, occasion), order.timeout, host)
         receipt = _dumped(step, result)
+        if (size := size_of(receipt)) > LARGEST_RECEIPT:
+            why = f"what it returned has {size} bytes, and may have {LARGEST_RECEIPT}: {ELSEWHERE}"
+            raise StepFailed(f"{step.name}: {why}")
     except InDoubt as stopped:
         raise StepFailed(f"{step.name}: {stopped.why}") from None
+    except StepFailed:
+        raise
     except TimeoutError:
         raise StepFailed(f"{step.name}: not done within {order.timeout:g} s") from None
     except Exception as error:
@@ -247,9 +253,8 @@ async def _call(
         if the_attempt.remaining <= 0:
             raise NotDone("its time was over before the call", counts=False)
         faults.point("before the call of", effect.name)
-        receipt = await _until_stop(body(given, the_attempt), the_attempt.remaining, host)
-        dumped = _dumped(effect, receipt)
-        report = Report(said=Said.DONE, token=token, receipt=dumped)
+        returned = await _until_stop(body(given, the_attempt), the_attempt.remaining, host)
+        report = Report(said=Said.DONE, token=token, **_kept(effect, returned))
     except NotDone as no:
         after = no.retry_after.total_seconds() if no.retry_after else None
         report = Report(said=Said.NOT_DONE, token=token, why=no.why, retry_after=after, counts=no.counts)
@@ -263,7 +268,7 @@ async def _call(
         report.why = describe(error)
         if not isinstance(error, OSError):  # a broken connection needs no lines of code to be understood
             log.warning("the body of %s raised a %s\n%s", effect.name, type(error).__name__, format_error(error))
-    report.progress = the_attempt.latest
+    report.progress, report.why = the_attempt.latest, storable(report.why)
     return report
 
 
@@ -336,10 +341,14 @@ async def _put_on_record(
     try:
         answer = await keep(order, store, PATIENCE)
     except (DatabaseUnavailable, RefusedWrite):
+        # The workflow puts it on record when PostgreSQL is back, and takes it there through Temporal.
+        if (size := size_of(report.receipt)) > LARGEST_RECEIPT:
+            lost = f"the receipt of {size} bytes was lost: PostgreSQL was away, and Temporal takes {LARGEST_RECEIPT}"
+            report = report.model_copy(update={"receipt": None, "why": lost})
         return report.model_copy(update={"recorded": False})
     view = answer.effect or EffectView(status=status, token=begun.token)
-    if status is Status.DONE and report.receipt is not None:
-        view = view.model_copy(update={"receipt": report.receipt if view.receipt is None else view.receipt})
+    if status is Status.DONE and view.receipt is None and view.too_large is None:
+        view = _fitting(view.model_copy(update={"receipt": report.receipt}))
     moved = moves and answer.gate is Gate.OPEN
     return report.model_copy(update={"effect": view, "receipt": None, "version": answer.version, "moved": moved})
 
@@ -371,3 +380,50 @@ def _without_payloads(write: Write, trouble: str) -> Write:
 def _dumped(contract: Effect[Any, Any] | Find[Any, Any] | Step[Any, Any], returned: Any) -> Any:
     """What a body returned, as JSON data. A warning of pydantic would quote the value."""
     return contract.receipt.dump_python(returned, mode="json", context=SEALING, warnings=False)
+
+
+def _kept(effect: Effect[Any, Any], returned: Any) -> dict[str, Any]:
+    """The receipt of what is done. It may be of no use to the workflow, and yet the effect is done."""
+    try:
+        return {"receipt": _dumped(effect, returned)}
+    except Exception as error:
+        says(log, "the receipt can't be kept", level=logging.ERROR, effect=effect.name, why=describe(error))
+        return {"receipt": None, "why": f"done; what the body returned can't be kept: {describe(error)}"}
+
+
+class Fitting:
+    """A store whose answers fit into Temporal; see `Store`.
+
+    A receipt that is too large stays in the database, and its size is given in its place. Code that is deployed later
+    may make it smaller: it is read as the contract declares it now.
+
+    Args:
+        store: keeps everything.
+        contract: gives the contract of an effect by its name.
+    """
+
+    def __init__(self, store: Store, contract: Callable[[str], Effect[Any, Any] | None]) -> None:
+        self._store = store
+        self._contract = contract
+
+    async def write(self, write: Write, *, patience: float) -> Answer:
+        answer = await self._store.write(write, patience=patience)
+        if answer.effect is None or write.fence is None or answer.effect.receipt is None:
+            return answer
+        effect = self._contract(write.fence.effect.partition("/")[0])
+        return answer.model_copy(update={"effect": _fitting(answer.effect, effect)})
+
+
+def _fitting(view: EffectView, effect: Effect[Any, Any] | None = None) -> EffectView:
+    size = size_of(view.receipt)
+    if size <= LARGEST_RECEIPT:
+        return view
+    if effect is not None:
+        try:
+            smaller = _dumped(effect, effect.receipt.validate_python(view.receipt))
+        except Exception as error:  # as much as if it were too large: today's code has no use for it
+            says(log, "a receipt that is too large can't be read", effect=effect.name, why=describe(error))
+        else:
+            if size_of(smaller) <= LARGEST_RECEIPT:
+                return view.model_copy(update={"receipt": smaller})
+    return view.model_copy(update={"receipt": None, "too_large": size})

@@ -10,7 +10,7 @@ from typing import Any, assert_never
 from temporalio import activity
 
 from perdure import faults
-from perdure.activity.execution import PATIENCE, Pulse, ask, attempt, keep, take
+from perdure.activity.execution import PATIENCE, Fitting, Pulse, ask, attempt, keep, take
 from perdure.activity.observing import asking, attempting, taking
 from perdure.activity.orders import AttemptOrder, QuestionOrder, Report, StepOrder
 from perdure.app import App, Contract
@@ -130,7 +130,7 @@ class Activities:
             host = TemporalHost(self._grace, self._resources())
             usual = isinstance(effect.doubt, (Repeat, Dedupe))
             gives_way = usual if order.gives_way is None else order.gives_way
-            making = host.to_its_end(attempt(effect, body, order, self._store(), host), gives_way=gives_way)
+            making = host.to_its_end(attempt(effect, body, order, self._fitting(), host), gives_way=gives_way)
             report = self._with_terms(await attempting(effect, order, making), order.write)
             faults.point("before the report of", effect.name)
             return report
@@ -141,7 +141,7 @@ class Activities:
         @activity.defn(name=name)
         async def run(order: QuestionOrder) -> Report:
             host = TemporalHost(self._grace, self._resources())
-            report = await asking(find, order, ask(find, body, order, self._store(), host))
+            report = await asking(find, order, ask(find, body, order, self._fitting(), host))
             report = self._with_terms(report, order.write)
             faults.point("before the report of", find.name)
             return report
@@ -152,7 +152,7 @@ class Activities:
         @activity.defn(name=name)
         async def run(order: StepOrder) -> Report:
             host = TemporalHost(min(self._grace, 2.0), self._resources())
-            report = await taking(step, order, take(step, body, order, self._store(), host))
+            report = await taking(step, order, take(step, body, order, self._fitting(), host))
             faults.point("before the report of", step.name)
             return report
 
@@ -163,7 +163,7 @@ class Activities:
         async def write(order: Write) -> Answer:
             patience = PATIENCE if activity.info().is_local else 25.0
             host = TemporalHost(min(self._grace, 2.0))
-            committing = asyncio.ensure_future(keep(order, self._store(), patience))
+            committing = asyncio.ensure_future(keep(order, self._fitting(), patience))
             stop = asyncio.ensure_future(host.stopping())
             try:
                 async with Pulse(host).beating():
@@ -194,6 +194,12 @@ class Activities:
             effects = (effect,) if effect and answer.effect and answer.effect.status not in _SETTLED else ()
         return answer.model_copy(update={"terms": all_terms(effects)}) if effects else answer
 
+    def _fitting(self) -> Store:
+        return Fitting(self._store(), self._named)
+
     def _effect(self, order: Write) -> Effect[Any, Any] | None:
-        contract = self._app.contract(order.fence.effect.partition("/")[0]) if order.fence else None
+        return self._named(order.fence.effect.partition("/")[0]) if order.fence else None
+
+    def _named(self, name: str) -> Effect[Any, Any] | None:
+        contract = self._app.contract(name)
         return contract if isinstance(contract, Effect) else None

@@ -18,7 +18,8 @@ from perdure.client.calls import Call, as_json, call
 from perdure.client.records import EntityStatus
 from perdure.contracts.keys import Entity
 from perdure.contracts.outcomes import Status
-from perdure.errors import AlreadyFinished, EngineUnavailable, NotNow, NoWorkflow
+from perdure.contracts.sizes import ELSEWHERE, LARGEST_RECEIPT, size_of
+from perdure.errors import AlreadyFinished, EngineUnavailable, InvalidInput, NotNow, NoWorkflow
 from perdure.workflow.requests import Request, Resolution
 
 PATIENCE = timedelta(seconds=20)
@@ -47,6 +48,7 @@ class Asking:
         """What its workflow answers.
 
         Raises:
+            InvalidInput: the receipt is too large for Temporal.
             NotNow: it makes no sense in the state that it is in.
             NoWorkflow: no workflow of it is open in Temporal.
             AlreadyFinished: it came too late.
@@ -54,6 +56,9 @@ class Asking:
         """
         if self.engine is None:
             raise EngineUnavailable(f"{update} needs Temporal: give the client an engine=")
+        if isinstance(asked, Resolution) and (size := size_of(asked.receipt)) > LARGEST_RECEIPT:
+            why = f"the receipt has {size} bytes, and may have {LARGEST_RECEIPT}: {ELSEWHERE}"
+            raise InvalidInput(f"{self.entity}: {why}")
         handle = self.engine.get_workflow_handle(self.entity.workflow_id(self.scope))
         try:
             return await _executed(handle, update, asked, self.patience)

@@ -14,6 +14,7 @@ from typing import Any
 from pydantic_core import PydanticSerializationError, to_jsonable_python
 
 from perdure.contracts.keys import Entity, id_text
+from perdure.contracts.sizes import ELSEWHERE, LARGEST
 from perdure.encryption.private import SEALING
 from perdure.errors import InvalidInput
 
@@ -73,13 +74,15 @@ def as_json(whose: str, what: str, given: Any) -> str:
     """`given` as JSON text that PostgreSQL can store: of a Pydantic model, a dataclass, or what JSON has itself.
 
     Raises:
-        InvalidInput: it is none.
+        InvalidInput: it is none, or too large for Temporal.
     """
     try:
         text = json.dumps(given, default=_plain, ensure_ascii=False, allow_nan=False)
-        text.encode()
+        text.encode()  # a lone surrogate
     except (PydanticSerializationError, TypeError, ValueError) as error:
         raise InvalidInput(f"{whose}: the {what} is no JSON: {error}") from error
+    if (size := len(text.encode())) > LARGEST:
+        raise InvalidInput(f"{whose}: the {what} has {size} bytes, and Temporal takes {LARGEST}: {ELSEWHERE}")
     if _NUL.search(text):
         raise InvalidInput(f"{whose}: PostgreSQL can't store the {what}: it has a character NUL (\\u0000)")
     return text

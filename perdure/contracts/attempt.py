@@ -11,6 +11,8 @@ from typing import Any
 
 from perdure.contracts.keys import Key
 from perdure.contracts.outcomes import NotDone
+from perdure.contracts.sizes import ELSEWHERE, LARGEST_NOTE, size_of
+from perdure.errors import InvalidInput
 
 Note = Callable[[Any], Awaitable[None]]
 
@@ -78,15 +80,21 @@ class Attempt:
             raise NotDone("the attempt's time was over before the first byte left")
 
     def heartbeat(self, progress: Any) -> None:
-        """Remember how far it is (JSON data); sent along with the next automatic heartbeat."""
-        self.latest = progress
+        """Remember how far it is (JSON data); sent along with the next automatic heartbeat.
+
+        Raises:
+            InvalidInput: it has more bytes than `LARGEST_NOTE`.
+        """
+        self.latest = _small(self.key, "progress", progress)
 
     async def note(self, clue: Any) -> None:
         """Record what a look-up will need (JSON data), as soon as it is known.
 
         Raises:
+            InvalidInput: it has more bytes than `LARGEST_NOTE`.
             DatabaseUnavailable: if it could not be recorded; before the first byte, raise `NotDone` from it.
         """
+        _small(self.key, "clue", clue)
         if self._note is not None:
             await self._note(clue)
         self.clue = clue
@@ -109,3 +117,9 @@ class Question:
     attempts: int = 1
     clue: Any = None
     resources: Any = None
+
+
+def _small(key: Key, what: str, value: Any) -> Any:
+    if (size := size_of(value)) > LARGEST_NOTE:
+        raise InvalidInput(f"{key}: the {what} has {size} bytes, and may have {LARGEST_NOTE}: {ELSEWHERE}")
+    return value

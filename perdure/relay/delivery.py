@@ -17,6 +17,7 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from perdure.app import App, input_json
 from perdure.contracts.keys import Entity
+from perdure.contracts.sizes import ELSEWHERE, LARGEST, size_of
 from perdure.contracts.terms import Terms, all_terms
 from perdure.errors import EngineUnavailable, InvalidEntity, InvalidInput, PerdureError
 from perdure.ownership.epochs import start_policies, why_not_ours
@@ -31,8 +32,6 @@ Row: TypeAlias = asyncpg.Record
 
 TASK_TIMEOUT = timedelta(seconds=5)
 """A killed worker's inline effect is noticed after this."""
-LARGEST = 2_000_000
-"""Bytes of an input or payload; Temporal takes 2 MB."""
 
 _RPC = timedelta(seconds=10)
 _OF_THE_SERVER = {
@@ -130,6 +129,7 @@ class Delivery:
                 given = _with_what_is_new(given, input_json(lifecycle, given))
             except InvalidInput as error:
                 raise Unreadable(str(error)) from error
+            _check_bytes(size_of(given))  # with the defaults that the model has
         asked = None if cancel is None else Request.model_validate(_loaded(cancel["payload"]))
         carried = _carried(row, all_terms(lifecycle.effects), asked)
         workflow_id = entity.workflow_id(self._settings.scope)
@@ -227,10 +227,12 @@ def _carried(row: Row, terms: dict[str, Terms], cancel: Request | None) -> Carri
 
 
 def _check_size(text: str | None) -> None:
-    if text is not None and (size := len(text.encode())) > LARGEST:
-        raise Undeliverable(
-            f"{size} bytes are too many, Temporal takes {LARGEST}: keep the rest in a table of yours, and give its key"
-        )
+    _check_bytes(0 if text is None else len(text.encode()))
+
+
+def _check_bytes(size: int) -> None:
+    if size > LARGEST:
+        raise Undeliverable(f"{size} bytes are too many, Temporal takes {LARGEST}: {ELSEWHERE}")
 
 
 def _with_what_is_new(committed: Any, read: Any) -> Any:

@@ -167,6 +167,9 @@ class EffectView(_Record):
     receipt: Any = None
     clue: Any = None
     why: str | None = None
+    too_large: int | None = None
+    """Filled in by the worker: bytes of a receipt that is on record and too large for Temporal; it stands in the
+    database alone then."""
 
     @property
     def in_doubt(self) -> bool:

@@ -14,6 +14,7 @@ from enum import StrEnum
 from itertools import groupby
 from typing import Any, Generic, TypeVar
 
+from perdure.activity.execution import Fitting
 from perdure.app import contracts_of, input_json, name_of
 from perdure.contracts.effects import Effect, Find
 from perdure.contracts.keys import Entity, Key
@@ -143,7 +144,9 @@ async def rehearse(
     memory = MemoryStore(stage.clock, on_late=lambda key: engine.signal("perdure-wake", key))
     if not started_directly:
         memory.start(entity, lifecycle.declared.initial.value)
-    stage.store = recorded = Recorded(memory)
+    recorded = Recorded(memory)
+    effects = {name: each for each in lifecycle.effects for name in each.names}
+    stage.store = Fitting(recorded, effects.get)
     engine = VirtualWorkflow(
         lifecycle,
         [input_json(lifecycle, given)],

@@ -9,6 +9,7 @@ from temporalio.exceptions import ApplicationError
 
 from perdure.contracts.effects import problem
 from perdure.contracts.outcomes import Status
+from perdure.contracts.sizes import ELSEWHERE, LARGEST_RECEIPT, size_of
 from perdure.errors import NotNow
 from perdure.workflow.conduct import Conductor
 from perdure.workflow.leaving import until
@@ -45,6 +46,8 @@ class Answering:
         if said.outcome not in (Status.DONE, Status.NOT_DONE, Status.ABANDONED):
             raise NotNow(f"outcome={said.outcome.value!r}: say done, not_done or abandoned")
         if said.outcome is Status.DONE:
+            if (size := size_of(said.receipt)) > LARGEST_RECEIPT:
+                raise NotNow(f"the receipt has {size} bytes, and may have {LARGEST_RECEIPT}: {ELSEWHERE}")
             try:
                 performance.effect.receipt.validate_python(said.receipt)
             except ValueError as error:

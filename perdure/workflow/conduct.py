@@ -21,6 +21,7 @@ from perdure.contracts.effects import problem
 from perdure.errors import DeclarationError, InvalidInput
 from perdure.privacy import describe
 from perdure.telemetry import names, traces
+from perdure.workflow.fitting import check_size
 from perdure.workflow.leaving import Cancelled, Leave, Overtaken, Part, Renewal, fail, until
 from perdure.workflow.reading import Unreadable, read, stand_still
 from perdure.workflow.requests import Request
@@ -57,11 +58,13 @@ class Conductor(Waiting):
         with traces.span_in_workflow(f"{names.SPAN_RUN} {self.entity.lifecycle}", about):
             try:
                 renewing = await self._attend(asyncio.ensure_future(self._lead(run, given)))
+                memo = self._memo() if renewing else {}
+                check_size(self.entity, "what it hands to its next run", memo)
             except Exception as error:
                 self._tell(error)
                 raise
         if renewing:
-            workflow.continue_as_new(given, memo=self._memo())
+            workflow.continue_as_new(given, memo=memo)
 
     async def _attend(self, run: asyncio.Future[bool]) -> bool:
         """Temporal's own cancellation becomes a request like any other: it never tears an attempt apart."""

@@ -95,9 +95,9 @@ class Memory:
 
     @property
     def attention(self) -> str | None:
-        """Why a person is wanted, whatever the state: it stands still, or an effect is parked."""
+        """Why a person is wanted, whatever the state: it stands still, an effect is parked, a receipt does not fit."""
         effects: list[Performance[Any, Any] | Unsettled] = [*self.performances.values(), *self.unsettled.values()]
-        parked = (each.attention for each in effects if each.known.effect.in_doubt)
+        parked = (each.attention for each in effects if each.known.effect.in_doubt or each.known.effect.too_large)
         return self.unread or next((why for why in parked if why), None)
 
     def wants(self, state: str) -> str | None:

@@ -15,15 +15,17 @@ from perdure.activity.orders import AttemptOrder, QuestionOrder, Report, Said
 from perdure.contracts.attempt import USELESS
 from perdure.contracts.outcomes import Abandoned, DifferentInput, Done, Ended, Expired, GaveUp, Status, WasRefused
 from perdure.contracts.policies import Dedupe, Lookup, Repeat
+from perdure.contracts.sizes import ELSEWHERE, LARGEST_RECEIPT
 from perdure.errors import DeclarationError
 from perdure.store.writes import EffectView, FenceOp, Move, Write, storable
 from perdure.telemetry import metrics, names, traces
 from perdure.workflow.calling import InLine, Way, call
 from perdure.workflow.carried import HowEnded
 from perdure.workflow.decision import Again, Ask, Look, Park, Record, Settled, decide
+from perdure.workflow.fitting import check_size
 from perdure.workflow.learning import Learning
 from perdure.workflow.leaving import Leave, Renewal
-from perdure.workflow.reading import read
+from perdure.workflow.reading import LOOKS_AGAIN, read
 
 In = TypeVar("In")
 Out = TypeVar("Out")
@@ -123,7 +125,9 @@ class Performance(Learning[In, Out], Generic[In, Out]):
                     if await self._wait(pause, expires_at):
                         await self._park(expires_at)
                 case Settled():
-                    return self._end(step)
+                    if self.known.effect.too_large is None:
+                        return self._end(step)
+                    await self._until_it_fits()
                 case _:
                     assert_never(step)
 
@@ -181,6 +185,7 @@ class Performance(Learning[In, Out], Generic[In, Out]):
             gives_way=None if self._own is None else isinstance(self._own.doubt, (Repeat, Dedupe)),
             expires_at=expires_at,
         )
+        check_size(conductor.entity, f"an attempt of {self.slot}", order)
         self._follows, self._moved = order.then.move if order.then else None, None
         way = Way(self._name, self._inline, self.timeout, expires_at, self._wait_in_line)
         try:
@@ -235,6 +240,7 @@ class Performance(Learning[In, Out], Generic[In, Out]):
             settle=policy.settle.total_seconds(),
             timeout=policy.find.timeout.total_seconds(),
         )
+        check_size(self._conductor.entity, f"a look-up of {self.slot}", order)
         known = self.known
         try:
             async with self._conductor.under_way():
@@ -258,6 +264,25 @@ class Performance(Learning[In, Out], Generic[In, Out]):
         self.known = replace(self.known, asked=known.asked + 1, mute=mute, misses=misses)
         if report.said is Said.DONE and not report.recorded:
             await self._record(Status.DONE, "found by the look-up", receipt=report.receipt, by="look-up")
+
+    async def _until_it_fits(self) -> None:
+        """It is done, and its receipt is in the database alone, too large for Temporal: wait for a deploy of code that
+        declares a smaller one. Nothing is called again."""
+        conductor, (pause, longest) = self._conductor, LOOKS_AGAIN
+        attention = (
+            f"{self.slot} is done, and its receipt of {self.known.effect.too_large} bytes does not fit into Temporal, "
+            f"which takes {LARGEST_RECEIPT}: deploy a receipt type without the large part ({ELSEWHERE}), then retry"
+        )
+        if attention != self.attention:  # the run before has not written that
+            self.attention = attention
+            await conductor.write(conductor.order(move=conductor.move_to(conductor.state, attention)))
+        while self.known.effect.too_large is not None:
+            await self._wait(pause, None)
+            pause = min(2 * pause, longest)
+            await self._read()
+        self.attention = None
+        why = f"the receipt of {self.slot} fits"
+        await conductor.write(conductor.order(move=conductor.move_to(conductor.state, why)))
 
     async def _park(self, expires_at: datetime | None) -> None:
         # Not only read: of an inline attempt nobody has said yet that it is lost, so its late `done` would wake nobody.

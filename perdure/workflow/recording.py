@@ -15,6 +15,7 @@ from perdure.errors import DeclarationError
 from perdure.store.writes import Answer, Column, Fence, Gate, Move, Write, storable
 from perdure.telemetry import metrics, names
 from perdure.workflow.details import details
+from perdure.workflow.fitting import check_size
 from perdure.workflow.leaving import Overtaken, for_ever
 from perdure.workflow.memory import Memory
 
@@ -98,7 +99,7 @@ class Recording(Memory):
         return Move(
             state=state,
             final=declared.final,
-            attention=None if declared.final else attention,
+            attention=None if declared.final else storable(attention),
             why=storable(why),
             by=storable(by),
             snapshot=snapshot,
@@ -112,7 +113,9 @@ class Recording(Memory):
 
         Raises:
             Overtaken: the entity is final, or was restarted, and the order had something to show.
+            TooLarge: Temporal would not take it.
         """
+        check_size(self.entity, "what it writes", order)
         async with self.under_way():
             answer = await _write(order)
         self.learn(answer.version)

@@ -17,6 +17,7 @@ from perdure.contracts.steps import Step
 from perdure.store.writes import Fence, FenceOp
 from perdure.workflow.calling import BOOKKEEPING
 from perdure.workflow.conduct import Conductor
+from perdure.workflow.fitting import check_size
 from perdure.workflow.leaving import Cancelled, Overtaken, to_its_end
 from perdure.workflow.reading import read
 
@@ -31,6 +32,7 @@ async def take(conductor: Conductor, step: Step[In, Out], given: In) -> Out:
     """What the step returned.
 
     Raises:
+        TooLarge: the input is larger than Temporal takes.
         Cancelled: somebody asked for the end while it could not succeed.
         Overtaken: the database says that the entity is over.
     """
@@ -42,6 +44,7 @@ async def take(conductor: Conductor, step: Step[In, Out], given: In) -> Out:
         input=step.dump_input(given),
         timeout=step.timeout.total_seconds(),
     )
+    check_size(conductor.entity, f"the step {step.name}", order)
     withdrawn = asyncio.Event()
     async with conductor.under_way():
         report = await to_its_end(_call(conductor, step, order, withdrawn), withdrawn.set)
