@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 from pydantic import BaseModel
 
 from perdure import Dedupe, Effect, Escalate, Find, Lookup, Repeat, Retry, seconds
 
-TIMEOUT = seconds(6)
-"""Of each call. A busy machine must not meet it, and whoever loses a worker waits for it."""
+TIMEOUT = seconds(float(os.environ.get("ERRAND_TIMEOUT", "6")))
+"""Of each call. A busy machine must not reach it, and a test that loses a worker waits for it."""
 QUICK = Retry(initial=seconds(0.1), cap=seconds(1))
 
 
