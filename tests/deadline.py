@@ -33,6 +33,24 @@ async def until(holds: Callable[[], Any], what: str, *, every: float = 0.02) -> 
         await asyncio.sleep(every)
 
 
+async def until_count(count: Callable[[], Awaitable[int]], wanted: int, what: str) -> None:
+    """Poll until `count()` is `wanted`: for as long as it changes, since many take a slow machine a long time.
+
+    Raises:
+        AssertionError: it has not changed for the whole deadline; with `what`.
+    """
+    found = -1
+    while found != wanted:
+        before = found
+
+        async def moved(before: int = before) -> bool:
+            nonlocal found
+            found = await count()
+            return found != before
+
+        await until(moved, f"{what}: {found} of {wanted}", every=0.1)
+
+
 async def in_time(awaited: Awaitable[T]) -> T:
     """Await it; fails if it never ends."""
     return await asyncio.wait_for(awaited, DEADLINE)

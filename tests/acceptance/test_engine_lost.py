@@ -17,7 +17,7 @@ from infra.temporal_server import TemporalOnPostgres
 from perdure.contracts.outcomes import Status
 from perdure.errors import AlreadyFinished, EngineUnavailable, NotNow
 from tests.apps.lasting import Sale, app
-from tests.deadline import in_time
+from tests.deadline import in_time, until_count
 from tests.world import World
 
 EACH = 50
@@ -137,7 +137,7 @@ async def brought_to_their_ends(world: World) -> None:
     await reach(world, "reserved", "refused")
     await tell(world, "refused", 1)
     finished = "select count(*) from perdure.finished"
-    await world.until(lambda: world.db.fetchval(f"select ({finished}) = {10 * EACH}"), "the ends of all")
+    await until_count(lambda: world.db.fetchval(finished), 10 * EACH, "ends")
 
 
 async def settle(world: World, lifecycle: str, entity_id: str, *, happened: bool) -> None:
@@ -166,9 +166,9 @@ async def tell(world: World, name: str, word: int) -> None:
 async def reach(world: World, state: str, *names: str) -> None:
     """Wait until all of these names are in the state."""
     table, column = ("perdure.ident", "final") if state == "paid" else ("perdure.entity", "state")
-    count = f"select count(*) = $3 from {table} where {column} = $2 and split_part(id, '-', 1) = any($1)"
-    wanted = (list(names), state, EACH * len(names))
-    await world.until(lambda: world.db.fetchval(count, *wanted), f"{', '.join(names)} in {state}", every=0.1)
+    count = f"select count(*) from {table} where {column} = $2 and split_part(id, '-', 1) = any($1)"
+    what = f"{', '.join(names)} in {state}"
+    await until_count(lambda: world.db.fetchval(count, list(names), state), EACH * len(names), what)
 
 
 async def two_workers(world: World) -> None:
