@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from perdure.testing.messages import CANCEL_WORKFLOW, Answered, At, Message, When, WhenBlocked, WhenIn, WhenParked
     from perdure.testing.recorded import Recorded
     from perdure.testing.rehearsal import Rehearsal, rehearse
-    from perdure.testing.script import After, Late, NotPickedUp, ScriptError, WorkerLost
+    from perdure.testing.script import After, Calls, Late, NotPickedUp, ScriptError, WorkerLost
 
 _MODULES = {
     "crashing": ("CrashPointsFailed", "Proof", "Servers"),
@@ -23,7 +23,7 @@ _MODULES = {
     "messages": ("Answered", "At", "CANCEL_WORKFLOW", "Message", "When", "WhenBlocked", "WhenIn", "WhenParked"),
     "recorded": ("Recorded",),
     "rehearsal": ("Rehearsal", "rehearse"),
-    "script": ("After", "Late", "NotPickedUp", "ScriptError", "WorkerLost"),
+    "script": ("After", "Calls", "Late", "NotPickedUp", "ScriptError", "WorkerLost"),
 }
 _WHERE = {name: module for module, names in _MODULES.items() for name in names}
 
@@ -42,6 +42,7 @@ __all__ = [
     "After",
     "Answered",
     "At",
+    "Calls",
     "CrashPointsFailed",
     "Late",
     "Message",

@@ -7,7 +7,7 @@ over determinism, and nothing is replayed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -27,7 +27,7 @@ from perdure.testing.bugs import Bugs
 from perdure.testing.engine import START, RunEnd, VirtualWorkflow, WorkflowTaskFailed
 from perdure.testing.messages import Answered, Message, Post
 from perdure.testing.recorded import Recorded
-from perdure.testing.script import Contract, Script
+from perdure.testing.script import Calls, Contract, Script, ScriptError
 from perdure.testing.stage import Call, Stage
 from perdure.workflow.carried import CARRIED, Carried
 from perdure.workflow.lifecycle import Lifecycle
@@ -97,9 +97,10 @@ class Rehearsal(Generic[S]):
 async def rehearse(
     lifecycle: type[Lifecycle[I, S]],
     given: I,
-    script: Mapping[Any, Sequence[Any]],
+    script: Calls,
     *,
     messages: Sequence[Message] = (),
+    allow_unused: bool = False,
     entity_id: str = "1",
     started_directly: bool = False,
     renew_at_every_wait: bool = False,
@@ -116,6 +117,8 @@ async def rehearse(
         script: for each effect and look-up (its contract is the key), what happens at each call; see
             `perdure.testing.script`.
         messages: updates, signals and queries, and their moments; see `perdure.testing.messages`.
+        allow_unused: calls of the script that never happened, and messages whose moment never came, are no error;
+            `unused` and `answers` say which. For scripts that hold more than any one way needs.
         entity_id: the app's id of the entity.
         started_directly: it is started through Temporal, past perdure, so that its first write puts it on record.
         renew_at_every_wait: it continues as new whenever it may. States and calls must stay the same; what is
@@ -127,7 +130,8 @@ async def rehearse(
         What was seen.
 
     Raises:
-        ScriptError: the script or a message does not fit the lifecycle, or a call went past the script's end.
+        ScriptError: the script or a message does not fit the lifecycle, a call went past the script's end, or calls or
+            messages are left over.
         InvalidInput: `given` is not what the lifecycle takes.
         Exception: a bug in workflow code, as it is; a server would retry the workflow task until it is mended.
     """
@@ -170,13 +174,16 @@ async def rehearse(
             await stage.close()
     moves = memory.moves(entity.lifecycle, entity.id)
     passed = [lifecycle.declared[move.state].name for move in moves]
+    answers = post.answers(end.undelivered)
+    if not allow_unused:
+        _check_left(stage.unused(), answers, status)
     return Rehearsal(
         states=[name for name, _ in groupby([lifecycle.declared.initial, *passed])][1:],
         end=lifecycle.declared[status.state].name if status.final else None,
         status=status,
         effects={Key(key): view for key, view in memory.effects().items() if view.attempts},
         outcomes={Key(key): outcomes for key, outcomes in recorded.outcomes.items()},
-        answers=post.answers(end.undelivered),
+        answers=answers,
         attention=moves[-1].attention if moves else None,
         took=end.at - start,
         runs=end.runs,
@@ -215,6 +222,16 @@ async def _run(engine: VirtualWorkflow, bugs: Bugs) -> RunEnd:
             return end
         bug = end.failure
     raise bug
+
+
+def _check_left(unused: dict[Contract, list[Any]], answers: Sequence[Answered], status: LifecycleStatus) -> None:
+    left = [f"{contract!r}: {len(entries)} of its calls, next {entries[0]!r}" for contract, entries in unused.items()]
+    left += [f"the message {each.name!r}" for each in answers if each.how == "waiting"]
+    if left:
+        raise ScriptError(
+            f"never happened: {'; '.join(left)}. It stands in state {status.state!r}. "
+            "Leave them out, or pass allow_unused=True"
+        )
 
 
 def _contracts(lifecycle: type[Lifecycle[Any, Any]]) -> dict[str, Contract]:

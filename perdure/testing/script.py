@@ -27,6 +27,11 @@ from perdure.errors import PerdureError
 Contract: TypeAlias = Effect[Any, Any] | Find[Any, Any] | Step[Any, Any]
 
 
+Calls: TypeAlias = Mapping[Any, Sequence[Any]]
+"""A script: by contract, what happens at each call. Annotate a script that is kept in a variable with it: otherwise a
+type checker looks for a common type of its entries."""
+
+
 class ScriptError(PerdureError):
     """The script does not fit the lifecycle, or ended before it did; the message says where."""
 
@@ -89,7 +94,7 @@ class Script:
         ScriptError: an entry can't happen at a call of its contract, or the lifecycle does not know that.
     """
 
-    def __init__(self, contracts: Mapping[str, Contract], given: Mapping[Any, Sequence[Any]]) -> None:
+    def __init__(self, contracts: Mapping[str, Contract], given: Calls) -> None:
         self._left: dict[Contract, list[Any]] = {contract: [] for contract in contracts.values()}
         for contract, entries in given.items():
             if contract not in self._left:

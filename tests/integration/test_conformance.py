@@ -146,7 +146,12 @@ async def in_rehearsal(entity_id: str, case: Case, tail: str) -> Seen:
     effect = effect_of(case, tail)
     script = {effect: case.does} | ({effect.find: case.finds} if effect.find is not None else {})
     seen = await rehearse(
-        lifecycle_of(case, tail), Errand(seconds=case.seconds), script, messages=case.messages, entity_id=entity_id
+        lifecycle_of(case, tail),
+        Errand(seconds=case.seconds),
+        script,
+        messages=case.messages,
+        entity_id=entity_id,
+        allow_unused=True,
     )
     return Seen(
         states=[each.value for each in seen.states],

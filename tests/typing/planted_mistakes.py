@@ -22,13 +22,14 @@ from perdure import (
     Find,
     Lifecycle,
     Lookup,
+    NotDone,
     Question,
     Repeat,
     minutes,
     seconds,
     state,
 )
-from perdure.testing import WhenBlocked, WorkerLost, rehearse
+from perdure.testing import After, Calls, WhenBlocked, WorkerLost, rehearse
 
 
 class Mail(BaseModel):
@@ -151,6 +152,10 @@ async def starts(client: Client) -> None:
 
 async def rehearses() -> None:
     seen = await rehearse(Right, Mail(to="bob"), {SEND: [WorkerLost()], FIND: [Accepted(queue_id="4Q")]})
+    script: Calls = {SEND: [NotDone("busy"), Accepted(queue_id="4Q")], RING: [1], FIND: [None, After(seconds(1), None)]}
+    await rehearse(Right, Mail(to="bob"), script, allow_unused=True)
+    wrong_script: Calls = {SEND: 1}  # type: ignore[dict-item]
+    await rehearse(Right, Mail(to="bob"), wrong_script)
     reached: list[Notice] = seen.states
     sent: Mail = seen.inputs(SEND)[0]
     print(reached, sent, seen.calls(FIND), seen.end is Notice.SENT)

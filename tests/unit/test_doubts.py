@@ -144,7 +144,7 @@ class Calling(Lifecycle[Plan, Way]):
 async def called(plan: Plan, *does: Any, **more: Any) -> Rehearsal[Way]:
     effect, find = (CALL_INLINE, FIND_INLINE) if plan.inline else (CALL, FIND)
     script: dict[Any, Any] = {effect: list(does), find: more.pop("finds", []), NEXT: more.pop("next", [])}
-    return await rehearse(Calling, plan, script, **more)
+    return await rehearse(Calling, plan, script, **more, allow_unused=True)
 
 
 async def goes_on(plan: Plan, carried: Carried, status: Status, *does: Any) -> str:

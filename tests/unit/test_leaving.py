@@ -317,6 +317,7 @@ class TestDoubts:
             script,
             messages=[message, WhenParked("resolve", Resolution(outcome=Status.NOT_DONE, by="bob"))],
             renew_at_every_wait=renews,
+            allow_unused=True,
         )
         assert result.end == Way.CANCELLED
         assert statuses(result) == {
@@ -345,6 +346,7 @@ class TestRenewals:
             {inline: [NotDone("busy"), InDoubt("cut"), 1], ASK: [InDoubt("cut")], FIND_INLINE: [None] * 9},
             messages=[WhenBlocked("resolve", Resolution(effect="escalate", outcome=Status.ABANDONED, by="bob"))],
             renew_at_every_wait=True,
+            allow_unused=True,
         )
         assert (result.end, result.runs < 20, result.calls(inline)) == (Way.DONE, True, 3)
 

@@ -38,7 +38,9 @@ from perdure.testing import (
     After,
     Answered,
     At,
+    Calls,
     Late,
+    Message,
     NotPickedUp,
     ScriptError,
     When,
@@ -68,7 +70,7 @@ async def test_a_call_that_was_accepted_before_the_crash_is_found_and_not_made_a
 
 
 async def test_a_miss_that_counts_sends_again_under_the_same_key() -> None:
-    seen = await rehearse(errands.Lookup, Errand(), {DO: [WorkerLost(), TWO], FIND: [None] * 5})
+    seen = await rehearse(errands.Lookup, Errand(), {DO: [WorkerLost(), TWO], FIND: [None] * 5}, allow_unused=True)
     assert (seen.end, seen.calls(DO)) == (Way.DONE, 2)
     assert seen.keys == ["lookup/1/do-lookup"]
     assert seen.outcomes[seen.keys[0]] == [NOT_DONE, DONE]
@@ -86,7 +88,7 @@ async def test_an_exception_is_what_the_body_raises(raised: Exception, outcome: 
 
 
 async def test_what_ends_without_a_final_state_is_seen_waiting() -> None:
-    seen = await rehearse(errands.Lookup, Errand(), {DO: [Refused("unknown street"), ONE]})
+    seen = await rehearse(errands.Lookup, Errand(), {DO: [Refused("unknown street"), ONE]}, allow_unused=True)
     assert (seen.states, seen.end) == ([Way.DOING, Way.FAILED], None)
     assert (seen.waits_for, seen.attention) == ("retry_now", "unknown street")
     assert seen.unused == {DO: [ONE]}
@@ -96,7 +98,7 @@ async def test_what_ends_without_a_final_state_is_seen_waiting() -> None:
 @pytest.mark.parametrize("began", [False, True])
 async def test_a_worker_lost_before_the_record_has_sent_nothing(began: bool) -> None:
     effect = REGULAR["escalate"]
-    seen = await rehearse(errands.Escalate, Errand(), {effect: [WorkerLost(before=not began), ONE]})
+    seen = await rehearse(errands.Escalate, Errand(), {effect: [WorkerLost(before=not began), ONE]}, allow_unused=True)
     # with a record, nobody knows; without one, nothing can have left
     assert seen.end is (None if began else Way.DONE)
     assert (seen.calls(effect), seen.effects[seen.keys[0]].attempts) == (1, 1)
@@ -107,7 +109,9 @@ async def test_a_worker_lost_before_the_record_has_sent_nothing(began: bool) -> 
 @pytest.mark.parametrize("began", [False, True])
 async def test_an_inline_call_of_a_lost_worker_is_executed_again_and_the_fence_decides(began: bool) -> None:
     effect = INLINE["escalate"]
-    seen = await rehearse(errands.EscalateInline, Errand(), {effect: [WorkerLost(before=not began), ONE]})
+    seen = await rehearse(
+        errands.EscalateInline, Errand(), {effect: [WorkerLost(before=not began), ONE]}, allow_unused=True
+    )
     assert seen.end is (None if began else Way.DONE)
     assert seen.calls(effect) == 1
     assert seen.took >= seconds(5)
@@ -301,6 +305,32 @@ async def test_a_bug_in_workflow_code_is_raised_as_it_is(where: str) -> None:
     assert caught.value is BUG
 
 
+async def test_calls_that_never_happened_are_an_error() -> None:
+    script: Calls = {DO: [ONE, ONE, WorkerLost()], FIND: [None]}
+    left = r"2 of its calls, next .*; Find\(.*\): 1 of its calls, next None. It stands in state 'done'"
+    with pytest.raises(ScriptError, match=left):
+        await rehearse(errands.Lookup, Errand(), script)
+    seen = await rehearse(errands.Lookup, Errand(), script, allow_unused=True)
+    assert {contract.name: len(entries) for contract, entries in seen.unused.items()} == {DO.name: 2, FIND.name: 1}
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        When(lambda status: status.state == "lost", "add", 1),
+        WhenIn(Open.CLOSED, "tell", "close"),
+        WhenBlocked("add", 1),
+    ],
+    ids=["update", "signal", "blocked"],
+)
+async def test_a_message_whose_moment_never_comes_is_an_error(message: Message) -> None:
+    messages = [At(minutes(1), "tell", "close"), message]
+    with pytest.raises(ScriptError, match=f"never happened: the message '{message.name}'. It stands in state 'closed'"):
+        await rehearse(Counter, Count(), {}, messages=messages)
+    seen = await rehearse(Counter, Count(), {}, messages=messages, allow_unused=True)
+    assert [each.how for each in seen.answers] == ["sent", "waiting"]
+
+
 class TestMessages:
     """Each comes at its moment, and its answer is kept."""
 
@@ -317,7 +347,7 @@ class TestMessages:
     async def test_a_message_whose_moment_never_comes_is_still_waiting(self) -> None:
         never = lambda status: status.state == "lost"  # noqa: E731
         messages = [WhenBlocked("tell", "close"), When(never, "add", 1), When(never, "tell", "renew")]
-        seen = await rehearse(Counter, Count(), {}, messages=messages)
+        seen = await rehearse(Counter, Count(), {}, messages=messages, allow_unused=True)
         assert [(each.name, each.how) for each in seen.answers] == [
             ("tell", "sent"),
             ("add", "waiting"),
@@ -355,7 +385,7 @@ class TestMessages:
     async def test_a_condition_can_hold_in_the_middle_of_an_attempt(self) -> None:
         messages = [When(lambda status: status.state == Way.DOING, "cancel", ANN)]
         script = {DO: [After(seconds(1), NotDone("busy")), ONE]}
-        seen = await rehearse(errands.Lookup, Errand(), script, messages=messages)
+        seen = await rehearse(errands.Lookup, Errand(), script, messages=messages, allow_unused=True)
         assert (seen.states, seen.calls(DO)) == ([Way.DOING, Way.CANCELLED], 1)
         assert seen.took == seconds(1)
 
@@ -410,8 +440,10 @@ class TestRenewal:
         [lifecycle] = [each for each in errands.LIFECYCLES if workflow_name(each) == kind + tail]
         [effect] = lifecycle.effects
         play = {effect: entries} | ({effect.find: answers} if answers else {})
-        once = await rehearse(lifecycle, Errand(), play, messages=messages)
-        often = await rehearse(lifecycle, Errand(), play, messages=messages, renew_at_every_wait=True)
+        once = await rehearse(lifecycle, Errand(), play, messages=messages, allow_unused=True)
+        often = await rehearse(
+            lifecycle, Errand(), play, messages=messages, renew_at_every_wait=True, allow_unused=True
+        )
         assert once.runs == 1
         assert [often.states, often.end, often.outcomes, often.waits_for] == [
             once.states,

@@ -169,7 +169,7 @@ class WrongCharge(Lifecycle[Order, Step]):
 
 
 async def told(lifecycle: Any, script: dict[Any, Any], **more: Any) -> Any:
-    return await rehearse(lifecycle, Order(), script, **more)
+    return await rehearse(lifecycle, Order(), script, **more, allow_unused=True)
 
 
 async def test_what_is_done_is_in_that_state_without_a_write_of_its_own() -> None:
