@@ -89,6 +89,8 @@ class Kit:
             CALLS[attempt.key] += 1
             if wanted.what in ("look-up", "resolve"):
                 raise TimeoutError
+            if wanted.what == "unfit":
+                return object()
             if wanted.what == "why":
                 raise Refused("x" * wanted.size)
             return await made(wanted, attempt)
@@ -117,7 +119,7 @@ class _Large(Lifecycle[Wanted, Stage]):
         if wanted.what == "step":
             assert (await self.step(kit.step, wanted)).number == 7
         await self.enter(Stage.WORKING, "x" * wanted.size if wanted.what == "why" else None)
-        if wanted.what in ("why", *kit.effects):
+        if wanted.what in ("why", "unfit", *kit.effects):
             await self.perform(kit.effects.get(wanted.what, kit.effects["regular"]), wanted)
         await self.enter(Stage.OVER)
 

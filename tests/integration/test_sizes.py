@@ -70,6 +70,16 @@ async def test_a_receipt_that_is_too_large_is_on_record_and_goes_on_after_a_depl
     assert list(CALLS.values()) == [1]
 
 
+async def test_a_body_that_returns_what_can_not_be_kept_has_done_its_work(world: World) -> None:
+    await start(world, "unfit", 0)
+    async with world.worker(app):
+        await attention(world, "the receipt of scan can't be read")
+        (effect,) = await world.db.fetch("select status, receipt, why from perdure.effect")
+        assert (effect["status"], effect["receipt"]) == ("done", None)
+        assert "done; what the body returned can't be kept: PydanticSerializationError" in effect["why"]
+    assert list(CALLS.values()) == [1]
+
+
 @pytest.mark.parametrize("keys", [None, KEYS], ids=["plain", "encrypted"])
 @pytest.mark.parametrize("way", ["regular", "inline", "look-up", "step"])
 async def test_what_is_as_large_as_it_may_be_goes_through(world: World, way: str, keys: str | None) -> None:
