@@ -48,6 +48,9 @@ FEW = 20
 SHARED = 10
 """So many rows then share a transaction, if that takes no longer than `LONGEST_WAIT`."""
 LONGEST_WAIT = 0.2
+LONGEST_LINE = 4.0
+"""Seconds after which nothing more of an entity is begun in one transaction: PostgreSQL ends one that stands still for
+15 s, and a call to Temporal takes 10 s at most."""
 
 _TROUBLE = (EngineUnavailable, RPCError, TimeoutError, OSError)
 SEEN_EVERY = 5.0
@@ -210,8 +213,11 @@ class Relay(Service):
         return await connection.fetch(query("claim"), most, known, self.id)
 
     async def _follow(self, line: Line) -> None:
-        """Deliver what is due, in order, until something can't be."""
+        """Deliver what is due, in order, until something can't be, or until it has taken long."""
+        until = time.monotonic() + LONGEST_LINE
         for row in line.rows:
+            if time.monotonic() > until:
+                return
             if row["over"] and row["kind"] != "wake":
                 # Finished or restarted since (invariant 7). A wake goes all the same: a stale worker may have made the
                 # end, and the run that waits must hear of it.

@@ -1,13 +1,21 @@
-"""A connection to PostgreSQL that is lost without a word, and never cut: bytes are swallowed, new connections work."""
+"""A connection to PostgreSQL that is lost without a word, and never cut: bytes are swallowed, new connections work.
+
+And what keeps a transaction from standing still for longer than PostgreSQL allows because of that.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Iterator
 
 import pytest
+from temporalio.client import Client
 
-from perdure.testing.proxy import proxied
+from perdure import faults
+from perdure.relay.relay import Relay
+from perdure.testing.proxy import Proxy, proxied
+from tests.apps import listening
 from tests.apps.bodies import app
 from tests.world import World
 
@@ -34,3 +42,51 @@ async def test_every_service_goes_on_within_seconds_and_one_line_names_each(
     dropped = [each for each in caplog.records if "does not answer" in each.message]
     services = [getattr(each, "perdure")["service"] for each in dropped]  # noqa: B009
     assert "relay" in services
+
+
+@pytest.fixture
+def no_faults_after() -> Iterator[None]:
+    yield
+    faults.inject(None)
+
+
+@pytest.mark.usefixtures("no_faults_after")
+async def test_what_a_relay_held_that_vanished_in_a_batch_is_delivered_by_another(world: World) -> None:
+    vanished = asyncio.Event()
+
+    def vanish(place: str, proxy: Proxy) -> None:
+        if place.startswith("before the delivery") and not vanished.is_set():
+            proxy.freeze()
+            vanished.set()
+
+    async with proxied(world.postgres.port) as proxy:
+        faults.inject(lambda place: vanish(place, proxy))
+        url = world.dsn.replace(str(world.postgres.port), str(proxy.port))
+        await world.db.execute("select perdure.start($1, n::text, '{}') from generate_series(1, 20) n", KIND)
+        async with world.worker(app, database_url=url):
+            await vanished.wait()
+            async with world.worker(app):
+                delivered = "select not exists (select from perdure.outbox)"
+                await world.until(lambda: world.db.fetchval(delivered), "all are delivered")
+
+
+async def test_a_relay_keeps_what_it_has_delivered_while_temporal_is_slow(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    port = int(world.temporal.address.rpartition(":")[2])
+    async with world.worker(listening.app, relay=False), proxied(port) as proxy:
+        slow = await Client.connect(f"127.0.0.1:{proxy.port}", data_converter=world.engine.data_converter)
+        relay = Relay(world.client._pool, slow, listening.app, world.config)
+        await world.db.execute("select perdure.start('listener', 'a', '{}')")
+        await relay.once()
+        await world.db.execute(
+            "select perdure.signal('listener', 'a', 'add', to_jsonb(n)) from generate_series(1, 15) n"
+        )
+        proxy.delay(0.7)
+        with caplog.at_level(logging.WARNING, "perdure"):
+            await relay.start()
+            delivered = "select not exists (select from perdure.outbox)"
+            await world.until(lambda: world.db.fetchval(delivered), "all are delivered")
+            await relay.stop()
+        assert [each for each in caplog.records if "trouble" in each.message] == []
+        assert await world.query("listener", "a", "numbers") == [*range(1, 16)]
