@@ -23,6 +23,7 @@ from perdure.errors import (
 from tests.apps.bodies import app
 from tests.apps.contracts import Errand
 from tests.apps.errands import Escalate, Lookup
+from tests.deadline import DEADLINE
 from tests.world import World
 
 
@@ -33,7 +34,7 @@ async def test_a_start_is_committed_with_the_apps_transaction(world: World) -> N
             handle = await world.client.start(Lookup, "a", Errand(), connection=world.db)
             with pytest.raises(NoSuchEntity, match="there is no lookup/a: it was never started"):
                 await handle.status()
-        assert (await handle.wait(timeout=seconds(30))).state == "done"
+        assert (await handle.wait(timeout=seconds(DEADLINE))).state == "done"
 
 
 async def test_an_open_transaction_of_the_app_does_not_hold_up_the_making_of_months(world: World) -> None:
@@ -62,7 +63,7 @@ async def test_starting_twice_starts_once_and_says_so(world: World) -> None:
     second = await world.client.start(Lookup, "a", Errand(what="other"))
     assert (first.answer, second.answer, second.finished) == ("started", "open", False)
     async with world.worker(app):
-        await first.wait(timeout=seconds(30))
+        await first.wait(timeout=seconds(DEADLINE))
     third = await world.client.start(Lookup, "a", Errand())
     assert (third.answer, third.finished) == ("finished", True)
     assert world.counterparty.accepted == {"lookup/a/do-lookup": 1}
@@ -124,7 +125,7 @@ async def test_an_id_that_can_not_be_used_is_refused_with_its_value(world: World
 async def test_an_id_of_the_apps_own_making_is_carried_through(world: World, entity_id: str) -> None:
     async with world.worker(app):
         handle = await world.client.start(Lookup, entity_id, Errand())
-        assert (await handle.wait(timeout=seconds(30))).id == entity_id
+        assert (await handle.wait(timeout=seconds(DEADLINE))).id == entity_id
     assert world.counterparty.accepted.total() == 1
 
 

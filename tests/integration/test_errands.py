@@ -7,6 +7,7 @@ import pytest
 from perdure import seconds
 from tests.apps.bodies import app
 from tests.apps.contracts import Errand
+from tests.deadline import DEADLINE
 from tests.world import World
 
 KINDS = [policy + way for policy in ("lookup", "dedupe", "repeat", "escalate") for way in ("", "-inline")]
@@ -18,7 +19,7 @@ async def test_an_errand_is_done_once_and_every_record_says_so(world: World, kin
     async with world.worker(app):
         handle = await world.client.start(kind, "a", Errand())
         assert handle.answer == "started"
-        end = await handle.wait(timeout=seconds(60))
+        end = await handle.wait(timeout=seconds(DEADLINE))
 
     assert (end.state, end.final) == ("done", True)
     assert world.counterparty.accepted == {f"{kind}/a/do-{kind}": 1}

@@ -140,9 +140,9 @@ async def test_the_gauges_show_what_waits_for_a_person(world: World, here: Meter
     assert await here.value(names.STUCK, lifecycle="escalate") == 1
     assert await here.value(names.STUCK, lifecycle="repeat") == 0
     assert await here.value(names.IN_DOUBT, lifecycle="escalate", effect="do-escalate") == 1
-    assert 0 < (await here.value(names.IN_DOUBT_SECONDS, lifecycle="escalate", effect="do-escalate") or 0) < 60
+    assert 0 < (await here.value(names.IN_DOUBT_SECONDS, lifecycle="escalate", effect="do-escalate") or 0) < 3600
     assert await here.value(names.OPEN, lifecycle="repeat", state="failed") == 1
-    assert 0 < (await here.value(names.OLDEST_SECONDS, lifecycle="repeat", state="failed") or 0) < 60
+    assert 0 < (await here.value(names.OLDEST_SECONDS, lifecycle="repeat", state="failed") or 0) < 3600
 
     await world.client.cancel("repeat", "repeat", by="ann")
     assert await world.ended("repeat", "repeat") == "cancelled"
@@ -165,12 +165,12 @@ async def test_the_gauges_show_what_the_relay_did_not_deliver_yet(world: World) 
     async with metered(world, relay=False) as here:
         await commit_errands(world, ["repeat", "lookup"])
         await world.db.execute(
-            "update perdure.outbox set created_at = now() - interval '90 s' where lifecycle = 'lookup'"
+            "update perdure.outbox set created_at = now() - interval '2 h' where lifecycle = 'lookup'"
         )
         await world.db.execute("update perdure.outbox set seq = default where lifecycle = 'repeat'")
         await here.gauges.once()
         assert await here.value(names.RELAY_WAITING) == 2
-        assert 90 <= (await here.value(names.RELAY_LAG_SECONDS) or 0) < 100
+        assert 7200 <= (await here.value(names.RELAY_LAG_SECONDS) or 0) < 10_800
 
 
 async def test_the_gauges_show_tasks_that_no_worker_takes(world: World) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from perdure import Status, seconds
 from tests.apps.bodies import app
 from tests.apps.contracts import Errand
+from tests.deadline import DEADLINE
 from tests.replay.scenarios import parked
 from tests.world import World
 
@@ -39,6 +40,6 @@ async def test_a_parked_run_whose_end_a_stale_worker_made_hears_of_it_and_ends(w
                 "insert into perdure.outbox (lifecycle, id, round, kind, body) "
                 "values ('escalate', 'a', 0, 'wake', '{\"key\": \"escalate/a/do-escalate\"}')"
             )
-        await world.handle("escalate", "a").result(rpc_timeout=seconds(30))
+        await world.handle("escalate", "a").result(rpc_timeout=seconds(DEADLINE))
     assert (await world.client.status("escalate", "a")).state == "done"
     assert world.counterparty.accepted == {"escalate/a/do-escalate": 1}

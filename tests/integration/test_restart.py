@@ -11,6 +11,7 @@ from perdure.errors import NoSuchEntity, NotNow
 from tests.apps.bodies import app
 from tests.apps.contracts import Errand
 from tests.apps.errands import Count, Counter, Escalate, Lookup
+from tests.deadline import DEADLINE
 from tests.world import World
 
 
@@ -48,7 +49,7 @@ async def test_a_restart_right_after_the_end_waits_until_the_last_run_is_closed(
         await world.until(lambda: _delivered(world), "delivered")
         assert await counter.query("counted") == 5
         await counter.signal("tell", "close")
-        status = await world.client.wait(Counter, "a", timeout=seconds(30))
+        status = await world.client.wait(Counter, "a", timeout=seconds(DEADLINE))
     assert (status.round, status.state) == (1, "closed")
 
 

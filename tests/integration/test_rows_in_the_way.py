@@ -55,7 +55,7 @@ async def delivered(world: World, relay: Relay, entity_id: str) -> None:
             return False
         return True
 
-    await world.until(known, f"{entity_id} delivered", 20)
+    await world.until(known, f"{entity_id} delivered")
 
 
 async def orphans(world: World, count: int) -> None:

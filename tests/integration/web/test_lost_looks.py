@@ -32,4 +32,4 @@ async def test_a_master_hears_of_its_children_also_when_it_has_lost_a_look_at_th
         await jobs.world.until(lambda: jobs.db.fetchval(LOOKS), "a look of the master")
         assert await jobs.db.fetchval(MADE_AND_LOST) == "1"
         last.set()
-        assert await jobs.world.ended("web-job", "m", seconds=15) == "complete"
+        assert await jobs.world.ended("web-job", "m") == "complete"
