@@ -1,4 +1,5 @@
-"""Rehearsing lifecycles: every crash in milliseconds, without servers; and every crash point, on real ones.
+"""Rehearsing lifecycles, exploring them at random: every crash in milliseconds, without servers; and every crash
+point, on real ones.
 
 seen = await rehearse(ShipOrder, order, {SHIP: [WorkerLost()], FIND_SHIPMENT: [Label(tracking="X1")]})
 assert seen.states == [Shipment.SHIPPING, Shipment.SHIPPED] and seen.calls(SHIP) == 1
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from perdure.testing.crashing import CrashPointsFailed, Proof, Servers
     from perdure.testing.engine import START
+    from perdure.testing.exploring.explore import Exploration, ExplorationFailed, explore
     from perdure.testing.messages import CANCEL_WORKFLOW, Answered, At, Message, When, WhenBlocked, WhenIn, WhenParked
     from perdure.testing.recorded import Recorded
     from perdure.testing.rehearsal import Rehearsal, rehearse
@@ -21,6 +23,7 @@ _MODULES = {
     "crashing": ("CrashPointsFailed", "Proof", "Servers"),
     "engine": ("START",),
     "messages": ("Answered", "At", "CANCEL_WORKFLOW", "Message", "When", "WhenBlocked", "WhenIn", "WhenParked"),
+    "exploring.explore": ("Exploration", "ExplorationFailed", "explore"),
     "recorded": ("Recorded",),
     "rehearsal": ("Rehearsal", "rehearse"),
     "script": ("After", "Calls", "Late", "NotPickedUp", "ScriptError", "WorkerLost"),
@@ -44,6 +47,8 @@ __all__ = [
     "At",
     "Calls",
     "CrashPointsFailed",
+    "Exploration",
+    "ExplorationFailed",
     "Late",
     "Message",
     "NotPickedUp",
@@ -57,5 +62,6 @@ __all__ = [
     "WhenIn",
     "WhenParked",
     "WorkerLost",
+    "explore",
     "rehearse",
 ]

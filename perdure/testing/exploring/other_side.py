@@ -46,7 +46,7 @@ CALLS = (
 `frozen`, `cut off` = what happens to its worker.
 """
 
-LOOKS = ("answers", "answers", "mute")
+LOOKS = ("answers", "mute")
 """How a look-up can go."""
 
 

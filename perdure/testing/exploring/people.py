@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from perdure.contracts.keys import Entity
-from perdure.contracts.outcomes import Status
+from perdure.contracts.outcomes import Ended, Status
 from perdure.testing.exploring.temporal import Execution, NotFound
 from perdure.workflow.requests import Request, Resolution, SendAgain
 
@@ -31,8 +31,9 @@ class People:
         self._update(entity, "retry_now", Request(by=_NAME))
 
     def send_again(self, entity: Entity) -> None:
-        """Ask for an effect to be sent under a new key."""
-        self._update(entity, "send_again", SendAgain(by=_NAME))
+        """Ask for the effect that ended last to be sent under a new key."""
+        ended = [key for key, ends in self._world.told.items() if isinstance(ends[-1], Ended)]
+        self._update(entity, "send_again", SendAgain(by=_NAME, effect=ended[-1] if ended else None))
 
     def help(self, entity: Entity) -> bool:
         """Do what is needed where nothing goes on by itself; False if there is nothing that anybody could do."""

@@ -12,11 +12,11 @@ from perdure.contracts.steps import Step
 from perdure.testing.exploring.other_side import CALLS, LOOKS
 from perdure.testing.exploring.scenario import Event, Fault, Scenario
 
-_PLACES = ("before the commit", "after the commit")
-_FAULTS = ("kill", "freeze", "cut off", "stop", "away", "lose replies", "lock")
-_EVENTS = (
+PLACES = ("before the commit", "after the commit")
+FAULTS = ("kill", "freeze", "cut off", "stop", "away", "lose replies", "lock")
+EVENTS = (
     *("cancel", "cancel", "cancel through Temporal", "retry", "send again", "message", "message", "again", "mirror"),
-    *("evict", "terminate", "lose Temporal", "start worker", *_FAULTS),
+    *("evict", "terminate", "lose Temporal", "start worker", *FAULTS),
 )
 _STEPS = ("done", "fails", "killed before")
 
@@ -62,12 +62,12 @@ def _seconds(random: Random) -> float:
 
 
 def _fault(random: Random) -> Fault:
-    return Fault(random.choice(_PLACES), random.randint(1, 14), random.choice(_FAULTS), _seconds(random))
+    return Fault(random.choice(PLACES), random.randint(1, 14), random.choice(FAULTS), _seconds(random))
 
 
 def _event(random: Random) -> Event:
     at = random.choice((0.0, 0.05, 0.5, 1.0, 3.0, 6.0, 10.0, 20.0, 45.0, 100.0)) * random.uniform(0.8, 1.2)
-    return Event(round(at, 3), random.choice(_EVENTS), _seconds(random))
+    return Event(round(at, 3), random.choice(EVENTS), _seconds(random))
 
 
 def shrink(failed: Scenario, fails: Callable[[Scenario], bool], *, most: int = 400) -> Scenario:

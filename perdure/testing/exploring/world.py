@@ -53,6 +53,7 @@ class World:
     Attributes:
         told: what `perform` answered, by key; more than once where a run was started from its top.
         task: the workflow task that is being worked on.
+        policies: doubt policies of performances that have one of their own, by key.
         settled_by_person: keys of which a person said what became of them.
         trace: of all that the workflows were given and asked for.
     """
@@ -65,6 +66,7 @@ class World:
         self.flags = [1] if scenario.single_batch else []
         self.findings: list[Finding] = []
         self.told: dict[str, list[Any]] = defaultdict(list)
+        self.policies: dict[str, Any] = {}
         self.task: WorkflowTask | None = None
         self.settled_by_person: set[str] = set()
         self.trace = hashlib.sha256()
@@ -80,7 +82,6 @@ class World:
 
     def play(self, entity: Entity) -> list[Finding]:
         """Play the scenario to its end; what it shows."""
-        asyncio.set_event_loop(self.loop)
         with _deterministic(self), _watching(self):
             try:
                 self._play(entity)
@@ -89,7 +90,6 @@ class World:
                     worker.close()
                 self._drain()
                 self.loop.close()
-                asyncio.set_event_loop(None)
         return self.findings
 
     def _play(self, entity: Entity) -> None:
@@ -206,7 +206,7 @@ class World:
 
     def repeated(self, effect: Effect[Any, Any], key: str, after: float) -> None:
         """The other side has done it once more."""
-        if not may_repeat(effect.doubt):
+        if not may_repeat(self.policies.get(key, effect.doubt)):
             self.found("done twice", f"{key}: again after {after:.1f} s")
 
     async def point(self, worker: Worker, place: str) -> None:
@@ -310,6 +310,8 @@ def _watching(world: World) -> Iterator[None]:
     plain = Performance.run
 
     async def run(self: Any, *args: Any) -> Any:
+        if self._own is not None:
+            world.policies[str(self.key)] = self._own.doubt
         end = await plain(self, *args)
         if not workflow.unsafe.is_replaying():
             assert world.task is not None

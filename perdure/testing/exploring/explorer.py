@@ -1,0 +1,132 @@
+"""Makes the scenario of a seed, plays it, and makes one that failed small."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from random import Random
+from typing import Any
+
+from perdure.app import App, contracts_of, name_of
+from perdure.contracts.effects import Effect, Find
+from perdure.contracts.keys import Entity
+from perdure.contracts.outcomes import Status
+from perdure.contracts.steps import Step
+from perdure.store.writes import FenceOp
+from perdure.testing.exploring import programs
+from perdure.testing.exploring.other_side import CALLS, LOOKS, SECRET
+from perdure.testing.exploring.scenario import Finding, Scenario
+from perdure.testing.exploring.scenarios import EVENTS, FAULTS, PLACES, scenario, shrink
+from perdure.testing.exploring.subject import Subject, bodies_of
+from perdure.testing.exploring.world import World
+from perdure.testing.script import ScriptError
+from perdure.workflow.lifecycle import Lifecycle
+
+Contract = Effect[Any, Any] | Find[Any, Any] | Step[Any, Any]
+
+
+class Explorer:
+    """Explores one subject.
+
+    Args:
+        subject: what is explored.
+        given: makes the input of a scenario.
+    """
+
+    def __init__(self, subject: Subject, given: Callable[[Random], Any]) -> None:
+        self.subject = subject
+        self._given = given
+        self._contracts = contracts_of(subject.builds[0].lifecycle(subject.lifecycle))
+
+    def scenario(self, seed: int) -> Scenario:
+        """The scenario of a seed."""
+        return scenario(seed, self._given(Random(seed)), self._contracts)
+
+    def play(self, one: Scenario, covered: Counter[tuple[str, str]] | None = None) -> list[Finding]:
+        """What a scenario shows; `covered` counts each (place, event) in it."""
+        return self.world(one, covered).findings
+
+    def world(self, one: Scenario, covered: Counter[tuple[str, str]] | None = None) -> World:
+        """The world in which a scenario was played, as it is at the end."""
+        world = World(self.subject, one, Counter() if covered is None else covered)
+        with _quiet():
+            world.play(Entity(self.subject.lifecycle, "1"))
+        return world
+
+    def smallest(self, failed: Scenario, kind: str) -> Scenario:
+        """The smallest scenario that was found to show the same kind of thing as `failed`."""
+        return shrink(failed, lambda other: [each.kind for each in self.play(other)[:1]] == [kind])
+
+
+def of_random_lifecycles() -> Explorer:
+    """Explores random lifecycles, in an older and a newer build."""
+    builds = {number: App([each], bodies_of(each)) for number, each in programs.LIFECYCLES.items()}
+    names = [each.name for each in contracts_of(programs.LIFECYCLES[0])]
+    subject = Subject(programs.NAME, builds, dict.fromkeys(names, _receipt), (("note", None),), SECRET)
+    return Explorer(subject, lambda random: programs.Author(random).program(SECRET))
+
+
+def of_lifecycle(
+    lifecycle: type[Lifecycle[Any, Any]],
+    given: Any,
+    other_side: Mapping[Any, Any],
+    messages: Sequence[tuple[str, Any]],
+) -> Explorer:
+    """Explores an author's lifecycle; see `explore`.
+
+    Raises:
+        ScriptError: a receipt is missing, or does not fit its contract.
+    """
+    app = App([lifecycle], bodies_of(lifecycle))
+    receipts: dict[str, Callable[[Any], Any]] = {}
+    for contract in contracts_of(lifecycle):
+        if contract in other_side:
+            receipts[contract.name] = _makes(contract, other_side[contract])
+        elif not isinstance(contract, Find):
+            raise ScriptError(f"other_side has no receipt for {contract!r}: give one, or a function of its input")
+    subject = Subject(name_of(lifecycle), {0: app, 1: app}, receipts, tuple(messages))
+    return Explorer(subject, given if callable(given) else lambda random: given)
+
+
+def catalogue() -> set[tuple[str, str]]:
+    """Every (place, event) that random lifecycles can meet."""
+    contracts = contracts_of(programs.LIFECYCLES[0])
+    effects = [each.name for each in contracts if isinstance(each, Effect)]
+    pairs = {("call", f"{how} {name}") for how in CALLS for name in effects}
+    pairs |= {("look-up", f"{how} {each.name}") for how in LOOKS for each in contracts if isinstance(each, Find)}
+    pairs |= {(place, what) for place in PLACES for what in FAULTS}
+    pairs |= {("event", what) for what in EVENTS}
+    pairs |= {("resolved", outcome.value) for outcome in (Status.DONE, Status.NOT_DONE, Status.ABANDONED)}
+    pairs |= {("reply lost", op) for op in ("move", *(each.value for each in FenceOp if each is not FenceOp.NOTE))}
+    pairs |= {("activity timed out", kind) for kind in ("schedule_to_start", "start_to_close", "heartbeat")}
+    pairs |= {("replayed", how) for how in ("plain", "with local activities")}
+    pairs |= {("continued as new", str(count)) for count in range(2, 6)}
+    return pairs | {("restarted", ""), ("task refused", "unseen event")}
+
+
+def _receipt(given: Any) -> str:
+    return f"receipt of {given}"
+
+
+def _makes(contract: Contract, receipt: Any) -> Callable[[Any], Any]:
+    if callable(receipt):
+        made: Callable[[Any], Any] = receipt
+        return made
+    try:
+        contract.receipt.validate_python(receipt)
+    except ValueError as error:
+        raise ScriptError(f"other_side: {receipt!r} is no receipt of {contract!r}: {error}") from None
+    return lambda given: receipt
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Thousands of workers are killed here: what they log helps nobody."""
+    before = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logging.disable(before)
