@@ -11,6 +11,8 @@ PYTEST_ARGS ?= -n 2 --dist worksteal
 KEEP ?=
 CHAOS ?=
 BENCH ?=
+SEED ?=
+MINUTES ?=
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -52,6 +54,9 @@ format: $(STAMP) ## let ruff put the files in order
 	@$(BIN)/ruff check --quiet --fix . || true
 	@$(BIN)/ruff format .
 
+explore: $(STAMP) ## random lifecycles and faults on a virtual clock, for as long as you like (SEED=1 MINUTES=10)
+	@$(BIN)/python -m perdure.testing.exploring $(if $(SEED),--seed $(SEED)) $(if $(MINUTES),--minutes $(MINUTES))
+
 chaos: $(STAMP) ## thousands of lifecycles while everything is killed, cut and frozen (CHAOS="--seed 7 --minutes 10")
 	@$(BIN)/python -m tests.chaos $(CHAOS)
 
@@ -87,4 +92,4 @@ $(STAMP): requirements.lock pyproject.toml
 	@$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation -e .
 	@touch $@
 
-.PHONY: help demo demo-jobs demo-reminders test dev lint types format chaos chaos-reminders bench histories lock clean setup
+.PHONY: help demo demo-jobs demo-reminders test dev lint types format explore chaos chaos-reminders bench histories lock clean setup

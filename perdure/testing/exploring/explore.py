@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from perdure.contracts.effects import Effect
 from perdure.testing.exploring.explorer import of_lifecycle, of_random_lifecycles
 from perdure.testing.exploring.scenario import Finding, Scenario
 from perdure.testing.exploring.scripts import script_of
@@ -55,6 +56,7 @@ def explore(
     *,
     other_side: Mapping[Any, Any] | None = None,
     messages: Sequence[tuple[str, Any]] = (),
+    once: Sequence[Effect[Any, Any]] = (),
     seed: int = 0,
     runs: int = RUNS,
 ) -> Exploration:
@@ -69,6 +71,7 @@ def explore(
         other_side: for each effect and step (its contract is the key): the receipt, or a function that makes it from
             the input. A look-up finds the receipt of the effect whose policy asks it.
         messages: signals that arrive at random moments: name and payload.
+        once: effects that may happen once at most for an entity, under whatever key.
         seed: the first scenario's; the others follow it.
         runs: how many scenarios.
 
@@ -87,7 +90,7 @@ def explore(
     if lifecycle is None:
         explorer = of_random_lifecycles()
     else:
-        explorer = of_lifecycle(lifecycle, given, other_side or {}, messages)
+        explorer = of_lifecycle(lifecycle, given, other_side or {}, messages, once)
     done, began = Exploration(), time.process_time()
     for number in range(seed, seed + runs):
         one = explorer.scenario(number)

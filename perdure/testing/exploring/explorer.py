@@ -64,7 +64,8 @@ def of_random_lifecycles() -> Explorer:
     """Explores random lifecycles, in an older and a newer build."""
     builds = {number: App([each], bodies_of(each)) for number, each in programs.LIFECYCLES.items()}
     names = [each.name for each in contracts_of(programs.LIFECYCLES[0])]
-    subject = Subject(programs.NAME, builds, dict.fromkeys(names, _receipt), (("note", None),), SECRET)
+    receipts = dict.fromkeys(names, _receipt)
+    subject = Subject(programs.NAME, builds, receipts, messages=(("note", None),), secret=SECRET)
     return Explorer(subject, lambda random: programs.Author(random).program(SECRET))
 
 
@@ -73,6 +74,7 @@ def of_lifecycle(
     given: Any,
     other_side: Mapping[Any, Any],
     messages: Sequence[tuple[str, Any]],
+    once: Sequence[Effect[Any, Any]],
 ) -> Explorer:
     """Explores an author's lifecycle; see `explore`.
 
@@ -86,7 +88,8 @@ def of_lifecycle(
             receipts[contract.name] = _makes(contract, other_side[contract])
         elif not isinstance(contract, Find):
             raise ScriptError(f"other_side has no receipt for {contract!r}: give one, or a function of its input")
-    subject = Subject(name_of(lifecycle), {0: app, 1: app}, receipts, tuple(messages))
+    names = frozenset(each.name for each in once)
+    subject = Subject(name_of(lifecycle), {0: app, 1: app}, receipts, names, tuple(messages))
     return Explorer(subject, given if callable(given) else lambda random: given)
 
 

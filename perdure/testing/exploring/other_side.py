@@ -156,6 +156,7 @@ class OtherSide:
         if account.done_at:
             self._world.repeated(effect, key, now - account.done_at[0])
         account.done_at.append(now)
+        self._world.caused(effect, key)
         account.receipt = self._receipts[effect.name](given)
         account.receipt_json = effect.receipt.dump_python(account.receipt, mode="json")
         settle = effect.doubt.settle.total_seconds() if isinstance(effect.doubt, Lookup) else 0.0

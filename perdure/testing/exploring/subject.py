@@ -21,6 +21,7 @@ class Subject:
         lifecycle: its name.
         builds: the app of each build, with bodies from `bodies_of`.
         receipts: for each effect, look-up and step: what makes its receipt from its input.
+        once: names of effects that each entity may cause once at most, under whatever key.
         messages: signals that arrive at random: name and payload; the payload None stands for its number, as text.
         secret: personal data in the input, which may be found in payloads only; None = there is none to be looked for.
     """
@@ -28,6 +29,7 @@ class Subject:
     lifecycle: str
     builds: Mapping[int, App]
     receipts: Mapping[str, Callable[[Any], Any]]
+    once: frozenset[str] = frozenset()
     messages: tuple[tuple[str, Any], ...] = ()
     secret: str | None = None
 

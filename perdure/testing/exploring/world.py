@@ -79,6 +79,7 @@ class World:
         self._places: Counter[str] = Counter()
         self._faults = {(each.place, each.number): each for each in scenario.faults}
         self._activations = 0
+        self._caused: dict[tuple[str, str], str] = {}
 
     def play(self, entity: Entity) -> list[Finding]:
         """Play the scenario to its end; what it shows."""
@@ -203,6 +204,13 @@ class World:
         cause = why.__cause__
         self.found("workflow task fails", f"{execution.workflow_id}: {why}" + (f": {cause}" if cause else ""))
         execution.close("terminated")
+
+    def caused(self, effect: Effect[Any, Any], key: str) -> None:
+        """The other side has done something for the entity that the key names."""
+        of_entity = key.split("/", 2)[1].partition("~")[0]
+        earlier = self._caused.setdefault((effect.name, of_entity), key)
+        if earlier != key and effect.name in self.subject.once:
+            self.found("done twice", f"{effect.name}: under {earlier}, and again under {key}")
 
     def repeated(self, effect: Effect[Any, Any], key: str, after: float) -> None:
         """The other side has done it once more."""

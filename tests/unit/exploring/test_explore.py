@@ -1,18 +1,83 @@
-"""Explorations: the same seed plays the same bytes, what fails becomes small, and a broken promise is found."""
+"""Explorations: random lifecycles and our own hold, the same seed plays the same bytes, and a broken promise is found."""
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
+from pathlib import Path
 
+import pytest
+
+from activities.contracts.comment import Comment
+from activities.contracts.mail import SEND_MAIL, Accepted
+from perdure.testing import ExplorationFailed, ScriptError, explore
 from perdure.testing.exploring.explorer import of_random_lifecycles
+from perdure.testing.exploring.programs import Program
+from perdure.testing.exploring.scenario import Event, Fault, Scenario
+from tests.apps.orders import CHARGE, Charge, Hasty, Order, OrderLifecycle, Unkept
+from workflows.comment_notification import CommentNotification
 
 SEEDS = range(40)
+ORDER = Order(number=1)
+RECEIPT = {CHARGE: Charge(id="ch_1")}
+CORPUS = sorted((Path(__file__).parent / "corpus").glob("*.json"))
 
 
 def trace(seed: int) -> str:
     explorer = of_random_lifecycles()
     return explorer.world(explorer.scenario(seed)).trace.hexdigest()
+
+
+def read(path: Path) -> Scenario:
+    kept = json.loads(path.read_text())["scenario"]
+    kept |= {
+        "given": Program.model_validate(kept["given"]),
+        "faults": tuple(Fault(**each) for each in kept["faults"]),
+        "events": tuple(Event(**each) for each in kept["events"]),
+        "builds": tuple(kept["builds"]),
+    }
+    return Scenario(**kept)
+
+
+def test_random_lifecycles_keep_every_promise() -> None:
+    explore(runs=150)
+
+
+@pytest.mark.parametrize("path", CORPUS, ids=lambda path: path.stem)
+def test_what_once_broke_a_promise_keeps_it(path: Path) -> None:
+    assert of_random_lifecycles().play(read(path)) == []
+
+
+def test_a_comment_notification_keeps_every_promise() -> None:
+    comment = Comment(id=1, post_id=1, author="ann", body="hello", recipient="bob@example.org")
+    explore(CommentNotification, comment, other_side={SEND_MAIL: Accepted(queue_id="4F2")}, once=[SEND_MAIL], runs=60)
+
+
+def test_an_order_keeps_every_promise() -> None:
+    explore(OrderLifecycle, ORDER, other_side=RECEIPT, messages=[("pack", None)], once=[CHARGE], runs=60)
+
+
+def test_an_order_that_is_charged_under_another_key_after_a_doubt_is_found() -> None:
+    with pytest.raises(ExplorationFailed, match="done twice: charge") as failed:
+        explore(Hasty, ORDER, other_side=RECEIPT, once=[CHARGE])
+    assert len(failed.value.scenario.events + failed.value.scenario.faults) <= 1
+
+
+def test_an_order_that_keeps_a_message_in_a_variable_of_its_run_is_found() -> None:
+    with pytest.raises(ExplorationFailed, match="stands still") as failed:
+        explore(Unkept, ORDER, other_side=RECEIPT, messages=[("pack", None)])
+    assert failed.value.scenario.renews or failed.value.scenario.events
+
+
+def test_a_missing_receipt_is_named() -> None:
+    with pytest.raises(ScriptError, match="no receipt for Effect.'charge'.: give one"):
+        explore(OrderLifecycle, ORDER)
+
+
+async def test_where_a_loop_runs_it_says_so() -> None:
+    with pytest.raises(RuntimeError, match="call it from a test that is no coroutine"):
+        explore(OrderLifecycle, ORDER, other_side=RECEIPT)
 
 
 def test_the_same_seed_plays_the_same_bytes_in_every_process() -> None:

@@ -1,0 +1,103 @@
+"""An order that is charged once and packed when a message says so; and two that are written wrongly."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from pydantic import BaseModel
+from temporalio import workflow
+
+from perdure import Done, Effect, Ended, Escalate, Lifecycle, Retry, seconds, state
+
+
+class Order(BaseModel):
+    number: int
+
+
+class Charge(BaseModel):
+    id: str
+
+
+class Packed(BaseModel):
+    packed: bool
+
+
+class Stage(StrEnum):
+    CHARGING = "charging"
+    PACKING = "packing"
+    DONE = "done"
+    FAILED = "failed"
+
+
+CHARGE = Effect[Order, Charge]("charge", timeout=seconds(5), doubt=Escalate(), retry=Retry(maximum=3))
+STATES = (
+    state(Stage.CHARGING, Stage.PACKING, Stage.FAILED),
+    state(Stage.PACKING, Stage.DONE),
+    state(Stage.DONE),
+    state(Stage.FAILED),
+)
+
+
+@workflow.defn(name="order")
+class OrderLifecycle(Lifecycle[Order, Stage]):
+    states = STATES
+    effects = (CHARGE,)
+
+    def __init__(self) -> None:
+        self.packed = False
+
+    @workflow.run
+    async def run(self, order: Order) -> None:
+        kept = self.recall(Packed)
+        self.packed = self.packed or (kept is not None and kept.packed)
+        match await self.perform(CHARGE, order):
+            case Done():
+                await self.enter(Stage.PACKING)
+                await self.wait_for(lambda: self.packed)
+                await self.enter(Stage.DONE)
+            case Ended(why):
+                await self.enter(Stage.FAILED, why)
+
+    @workflow.signal
+    def pack(self, by: str) -> None:
+        self.packed = True
+
+    def snapshot(self) -> Packed:
+        return Packed(packed=self.packed)
+
+
+@workflow.defn(name="hasty")
+class Hasty(Lifecycle[Order, Stage]):
+    """Takes *expired* for *not done*, and charges again under another key."""
+
+    states = STATES
+    effects = (CHARGE,)
+
+    @workflow.run
+    async def run(self, order: Order) -> None:
+        soon = self.started_at + seconds(3)
+        if not isinstance(await self.perform(CHARGE, order, suffix="first", expires_at=soon), Done):
+            await self.perform(CHARGE, order, suffix="second")
+        await self.enter(Stage.PACKING)
+        await self.enter(Stage.DONE)
+
+
+@workflow.defn(name="unkept")
+class Unkept(Lifecycle[Order, Stage]):
+    """Has no snapshot, so that a new run has lost what the one before was told."""
+
+    states = STATES
+    effects = (CHARGE,)
+
+    def __init__(self) -> None:
+        self.packed = 0
+
+    @workflow.run
+    async def run(self, order: Order) -> None:
+        await self.enter(Stage.PACKING)
+        await self.wait_for(lambda: self.packed >= 4)
+        await self.enter(Stage.DONE)
+
+    @workflow.signal
+    def pack(self, by: str) -> None:
+        self.packed += 1
