@@ -206,11 +206,11 @@ class World:
         execution.close("terminated")
 
     def caused(self, effect: Effect[Any, Any], key: str) -> None:
-        """The other side has done something for the entity that the key names."""
-        of_entity = key.split("/", 2)[1].partition("~")[0]
-        earlier = self._caused.setdefault((effect.name, of_entity), key)
-        if earlier != key and effect.name in self.subject.once:
-            self.found("done twice", f"{effect.name}: under {earlier}, and again under {key}")
+        """The other side has done something, in the round that the key names; sent again on purpose, it is the same."""
+        _, of_round, what = key.split("/", 2)
+        earlier = self._caused.setdefault((of_round, effect.name), what.partition("~")[0])
+        if earlier != what.partition("~")[0] and effect.name in self.subject.once:
+            self.found("done twice", f"{effect.name}: as {earlier}, and again as {what}")
 
     def repeated(self, effect: Effect[Any, Any], key: str, after: float) -> None:
         """The other side has done it once more."""

@@ -1,4 +1,4 @@
-"""Explorations: random lifecycles and our own hold, the same seed plays the same bytes, and a broken promise is found."""
+"""Explorations: random lifecycles and our own keep their promises, and one that is broken is found."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_an_order_that_keeps_a_message_in_a_variable_of_its_run_is_found() -> No
 
 
 def test_a_missing_receipt_is_named() -> None:
-    with pytest.raises(ScriptError, match="no receipt for Effect.'charge'.: give one"):
+    with pytest.raises(ScriptError, match=r"no receipt for Effect\('charge'\): give one"):
         explore(OrderLifecycle, ORDER)
 
 
