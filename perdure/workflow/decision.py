@@ -131,17 +131,27 @@ def decide(
     *,
     now: datetime,
     expires_at: datetime | None = None,
+    ending: bool = False,
     luck: float = 0.0,
 ) -> Decision:
-    """The next step for `effect`; `luck` in [-1, 1] places pauses inside their jitter."""
+    """The next step for `effect`.
+
+    Args:
+        ending: somebody has asked for the end. A workflow task that was lost may have begun an attempt that this run
+            does not know of, so the fence is read before anything is left.
+        luck: in [-1, 1], places pauses inside their jitter.
+    """
     status = known.effect.status
     terms = known.terms or effect
     if status in (Status.DONE, Status.REFUSED, Status.ABANDONED):
         return Settled(status)
     if known.different:
         return Settled(status, different=True)
-    if expires_at is not None and now >= expires_at:
-        return Settled(status, expired=True) if known.read else Look(NOW)
+    expired = expires_at is not None and now >= expires_at
+    if (expired or ending) and not known.read:
+        return Look(NOW)
+    if expired:
+        return Settled(status, expired=True)
     if known.effect.in_doubt:
         if known.last is Status.REFUSED:
             return Settled(status, refused=True)

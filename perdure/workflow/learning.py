@@ -66,7 +66,7 @@ class Learning(Generic[In, Out]):
             conductor.again[self.slot] = again + 1
             self.key = Key.of(conductor.entity, effect.identity, suffix, again + 1)
         # What the run before knew goes on: its failures count, its doubt needs no second look at the fence.
-        left = conductor.unsettled.pop(self.key, None) or Unsettled(known=Known())
+        left = conductor.unsettled.get(self.key) or Unsettled(known=Known())
         self.known = replace(left.known, read=False, terms=own or left.known.terms or begun_with)
         self._seen_at = left.seen_at or workflow.now()
         self._within: float | None = None
@@ -82,6 +82,8 @@ class Learning(Generic[In, Out]):
         self._since = left.since or (conductor.began if conductor.catching_up else microseconds(workflow.now()))
         self._follows: Move | None = None
         """What is to be committed with the outcome of the attempt that was ordered last, if it is done."""
+        self._follows_at = 0
+        """Version of that write."""
         self._moved: Move | None = None
         """What was committed with the outcome."""
 

@@ -79,6 +79,8 @@ class Performance(Learning[In, Out], Generic[In, Out]):
         conductor, moved = self._conductor, self._moved
         if moved is None or conductor.state != then:
             return False
+        if not moved.final and conductor.last_move > self._follows_at:
+            return False  # a write that was ordered later has shown the state of before once more
         return moved.final or moved == conductor.move_to(then).model_copy(update={"memory": moved.memory})
 
     async def _run(self, entering: str | None, expires_at: datetime | None) -> Done[Out] | Ended:
@@ -91,6 +93,7 @@ class Performance(Learning[In, Out], Generic[In, Out]):
             return _ENDINGS[ended.kind](ended.why, ended.in_doubt)
         conductor.ended.pop(self.key, None)
         conductor.performances[self.key] = self
+        conductor.unsettled.pop(self.key, None)  # not sooner: what it has in doubt is in one of the two at any moment
         about = {names.LIFECYCLE: conductor.entity.lifecycle, names.EFFECT: self.effect.name}
         try:
             with traces.span_in_workflow(f"{names.SPAN_PERFORM} {self.effect.name}", about, Leave):
@@ -108,7 +111,7 @@ class Performance(Learning[In, Out], Generic[In, Out]):
             luck = workflow.random().uniform(-1, 1) if self.known.failures else 0.0
             now = workflow.now()
             known = replace(self.known, age=max(now - self._seen_at, timedelta(0)))
-            step = decide(self.effect, known, now=now, expires_at=expires_at, luck=luck)
+            step = decide(self.effect, known, now=now, expires_at=expires_at, ending=self._conductor.ending, luck=luck)
             match step:
                 case Again(pause, within):
                     if await self._wait(pause, expires_at):
@@ -187,6 +190,7 @@ class Performance(Learning[In, Out], Generic[In, Out]):
         )
         check_size(conductor.entity, f"an attempt of {self.slot}", order)
         self._follows, self._moved = order.then.move if order.then else None, None
+        self._follows_at = order.then.version if order.then else 0
         way = Way(self._name, self._inline, self.timeout, expires_at, self._wait_in_line)
         try:
             async with conductor.under_way():

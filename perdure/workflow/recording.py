@@ -36,6 +36,8 @@ class Recording(Memory):
 
     def __init__(self, lifecycle: Lifecycle[Any, Any]) -> None:
         super().__init__(lifecycle)
+        self.last_move = 0
+        """Version of the newest write that shows a state."""
         self._moved = False
         """This run has done more than to catch up with the one before it."""
 
@@ -116,6 +118,8 @@ class Recording(Memory):
             TooLarge: Temporal would not take it.
         """
         check_size(self.entity, "what it writes", order)
+        if order.move is not None:
+            self.last_move = order.version
         async with self.under_way():
             answer = await _write(order)
         self.learn(answer.version)

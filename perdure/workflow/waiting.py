@@ -159,11 +159,16 @@ class Waiting(Recording):
         if self.may_renew():
             self.leave()
 
+    @property
+    def ending(self) -> bool:
+        """Whether somebody has asked for the end, and it has not begun."""
+        return self.cancel is not None and not self.cancelling
+
     def _may_cancel(self, cancellable: bool) -> bool:
         """Whether the end that somebody asked for may come now: not before a run that starts from its top is back at
         what was in doubt, to settle that first."""
         doubts = self.catching_up and self.doubts_left
-        return cancellable and self.cancel is not None and not self.cancelling and not doubts
+        return cancellable and self.ending and not doubts
 
     async def renew(self) -> NoReturn:
         """Go on in a new run, as soon as no attempt and no update is under way."""
