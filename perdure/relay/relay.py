@@ -30,7 +30,7 @@ from perdure.app import App
 from perdure.errors import EngineUnavailable, PerdureError
 from perdure.fleet.service import TROUBLE, Service
 from perdure.logs import says
-from perdure.privacy import reason
+from perdure.privacy import describe, reason
 from perdure.queries import query
 from perdure.relay.delivery import Delivery, NotForUs, NotYet, Row, Undeliverable, Unreadable
 from perdure.schema import Connection
@@ -176,7 +176,7 @@ class Relay(Service):
             return
         lifecycle, entity_id = claimed[0]["lifecycle"], claimed[0]["id"]
         log.error("what waits for %s/%s can't be dealt with", lifecycle, entity_id, exc_info=error)
-        why = f"{type(error).__name__}: {error}"[:500]
+        why = describe(error)
         await connection.execute(query("put_off"), lifecycle, entity_id, why)
 
     async def _deliver_batch(self, connection: Connection, claimed: list[Row]) -> bool:
