@@ -42,7 +42,6 @@ class Learning(Generic[In, Out]):
         self.effect = effect
         self._own = own
         """What this performance has in place of the contract's terms."""
-        self.timeout = own.timeout if own else effect.timeout
         self._suffix = suffix
         self.slot = f"{effect.name}/{suffix}" if suffix else effect.name
         # The way that this run calls it: the one that stands in its history, whatever the contract says today.
@@ -86,6 +85,11 @@ class Learning(Generic[In, Out]):
         """Version of that write."""
         self._moved: Move | None = None
         """What was committed with the outcome."""
+
+    @property
+    def timeout(self) -> timedelta:
+        """Of its next call: the one that `decide` reckons with, when it judges what still fits into a window."""
+        return (self.known.terms or self.effect).timeout
 
     def status(self) -> EffectStatus:
         """Where it is, as the query `status` shows it."""

@@ -12,6 +12,7 @@ from pydantic import BaseModel
 from temporalio import workflow
 
 from perdure import (
+    Attempt,
     Dedupe,
     Done,
     Effect,
@@ -33,6 +34,7 @@ from perdure import (
 )
 from perdure.activity.execution import digest
 from perdure.contracts.policies import DoubtPolicy
+from perdure.contracts.terms import terms_of
 from perdure.store.memory import MemoryStore
 from perdure.store.writes import EffectView, Fence, FenceOp, Move, Write
 from perdure.testing import START, After, At, Late, NotPickedUp, Rehearsal, WhenParked, WorkerLost, rehearse
@@ -297,6 +299,19 @@ class TestAnExpiry:
         )
         told = await goes_on(Plan(lasts=-1), before, Status.DONE)
         assert told == "number 5"
+
+
+async def test_a_call_takes_as_long_as_the_terms_in_the_history_allow() -> None:
+    """A window is judged by them, and the contract of another build may have a longer time-out."""
+    left: list[float] = []
+
+    async def body(given: str, attempt: Attempt) -> int:
+        left.append(attempt.remaining)
+        return 6
+
+    terms = terms_of(CALL).model_copy(update={"timeout": seconds(4)})
+    assert await goes_on(Plan(), Carried(state="calling", terms={"call": terms}), Status.NOT_DONE, body) == "number 6"
+    assert [round(each) for each in left] == [4]
 
 
 async def test_an_order_that_is_older_than_the_record_is_given_anew_with_a_newer_version() -> None:
