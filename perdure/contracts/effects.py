@@ -17,6 +17,7 @@ from pydantic import TypeAdapter, ValidationError
 from perdure.contracts.keys import check_name
 from perdure.contracts.limits import Limit
 from perdure.contracts.policies import Dedupe, DoubtPolicy, Lookup, Retry
+from perdure.contracts.unordered import holds_set, is_untyped
 from perdure.errors import DeclarationError, InvalidInput
 from perdure.privacy import describe_invalid, reason
 
@@ -193,6 +194,17 @@ class Effect(_Contract[In, Out]):
         self.retry = retry or Retry()
         self.heartbeat = heartbeat
         self.pick_up = pick_up or (_PICK_UP if limit is None else PICK_UP_LIMITED)
+
+    @cached_property
+    def _may_hold_sets(self) -> bool:
+        return is_untyped(self.input)
+
+    def dump_input(self, value: In) -> Any:
+        """See base class; a set where the type declares none is refused as well."""
+        data = super().dump_input(value)
+        if self._may_hold_sets and holds_set(self.input.dump_python(value)):
+            raise InvalidInput(f"{self.name}: the input holds a set, which has no order: use a list or a tuple")
+        return data
 
     @property
     def find(self) -> Find[In, Out] | None:

@@ -10,6 +10,7 @@ from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 from temporalio import workflow
 from temporalio.exceptions import ApplicationError
 
+from perdure.contracts.unordered import set_in
 from perdure.errors import DeclarationError, NotNow
 from perdure.workflow.leaving import Leave, reason_of
 from perdure.workflow.rules import refuse_if_over, why_left
@@ -91,12 +92,18 @@ def _derives(origin: Any, base: type[Any]) -> bool:
 
 
 def check_effects(cls: type[Any]) -> None:
-    """No two of its effects or steps share a name, and each has its types."""
+    """No two of its effects or steps share a name, and each has its types; an effect's input has one order of bytes."""
     names = [each.name for each in (*cls.effects, *cls.steps)]
     if twice := {name for name in names if names.count(name) > 1}:
         raise DeclarationError(f"{cls.__name__}: {twice.pop()!r} is declared twice")
     for each in (*cls.effects, *cls.steps):
         _ = each.input, each.receipt
+    for effect in cls.effects:
+        if where := set_in(effect.input):
+            raise DeclarationError(
+                f"{cls.__name__}: the input of {effect.name!r} holds a set: {where}. Each worker would write it in "
+                "another order, as other bytes: use a list or a tuple"
+            )
 
 
 def check_if_ended(cls: type[Any]) -> None:
