@@ -61,6 +61,17 @@ def bound() -> Database:
     return database
 
 
+def test_each_mark_that_may_have_been_written_since_is_known() -> None:
+    """A commit whose answer was lost may come after the next one was asked for."""
+    database = bound()
+    database.writes = False
+    assert database.says().word is Word.GO
+    first = database.kept.pending[-1]
+    assert database.says().word is Word.GO
+    database.mark = first
+    assert database.says().word is Word.GO
+
+
 def test_the_first_database_is_taken_and_a_second_one_is_not() -> None:
     database = bound()
     other = Database(database.kept, server(oid=6)).says()
