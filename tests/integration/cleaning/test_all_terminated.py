@@ -48,7 +48,7 @@ async def keeps(world: World) -> bool:
 
 async def exchanged(world: World) -> bool:
     """Whether the keeper that runs has heard this database."""
-    kept = await world.engine.get_workflow_handle_for(Keeper.run, keeper_id(world.scope)).query(Keeper.kept)
+    kept = await world.engine.get_workflow_handle(keeper_id(world.scope)).query(Keeper.kept)
     mark = await world.db.fetchval("select mark from perdure.database")
     return mark in (kept.current, *kept.pending) and await world.db.fetchval(TROUBLE) is None
 
