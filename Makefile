@@ -36,9 +36,12 @@ demo-jobs: $(STAMP) ## watch a job with 500 children, whose pages are in three l
 demo-reminders: $(STAMP) ## watch a day of 50 patients in eight zones pass in under a minute (KEEP=1 leaves it up)
 	@$(BIN)/python -m infra.demos.reminders $(if $(KEEP),--keep)
 
-test: lint types ## lint, types, and every test on real servers
-	@$(BIN)/python -m infra.programs
+test: $(STAMP) ## lint, types, and every test on real servers
+	@$(MAKE) --jobs=3 lint types programs
 	@$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+programs: $(STAMP)
+	@$(BIN)/python -m infra.programs
 
 dev: $(STAMP) ## servers and a worker that reloads when a file changes
 	@$(BIN)/python -m infra.dev
@@ -92,4 +95,4 @@ $(STAMP): requirements.lock pyproject.toml
 	@$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation -e .
 	@touch $@
 
-.PHONY: help demo demo-jobs demo-reminders test dev lint types format explore chaos chaos-reminders bench histories lock clean setup
+.PHONY: help demo demo-jobs demo-reminders test programs dev lint types format explore chaos chaos-reminders bench histories lock clean setup
