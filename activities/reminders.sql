@@ -68,7 +68,7 @@ begin
             using hint = 'Sign the patient off, and up again under the other id.', errcode = 'check_violation';
     elsif tg_op = 'UPDATE' and old.signed_off and not new.signed_off then
         raise exception 'reminders.patient: % has signed off', quote_literal(old.id)
-            using hint = 'To sign up again: perdure.restart(''dosage-reminders'', id, by, note, ''active'', reminders.input(row)).',
+            using hint = 'To sign up again: perdure.restart(''dosage-reminders'', id, by, note, reminders.input(row)).',
                 errcode = 'check_violation';
     end if;
     return new;
@@ -81,7 +81,7 @@ create or replace trigger checked before insert or update of id, plan, zone, sig
 create or replace function reminders.sign_up() returns trigger
 language plpgsql security definer set search_path = reminders, pg_temp as $$
 begin
-    if perdure.start('dosage-reminders', new.id, input(new), 'active') <> 'started' then
+    if perdure.start('dosage-reminders', new.id, input(new)) <> 'started' then
         raise exception 'reminders.patient: the id % was used before', quote_literal(new.id)
             using hint = 'Give each patient an id of its own.', errcode = 'unique_violation';
     end if;
@@ -121,7 +121,7 @@ create or replace view reminders.dose as
     select substring(id from '^(.*)/[^/]+/[^/]+$') as patient, split_part(right_part, '/', 1) as rule,
         split_part(right_part, '/', 2)::timestamp as due, state, why, at
     from (
-        select id, state, null as why, since as at, substring(id from '[^/]+/[^/]+$') as right_part
+        select id, case state when 'starting' then 'due' else state end as state, null as why, since as at, substring(id from '[^/]+/[^/]+$') as right_part
             from perdure.entity where lifecycle = 'dose'
         union all
         select id, state, why, finished_at, substring(id from '[^/]+/[^/]+$')

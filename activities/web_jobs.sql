@@ -114,7 +114,7 @@ begin
         raise exception 'web_job.job: there is no job type %', quote_literal(left(new.type, 80))
             using hint = 'Add it first: perdure job-type add.', errcode = 'foreign_key_violation';
     end if;
-    if perdure.start('web-job', new.id, web_job.input(new), 'scheduled') <> 'started' then
+    if perdure.start('web-job', new.id, web_job.input(new)) <> 'started' then
         raise exception 'web_job.job: the id % was used before', quote_literal(left(new.id, 80))
             using hint = 'Give each job an id of its own, such as the type and the key of your row.', errcode = 'unique_violation';
     end if;
@@ -287,11 +287,11 @@ begin
     update job j set state = 'scheduled' where j.id = any (chosen);
     for again in
         select id from (
-            select j.id, perdure.start('web-job', j.id, input(j), 'scheduled') answer from job j where j.id = any (chosen)) x
+            select j.id, perdure.start('web-job', j.id, input(j)) answer from job j where j.id = any (chosen)) x
         where answer = 'finished'
     loop
         begin
-            perform perdure.restart('web-job', again, 'web-job', 'again with its master', 'scheduled');
+            perform perdure.restart('web-job', again, 'web-job', 'again with its master');
         exception when object_not_in_prerequisite_state or no_data_found then
             update job j set state = 'failed' where j.id = again; -- whether it happened is not known, or its record is gone
         end;

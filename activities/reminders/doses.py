@@ -12,7 +12,7 @@ from activities.reminders.resources import pool_of
 from perdure import Occasion
 
 _START = """
-    select perdure.start('dose', x.id, x.input, 'due', priority => x.priority)
+    select perdure.start('dose', x.id, x.input, priority => x.priority)
     from jsonb_to_recordset($1::jsonb) x (id text, input jsonb, priority int)"""
 _WITHDRAW = """
     select perdure.cancel('dose', x.id, $2, $3, 'withdrawn by ' || $2) from unnest($1::text[]) x (id)

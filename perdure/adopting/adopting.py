@@ -26,8 +26,8 @@ from perdure.errors import DeclarationError, InvalidEntity, InvalidInput
 from perdure.schema import Connection
 from perdure.workflow.lifecycle import Lifecycle
 
-_ADOPT = """select x.id, perdure.adopt($1, x.id, x.input, $2, $3, x.effect, x.key, x.since, $4) as answer
-    from jsonb_to_recordset($5::jsonb) x (id text, input jsonb, effect text, key text, since timestamptz)"""
+_ADOPT = """select x.id, perdure.adopt($1, x.id, x.input, $2, x.effect, x.key, x.since, $3) as answer
+    from jsonb_to_recordset($4::jsonb) x (id text, input jsonb, effect text, key text, since timestamptz)"""
 
 
 @dataclass(slots=True)
@@ -175,8 +175,5 @@ class Adoption:
 
     async def _commit(self, orders: Sequence[dict[str, Any]]) -> list[asyncpg.Record]:
         """One transaction for all."""
-        initial = str(self.lifecycle.declared.initial.value)
         timeout = self.doubt.effect.timeout if self.doubt else timedelta(0)
-        return await self.db.fetch(
-            _ADOPT, name_of(self.lifecycle), initial, self.priority, timeout, json.dumps(list(orders))
-        )
+        return await self.db.fetch(_ADOPT, name_of(self.lifecycle), self.priority, timeout, json.dumps(list(orders)))

@@ -29,10 +29,10 @@ _TRANSIENT = ("08", "53", "57", "58")
 _OVERDUE = "57014"
 _START = """
     with started as materialized (
-        select x.id, perdure.start($1, x.id, x.input, $2, x.tenant, priority => 5) as answer
-        from jsonb_to_recordset($3::jsonb) x (id text, input jsonb, tenant text)
+        select x.id, perdure.start($1, x.id, x.input, x.tenant, priority => 5) as answer
+        from jsonb_to_recordset($2::jsonb) x (id text, input jsonb, tenant text)
     )
-    select id, perdure.note($1, id, $4, $5) from started where answer = 'started'
+    select id, perdure.note($1, id, $3, $4) from started where answer = 'started'
 """
 
 
@@ -105,10 +105,7 @@ class _Search:
         return {"id": entity.id, "input": given, "tenant": row.tenant}
 
     async def _commit(self, db: Any, orders: Sequence[dict[str, Any]]) -> list[asyncpg.Record]:
-        initial = str(self._lifecycle.declared.initial.value)
-        found: list[asyncpg.Record] = await db.fetch(
-            _START, self._name, initial, json.dumps(list(orders)), self._ground.by, WHY
-        )
+        found: list[asyncpg.Record] = await db.fetch(_START, self._name, json.dumps(list(orders)), self._ground.by, WHY)
         return found
 
     def _refuse(self, row_id: str | None) -> Callable[[Exception], None]:

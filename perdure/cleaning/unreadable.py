@@ -6,6 +6,7 @@ from perdure.cleaning.ground import Ground
 from perdure.cleaning.kinds import UNREADABLE
 from perdure.cleaning.row import Row
 from perdure.contracts.effects import problem
+from perdure.contracts.states import STARTING
 
 _ADVICE = "Deploy code that can read it: a default for what is new, formerly= for what was renamed (docs/upgrading.md)"
 
@@ -23,7 +24,7 @@ def _what(ground: Ground, row: Row) -> str | None:
     lifecycle = ground.app.lifecycle(row.entity.lifecycle)
     if row.attention is not None and "can't be read: " in row.attention:
         return f"it stands still: {row.attention}"
-    if row.state not in lifecycle.declared.names:
+    if row.state not in (STARTING, *lifecycle.declared.names):
         return f"it is in {row.state!r}, which {row.entity.lifecycle} does not declare"
     if row.input is None:
         return None

@@ -46,11 +46,6 @@ def known(lifecycle: Which, app: App | None) -> Known:
     return None if app is None else app.lifecycle(lifecycle)
 
 
-def initial_state(lifecycle: Known) -> str | None:
-    """The state that it begins in; None = as the SQL function has it."""
-    return None if lifecycle is None else str(lifecycle.declared.initial.value)
-
-
 def input_text(entity: Entity, lifecycle: Known, given: Any) -> str:
     """The input as JSON text.
 

@@ -33,6 +33,7 @@ class EntityStatus:
     """Where an entity is, as the mirror shows it.
 
     Attributes:
+        state: as its lifecycle declares it; `starting` until it is delivered.
         final: whether `state` is final.
         since: since when it is in that state; None where its month was dropped.
         waits_for_delivery: it was started, and Temporal does not know it yet.

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
 
 from perdure.client.calls import Call, call, entity_of, instant, rank
 from perdure.client.connections import AppConnection, AsyncConnection, BlockingConnection, at_once, carry, is_blocking
-from perdure.client.naming import Handler, initial_state, input_text, known, name_of, signal_text
+from perdure.client.naming import Handler, input_text, known, name_of, signal_text
 from perdure.client.records import Handle
 from perdure.errors import NotConnected
 from perdure.telemetry import names, traces
@@ -96,7 +96,6 @@ class Transactional(ABC):
             entity = entity_of(name_of(lifecycle), entity_id)
             which = known(lifecycle, self._app)
             asked = call("start", entity, input=input_text(entity, which, given)).also(
-                state=initial_state(which),
                 tenant=tenant,
                 not_before=instant(str(entity), not_before),
                 priority=rank(str(entity), priority),
@@ -264,7 +263,7 @@ class Transactional(ABC):
             entity = entity_of(name_of(lifecycle), entity_id)
             which = known(lifecycle, self._app)
             asked = call("restart", entity, made_by=by, note=note).also(
-                state=initial_state(which), input=None if given is None else input_text(entity, which, given)
+                input=None if given is None else input_text(entity, which, given)
             )
             with _traced(entity.lifecycle) as traceparent:
                 return int(await self._carry(asked.also(traceparent=traceparent), connection))

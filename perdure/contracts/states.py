@@ -11,6 +11,9 @@ from typing import Generic, TypeVar
 
 from perdure.errors import DeclarationError
 
+STARTING = "starting"
+"""What is shown of an entity from its start until its delivery: it is in none of its lifecycle's states yet."""
+
 S = TypeVar("S", bound=StrEnum)
 
 
@@ -122,6 +125,10 @@ class States(Generic[S]):
         ends = [each.name.value for each in declared if each.cancelled]
         if len(ends) > 1:
             raise DeclarationError(f"{self._lifecycle}: {ends[0]!r} and {ends[1]!r} are both cancelled=True: keep one")
+        if STARTING in self.names:
+            raise DeclarationError(
+                f"{self._lifecycle}: {STARTING!r} is what an entity shows until it is delivered: take another name"
+            )
         reached = {declared[0].name.value, *ends}
         for each in declared:
             for follower in each.leads_to:

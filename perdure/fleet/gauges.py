@@ -18,7 +18,7 @@ from temporalio.common import MetricMeter
 
 from perdure.app import App
 from perdure.cleaning.kinds import KINDS
-from perdure.contracts.states import States
+from perdure.contracts.states import STARTING, States
 from perdure.fleet.queues import Queue, queues, read_queue
 from perdure.fleet.service import Service
 from perdure.queries import query
@@ -166,4 +166,5 @@ class Gauges(Service):
 
 
 def _open_states(states: States[Any]) -> list[str]:
-    return [each for each in states.names if each not in states or not states[each].final] + [names.OTHER]
+    open_ones = [each for each in states.names if each not in states or not states[each].final]
+    return [STARTING, *open_ones, names.OTHER]

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import Any
 
 from perdure.contracts.effects import Effect
+from perdure.contracts.states import STARTING
 from perdure.errors import DeclarationError
 from perdure.queries import query
 from perdure.schema import Connection
@@ -18,19 +20,21 @@ async def check_record(connection: Connection, name: str, lifecycle: type[Lifecy
         DeclarationError: some are in a state that it does not declare, or have an effect under way or in doubt that
             it does not declare. They could not go on, or would send again under another name.
     """
-    rows = await connection.fetch(query("undeclared_states"), name, lifecycle.declared.names)
+    rows = await connection.fetch(query("undeclared_states"), name, [STARTING, *lifecycle.declared.names])
     if rows:
-        state = rows[0]["state"]
+        state, entity_id = rows[0]["state"], rows[0]["id"]
         raise DeclarationError(
-            f"{name}: open ones are in the state {state!r}, which it does not declare: keep that state until none is "
-            f"in it, or say which one it is now: state(..., formerly=({state!r},))"
+            f"{name}: open ones are in the state {state!r}, which it does not declare, {name}/{entity_id} for one: "
+            f"keep that state until none is in it, or say which one it is now: state(..., formerly=({state!r},)). "
+            f"To see them: perdure list {name} --state {shlex.quote(state)}"
         )
     rows = await connection.fetch(query("undeclared_effects"), name, _names(lifecycle.effects))
     if rows:
-        effect = rows[0][0]
+        effect, entity_id = rows[0]["effect"], rows[0]["id"]
         raise DeclarationError(
-            f"{name}: an attempt of {effect!r} is under way or in doubt, and it declares no such effect: keep the "
-            f"contract until that is settled, or say which one it is now: Effect(..., formerly=({effect!r},))"
+            f"{name}: an attempt of {effect!r} is under way or in doubt, and it declares no such effect, "
+            f"{name}/{entity_id} has one: keep the contract until that is settled, or say which one it is now: "
+            f"Effect(..., formerly=({effect!r},)). To see it: {shlex.join(['perdure', 'show', name, entity_id])}"
         )
 
 

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 from perdure.app import App
 from perdure.cleaning.kinds import KINDS
 from perdure.contracts.keys import Entity
-from perdure.contracts.states import suggestion
+from perdure.contracts.states import STARTING, suggestion
 from perdure.errors import InvalidSetting
 from perdure.operating.condition import Condition
 from perdure.queries import query
@@ -162,7 +162,7 @@ async def known_lifecycles(connection: Connection, app: App | None = None) -> se
 async def known_states(connection: Connection, lifecycle: str | None, app: App | None = None) -> set[str]:
     """Names of states: of those that entities are or lately were in, and of those that the app declares."""
     of = await known_lifecycles(connection, app) if lifecycle is None else {lifecycle}
-    found = {row["state"] for row in await connection.fetch(query("states_on_record"), sorted(of))}
+    found = {STARTING, *(row["state"] for row in await connection.fetch(query("states_on_record"), sorted(of)))}
     if app is not None:
         found |= {name for each in of & set(app.lifecycles) for name in app.lifecycles[each].declared.names}
     return found

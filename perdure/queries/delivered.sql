@@ -1,8 +1,19 @@
--- These rows are delivered: $1 lifecycles, $2 ids, $3 seqs. What was said stays, for recovery, until the entity's end.
+-- These rows are delivered: $1 lifecycles, $2 ids, $3 seqs, $4 the first states of what was started, null for other rows. What
+-- was said stays, for recovery, until the entity's end. What runs now is in its first state; a row that its run holds at this
+-- moment shows what that writes.
 with gone as (
-    delete from perdure.outbox o using unnest($1::text[], $2::text[], $3::bigint[]) k(lifecycle, id, seq)
+    delete from perdure.outbox o using unnest($1::text[], $2::text[], $3::bigint[], $4::text[]) k(lifecycle, id, seq, state)
     where o.lifecycle = k.lifecycle and o.id = k.id and o.seq = k.seq
-    returning o.lifecycle, o.id, o.round, o.message_id
+    returning o.lifecycle, o.id, o.round, o.message_id, k.state
+), begun as (
+    update perdure.entity e set state = x.first_state, since = clock_timestamp()
+    from (
+        select y.lifecycle, y.id, gone.state as first_state
+        from perdure.entity y join gone on gone.lifecycle = y.lifecycle and gone.id = y.id and gone.round = y.round
+        where y.state = 'starting' and gone.state is not null
+        for no key update of y skip locked
+    ) x
+    where e.lifecycle = x.lifecycle and e.id = x.id
 )
 update perdure.message m set delivered_at = clock_timestamp()
 from gone where m.lifecycle = gone.lifecycle and m.id = gone.id and m.round = gone.round and m.message_id = gone.message_id

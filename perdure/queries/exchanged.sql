@@ -3,5 +3,6 @@
 update perdure.database
 set mark = $2, epoch = greatest(epoch, $3), system_identifier = $4, database_oid = $5::bigint::oid, timeline = $6,
     postmaster_started = $7, namespace = $8, namespace_id = $9, scope = $10, exchanged_at = clock_timestamp(),
+    filenode = pg_relation_filenode('perdure.database'),
     stopped = null
 where mark is not distinct from $1

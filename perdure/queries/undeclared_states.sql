@@ -1,8 +1,9 @@
--- States that open lifecycles named $1 are in and that are none of $2. It steps from one state to the next by the index.
+-- States that open lifecycles named $1 are in and that are none of $2, each with one that is in it. It steps from one state to
+-- the next by the index.
 with recursive seen as (
-    (select state from perdure.entity where lifecycle = $1 order by state limit 1)
+    (select state, id from perdure.entity where lifecycle = $1 order by state limit 1)
     union all
-    select (select x.state from perdure.entity x where x.lifecycle = $1 and x.state > seen.state order by x.state limit 1)
-    from seen where seen.state is not null
+    select next.state, next.id from seen cross join lateral (
+        select x.state, x.id from perdure.entity x where x.lifecycle = $1 and x.state > seen.state order by x.state limit 1) next
 )
-select state from seen where state <> all ($2::text[])
+select state, id from seen where state <> all ($2::text[])

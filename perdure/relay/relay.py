@@ -109,6 +109,7 @@ class Relay(Service):
         self._delivery = Delivery(client, app, settings)
         self.id = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
         self._lifecycles = list(app.lifecycles)
+        self._first = {name: each.declared.initial.value for name, each in app.lifecycles.items()}
         self._signals = [f"{name}.{signal}" for name, each in app.lifecycles.items() for signal in signals(each)]
         self._seen_at = self._looked_at = -inf
         self._idle = settings.relay_every
@@ -176,8 +177,7 @@ class Relay(Service):
             return
         lifecycle, entity_id = claimed[0]["lifecycle"], claimed[0]["id"]
         log.error("what waits for %s/%s can't be dealt with", lifecycle, entity_id, exc_info=error)
-        why = describe(error)
-        await connection.execute(query("put_off"), lifecycle, entity_id, why)
+        await connection.execute(query("outbox_put_off"), lifecycle, entity_id, describe(error))
 
     async def _deliver_batch(self, connection: Connection, claimed: list[Row]) -> bool:
         most = 1 if self._alone else self._window
@@ -272,7 +272,8 @@ class Relay(Service):
         """
         delivered = [row for line in lines for row in line.delivered]
         if delivered:
-            await connection.execute(query("delivered"), *_columns(delivered, "lifecycle", "id", "seq"))
+            columns = _columns(delivered, "lifecycle", "id", "seq")
+            await connection.execute(query("delivered"), *columns, [self._first_state(row) for row in delivered])
         if over := [row for row in delivered if row["over"] and row["kind"] == "message"]:
             await connection.execute(query("too_late"), *_columns(over, "lifecycle", "id", "round", "message_id"))
         moved = [
@@ -294,6 +295,10 @@ class Relay(Service):
             elif line.held_until is not None:
                 first = line.rows[0]
                 await connection.execute(query("hold"), first["lifecycle"], first["id"], line.held_until)
+
+    def _first_state(self, row: Row) -> str | None:
+        """What an entity is in from its delivery on; None for a row that started nothing."""
+        return self._first.get(row["lifecycle"]) if row["kind"] == "start" and not row["over"] else None
 
     async def _decline(self, connection: Connection, line: Line) -> None:
         """Leave it to others, whose code may be newer; where none is left that may read it, it is rejected."""

@@ -1,4 +1,7 @@
--- What comes in is bounded, what waits always has its entity, and no row of the outbox stands in another's way.
+-- What comes in is bounded, what waits always has its entity, and no row of the outbox stands in another's way. The first state
+-- belongs to the lifecycle: until an entity is delivered it is 'starting', whoever starts it. A worker of an earlier release
+-- takes that for a state that its lifecycle does not declare.
+-- oldest worker: 13
 
 -- Relays that run, and what the app of each declares: a relay delivers what it knows and leaves the rest to others.
 create table perdure.relay (
@@ -132,6 +135,37 @@ begin
     return put_aside;
 end $$;
 
+-- The file in which this table was when the mark was exchanged. One that was restored over it has another.
+alter table perdure.database add column filenode oid;
+
+-- Before anything is sent: is this the database that was asked for last? Null = yes, else why not. A server of the same
+-- start has the same timeline and system identifier, so these are not asked for each time. While a dump is being restored over
+-- it there is no row, or one of before.
+create or replace function perdure.database_trouble() returns text
+language plpgsql stable as $$
+declare
+    d perdure.database;
+    i record;
+begin
+    select * into d from perdure.database;
+    if not found then
+        return 'not verified';
+    elsif d.stopped is not null then
+        return d.stopped;
+    end if;
+    if d.mark is null or (d.postmaster_started = pg_postmaster_start_time()
+            and d.filenode is not distinct from pg_relation_filenode('perdure.database')
+            and d.database_oid = (select oid from pg_database where datname = current_database())) then
+        return null;
+    end if;
+    i := perdure.incarnation();
+    if i.system_identifier is distinct from d.system_identifier or i.database_oid is distinct from d.database_oid then
+        return format('this database (system %s, oid %s) is a copy of the one that works with scope %L in namespace %L (system %s, oid %s)',
+            i.system_identifier, i.database_oid, d.scope, d.namespace, d.system_identifier, d.database_oid);
+    end if;
+    return 'not verified';
+end $$;
+
 -- Percent-encoded, an id is part of the keys of its effects, and an index takes no key of more than 2,700 bytes.
 create or replace function perdure.check_entity(verb text, lifecycle text, entity_id text) returns void
 language plpgsql immutable set search_path = perdure, pg_temp as $$
@@ -186,8 +220,13 @@ begin
     return i;
 end $$;
 
+-- A parameter less makes a new function. The old ones stay until whoever may execute them may execute the new ones.
+alter function perdure.start(text, text, jsonb, text, text, text, timestamptz, int) rename to start_before;
+alter function perdure.restart(text, text, text, text, text, jsonb, text) rename to restart_before;
+alter function perdure.adopt(text, text, jsonb, text, int, text, text, timestamptz, interval) rename to adopt_before;
+
 -- Starts the lifecycle of an entity: 'started', 'open' (it runs already) or 'finished' (it has ended). Priority 1 goes first.
-create or replace function perdure.start(lifecycle text, entity_id text, input jsonb, state text default 'pending', tenant text default null,
+create function perdure.start(lifecycle text, entity_id text, input jsonb, tenant text default null,
     traceparent text default null, not_before timestamptz default null, priority int default 3)
 returns text language plpgsql security definer set search_path = perdure, pg_temp as $$
 #variable_conflict use_column
@@ -201,10 +240,6 @@ begin
         raise exception 'perdure.start: % is not a priority', coalesce(start.priority::text, 'null')
             using hint = 'Give 1 (first) to 5; 3 where it does not matter.', errcode = 'invalid_parameter_value';
     end if;
-    if start.state is null then
-        raise exception 'perdure.start: the state is null'
-            using hint = 'Give the first of the lifecycle''s states, or leave it out for ''pending''.', errcode = 'invalid_parameter_value';
-    end if;
     loop
         insert into ident (lifecycle, id) values (start.lifecycle, entity_id) on conflict do nothing;
         exit when found;
@@ -214,8 +249,8 @@ begin
         end if;
     end loop;
     insert into entity (lifecycle, id, round, state, input, tenant)
-        values (start.lifecycle, entity_id, 0, start.state, start.input, start.tenant);
-    insert into transition (lifecycle, id, round, version, state) values (start.lifecycle, entity_id, 0, 0, start.state);
+        values (start.lifecycle, entity_id, 0, 'starting', start.input, start.tenant);
+    insert into transition (lifecycle, id, round, version, state) values (start.lifecycle, entity_id, 0, 0, 'starting');
     insert into outbox (lifecycle, id, round, kind, traceparent, not_before, wanted_at, priority)
         values (start.lifecycle, entity_id, 0, 'start', checked_traceparent(start.traceparent),
             greatest(clock_timestamp(), start.not_before), start.not_before, start.priority);
@@ -261,7 +296,7 @@ end $$;
 -- Starts the lifecycle of a row of work that was there before perdure: as perdure.start does. `effect_key` is given where an
 -- older job may have begun the effect: then it counts as in doubt, and may be in flight for `timeout` more. So the first
 -- attempt meets what stands, and the effect's doubt policy has the word. `since` null = begun so long ago that nobody remembers it.
-create or replace function perdure.adopt(lifecycle text, entity_id text, input jsonb, state text default 'pending', priority int default 5,
+create function perdure.adopt(lifecycle text, entity_id text, input jsonb, priority int default 5,
     effect text default null, effect_key text default null, since timestamptz default null, timeout interval default '0')
 returns text language plpgsql security definer set search_path = perdure, pg_temp as $$
 #variable_conflict use_column
@@ -277,7 +312,7 @@ begin
                 errcode = 'invalid_parameter_value';
     end if;
     perform check_instant('adopt', 'since', adopt.since);
-    answer := perdure.start(adopt.lifecycle, entity_id, adopt.input, adopt.state, priority => adopt.priority);
+    answer := perdure.start(adopt.lifecycle, entity_id, adopt.input, priority => adopt.priority);
     now_at := clock_timestamp();
     if answer = 'started' and effect_key is not null then
         insert into effect (key, lifecycle, id, round, effect, token, status, digest, first_at, attempt_at, deadline, why)
@@ -289,4 +324,63 @@ begin
     return answer;
 end $$;
 
+-- Runs a finished entity again, as a new round with new keys. Returns the round.
+create function perdure.restart(lifecycle text, entity_id text, made_by text, note text,
+    input jsonb default null, traceparent text default null)
+returns int language plpgsql security definer set search_path = perdure, pg_temp as $$
+#variable_conflict use_column
+declare
+    i ident;
+    doubtful text;
+    last finished;
+begin
+    select * into i from ident x where x.lifecycle = restart.lifecycle and x.id = entity_id for no key update;
+    if not found then
+        raise exception 'perdure.restart: there is no %/%', restart.lifecycle, entity_id
+            using hint = 'perdure.start starts it for the first time.', errcode = 'no_data_found';
+    end if;
+    if i.final is null then
+        raise exception 'perdure.restart: %/% is still open', restart.lifecycle, entity_id
+            using hint = 'Only a finished entity can be restarted; retry_now or cancel it.', errcode = 'object_not_in_prerequisite_state';
+    end if;
+    select key into doubtful from effect x where x.lifecycle = restart.lifecycle and x.id = entity_id
+        and status in ('attempting', 'in_doubt') limit 1;
+    if found then
+        raise exception 'perdure.restart: whether % happened is not known', quote_literal(doubtful)
+            using hint = 'Resolve that effect first, else it could happen twice.', errcode = 'object_not_in_prerequisite_state';
+    end if;
+    select * into last from finished x where x.lifecycle = restart.lifecycle and x.id = entity_id order by finished_at desc limit 1;
+    if last.input is null and restart.input is null then
+        raise exception 'perdure.restart: the input of %/% is no longer on record', restart.lifecycle, entity_id
+            using hint = 'Give it again: input => ...', errcode = 'no_data_found';
+    end if;
+    update ident x set round = i.round + 1, version = i.version + 1, final = null
+        where x.lifecycle = restart.lifecycle and x.id = entity_id;
+    delete from behind b where b.lifecycle = restart.lifecycle and b.id = entity_id; -- the last round's
+    insert into entity (lifecycle, id, round, state, input, tenant)
+        values (restart.lifecycle, entity_id, i.round + 1, 'starting', coalesce(restart.input, last.input), last.tenant);
+    insert into transition (lifecycle, id, round, version, state, why, made_by)
+        values (restart.lifecycle, entity_id, i.round + 1, i.version + 1, 'starting', note, restart.made_by);
+    insert into outbox (lifecycle, id, round, kind, traceparent)
+        values (restart.lifecycle, entity_id, i.round + 1, 'start', checked_traceparent(restart.traceparent));
+    return i.round + 1;
+end $$;
+
+do $$
+declare
+    g record;
+begin
+    for g in select split_part(p.proname, '_', 1) as name, a.grantee::regrole as role, a.is_grantable
+        from pg_proc p, aclexplode(p.proacl) a
+        where p.pronamespace = 'perdure'::regnamespace and p.proname in ('start_before', 'restart_before', 'adopt_before')
+            and a.grantee not in (0, p.proowner)
+    loop
+        execute format('grant execute on function perdure.%I to %s%s', g.name, g.role,
+            case when g.is_grantable then ' with grant option' else '' end);
+    end loop;
+end $$;
+
+drop function perdure.start_before;
+drop function perdure.restart_before;
+drop function perdure.adopt_before;
 revoke all on all functions in schema perdure from public;

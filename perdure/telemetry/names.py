@@ -66,7 +66,9 @@ EXPIRED = Metric(
 )
 
 # How it stands
-OPEN = Metric("perdure_open", "gauge", "open lifecycles", ("lifecycle", "state"))
+OPEN = Metric(
+    "perdure_open", "gauge", "open lifecycles; those that are not delivered yet are `starting`", ("lifecycle", "state")
+)
 OLDEST_SECONDS = Metric(
     "perdure_oldest_seconds",
     "gauge",

@@ -74,7 +74,7 @@ async def every_record_says_done(world: World) -> None:
     assert sorted(map(tuple, finished)) == sorted(entities)
     for lifecycle, entity_id in entities:
         told = [state for state, _ in groupby(await world.states(lifecycle, entity_id))]
-        assert told == ["pending", "doing", "done"], (lifecycle, entity_id)
+        assert told == ["starting", "doing", "done"], (lifecycle, entity_id)
         await world.completed(lifecycle, entity_id)
 
 

@@ -151,7 +151,7 @@ async def start(world: World, name: str, sale: Sale, forgetful: Sale | None = No
     """Start fifty of that name in a transaction, half of them of each kind."""
     for kind, given in zip(KINDS, (sale, forgetful or sale), strict=True):
         ids = [f"{name}-{number}" for number in range(KINDS.index(kind), EACH, 2)]
-        call = "select perdure.start($1, x, $2::jsonb, 'new') from unnest($3::text[]) x"
+        call = "select perdure.start($1, x, $2::jsonb) from unnest($3::text[]) x"
         await world.db.execute(call, kind, given.model_dump_json(), ids)
 
 

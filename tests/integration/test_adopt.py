@@ -80,7 +80,7 @@ async def test_rows_that_wait_are_started_and_those_that_are_over_are_left_alone
         "",
     )
     rows = await world.db.fetch("select id, state, input ->> 'what' as what from perdure.entity order by id")
-    assert [tuple(row) for row in rows] == [("1", "pending", "x"), ("2", "pending", "x"), ("3", "pending", "x")]
+    assert [tuple(row) for row in rows] == [("1", "starting", "x"), ("2", "starting", "x"), ("3", "starting", "x")]
     assert await world.db.fetchval("select array_agg(distinct priority) from perdure.outbox") == [5]
     assert await world.db.fetchval("select count(*) from perdure.effect") == 0
     async with world.worker(app):

@@ -37,7 +37,7 @@ async def test_a_cancel_during_a_back_off_ends_it_at_once(world: World, cancel: 
         await cancel(world, "slow")
         assert await world.ended("slow", "a") == "cancelled"
         await world.handle("slow", "a").result()
-    assert await world.states("slow", "a") == ["pending", "doing", "cancelled"]
+    assert await world.states("slow", "a") == ["starting", "doing", "cancelled"]
     assert world.counterparty.seen("do") == 1
 
 

@@ -73,7 +73,7 @@ async def test_the_status_is_there_from_the_instant_of_commit_without_a_worker(w
     before = datetime.now(UTC)
     handle = await world.client.start(Lookup, "a", Errand(), tenant="t1")
     status = await handle.status()
-    assert (status.state, status.final, status.round, status.tenant) == ("pending", False, 0, "t1")
+    assert (status.state, status.final, status.round, status.tenant) == ("starting", False, 0, "t1")
     assert status.waits_for_delivery
     assert status.effects == ()
     assert status.since is not None
@@ -82,7 +82,7 @@ async def test_the_status_is_there_from_the_instant_of_commit_without_a_worker(w
 
 async def test_a_wait_that_takes_too_long_says_where_it_is(world: World) -> None:
     handle = await world.client.start(Lookup, "a", Errand())
-    with pytest.raises(TimeoutError, match=r"lookup/a is not final after 0:00:00.100000: 'pending'"):
+    with pytest.raises(TimeoutError, match=r"lookup/a is not final after 0:00:00.100000: 'starting'"):
         await handle.wait(timeout=seconds(0.1))
 
 

@@ -32,7 +32,7 @@ async def test_a_wait_outlives_a_restart_of_the_database_and_a_look_says_that_it
             server.start()
             admin = await asyncpg.connect(server.dsn())
             await admin.execute("update perdure.ident set final = 'done'")
-            assert (await waiting).state == "pending"
+            assert (await waiting).state == "starting"
             assert (await waiting).final
             await admin.close()
 

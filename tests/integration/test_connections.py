@@ -99,9 +99,9 @@ async def _written(db: asyncpg.Connection[asyncpg.Record]) -> list[int]:
 async def test_a_start_is_committed_with_the_row(kind: str, dsn: str, db: Any) -> None:
     [handle] = await _app(kind, dsn, _start)
     assert (handle.answer, str(handle.entity)) == ("started", "order/a")
-    stands = await db.fetchrow("select state, tenant, input from perdure.entity join errand using (id, state)")
+    stands = await db.fetchrow("select e.state, tenant, input from perdure.entity e join errand using (id)")
     assert (stands["state"], stands["tenant"], json.loads(stands["input"])) == (
-        *("pending", "t"),
+        *("starting", "t"),
         ORDER.model_dump(mode="json"),
     )
     assert tuple(await db.fetchrow("select wanted_at, priority from perdure.outbox")) == (ORDER.at, 1)

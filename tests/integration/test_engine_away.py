@@ -36,7 +36,7 @@ async def test_what_was_started_while_temporal_was_away_is_done_when_it_is_back(
     async with apart.worker(app):
         own.stop()
         handle = await apart.client.start(Lookup, "a", Errand())
-        assert (await handle.status()).state == "pending"
+        assert (await handle.status()).state == "starting"
         with pytest.raises(EngineUnavailable, match="lookup/a: no answer from Temporal"):
             await apart.client.cancel(Lookup, "a", by="ann")
         own.start()

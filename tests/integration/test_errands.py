@@ -23,7 +23,7 @@ async def test_an_errand_is_done_once_and_every_record_says_so(world: World, kin
 
     assert (end.state, end.final) == ("done", True)
     assert world.counterparty.accepted == {f"{kind}/a/do-{kind}": 1}
-    assert await world.states(kind, "a") == ["pending", "doing", "done"]
+    assert await world.states(kind, "a") == ["starting", "doing", "done"]
     assert await world.db.fetchval("select state from errand where id = 'a'") == "done"
     assert [(each.status.value, each.attempts) for each in end.effects] == [("done", 1)]
 

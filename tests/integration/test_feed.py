@@ -329,16 +329,16 @@ async def test_the_documented_follower_deals_with_each_event_once_in_one_transac
     await write(db, "a", 0, 1, 2)
     await db.execute("begin;" + step)
     seen = "select array_agg(id || ' ' || state order by id) from orders_seen"
-    assert await db.fetchval(seen) == ["a s2", "b pending"]
+    assert await db.fetchval(seen) == ["a s2", "b starting"]
     after = await db.fetchval("select position from follower")
     assert await ids(db, after) == []
     await db.execute("begin;" + step)
     assert await db.fetchval("select position from follower") == after
     await start(db, "c")
     await db.execute("begin;" + step.replace("commit;", "rollback;"))
-    assert await db.fetchval(seen) == ["a s2", "b pending"]
+    assert await db.fetchval(seen) == ["a s2", "b starting"]
     await db.execute("begin;" + step)
-    assert await db.fetchval(seen) == ["a s2", "b pending", "c pending"]
+    assert await db.fetchval(seen) == ["a s2", "b starting", "c starting"]
 
 
 async def test_the_client_follows_a_lifecycle_to_its_end_and_says_who_did_what(world: World) -> None:
@@ -348,7 +348,7 @@ async def test_the_client_follows_a_lifecycle_to_its_end_and_says_who_did_what(w
         await world.ended("escalate", "a")
     events = [event async for event in world.client.feed(after, wait=False)]
     assert [(event.lifecycle, event.id, event.state) for event in events] == [
-        ("escalate", "a", "pending"),
+        ("escalate", "a", "starting"),
         ("escalate", "a", "doing"),
         ("escalate", "a", "done"),
     ]

@@ -137,7 +137,7 @@ async def _ran_again(world: World) -> bool:
 
 async def _was_done_once(world: World) -> None:
     assert world.counterparty.accepted == {KEY: 1}
-    assert await world.states(KIND, "a") == ["pending", "doing", "done"]
+    assert await world.states(KIND, "a") == ["starting", "doing", "done"]
     assert [each.status for each in (await world.client.status(KIND, "a")).effects] == ["done"]
 
 

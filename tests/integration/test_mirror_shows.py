@@ -24,7 +24,7 @@ async def test_a_state_written_into_the_mirror_by_hand_changes_no_way(world: Wor
         await world.client.resolve("escalate", "a", Status.NOT_DONE, by="ann", note="they say it never came")
         assert await world.ended("escalate", "a") == "done"
     assert world.counterparty.accepted == {"escalate/a/do-escalate": 1}
-    assert await world.states("escalate", "a") == ["pending", "doing", "doing", "doing", "doing", "done"]
+    assert await world.states("escalate", "a") == ["starting", "doing", "doing", "doing", "doing", "done"]
 
 
 async def test_a_parked_run_whose_end_a_stale_worker_made_hears_of_it_and_ends(world: World) -> None:

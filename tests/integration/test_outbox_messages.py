@@ -227,7 +227,7 @@ async def test_cancelled_before_it_is_delivered_it_begins_nothing_also_long_befo
         assert (await world.client.status(KIND, "a")).waits_for_delivery
         await world.db.fetchval("select perdure.cancel($1, 'a', 'ann', 'not wanted any more')", KIND)
         assert await world.ended(KIND, "a") == "cancelled"
-    assert await world.states(KIND, "a") == ["pending", "cancelled"]
+    assert await world.states(KIND, "a") == ["starting", "cancelled"]
     by = await world.db.fetchrow("select made_by, why from perdure.transition where id = 'a' and state = 'cancelled'")
     assert by is not None
     assert tuple(by) == ("ann", "not wanted any more")

@@ -180,7 +180,9 @@ async def test_what_it_was_told_is_heard_before_it_catches_up_so_it_is_where_it_
     async with world.worker(app):
         await world.client.signal("walk", "a", "go")
         assert await world.ended("walk", "a") == "there"
-    assert await world.states("walk", "a") == ["here", "on", "further", "further", "there"], "the fourth is the note"
+    assert await world.states("walk", "a") == ["starting", "on", "further", "further", "there"], (
+        "the fourth is the note"
+    )
 
 
 async def test_while_all_is_well_nothing_is_changed(world: World) -> None:

@@ -96,7 +96,7 @@ async def test_a_first_start_that_is_dropped_never_was_and_can_be_made_again(wor
     end = await perdure(world, "drop", str(seq), "--by", "ann", "--note", "a test")
     assert (end.exit_code, end.stdout) == (0, f"{seq}: start dropped\n")
     assert await counts(world) == dict.fromkeys(TABLES, 0)
-    assert await record(world) == ("pending", f"rejected start {seq}, dropped: a test", "ann", None)
+    assert await record(world) == ("starting", f"rejected start {seq}, dropped: a test", "ann", None)
     assert await world.db.fetchval(START, "a", "{}") == "started"
 
 
@@ -128,7 +128,7 @@ async def test_a_message_that_is_dropped_harms_none_of_the_others(world: World) 
     gone = await world.db.fetchrow(what)
     assert gone is not None
     assert tuple(gone) == (None, True), "only its place stays taken"
-    assert await record(world) == ("pending", f"rejected message {seq}, dropped: a test", "ann", None)
+    assert await record(world) == ("starting", f"rejected message {seq}, dropped: a test", "ann", None)
 
 
 async def test_attention_goes_with_the_last_that_was_rejected(world: World) -> None:
@@ -208,7 +208,7 @@ async def test_all_of_a_reason_are_delivered_again_and_the_others_stay(world: Wo
     assert (end.exit_code, end.stdout) == (1, "2 delivered again, 1 refused\n")
     assert end.stderr.startswith(f"perdure: {seqs[1]}: perdure.retry_rejected: listener/b")
     assert [row["id"] for row in await world.db.fetch("select id from perdure.rejected order by id")] == ["b", "d"]
-    assert await record(world) == ("pending", f"rejected start {seqs[2]}, delivered again: deployed", "ann", None)
+    assert await record(world) == ("starting", f"rejected start {seqs[2]}, delivered again: deployed", "ann", None)
 
 
 async def test_all_of_a_lifecycle_are_dropped_and_what_matches_nothing_says_so(world: World) -> None:

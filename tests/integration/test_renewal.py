@@ -142,7 +142,7 @@ async def test_a_run_renewed_while_it_waits_for_a_retry_repeats_nothing(renewing
         assert await _runs(renewing, "ring") > 1
     keys = [each["key"].removeprefix("ring/a/do-ring") for each in renewing.counterparty.requests]
     assert keys == ["", "~1", "~2", "~3", "~4"]
-    assert await renewing.states("ring", "a") == ["pending", *["doing", "failed"] * 4, "doing", "done"]
+    assert await renewing.states("ring", "a") == ["starting", *["doing", "failed"] * 4, "doing", "done"]
     assert await _versions_grow(renewing)
 
 
@@ -161,7 +161,7 @@ async def test_a_run_renewed_during_a_long_back_off_goes_on_waiting(renewing: Wo
             await renewing.client.retry(Slow, "a", by="ann")
         assert await renewing.ended("slow", "a") == "done"
     assert renewing.counterparty.accepted == {"slow/a/do-slow": 1}
-    assert await renewing.states("slow", "a") == ["pending", "doing", "done"]
+    assert await renewing.states("slow", "a") == ["starting", "doing", "done"]
     assert (await renewing.client.status(Slow, "a")).effects[0].attempts == 4
     assert await _versions_grow(renewing)
 

@@ -26,7 +26,7 @@ async def test_a_restart_is_a_new_round_with_new_keys_and_the_same_input(world: 
     inputs = await world.db.fetch("select input, tenant, round from perdure.finished order by round")
     assert inputs[0]["input"] == inputs[1]["input"]
     assert [row["tenant"] for row in inputs] == ["t1", "t1"]
-    assert await world.states("lookup", "a") == ["pending", "doing", "done"] * 2
+    assert await world.states("lookup", "a") == ["starting", "doing", "done"] * 2
     by = await world.db.fetchrow("select made_by, why from perdure.transition where round = 1 order by at")
     assert by is not None
     assert tuple(by) == ("ann", "once more")

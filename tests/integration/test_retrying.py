@@ -22,7 +22,7 @@ async def test_a_retry_cuts_a_back_off_of_an_hour_short(world: World, cached: in
         assert await world.client.retry(Slow, "a", by="ann") == "goes on from doing"
         assert await world.ended("slow", "a") == "done"
     assert world.counterparty.accepted == {"slow/a/do-slow": 1}
-    assert await world.states("slow", "a") == ["pending", "doing", "done"]
+    assert await world.states("slow", "a") == ["starting", "doing", "done"]
 
 
 @pytest.mark.parametrize("cached", [1000, 0])
@@ -39,7 +39,7 @@ async def test_a_retry_after_a_refusal_goes_with_a_new_key(world: World, cached:
         "ring/a/do-ring~1",
         "ring/a/do-ring~2",
     ]
-    assert await world.states("ring", "a") == ["pending", *["doing", "failed"] * 2, "doing", "done"]
+    assert await world.states("ring", "a") == ["starting", *["doing", "failed"] * 2, "doing", "done"]
 
 
 async def test_send_again_after_two_refusals_needs_no_name(world: World) -> None:

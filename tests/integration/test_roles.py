@@ -61,7 +61,7 @@ async def test_a_role_of_an_app_can_start_signal_cancel_and_look_and_nothing_els
     assert await world.db.fetchval(START, "a") == "started"
     assert await world.db.fetchval("select perdure.signal('errand', 'a', 'hear')") == "sent"
     assert await world.db.fetchval("select perdure.cancel('errand', 'a', 'ann')") == "sent"
-    assert await world.db.fetchval("select perdure.status('errand', 'a') ->> 'state'") == "pending"
+    assert await world.db.fetchval("select perdure.status('errand', 'a') ->> 'state'") == "starting"
     assert await world.db.fetchval("select count(*) from perdure.schema_version()") == len(schema.migrations())
     assert await _denied(
         world, *NOBODYS, *OPERATORS.values(), "select from perdure.entity", "select from perdure.message"
@@ -74,7 +74,7 @@ async def test_a_client_of_such_a_role_connects_starts_and_waits(world: World, r
     async with Client.connect(Settings(database_url=url)) as client:
         assert (await client.start("errand", "a", {})).answer == "started"
         seen = await client.status("errand", "a")
-        assert (seen.state, seen.final, seen.waits_for_delivery, seen.messages_waiting) == ("pending", False, True, 0)
+        assert (seen.state, seen.final, seen.waits_for_delivery, seen.messages_waiting) == ("starting", False, True, 0)
 
 
 async def test_a_role_of_an_older_release_that_may_read_the_tables_still_connects(world: World, role: str) -> None:

@@ -36,13 +36,13 @@ async def test_open_lifecycles_stand_by_state_with_the_oldest_and_what_wants_a_p
     )
     found = json.loads(await status(world, "--json"))["open"]
     assert [(each["lifecycle"], each["state"], each["open"], each["attention"], each["stuck"]) for each in found] == [
-        ("a", "pending", 3, 0, 0),
-        ("b", "pending", 2, 0, 0),
+        ("a", "starting", 3, 0, 0),
+        ("b", "starting", 2, 0, 0),
         ("b", "stuck", 1, 1, 1),
     ]
     assert [round(each["oldest_seconds"] / 86400) for each in found] == [0, 0, 1]
     shown = await status(world)
-    assert "b          stuck    1     1 d     1      1" in shown
+    assert "b          stuck     1     1 d     1      1" in shown
     assert "wanted later" in shown
 
 
@@ -82,7 +82,7 @@ async def test_task_queues_show_who_asks_for_work_and_without_temporal_the_rest_
     end = await perdure(world, "status", TEMPORAL_ADDRESS=nobody())
     assert (end.exit_code, end.stderr.count("\n")) == (1, 1)
     assert end.stderr.startswith("perdure: no Temporal server answers at 127.0.0.1:")
-    assert "a          pending  1" in end.stdout
+    assert "a          starting  1" in end.stdout
     assert end.stdout.count("no answer") == 2
 
 

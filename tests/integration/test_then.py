@@ -26,7 +26,7 @@ async def test_an_effect_and_its_end_cost_two_writes(world: World, lifecycle: An
 
     name = handle.entity.lifecycle
     assert (end.state, [each.status.value for each in end.effects]) == ("done", ["done"])
-    assert await world.states(name, "a") == ["pending", "doing", "done"]
+    assert await world.states(name, "a") == ["starting", "doing", "done"]
     assert await world.db.fetchval("select state from errand where id = 'a'") == "done"
     assert list(world.counterparty.accepted.values()) == [1]
     assert len(history.events) == events, [EventType.Name(each.event_type) for each in history.events]

@@ -43,7 +43,7 @@ async def test_then_may_be_added_where_it_takes_the_place_of_the_enter_that_foll
     async with ground.worker(packing.Then):
         await ground.go()
         assert await ground.end() == "done"
-    assert await ground.world.states(PACKING, "a") == ["pending", "packing", "packed", "done"]
+    assert await ground.world.states(PACKING, "a") == ["starting", "packing", "packed", "done"]
     assert await ground.failures() == 0
 
 

@@ -34,7 +34,7 @@ async def test_a_state_that_is_added_is_entered_by_those_that_are_not_past_it(gr
     async with ground.worker(states.OneMore):
         await ground.client.resolve(PARCEL, "a", Status.DONE, by="ann", note="seen", receipt={"number": 7})
         assert await ground.end() == "done"
-    assert await ground.world.states(PARCEL, "a") == ["pending", "doing", "doing", "doing", "checked", "done"]
+    assert await ground.world.states(PARCEL, "a") == ["starting", "doing", "doing", "doing", "checked", "done"]
     assert await ground.failures() == 0
 
 
@@ -65,7 +65,7 @@ async def test_a_renamed_state_that_says_so_is_the_one_they_are_in(ground: Groun
         assert (await ground.world.asked(PARCEL)).state == "sending"
         await ground.client.resolve(PARCEL, "a", Status.NOT_DONE, by="ann", note="not there")
         assert await ground.end() == "done"
-    assert await ground.world.states(PARCEL, "a") == ["pending", "doing", "doing", "sending", "done"]
+    assert await ground.world.states(PARCEL, "a") == ["starting", "doing", "doing", "sending", "done"]
     assert ground.other.accepted.total() == 2  # one was resolved as not done
     assert await ground.failures() == 0
 
@@ -88,7 +88,7 @@ async def test_a_renamed_state_is_the_one_that_a_later_run_began_in(world: World
         assert (await world.asked("walk")).state == "sending"
         await handle.signal("tell", "go")
         assert await ground.end() == "done"
-    assert await world.states("walk", "a") == ["pending", "doing", "done"]
+    assert await world.states("walk", "a") == ["starting", "doing", "done"]
     assert await ground.failures() == 0
 
 

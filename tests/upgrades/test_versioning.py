@@ -60,7 +60,7 @@ async def test_with_auto_an_open_lifecycle_goes_on_with_the_current_build(ground
         await _make_current(ground.world, two)
         await ground.go()
         assert await ground.end() == "done"
-    assert await ground.world.states(PARCEL, "a") == ["pending", "doing", "checked", "done"]
+    assert await ground.world.states(PARCEL, "a") == ["starting", "doing", "checked", "done"]
 
 
 async def test_a_pinned_lifecycle_goes_on_in_a_new_run_of_its_own_build(ground: Ground) -> None:

@@ -173,7 +173,7 @@ class _Clinic:
     async def _sign_up_one(self, pool: Any, patient: Patient) -> None:
         given = patient.given
         if patient.bad is not None and patient.bad.way is Way.PAST:
-            start = "select perdure.start('dosage-reminders', $1, $2::jsonb, 'active')"
+            start = "select perdure.start('dosage-reminders', $1, $2::jsonb)"
             await pool.execute(start, patient.id, json.dumps(given))
             return
         row = {name: json.dumps(value) if isinstance(value, dict | list) else value for name, value in given.items()}

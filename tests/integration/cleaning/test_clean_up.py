@@ -122,7 +122,7 @@ async def test_a_clean_up_whose_worker_is_killed_goes_on_in_another_one(world: W
     environment = {"STANDS_STILL": str(flag)}
     worker = await world.spawn("tests.apps.hasty:app", **environment)
     for id in "abc":
-        await world.db.execute("select perdure.start('sticky', $1, '{}', state => 'in')", id)
+        await world.db.execute("select perdure.start('sticky', $1, '{}')", id)
     for id in "abc":
         await world.until(partial(is_open, world, "sticky", id), f"{id} runs")
     await world.until(lambda: world.db.fetchval("select count(*) = 0 from perdure.outbox"), "delivered")

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
 import sys
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -100,7 +102,7 @@ async def test_a_base_backup_beside_its_original_mails_nobody_until_it_is_adopte
     assert world.counterparty.accepted.total() == sent + 1
     for entity_id in ("waits", "new"):
         status_of = await own.client.status("repeat", entity_id)
-        assert status_of.state == "pending"
+        assert status_of.state == "starting"
         assert "belongs to the original" in str(status_of.attention)
     async with world.worker(app):
         await started(world, "after")
@@ -167,6 +169,31 @@ async def test_a_dump_and_a_template_copy_are_told_by_themselves(source: Postgre
         await moved.ended("repeat", "waits")
     assert world.counterparty.accepted.total() == 2
     assert "another database works with this" in await worlds.refused(world)
+
+
+async def test_a_dump_that_is_restored_over_its_own_database_sends_nothing(
+    source: PostgresServer, worlds: Worlds
+) -> None:
+    world = await worlds.on(source)
+    with tempfile.TemporaryDirectory() as folder:
+        let_in(server_account(), Path(folder))
+        async with world.worker(app):
+            run("pg_dump", "-Fc", "-f", f"{folder}/dump", world.dsn)
+            await worlds.marked_anew(world)
+            await started(world, "a")
+            await world.ended("repeat", "a")
+        with suppress(subprocess.CalledProcessError):  # it can't drop the partitions' keys apart, and goes on
+            run("pg_restore", "--clean", "--if-exists", "-d", world.dsn, f"{folder}/dump")
+    assert "was not verified" in await begins(world)  # before any worker has asked
+    assert "an older state of it was put back" in await worlds.refused(world)
+
+
+async def test_a_table_of_marks_without_a_row_lets_nothing_be_sent(source: PostgresServer, worlds: Worlds) -> None:
+    world = await worlds.on(source)
+    async with world.worker(app):
+        pass
+    await world.db.execute("delete from perdure.database")  # as in the middle of a restore
+    assert "was not verified" in await begins(world)
 
 
 async def test_a_database_without_a_mark_does_not_take_the_place_of_another(

@@ -56,7 +56,7 @@ MEANT_NOTHING: list[tuple[tuple[str, ...], int, str]] = [
         2,
         "no state of order is named 'snding'; did you mean 'sending'?",
     ),
-    (("--state", "xyz"), 2, "no state is named 'xyz'; there are: pending, sending"),
+    (("--state", "xyz"), 2, "no state is named 'xyz'; there are: sending, starting"),
     (("--older-than", "10"), 2, "'10' is no duration: write 90s, 10m, 2h or 3d"),
     (("--condition", "finished"), 1, "nothing is finished"),
     (("--finished", "--tenant", "t1"), 1, "nothing that is finished matches"),

@@ -58,9 +58,9 @@ async def test_every_attempt_and_look_up_of_every_round_is_told(world: World, ki
     assert fence == [(0, "done", 2, "look-up"), (1, "done", 1, None)]
     moves = [(each["round"], each["state"], each["made_by"]) for each in found["transitions"]]
     assert [each[:2] for each in moves] == [
-        *[(0, "pending"), (0, "doing"), (0, "done"), (1, "pending"), (1, "doing"), (1, "done")]
+        *[(0, "starting"), (0, "doing"), (0, "done"), (1, "starting"), (1, "doing"), (1, "done")]
     ]
-    assert (1, "pending", "ann") in moves
+    assert (1, "starting", "ann") in moves
     text = (await perdure(world, "show", kind, "a")).stdout
     assert f"{kind}/a~1: done since" in text
     assert "attempt 2  " in text
@@ -104,7 +104,7 @@ async def test_without_temporal_the_rest_is_shown_and_the_exit_status_says_so(wo
     assert end.exit_code == 1
     assert end.stderr.startswith(f"perdure: no Temporal server answers at {away['TEMPORAL_ADDRESS']}")
     assert end.stderr.count("\n") == 1
-    assert "lookup/a/ö: pending since" in end.stdout
+    assert "lookup/a/ö: starting since" in end.stdout
     assert "stuck for 1 min 30 s" in end.stdout
     assert "waits: it waits for a person: look at it" in end.stdout
     assert f"http://ui.example/namespaces/default/workflows/{world.scope}%2Flookup%2Fa%2F%C3%B6" in end.stdout
@@ -133,4 +133,4 @@ async def test_what_outlived_its_month_and_what_somebody_did_is_told(world: Worl
     await world.db.execute("select perdure.note('lookup', 'a', 'ann', 'looked at it')")
     found = await shown(world, "lookup", "a")
     told = [(each["state"], each["why"], each["made_by"]) for each in found["transitions"]]
-    assert told == [("pending", None, None), ("pending", "looked at it", "ann")]
+    assert told == [("starting", None, None), ("starting", "looked at it", "ann")]

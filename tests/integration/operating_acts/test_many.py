@@ -79,7 +79,7 @@ async def test_the_finished_ones_that_are_chosen_run_again_and_one_that_is_refus
     shown = (await perdure(world, "restart", "--lifecycle", "rest", "--dry-run")).stdout.splitlines()
     assert [line.split()[0] for line in shown] == [f"rest/{n}" for n in range(1, 6)], "each in its last round"
     rounds = await world.db.fetch(
-        "select id, made_by, why from perdure.transition where round = 1 and state = 'pending'"
+        "select id, made_by, why from perdure.transition where round = 1 and state = 'starting'"
     )
     assert sorted(map(tuple, rounds)) == [(each, "ann", "again") for each in "245"]
 

@@ -60,7 +60,7 @@ REFUSALS = {
     f"resolve rest left --as done --receipt - --effect do-ring {KNOWN}": "rest/left: the receipt does not fit",
     "restart ring doubt": "perdure.restart: ring/doubt is still open: Only a finished entity",
     "restart ring nobody": "there is no ring/nobody",
-    "retry --lifecycle ring --state pending --yes": "nothing matches",
+    "retry --lifecycle ring --state starting --yes": "nothing matches",
 }
 
 

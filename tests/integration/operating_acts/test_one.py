@@ -56,7 +56,7 @@ async def test_each_act_is_on_record_with_who_and_why(world: World) -> None:
         assert await world.ended("ring", "a") == "done"
     assert await record(world, "ring", "a") == [
         ("doing", "ann", "do-ring resolved as done: it rang"),
-        ("pending", "ann", "once more"),
+        ("starting", "ann", "once more"),
     ]
     assert [said[1:] for said in await record(world, "slow", "b")] == [("bob", "retry: they are back")]
     assert [said[1:] for said in await record(world, "ring", "c")] == [("ann", "send-again: after all")]

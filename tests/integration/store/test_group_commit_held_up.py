@@ -119,7 +119,7 @@ async def test_an_entity_that_is_just_being_started_holds_up_no_other(store: Pos
         await written(store, *(a_move(n, 1) for n in range(20) if n != 7))
         assert not held.done()
     assert (await held).gate is Gate.OPEN
-    assert await states(db, 7) == ["pending", "doing"]
+    assert await states(db, 7) == ["starting", "doing"]
 
 
 async def test_a_connection_that_died_without_a_word_is_given_up(

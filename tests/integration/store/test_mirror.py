@@ -27,7 +27,7 @@ from tests.integration.store.store_ground import (
     written,
 )
 
-START = "select perdure.start('errand', $1, $2::jsonb, 'pending', 'shop-1')"
+START = "select perdure.start('errand', $1, $2::jsonb, 'shop-1')"
 RESTART = "select perdure.restart('errand', $1, 'ann', 'once more')"
 
 
@@ -134,7 +134,7 @@ async def test_the_end_moves_the_entity_with_all_that_was_known_of_it(store: Pos
     assert row is not None
     assert (row["state"], row["why"], row["tenant"], row["created_at"]) == ("done", "4Q", "shop-1", begun)
     assert (json.loads(row["input"]), json.loads(row["snapshot"])) == ({"to": "bob"}, {"n": 1})
-    assert await states(db, "a") == ["pending", "doing", "done"]
+    assert await states(db, "a") == ["starting", "doing", "done"]
 
 
 async def test_an_entity_stays_finished_after_its_month_was_dropped(store: PostgresStore, db: Connection) -> None:
@@ -205,11 +205,11 @@ async def test_a_new_round_takes_its_own_writes_and_no_older_ones(store: Postgre
     assert await db.fetchval(RESTART, "a") == 1
     for old in (a_move("a", 5, "done", final=True), a_move("a", 99, "error"), a_begin("a", 99)):
         answer = await one(store, old)
-        assert (answer.gate, answer.verdict, answer.state) == (Gate.OTHER_ROUND, None, "pending")
+        assert (answer.gate, answer.verdict, answer.state) == (Gate.OTHER_ROUND, None, "starting")
     new = await one(store, a_begin("a", 7, round=1, key="errand/a~1/mail", entering="doing"))
     assert (new.gate, new.verdict, new.state) == (Gate.OPEN, Verdict.FRESH, "doing")
     await one(store, a_move("a", 8, "done", final=True, round=1))
-    assert await states(db, "a") == ["pending", "done", "pending", "doing", "done"]
+    assert await states(db, "a") == ["starting", "done", "starting", "doing", "done"]
     assert [row["round"] for row in await db.fetch("select round from perdure.finished order by round")] == [0, 1]
     assert json.loads(await db.fetchval("select input from perdure.finished where round = 1")) == {"to": "bob"}
 

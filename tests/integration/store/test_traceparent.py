@@ -1,4 +1,4 @@
-"""The migration that gives `perdure.start` a parameter: nobody's rights are lost, and old calls go on."""
+"""The migration that gives `perdure.start` a parameter: nobody's rights are lost."""
 
 from __future__ import annotations
 
@@ -11,9 +11,6 @@ import pytest
 from infra.postgres import PostgresServer
 from perdure import schema
 from tests.integration.store.store_ground import Connection, run_on
-
-OLD_START = "select perdure.start($1, $2, $3::jsonb, $4, $5)"
-OLD_RESTART = "select perdure.restart($1, $2, $3, $4, $5, $6::jsonb)"
 
 RIGHTS = """
     select p.proname::text, coalesce(r.rolname, 'public')::text, a.is_grantable
@@ -56,14 +53,3 @@ async def test_who_could_start_before_the_migration_can_start_after_it_and_nobod
     assert (await schema.migrate(before))[0].number == 4
     # And ask which schema there is: a client of theirs does when it connects.
     assert await rights(before) == sorted([*expected, ("schema_version", "app", False)])
-
-
-async def test_the_calls_of_the_release_before_go_on(before: Connection) -> None:
-    calls = [await before.prepare(OLD_START), await before.prepare(OLD_RESTART)]
-    assert await calls[0].fetchval("errand", "a", "{}", "pending", None) == "started"
-    await schema.migrate(before)
-    for call in (calls[0], await before.prepare(OLD_START)):
-        assert await call.fetchval("errand", "b" + secrets.token_hex(2), "{}", "pending", None) == "started"
-    await before.execute("delete from perdure.entity; update perdure.ident set final = 'done'")
-    assert await calls[1].fetchval("errand", "a", "ann", "again", "pending", "{}") == 1
-    assert await before.fetchval("select count(*) from perdure.outbox where kind = 'start'") == 4

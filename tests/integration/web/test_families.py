@@ -227,7 +227,7 @@ async def family(jobs: Jobs, master: str, ids: list[str], window: int = 1000) ->
 async def test_whoever_finishes_children_of_one_family_together_loses_no_count_and_waits_for_nobody(
     jobs: Jobs,
 ) -> None:
-    await jobs.db.execute("select perdure.start('web-job', 'm', '{}', 'scheduled')")
+    await jobs.db.execute("select perdure.start('web-job', 'm', '{}')")
     await family(jobs, "m", [str(n) for n in range(120)], window=100)
     await jobs.db.execute("update web_job.family set tolerates = null")
     pools = [await open_pool(jobs.world.dsn, 3) for _ in range(3)]
