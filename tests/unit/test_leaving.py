@@ -176,8 +176,18 @@ class Leaver(Lifecycle[str, Way]):
     async def _only_waits_and_undoes(self) -> None:
         await self.wait_for(lambda: False)
 
+    async def _waits_and_undoes(self) -> None:
+        await self.wait_until(START + minutes(1))
+
+    async def _parks_twice(self) -> None:
+        async def parks() -> None:
+            await self.perform(SEND, "x")
+            await self.perform(ASK, "x")
+
+        await self.together(parks(), self.perform(INLINE["escalate"], "x"))
+
     async def cancelling(self, asked: Request) -> None:
-        if self.what == "only waits and undoes":
+        if self.what.endswith("undoes"):
             await self.together(self.perform(SEND, "x"), self.perform(OTHER, "x"), self.wait_until(START + minutes(5)))
 
     @workflow.update
@@ -246,9 +256,37 @@ class TestRun:
         assert (once.end, often.end, often.runs > 3) == (Way.CANCELLED, Way.CANCELLED, True)
         assert (often.calls(SEND), often.calls(OTHER), often.took >= minutes(5)) == (2, 2, True)
 
+    @together
+    async def test_while_a_cancel_is_passed_on_run_gets_no_further_than_it_was(self, how: str) -> None:
+        """Started from its top again, it finds its wait over."""
+        script = {SEND: [InDoubt("cut"), 1], OTHER: [*[NotDone("busy")] * 4, 1]}
+        messages = [At(seconds(1), "cancel", ANN)]
+        result = await seen(f"{how} waits and undoes", script, messages=messages, renew_at_every_wait=True)
+        assert (result.states, result.took >= minutes(5)) == ([Way.GOING, Way.CANCELLED], True)
+        assert result.runs > 3
+
     async def test_code_that_ends_by_its_own_cancellation_is_wrong(self) -> None:
         with pytest.raises(DeclarationError, match="raised CancelledError, which is no Exception"):
             await seen("gather ends by its own cancel", {SEND: [After(seconds(4), 1)]})
+
+    @together
+    async def test_a_doubt_that_is_settled_in_a_new_run_after_a_cancel_is_told_to_the_code(self, how: str) -> None:
+        result = await seen(
+            f"{how} goes on",
+            {SEND: [After(seconds(4), InDoubt("cut")), 1]},
+            messages=[At(seconds(1), "cancel", ANN)],
+            renew_at_every_wait=True,
+        )
+        assert (result.end, result.calls(SEND), result.snapshot) == (Way.CANCELLED, 2, {"words": ["sent"]})
+
+    @together
+    async def test_a_cancel_through_temporal_interrupts_no_wait_for_a_person(self, how: str) -> None:
+        messages = [
+            At(seconds(20), CANCEL_WORKFLOW),
+            At(minutes(1), "resolve", Resolution(outcome=Status.NOT_DONE, by="bob")),
+        ]
+        result = await seen(f"{how} regular-escalate", {ASK: [InDoubt("cut")], OTHER: [1]}, messages=messages)
+        assert (result.end, result.took, result.answers[1].how) == (Way.CANCELLED, minutes(1), "completed")
 
 
 class TestHandlers:
@@ -334,6 +372,21 @@ class TestDoubts:
         assert (result.end, result.calls(effect)) == (Way.CANCELLED, 3)
         assert statuses(result)[policy] is Status.DONE
 
+    @together
+    async def test_a_doubt_that_a_new_run_has_not_come_back_to_is_settled_too(self, how: str) -> None:
+        resolved = [
+            WhenBlocked("resolve", Resolution(effect=name, outcome=Status.NOT_DONE, by="bob"))
+            for name in ("escalate-inline", "escalate", "escalate-inline")
+        ]
+        result = await seen(
+            f"{how} parks twice",
+            {SEND: [1], ASK: [InDoubt("cut")], INLINE["escalate"]: [InDoubt("cut")]},
+            messages=[At(minutes(1), CANCEL_WORKFLOW), *resolved],
+            renew_at_every_wait=True,
+            allow_unused=True,
+        )
+        assert (result.end, set(statuses(result).values())) == (Way.CANCELLED, {Status.DONE, Status.NOT_DONE})
+
 
 class TestRenewals:
     """A run that goes on in a new one has got further than the one before it."""
@@ -349,6 +402,20 @@ class TestRenewals:
             allow_unused=True,
         )
         assert (result.end, result.runs < 20, result.calls(inline)) == (Way.DONE, True, 3)
+
+    async def test_a_pause_is_not_begun_anew(self) -> None:
+        script = {SEND: [NotDone("busy", retry_after=minutes(2)), 1], OTHER: [*[NotDone("busy")] * 4, 1]}
+        once = await seen("gather regular-repeat", script)
+        often = await seen("gather regular-repeat", script, renew_at_every_wait=True)
+        assert (once.took, often.took, often.runs > 3) == (minutes(2.5), minutes(2.5), True)
+
+    async def test_what_is_parked_is_put_on_record_once(self) -> None:
+        script = {ASK: [InDoubt("cut")], OTHER: [*[NotDone("busy")] * 4, 1]}
+        often = await seen("gather regular-escalate", script, renew_at_every_wait=True)
+        once = await seen("gather regular-escalate", script)
+        assert often.runs > 3
+        assert (often.attention, once.attention) == ("escalate is in doubt: cut",) * 2
+        assert often.writes == once.writes + often.runs - 1  # each new run reads the fence
 
     async def test_of_two_that_are_parked_each_wants_a_person(self) -> None:
         messages = [
