@@ -31,8 +31,9 @@ class Event:
     Attributes:
         at: seconds after the start.
         what: a fault, or `cancel`, `cancel through Temporal`, `retry`, `send again`, `message`, `again` (a message is
-            delivered once more), `terminate`, `lose Temporal`, `evict`, `start worker`, `mirror` (it is written
-            once more).
+            delivered once more), `terminate`, `lose Temporal`, `restore` (the database has lost the records of all
+            attempts), `evict`, `start worker`, `mirror` (it is written once more), `worker's clock` and `Temporal's
+            clock` (they jump).
         seconds: how long that lasts.
     """
 

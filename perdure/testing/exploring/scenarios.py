@@ -16,7 +16,7 @@ PLACES = ("before the commit", "after the commit")
 FAULTS = ("kill", "freeze", "cut off", "stop", "away", "lose replies", "lock")
 EVENTS = (
     *("cancel", "cancel", "cancel through Temporal", "retry", "send again", "message", "message", "again", "mirror"),
-    *("evict", "terminate", "lose Temporal", "start worker", *FAULTS),
+    *("evict", "terminate", "lose Temporal", "restore", "start worker", "worker's clock", "Temporal's clock", *FAULTS),
 )
 _STEPS = ("done", "fails", "killed before")
 

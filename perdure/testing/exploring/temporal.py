@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Literal
 
 from temporalio.api.common.v1 import Payload
@@ -111,6 +111,12 @@ class VirtualTemporal:
         self.turn_at: dict[str, float] = {}
         """When the next activity of each rate-limited task queue may start."""
         self._started = 0
+        self.clock_ahead = timedelta(0)
+
+    @property
+    def now(self) -> datetime:
+        """The time of day, as the server has it."""
+        return self.world.loop.now + self.clock_ahead
 
     def start(self, workflow_id: str, lifecycle: str, given: Any, memo: Mapping[str, Any]) -> Execution:
         """Start a workflow.
@@ -216,7 +222,7 @@ class Execution:
 
     def _begin_run(self) -> None:
         self.runs.append(f"{self.workflow_id}#{self.number}.{len(self.runs)}")
-        self.started = self.task_time = self.world.loop.now
+        self.started = self.task_time = self.server.now
         self.history: list[sdk.WorkflowActivation] = []
         self.patches: list[list[str]] = []
         self.told: list[bytes] = []
@@ -282,7 +288,7 @@ class Execution:
         self.sticky = worker
         jobs, self.inbox = self.inbox, []
         task = self.task = WorkflowTask(self, worker, jobs, first=self.fresh)
-        self.task_time = self.world.loop.now
+        self.task_time = self.server.now
         self.fresh = False
         self._guard(task)
         self.length += sum(events for _, events in jobs) + 2
@@ -322,7 +328,7 @@ class Execution:
             return
         self._commit(task)
         task.first, task.jobs = False, []
-        self.task_time = self.world.loop.now
+        self.task_time = self.server.now
         self._guard(task)
         jobs, self.inbox = self.inbox, []
         task.jobs = jobs

@@ -11,6 +11,7 @@ import asyncio
 import contextvars
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from datetime import datetime, timedelta
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -62,6 +63,7 @@ class Worker:
         self.world, self.name, self.app = world, name, app
         self.alive, self.reaches_temporal, self.stopping = True, True, False
         self.frozen: asyncio.Future[None] | None = None
+        self.clock_ahead = timedelta(0)
         self.connection = world.database.connection(self)
         self._cache: dict[str, tuple[Any, int]] = {}
         self._environments: set[ActivityEnvironment] = set()
@@ -79,6 +81,11 @@ class Worker:
     def reports(self) -> bool:
         """Whether Temporal receives anything from it."""
         return self.alive and self.reaches_temporal and self.frozen is None
+
+    @property
+    def now(self) -> datetime:
+        """The time of day, as its machine has it."""
+        return self.world.loop.now + self.clock_ahead
 
     def kill(self) -> None:
         """SIGKILL."""

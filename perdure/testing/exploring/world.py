@@ -16,6 +16,7 @@ from temporalio import workflow
 from temporalio.contrib.pydantic import pydantic_data_converter
 
 from perdure.activity import execution as attempts
+from perdure.activity.hosting import TemporalHost
 from perdure.app import App
 from perdure.contracts.effects import Effect
 from perdure.contracts.keys import Entity
@@ -31,7 +32,7 @@ from perdure.testing.exploring.scenario import Event, Finding, Scenario
 from perdure.testing.exploring.subject import Subject
 from perdure.testing.exploring.temporal import Execution, VirtualTemporal, WorkflowTask
 from perdure.testing.exploring.virtual_time import NeverEnds, StandsStill, VirtualLoop
-from perdure.testing.exploring.workers import Worker
+from perdure.testing.exploring.workers import Worker, current_worker
 from perdure.workflow.performing import Performance
 
 NEVER = 10**9
@@ -140,6 +141,9 @@ class World:
                 self.loop.run_forever()
         except (StandsStill, NeverEnds):
             pass
+
+    def _jump(self, seconds: float) -> timedelta:
+        return timedelta(seconds=10 * seconds * self.random.choice((-1, 1)))
 
     # -- what the others ask
 
@@ -286,6 +290,12 @@ class World:
                         worker.forget(execution)
             case "start worker":
                 self.start_worker()
+            case "restore":
+                self.database.store.lose_records()
+            case "worker's clock":
+                self.random.choice(self.workers).clock_ahead += self._jump(event.seconds)
+            case "Temporal's clock":
+                self.temporal.clock_ahead += self._jump(event.seconds)
             case _:
                 if able := [each for each in self.workers if each.alive]:
                     self.befall(self.random.choice(able), event.what, event.seconds)
@@ -308,7 +318,12 @@ class _Seeded:
 def _deterministic(world: World) -> Iterator[None]:
     """The same seed gives the same bytes: tokens and times that are put on record come from the world."""
     seeded = _Seeded(world)
-    with patch.object(attempts, "secrets", seeded), patch.object(record, "time", seeded):
+    clock = property(lambda host: current_worker.get().now)
+    with (
+        patch.object(attempts, "secrets", seeded),
+        patch.object(record, "time", seeded),
+        patch.object(TemporalHost, "now", clock),
+    ):
         yield
 
 
