@@ -233,6 +233,8 @@ class Execution:
         self.activities: dict[int, Activity] = {}
         self.timers: dict[int, asyncio.TimerHandle] = {}
         self.fresh = True
+        self.lost = False
+        """The last task was lost, and is made again whether or not there is anything new."""
         self.renews_after = self.world.renews_after()
 
     @property
@@ -243,6 +245,11 @@ class Execution:
     def waits_for_nothing(self) -> bool:
         """Whether only a message can make it go on."""
         return not (self.activities or self.timers or self.task or self.inbox or self.fresh)
+
+    @property
+    def due(self) -> bool:
+        """Whether there is something for a workflow task."""
+        return bool(self.inbox) or self.fresh or self.lost
 
     def init_job(self, host: sdk.Host) -> sdk.InitializeWorkflow:
         job = sdk.InitializeWorkflow(
@@ -270,7 +277,7 @@ class Execution:
 
     def poke(self) -> None:
         """Start a workflow task as soon as there is a worker for it."""
-        if not self.open or self.task is not None or self._poked or not (self.inbox or self.fresh):
+        if not self.open or self.task is not None or self._poked or not self.due:
             return
         pause = _DISPATCH
         if self.sticky is not None and not self.sticky.takes_work:
@@ -280,7 +287,7 @@ class Execution:
 
     def _start_task(self, run_id: str) -> None:
         self._poked = False
-        if not self.open or run_id != self.run_id or self.task is not None or not (self.inbox or self.fresh):
+        if not self.open or run_id != self.run_id or self.task is not None or not self.due:
             return self.poke() if self.open and run_id != self.run_id else None
         worker = self.sticky if self.sticky and self.sticky.takes_work else self.world.worker_for(self.lifecycle)
         if worker is None:
@@ -289,7 +296,7 @@ class Execution:
         jobs, self.inbox = self.inbox, []
         task = self.task = WorkflowTask(self, worker, jobs, first=self.fresh)
         self.task_time = self.server.now
-        self.fresh = False
+        self.fresh = self.lost = False
         self._guard(task)
         self.length += sum(events for _, events in jobs) + 2
         worker.work_on(task, [job for job, _ in jobs])
@@ -320,7 +327,7 @@ class Execution:
             else:
                 kept.append((job, events))
         self.inbox[:0] = kept
-        self.fresh = task.first
+        self.fresh, self.lost = task.first, True
         self.poke()
 
     def _task_heartbeat(self, task: WorkflowTask) -> None:
