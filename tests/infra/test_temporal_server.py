@@ -18,7 +18,7 @@ from temporalio.service import RPCError
 from temporalio.worker import Worker
 
 from infra.temporal_server import TemporalOnPostgres
-from tests.deadline import in_time
+from tests.deadline import DEADLINE, in_time
 
 REPOSITORY = Path(__file__).parents[2]
 
@@ -108,7 +108,7 @@ async def until_begun(started: WorkflowHandle[Told, str]) -> None:
 
 async def signalled(started: WorkflowHandle[Told, str], word: str) -> None:
     """Send it as soon as the server takes it: after a crash its shards are a moment behind its port."""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(DEADLINE):
         while True:
             try:
                 return await started.signal(Told.tell, word, rpc_timeout=timedelta(seconds=5))

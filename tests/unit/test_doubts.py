@@ -44,6 +44,7 @@ from perdure.testing.stage import Stage
 from perdure.workflow.carried import CARRIED, Carried, Unsettled
 from perdure.workflow.decision import Known
 from perdure.workflow.requests import Resolution
+from tests.deadline import DEADLINE
 
 TWICE = Retry(initial=seconds(1), jitter=0, maximum=2)
 FIND, FIND_INLINE = Find[str, int]("find-call"), Find[str, int]("find-call-inline", inline=True)
@@ -171,7 +172,7 @@ async def goes_on(plan: Plan, carried: Carried, status: Status, *does: Any) -> s
     begun = Fence(op=FenceOp.BEGIN, key=KEY, effect="call", token="t1", digest=digest("it"))
     ended = begun.model_copy(update={"op": FenceOp.OUTCOME, "status": status, "receipt": 5})
     later = int((START + hours(1)).timestamp() * 1_000_000)
-    async with engine, asyncio.timeout(20):
+    async with engine, asyncio.timeout(DEADLINE):
         await store.write(write.model_copy(update={"move": Move(state="calling")}), patience=0)
         for fence in (begun, ended):
             await store.write(write.model_copy(update={"fence": fence, "version": later}), patience=0)

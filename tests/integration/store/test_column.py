@@ -12,7 +12,7 @@ from perdure.contracts.outcomes import Status
 from perdure.fleet.follower import Follower
 from perdure.store.postgres import Database, PostgresStore
 from perdure.store.writes import Column, Gate, Verdict
-from tests.deadline import until
+from tests.deadline import DEADLINE, until
 from tests.integration.store.store_ground import (
     ERRAND_STATE,
     Connection,
@@ -70,7 +70,7 @@ async def test_a_write_never_touches_the_apps_table(store: PostgresStore, db: Co
     await db.execute("insert into errand values ('a', 'pending')")
     async with db.transaction():
         await db.execute("lock table errand in access exclusive mode")
-        async with asyncio.timeout(1):
+        async with asyncio.timeout(DEADLINE):
             (answer,) = await written(store, a_begin("a", 1, entering="doing", column=ERRAND_STATE))
     assert (answer.verdict, answer.state) == (Verdict.FRESH, "doing")
 
@@ -257,7 +257,7 @@ async def test_a_trigger_of_the_app_holds_up_no_effect(store: PostgresStore, db:
     await db.execute("delete from comment; insert into comment (id) values (1)")
     async with triggered(db, does, deferred=deferred), db.transaction():
         await db.execute("select from comment for update")
-        async with following(store), asyncio.timeout(1):
+        async with following(store), asyncio.timeout(DEADLINE):
             begins = [a_begin(n, 1, entering="doing", column=ERRAND_STATE) for n in range(1, 61)]
             answers = await written(store, *begins)
             outcomes = [an_outcome(n, 2, Status.DONE) for n in range(1, 61)]

@@ -15,6 +15,7 @@ from perdure.store.group_commit import SLOW
 from perdure.store.postgres import LONGEST, PostgresStore
 from perdure.store.writes import Gate
 from perdure.testing.proxy import Proxy, proxied
+from tests.deadline import DEADLINE
 from tests.integration.store.store_ground import (
     ERRAND_STATE,
     PATIENCE,
@@ -174,7 +175,7 @@ MEGABYTE = "x" * 1_000_000
 
 async def test_large_writes_get_through_a_narrow_link(far_store: PostgresStore, proxy: Proxy) -> None:
     proxy.narrow(12_500_000)  # 100 Mbit/s
-    async with asyncio.timeout(26):
+    async with asyncio.timeout(DEADLINE):
         answers = await written(far_store, *(a_move(n, 1, snapshot=MEGABYTE) for n in range(60)))
     assert {each.gate for each in answers} == {Gate.OPEN}
     assert proxy.forwarded < 80_000_000, "nothing was sent again"
