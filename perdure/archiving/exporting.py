@@ -36,7 +36,8 @@ COLUMNS: dict[str, tuple[Column, ...]] = {
     ),
     "effect": (
         *(*_ENTITY, ("key", "text"), ("effect", "text"), ("token", "text"), ("status", "text"), ("digest", "text")),
-        *(("attempts", "int"), ("first_at", "time"), ("attempt_at", "time"), ("deadline", "time")),
+        *(("attempts", "int"), ("version", "bigint")),
+        *((name, "time") for name in ("first_at", "attempt_at", "deadline", "earlier_doubt")),
         *((name, "text") for name in ("receipt", "clue", "why", "settled_by")),
     ),
 }
