@@ -42,6 +42,7 @@ class VirtualDatabase:
     def __init__(self, world: World) -> None:
         self.world = world
         self.store = MemoryStore(lambda: world.loop.now, on_late=self._came_late)
+        self.on_late: Callable[[str], None] = lambda key: None
         self.rows: dict[str, Row] = {}
         self.away_until = self.loses_replies_until = self.locked_until = 0.0
         self.writes = 0
@@ -95,7 +96,7 @@ class VirtualDatabase:
         )
 
     def _came_late(self, key: str) -> None:
-        self.world.relay.wake(key)
+        self.on_late(key)
 
 
 class Connection:

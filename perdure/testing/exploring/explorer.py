@@ -51,7 +51,7 @@ class Explorer:
     def world(self, one: Scenario, covered: Counter[tuple[str, str]] | None = None) -> World:
         """The world in which a scenario was played, as it is at the end."""
         world = World(self.subject, one, Counter() if covered is None else covered)
-        with _quiet():
+        with quiet():
             world.play(Entity(self.subject.lifecycle, "1"))
         return world
 
@@ -125,7 +125,7 @@ def _makes(contract: Contract, receipt: Any) -> Callable[[Any], Any]:
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
+def quiet() -> Iterator[None]:
     """Thousands of workers are killed here: what they log helps nobody."""
     before = logging.root.manager.disable
     logging.disable(logging.CRITICAL)

@@ -22,14 +22,15 @@ if TYPE_CHECKING:
 _OPEN = (Status.ATTEMPTING, Status.IN_DOUBT)
 
 
-def judge(world: World, entity: Entity) -> Iterator[Finding]:
-    """What is wrong once an entity is over."""
+def judge(world: World, entity: Entity, *, messages: bool = True) -> Iterator[Finding]:
+    """What is wrong once an entity is over; `messages` = they are judged too, as one application has sent them."""
     for key, ends in world.told.items():
         yield from _told(world, key, ends)
     for key, view in world.database.store.effects().items():
         yield from _on_record(world, key, view)
     yield from _moves(world, entity)
-    yield from _messages(world, entity)
+    if messages:
+        yield from _messages(world, entity)
     if world.subject.secret is not None:
         yield from _words(world, entity, world.subject.secret)
 
@@ -73,14 +74,14 @@ def _on_record(world: World, key: str, view: EffectView) -> Iterator[Finding]:
 
 def _moves(world: World, entity: Entity) -> Iterator[Finding]:
     moves = world.database.moves(entity)
-    states = world.subject.builds[0].lifecycle(entity.lifecycle).declared
+    states = world.app_with(entity.lifecycle).lifecycle(entity.lifecycle).declared
     if sum(move.final for move in moves) > 1:
         yield Finding("final twice", f"{entity}: {[move.state for move in moves]}")
     shown = set[str]()
     for before, after in pairwise(move.state for move in moves):
         # A workflow task that was lost and is made again shows once more what it showed before.
         shown.add(before)
-        if after not in shown and not states.allows(before, after):
+        if before in states.names and after not in shown and not states.allows(before, after):
             yield Finding("a state follows that may not", f"{entity}: {before}, then {after}")
 
 

@@ -8,7 +8,7 @@ from perdure.app import input_json
 from perdure.contracts.keys import Entity
 from perdure.contracts.terms import all_terms
 from perdure.recovering.record import carried_from
-from perdure.testing.exploring.database import Row
+from perdure.testing.exploring.database import Row, VirtualDatabase
 from perdure.testing.exploring.temporal import AlreadyStarted, NotFound
 from perdure.workflow.carried import CARRIED, Carried
 from perdure.workflow.messages import MESSAGE, Message
@@ -23,13 +23,14 @@ DELAY = 0.03
 class VirtualRelay:
     """Delivers starts and messages, each entity's in their order, and wakes runs whose outcomes come late."""
 
-    def __init__(self, world: World) -> None:
-        self._world = world
+    def __init__(self, world: World, database: VirtualDatabase) -> None:
+        self._world, self._database = world, database
+        database.on_late = self.wake
 
     def start(self, entity: Entity, given: Any) -> None:
         """The application commits a start."""
         kind = self._world.subject.builds[0].lifecycle(entity.lifecycle)
-        row = self._world.database.start(entity, input_json(kind, given), kind.declared.initial.value)
+        row = self._database.start(entity, input_json(kind, given), kind.declared.initial.value)
         terms = all_terms(kind.effects)
         carried = Carried(round=entity.round, started_at=row.created_at, terms=terms)
         self._world.loop.call_later(DELAY, self._start, row, carried)
@@ -48,20 +49,20 @@ class VirtualRelay:
 
     def wake(self, key: str) -> None:
         """An outcome came late."""
-        for row in self._world.database.rows.values():
+        for row in self._database.rows.values():
             if key.startswith(f"{row.entity.lifecycle}/{row.entity.id}"):
                 self._world.loop.call_later(DELAY, self._wake, row, key)
 
     def recover(self) -> None:
         """What `perdure recover` does: open entities without a workflow go on from their record."""
         world = self._world
-        for row in world.database.rows.values():
+        for row in self._database.rows.values():
             known = world.temporal.executions.get(row.entity.workflow_id(None))
-            if (known is not None and known.open) or world.database.is_final(row.entity) or not row.started:
+            if (known is not None and known.open) or self._database.is_final(row.entity) or not row.started:
                 continue
-            record = world.database.record(row)
+            record = self._database.record(row)
             terms = all_terms(world.subject.builds[0].lifecycle(row.entity.lifecycle).effects)
-            version = world.database.store.version(row.entity)
+            version = self._database.store.version(row.entity)
             row.delivered = record.heard
             self._start(row, carried_from(record, row.entity.round, version, terms))
 
@@ -89,11 +90,11 @@ class VirtualRelay:
         try:
             self._world.temporal.signal(row.entity.workflow_id(None), MESSAGE, message)
         except NotFound:
-            return self._world.database.is_final(row.entity)  # it comes too late
+            return self._database.is_final(row.entity)  # it comes too late
         return True
 
     def _wake(self, row: Row, key: str) -> None:
-        if self._world.database.is_final(row.entity):
+        if self._database.is_final(row.entity):
             return
         try:
             self._world.temporal.signal(row.entity.workflow_id(None), "perdure-wake", key)

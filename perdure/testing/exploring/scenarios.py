@@ -70,29 +70,37 @@ def _event(random: Random) -> Event:
     return Event(round(at, 3), random.choice(EVENTS), _seconds(random))
 
 
-def shrink(failed: Scenario, fails: Callable[[Scenario], bool], *, most: int = 400) -> Scenario:
+def shrink(
+    failed: Scenario,
+    fails: Callable[[Scenario], bool],
+    *,
+    most: int = 400,
+    smaller: Callable[[Scenario], Iterator[Scenario]] | None = None,
+) -> Scenario:
     """The smallest scenario that still fails, among those that are tried.
 
     Args:
         failed: a scenario that fails.
         fails: plays one, and says whether it fails in the same way.
         most: how many are tried.
+        smaller: scenarios that are a little smaller than one; None = `smaller_scenarios`.
     """
     smallest, left = failed, most
     going = True
     while going:
         going = False
-        for smaller in _smaller(smallest):
+        for each in (smaller or smaller_scenarios)(smallest):
             left -= 1
             if left < 0:
                 return smallest
-            if fails(smaller):
-                smallest, going = smaller, True
+            if fails(each):
+                smallest, going = each, True
                 break
     return smallest
 
 
-def _smaller(one: Scenario) -> Iterator[Scenario]:
+def smaller_scenarios(one: Scenario) -> Iterator[Scenario]:
+    """Scenarios that are a little smaller."""
     for each in range(len(one.events)):
         yield replace(one, events=one.events[:each] + one.events[each + 1 :])
     for each in range(len(one.faults)):
@@ -105,11 +113,12 @@ def _smaller(one: Scenario) -> Iterator[Scenario]:
     yield from (each for each in (*plainer, replace(one, single_batch=True)) if each != one)
     if hasattr(one.given, "steps"):
         for name in ("steps", "at_cancel"):
-            for steps in _smaller_steps(getattr(one.given, name)):
+            for steps in smaller_steps(getattr(one.given, name)):
                 yield replace(one, given=one.given.model_copy(update={name: steps}))
 
 
-def _smaller_steps(steps: list[Any]) -> Iterator[list[Any]]:
+def smaller_steps(steps: list[Any]) -> Iterator[list[Any]]:
+    """Programs that are a little smaller."""
     for each, step in enumerate(steps):
         before, after = steps[:each], steps[each + 1 :]
         yield before + after
@@ -118,7 +127,7 @@ def _smaller_steps(steps: list[Any]) -> Iterator[list[Any]]:
             for number, branch in enumerate(branches):
                 yield [*before, *branch, *after]
                 yield [*before, [step[0], branches[:number] + branches[number + 1 :]], *after]
-                for smaller in _smaller_steps(branch):
+                for smaller in smaller_steps(branch):
                     yield [*before, [step[0], [*branches[:number], smaller, *branches[number + 1 :]]], *after]
         elif step[0] == "perform":
             word, effect, suffix, more = step

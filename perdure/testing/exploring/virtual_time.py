@@ -68,7 +68,8 @@ class _VirtualSelector(selectors.BaseSelector):
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         if self._loop.external:
-            return self._real.select(0 if timeout == 0 else 10.0)
+            # An answer is read when nothing else can be done, so that it comes at the same moment each time.
+            return [] if timeout == 0 else self._real.select(10.0)
         if timeout is None:
             raise StandsStill
         if timeout > 0:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from random import Random
-from typing import Any
+from typing import Any, ClassVar
 from unittest.mock import patch
 
 from temporalio import workflow
@@ -28,6 +28,7 @@ from perdure.testing.exploring.judge import judge, may_repeat
 from perdure.testing.exploring.other_side import OtherSide
 from perdure.testing.exploring.people import People
 from perdure.testing.exploring.relay import VirtualRelay
+from perdure.testing.exploring.rooms import DatabaseRoom, RelayRoom
 from perdure.testing.exploring.scenario import Event, Finding, Scenario
 from perdure.testing.exploring.subject import Subject
 from perdure.testing.exploring.temporal import Execution, VirtualTemporal, WorkflowTask
@@ -59,9 +60,11 @@ class World:
         trace: of all that the workflows were given and asked for.
     """
 
+    loop_kind: ClassVar[type[VirtualLoop]] = VirtualLoop
+
     def __init__(self, subject: Subject, scenario: Scenario, covered: Counter[tuple[str, str]]) -> None:
         self.subject, self.scenario, self._covered = subject, scenario, covered
-        self.loop = VirtualLoop(START, LONGEST)
+        self.loop = self.loop_kind(START, LONGEST)
         self.random = Random(scenario.seed)
         self.converter = pydantic_data_converter
         self.flags = [1] if scenario.single_batch else []
@@ -72,15 +75,20 @@ class World:
         self.settled_by_person: set[str] = set()
         self.trace = hashlib.sha256()
         self.temporal = VirtualTemporal(self, self.converter)
-        self.database = VirtualDatabase(self)
         self.other_side = OtherSide(self, scenario.calls, subject.receipts)
-        self.relay, self.people = VirtualRelay(self), People(self)
+        self.database, self.relay = self.rooms()
+        self.people = People(self)
         self.workers: list[Worker] = []
-        self._hosts: dict[int, sdk.Host] = {}
+        self._hosts: dict[tuple[int, str], sdk.Host] = {}
         self._places: Counter[str] = Counter()
         self._faults = {(each.place, each.number): each for each in scenario.faults}
         self._activations = 0
         self._caused: dict[tuple[str, str], str] = {}
+
+    def rooms(self) -> tuple[DatabaseRoom, RelayRoom]:
+        """The database, and what brings its commits to Temporal."""
+        database = VirtualDatabase(self)
+        return database, VirtualRelay(self, database)
 
     def play(self, entity: Entity) -> list[Finding]:
         """Play the scenario to its end; what it shows."""
@@ -168,10 +176,10 @@ class World:
         """What must not happen has happened."""
         self.findings.append(Finding(kind, what))
 
-    def start_worker(self) -> None:
-        """One more worker, of the build whose turn it is."""
+    def start_worker(self, build: int | None = None) -> None:
+        """One more worker, of `build` or of the one whose turn it is."""
         builds = self.scenario.builds
-        build = builds[len(self.workers) % len(builds)]
+        build = builds[len(self.workers) % len(builds)] if build is None else build
         self.workers.append(Worker(self, f"worker {len(self.workers)}", self.subject.builds[build]))
         self.temporal.poke()
 
@@ -180,13 +188,17 @@ class World:
         able = [each for each in self.workers if each.takes_work and lifecycle in each.app.lifecycles]
         return self.random.choice(able) if able else None
 
+    def app_with(self, lifecycle: str) -> App:
+        """The first build that has a lifecycle."""
+        return next(app for _, app in sorted(self.subject.builds.items()) if lifecycle in app.lifecycles)
+
     def host_of(self, lifecycle: str, app: App | None = None) -> sdk.Host:
         """How the SDK's instances of a lifecycle are made by a worker of `app`."""
-        app = app or self.subject.builds[0]
-        known = self._hosts.get(id(app))
+        app = app or self.app_with(lifecycle)
+        known = self._hosts.get((id(app), lifecycle))
         if known is None:
             kind = app.lifecycle(lifecycle)
-            known = self._hosts[id(app)] = sdk.Host(kind, self.converter, (), (), "default", "explored")
+            known = self._hosts[id(app), lifecycle] = sdk.Host(kind, self.converter, (), (), "default", "explored")
         return known
 
     def count_activation(self, execution: Execution) -> None:

@@ -1,0 +1,67 @@
+"""What a world needs of the application's database, and of what brings its commits to Temporal."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol
+
+from perdure.contracts.keys import Entity
+from perdure.store.writes import EffectView, Move, Store
+
+if TYPE_CHECKING:
+    from perdure.testing.exploring.database import Row
+    from perdure.testing.exploring.workers import Worker
+
+
+class OnRecord(Protocol):
+    """What the judge reads."""
+
+    def effects(self) -> dict[str, EffectView]: ...
+
+    def snapshot(self, lifecycle: str, entity_id: str) -> Any: ...
+
+
+class DatabaseRoom(Protocol):
+    """The application's database.
+
+    Attributes:
+        rows: what the application committed, by the entities' ids.
+        away_until, loses_replies_until, locked_until: until when it fails in that way.
+    """
+
+    rows: dict[str, Row]
+    away_until: float
+    loses_replies_until: float
+
+    @property
+    def locked_until(self) -> float: ...
+
+    @locked_until.setter
+    def locked_until(self, until: float) -> None: ...
+
+    @property
+    def store(self) -> OnRecord: ...
+
+    def connection(self, worker: Worker) -> Store:
+        """A store as one worker has it."""
+
+    def moves(self, entity: Entity) -> list[Move]:
+        """All that the mirror has shown of an entity."""
+
+    def is_final(self, entity: Entity) -> bool:
+        """Whether the mirror shows an end."""
+
+
+class RelayRoom(Protocol):
+    """The application that commits, and the relays that deliver."""
+
+    def start(self, entity: Entity, given: Any) -> None:
+        """The application commits a start."""
+
+    def send(self, row: Row) -> None:
+        """The application commits a message."""
+
+    def send_again(self, row: Row) -> None:
+        """A message that was delivered is delivered once more."""
+
+    def recover(self) -> None:
+        """Open entities without a workflow go on from their record."""

@@ -1,0 +1,47 @@
+"""What applications, relays and Temporal can do, or have done to them, in a scenario on PostgreSQL."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+NOWHERE = "nowhere"
+"""A lifecycle that no build has."""
+PLACES = (
+    "before the delivery of a start",
+    "before the delivery of a message",
+    "after the delivery of a start",
+    "after the delivery of a message",
+    "after the messages got their places",
+    "before the commit of the outbox",
+    "after the commit of the outbox",
+)
+"""Where a relay can die."""
+VERBS = ("message", "message", "message", "remark", "nonsense message", "cancel", "restart", "restart", "drop rejected")
+"""What an application does in a transaction; `nonsense message` = no build has its handler."""
+WAYS = ("", "", "late", "late", "rolled back", "repeatable", "repeatable", "serializable", "later", "far", "beyond")
+"""How: it commits late, rolls back, has an old snapshot, or asks for a delivery that is later, at the end of the year
+9999, or beyond that."""
+STARTS = ("", "", "", "late", "rolled back", "later", "beyond", "by name", "by name", "in a nonsense state", "nowhere")
+OUTSIDE = ("Temporal away", "namespace gone", "Temporal loses replies", "kill relay", "start relay")
+
+
+@dataclass(frozen=True)
+class Act:
+    """What an application, or somebody who runs the servers, does.
+
+    Attributes:
+        at: seconds after the start.
+        what: `start`, one of `VERBS`, or of `OUTSIDE`.
+        entity: number of the entity, or of the build of a relay that is started.
+        how: one of `WAYS`; for a start of `STARTS`.
+        seconds: how long a transaction is open, or a trouble lasts.
+    """
+
+    at: float
+    what: str
+    entity: int = 0
+    how: str = ""
+    seconds: float = 0.0
+
+    def __str__(self) -> str:
+        return f"after {self.at:g} s: {self.what} {self.entity} {self.how} ({self.seconds:g} s)"

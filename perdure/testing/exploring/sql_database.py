@@ -1,0 +1,230 @@
+"""The application's database in PostgreSQL: the real functions, the real store, and the ways in which it can fail."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import asyncpg
+
+from perdure.contracts.keys import Entity
+from perdure.errors import DatabaseUnavailable
+from perdure.store.postgres import PostgresStore
+from perdure.store.writes import Answer, EffectView, FenceOp, Move, Write
+from perdure.testing.exploring.database import Row
+from perdure.testing.exploring.sql_sessions import Sessions, Statements, VirtualSession
+
+if TYPE_CHECKING:
+    from perdure.testing.exploring.sql_world import SqlWorld
+    from perdure.testing.exploring.workers import Worker
+
+T = TypeVar("T")
+
+TABLES = ("ident", "entity", "effect", "outbox", "rejected", "behind", "finished", "transition", "message", "relay")
+"""What a scenario fills."""
+_CLEAN = "; ".join(f"delete from perdure.{table}" for table in TABLES)
+_EFFECTS = "select key, perdure.effect_view(key) as view from perdure.effect"
+_MOVES = (
+    "select t.lifecycle, t.id, t.round, t.state, t.attention, t.why, t.made_by, exists ("
+    "  select from perdure.finished f where f.lifecycle = t.lifecycle and f.id = t.id and f.round = t.round "
+    "  and f.state = t.state) and t.version = max(t.version) over (partition by t.lifecycle, t.id, t.round) as final "
+    "from perdure.transition t order by t.round, t.version, t.at"
+)
+_LONGEST = 2.5
+
+
+class SqlDatabase:
+    """One database for all workers, relays and applications of a world; see the module.
+
+    Args:
+        world: the loop, and who is told of what is seen.
+        url: a database that `sql_clock.install` has prepared. All that its tables hold is deleted.
+    """
+
+    def __init__(self, world: SqlWorld, url: str) -> None:
+        self.world = world
+        self.statements = Statements(world.loop)
+        self.sessions = Sessions(self.statements, url)
+        self.rows: dict[str, Row] = {}
+        self.away_until = self.loses_replies_until = 0.0
+        self._locked_until = 0.0
+        self._url = url
+        self._dead: list[asyncio.Future[None]] = []
+        self._effects: dict[str, EffectView] = {}
+        self._moves: dict[tuple[str, str], list[tuple[int, Move]]] = {}
+        self._snapshots: dict[tuple[str, str], Any] = {}
+
+    @property
+    def store(self) -> SqlDatabase:
+        """Who knows what is on record, as it was when it was last read."""
+        return self
+
+    # -- while the loop stands
+
+    def do(self, work: Coroutine[Any, Any, T]) -> T:
+        """The result of `work`, done while nothing else happens."""
+        return self.world.loop.run_until_complete(work)
+
+    async def open(self) -> None:
+        """Make it empty."""
+        await self.statements.open(self._url)
+        async with self.sessions.lent() as session:
+            await session.execute(_CLEAN)
+            await session.execute("select setval(pg_get_serial_sequence('perdure.outbox', 'seq'), 1, false)")
+
+    async def read(self) -> None:
+        """Read what is on record."""
+        async with self.sessions.lent() as session:
+            effects = await session.fetch(_EFFECTS)
+            moves = await session.fetch(_MOVES)
+            kept = await session.fetch(
+                "select lifecycle, id, round, snapshot from perdure.entity union all "
+                "select lifecycle, id, round, snapshot from perdure.finished order by round"
+            )
+        self._effects = {row["key"]: EffectView.model_validate_json(row["view"]) for row in effects}
+        self._moves = {}
+        for row in moves:
+            move = Move(
+                state=row["state"], final=row["final"], attention=row["attention"], why=row["why"], by=row["made_by"]
+            )
+            self._moves.setdefault((row["lifecycle"], row["id"]), []).append((row["round"], move))
+        self._snapshots = {(r["lifecycle"], r["id"]): json.loads(r["snapshot"] or "null") for r in kept}
+
+    def effects(self) -> dict[str, EffectView]:
+        """What the fence has on record, by key."""
+        return self._effects
+
+    def snapshot(self, lifecycle: str, entity_id: str) -> Any:
+        """The newest snapshot of an entity."""
+        return self._snapshots.get((lifecycle, entity_id))
+
+    def moves(self, entity: Entity) -> list[Move]:
+        """All that the mirror has shown of an entity in its round."""
+        return [m for number, m in self._moves.get((entity.lifecycle, entity.id), []) if number == entity.round]
+
+    def is_final(self, entity: Entity) -> bool:
+        """Whether the mirror shows an end."""
+        moves = self.moves(entity)
+        return bool(moves) and moves[-1].final
+
+    # -- faults
+
+    @property
+    def locked_until(self) -> float:
+        """Until when another session holds one of the entities."""
+        return self._locked_until
+
+    @locked_until.setter
+    def locked_until(self, until: float) -> None:
+        if self._locked_until <= self.world.loop.time() < until and self.rows:
+            self._locked_until = until
+            entity = self.world.random.choice(sorted(self.rows.values(), key=lambda row: row.entity.id)).entity
+            self.world.loop.create_task(self._hold(entity, until))
+
+    async def _hold(self, entity: Entity, until: float) -> None:
+        async with self.sessions.lent() as session:
+            try:
+                async with session.transaction():
+                    await session.execute(
+                        "select from perdure.ident where lifecycle = $1 and id = $2 for update",
+                        entity.lifecycle,
+                        entity.id,
+                    )
+                    self.world.cover("locked", "")
+                    await asyncio.sleep(until - self.world.loop.time())
+            except asyncpg.PostgresError:
+                return  # somebody else holds it
+
+    def close(self) -> None:
+        """Close all sessions."""
+        self.sessions.close()
+        self.statements.close()
+
+    # -- what others do with it
+
+    def connection(self, worker: Worker) -> WorkerStore:
+        """A store as one worker has it."""
+        return WorkerStore(self, worker)
+
+    async def never(self) -> None:
+        """Wait without end. It is kept in memory: else it would end when that is tidied up, at any moment."""
+        self._dead.append(self.world.loop.create_future())
+        await self._dead[-1]
+
+    async def arrives(self) -> None:
+        """A statement is sent.
+
+        Raises:
+            ConnectionRefusedError: the server is away.
+        """
+        if self.away_until > self.world.loop.time():
+            raise ConnectionRefusedError("the server is away")
+
+    async def answers(self, patience: float) -> None:
+        """The reply to a statement is on its way.
+
+        Raises:
+            TimeoutError: it was lost.
+        """
+        if self.loses_replies_until > self.world.loop.time():
+            await asyncio.sleep(patience)
+            raise TimeoutError("the reply was lost")
+
+
+class WorkerStore:
+    """`Store` for one worker: the real one, over sessions that can fail."""
+
+    def __init__(self, database: SqlDatabase, worker: Worker) -> None:
+        self._database, self._worker = database, worker
+        self._store = PostgresStore(_Pool(database, worker))  # type: ignore[arg-type]
+
+    async def write(self, write: Write, *, patience: float) -> Answer:
+        """See `Store`."""
+        try:
+            answer = await self._store.write(write, patience=patience)
+        except DatabaseUnavailable:
+            await self._worker.here()
+            raise
+        await self._worker.here()
+        if write.fence is not None and write.fence.op is not FenceOp.BEGIN:  # it may have left a wake
+            self._database.world.relay.nudge()
+        return answer
+
+
+class _Pool:
+    """What the store of a worker uses of a pool. A worker that is gone does nothing more with it."""
+
+    def __init__(self, database: SqlDatabase, worker: Worker) -> None:
+        self._database, self._worker = database, worker
+
+    @asynccontextmanager
+    async def acquire(self, *, timeout: float | None = None) -> AsyncIterator[_Borrowed]:
+        await self._database.arrives()
+        async with self._database.sessions.lent() as session:
+            yield _Borrowed(self._database, self._worker, session)
+
+
+class _Borrowed:
+    def __init__(self, database: SqlDatabase, worker: Worker, session: VirtualSession) -> None:
+        self._database, self._worker, self._session = database, worker, session
+
+    async def fetch(self, query: str, *args: Any, timeout: float) -> list[Any]:
+        await self._point("before the commit")
+        await self._database.arrives()
+        rows = await self._session.fetch(query, *args)
+        if self._database.loses_replies_until > self._database.world.loop.time():
+            self._database.world.cover("reply lost", "batch")
+        await self._database.answers(timeout)
+        await self._point("after the commit")
+        return rows
+
+    async def _point(self, place: str) -> None:
+        from perdure.testing.exploring.workers import Gone
+
+        try:
+            await self._database.world.point(self._worker, place)
+        except Gone:
+            await self._database.never()  # nothing of a dead process returns

@@ -1,0 +1,86 @@
+"""What is judged beside the effects: what was committed is delivered, the record is one story, and nothing waits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from perdure.contracts.keys import Entity
+from perdure.errors import DeclarationError
+from perdure.fleet.record import check_record
+from perdure.testing.exploring import judge
+from perdure.testing.exploring.scenario import Finding
+from perdure.testing.exploring.sql_acts import NOWHERE
+from perdure.testing.exploring.sql_applications import Sent
+
+if TYPE_CHECKING:
+    from perdure.testing.exploring.sql_world import SqlWorld
+
+_DUE = (
+    "select lifecycle, id, kind, tries, error from perdure.outbox "
+    "where not_before <= sim.clock() and coalesce(wanted_at, not_before) <= sim.clock() and lifecycle <> $1"
+)
+_REJECTED = "select lifecycle, id, kind, message_id, reason from perdure.rejected"
+_MIRROR = """
+    select i.lifecycle, i.id, i.final, e.state, f.state as finished, t.state as last, t.version as noted, i.version
+    from perdure.ident i
+    left join perdure.entity e using (lifecycle, id)
+    left join perdure.finished f on f.lifecycle = i.lifecycle and f.id = i.id and f.round = i.round
+    left join lateral (
+        select x.state, x.version from perdure.transition x where x.lifecycle = i.lifecycle and x.id = i.id
+        order by x.round desc, x.version desc limit 1) t on true
+    where i.lifecycle <> $1
+"""
+
+
+async def judge_all(world: SqlWorld) -> list[Finding]:
+    """What is wrong once all entities are over."""
+    sessions = world.database.sessions
+    found: list[Finding] = []
+    for row in world.database.rows.values():
+        found += judge.judge(world, row.entity, messages=False)
+        found += _messages(world, row.entity)
+    found += [Finding("a row that is due stays", str(dict(row))) for row in await sessions.fetch(_DUE, NOWHERE)]
+    for row in await sessions.fetch(_REJECTED):
+        if row["lifecycle"] != NOWHERE and row["message_id"] not in world.unfit:
+            found.append(Finding("rejected, and a live build knows it", str(dict(row))))
+    for row in await sessions.fetch(_MIRROR, NOWHERE):
+        one = row["final"] == row["finished"] == row["last"] and row["noted"] == row["version"] and row["state"] is None
+        if not one:
+            found.append(Finding("the mirror is not one story", str(dict(row))))
+    async with sessions.lent() as session:
+        for build, app in sorted(world.subject.builds.items()):
+            for name, lifecycle in app.lifecycles.items():
+                try:
+                    await check_record(session, name, lifecycle)
+                except DeclarationError as error:
+                    found.append(Finding("a worker can't start", f"build {build}: {error}"))
+    return found
+
+
+def _messages(world: SqlWorld, entity: Entity) -> Iterator[Finding]:
+    """Each message that was sent is received once, in order, until the end."""
+    kept = world.database.snapshot(entity.lifecycle, entity.id)
+    if not isinstance(kept, dict):
+        return
+    received: list[Any] = kept["heard"]
+    sent = {
+        each.text: each
+        for each in world.applications.sent.get((entity.lifecycle, entity.id), [])
+        if each.round == entity.round
+    }
+    story = f"{entity}: {received} of {[each.text for each in sent.values()]}"
+    if len(set(received)) != len(received):
+        yield Finding("a message is received twice", story)
+    if strange := [each for each in received if each not in sent]:
+        yield Finding("a message is received that nobody sent", f"{strange}: {story}")
+        return
+    for place, text in enumerate(received):
+        for other in sent.values():
+            if _comes_before(other, sent[text]) and other.text not in received[:place]:
+                yield Finding("a message is lost, or out of order", f"{other.text!r} before {text!r}: {story}")
+                return
+
+
+def _comes_before(one: Sent, other: Sent) -> bool:
+    return one.fits and not one.delayed and not other.delayed and one.committed < other.began

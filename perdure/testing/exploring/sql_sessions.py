@@ -1,0 +1,184 @@
+"""Sessions with a real PostgreSQL on the virtual loop: one statement at a time, while virtual time stands still."""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from contextvars import Context
+from datetime import datetime, timedelta
+from typing import Any, TypeVar, cast
+
+import asyncpg
+
+from perdure.store.connecting import BOUNDS, Session
+from perdure.testing.exploring.sql_clock import SEARCH_PATH, set_clock
+from perdure.testing.exploring.virtual_time import VirtualLoop
+
+T = TypeVar("T")
+
+ROUND_TRIP = 0.0005
+"""Virtual seconds that a commit takes."""
+_SETTINGS = BOUNDS | {
+    "application_name": "explored",
+    "search_path": SEARCH_PATH,
+    # Nobody gives a lock back while a statement waits for it: whether it waits for long makes no difference.
+    "lock_timeout": "3ms",
+    "statement_timeout": "60s",
+    "jit": "off",
+}
+_WAITED = 0.25
+"""Virtual seconds after which a statement gives up a lock that somebody else holds."""
+_ENDS = ("COMMIT", "ROLLBACK")
+
+
+class OrderedLoop(VirtualLoop):
+    """Timers of the same moment ring in the order in which they were set.
+
+    In a plain loop that depends on how often it has looked for answers, and so on how PostgreSQL sends them.
+    """
+
+    def __init__(self, start: datetime, longest: timedelta) -> None:
+        super().__init__(start, longest)
+        self._timers = 0
+
+    def call_at(  # type: ignore[override]
+        self, when: float, callback: Callable[..., object], *args: Any, context: Context | None = None
+    ) -> asyncio.TimerHandle:
+        """See base class."""
+        self._timers += 1
+        timer = _Timer(when, callback, args, self, context)
+        timer.number = self._timers
+        heapq.heappush(self._scheduled, timer)  # type: ignore[attr-defined]
+        timer._scheduled = True  # type: ignore[attr-defined]
+        return timer
+
+
+class _Timer(asyncio.TimerHandle):
+    number = 0
+
+    def __lt__(self, other: object) -> bool:
+        assert isinstance(other, _Timer)
+        return (self.when(), self.number) < (other.when(), other.number)
+
+
+class Statements:
+    """Lets statements run one by one.
+
+    Args:
+        loop: the virtual loop.
+    """
+
+    def __init__(self, loop: VirtualLoop) -> None:
+        self.loop = loop
+        self._turn = asyncio.Lock()
+        self._clock: asyncpg.Connection[asyncpg.Record] | None = None
+        self._shows: datetime | None = None
+        self.count = 0
+
+    async def run(self, statement: Callable[[], Awaitable[T]]) -> T:
+        """The result of a statement; PostgreSQL's clock shows the loop's time before it runs."""
+        async with self._turn:
+            self.loop.external += 1
+            try:
+                await self._set_clock()
+                self.count += 1
+                return await statement()
+            finally:
+                self.loop.external -= 1
+
+    async def connect(self, url: str, kind: type[asyncpg.Connection[asyncpg.Record]]) -> Any:
+        """A new session."""
+
+        async def statement() -> Any:
+            return await asyncpg.connect(url, connection_class=kind, server_settings=_SETTINGS, timeout=60)
+
+        return await self.run(statement)
+
+    async def open(self, url: str) -> None:
+        """Open the session that sets PostgreSQL's clock."""
+        self._clock = await self.connect(url, asyncpg.Connection)
+
+    def close(self) -> None:
+        """Close that session."""
+        if self._clock is not None:
+            self._clock.terminate()
+
+    async def _set_clock(self) -> None:
+        if self._clock is not None and self._shows != self.loop.now:
+            await set_clock(self._clock, self.loop.now)
+            self._shows = self.loop.now
+
+
+class VirtualSession(Session):
+    """A session of a worker, a relay or the app."""
+
+    statements: Statements
+
+    def get_reset_query(self) -> str:
+        """Nothing of a session is kept between two that borrow it."""
+        return ""
+
+    async def _answered(self, query: str, statement: Callable[..., Awaitable[T]], timeout: float | None) -> T:
+        statements = self.statements
+
+        async def answered() -> T:
+            return await statement(timeout=120)
+
+        try:
+            result = await statements.run(answered)
+        except asyncpg.LockNotAvailableError:
+            await asyncio.sleep(_WAITED)
+            raise
+        if query.startswith(_ENDS) or "apply_writes" in query:
+            await asyncio.sleep(ROUND_TRIP)
+        return result
+
+    async def execute(self, query: str, *args: Any, timeout: float | None = None) -> str:
+        """See base class; a transaction's `now()` is when it began."""
+        return await super().execute(f"{query} select sim.now()" if query.startswith("BEGIN") else query, *args)
+
+
+class Sessions:
+    """Lends sessions as a pool does; one that was lost is not lent again.
+
+    Args:
+        statements: runs what they do.
+        url: the database.
+    """
+
+    def __init__(self, statements: Statements, url: str) -> None:
+        self.statements, self._url = statements, url
+        self._kind = type("VirtualSession", (VirtualSession,), {"statements": statements})
+        self._free: list[VirtualSession] = []
+        self._all: list[VirtualSession] = []
+
+    @asynccontextmanager
+    async def lent(self) -> AsyncIterator[VirtualSession]:
+        """A session for as long as the context lasts."""
+        session = self._free.pop() if self._free else await self._new()
+        try:
+            yield session
+        finally:
+            if session.is_closed():
+                pass
+            elif session.is_in_transaction():
+                session.terminate()
+            else:
+                self._free.append(session)
+
+    async def fetch(self, query: str, *args: Any) -> list[Any]:
+        """Rows of a query of the simulation's own."""
+        async with self.lent() as session:
+            return await session.fetch(query, *args)
+
+    def close(self) -> None:
+        """Close all of them."""
+        for session in self._all:
+            session.terminate()
+
+    async def _new(self) -> VirtualSession:
+        session = cast(VirtualSession, await self.statements.connect(self._url, self._kind))
+        self._all.append(session)
+        return session
