@@ -114,15 +114,13 @@ class Conductor(Waiting):
 
         Raises:
             Overtaken: one of them learned that the entity is over.
-            Renewal: one of them goes on in a new run, with a doubt.
+            Renewal: a doubt is to be settled in a new run.
             Exception: one of them failed.
         """
         await self._until(lambda: not self.performances and not self.in_flight)
         self._part.over = True
         with suppress(Cancelled):
             self._part.check()
-        if self._part.renews:
-            raise Renewal
         await self.lifecycle._settle_left()
 
     def left_by(self, reason: Leave) -> None:

@@ -60,20 +60,17 @@ class Part:
 
     Attributes:
         reason: why it was left; None as long as it goes on.
-        renews: one of its branches is to go on in a new run, whatever the reason is.
         over: the conductor has gone on without it: its branches can begin nothing more.
     """
 
     def __init__(self, may_end: Callable[[], bool] = lambda: False) -> None:
         self._may_end = may_end
         self.reason: Leave | None = None
-        self.renews = False
         self.over = False
         self._task: asyncio.Future[None] | None = None
 
     def leave(self, reason: Leave) -> None:
         """Note why a branch of it was left."""
-        self.renews = self.renews or isinstance(reason, Renewal)
         if self.reason is None or reason.rank > self.reason.rank:
             self.reason = reason
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 from temporalio import workflow
+from temporalio.worker._workflow_instance import _WorkflowInstanceImpl
 
 from perdure import (
     Dedupe,
@@ -176,9 +177,6 @@ class Leaver(Lifecycle[str, Way]):
     async def _only_waits_and_undoes(self) -> None:
         await self.wait_for(lambda: False)
 
-    async def _waits_and_undoes(self) -> None:
-        await self.wait_until(START + minutes(1))
-
     async def _parks_twice(self) -> None:
         async def parks() -> None:
             await self.perform(SEND, "x")
@@ -216,6 +214,23 @@ together = pytest.mark.parametrize("how", TOGETHER)
 asked = pytest.mark.parametrize(
     "message", [At(seconds(1), "cancel", ANN), At(seconds(1), CANCEL_WORKFLOW)], ids=["cancel", "through temporal"]
 )
+
+
+@workflow.defn(name="undoing")
+class Undoing(Lifecycle[str, Way]):
+    """Sends only once it is cancelled."""
+
+    states = (state(Way.NEW, Way.GOING), state(Way.GOING, Way.DONE), state(Way.DONE), Leaver.states[-1])
+    effects = (SEND,)
+
+    @workflow.run
+    async def run(self, given: str) -> None:
+        await self.wait_until(START + minutes(1))
+        await self.enter(Way.GOING)
+        await self.enter(Way.DONE)
+
+    async def cancelling(self, asked: Request) -> None:
+        await self.perform(SEND, "x")
 
 
 class TestRun:
@@ -256,14 +271,12 @@ class TestRun:
         assert (once.end, often.end, often.runs > 3) == (Way.CANCELLED, Way.CANCELLED, True)
         assert (often.calls(SEND), often.calls(OTHER), often.took >= minutes(5)) == (2, 2, True)
 
-    @together
-    async def test_while_a_cancel_is_passed_on_run_gets_no_further_than_it_was(self, how: str) -> None:
-        """Started from its top again, it finds its wait over."""
-        script = {SEND: [InDoubt("cut"), 1], OTHER: [*[NotDone("busy")] * 4, 1]}
+    async def test_while_a_cancel_is_passed_on_run_gets_no_further_than_it_was(self) -> None:
+        """Started from its top again, with a doubt of what passes it on, it finds its wait over."""
+        script = {SEND: [*[NotDone("busy")] * 3, InDoubt("cut"), 1]}
         messages = [At(seconds(1), "cancel", ANN)]
-        result = await seen(f"{how} waits and undoes", script, messages=messages, renew_at_every_wait=True)
-        assert (result.states, result.took >= minutes(5)) == ([Way.GOING, Way.CANCELLED], True)
-        assert result.runs > 3
+        result = await rehearse(Undoing, "x", script, messages=messages, renew_at_every_wait=True)
+        assert (result.states, result.calls(SEND), result.runs > 3) == ([Way.CANCELLED], 5, True)
 
     async def test_code_that_ends_by_its_own_cancellation_is_wrong(self) -> None:
         with pytest.raises(DeclarationError, match="raised CancelledError, which is no Exception"):
@@ -280,7 +293,11 @@ class TestRun:
         assert (result.end, result.calls(SEND), result.snapshot) == (Way.CANCELLED, 2, {"words": ["sent"]})
 
     @together
-    async def test_a_cancel_through_temporal_interrupts_no_wait_for_a_person(self, how: str) -> None:
+    async def test_a_cancel_through_temporal_interrupts_no_wait_for_a_person(
+        self, how: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        # What the SDK has switched off by default until its next releases.
+        monkeypatch.setattr(_WorkflowInstanceImpl, "_workflow_logic_flag_enabled", lambda *_: True)
         messages = [
             At(seconds(20), CANCEL_WORKFLOW),
             At(minutes(1), "resolve", Resolution(outcome=Status.NOT_DONE, by="bob")),
