@@ -69,7 +69,7 @@ class VirtualDatabase:
     def record(self, row: Row) -> Record:
         """What a run without a history goes on from, as the query `record_of` has it."""
         entity, moves = row.entity, self.moves(row.entity)
-        mine = {key: view for key, view in self.store.effects().items() if _belongs(key, entity)}
+        mine = {key: view for key, view in self.store.effects().items() if belongs(key, entity)}
         again: dict[str, int] = {}
         for key in mine:
             if found := re.search(r"^(.*)~(\d+)$", key):
@@ -140,6 +140,7 @@ async def _sleep(loop: Any, seconds: float) -> None:
         handle.cancel()
 
 
-def _belongs(key: str, entity: Entity) -> bool:
+def belongs(key: str, entity: Entity) -> bool:
+    """Whether a key is of an entity, in its round."""
     lifecycle, identity, _ = key.split("/", 2)
     return lifecycle == entity.lifecycle and identity == entity.id + (f"~{entity.round}" if entity.round else "")

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from perdure.contracts.keys import Entity
 from perdure.contracts.outcomes import Ended, Status
+from perdure.testing.exploring.database import belongs
 from perdure.testing.exploring.temporal import Execution, NotFound
 from perdure.workflow.requests import Request, Resolution, SendAgain
 
@@ -32,7 +33,8 @@ class People:
 
     def send_again(self, entity: Entity) -> None:
         """Ask for the effect that ended last to be sent under a new key."""
-        ended = [key for key, ends in self._world.told.items() if isinstance(ends[-1], Ended)]
+        mine = [(key, ends[-1]) for key, ends in self._world.told.items() if belongs(key, entity)]
+        ended = [key for key, end in mine if isinstance(end, Ended)]
         self._update(entity, "send_again", SendAgain(by=_NAME, effect=ended[-1] if ended else None))
 
     def help(self, entity: Entity) -> bool:

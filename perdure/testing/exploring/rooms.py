@@ -19,6 +19,9 @@ class OnRecord(Protocol):
 
     def snapshot(self, lifecycle: str, entity_id: str) -> Any: ...
 
+    def lose_records(self) -> None:
+        """The records of all attempts are lost, as by a restore."""
+
 
 class DatabaseRoom(Protocol):
     """The application's database.

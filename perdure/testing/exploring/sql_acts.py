@@ -21,7 +21,11 @@ VERBS = ("message", "message", "message", "remark", "nonsense message", "cancel"
 WAYS = ("", "", "late", "late", "rolled back", "repeatable", "repeatable", "serializable", "later", "far", "beyond")
 """How: it commits late, rolls back, has an old snapshot, or asks for a delivery that is later, at the end of the year
 9999, or beyond that."""
-STARTS = ("", "", "", "late", "rolled back", "later", "beyond", "by name", "by name", "in a nonsense state", "nowhere")
+STARTS = (
+    *("", "", "", "late", "rolled back", "later", "beyond"),
+    *("by name", "by name", "in a nonsense state", "nowhere", "unfit", "unfit"),
+)
+"""`unfit` = with an input that no build can read."""
 OUTSIDE = ("Temporal away", "namespace gone", "Temporal loses replies", "kill relay", "start relay")
 
 

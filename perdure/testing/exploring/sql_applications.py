@@ -74,11 +74,13 @@ class Applications:
 
     Attributes:
         sent: messages on their way, by lifecycle and id.
+        unfit: entities that were started with an input that no build can read, by id.
     """
 
     def __init__(self, world: SqlWorld) -> None:
         self._world = world
         self.sent: dict[tuple[str, str], list[Sent]] = {}
+        self.unfit: dict[str, Row] = {}
         self._count = 0
 
     async def do(self, act: Act) -> None:
@@ -107,6 +109,9 @@ class Applications:
         name = NOWHERE if act.how == "nowhere" else lifecycle
 
         async def work(session: VirtualSession) -> bool:
+            if act.how == "unfit":
+                statement = "select perdure.start($1, $2, '{\"steps\": 7}')"
+                return bool(await session.fetchval(statement, name, entity_id) == "started")
             if more := _PAST_THE_CLIENT.get(act.how):
                 statement = f"select perdure.start($1, $2, $3::text::jsonb, {more})"
                 return bool(await session.fetchval(statement, name, entity_id, program.model_dump_json()) == "started")
@@ -115,16 +120,31 @@ class Applications:
             return handle.answer == "started"
 
         def committed(began: bool) -> None:
-            if began and name == lifecycle:
+            if not began or name != lifecycle:
+                return
+            self.sent.pop((lifecycle, entity_id), None)
+            if act.how == "unfit":
+                self.unfit[entity_id] = Row(Entity(lifecycle, entity_id), given, world.loop.now)
+            else:
                 world.database.rows[entity_id] = Row(Entity(lifecycle, entity_id), given, world.loop.now)
 
         await self._transact(act, work, committed)
+
+    async def make_sure(self, lifecycle: str, entity_id: str, program: Any) -> None:
+        """Start an entity that is not there, once what stands in its way was rejected and dropped."""
+        for _ in range(_TRIES):
+            if entity_id in self._world.database.rows:
+                return
+            if entity_id in self.unfit:
+                await self._drop_rejected(Act(0.0, "drop rejected"))
+            await self.start(lifecycle, entity_id, program, Act(0.0, "start"))
+            await asyncio.sleep(30.0)
 
     async def message(self, entity_id: str, act: Act | None = None) -> None:
         """Send a message to an entity that is there."""
         act = act or Act(0, "message")
         world = self._world
-        row = world.database.rows.get(entity_id)
+        row = world.database.rows.get(entity_id) or self.unfit.get(entity_id)
         if row is None:
             return
         self._count += 1

@@ -101,6 +101,10 @@ class SqlDatabase:
         """The newest snapshot of an entity."""
         return self._snapshots.get((lifecycle, entity_id))
 
+    def lose_records(self) -> None:
+        """Not played: that PostgreSQL is restored is tested with real servers."""
+        raise NotImplementedError
+
     def moves(self, entity: Entity) -> list[Move]:
         """All that the mirror has shown of an entity in its round."""
         return [m for number, m in self._moves.get((entity.lifecycle, entity.id), []) if number == entity.round]

@@ -42,7 +42,8 @@ async def judge_all(world: SqlWorld) -> list[Finding]:
         found += _messages(world, row.entity)
     found += [Finding("a row that is due stays", str(dict(row))) for row in await sessions.fetch(_DUE, NOWHERE)]
     for row in await sessions.fetch(_REJECTED):
-        if row["lifecycle"] != NOWHERE and row["message_id"] not in world.unfit:
+        unfit = row["message_id"] in world.unfit or (row["kind"] == "start" and row["id"] in world.applications.unfit)
+        if row["lifecycle"] != NOWHERE and not unfit:
             found.append(Finding("rejected, and a live build knows it", str(dict(row))))
     for row in await sessions.fetch(_MIRROR, NOWHERE):
         one = row["final"] == row["finished"] == row["last"] and row["noted"] == row["version"] and row["state"] is None

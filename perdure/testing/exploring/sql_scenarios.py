@@ -96,10 +96,13 @@ def sql_scenario(seed: int) -> SqlScenario:
     acts.sort(key=lambda each: each.at)
     newer = any(each.what == "remark" for each in acts)
     return SqlScenario(
-        **{
-            name: getattr(base, name)
-            for name in ("seed", "given", "calls", "faults", "events", "renews", "single_batch")
-        },
+        seed=seed,
+        given=None,
+        calls=base.calls,
+        faults=base.faults,
+        events=tuple(each for each in base.events if each.what != "restore"),
+        renews=base.renews,
+        single_batch=base.single_batch,
         builds=random.choice(((1,), (1, 1)) if newer else ((1,), (1, 1), (0, 1), (1, 0))),
         entities=entities,
         acts=tuple(acts),

@@ -124,7 +124,7 @@ class SqlWorld(World):
         self.relay.start_one(_NEWER)
         self.start_worker(_NEWER)
         for number, (lifecycle, program) in enumerate(self.scenario.entities):
-            self.relay.keep(self.applications.start(lifecycle, str(number), program, Act(self.healed_at, "start")))
+            self.relay.keep(self.applications.make_sure(lifecycle, str(number), program))
 
     # -- what happens
 
