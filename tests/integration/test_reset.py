@@ -26,6 +26,8 @@ async def test_a_finished_run_that_is_reset_makes_no_call_and_ends_as_it_had(
         await world.client.start(kind, "a", Errand())
         await world.ended(name, "a")
         await world.handle(name, "a").result()
+        delivered = "select not exists (select from perdure.outbox)"
+        await world.until(lambda: world.db.fetchval(delivered), "the relay has put on record that it delivered")
         before = await world.client.status(kind, "a"), await _transitions(world)
         await _reset(world, name)
         await world.handle(name, "a").result()
