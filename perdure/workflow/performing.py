@@ -151,6 +151,8 @@ class Performance(Learning[In, Out], Generic[In, Out]):
             cancellable=not self.known.effect.in_doubt,
             summary=f"{self.slot}: next step",
         )
+        # A workflow task that was lost since then may have begun an attempt that this run does not know of.
+        self.known = replace(self.known, read=False)
         if self._stops:
             raise asyncio.CancelledError
         roused, self.hurry, self.next_at = self._roused(), False, None
