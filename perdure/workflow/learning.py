@@ -79,6 +79,8 @@ class Learning(Generic[In, Out]):
         """Why a person is wanted, where it is parked, or was in the run before."""
         # What the run before may have done is as old as that: if its record is lost, it is not taken for untouched.
         self._since = left.since or (conductor.began if conductor.catching_up else microseconds(workflow.now()))
+        self._enters: str | None = None
+        """The state that is committed with the first attempt's record."""
         self._follows: Move | None = None
         """What is to be committed with the outcome of the attempt that was ordered last, if it is done."""
         self._follows_at = 0
@@ -251,8 +253,17 @@ class Learning(Generic[In, Out]):
     async def _read(self, op: FenceOp = FenceOp.READ, **more: Any) -> None:
         """Read the fence again, as every policy does before it repeats or escalates."""
         self.poked = False
-        answer = await self._conductor.write(self._conductor.order(fence=self._fence(op, **more)))
+        conductor, view = self._conductor, self.known.effect
+        answer = await conductor.write(conductor.order(fence=self._fence(op, **more)))
         self._see(answer.effect or EffectView(), answer)
+        if answer.gate in (Gate.FINAL, Gate.OTHER_ROUND):
+            raise Overtaken(answer.state)
+        begun, standing, enters = self.known.effect.attempts > view.attempts, self._today(answer.state), self._enters
+        if conductor.catching_up or not begun or standing in (None, conductor.state) or enters is None:
+            return
+        # By a workflow task that was lost: the state was committed with the record.
+        if conductor.states.allows(conductor.state, enters):
+            conductor.show(enters)
 
     def _fence(self, op: FenceOp, *, token: str | None = None, **more: Any) -> Fence:
         return Fence(

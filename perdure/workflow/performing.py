@@ -52,7 +52,7 @@ class Performance(Learning[In, Out], Generic[In, Out]):
     async def run(self, entering: str | None, then: str | None, expires_at: datetime | None) -> Done[Out] | Ended:
         """Perform it until it is settled; and be in the state `then` if it is done."""
         self._check(entering, then)
-        self._then = then
+        self._enters, self._then = entering, then
         end = await self._run(entering, expires_at)
         if then is not None and isinstance(end, Done) and not self._is_in(then):
             await self._conductor.follow(then)
