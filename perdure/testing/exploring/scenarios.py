@@ -28,7 +28,7 @@ def scenario(
     random = Random(f"scenario {seed}")
     calls = {each.name: script for each in contracts if (script := _script(random, each))}
     hostile = random.random()
-    faults = tuple(_fault(random) for _ in range(_few(random, 0.6 * hostile)))
+    faults = tuple(_fault(random) for _ in range(_few(random, 0.75 * hostile)))
     events = tuple(sorted((_event(random) for _ in range(_few(random, 0.75 * hostile))), key=lambda each: each.at))
     return Scenario(
         seed=seed,
