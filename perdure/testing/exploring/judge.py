@@ -55,7 +55,7 @@ def _told(world: World, key: str, ends: list[Any]) -> Iterator[Finding]:
         yield Finding("told done, and was not", key)
     if isinstance(last, Done | Abandoned | DifferentInput):
         return
-    if done and not last.in_doubt:
+    if not last.in_doubt and any(began <= world.told_at[key] for began in account.done_by_calls_of):
         yield Finding("told not done, and was", f"{key}: {last}")
     if isinstance(last, GaveUp) and not account.calls:
         yield Finding("gave up without a call", f"{key}: {last}")

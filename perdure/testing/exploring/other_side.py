@@ -55,6 +55,8 @@ class Account:
     """What the other side knows of one key."""
 
     done_at: list[float] = field(default_factory=list)
+    done_by_calls_of: list[float] = field(default_factory=list)
+    """When the calls began that did it."""
     visible_at: float = 0.0
     receipt: Any = None
     receipt_json: Any = None
@@ -89,7 +91,7 @@ class OtherSide:
     async def _perform(self, effect: Effect[Any, Any], given: Any, attempt: Attempt) -> Any:
         """One call of an effect."""
         world, worker, account = self._world, current_worker.get(), self.accounts[attempt.key]
-        how = self._next(effect.name, "done")
+        how, began = self._next(effect.name, "done"), world.loop.time()
         account.calls += 1
         world.cover("call", f"{how} {effect.name}")
         await self._wait(0.002)
@@ -109,10 +111,10 @@ class OtherSide:
             raise NotDone("busy")
         if how == "late":
             left = attempt.remaining
-            world.loop.call_later(left * 0.9, self._accept, effect, attempt.key, given)
+            world.loop.call_later(left * 0.9, self._accept, effect, attempt.key, given, began)
             await self._wait(left + 10)
             raise ConnectionError("nobody waits for this reply")
-        receipt = self._accept(effect, attempt.key, given)
+        receipt = self._accept(effect, attempt.key, given, began)
         if how == "killed after":
             world.befall(worker, "kill", 3.0)
         elif how == "cut off after":
@@ -149,13 +151,14 @@ class OtherSide:
             raise RuntimeError(f"the step failed for {SECRET}")
         return self._receipts[step.name](given)
 
-    def _accept(self, effect: Effect[Any, Any], key: str, given: Any) -> Any:
+    def _accept(self, effect: Effect[Any, Any], key: str, given: Any, began: float) -> Any:
         account, now = self.accounts[key], self._world.loop.time()
         if self._remembers(effect, account):
             return account.receipt
         if account.done_at:
             self._world.repeated(effect, key, now - account.done_at[0])
         account.done_at.append(now)
+        account.done_by_calls_of.append(began)
         self._world.caused(effect, key)
         account.receipt = self._receipts[effect.name](given)
         account.receipt_json = effect.receipt.dump_python(account.receipt, mode="json")

@@ -29,7 +29,7 @@ def scenario(
     calls = {each.name: script for each in contracts if (script := _script(random, each))}
     hostile = random.random()
     faults = tuple(_fault(random) for _ in range(_few(random, 0.75 * hostile)))
-    events = tuple(sorted((_event(random) for _ in range(_few(random, 0.75 * hostile))), key=lambda each: each.at))
+    events = tuple(sorted((_event(random) for _ in range(_few(random, 0.9 * hostile))), key=lambda each: each.at))
     return Scenario(
         seed=seed,
         given=given,

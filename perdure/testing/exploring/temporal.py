@@ -368,6 +368,7 @@ class Execution:
         self.told += task.told
         for key, end in task.answers:
             self.world.told[key].append(end)
+            self.world.told_at[key] = self.world.loop.time()
         task.answers = []
         self.patches += [[] for _ in task.activations]
         if task.patches and self.patches:

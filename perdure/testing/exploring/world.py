@@ -55,6 +55,7 @@ class World:
     Attributes:
         told: what `perform` answered, by key; more than once where a run was started from its top.
         task: the workflow task that is being worked on.
+        told_at: when that was last, by key.
         policies: doubt policies of performances that have one of their own, by key.
         settled_by_person: keys of which a person said what became of them.
         trace: of all that the workflows were given and asked for.
@@ -70,6 +71,7 @@ class World:
         self.flags = [1] if scenario.single_batch else []
         self.findings: list[Finding] = []
         self.told: dict[str, list[Any]] = defaultdict(list)
+        self.told_at: dict[str, float] = {}
         self.policies: dict[str, Any] = {}
         self.task: WorkflowTask | None = None
         self.settled_by_person: set[str] = set()
