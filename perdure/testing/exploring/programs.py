@@ -138,7 +138,16 @@ async def _perform(lifecycle: Any, arguments: Sequence[Any], by_name: dict[str, 
     while True:
         await _come_before(lifecycle, entering or then)
         end = await lifecycle.perform(by_name[name], given, entering=entering, then=then, suffix=suffix, expires_at=at)
-        if isinstance(end, Done) or not more.get("again"):
+        if isinstance(end, Done):
+            reached = (
+                lifecycle.state is Place.ENDED
+                or entering is None
+                or _ORDER.index(entering) <= _ORDER.index(lifecycle.state)
+            )
+            if not reached:
+                raise RuntimeError(f"{name} is done, and the state that it was to enter is not entered")
+            return
+        if not more.get("again"):
             return
         await lifecycle.retry_requested()
 
