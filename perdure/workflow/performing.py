@@ -122,7 +122,6 @@ class Performance(Learning[In, Out], Generic[In, Out]):
                 case Look(pause):
                     if not pause or await self._wait(pause, expires_at):
                         await self._read()
-                        self._show_entered(entering)
                 case Record(why):
                     await self._record(Status.NOT_DONE, why)
                 case Park(pause):
@@ -134,14 +133,6 @@ class Performance(Learning[In, Out], Generic[In, Out]):
                     await self._until_it_fits()
                 case _:
                     assert_never(step)
-
-    def _show_entered(self, entering: str | None) -> None:
-        """A record that stands was made together with the state, by an execution that this run does not know of."""
-        conductor, begun = self._conductor, self.known.effect.attempts > 0
-        if entering is None or not begun or conductor.catching_up:
-            return
-        if conductor.states.allows(conductor.state, entering):
-            conductor.show(entering)
 
     async def _wait(self, pause: timedelta, expires_at: datetime | None) -> bool:
         """Pause; False if the time that the effect is of use ended first, so that `decide` has the word.
