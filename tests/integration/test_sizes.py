@@ -93,7 +93,7 @@ async def test_a_snapshot_that_is_too_large_fails_the_task_until_a_deploy_and_wr
     async with world.worker(app):
         said = await attention(world, "TooLarge: large/a: what it writes has ")
         assert f"and Temporal takes {LARGEST} (bytes by part: snapshot 2200011)" in said
-        assert await world.states("large", "a") == ["new"]
+        assert await world.states("large", "a") == ["starting"]
         assert await runs(world)
     async with world.worker(smaller):
         assert await world.ended("large", "a") == "over"

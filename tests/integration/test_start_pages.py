@@ -87,7 +87,8 @@ async def test_what_the_page_commits_comes_to_its_end_and_what_it_rolls_back_nev
     said = await _run(PAGES / f"{name}.md", tmp_path, world.dsn)
 
     assert "sent" in said
-    assert "starting" in said
+    # Django and FastAPI answer with the app's own row, the others with what perdure has on record.
+    assert ("state: pending" if name in ("django", "fastapi") else "starting") in said
     committed = {"book": "paid", "lamp": "cancelled"} if name == "psql" else {"book": "paid"}
     rows = {row["item"]: str(row["id"]) for row in await world.db.fetch("select id, item from orders")}
     assert set(rows) == set(committed)
