@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import time
 from collections.abc import Callable
 from datetime import datetime
@@ -30,10 +31,16 @@ def watch(read: Reading, every: float, *, as_json: bool) -> NoReturn:
     console = Console()
     if as_json or not console.is_terminal:
         refuse("--watch is for a terminal, and for a person: leave out --json", 2)
+    # With the usual handler each reading's event loop turns Ctrl-C into a cancellation, which a reading may swallow.
+    signal.signal(signal.SIGINT, _interrupt)
     with Live(console=console, screen=True, auto_refresh=False, vertical_overflow="crop") as live:
         while True:
             live.update(Group(_head(every), _screen(read, console)), refresh=True)
             time.sleep(every)
+
+
+def _interrupt(*_: object) -> NoReturn:
+    raise KeyboardInterrupt
 
 
 def _screen(read: Reading, console: Console) -> Text:
