@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -9,7 +10,6 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from perdure.contracts.keys import Entity
-from perdure.contracts.outcomes import Status
 from perdure.errors import DatabaseUnavailable
 from perdure.recovering.record import Doubt, Record
 from perdure.store.memory import MemoryStore
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from perdure.testing.exploring.world import World
 
 _ROUND_TRIP = 0.0005
-_LOOKS_AGAIN = 0.25
 
 
 @dataclass
@@ -41,11 +40,10 @@ class VirtualDatabase:
 
     def __init__(self, world: World) -> None:
         self.world = world
-        self.store = MemoryStore(lambda: world.loop.now, on_late=self._came_late)
+        self.store = MemoryStore(lambda: world.loop.now, on_late=lambda key: self.on_late(key))
         self.on_late: Callable[[str], None] = lambda key: None
         self.rows: dict[str, Row] = {}
         self.away_until = self.loses_replies_until = self.locked_until = 0.0
-        self.writes = 0
 
     def connection(self, worker: Worker) -> Connection:
         """A store as one worker has it."""
@@ -75,11 +73,7 @@ class VirtualDatabase:
             if found := re.search(r"^(.*)~(\d+)$", key):
                 slot = found[1].split("/", 2)[2]
                 again[slot] = max(again.get(slot, 0), int(found[2]))
-        doubts = [
-            Doubt(key=key, view=view)
-            for key, view in mine.items()
-            if view.status in (Status.ATTEMPTING, Status.IN_DOUBT)
-        ]
+        doubts = [Doubt(key=key, view=view) for key, view in mine.items() if view.in_doubt]
         heard = max((move.heard for move in moves), default=0)
         memory = moves[-1].memory if moves else None
         return Record(
@@ -94,9 +88,6 @@ class VirtualDatabase:
             again=again,
             doubts=doubts,
         )
-
-    def _came_late(self, key: str) -> None:
-        self.on_late(key)
 
 
 class Connection:
@@ -113,9 +104,8 @@ class Connection:
         await world.point(self._worker, "before the commit")
         while (ready := max(database.away_until, database.locked_until)) > loop.time():
             await self._pause(min(ready, until) - loop.time(), until, "no answer")
-        database.writes += 1
         answer = await database.store.write(write, patience=patience)
-        await _sleep(loop, _ROUND_TRIP)
+        await asyncio.sleep(_ROUND_TRIP)
         if database.loses_replies_until > loop.time():
             world.cover("reply lost", write.fence.op.value if write.fence else "move")
             await self._pause(until - loop.time(), until, "the reply was lost")
@@ -124,20 +114,10 @@ class Connection:
 
     async def _pause(self, seconds: float, until: float, why: str) -> None:
         loop = self._database.world.loop
-        await _sleep(loop, max(seconds, 0.0))
+        await asyncio.sleep(max(seconds, 0.0))
         await self._worker.here()
         if loop.time() >= until - 0.0001:
             raise DatabaseUnavailable(f"not committed in time: {why}")
-
-
-async def _sleep(loop: Any, seconds: float) -> None:
-    future = loop.create_future()
-    wake: Callable[[], None] = lambda: None if future.done() else future.set_result(None)  # noqa: E731
-    handle = loop.call_later(seconds, wake)
-    try:
-        await future
-    finally:
-        handle.cancel()
 
 
 def belongs(key: str, entity: Entity) -> bool:

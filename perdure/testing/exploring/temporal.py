@@ -242,11 +242,6 @@ class Execution:
         return self.runs[-1]
 
     @property
-    def waits_for_nothing(self) -> bool:
-        """Whether only a message can make it go on."""
-        return not (self.activities or self.timers or self.task or self.inbox or self.fresh)
-
-    @property
     def due(self) -> bool:
         """Whether there is something for a workflow task."""
         return bool(self.inbox) or self.fresh or self.lost
