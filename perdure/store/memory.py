@@ -33,7 +33,7 @@ class _Effect:
     @property
     def in_doubt_since(self) -> datetime | None:
         """When the first attempt was begun that is in doubt."""
-        if self.view.status not in (Status.ATTEMPTING, Status.IN_DOUBT):
+        if not self.view.in_doubt:
             return None
         return self.earlier_doubt or (self.view.first_at if self.view.attempts == 1 else self.attempt_at)
 
@@ -137,7 +137,7 @@ class MemoryStore:
         assert fence is not None
         if fence.op is FenceOp.BEGIN:
             known = self._effects.get(fence.key)
-            open_still = known is not None and known.view.status in (Status.ATTEMPTING, Status.IN_DOUBT)
+            open_still = known is not None and known.view.in_doubt
             if known is not None and open_still and known.view.token == fence.token:
                 return Verdict.MINE
             return self._begin(write, fence) if gate in (Gate.OPEN, Gate.LATE) else None

@@ -19,8 +19,6 @@ from perdure.testing.exploring.scenario import Finding
 if TYPE_CHECKING:
     from perdure.testing.exploring.world import World
 
-_OPEN = (Status.ATTEMPTING, Status.IN_DOUBT)
-
 
 def judge(world: World, entity: Entity, *, messages: bool = True) -> Iterator[Finding]:
     """What is wrong once an entity is over; `messages` = they are judged too, as one application has sent them."""
@@ -65,7 +63,7 @@ def _on_record(world: World, key: str, view: EffectView) -> Iterator[Finding]:
     done, told = bool(world.other_side.accounts[key].done_at), world.told.get(key, [])
     if view.status is Status.DONE and not done and key not in world.settled_by_person:
         yield Finding("on record as done, and was not", key)
-    if view.status in _OPEN and not any(getattr(each, "in_doubt", False) for each in told):
+    if view.in_doubt and not any(getattr(each, "in_doubt", False) for each in told):
         yield Finding("doubt forgotten", f"{key}: {view.status}, told: {_kinds(told)}")
     honest = any(getattr(each, "in_doubt", False) or isinstance(each, Abandoned | Done) for each in told)
     if view.status in (Status.NOT_DONE, Status.REFUSED) and done and not honest:
