@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 import time as clock
 from datetime import UTC, datetime, timedelta
@@ -203,3 +204,16 @@ def test_a_rule_that_began_ten_years_ago_is_answered_in_milliseconds(text: str) 
         return clock.thread_time() - begin
 
     assert min(ask() for _ in range(3)) < (0.02 if "COUNT" in text else 0.002)
+
+
+@pytest.mark.parametrize("zone", [NEW_YORK, LORD_HOWE, "Europe/Berlin", "Europe/Dublin", "Africa/Casablanca"])
+def test_looked_at_in_pieces_nothing_is_left_out_on_the_days_of_a_change(zone: str) -> None:
+    """A lifecycle asks again and again for what came due since it asked last."""
+    often = a_rule("FREQ=DAILY;BYHOUR=" + ",".join(map(str, range(24))) + ";BYMINUTE=0,30", "2026-01-01T00:00")
+    for changed in changes(zone, 2026):
+        begin, end = changed - timedelta(hours=12), changed + timedelta(hours=12)
+        whole = list(occurrences(often, zone, begin, end))
+        for minutes in (7, 35, 70, 100):
+            cuts = [begin + timedelta(minutes=minutes) * number for number in range(24 * 60 // minutes + 2)]
+            pieces = [due for one, other in itertools.pairwise(cuts) for due in occurrences(often, zone, one, other)]
+            assert [due for due in pieces if due.at <= end] == whole

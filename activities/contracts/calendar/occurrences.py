@@ -8,11 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
+from typing import Final
 from zoneinfo import ZoneInfo
 
 from activities.contracts.calendar.zones import instant, reads, zone_of
 from activities.contracts.plan import HORIZON, Due, Rule
+
+_BACK: Final = timedelta(days=1)
+"""More than clocks have ever gone back at once."""
 
 
 def occurrences(rule: Rule, zone: ZoneInfo | str, after: datetime, until: datetime | None = None) -> Iterator[Due]:
@@ -62,13 +66,14 @@ class _Placed:
 def _placed(rule: Rule, zone: ZoneInfo, after: datetime, until: datetime) -> Iterator[_Placed]:
     """Every time that the rule names between these instants, also those that fall on one instant.
 
-    Later local times are never at earlier instants, so it is enough to begin at what a clock reads at `after`.
+    A later local time is never at an earlier instant, so it is enough to begin with what a clock reads at `after`. To
+    stop at what it reads at `until` is too early: once clocks have gone back, they read less than they did before.
     """
     found = rule.recurrence
     omitted = set(rule.except_for)
     if (end := found.parts.until) is not None and end.tzinfo is not None:
         until = min(until, end)
-    for local in found.times(reads(after, zone), reads(until, zone)):
+    for local in found.times(reads(after, zone), reads(until, zone) + _BACK):
         at = instant(local, zone)
         if after < at <= until and local not in omitted:
             yield _Placed(Due(rule.id, local, at), reads(at, zone) == local)
