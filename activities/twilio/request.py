@@ -29,8 +29,11 @@ EVENTS: Final = ("initiated", "ringing", "answered", "completed")
 _E164 = re.compile(r"\+[1-9]\d{1,14}")
 
 
-def message(notice: Notice, key: Key, config: TelephonySettings) -> dict[str, str]:
+def message(notice: Notice, key: Key, config: TelephonySettings, within: float) -> dict[str, str]:
     """The form that creates a message.
+
+    Args:
+        within: seconds after which the request is given up: it is accepted by then, or not at all.
 
     Raises:
         Refused: none can be made of the notice.
@@ -39,7 +42,7 @@ def message(notice: Notice, key: Key, config: TelephonySettings) -> dict[str, st
     if len(body) > MOST_TEXT:
         raise Refused(f"the text is longer than {MOST_TEXT} characters, with its reference")
     sender = config.sender or ""
-    form = {"To": number(notice), "Body": body, "ValidityPeriod": str(_validity(notice))}
+    form = {"To": number(notice), "Body": body, "ValidityPeriod": str(_validity(notice, within))}
     form["MessagingServiceSid" if sender.startswith("MG") else "From"] = sender
     if config.callback_url is not None:
         form["StatusCallback"] = callback_url(config.callback_url, key)
@@ -146,6 +149,7 @@ def seconds_left(notice: Notice) -> float:
     return (notice.until - datetime.now(UTC)).total_seconds()
 
 
-def _validity(notice: Notice) -> int:
-    """Seconds that a message may wait in the provider's queue."""
-    return max(min(int(seconds_left(notice)), LONGEST_VALIDITY), 1)
+def _validity(notice: Notice, within: float) -> int:
+    """Seconds that a message may wait in the provider's queue. They count from when it is accepted: at the latest when
+    the request is given up, having waited for a connection."""
+    return max(min(int(seconds_left(notice) - within), LONGEST_VALIDITY), LEAST_VALIDITY)

@@ -74,8 +74,9 @@ def _prepared(
     channel: Channel, notice: Notice, attempt: Attempt, config: TelephonySettings
 ) -> tuple[Telephony, Request]:
     try:
-        form = message if channel is Channel.SMS else call
-        return telephony_of(attempt), post(channel, form(notice, attempt.key, config), config)
+        key = attempt.key
+        form = message(notice, key, config, attempt.remaining) if channel is Channel.SMS else call(notice, key, config)
+        return telephony_of(attempt), post(channel, form, config)
     except (NotDone, Refused):
         raise
     except (NoSecret, PerdureError) as error:  # such as a sealed text whose key is not here
