@@ -1,6 +1,7 @@
 """Each dose of a patient is one reminder: sent once, within its window, outside the quiet hours, or visibly not.
 
-`due -> sending -> sent | expired | refused | error`; `withdrawn` where the patient signed off or paused before it went.
+`due -> sending -> sent | expired | refused | error`; `accepted` while it waits to be confirmed; `withdrawn` where the
+patient signed off or paused before the provider had accepted it.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from temporalio import workflow
 
 from activities.contracts.reminders import Dose, Opening, Reports
 from activities.contracts.telephony import PLACE_CALL, SEND_SMS, Accepted, Channel, Notice, Reported, reference_of
-from perdure import Done, Ended, Expired, Key, Lifecycle, WasRefused, state
+from perdure import Done, Ended, Expired, Key, Lifecycle, Request, WasRefused, state
 
 
 class Reminder(StrEnum):
@@ -21,6 +22,7 @@ class Reminder(StrEnum):
 
     DUE = "due"
     SENDING = "sending"
+    ACCEPTED = "accepted"
     SENT = "sent"
     EXPIRED = "expired"
     REFUSED = "refused"
@@ -34,7 +36,14 @@ class DoseReminder(Lifecycle[Dose, Reminder]):
 
     states = (
         state(Reminder.DUE, Reminder.SENDING, Reminder.EXPIRED, Reminder.ERROR, Reminder.WITHDRAWN),
-        state(Reminder.SENDING, Reminder.SENT, Reminder.EXPIRED, Reminder.REFUSED, Reminder.ERROR, Reminder.WITHDRAWN),
+        state(
+            Reminder.SENDING,
+            *(Reminder.ACCEPTED, Reminder.SENT, Reminder.EXPIRED, Reminder.REFUSED, Reminder.ERROR, Reminder.WITHDRAWN),
+        ),
+        state(
+            Reminder.ACCEPTED,
+            *(Reminder.SENDING, Reminder.SENT, Reminder.EXPIRED, Reminder.REFUSED, Reminder.ERROR, Reminder.WITHDRAWN),
+        ),
         state(Reminder.SENT),
         state(Reminder.EXPIRED),
         state(Reminder.REFUSED),
@@ -77,6 +86,11 @@ class DoseReminder(Lifecycle[Dose, Reminder]):
                     return await self.enter(Reminder.ERROR, why=why)
         await self.enter(Reminder.EXPIRED, why=why)
 
+    async def cancelling(self, asked: Request) -> None:
+        """What the provider has accepted was sent, whatever it would have reported later."""
+        if self.state is Reminder.ACCEPTED:
+            await self.enter(Reminder.SENT, why="accepted; not confirmed when it was to be withdrawn")
+
     @workflow.signal
     def reported(self, report: Reported) -> None:
         """The provider says how far a message or call is; in whatever order such words come, a failure stands."""
@@ -97,7 +111,7 @@ class DoseReminder(Lifecycle[Dose, Reminder]):
                 effect,
                 Notice(to=dose.to, text=dose.text, language=dose.language, until=opening.until),
                 entering=Reminder.SENDING,
-                then=None if dose.confirm else Reminder.SENT,
+                then=Reminder.ACCEPTED if dose.confirm else Reminder.SENT,
                 suffix=suffix,
                 expires_at=opening.until,
                 witness=partial(self._accepted, reference),
@@ -116,13 +130,18 @@ class DoseReminder(Lifecycle[Dose, Reminder]):
 
     async def _confirmed(self, reference: str, accepted: Accepted, until: datetime) -> str | None:
         """Why it did not arrive; None, and it is on record as sent, if nobody says that it did not."""
-        if accepted.confirms_within is not None:
-            until = min(until, workflow.now() + accepted.confirms_within)
-            await self.wait_for(lambda: reference in self.reports and self.reports[reference].final, until=until)
-        report = self.reports.get(reference)
-        if report is not None and report.failed:
-            return f"{report.status} (error {report.code})" if report.code else report.status
-        await self.enter(Reminder.SENT, why=report.status if report else "accepted")
+
+        def last() -> Accepted | Reported:
+            return self.reports.get(reference, accepted)
+
+        # A report proves that the provider reports, also where the receipt of the request was lost.
+        if accepted.confirms_within is not None or reference in self.reports:
+            within = workflow.now() + accepted.confirms_within if accepted.confirms_within is not None else until
+            await self.wait_for(lambda: last().final, until=min(until, within))
+        if last().failed:
+            code = self.reports[reference].code if reference in self.reports else None
+            return f"{last().status} (error {code})" if code else last().status
+        await self.enter(Reminder.SENT, why=last().status if reference in self.reports else "accepted")
         return None
 
     def _accepted(self, reference: str) -> Accepted | None:

@@ -68,6 +68,16 @@ class Accepted(_Record):
     status: str
     confirms_within: timedelta | None = None
 
+    @property
+    def failed(self) -> bool:
+        """It had failed by then: it did not reach anybody, and will not."""
+        return self.status in _FAILED
+
+    @property
+    def final(self) -> bool:
+        """Nothing follows `status`."""
+        return self.failed or self.status in _REACHED
+
 
 class Reported(_Record):
     """What a status callback said: one of several of the same message or call, in any order.

@@ -156,7 +156,7 @@ class Passing:
     def _is_behind(self, dose: Expected, state: str | None, now: datetime) -> bool:
         if state == "due":  # only while its patient sleeps
             return dose.rests <= now
-        if state == "sending":  # only while nobody can be reached
+        if state in ("sending", "accepted"):  # only while nobody can be reached
             return not self._away or dose.until + A_LITTLE <= now
         return state is None
 

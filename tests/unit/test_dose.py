@@ -24,6 +24,7 @@ from workflows.dose import DoseReminder, Reminder
 
 DUE = datetime(2026, 11, 21, 13, 0, tzinfo=UTC)
 SMS, CALL = Channel.SMS, Channel.CALL
+ACCEPTED = Reminder.ACCEPTED
 SENDING, SENT, EXPIRED, REFUSED = Reminder.SENDING, Reminder.SENT, Reminder.EXPIRED, Reminder.REFUSED
 MESSAGE, PLACED = Accepted(sid="SM" + "1" * 32, status="queued"), Accepted(sid="CA" + "2" * 32, status="queued")
 BY_SMS = Key("dose/jo%2Fmetformin%2F2026-11-21T08:00/send-sms")
@@ -98,6 +99,7 @@ async def test_it_is_refused_where_both_are() -> None:
     assert (seen.states, seen.end) == ([SENDING, REFUSED], REFUSED)
 
 
+ANN = Request(by="ann")
 DOUBTS: list[Any] = [WorkerLost(), InDoubt("reset after the request"), TimeoutError()]
 
 
@@ -166,9 +168,6 @@ async def test_a_dose_that_is_withdrawn_while_it_is_in_doubt_is_settled_first() 
     assert (seen.end, seen.calls(SEND_SMS)) == (SENT, 1)
 
 
-ANN = Request(by="ann")
-
-
 async def test_a_status_callback_settles_a_doubt() -> None:
     told = At(minutes(3), "reported", report(BY_SMS, "sent"))
     seen = await dose([InDoubt("?")], None, told, find_sms=[RuntimeError("?")] * 99)
@@ -188,7 +187,7 @@ ASKED = MESSAGE.model_copy(update={"confirms_within": minutes(5)})
 async def test_with_confirmation_it_is_sent_once_the_provider_says_that_it_arrived() -> None:
     told = [At(seconds(n), "reported", report(BY_SMS, status)) for n, status in enumerate(("sent", "delivered"), 20)]
     seen = await dose([ASKED], None, *told, confirm=True)
-    assert (seen.states, seen.end, seen.took) == ([SENDING, SENT], SENT, seconds(21))
+    assert (seen.states, seen.end, seen.took) == ([SENDING, ACCEPTED, SENT], SENT, seconds(21))
 
 
 @pytest.mark.parametrize("status", ["undelivered", "failed"])
@@ -197,6 +196,45 @@ async def test_with_confirmation_the_other_channel_is_taken_where_it_did_not_arr
     late = At(seconds(19), "reported", report(BY_SMS, "sent"))
     seen = await dose([ASKED], [PLACED], late, told, confirm=True)
     assert (seen.end, seen.keys) == (SENT, [BY_SMS, BY_CALL])
+
+
+@pytest.mark.parametrize("doubt", DOUBTS, ids=repr)
+async def test_with_confirmation_a_callback_that_settles_a_doubt_is_not_the_last_word(doubt: Any) -> None:
+    told = [At(seconds(n), "reported", report(BY_SMS, s)) for n, s in ((90, "sent"), (99, "undelivered"))]
+    seen = await dose([doubt], [PLACED], *told, confirm=True, find_sms=[RuntimeError("?")] * 9)
+    assert (seen.end, seen.keys) == (SENT, [BY_SMS, BY_CALL])
+
+
+@pytest.mark.parametrize("status", ["undelivered", "failed"])
+async def test_with_confirmation_what_a_look_up_finds_undelivered_is_not_sent(status: str) -> None:
+    found = ASKED.model_copy(update={"status": status})
+    seen = await dose([InDoubt("?")], [PLACED], confirm=True, find_sms=[None, found])
+    assert (seen.end, seen.keys) == (SENT, [BY_SMS, BY_CALL])
+
+
+async def test_with_confirmation_what_a_look_up_finds_delivered_is_sent() -> None:
+    found = ASKED.model_copy(update={"status": "delivered"})
+    seen = await dose([InDoubt("?")], confirm=True, find_sms=[found])
+    assert (seen.end, seen.took < minutes(5)) == (SENT, True)
+
+
+@pytest.mark.parametrize("again", [False, True], ids=["in one run", "renewed at every wait"])
+async def test_an_accepted_dose_that_is_withdrawn_while_it_waits_to_be_confirmed_was_sent(again: bool) -> None:
+    withdraw = At(seconds(30), "cancel", Request(by="dosage-reminders jo", note="the patient has paused"))
+    seen = await dose([ASKED], None, withdraw, confirm=True, renew_at_every_wait=again)
+    assert (seen.states, seen.end, seen.took) == ([SENDING, ACCEPTED, SENT], SENT, seconds(30))
+
+
+async def test_a_doubt_that_is_settled_as_accepted_by_a_withdrawal_was_sent() -> None:
+    withdraw = When(lambda status: any(each.status is Status.IN_DOUBT for each in status.effects), "cancel", ANN)
+    seen = await dose([InDoubt("?")], None, withdraw, confirm=True, find_sms=[None, ASKED])
+    assert (seen.end, seen.calls(SEND_SMS)) == (SENT, 1)
+
+
+async def test_withdrawn_while_the_other_channel_is_tried_it_was_not_sent() -> None:
+    told = At(seconds(20), "reported", report(BY_SMS, "undelivered", 30006))
+    seen = await dose([ASKED], [DOWN] * 99, told, At(seconds(50), "cancel", ANN), confirm=True)
+    assert (seen.states, seen.end) == ([SENDING, ACCEPTED, SENDING, Reminder.WITHDRAWN], Reminder.WITHDRAWN)
 
 
 async def test_a_failure_stands_whatever_comes_after_it() -> None:

@@ -74,7 +74,7 @@ class Clinic:
 
         async def over() -> bool:
             doses = await self.doses(patient)
-            return len(doses) >= count and all(each["state"] not in ("due", "sending") for each in doses)
+            return len(doses) >= count and all(each["state"] not in ("due", "sending", "accepted") for each in doses)
 
         await self.world.until(over, f"{count} doses of {patient}")
 
