@@ -90,6 +90,20 @@ create table if not exists web_job.family (
     ending boolean not null default false -- a cancel is being handed on: nothing more is started
 ) with (fillfactor = 50);
 
+alter table web_job.family add column if not exists refused bigint not null default 0; -- rows of web_job.refused_child
+
+-- Children that a page lists and that can't become jobs. They are counted as listed, and as failed in the end; meanwhile
+-- their siblings go on. Who mends it calls web_job.list_child.
+create table if not exists web_job.refused_child (
+    master text not null,
+    id text not null, -- as the page has it
+    page int not null, -- on which it stands; 0 = the answer to the call
+    child jsonb not null, -- as the page lists it
+    why text not null,
+    refused_at timestamptz not null default clock_timestamp(),
+    primary key (master, id)
+);
+
 -- Whom a page may call back about: the token itself is known to the page alone.
 create table if not exists web_job.callback (
     digest bytea primary key check (octet_length(digest) = 32), -- SHA-256 of the token
@@ -229,15 +243,62 @@ create constraint trigger counted after update on web_job.job deferrable initial
     for each row when (new.parent is not null and old.state <> new.state) execute function web_job.count_at_the_end();
 
 -- A family as its master is told of it.
-create or replace function web_job.told(f web_job.family) returns jsonb language sql stable as $$
+create or replace function web_job.told(f web_job.family) returns jsonb
+language sql stable set search_path = web_job, pg_temp as $$
     select jsonb_build_object('window', f.window_size, 'tolerates', f.tolerates, 'next_page', f.next_page, 'page', f.page,
         'listed', f.listed, 'waiting', f.waiting, 'open', f.open, 'done', f.done, 'failed', f.failed, 'cancelled', f.cancelled)
+        || case when f.refused = 0 then '{}' else jsonb_build_object('refused', f.refused, 'first_refused', (
+            select quote_literal(r.id) || ': ' || r.why from refused_child r where r.master = f.master order by page, id limit 1)) end
 $$;
 
 -- Lets one transaction at a time work on a family, without keeping those who count from its row.
 create or replace function web_job.alone(master text) returns void language sql as $$
     select pg_advisory_xact_lock(hashtextextended('web_job.family ' || master, 0))
 $$;
+
+-- Why a child can't become a job with this id; null if it can.
+create or replace function web_job.flaw_of_child(master text, job_id text, input jsonb) returns text
+language plpgsql set search_path = web_job, pg_temp as $$
+declare
+    other job;
+begin
+    select * into other from job j where j.id = job_id;
+    if found then
+        return format('its id is taken by a job of type %L, which is %s and %s', other.type, other.state,
+            case when other.parent is null then format('no child of %L', master) else format('a child of %L', other.parent) end);
+    end if;
+    if exists (select from perdure.ident i where i.lifecycle = 'web-job' and i.id = job_id) then
+        return 'its id was used before, by a job whose row is gone';
+    end if;
+    perform perdure.check_entity('start', 'web-job', job_id);
+    perform perdure.check_payload('start', input);
+    return null;
+exception when invalid_parameter_value or program_limit_exceeded then
+    return sqlerrm;
+end $$;
+
+-- Makes jobs of the children that are given, in their order, and keeps a record of those that can't become jobs.
+create or replace function web_job.add_children(master text, page int, children jsonb) returns void
+language plpgsql set search_path = web_job, pg_temp as $$
+#variable_conflict use_column
+declare
+    lost int;
+begin
+    insert into job (id, type, params, payload, state, parent)
+        select add_children.master || '/' || (c->>'id'), c->>'type', coalesce(nullif(c->'params', 'null'), '{}'),
+            nullif(c->'payload', 'null'), 'listed', add_children.master
+        from jsonb_array_elements(children) with ordinality x(c, n)
+        where flaw_of_child(add_children.master, add_children.master || '/' || (c->>'id'), c) is null order by n
+        on conflict (id) do nothing;
+    insert into refused_child (master, id, page, child, why)
+        select add_children.master, c->>'id', add_children.page, c, why from jsonb_array_elements(children) c,
+            lateral (select add_children.master || '/' || (c->>'id') as job_id) named,
+            lateral (select coalesce(flaw_of_child(add_children.master, job_id, c), 'its id was taken meanwhile') as why) found
+        where not exists (select from job j where j.id = job_id and j.parent = add_children.master)
+        on conflict do nothing;
+    get diagnostics lost = row_count;
+    update family x set refused = x.refused + lost, listed = x.listed + lost where x.master = add_children.master and lost > 0;
+end $$;
 
 -- Puts one page of a master's children on record, once: page 0 is the answer to its call.
 create or replace function web_job.list_children(master text, page int, children jsonb, next_page text,
@@ -246,31 +307,44 @@ language plpgsql set search_path = web_job, pg_temp as $$
 #variable_conflict use_column
 declare
     f family;
-    other text;
 begin
     perform alone(list_children.master);
     insert into family (master, window_size, tolerates)
         values (list_children.master, list_children.window_size, list_children.tolerates) on conflict do nothing;
     select * into f from family x where x.master = list_children.master;
     if f.page = list_children.page then
-        perform perdure.check_entity('start', 'web-job', list_children.master || '/' || (c->>'id'))
-            from jsonb_array_elements(children) c;
-        insert into job (id, type, params, payload, state, parent)
-            select list_children.master || '/' || (c->>'id'), c->>'type', coalesce(nullif(c->'params', 'null'), '{}'),
-                nullif(c->'payload', 'null'), 'listed', list_children.master
-            from jsonb_array_elements(children) with ordinality x(c, n) order by n
-            on conflict (id) do nothing;
-        select j.id into other from jsonb_array_elements(children) c join job j on j.id = list_children.master || '/' || (c->>'id')
-            where j.parent is distinct from list_children.master limit 1;
-        if found then
-            raise exception 'web_job.list_children: % is a job already, and no child of %', quote_literal(other),
-                quote_literal(list_children.master)
-                using hint = 'Give the child another id.', errcode = 'unique_violation';
-        end if;
+        perform add_children(list_children.master, list_children.page, children);
         update family x set page = x.page + 1, next_page = list_children.next_page where x.master = list_children.master;
     end if;
     select * into f from family x where x.master = list_children.master;
     return told(f);
+end $$;
+
+-- Lists a refused child once more, under the id that is given; null = it is given up. A master that has ended goes on with
+-- it after `perdure restart`.
+create or replace function web_job.list_child(master text, id text, new_id text) returns void
+language plpgsql set search_path = web_job, pg_temp as $$
+#variable_conflict use_column
+declare
+    r refused_child;
+    why text;
+begin
+    perform alone(list_child.master);
+    delete from refused_child x where x.master = list_child.master and x.id = list_child.id returning * into r;
+    if not found then
+        raise exception 'web_job.list_child: % has no refused child %', quote_literal(list_child.master), quote_literal(list_child.id)
+            using hint = 'See web_job.refused_child.', errcode = 'no_data_found';
+    end if;
+    update family x set refused = x.refused - 1, listed = x.listed - 1 where x.master = list_child.master;
+    if new_id is not null then
+        why := flaw_of_child(r.master, r.master || '/' || new_id, r.child);
+        if why is not null then
+            raise exception 'web_job.list_child: %/% can not become a job: %', r.master, new_id, why
+                using hint = 'Give the child an id that no job has had.', errcode = 'unique_violation';
+        end if;
+        perform add_children(r.master, r.page, jsonb_build_array(r.child || jsonb_build_object('id', new_id)));
+    end if;
+    perform wake_master(r.master);
 end $$;
 
 -- Starts children that wait, as many as there is room for; those that failed before as a new round. How many.

@@ -1,7 +1,7 @@
 """Jobs as children of one master, beside as many inserted one by one; and what a large family takes of its worker.
 
-Run it as `python -m bench.families [--jobs 10000] [--rounds 3]`; with `--family 1000 --family 100000` for memory.
-The page does nothing, in this process. 100,000 children take over an hour on two cores.
+Run it as `python -m bench.families [--jobs 10000] [--rounds 3]`; with `--family 1000 --family 100000` for memory
+and for what the database has to hold. The page does nothing, in this process. Under load, compare CPU seconds.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import signal
 import statistics
 import sys
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -41,10 +41,20 @@ PAGE = 1000
 """Children on one page of a list."""
 _TYPE = "insert into web_job.type (name, url, method, timeout, at_once) values ($1, $2, $3, $4, 1000)"
 _JOB = "insert into web_job.job (id, type, params) values ($1, $2, $3)"
-_OF_ROUND = "select count(*) from web_job.job where (id = $1 or id like $1 || '/%')"
-_LEFT = f"{_OF_ROUND} and state not in ('complete', 'failed', 'cancelled')"
-_NOT_DONE = f"{_OF_ROUND} and state <> 'complete'"
-PATIENCE = 60.0
+_LEFT = """select (select count(*) from web_job.job where state in ('scheduled', 'held', 'processing'))
+    + (select count(*) from web_job.job where state = 'listed')"""
+"""By two indexes of those states alone: a look costs the same however many jobs have ended."""
+_NOT_DONE = "select count(*) from web_job.job where state <> 'complete'"
+_OURS = "nspname in ('perdure', 'web_job')"
+_TABLES = f"""select c.oid::regclass::text from pg_class c join pg_namespace n on n.oid = relnamespace
+    where {_OURS} and relkind in ('r', 'p') and not relispartition"""
+_BYTES = f"""select sum(pg_total_relation_size(c.oid)) from pg_class c join pg_namespace n on n.oid = relnamespace
+    where {_OURS} and relkind = 'r'"""
+_COMMITS = "select xact_commit from pg_stat_database where datname = current_database()"
+_WAL = "select pg_wal_lsn_diff(pg_current_wal_lsn(), '0/0')"
+LOOK = 0.5
+"""Seconds between two looks at how many jobs are left."""
+PATIENCE = 120.0
 """Seconds in which at least one job must end."""
 
 
@@ -64,19 +74,45 @@ class Used:
 
 
 @dataclass(frozen=True, slots=True)
+class Held:
+    """What the database holds, and what has passed through it.
+
+    Attributes:
+        rows: of all tables of perdure and of web jobs.
+        bytes: of these tables with their indexes.
+        commits: transactions.
+        wal: bytes of the write-ahead log.
+    """
+
+    rows: int
+    bytes: int
+    commits: int
+    wal: int
+
+    def __sub__(self, other: Held) -> Held:
+        return Held(
+            self.rows - other.rows, self.bytes - other.bytes, self.commits - other.commits, self.wal - other.wal
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class Size:
     """What one family took.
 
     Attributes:
-        wall: seconds.
+        used: seconds, and CPU seconds.
+        held: what it has added to the database.
         peak: resident memory of the worker at its most, bytes.
+        temporal: the same of Temporal, which keeps all histories in memory.
         runs: of the master, each continued as new by the one before it.
         longest: history of one of these, in events.
         largest: event of one of these, in bytes.
     """
 
-    wall: float
+    used: Used
+    held: Held
     peak: int
+    temporal: int
     runs: int
     longest: int
     largest: int
@@ -110,9 +146,11 @@ async def compare(jobs: int, rounds: int, window: int) -> dict[str, list[Used]]:
 async def size(children: int, window: int) -> Size:
     """What a family of so many takes, in a worker of its own."""
     async with ground() as made:
+        before = await made.held()
         used = await made.round("children", "m", children, window)
+        held = await made.held() - before
         runs, longest, largest = await made.histories("m")
-        return Size(used.wall, made.peak(), runs, longest, largest)
+        return Size(used, held, *made.peaks(), runs, longest, largest)
 
 
 class Ground:
@@ -149,20 +187,27 @@ class Ground:
     async def _ended(self, name: str) -> None:
         """Wait until all jobs of a round are complete."""
         left, moved_at = -1, time.monotonic()
-        while now := await self._database.fetchval(_LEFT, name):
+        while now := await self._database.fetchval(_LEFT):
             if now != left:
                 left, moved_at = now, time.monotonic()
             if time.monotonic() - moved_at > PATIENCE or not psutil.pid_exists(self._worker.pid):
                 raise RuntimeError(
                     f"{left} jobs of {name} are left, and nothing moves:\n{self._log.read_text()[-3000:]}"
                 )
-            await asyncio.sleep(0.1)
-        assert not await self._database.fetchval(_NOT_DONE, name), "jobs have failed"
+            await asyncio.sleep(LOOK)
+        assert not await self._database.fetchval(_NOT_DONE), "jobs have failed"
 
-    def peak(self) -> int:
-        """Resident memory of the worker at its most, in bytes."""
-        status = Path(f"/proc/{self._worker.pid}/status").read_text()
-        return next(int(line.split()[1]) * 1024 for line in status.splitlines() if line.startswith("VmHWM"))
+    def peaks(self) -> tuple[int, int]:
+        """Resident memory of the worker and of Temporal at their most, in bytes."""
+        return _peak(self._worker.pid), _peak(self._temporal.pid)
+
+    async def held(self) -> Held:
+        """What the database holds now, and what has passed through it."""
+        database = self._database
+        tables = [row[0] for row in await database.fetch(_TABLES)]
+        rows = [await database.fetchval(f"select count(*) from {name}") for name in tables]
+        bytes, commits, wal = [int(await database.fetchval(each)) for each in (_BYTES, _COMMITS, _WAL)]
+        return Held(sum(rows), bytes, commits, wal)
 
     async def histories(self, master: str) -> tuple[int, int, int]:
         """Runs of a master, the longest of their histories in events, and the largest event in bytes."""
@@ -238,6 +283,11 @@ async def _list(request: web.Request) -> web.Response:
     return web.json_response({"children": children, "window": int(request.query["window"])}, headers=links)
 
 
+def _peak(pid: int) -> int:
+    status = Path(f"/proc/{pid}/status").read_text()
+    return next(int(line.split()[1]) * 1024 for line in status.splitlines() if line.startswith("VmHWM"))
+
+
 def _cpu(pid: int) -> float:
     """CPU seconds of a process and all that it has started."""
     process = psutil.Process(pid)
@@ -253,27 +303,45 @@ def _cpu(pid: int) -> float:
 
 
 def _show_ratios(found: dict[str, list[Used]], jobs: int) -> None:
-    table = Table("way", "seconds", "jobs/s", "CPU s", "worker", "Temporal", "PostgreSQL", title=f"{jobs:,} jobs")
+    columns = ("way", "seconds", "CPU s per 1,000 jobs", "worker", "Temporal", "PostgreSQL")
+    table = Table(*columns, title=f"{jobs:,} jobs, a line for each round")
     for way, rounds in found.items():
-        middle = sorted(rounds, key=lambda each: each.wall)[len(rounds) // 2]
-        shown = (middle.wall, jobs / middle.wall, middle.cpu, middle.worker, middle.temporal, middle.postgres)
-        table.add_row(way, *(f"{each:.1f}" for each in shown))
+        for each in rounds:
+            parts = (each.cpu, each.worker, each.temporal, each.postgres)
+            table.add_row(way, f"{each.wall:.0f}", *(f"{part / jobs * 1000:.1f}" for part in parts))
     pairs = list(zip(found["one by one"], found["children"], strict=True))
     wall = statistics.median(led.wall / alone.wall for alone, led in pairs)
     cpu = statistics.median(led.cpu / alone.cpu for alone, led in pairs)
-    console = Console()
+    console = Console(width=140)
     console.print(table)
     console.print(f"as children of one master: {wall:.2f} times as long, {cpu:.2f} times the CPU")
 
 
 def _show_sizes(found: dict[int, Size]) -> None:
-    table = Table(
-        "children", "seconds", "worker's peak, MB", "runs of the master", "longest history", "largest event, kB"
-    )
-    for count, each in found.items():
-        row = (f"{each.wall:.0f}", f"{each.peak / 1e6:.0f}", str(each.runs), f"{each.longest:,}")
-        table.add_row(f"{count:,}", *row, f"{each.largest / 1000:.1f}")
-    Console().print(table)
+    """A line for each figure, a column for each family."""
+    table = Table("children", *(f"{count:,}" for count in found))
+    for name, figure in _FIGURES.items():
+        table.add_row(name, *(figure(count, each) for count, each in found.items()))
+    Console(width=140).print(table)
+
+
+_FIGURES: dict[str, Callable[[int, Size], str]] = {
+    "seconds": lambda count, each: f"{each.used.wall:,.0f}",
+    "children a second": lambda count, each: f"{count / each.used.wall:.1f}",
+    "CPU s per 1,000 children": lambda count, each: f"{each.used.cpu / count * 1000:.1f}",
+    "  of the worker": lambda count, each: f"{each.used.worker / count * 1000:.1f}",
+    "  of Temporal": lambda count, each: f"{each.used.temporal / count * 1000:.1f}",
+    "  of PostgreSQL": lambda count, each: f"{each.used.postgres / count * 1000:.1f}",
+    "worker's peak, MB": lambda count, each: f"{each.peak / 1e6:.0f}",
+    "Temporal's peak, MB": lambda count, each: f"{each.temporal / 1e6:.0f}",
+    "rows in the database, per child": lambda count, each: f"{each.held.rows / count:.2f}",
+    "bytes of them, per child": lambda count, each: f"{each.held.bytes / count:,.0f}",
+    "transactions, per child": lambda count, each: f"{each.held.commits / count:.2f}",
+    "bytes of write-ahead log, per child": lambda count, each: f"{each.held.wal / count:,.0f}",
+    "runs of the master": lambda count, each: str(each.runs),
+    "its longest history, events": lambda count, each: f"{each.longest:,}",
+    "its largest event, kB": lambda count, each: f"{each.largest / 1000:.1f}",
+}
 
 
 if __name__ == "__main__":

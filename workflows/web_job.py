@@ -149,6 +149,8 @@ class WebJob(Lifecycle[Job, Progress]):
                 return await self._lead(job)
             case Then.NOTHING:
                 return f"answered {answer.status}"
+            case Then.UNUSABLE:
+                return Ended(str(answer.body))
             case _:
                 assert_never(answer.then)
 
@@ -228,9 +230,9 @@ class WebJob(Lifecycle[Job, Progress]):
             unlisted = self.memory.unlisted
             if family.over or (unlisted and family.open + family.waiting == 0):
                 told = f"children: {family}"
-                if family.broken or not unlisted:
-                    return Ended(told) if family.broken else told
-                return Ended(f"{unlisted}; {told}")
+                if unlisted and not family.broken:
+                    return Ended(f"{unlisted}; {told}")
+                return Ended(told) if family.failing else told
             if family.wants_page and not unlisted:
                 url, number = str(family.next_page), family.page
                 self.memory.page = Page(master=self.entity.id, type=job.type, url=url, number=number)

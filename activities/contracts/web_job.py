@@ -133,6 +133,8 @@ class Then(StrEnum):
     """202 without one: the page calls back."""
     CHILDREN = "children"
     """It has listed children."""
+    UNUSABLE = "unusable"
+    """It was called, and what it says beyond that can't be used: the body says why. Only a look-up finds that out."""
 
 
 class Answer(_Record):
@@ -193,6 +195,8 @@ class Family(_Record):
         page: number of that page, from 1.
         listed: how many are known; each of them is one of the following.
         waiting, open, done, failed, cancelled: not started yet, and so on.
+        refused: how many can't become jobs; they are rows of `web_job.refused_child`.
+        first_refused: the id of the first of these, and why.
         started: how many this look has started.
     """
 
@@ -206,12 +210,22 @@ class Family(_Record):
     done: int = 0
     failed: int = 0
     cancelled: int = 0
+    refused: int = 0
+    first_refused: str | None = None
     started: int = 0
 
     @property
     def broken(self) -> bool:
-        """More failed than may."""
-        return self.tolerates is not None and self.failed + self.cancelled > self.tolerates
+        """More failed than may: no more are started."""
+        return self._too_many(self.failed + self.cancelled)
+
+    @property
+    def failing(self) -> bool:
+        """With those that could not be created, more failed than may: that is how its master ends."""
+        return self._too_many(self.failed + self.cancelled + self.refused)
+
+    def _too_many(self, failed: int) -> bool:
+        return self.tolerates is not None and failed > self.tolerates
 
     @property
     def over(self) -> bool:
@@ -231,8 +245,10 @@ class Family(_Record):
     def __str__(self) -> str:
         more = " and more that are not listed yet" if self.next_page else ""
         gone = f", {self.cancelled} cancelled" if self.cancelled else ""
+        gone += f", {self.refused} not created" if self.refused else ""
+        first = f"; the first of these: {self.first_refused}" if self.first_refused else ""
         left = self.waiting + self.open
-        return f"{self.done} done, {self.failed} failed{gone}, {left} left of {self.listed}{more}"
+        return f"{self.done} done, {self.failed} failed{gone}, {left} left of {self.listed}{more}{first}"
 
 
 class Page(_Record):
@@ -285,7 +301,7 @@ _QUICK = Retry(initial=seconds(1), cap=minutes(1))
 _INSIDE = Retry(initial=seconds(0.5), cap=seconds(15))
 
 FIND_CALL = Find[Call, Answer]("find-web-call", timeout=seconds(20))
-"""GET of the type's status URL: 2xx = it was done, 404 and 410 = the page knows nothing of it."""
+"""GET of the type's status URL: 202 = the page is at work, 2xx = it was done, 404 and 410 = it knows nothing of it."""
 
 CALL = Effect[Call, Answer]("call-page", timeout=seconds(30), doubt=Lookup(FIND_CALL, settle=seconds(30)), retry=_QUICK)
 CALL_INLINE = Effect[Call, Answer](

@@ -1,4 +1,4 @@
-"""Asks a page that is at work until it is done; gives its place up where that takes long."""
+"""Asks a page that is at work until it is done; leaves its place to others that have to be asked."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from activities.web.outcomes import Verdict, pause_of, verdict
 from activities.web.readiness import ready_type
 from activities.web.request import get
 from activities.web.resources import Web, web_of
+from activities.web.turnstile import Place
 from perdure import Attempt, NotDone, Refused
 
 FIRST, LONGEST, GROWTH = 1.0, 30.0, 1.5
@@ -37,11 +38,11 @@ async def follow(job: Follow, attempt: Attempt) -> Answer:
     """
     web = web_of(attempt)
     type_ = await ready_type(web, job.type)
-    with web.turnstile.passed(f"those that {type_.name} is at work on", type_.at_once):
-        return await _follow(type_, job, attempt, web)
+    with web.turnstile.passed(f"those that {type_.name} is at work on", type_.at_once) as place:
+        return await _follow(type_, job, attempt, web, place)
 
 
-async def _follow(type_: JobType, job: Follow, attempt: Attempt, web: Web) -> Answer:
+async def _follow(type_: JobType, job: Follow, attempt: Attempt, web: Web, place: Place) -> Answer:
     key = await key_of_call(web, job.job, attempt.key)
     url, pause = job.location, FIRST
     while True:
@@ -57,7 +58,11 @@ async def _follow(type_: JobType, job: Follow, attempt: Attempt, web: Web) -> An
         pause, wait = min(pause * GROWTH, LONGEST), pause if wanted is None else wanted.total_seconds()
         if wait > PATIENCE or wait + _SPARE > attempt.remaining:
             raise NotDone("still at work", retry_after=timedelta(seconds=wait))
-        await asyncio.sleep(max(wait, 0.05))
+        asked_at = asyncio.get_running_loop().time()
+        await place.rest(max(wait, 0.05))
+        if place.lost:
+            left = max(asked_at + wait - asyncio.get_running_loop().time(), 0.0)
+            raise NotDone("still at work", retry_after=timedelta(seconds=left))
 
 
 def _result(reply: Reply, url: str) -> str | None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
@@ -11,24 +12,64 @@ from datetime import timedelta
 from perdure import NotDone
 
 
+class Place:
+    """A place inside.
+
+    Attributes:
+        lost: whether somebody else has it now.
+    """
+
+    def __init__(self, resting: list[Place]) -> None:
+        self._resting = resting
+        self._taken = asyncio.Event()
+
+    @property
+    def lost(self) -> bool:
+        return self._taken.is_set()
+
+    async def rest(self, seconds: float) -> None:
+        """Wait for so long with nothing under way, or until somebody else needs the place."""
+        self._resting.append(self)
+        try:
+            await asyncio.wait_for(self._taken.wait(), seconds)
+        except TimeoutError:
+            pass
+        finally:
+            if not self.lost:
+                self._resting.remove(self)
+
+    def give_up(self) -> None:
+        """Leave it to somebody else."""
+        self._resting.remove(self)
+        self._taken.set()
+
+
 class Turnstile:
     """Counts who is inside."""
 
     def __init__(self) -> None:
         self._inside: Counter[str] = Counter()
+        self._resting: defaultdict[str, list[Place]] = defaultdict(list)
 
     @contextmanager
-    def passed(self, name: str, most: int) -> Iterator[None]:
-        """Inside for as long as the context lasts.
+    def passed(self, name: str, most: int) -> Iterator[Place]:
+        """Inside for as long as the context lasts, or the place is not lost. Who has rested longest loses it first.
 
         Raises:
-            NotDone: `most` are inside already. Nobody waits here: that would take the place of another type's job.
+            NotDone: `most` are inside already, and none of them rests. Nobody waits here: that would take the place of
+                another type's job.
         """
-        if self._inside[name] >= most:
+        resting = self._resting[name]
+        if self._inside[name] < most:
+            self._inside[name] += 1
+        elif resting:
+            resting[0].give_up()
+        else:
             pause = timedelta(seconds=random.uniform(1, 3))
             raise NotDone(f"{most} of {name} are under way here", retry_after=pause, counts=False)
-        self._inside[name] += 1
+        place = Place(resting)
         try:
-            yield
+            yield place
         finally:
-            self._inside[name] -= 1
+            if not place.lost:
+                self._inside[name] -= 1

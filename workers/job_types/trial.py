@@ -118,6 +118,8 @@ def _meaning(type_: JobType, answer: Answer) -> str:
             return f"the job would wait for its callback, for {written(type_.within)}; that of this test is unknown"
         case Then.CHILDREN:
             return f"the job would lead {answer.children} children, and more where further pages list them"
+        case Then.UNUSABLE:
+            return f"the job would fail: {plain(answer.body)}"
         case _:
             assert_never(answer.then)
 

@@ -150,14 +150,26 @@ async def test_a_look_up_is_a_hit_a_miss_or_no_answer(jobs: Jobs, opened: Web) -
     assert jobs.pages.asked[-1].headers["idempotency-key"] == f'"{KEY}"'
     for status in (404, 410):
         assert await look_up(jobs, opened, answers({}, status)) is None
-    for status in (202, 301, 303, 400, 401, 429, 500, 503):
+    for status in (301, 303, 400, 401, 429, 500, 503):
         with pytest.raises(NotDone, match=f"the status URL answered {status}"):
             await look_up(jobs, opened, answers({}, status, Location="/page", Retry_After="60"))
-    at_work = answers({}, 202, Retry_After="1")
-    assert await look_up(jobs, opened, at_work, answers({"n": 2})) == Answer(status=200, body={"n": 2})
     with pytest.raises(Exception, match="the answer: "):
         await look_up(jobs, opened, closes())
     assert {each.path for each in jobs.pages.asked} == {"/status"}
+
+
+async def test_what_a_status_url_says_beside_2xx_never_makes_that_a_miss_or_no_answer(jobs: Jobs, opened: Web) -> None:
+    await jobs.type(doubt="lookup", status_url=jobs.pages.origin + "/status{?id}")
+    asked = jobs.pages.origin + "/status?id=1"
+    for reply, then, location in (
+        (answers({}, 202), Then.FOLLOW, asked),
+        (answers({}, 202, Location="/jobs/1"), Then.FOLLOW, jobs.pages.origin + "/jobs/1"),
+        (answers({}, 202, Location="//elsewhere.example/"), Then.UNUSABLE, None),
+        (answers({"children": [{"id": "a/b", "type": "page"}]}), Then.UNUSABLE, None),
+    ):
+        found = await look_up(jobs, opened, reply)
+        assert found is not None
+        assert (found.then, found.location) == (then, location)
 
 
 async def follow(jobs: Jobs, given: Attempt, *replies: Reply, path: str = "/state") -> Answer:
@@ -209,6 +221,24 @@ async def test_who_would_wait_long_for_a_page_gives_up_its_place(jobs: Jobs, att
         with pytest.raises(NotDone, match=r"^still at work$") as left:
             await follow(jobs, attempt(seconds), reply)
         assert left.value.retry_after == timedelta(seconds=pause)
+
+
+async def test_who_only_waits_leaves_its_place_to_another_job_that_has_to_be_asked(jobs: Jobs, attempt: Make) -> None:
+    await jobs.type(at_once=1)
+    waits = asyncio.ensure_future(follow(jobs, attempt(300), answers({}, 202, Retry_After="50"), path="/long"))
+    await jobs.world.until(lambda: jobs.pages.asked, "the first is asked")
+    assert (await follow(jobs, attempt(300, id="2"), answers({"n": 2}), path="/short")).body == {"n": 2}
+    with pytest.raises(NotDone, match=r"^still at work$") as left:
+        await waits
+    assert timedelta() < (left.value.retry_after or timedelta()) <= timedelta(seconds=50)
+    go_on = asyncio.Event()
+    asking = asyncio.ensure_future(follow(jobs, attempt(300), waits_for(go_on, answers({})), path="/slow"))
+    await jobs.world.until(lambda: "/slow" in {each.path for each in jobs.pages.asked}, "the third is asked")
+    with pytest.raises(NotDone, match="1 of those that page is at work on are under way here"):
+        await follow(jobs, attempt(300, id="2"), answers({}), path="/short")
+    go_on.set()
+    assert (await asking).status == 200
+    assert (await follow(jobs, attempt(300, id="2"), answers({}), path="/short")).status == 200
 
 
 async def test_a_page_is_asked_with_the_key_of_its_call(jobs: Jobs, attempt: Make) -> None:

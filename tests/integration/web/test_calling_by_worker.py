@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 from datetime import timedelta
 
+import asyncpg
 import pytest
+from aiohttp import web
 
 from tests.integration.web.conftest import Jobs
 from tests.pages import answers, closes
@@ -54,3 +56,34 @@ async def test_what_a_page_says_decides_what_becomes_of_its_job(
     told = history.to_json() + caplog.text + "".join(str(row[0]) for row in rows)
     assert [word for word in (SECRET, "QUJD", "d29yZA", "v1,") if word in told] == []
     assert "s3cret" not in caplog.text
+
+
+async def test_a_page_that_is_known_to_be_at_work_is_not_called_again(jobs: Jobs) -> None:
+    """The page is at work for as long as its call is in doubt: with `otherwise` it was called twice."""
+
+    async def status_of(_: web.Request) -> web.StreamResponse:
+        known = await pool.fetchval("select status from perdure.effect where effect = 'call-page-inline'")
+        if known == "done":
+            return web.json_response({"n": 1})
+        return web.json_response({}, status=202, headers={"Retry-After": "20"})
+
+    status = jobs.pages.origin + "/status?id={id}"
+    await jobs.type(timeout=timedelta(seconds=2), doubt="lookup", status_url=status, otherwise="repeat")
+    jobs.pages.replies["/page"] = [closes()]
+    jobs.pages.replies["/status"] = [status_of]
+    async with asyncpg.create_pool(jobs.world.dsn, min_size=1, max_size=2) as pool, jobs.world.worker(app):
+        await jobs.insert()
+        assert await jobs.ended() == "complete"
+    assert jobs.pages.keys("/page").total() == 1
+
+
+async def test_an_answer_of_the_status_url_that_can_not_be_used_fails_the_job_that_was_done(jobs: Jobs) -> None:
+    status = jobs.pages.origin + "/status?id={id}"
+    await jobs.type(timeout=timedelta(seconds=2), doubt="lookup", status_url=status, otherwise="repeat")
+    jobs.pages.replies["/page"] = [closes()]
+    jobs.pages.replies["/status"] = [answers({"children": [{"id": "a/b", "type": "page"}]})]
+    async with jobs.world.worker(app):
+        await jobs.insert()
+        assert await jobs.ended() == "failed"
+    assert (await jobs.why() or "").startswith("answered 200, so it was called; but its children can't be used: ")
+    assert jobs.pages.keys("/page").total() == 1
