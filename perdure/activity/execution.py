@@ -25,6 +25,7 @@ from perdure.contracts.effects import Effect, Find
 from perdure.contracts.keys import Entity, Key
 from perdure.contracts.outcomes import InDoubt, NotDone, Refused, Status
 from perdure.contracts.sizes import ELSEWHERE, LARGEST_RECEIPT, size_of
+from perdure.contracts.spans import LONGEST
 from perdure.contracts.steps import Occasion, Step
 from perdure.encryption.private import SEALING
 from perdure.errors import DatabaseUnavailable, RefusedWrite, StepFailed, UnstorableWrite
@@ -256,7 +257,7 @@ async def _call(
         returned = await _until_stop(body(given, the_attempt), the_attempt.remaining, host)
         report = Report(said=Said.DONE, token=token, **_kept(effect, returned))
     except NotDone as no:
-        after = no.retry_after.total_seconds() if no.retry_after else None
+        after = min(no.retry_after, LONGEST).total_seconds() if no.retry_after else None
         report = Report(said=Said.NOT_DONE, token=token, why=no.why, retry_after=after, counts=no.counts)
     except Refused as no:
         report = Report(said=Said.REFUSED, token=token, why=no.why)

@@ -32,7 +32,7 @@ COLUMNS: dict[str, tuple[Column, ...]] = {
     "transition": (
         *(*_ENTITY, ("version", "bigint")),
         *((name, "text") for name in ("state", "attention", "why", "made_by")),
-        *(("at", "time"), ("seq", "bigint")),
+        *(("at", "time"), ("seq", "bigint"), ("effect", "text")),
     ),
     "effect": (
         *(*_ENTITY, ("key", "text"), ("effect", "text"), ("token", "text"), ("status", "text"), ("digest", "text")),

@@ -102,18 +102,35 @@ async def _asyncpg(connection: Any, call: Call) -> Any:
 
 
 def _psycopg(connection: Any, call: Call) -> Any:
-    _check_psycopg(connection, call, "with connection.transaction():")
+    if _is_unsettled(connection):
+        with connection.pipeline():  # one inside another waits for what was queued, so the status is known
+            _check_psycopg(connection, call, "with connection.transaction():")
+    else:
+        _check_psycopg(connection, call, "with connection.transaction():")
     # A cursor of our own: the app's rows and placeholders may be of another shape.
     with sys.modules["psycopg"].Cursor(connection, row_factory=sys.modules["psycopg.rows"].tuple_row) as cursor:
         return cursor.execute(call.sql("%s"), call.values).fetchone()[0]
 
 
 async def _psycopg_async(connection: Any, call: Call) -> Any:
-    _check_psycopg(connection, call, "async with connection.transaction():")
+    if _is_unsettled(connection):
+        async with connection.pipeline():
+            _check_psycopg(connection, call, "async with connection.transaction():")
+    else:
+        _check_psycopg(connection, call, "async with connection.transaction():")
     tuples = sys.modules["psycopg.rows"].tuple_row
     async with sys.modules["psycopg"].AsyncCursor(connection, row_factory=tuples) as cursor:
         await cursor.execute(call.sql("%s"), call.values)
         return (await cursor.fetchone())[0]
+
+
+def _is_unsettled(connection: Any) -> bool:
+    """In a pipeline with a statement under way: a transaction of the app's and autocommit look alike."""
+    pq = sys.modules["psycopg"].pq
+    info = connection.info
+    return connection.autocommit and bool(
+        info.pipeline_status != pq.PipelineStatus.OFF and info.transaction_status == pq.TransactionStatus.ACTIVE
+    )
 
 
 def _check_psycopg(connection: Any, call: Call, way_out: str) -> None:

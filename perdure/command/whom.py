@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Annotated, Any
 
 import typer
@@ -239,8 +239,8 @@ def instant(text: str | None) -> datetime | None:
     if text is None:
         return None
     try:
-        return datetime.fromisoformat(text).astimezone()
-    except ValueError:
+        return datetime.fromisoformat(text).astimezone(UTC)
+    except (ValueError, OverflowError):
         pass
     try:
         ago = duration(text)

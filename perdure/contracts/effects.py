@@ -17,6 +17,7 @@ from pydantic import TypeAdapter, ValidationError
 from perdure.contracts.keys import check_name
 from perdure.contracts.limits import Limit
 from perdure.contracts.policies import Dedupe, DoubtPolicy, Lookup, Retry
+from perdure.contracts.spans import check_spans
 from perdure.contracts.unordered import holds_set, is_untyped
 from perdure.errors import DeclarationError, InvalidInput
 from perdure.privacy import describe_invalid, reason
@@ -63,6 +64,7 @@ class _Contract(Generic[In, Out]):
             raise DeclarationError(f"{name}: formerly={self.formerly!r} must be other names, oldest first")
         if timeout <= timedelta(0):
             raise DeclarationError(f"{name}: timeout={timeout} must be more than zero")
+        check_spans(name, timeout=timeout)
         if inline and task_queue is not None:
             raise DeclarationError(
                 f"{name}: inline=True runs in the workflow's own worker, so task_queue={task_queue!r} can't be kept"
@@ -190,6 +192,7 @@ class Effect(_Contract[In, Out]):
         check_room(name, doubt, timeout)
         if heartbeat < timedelta(seconds=1):
             raise DeclarationError(f"{name}: heartbeat={heartbeat} is too short to tell a lost worker from a slow one")
+        check_spans(name, heartbeat=heartbeat, pick_up=pick_up)
         self.doubt: DoubtPolicy[In, Out] = doubt
         self.retry = retry or Retry()
         self.heartbeat = heartbeat

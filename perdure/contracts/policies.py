@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Generic, TypeAlias, TypeVar
 
+from perdure.contracts.spans import check_spans
 from perdure.errors import DeclarationError
 
 if TYPE_CHECKING:
@@ -43,6 +44,9 @@ class Dedupe:
     margin: timedelta = timedelta(minutes=1)
     otherwise: Repeat | Escalate = Escalate()
 
+    def __post_init__(self) -> None:
+        check_spans("Dedupe", window=self.window, margin=self.margin)
+
 
 @dataclass(frozen=True, slots=True)
 class Lookup(Generic[In, Out]):
@@ -68,6 +72,7 @@ class Lookup(Generic[In, Out]):
     def __post_init__(self) -> None:
         if self.misses < 1 or (self.tries is not None and self.tries < 1):
             raise DeclarationError(f"Lookup(misses={self.misses}, tries={self.tries}): both must be at least 1")
+        check_spans("Lookup", settle=self.settle, every=self.every)
 
 
 DoubtPolicy: TypeAlias = Dedupe | Lookup[In, Out] | Repeat | Escalate
@@ -97,6 +102,7 @@ class Retry:
             raise DeclarationError(f"{self}: needs 0 < initial <= cap and factor >= 1")
         if not 0 <= self.jitter <= 1 or (self.maximum is not None and self.maximum < 1):
             raise DeclarationError(f"{self}: needs 0 <= jitter <= 1 and maximum >= 1")
+        check_spans("Retry", cap=self.cap)
 
     def pause(self, failures: int, luck: float) -> timedelta:
         """How long to wait after `failures` failures in a row; `luck` in [-1, 1] places it in the jitter."""

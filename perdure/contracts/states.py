@@ -9,6 +9,7 @@ from datetime import timedelta
 from enum import StrEnum
 from typing import Generic, TypeVar
 
+from perdure.contracts.spans import check_spans
 from perdure.errors import DeclarationError
 
 STARTING = "starting"
@@ -53,10 +54,11 @@ def state(
         formerly: names that it had before: who is in one of those is in this state.
 
     Raises:
-        DeclarationError: one of them is no member of a `StrEnum`, or `formerly` is no tuple.
+        DeclarationError: one of them is no member of a `StrEnum`, `formerly` is no tuple, or `within` is no time.
     """
     if isinstance(formerly, str):
         raise DeclarationError(f"state({name!r}, ...): formerly={formerly!r} must be a tuple: ({formerly!r},)")
+    check_spans(f"state({name!r}, ...)", within=within)
     for each in (name, *leads_to):
         if not isinstance(each, StrEnum):
             raise DeclarationError(f"state({name!r}, ...): {each!r} is no member of a StrEnum")

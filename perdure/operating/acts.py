@@ -148,7 +148,6 @@ class Acts:
             self._check_receipt(entity, chosen[0].effect, receipt)
         async with self._transaction(entity) as connection:
             await connection.fetchval(settle.sql("${}"), *settle.values)
-            await self._note(connection, entity, f"{chosen[0].effect} resolved as {outcome}")
         return f"resolved as {outcome}; it had ended as {standing.state}"
 
     def _check_receipt(self, entity: Entity, effect: str, receipt: Any) -> None:

@@ -10,8 +10,8 @@ from perdure.entity e
 join perdure.ident i on i.lifecycle = e.lifecycle and i.id = e.id and i.round = e.round and i.final is null
 left join lateral (
     select jsonb_agg(jsonb_build_object(
-        'key', f.key, 'effect', f.effect, 'first_at', f.first_at, 'deadline', f.deadline, 'attempts', f.attempts,
-        'clue', f.clue, 'why', f.why) order by f.first_at)::text as doubts
+        'key', f.key, 'effect', f.effect, 'first_at', perdure.utc(f.first_at), 'deadline', perdure.utc(f.deadline),
+        'attempts', f.attempts, 'clue', f.clue, 'why', f.why) order by f.first_at)::text as doubts
     from perdure.effect f
     where f.lifecycle = e.lifecycle and f.id = e.id and f.round = e.round and f.status = 'in_doubt'
 ) d on e.attention is not null

@@ -13,7 +13,7 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
@@ -119,6 +119,42 @@ async def test_a_connection_that_would_commit_the_start_by_itself_is_refused(kin
     with pytest.raises(NoTransaction, match=r"start of order/a: this \w+ connection .* into one transaction: `\w+ "):
         await _app(kind, dsn, _start, alone=True)
     assert sum((await _written(db))[1:]) == 0
+
+
+@pytest.mark.parametrize("asynchronous", [False, True], ids=["blocking", "awaited"])
+@pytest.mark.parametrize("alone", [True, False], ids=["autocommit", "in a transaction"])
+async def test_a_pipeline_is_refused_where_it_would_commit_the_start_by_itself(
+    dsn: str, db: Any, alone: bool, asynchronous: bool
+) -> None:
+    refused = pytest.raises(NoTransaction, match="in autocommit mode, with no transaction open")
+    with refused if alone else nullcontext():
+        await (_pipeline_awaited(dsn, alone) if asynchronous else asyncio.to_thread(_pipeline_blocking, dsn, alone))
+    if alone:
+        assert sum((await _written(db))[1:]) == 0
+    else:
+        assert await _written(db) == [0, 0, 0, 0, 0, 0], "it was rolled back with the row"
+
+
+def _pipeline_blocking(dsn: str, alone: bool) -> None:
+    with (
+        psycopg.connect(dsn, autocommit=True) as connection,
+        connection.pipeline(),
+        nullcontext() if alone else connection.transaction(force_rollback=True),
+    ):
+        if alone:
+            connection.execute(ROW)  # it is queued, so the connection is not idle
+        assert _start(connection).answer == "started"
+
+
+async def _pipeline_awaited(dsn: str, alone: bool) -> None:
+    async with (
+        await psycopg.AsyncConnection.connect(dsn, autocommit=True) as connection,
+        connection.pipeline(),
+        nullcontext() if alone else connection.transaction(force_rollback=True),
+    ):
+        if alone:
+            await connection.execute(ROW)
+        assert (await _start(connection)).answer == "started"
 
 
 @pytest.mark.parametrize("kind", ONE_OF_EACH)

@@ -2,18 +2,39 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from datetime import timedelta
+from enum import StrEnum
 from typing import Any
 
 import pytest
 from pydantic import BaseModel
 
-from perdure import App, Attempt, Dedupe, Effect, Escalate, Find, Lookup, Question, Repeat, Retry, minutes, seconds
+from perdure import (
+    App,
+    Attempt,
+    Dedupe,
+    Effect,
+    Escalate,
+    Find,
+    Lookup,
+    Question,
+    Repeat,
+    Retry,
+    minutes,
+    seconds,
+    state,
+)
 from perdure.contracts.effects import contract_of
 from perdure.errors import DeclarationError, InvalidEntity, InvalidInput, UnknownLifecycle
 from tests.apps import contracts as tests_contracts
 from tests.apps.contracts import REGULAR, Errand, Ticket
 from tests.apps.errands import Lookup as LookupErrand
 from tests.apps.errands import Repeat as RepeatErrand
+
+
+class Shipping(StrEnum):
+    SHIPPED = "shipped"
 
 
 class Parcel(BaseModel):
@@ -37,11 +58,34 @@ def effect(**more: Any) -> Effect[Parcel, Slip]:
         ({"doubt": Dedupe(window=seconds(65))}, "leaves no time for a second attempt"),
         ({"doubt": Dedupe(window=seconds(25), margin=seconds(20))}, "leaves no time for a second attempt"),
         ({"heartbeat": seconds(0.5)}, "too short to tell a lost worker from a slow one"),
+        ({"timeout": timedelta.max}, "ship: timeout=.* must be from 0 to 36500 days"),
+        ({"heartbeat": timedelta.max}, "ship: heartbeat=.* must be from 0 to 36500 days"),
+        ({"pick_up": timedelta(days=-1)}, "ship: pick_up=.* must be from 0 to 36500 days"),
     ],
 )
 def test_an_effect_that_can_not_work_is_refused(more: dict[str, Any], why: str) -> None:
     with pytest.raises(DeclarationError, match=why):
         effect(**more)
+
+
+@pytest.mark.parametrize(
+    "declare",
+    [
+        lambda far: Dedupe(window=far),
+        lambda far: Dedupe(window=seconds(90), margin=far),
+        lambda far: Lookup(Find[Parcel, Slip]("find"), settle=far),
+        lambda far: Lookup(Find[Parcel, Slip]("find"), settle=seconds(1), every=far),
+        lambda far: Retry(cap=far),
+        lambda far: Find[Parcel, Slip]("find", timeout=far),
+        lambda far: state(Shipping.SHIPPED, within=far),
+    ],
+)
+def test_a_time_that_no_clock_can_hold_is_refused_where_it_is_declared(
+    declare: Callable[[timedelta], object],
+) -> None:
+    with pytest.raises(DeclarationError, match="must be from 0 to 36500 days"):
+        declare(timedelta(days=36_501))
+    declare(timedelta(days=36_500))
 
 
 @pytest.mark.parametrize("name", ["", "Ship", "ship it", "ship/it", "x" * 64])

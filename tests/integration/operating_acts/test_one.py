@@ -22,7 +22,7 @@ async def test_each_act_is_on_record_with_who_and_why(world: World) -> None:
         for entity_id in ("a", "c", "d"):
             await world.client.start(Ring, entity_id, Errand())
         await world.client.start(Slow, "b", Errand())
-        await world.client.start(Ring, "e", Errand(seconds=0.5))
+        await world.client.start(Ring, "e", Errand(seconds=20))
         await asyncio.gather(
             world.until(lambda: _waits_for_somebody(world), "c waits for somebody"),
             world.is_in("ring", "d", "failed"),
