@@ -1,7 +1,8 @@
-"""Jobs as children of one master, beside as many inserted one by one; and what a large family takes of its worker.
+"""Jobs as children of one master, beside as many inserted one by one; and what a large family takes.
 
-Run it as `python -m bench.families [--jobs 10000] [--rounds 3]`; with `--family 1000 --family 100000` for memory
-and for what the database has to hold. The page does nothing, in this process. Under load, compare CPU seconds.
+Run it as `python -m bench.families [--jobs 10000] [--rounds 3]`, or with `--family 1000 --family 100000`. Both ways run
+at the same time, on servers and workers of their own: whatever else the machine does, it does to both. CPU seconds are
+what to compare. The page does nothing, in this process.
 """
 
 from __future__ import annotations
@@ -97,14 +98,14 @@ class Held:
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """What one family took.
+    """What so many jobs took.
 
     Attributes:
         used: seconds, and CPU seconds.
         held: what it has added to the database.
         peak: resident memory of the worker at its most, bytes.
         temporal: the same of Temporal, which keeps all histories in memory.
-        runs: of the master, each continued as new by the one before it.
+        runs: of the master, each continued as new by the one before it; 0 where there is none.
         longest: history of one of these, in events.
         largest: event of one of these, in bytes.
     """
@@ -126,31 +127,27 @@ def main(
 ) -> None:
     """Measure, and print the table."""
     if family:
-        _show_sizes({count: asyncio.run(size(count, window)) for count in family})
-    else:
-        _show_ratios(asyncio.run(compare(jobs, rounds, window)), jobs)
+        _show({f"{count:,} children": (count, asyncio.run(_alone(count, window))) for count in family})
+        return
+    found = [asyncio.run(compare(jobs, window)) for _ in range(rounds)]
+    for each in found:
+        _show({f"{jobs:,} {way}": (jobs, size) for way, size in each.items()})
+    ratios = [each["children"].used.cpu / each["one by one"].used.cpu for each in found]
+    middle, span = statistics.median(ratios), f"{min(ratios):.2f} - {max(ratios):.2f}"
+    print(f"CPU, as children of one master : one by one = {middle:.2f} ({span})")
 
 
-async def compare(jobs: int, rounds: int, window: int) -> dict[str, list[Used]]:
-    """What each way took, in each round; a short round before them fills caches."""
-    found: dict[str, list[Used]] = {way: [] for way in WAYS}
+async def compare(jobs: int, window: int) -> dict[str, Size]:
+    """What each way takes, both at the same time."""
+    async with ground() as one, ground() as other:
+        grounds = dict(zip(WAYS, (one, other), strict=True))
+        sizes = await asyncio.gather(*(made.size(way, jobs, window) for way, made in grounds.items()))
+    return dict(zip(WAYS, sizes, strict=True))
+
+
+async def _alone(children: int, window: int) -> Size:
     async with ground() as made:
-        for number in range(-1, rounds):
-            for way in WAYS if number % 2 else reversed(WAYS):
-                used = await made.round(way, f"{way[:3]}-{number}", jobs if number >= 0 else min(jobs, 100), window)
-                if number >= 0:
-                    found[way].append(used)
-    return found
-
-
-async def size(children: int, window: int) -> Size:
-    """What a family of so many takes, in a worker of its own."""
-    async with ground() as made:
-        before = await made.held()
-        used = await made.round("children", "m", children, window)
-        held = await made.held() - before
-        runs, longest, largest = await made.histories("m")
-        return Size(used, held, *made.peaks(), runs, longest, largest)
+        return await made.size("children", children, window)
 
 
 class Ground:
@@ -169,6 +166,14 @@ class Ground:
         self._log = log
         self._processes = (worker.pid, temporal.pid, postgres.pid)
         self._temporal = temporal
+
+    async def size(self, way: str, jobs: int, window: int) -> Size:
+        """What so many jobs take."""
+        before = await self.held()
+        used = await self.round(way, "m", jobs, window)
+        held = await self.held() - before
+        runs, longest, largest = await self.histories("m") if way == "children" else (0, 0, 0)
+        return Size(used, held, _peak(self._worker.pid), _peak(self._temporal.pid), runs, longest, largest)
 
     async def round(self, way: str, name: str, jobs: int, window: int) -> Used:
         """Do so many jobs, until the last one is complete."""
@@ -196,10 +201,6 @@ class Ground:
                 )
             await asyncio.sleep(LOOK)
         assert not await self._database.fetchval(_NOT_DONE), "jobs have failed"
-
-    def peaks(self) -> tuple[int, int]:
-        """Resident memory of the worker and of Temporal at their most, in bytes."""
-        return _peak(self._worker.pid), _peak(self._temporal.pid)
 
     async def held(self) -> Held:
         """What the database holds now, and what has passed through it."""
@@ -302,42 +303,27 @@ def _cpu(pid: int) -> float:
     return used
 
 
-def _show_ratios(found: dict[str, list[Used]], jobs: int) -> None:
-    columns = ("way", "seconds", "CPU s per 1,000 jobs", "worker", "Temporal", "PostgreSQL")
-    table = Table(*columns, title=f"{jobs:,} jobs, a line for each round")
-    for way, rounds in found.items():
-        for each in rounds:
-            parts = (each.cpu, each.worker, each.temporal, each.postgres)
-            table.add_row(way, f"{each.wall:.0f}", *(f"{part / jobs * 1000:.1f}" for part in parts))
-    pairs = list(zip(found["one by one"], found["children"], strict=True))
-    wall = statistics.median(led.wall / alone.wall for alone, led in pairs)
-    cpu = statistics.median(led.cpu / alone.cpu for alone, led in pairs)
-    console = Console(width=140)
-    console.print(table)
-    console.print(f"as children of one master: {wall:.2f} times as long, {cpu:.2f} times the CPU")
-
-
-def _show_sizes(found: dict[int, Size]) -> None:
-    """A line for each figure, a column for each family."""
-    table = Table("children", *(f"{count:,}" for count in found))
+def _show(found: dict[str, tuple[int, Size]]) -> None:
+    """A line for each figure, a column for each of what was measured."""
+    table = Table("", *found)
     for name, figure in _FIGURES.items():
-        table.add_row(name, *(figure(count, each) for count, each in found.items()))
+        table.add_row(name, *(figure(count, each) for count, each in found.values()))
     Console(width=140).print(table)
 
 
 _FIGURES: dict[str, Callable[[int, Size], str]] = {
     "seconds": lambda count, each: f"{each.used.wall:,.0f}",
-    "children a second": lambda count, each: f"{count / each.used.wall:.1f}",
-    "CPU s per 1,000 children": lambda count, each: f"{each.used.cpu / count * 1000:.1f}",
+    "jobs a second": lambda count, each: f"{count / each.used.wall:.1f}",
+    "CPU s per 1,000 jobs": lambda count, each: f"{each.used.cpu / count * 1000:.1f}",
     "  of the worker": lambda count, each: f"{each.used.worker / count * 1000:.1f}",
     "  of Temporal": lambda count, each: f"{each.used.temporal / count * 1000:.1f}",
     "  of PostgreSQL": lambda count, each: f"{each.used.postgres / count * 1000:.1f}",
     "worker's peak, MB": lambda count, each: f"{each.peak / 1e6:.0f}",
     "Temporal's peak, MB": lambda count, each: f"{each.temporal / 1e6:.0f}",
-    "rows in the database, per child": lambda count, each: f"{each.held.rows / count:.2f}",
-    "bytes of them, per child": lambda count, each: f"{each.held.bytes / count:,.0f}",
-    "transactions, per child": lambda count, each: f"{each.held.commits / count:.2f}",
-    "bytes of write-ahead log, per child": lambda count, each: f"{each.held.wal / count:,.0f}",
+    "rows in the database, per job": lambda count, each: f"{each.held.rows / count:.2f}",
+    "bytes of them, per job": lambda count, each: f"{each.held.bytes / count:,.0f}",
+    "transactions, per job": lambda count, each: f"{each.held.commits / count:.2f}",
+    "bytes of write-ahead log, per job": lambda count, each: f"{each.held.wal / count:,.0f}",
     "runs of the master": lambda count, each: str(each.runs),
     "its longest history, events": lambda count, each: f"{each.longest:,}",
     "its largest event, kB": lambda count, each: f"{each.largest / 1000:.1f}",
