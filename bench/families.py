@@ -53,7 +53,7 @@ _BYTES = f"""select sum(pg_total_relation_size(c.oid)) from pg_class c join pg_n
     where {_OURS} and relkind = 'r'"""
 _COMMITS = "select xact_commit from pg_stat_database where datname = current_database()"
 _WAL = "select pg_wal_lsn_diff(pg_current_wal_lsn(), '0/0')"
-LOOK = 0.5
+LOOK = 0.25
 """Seconds between two looks at how many jobs are left."""
 PATIENCE = 120.0
 """Seconds in which at least one job must end."""
@@ -122,7 +122,7 @@ class Size:
 def main(
     jobs: Annotated[int, typer.Option(help="How many, each way.", min=1)] = 1_000,
     rounds: Annotated[int, typer.Option(help="How often each way has its turn.", min=1)] = 3,
-    window: Annotated[int, typer.Option(help="How many children are open at a time.", min=1)] = 200,
+    window: Annotated[int, typer.Option(help="How many are open at a time.", min=1)] = 50,
     family: Annotated[list[int] | None, typer.Option(help="Measure families of so many children instead.")] = None,
 ) -> None:
     """Measure, and print the table."""
@@ -182,12 +182,22 @@ class Ground:
             given = {"count": jobs, "window": window, "first": 0}
             await self._database.execute(_JOB, name, "master", json.dumps(given))
         else:
-            for number in range(jobs):
-                await self._database.execute(_JOB, f"{name}/{number}", "page", "{}")
+            await self._insert(name, jobs, window)
         await self._ended(name)
         wall = time.monotonic() - begun
         after = [_cpu(pid) for pid in self._processes]
         return Used(wall, *(late - early for early, late in zip(before, after, strict=True)))
+
+    async def _insert(self, name: str, jobs: int, window: int) -> None:
+        """Insert so many jobs, each by itself, and as many as a master would start at a time."""
+        inserted = 0
+        while inserted < jobs:
+            room = window - int(await self._database.fetchval(_LEFT))
+            more = range(inserted, min(inserted + room, jobs))
+            for number in more:
+                await self._database.execute(_JOB, f"{name}/{number}", "page", "{}")
+            inserted += len(more)
+            await asyncio.sleep(LOOK)
 
     async def _ended(self, name: str) -> None:
         """Wait until all jobs of a round are complete."""

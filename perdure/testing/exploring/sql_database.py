@@ -205,17 +205,20 @@ class _Pool:
         self._database, self._worker = database, worker
 
     @asynccontextmanager
-    async def acquire(self, *, timeout: float | None = None) -> AsyncIterator[_Borrowed]:
+    async def acquire(self, *, timeout: float | None = None) -> AsyncIterator[Borrowed]:
         await self._database.arrives()
         async with self._database.sessions.lent() as session:
-            yield _Borrowed(self._database, self._worker, session)
+            yield Borrowed(self._database, self._worker, session)
 
 
-class _Borrowed:
+class Borrowed:
+    """A session that a worker has borrowed: it may die before and after each statement."""
+
     def __init__(self, database: SqlDatabase, worker: Worker, session: VirtualSession) -> None:
         self._database, self._worker, self._session = database, worker, session
 
     async def fetch(self, query: str, *args: Any, timeout: float) -> list[Any]:
+        """See asyncpg."""
         await self._point("before the commit")
         await self._database.arrives()
         rows = await self._session.fetch(query, *args)

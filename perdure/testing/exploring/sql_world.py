@@ -180,7 +180,7 @@ class SqlWorld(World):
             self.cover("a worker starts", type(trouble).__name__)
 
 
-class _Clock:
+class Clock:
     """In place of the modules `time`, `secrets` and `random`, and the class `datetime`."""
 
     def __init__(self, world: SqlWorld) -> None:
@@ -201,7 +201,7 @@ class _Clock:
 
 @contextmanager
 def _deterministic(world: SqlWorld) -> Iterator[None]:
-    clock = _Clock(world)
+    clock = Clock(world)
     with ExitStack() as stack:
         for module in (relaying, group_commit, postgres, connecting):
             stack.enter_context(patch.object(module, "time", clock))
