@@ -14,6 +14,7 @@ from perdure.contracts.keys import Entity
 from perdure.contracts.outcomes import Abandoned, DifferentInput, Done, GaveUp, Status
 from perdure.contracts.policies import Dedupe, DoubtPolicy, Lookup, Repeat
 from perdure.store.writes import EffectView
+from perdure.testing.exploring.database import belongs
 from perdure.testing.exploring.scenario import Finding
 
 if TYPE_CHECKING:
@@ -31,6 +32,14 @@ def judge(world: World, entity: Entity, *, messages: bool = True) -> Iterator[Fi
         yield from _messages(world, entity)
     if world.subject.secret is not None:
         yield from _words(world, entity, world.subject.secret)
+
+
+def judge_keys(world: World, entity: Entity, since: float) -> Iterator[Finding]:
+    """What is wrong with the keys under which one round, which began at `since`, has performed: each has keys of its
+    own, or what was done in an earlier round would stand for what is to be done in this one."""
+    for key, at in world.told_at.items():
+        if at > since and not belongs(key, entity):
+            yield Finding("key of another round", f"{entity}: {key}")
 
 
 def may_repeat(policy: DoubtPolicy[Any, Any]) -> bool:
