@@ -308,18 +308,16 @@ class Pulse:
 
     @asynccontextmanager
     async def beating(self) -> AsyncIterator[None]:
-        if (every := self._host.heartbeat_every) is None:
-            yield
-            return
-        task = asyncio.create_task(self._beat(every))
+        task = asyncio.create_task(self._beat())
         try:
             yield
         finally:
             task.cancel()
             await asyncio.wait({task})
 
-    async def _beat(self, every: float) -> None:
-        while True:
+    async def _beat(self) -> None:
+        every = self._host.heartbeat_every
+        while every is not None:
             await asyncio.sleep(every)  # first: a heartbeat is an action on Temporal's bill, and short calls need none
             latest = self.attempt.latest if self.attempt else None
             self._host.heartbeat(self._progress if latest is None else latest)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import ParamSpec, TypeVar
@@ -13,7 +13,7 @@ import asyncpg
 
 from perdure.archiving.months import File, Month, now
 from perdure.archiving.parquet import Column, ParquetFile, check_library
-from perdure.archiving.working import briefly, step
+from perdure.archiving.working import step
 from perdure.errors import NotNow
 from perdure.schema import Connection
 
@@ -73,9 +73,7 @@ async def export(connection: Connection, month: Month, folder: Path, tell: Tell)
         raise NotNow(f"{month} is being dropped, and no longer whole: `perdure archive drop {month}` finishes that")
     folder = await _filed(_made, folder)
     await _wait_for_writers(connection, month)
-    paths = {part: folder / f"{part}-{month}.parquet" for part in COLUMNS if _table_of(part) in month.tables}
-    await _announce(connection, month, paths.values())
-    files = await _write_all(connection, month, paths, tell)
+    files = await _write_all(connection, month, folder, tell)
     async with step(connection):
         await connection.execute(
             "insert into perdure.month (month, exported_at, files) values ($1, clock_timestamp(), $2::jsonb) "
@@ -86,40 +84,28 @@ async def export(connection: Connection, month: Month, folder: Path, tell: Tell)
     return files
 
 
-def _table_of(part: str) -> str:
-    return "finished" if part == "effect" else part
-
-
-async def _announce(connection: Connection, month: Month, paths: Iterable[Path]) -> None:
-    """From now on `perdure forget` looks into these files. Until they are complete the month counts as not exported."""
-    async with step(connection):
-        await connection.execute(
-            "insert into perdure.month (month, paths) values ($1, $2) on conflict (month) do update set "
-            "exported_at = null, "
-            "paths = array(select unnest(month.paths) union select unnest(excluded.paths) order by 1)",
-            *(month.first, [str(path) for path in paths]),
-        )
-
-
 async def _wait_for_writers(connection: Connection, month: Month) -> None:
     """Whoever began to write before the month's end is waited for; after this it does not change any more."""
     names = ", ".join(f"perdure.{table.name}" for table in month.tables.values())
     try:
-        await briefly(connection, lambda: connection.execute(f"lock table {names} in share mode"))
+        async with step(connection):
+            await connection.execute(f"lock table {names} in share mode")
     except asyncpg.LockNotAvailableError:
         raise NotNow(f"a transaction still writes into {month}: end it (pg_stat_activity shows it)") from None
 
 
-async def _write_all(connection: Connection, month: Month, paths: Mapping[str, Path], tell: Tell) -> tuple[File, ...]:
+async def _write_all(connection: Connection, month: Month, folder: Path, tell: Tell) -> tuple[File, ...]:
     """All of them from one snapshot."""
     files = []
     async with connection.transaction(isolation="repeatable_read", readonly=True):
         await connection.execute("set local statement_timeout = 0")
         about = {"database": await _database(connection), "month": str(month)}
-        for part, path in paths.items():
-            count, size = await _write(connection, month, part, path, about | {"part": part})
-            files.append(File(part, str(path), count, size))
-            tell(f"wrote {path}: {count} rows, {size} bytes")
+        for part in COLUMNS:
+            if ("finished" if part == "effect" else part) in month.tables:
+                path = folder / f"{part}-{month}.parquet"
+                count, size = await _write(connection, month, part, path, about | {"part": part})
+                files.append(File(part, str(path), count, size))
+                tell(f"wrote {path}: {count} rows, {size} bytes")
     return tuple(files)
 
 

@@ -27,13 +27,8 @@ class _Lean(BaseModel):
 
     @model_serializer(mode="wrap")
     def _without_defaults(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        usual, values = _usual(type(self)), self.__dict__
-        return {name: value for name, value in write(self).items() if values[name] != usual[name]}
-
-
-@cache
-def _usual(kind: type[BaseModel]) -> dict[str, Any]:
-    return {name: field.default for name, field in kind.model_fields.items()}
+        usual = {name: field.default for name, field in type(self).model_fields.items()}
+        return {name: value for name, value in write(self).items() if getattr(self, name) != usual[name]}
 
 
 class FindTerms(_Lean):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 from perdure.contracts.keys import Entity
 from perdure.contracts.outcomes import Status
@@ -45,6 +45,7 @@ class _Effect:
 @dataclass(slots=True)
 class _Entity:
     round: int
+    created_at: datetime
     epoch: int = 0
     version: int = 0
     state: str | None = None
@@ -71,7 +72,7 @@ class MemoryStore:
     def start(self, entity: Entity, state: str) -> None:
         """What `perdure.start` does in the app's transaction."""
         self._entities[entity.lifecycle, entity.id] = _Entity(
-            entity.round, epoch=self._epoch, state=state, moves=[Move(state=state)]
+            entity.round, self._clock(), self._epoch, state=state, moves=[Move(state=state)]
         )
 
     def lose_records(self) -> None:
@@ -80,7 +81,8 @@ class MemoryStore:
         self._epoch = int(self._clock().timestamp() * 1_000_000)
 
     async def write(self, write: Write, *, patience: float) -> Answer:
-        entity = self._entities.setdefault((write.lifecycle, write.id), _Entity(write.round, epoch=self._epoch))
+        unknown = _Entity(write.round, self._clock(), self._epoch)
+        entity = self._entities.setdefault((write.lifecycle, write.id), unknown)
         gate = _gate(entity, write)
         verdict = self._work_fence(write, gate) if write.fence else None
         begins = write.fence is not None and write.fence.op is FenceOp.BEGIN
@@ -169,7 +171,9 @@ class MemoryStore:
         if fence.since >= self._epoch and not begun_again:
             return False
         now = self._clock()
-        view = EffectView(status=Status.IN_DOUBT, token="lost", attempts=1, first_at=now, why="no record of it")
+        ordered = datetime.fromtimestamp(fence.since / 1_000_000, UTC)
+        first_at = min(ordered, now, entity.created_at if begun_again else now)
+        view = EffectView(status=Status.IN_DOUBT, token="lost", attempts=1, first_at=first_at, why="no record of it")
         self._effects[fence.key] = _Effect(view, "", now + timedelta(seconds=fence.in_flight), now)
         return True
 

@@ -146,8 +146,6 @@ async def rehearse(
     )
     renewing = Renewing(lambda: (engine.runs, engine.moves + sum(map(len, stage.calls.values()))))
     memory = MemoryStore(stage.clock, on_late=lambda key: engine.signal("perdure-wake", key))
-    if not started_directly:
-        memory.start(entity, lifecycle.declared.initial.value)
     recorded = Recorded(memory)
     effects = {name: each for each in lifecycle.effects for name in each.names}
     stage.store = Fitting(recorded, effects.get)
@@ -163,6 +161,8 @@ async def rehearse(
         follow_continue_as_new=True,
         continue_as_new_when=renewing if renew_at_every_wait else lambda: False,
     )
+    if not started_directly:
+        memory.start(entity, lifecycle.declared.initial.value)
     async with engine:
         post = Post(lifecycle, engine)
         for message in messages:

@@ -21,6 +21,7 @@ from perdure.workflow.conduct import Conductor
 from perdure.workflow.decision import Known
 from perdure.workflow.leaving import Overtaken
 from perdure.workflow.memory import microseconds
+from perdure.workflow.passing import earliest_call
 from perdure.workflow.requests import Resolution
 from perdure.workflow.status import EffectStatus
 
@@ -77,8 +78,9 @@ class Learning(Generic[In, Out]):
         """When the pause ends that the run before was in."""
         self.attention = left.attention
         """Why a person is wanted, where it is parked, or was in the run before."""
-        # What the run before may have done is as old as that: if its record is lost, it is not taken for untouched.
-        self._since = left.since or (conductor.began if conductor.catching_up else microseconds(workflow.now()))
+        self._since = left.since or self._ordered_first()
+        self.ordered_at: datetime | None = None
+        """When its last attempt was ordered as an activity."""
         self._enters: str | None = None
         """The state that is committed with the first attempt's record."""
         self._follows: Move | None = None
@@ -87,6 +89,14 @@ class Learning(Generic[In, Out]):
         """Version of that write."""
         self._moved: Move | None = None
         """What was committed with the outcome."""
+
+    def _ordered_first(self) -> int:
+        """The earliest time at which it can have been ordered, in microseconds: if its record is lost, the fence takes
+        nothing for untouched that was ordered before."""
+        conductor = self._conductor
+        at = earliest_call() if self._inline else workflow.now()
+        repeats = conductor.catching_up or self.slot in conductor.performed_before
+        return conductor.began if repeats or at is None else microseconds(at)
 
     @property
     def timeout(self) -> timedelta:

@@ -6,7 +6,7 @@ A subclass is an ordinary `@workflow.defn` class: all that Temporal documents ap
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from contextlib import suppress
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -34,6 +34,7 @@ from perdure.workflow.declaring import (
     put_conductor_around_run,
 )
 from perdure.workflow.leaving import inside, to_its_end
+from perdure.workflow.passing import passed
 from perdure.workflow.performing import Performance
 from perdure.workflow.reading import read
 from perdure.workflow.requests import Request
@@ -174,12 +175,15 @@ class Lifecycle(Answering, Generic[I, S]):
         own = own_terms(effect, doubt=doubt, timeout=timeout, retry=retry)
         on_the_way, at_the_end = entering and entering.value, then and then.value
 
-        def begin() -> Coroutine[Any, Any, Done[Out] | Ended]:
+        async def performed() -> Done[Out] | Ended:
             performance = Performance(self._perdure, effect, given, suffix, own)
             performance.witness = witness
-            return to_its_end(performance.run(on_the_way, at_the_end, expires_at), performance.withdraw)
+            end = await to_its_end(performance.run(on_the_way, at_the_end, expires_at), performance.withdraw)
+            if performance.ordered_at is not None:
+                passed(performance.ordered_at)
+            return end
 
-        return await inside(begin)
+        return await inside(performed)
 
     async def _settle_left(self) -> None:
         """Settle by its own policy what is in doubt and `run` has not come back to."""

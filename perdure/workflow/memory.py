@@ -81,6 +81,10 @@ class Memory:
         self.terms = dict(carried.terms)
         """Of the effects in this run, by the names that their keys carry; none where an older release began it."""
         self.performances: dict[str, Performance[Any, Any]] = {}
+        self.performed_before = [self._slot(slot) for slot in carried.performed]
+        """Effects whose performance ended in an earlier run, by name and suffix; this run may repeat them."""
+        self.performed: list[str] = []
+        """Those whose performance ended in this run."""
         self.refused: set[str] = set()
 
     @property
@@ -148,6 +152,9 @@ class Memory:
         )
 
     def _memo(self) -> dict[str, Any]:
+        unsettled = self.unsettled | {key: each.unsettled() for key, each in self.performances.items()}
+        # A run that leaves an effect unsettled may not have come to all that earlier runs did.
+        earlier = self.performed_before if unsettled else []
         return {
             CARRIED: Carried(
                 round=self.entity.round,
@@ -157,7 +164,8 @@ class Memory:
                 snapshot=self.kept()[0],
                 again=self.again,
                 ended=self.ended,
-                unsettled=self.unsettled | {key: each.unsettled() for key, each in self.performances.items()},
+                unsettled=unsettled,
+                performed=list(dict.fromkeys(earlier + self.performed)),
                 retry=self.retry,
                 cancel=self.cancel,
                 cancelling=self.was_cancelling,

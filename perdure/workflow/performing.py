@@ -88,6 +88,7 @@ class Performance(Learning[In, Out], Generic[In, Out]):
         if self.key in conductor.performances:
             raise DeclarationError(f"{self.key} is being performed already: give one of them another suffix")
         if conductor.catching_up and (ended := conductor.ended.get(self.key)):
+            conductor.performed.append(self.slot)
             if ended.kind == WasRefused.__name__:
                 conductor.refused.add(self.slot)
             return _ENDINGS[ended.kind](ended.why, ended.in_doubt)
@@ -97,7 +98,9 @@ class Performance(Learning[In, Out], Generic[In, Out]):
         about = {names.LIFECYCLE: conductor.entity.lifecycle, names.EFFECT: self.effect.name}
         try:
             with traces.span_in_workflow(f"{names.SPAN_PERFORM} {self.effect.name}", about, Leave):
-                return await self._settle(entering, expires_at)
+                end = await self._settle(entering, expires_at)
+            conductor.performed.append(self.slot)
+            return end
         except (Renewal, asyncio.CancelledError):
             conductor.unsettled[self.key] = self.unsettled()
             raise
@@ -194,6 +197,7 @@ class Performance(Learning[In, Out], Generic[In, Out]):
         self._follows, self._moved = order.then.move if order.then else None, None
         self._follows_at = order.then.version if order.then else 0
         way = Way(self._name, self._inline, self.timeout, expires_at, self._wait_in_line)
+        self.ordered_at = None if self._inline else workflow.now()
         try:
             async with conductor.under_way():
                 conductor.describe()

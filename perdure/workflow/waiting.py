@@ -10,6 +10,7 @@ from temporalio import workflow
 
 from perdure import faults
 from perdure.workflow.leaving import Cancelled, Overtaken, Renewal, until
+from perdure.workflow.passing import passed
 from perdure.workflow.recording import Recording
 from perdure.workflow.requests import Request
 
@@ -66,7 +67,9 @@ class Waiting(Recording):
         self.describe()
         if not workflow.unsafe.is_replaying():
             faults.point("during the wait", summary or self.state)
+        began = workflow.now()
         in_time = await until(woken, seconds, summary)
+        passed(began)
         self._moved = True
         if not in_time:
             return False
@@ -82,7 +85,10 @@ class Waiting(Recording):
         left = None if until is None else max((until - workflow.now()).total_seconds(), 0.0)
         if left != 0.0 and not condition():  # a wait that is over at once may lie before where the run was
             self.arrived()
-        return await self.pause(left, condition)
+        in_time = await self.pause(left, condition)
+        if not in_time and until is not None:
+            passed(until)
+        return in_time
 
     async def enter(self, state: str, why: str | None, by: str | None = None) -> None:
         """Move the mirror to `state`; see `Lifecycle.enter`."""

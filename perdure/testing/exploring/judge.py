@@ -14,7 +14,6 @@ from perdure.contracts.keys import Entity
 from perdure.contracts.outcomes import Abandoned, DifferentInput, Done, GaveUp, Status
 from perdure.contracts.policies import Dedupe, DoubtPolicy, Lookup, Repeat
 from perdure.store.writes import EffectView
-from perdure.testing.exploring.database import belongs
 from perdure.testing.exploring.scenario import Finding
 
 if TYPE_CHECKING:
@@ -34,14 +33,6 @@ def judge(world: World, entity: Entity, *, messages: bool = True) -> Iterator[Fi
         yield from _words(world, entity, world.subject.secret)
 
 
-def judge_keys(world: World, entity: Entity, since: float) -> Iterator[Finding]:
-    """What is wrong with the keys under which one round, which began at `since`, has performed: each has keys of its
-    own, or what was done in an earlier round would stand for what is to be done in this one."""
-    for key, at in world.told_at.items():
-        if at > since and not belongs(key, entity):
-            yield Finding("key of another round", f"{entity}: {key}")
-
-
 def may_repeat(policy: DoubtPolicy[Any, Any]) -> bool:
     """Whether a policy allows the other side to do it twice."""
     match policy:
@@ -56,7 +47,9 @@ def may_repeat(policy: DoubtPolicy[Any, Any]) -> bool:
 def _told(world: World, key: str, ends: list[Any]) -> Iterator[Finding]:
     account, last = world.other_side.accounts[key], ends[-1]
     done = bool(account.done_at)
-    if any(isinstance(each, Done) for each in ends) and not isinstance(last, Done):
+    # Once its record is lost, that it is in doubt is all that anybody can tell a run that starts from its top.
+    honest = world.records_lost and (isinstance(last, Abandoned) or getattr(last, "in_doubt", False))
+    if any(isinstance(each, Done) for each in ends) and not isinstance(last, Done) and not honest:
         yield Finding("done became something else", f"{key}: {_kinds(ends)}")
     if isinstance(last, Done) and not done and key not in world.settled_by_person:
         yield Finding("told done, and was not", key)
@@ -72,7 +65,8 @@ def _on_record(world: World, key: str, view: EffectView) -> Iterator[Finding]:
     done, told = bool(world.other_side.accounts[key].done_at), world.told.get(key, [])
     if view.status is Status.DONE and not done and key not in world.settled_by_person:
         yield Finding("on record as done, and was not", key)
-    if view.in_doubt and not any(getattr(each, "in_doubt", False) for each in told):
+    known = world.records_lost and Done in map(type, told)  # it stays on record as in doubt, for an operator to settle
+    if view.in_doubt and not known and not any(getattr(each, "in_doubt", False) for each in told):
         yield Finding("doubt forgotten", f"{key}: {view.status}, told: {_kinds(told)}")
     honest = any(getattr(each, "in_doubt", False) or isinstance(each, Abandoned | Done) for each in told)
     if view.status in (Status.NOT_DONE, Status.REFUSED) and done and not honest:

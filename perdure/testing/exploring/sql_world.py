@@ -24,7 +24,7 @@ from perdure.testing.exploring.sql_database import SqlDatabase
 from perdure.testing.exploring.sql_judge import judge_all
 from perdure.testing.exploring.sql_relays import Relays, reached
 from perdure.testing.exploring.sql_scenarios import SqlScenario
-from perdure.testing.exploring.sql_sessions import OutsideLoop
+from perdure.testing.exploring.sql_sessions import OrderedLoop
 from perdure.testing.exploring.subject import Subject
 from perdure.testing.exploring.world import World
 
@@ -47,8 +47,7 @@ class SqlWorld(World):
         dies_next: whether the next relay that could commit dies instead.
     """
 
-    loop_kind = OutsideLoop
-    loop: OutsideLoop
+    loop_kind = OrderedLoop
     scenario: SqlScenario
     database: SqlDatabase
     relay: Relays

@@ -49,6 +49,16 @@ async def test_an_attempt_that_was_ordered_before_is_in_doubt_and_may_be_taken_o
     assert (await say(either, a_begin("a", 4, "t4", digest="another", **after))).verdict is Verdict.DIFFERENT
 
 
+async def test_it_is_in_doubt_since_it_was_ordered(either: Store) -> None:
+    ordered = now() - 70_000_000
+    await lose_records(either)
+    answer = await say(either, a_begin("a", 1, since=ordered, began=ordered))
+    assert answer.effect is not None
+    assert answer.effect.in_doubt_for >= 70, "the other side may have forgotten it by now"
+    again = await say(either, a_begin("a", 2, "t2", after=answer.effect.token, within=60, since=ordered, began=ordered))
+    assert again.verdict is Verdict.OVER
+
+
 @pytest.mark.parametrize("op", [FenceOp.LOST, FenceOp.READ])
 async def test_a_lost_worker_whose_record_is_lost_too_is_a_doubt(either: Store, op: FenceOp) -> None:
     ordered = now()
