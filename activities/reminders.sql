@@ -32,9 +32,12 @@ create table if not exists reminders.patient (
     confirm boolean not null default false,
     paused boolean not null default false,
     signed_off boolean not null default false,
-    state text not null default 'active' check (state in ('active', 'paused', 'unusable', 'ended')),
+    state text not null default 'active',
     signed_up_at timestamptz not null default clock_timestamp()
 );
+
+alter table reminders.patient drop constraint if exists patient_state_check,
+    add constraint patient_state_check check (state in ('active', 'paused', 'unusable', 'completed', 'ended'));
 
 -- For the clean-up: patients that should have a lifecycle.
 create index if not exists patient_active on reminders.patient (id) where state = 'active';
@@ -77,6 +80,9 @@ end $$;
 create or replace trigger checked before insert or update of id, plan, zone, signed_off on reminders.patient
     for each row execute function reminders.check_patient();
 
+-- What changes are dated by.
+create or replace function reminders.clock() returns timestamptz language sql volatile as 'select clock_timestamp()';
+
 -- The lifecycle begins with the row, in the same transaction.
 create or replace function reminders.sign_up() returns trigger
 language plpgsql security definer set search_path = reminders, pg_temp as $$
@@ -90,31 +96,57 @@ end $$;
 
 create or replace trigger signs_up after insert on reminders.patient for each row execute function reminders.sign_up();
 
--- And it hears of what changes in the row. A row that is deleted has signed off.
+-- And it is sent what changes in the row, with the time. A row that is deleted has signed off.
 create or replace function reminders.tell() returns trigger
 language plpgsql security definer set search_path = reminders, pg_temp as $$
 declare
+    since jsonb := jsonb_build_object('at', reminders.clock());
     changed jsonb;
 begin
     if tg_op = 'DELETE' or (new.signed_off and not old.signed_off) then
-        perform perdure.signal('dosage-reminders', old.id, 'sign_off');
+        perform perdure.signal('dosage-reminders', old.id, 'sign_off', since);
         return null;
     end if;
     select jsonb_object_agg(n.key, n.value) into changed
         from jsonb_each(input(new)) n join jsonb_each(input(old)) o on o.key = n.key where n.value is distinct from o.value;
-    if changed is not null then
-        perform perdure.signal('dosage-reminders', new.id, 'changed', changed);
+    if changed is not null and perdure.signal('dosage-reminders', new.id, 'changed', changed || since) = 'finished'
+        and changed ? 'plan' and not new.signed_off
+    then
+        raise exception 'reminders.patient: the reminders of % have ended, so a new plan starts none', quote_literal(new.id)
+            using hint = 'First restart them, in the same transaction: perdure.restart(''dosage-reminders'', id, by, note).',
+                errcode = 'check_violation';
     end if;
     if new.paused and not old.paused then
-        perform perdure.signal('dosage-reminders', new.id, 'pause');
+        perform perdure.signal('dosage-reminders', new.id, 'pause', since);
     elsif old.paused and not new.paused then
-        perform perdure.signal('dosage-reminders', new.id, 'resume');
+        perform perdure.signal('dosage-reminders', new.id, 'resume', since);
     end if;
     return null;
 end $$;
 
 create or replace trigger tells after update of plan, zone, phone, channel, language, quiet_hours, confirm, paused, signed_off or delete
     on reminders.patient for each row execute function reminders.tell();
+
+-- Doses that were due and were not started, with the reason; `due` by the patient's clock. A dose whose local time comes
+-- again may still be started.
+create table if not exists reminders.not_started (
+    patient text,
+    rule text,
+    due timestamp,
+    state text not null check (state in ('withdrawn', 'expired')),
+    why text not null,
+    at timestamptz not null default clock_timestamp(),
+    primary key (patient, rule, due)
+);
+
+-- For workers, which need no other right on the table. The first reason stays.
+create or replace function reminders.not_start(patient text, doses jsonb) returns void
+language sql security definer set search_path = reminders, pg_temp as $$
+    insert into not_started (patient, rule, due, state, why)
+        select not_start.patient, d.rule, d.due, d.state, d.why
+        from jsonb_to_recordset(doses) d (rule text, due timestamp, state text, why text)
+        on conflict do nothing
+$$;
 
 -- Each dose that was due: whose, by which rule, when by the patient's clock, and what became of it.
 create or replace view reminders.dose as
@@ -125,4 +157,8 @@ create or replace view reminders.dose as
             from perdure.entity where lifecycle = 'dose'
         union all
         select id, state, why, finished_at, substring(id from '[^/]+/[^/]+$')
-            from perdure.finished where lifecycle = 'dose') d;
+            from perdure.finished where lifecycle = 'dose') d
+    union all
+    select patient, rule, due, state, why, at from reminders.not_started n
+        where not exists (select from perdure.ident i where i.lifecycle = 'dose'
+            and i.id = n.patient || '/' || n.rule || '/' || to_char(n.due, 'YYYY-MM-DD"T"HH24:MI'));

@@ -1,15 +1,32 @@
 """Each patient's reminders: asleep until the next dose, which is a lifecycle of its own; woken by what changes.
 
-`active <-> paused -> ended`; `unusable` while what the app says of the patient can't work.
+`active <-> paused -> ended`; `completed` while no dose is left; `unusable` while what the app gave can't work.
+
+A dose belongs to the plan, the zone and the pause that hold at the instant at which it is due. So what was due before
+a change is dealt with as it was until then, however late the change arrives.
 """
 
 from __future__ import annotations
 
+from datetime import datetime
 from enum import StrEnum
+from typing import Any
 
 from temporalio import workflow
 
-from activities.contracts.reminders import TURN, WITHDRAW, Ahead, Change, Memory, Patient, Turn, Withdrawal
+from activities.contracts.reminders import (
+    TURN,
+    WITHDRAW,
+    Ahead,
+    Asked,
+    Change,
+    Memory,
+    Patient,
+    Since,
+    Turn,
+    Upto,
+    Withdrawal,
+)
 from perdure import AppColumn, AppRows, Lifecycle, Request, hours, state
 
 LOOK_AGAIN = hours(7 * 24)
@@ -25,6 +42,7 @@ class Reminding(StrEnum):
     ACTIVE = "active"
     PAUSED = "paused"
     UNUSABLE = "unusable"
+    COMPLETED = "completed"
     ENDED = "ended"
 
 
@@ -33,9 +51,14 @@ class DosageReminders(Lifecycle[Patient, Reminding]):
     """Starts the doses of one patient, when they are due."""
 
     states = (
-        state(Reminding.ACTIVE, Reminding.PAUSED, Reminding.UNUSABLE, Reminding.ENDED),
-        state(Reminding.PAUSED, Reminding.ACTIVE, Reminding.UNUSABLE, Reminding.ENDED),
-        state(Reminding.UNUSABLE, Reminding.ACTIVE, Reminding.PAUSED, Reminding.ENDED, attention=True),
+        state(Reminding.ACTIVE, Reminding.PAUSED, Reminding.UNUSABLE, Reminding.COMPLETED, Reminding.ENDED),
+        state(Reminding.PAUSED, Reminding.ACTIVE, Reminding.UNUSABLE, Reminding.COMPLETED, Reminding.ENDED),
+        state(
+            Reminding.UNUSABLE,
+            *(Reminding.ACTIVE, Reminding.PAUSED, Reminding.COMPLETED, Reminding.ENDED),
+            attention=True,
+        ),
+        state(Reminding.COMPLETED, Reminding.ACTIVE, Reminding.PAUSED, Reminding.UNUSABLE, Reminding.ENDED),
         state(Reminding.ENDED, cancelled=True),
     )
     steps = (TURN, WITHDRAW)
@@ -45,7 +68,7 @@ class DosageReminders(Lifecycle[Patient, Reminding]):
 
     def __init__(self) -> None:
         self._memory: Memory | None = None
-        self.told: list[Change | str] = []
+        self.asked: list[Asked] = []
 
     @property
     def memory(self) -> Memory:
@@ -58,121 +81,114 @@ class DosageReminders(Lifecycle[Patient, Reminding]):
         self._memory = memory
 
     def snapshot(self) -> Memory | None:
-        """What is handed on, with what was told and is not dealt with yet: nobody tells it again."""
-        return self._with_news(self._memory) if self._memory else None
+        """What is handed on, with what was asked for and has not been done yet: nobody asks for it again."""
+        return self._memory and self._memory.model_copy(update={"asked": tuple(self.asked)})
 
     @workflow.run
     async def run(self, patient: Patient) -> None:
-        """From the sign-up to the sign-off, or the end of the plan."""
-        self.memory = self.recall(Memory) or Memory(patient=patient, upto=self.started_at)
-        while True:
-            if self.told:
-                await self._go_before()
-                self.memory, self.told = self._with_news(self.memory), []
-                await self.save()  # what is new holds from now on, also for a run that has lost its history
-            if self.memory.signed_off:
-                await self._withdraw("the patient has signed off")
-                return await self.enter(Reminding.ENDED, why="signed off")
-            if self.memory.paused:
-                await self._pause()
-            elif await self._turn():
-                return await self.enter(Reminding.ENDED, why="its plan is through")
+        """From the sign-up to the sign-off."""
+        self.memory = self.recall(Memory) or Memory(patient=patient, upto=Upto(at=self.started_at))
+        self.asked[:0] = self.memory.asked
+        while not self.memory.signed_off:
+            if self.asked:
+                await self._do(self.asked[0])
+            else:
+                await self._turn()
+        await self.enter(Reminding.ENDED, why="signed off")
 
     async def cancelling(self, asked: Request) -> None:
         """Withdraw the doses that have not gone yet."""
-        await self._withdraw(f"cancelled by {asked.by}")
+        await self._stop(workflow.now(), f"cancelled by {asked.by}")
 
     @workflow.signal
     def changed(self, change: Change) -> None:
         """Something about the patient is new: plan, telephone, channel, zone, language, quiet hours."""
-        self.told.append(change)
+        self._add(change, change=change)
 
     @workflow.signal
-    def pause(self) -> None:
+    def pause(self, since: Since | None = None) -> None:
         """Send nothing until further notice."""
-        self.told.append("pause")
+        self._add(since, paused=True)
 
     @workflow.signal
-    def resume(self) -> None:
+    def resume(self, since: Since | None = None) -> None:
         """Go on, with the next dose that comes due."""
-        self.told.append("resume")
+        self._add(since, paused=False)
 
     @workflow.signal
-    def sign_off(self) -> None:
+    def sign_off(self, since: Since | None = None) -> None:
         """It is over."""
-        self.told.append("sign off")
+        self._add(since, signed_off=True)
 
-    def _with_news(self, memory: Memory) -> Memory:
-        for told in self.told:
-            match told:
-                case Change():
-                    memory = memory.changed(told, workflow.now())
-                case "pause":
-                    memory = memory.model_copy(update={"paused": True})
-                case "resume" if memory.paused:
-                    memory = memory.model_copy(update={"paused": False, "upto": workflow.now()})
-                case "sign off":
-                    memory = memory.model_copy(update={"signed_off": True})
-                case _:
-                    pass  # it goes on already
-        return memory
+    def _add(self, since: Since | Change | None, **asked: Any) -> None:
+        now = workflow.now()
+        at = since.at if since is not None and since.at is not None else now
+        self.asked.append(Asked(at=min(at, now), **asked))
 
-    async def _go_before(self) -> None:
-        """Doses that are due by the old zone, and were only to wait so as not to come all at once, go before the new
-        one counts: by it they might be due at another time, or not at all."""
-        moves = any(isinstance(told, Change) and "zone" in told.model_fields_set for told in self.told)
-        if moves and self.state is Reminding.ACTIVE:
-            await self._start_due(at_once=True)
+    async def _do(self, asked: Asked) -> None:
+        """First what was due before it, as that was until then."""
+        if asked.stops is not None:
+            await self._stop(asked.at, asked.stops)
+        elif self.memory.concerned_by(asked):
+            await self._reckon(asked.at, self._withheld())
+        self.memory = self.memory.after(self.asked.pop(0))
+        await self.save()  # it holds from now on, also for a run that has lost its history
 
-    async def _pause(self) -> None:
-        if self.state is not Reminding.PAUSED:
-            await self._withdraw("the patient has paused")
-            await self.enter(Reminding.PAUSED)
-        self.report("paused")
-        await self.wait_for(lambda: bool(self.told))
+    def _withheld(self) -> str | None:
+        """Why nothing that is due is to be sent."""
+        if self.memory.paused:
+            return "the patient had paused"
+        return next((each.stops for each in self.asked if each.stops), None)
 
-    async def _turn(self) -> bool:
-        """Start what is due, and sleep until more is, or something is told. True once the plan is through."""
-        ahead = await self._start_due()
-        if ahead.problem is not None:
-            await self.enter(Reminding.UNUSABLE, why=ahead.problem)
-            self.report(ahead.problem)
-            await self.wait_for(lambda: bool(self.told))
-            return False
-        if self.state is not Reminding.ACTIVE:
-            await self.enter(Reminding.ACTIVE, why="goes on")
-        if ahead.more:
-            return False
-        if ahead.next_at is None:
-            self.report("its plan is through")
-            last = max((each.until for each in self.memory.open), default=workflow.now())
-            return not await self.wait_for(lambda: bool(self.told), until=last)
-        if workflow.info().get_current_history_length() > LONGEST and not self.told:
-            await self.save()
-            await self.renew()
-        self.report(f"next at {ahead.next_at:%Y-%m-%d %H:%M:%S} UTC")
-        await self.wait_for(lambda: bool(self.told), until=min(ahead.next_at, workflow.now() + LOOK_AGAIN))
-        return False
-
-    async def _start_due(self, *, at_once: bool = False) -> Ahead:
-        memory, now = self.memory, workflow.now()
-        turn = Turn(
-            patient=memory.patient,
-            upto=memory.upto,
-            now=now,
-            since=memory.since,
-            moved=memory.moved,
-            at_once=at_once,
-        )
-        ahead = await self.step(TURN, turn)
-        still_open = tuple(each for each in (*memory.open, *ahead.started) if each.until > now)
-        # What is due by the new zone is counted from where the old one was looked at by itself.
-        upto = memory.upto if at_once else ahead.upto
-        self.memory = memory.model_copy(update={"upto": upto, "open": still_open})
-        return ahead
-
-    async def _withdraw(self, why: str) -> None:
-        """Doses under way that have not gone yet."""
+    async def _stop(self, at: datetime, why: str) -> None:
+        """Nothing that was due by then goes any more, if it has not gone yet."""
+        await self._reckon(at, self._withheld() or why)
         doses = tuple(each.id for each in self.memory.open if each.until > workflow.now())
         if doses:
             await self.step(WITHDRAW, Withdrawal(doses=doses, why=why))
+
+    async def _reckon(self, until: datetime, withheld: str | None) -> None:
+        """Deal with all that was due by then. From then on something else may be due, so it can't be put off: what
+        can't be sent is put on record. What was dealt with that came due later is looked at again."""
+        while (ahead := await self._deal(until, withheld)).more:
+            pass
+        if ahead.problem is not None and withheld is None:
+            await self._reckon(until, ahead.problem)
+
+    async def _turn(self) -> None:
+        """Deal with what is due, and sleep until more is, or something is asked for."""
+        ahead = await self._deal(workflow.now(), self._withheld())
+        if ahead.more or self.asked:
+            return
+        await self._show(ahead)
+        if workflow.info().get_current_history_length() > LONGEST and not self.asked:
+            await self.save()
+            await self.renew()
+        until = None if ahead.next_at is None else min(ahead.next_at, workflow.now() + LOOK_AGAIN)
+        await self.wait_for(lambda: bool(self.asked), until=until)
+
+    async def _show(self, ahead: Ahead) -> None:
+        how_far = ahead.problem or ("paused" if self.memory.paused else None)
+        if ahead.problem is not None:
+            await self.enter(Reminding.UNUSABLE, why=ahead.problem)
+        elif self.memory.paused:
+            await self._be(Reminding.PAUSED)
+        elif ahead.next_at is None:
+            await self._be(Reminding.COMPLETED, why="its plan is through")
+        else:
+            await self._be(Reminding.ACTIVE, why="goes on")
+        asleep = "its plan is through" if ahead.next_at is None else f"next at {ahead.next_at:%Y-%m-%d %H:%M:%S} UTC"
+        self.report(how_far or asleep)
+
+    async def _be(self, state: Reminding, why: str | None = None) -> None:
+        if self.state is not state:
+            await self.enter(state, why=why)
+
+    async def _deal(self, until: datetime, withheld: str | None) -> Ahead:
+        memory, now = self.memory, workflow.now()
+        turn = Turn(
+            patient=memory.patient, upto=memory.upto, until=until, now=now, since=memory.since, withheld=withheld
+        )
+        ahead = await self.step(TURN, turn)
+        self.memory = self.memory.following(ahead, now)
+        return ahead

@@ -42,7 +42,14 @@ class _Record(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
 
-class SignUp(_Record):
+class Schedule(_Record):
+    """What decides when doses are due."""
+
+    plan: Plan
+    zone: Zone
+
+
+class SignUp(Schedule):
     """A patient whose reminders can work.
 
     Attributes:
@@ -59,8 +66,6 @@ class SignUp(_Record):
         ValidationError: it can't work; the message says where and why.
     """
 
-    plan: Plan
-    zone: Zone
     phone: Annotated[Private, PrivatePattern(E164)]
     channel: Channel = Channel.SMS
     language: Annotated[str, Field(pattern=rf"^({'|'.join(LANGUAGES)})(-[A-Za-z0-9]{{2,8}})*$")] = "en"
@@ -109,11 +114,27 @@ class Patient(BaseModel):
         """
         return SignUp.model_validate(self.model_dump())
 
+    def schedule(self) -> Schedule:
+        """What decides when doses are due, also where nothing can be sent.
+
+        Raises:
+            ValidationError: nobody can tell when one is.
+        """
+        return Schedule.model_validate(self.model_dump(include={"plan", "zone"}))
+
+
+class Since(_Record):
+    """When the app has made a change, by its database's clock; None = when the change arrives."""
+
+    at: AwareDatetime | None = None
+
 
 class Change(Patient):
-    """What is new about a patient: the fields that are given."""
+    """What is new about a patient: the fields that are given. `at`: as in `Since`."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+
+    at: AwareDatetime | None = None
 
     @model_serializer(mode="wrap")
     def _only_given(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
@@ -124,6 +145,29 @@ class Change(Patient):
         return Patient.model_validate({**patient.model_dump(), **self.model_dump()})
 
 
+class Asked(_Record):
+    """Something that the app has asked for: one of these.
+
+    Attributes:
+        at: since when it holds. Until then everything is due as it was before.
+        change: of what is known of the patient.
+        paused: whether nothing is to be sent.
+        signed_off: it is to end.
+    """
+
+    at: AwareDatetime
+    change: Change | None = None
+    paused: bool | None = None
+    signed_off: bool = False
+
+    @property
+    def stops(self) -> str | None:
+        """Why doses that have not gone yet are withdrawn; None if they go."""
+        if self.signed_off:
+            return "the patient has signed off"
+        return "the patient has paused" if self.paused else None
+
+
 class Open(_Record):
     """A dose that was started, and from when on it is over whatever became of it."""
 
@@ -131,31 +175,44 @@ class Open(_Record):
     until: AwareDatetime
 
 
+class Upto(_Record):
+    """Up to when everything that was due has been dealt with.
+
+    Attributes:
+        at: the instant.
+        local: what the patient's clock read then. By another zone, or a newer zone database, the same reading may be
+            at another instant: what lies between has been due by neither. None where no clock was looked at.
+    """
+
+    at: AwareDatetime
+    local: datetime | None = None
+
+
 class Turn(_Record):
-    """Start the doses that are due, and look ahead.
+    """Deal with each dose that was due by a moment, and look ahead.
 
     Attributes:
         patient: as given.
-        upto: doses that were to go by then were started in an earlier turn.
+        upto: what was due by then was dealt with in earlier turns.
+        until: the moment.
         now: by the workflow's clock.
-        since: since when rules are in the plan that were not always in it, by id.
-        moved: when the patient last came into another zone: what was over there by then, was not missed.
-        at_once: start also those that are due, and were to wait a little so as not to come all at once.
+        since: since when rules have been in the plan, where that is not what `upto` says, by id.
+        withheld: why nothing is to be sent, so that what is due is put on record as not started.
     """
 
     patient: Patient
-    upto: AwareDatetime
+    upto: Upto
+    until: AwareDatetime
     now: AwareDatetime
     since: dict[str, AwareDatetime] = {}
-    moved: AwareDatetime | None = None
-    at_once: bool = False
+    withheld: str | None = None
 
 
 class Ahead(_Record):
     """What a turn did, and what comes next.
 
     Attributes:
-        problem: why nothing can be sent to this patient; None = all is well.
+        problem: why nothing can be sent to this patient, and nothing was done; None = all is well.
         started: the doses that it started, those of which it found that they had been, too.
         upto: for the next turn.
         more: there are more than one turn starts: the next one is to follow at once.
@@ -164,7 +221,7 @@ class Ahead(_Record):
 
     problem: str | None = None
     started: tuple[Open, ...] = ()
-    upto: AwareDatetime
+    upto: Upto
     more: bool = False
     next_at: AwareDatetime | None = None
 
@@ -219,27 +276,45 @@ class Memory(_Record):
 
     Attributes:
         patient: as the messages have made it.
-        upto, since, moved: for the next turn.
+        upto, since: for the next turn.
         open: doses that were started, and may not be over yet.
         paused, signed_off: as asked.
+        asked: what was asked for, and has not been done yet.
     """
 
     patient: Patient
-    upto: AwareDatetime
+    upto: Upto
     since: dict[str, AwareDatetime] = {}
-    moved: AwareDatetime | None = None
     open: tuple[Open, ...] = ()
     paused: bool = False
     signed_off: bool = False
+    asked: tuple[Asked, ...] = ()
 
-    def changed(self, change: Change, now: datetime) -> Memory:
-        """What it keeps after a change. A rule that is new, or has other times, counts from now on."""
-        patient = change.made_to(self.patient)
+    def concerned_by(self, asked: Asked) -> bool:
+        """Whether what is due after it is not what was due before it, or is not to be sent."""
+        if asked.change is None:
+            return True
+        after = asked.change.made_to(self.patient)
+        return after.zone != self.patient.zone or times(after.plan) != times(self.patient.plan)
+
+    def after(self, asked: Asked) -> Memory:
+        """What it keeps after that. A rule that is new, or has other times, counts from then on."""
+        if asked.change is None:
+            paused = self.paused if asked.paused is None else asked.paused
+            return self.model_copy(update={"paused": paused, "signed_off": self.signed_off or asked.signed_off})
+        patient = asked.change.made_to(self.patient)
         before, after = times(self.patient.plan), times(patient.plan)
         kept = {id: since for id, since in self.since.items() if id in after}
-        since = kept | {id: now for id, told in after.items() if before.get(id) != told}
-        moved = self.moved if patient.zone == self.patient.zone else now
-        return self.model_copy(update={"patient": patient, "since": since, "moved": moved})
+        since = kept | {id: asked.at for id, when in after.items() if before.get(id) != when}
+        return self.model_copy(update={"patient": patient, "since": since})
+
+    def following(self, ahead: Ahead, now: datetime) -> Memory:
+        """What it keeps after a turn."""
+        if ahead.problem is not None:
+            return self
+        known = {each.id: each for each in (*self.open, *ahead.started) if each.until > now}
+        since = self.since if ahead.more else {}
+        return self.model_copy(update={"upto": ahead.upto, "since": since, "open": tuple(known.values())})
 
 
 def times(plan: Any) -> dict[str, str]:

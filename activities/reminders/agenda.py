@@ -1,24 +1,32 @@
-"""Which doses of a patient are due, what each is told, and when the next one is: computed, nothing is touched."""
+"""What becomes of each dose of a patient that is due, and when the next one is: computed, nothing is touched.
+
+Whatever has changed, each time that a rule names is dealt with by the instant at which it was due: it is started, or
+put on record as not started, with the reason.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
+from itertools import groupby
+from typing import Literal
 
 from pydantic import ValidationError
 
-from activities.contracts.calendar.occurrences import next_due, occurrences
+from activities.contracts.calendar.occurrences import occurrences
 from activities.contracts.calendar.openings import openings
 from activities.contracts.calendar.spread import spread_of
+from activities.contracts.calendar.zones import instant, reads, zone_of
 from activities.contracts.plan import Due, Rule, reason
-from activities.contracts.reminders import LANGUAGES, Ahead, Dose, Open, Opening, SignUp, Turn
+from activities.contracts.reminders import LANGUAGES, Ahead, Dose, Open, Opening, Schedule, SignUp, Turn, Upto
 from activities.contracts.telephony import Channel
 from perdure import Private
 from perdure.errors import UnknownKey, Unopenable
 
 AT_ONCE = 50
 """Doses that one turn starts: what was missed in a long outage is more than fits into one transaction."""
+_MINUTE = timedelta(minutes=1)
+_PASSED_OVER = "the patient's clock was put past it, as by a move"
 LONGEST_TEXT = 500
 """Characters of what a patient is to take, as it is read out."""
 
@@ -38,22 +46,42 @@ class Starting:
 
 
 @dataclass(frozen=True, slots=True)
-class _Going:
-    """When a dose that is due is started, and when it may be sent."""
+class NotStarted:
+    """A dose that was due, and is not started. Where the same local time comes again, it still may be."""
 
-    rule: Rule
-    due: Due
+    rule: str
+    due: datetime
+    state: Literal["withdrawn", "expired"]
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Agenda:
+    """What to do in a turn, the oldest first, and how it goes on."""
+
+    starting: list[Starting]
+    not_started: list[NotStarted]
+    ahead: Ahead
+
+
+@dataclass(frozen=True, slots=True)
+class _Going:
+    """When a dose that is due is started at the latest, and when it may be sent."""
+
     at: datetime
     openings: tuple[Opening, ...]
 
 
 def problem_with(turn: Turn) -> str | None:
-    """Why nothing can be sent to a patient; None if that can work. It names nothing personal.
+    """Why a turn can't be taken; None if it can. It names nothing personal.
 
     Raises:
         UnknownKey: this worker can't read what is sealed: another one may.
     """
     try:
+        if turn.withheld is not None:
+            turn.patient.schedule()
+            return None
         sign_up = turn.patient.checked()
         sign_up.phone.open()
         for rule in sign_up.plan.rules:
@@ -69,51 +97,75 @@ def problem_with(turn: Turn) -> str | None:
     return None
 
 
-def agenda(patient: str, turn: Turn) -> tuple[list[Starting], Ahead]:
-    """What to start now, the oldest first, and how it goes on."""
-    sign_up = turn.patient.checked()
-    going = sorted(_going_now(patient, sign_up, turn), key=lambda each: (each.at, each.rule.id))
-    more, going = going[AT_ONCE:], going[:AT_ONCE]
-    # Those that go at one moment go in one turn: the next one begins after it.
-    while more and going[-1].at == more[0].at:
-        going.append(more.pop(0))
-    starting = [_starting(patient, sign_up, each) for each in going]
-    nexts = () if more else (_next(patient, sign_up, rule, turn) for rule in sign_up.plan.rules)
-    return starting, Ahead(
-        started=tuple(Open(id=each.id, until=each.until) for each in starting),
-        upto=going[-1].at if more else turn.now,
-        more=bool(more),
-        next_at=min((each for each in nexts if each is not None), default=None),
+def agenda(patient: str, turn: Turn) -> Agenda:
+    """What to do with each dose that was due by `turn.until`, and when the next turn is to be taken."""
+    sign_up = turn.patient.checked() if turn.withheld is None else None
+    schedule = sign_up or turn.patient.schedule()
+    starting: list[Starting] = []
+    not_started: list[NotStarted] = []
+    done, more = turn.until, False
+    for at, together in groupby(_due(patient, schedule, turn), key=lambda each: each[1].at):
+        if len(starting) >= AT_ONCE:
+            more = True
+            break
+        for rule, due in together:
+            if sign_up is None:
+                not_started.append(NotStarted(rule.id, due.local, "withdrawn", str(turn.withheld)))
+            elif due.at <= turn.upto.at and due.at + rule.window <= turn.upto.at:
+                not_started.append(NotStarted(rule.id, due.local, "expired", _PASSED_OVER))
+            else:
+                starting.append(_starting(patient, sign_up, rule, due))
+        done = at
+    done = done if more else turn.until
+    return Agenda(
+        starting,
+        not_started,
+        Ahead(
+            started=tuple(Open(id=each.id, until=each.until) for each in starting),
+            upto=Upto(at=done, local=reads(done, zone_of(schedule.zone))),
+            more=more,
+            next_at=None if more or turn.until < turn.now else _next(patient, schedule, sign_up, turn.until),
+        ),
     )
 
 
-def _going_now(patient: str, sign_up: SignUp, turn: Turn) -> Iterator[_Going]:
-    """Every dose that is started after `upto`, and by now."""
-    for rule in sign_up.plan.rules:
-        for due in occurrences(rule, sign_up.zone, _since(rule, turn, turn.upto), turn.now):
-            if turn.moved is not None and due.at + rule.window <= turn.moved:
-                continue
-            going = _going(patient, sign_up, rule, due)
-            if turn.upto < going.at and (going.at <= turn.now or turn.at_once):
-                yield going
+def _due(patient: str, schedule: Schedule, turn: Turn) -> list[tuple[Rule, Due]]:
+    """What no earlier turn has dealt with, the oldest first.
+
+    Where the patient's clock reads more than it would have, what it was put past was never due before: it is now. In
+    the first turn, so is what was due just before the sign-up, and had not gone yet.
+    """
+    upto, zone, found = turn.upto, zone_of(schedule.zone), []
+    put_past = upto.local is not None and reads(upto.at, zone) != upto.local
+    for rule in schedule.plan.rules:
+        since = begin = turn.since.get(rule.id, upto.at)
+        if rule.id not in turn.since and upto.local is None:
+            begin = since - rule.spread
+        elif rule.id not in turn.since and put_past and upto.local is not None:
+            begin = min(since, instant(upto.local, zone) - _MINUTE)
+        for due in occurrences(rule, zone, begin, turn.until):
+            if due.at > since or _goes_on(patient, rule, due, upto):
+                found.append((rule, due))
+    return sorted(found, key=lambda each: (each[1].at, each[0].id))
 
 
-def _next(patient: str, sign_up: SignUp, rule: Rule, turn: Turn) -> datetime | None:
-    """When the next dose of a rule is started. Of two, the one that is due later may be started sooner."""
+def _goes_on(patient: str, rule: Rule, due: Due, upto: Upto) -> bool:
+    """Whether a dose that was due earlier, by the clock that the patient has now, has not been dealt with."""
+    if upto.local is not None:
+        return due.local > upto.local
+    return due.at + spread_of(patient, rule, due) > upto.at
+
+
+def _next(patient: str, schedule: Schedule, sign_up: SignUp | None, after: datetime) -> datetime | None:
+    """When the next dose is to be started. Of two, the one that is due later may go sooner."""
     best: datetime | None = None
-    due = next_due(rule, sign_up.zone, _since(rule, turn, turn.now))
-    while due is not None and (best is None or due.at < best):
-        at = _going(patient, sign_up, rule, due).at
-        if at > turn.now and not (turn.at_once and due.at <= turn.now):
+    for rule in schedule.plan.rules:
+        for due in occurrences(rule, schedule.zone, after):
+            if best is not None and due.at >= best:
+                break
+            at = due.at if sign_up is None else _going(patient, sign_up, rule, due).at
             best = at if best is None else min(best, at)
-        due = next_due(rule, sign_up.zone, due.at)
     return best
-
-
-def _since(rule: Rule, turn: Turn, moment: datetime) -> datetime:
-    """From when on what is due may be started after `moment`, where the rule was in the plan then."""
-    earliest = moment - rule.spread
-    return max(earliest, turn.since.get(rule.id, earliest))
 
 
 def _going(patient: str, sign_up: SignUp, rule: Rule, due: Due) -> _Going:
@@ -126,12 +178,11 @@ def _going(patient: str, sign_up: SignUp, rule: Rule, due: Due) -> _Going:
         start = each.start + (delay * (room / rule.spread) if delay else delay)
         found.append(Opening(start=start, until=each.until))
     first = found[0].start if found else due.at
-    return _Going(rule, due, min(first, due.at + delay), tuple(found))
+    return _Going(min(first, due.at + delay), tuple(found))
 
 
-def _starting(patient: str, sign_up: SignUp, going: _Going) -> Starting:
+def _starting(patient: str, sign_up: SignUp, rule: Rule, due: Due) -> Starting:
     first, second = (Channel.SMS, Channel.CALL) if sign_up.channel is Channel.SMS else (Channel.CALL, Channel.SMS)
-    rule, due = going.rule, going.due
     return Starting(
         id=f"{patient}/{rule.id}/{due.local:%Y-%m-%dT%H:%M}",
         until=due.at + rule.window,
@@ -141,7 +192,7 @@ def _starting(patient: str, sign_up: SignUp, going: _Going) -> Starting:
             language=sign_up.language,
             channels=(first, second),
             due=due.at,
-            openings=going.openings,
+            openings=_going(patient, sign_up, rule, due).openings,
             confirm=sign_up.confirm,
         ),
     )

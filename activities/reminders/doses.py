@@ -1,4 +1,4 @@
-"""Steps of a patient's lifecycle: start the doses that are due, withdraw those that are not wanted any more."""
+"""Steps of a patient's lifecycle: deal with the doses that are due, withdraw those that are not wanted any more."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ import json
 import asyncpg
 
 from activities.contracts.reminders import TURN, WITHDRAW, Ahead, Turn, Withdrawal
-from activities.reminders.agenda import Starting, agenda, problem_with
+from activities.reminders.agenda import NotStarted, Starting, agenda, problem_with
 from activities.reminders.resources import pool_of
 from perdure import Occasion
 
 _START = """
     select perdure.start('dose', x.id, x.input, priority => x.priority)
     from jsonb_to_recordset($1::jsonb) x (id text, input jsonb, priority int)"""
+_NOT_START = "select reminders.not_start($1, $2::jsonb)"
 _WITHDRAW = """
     select perdure.cancel('dose', x.id, $2, $3, 'withdrawn by ' || $2) from unnest($1::text[]) x (id)
     where exists (select from perdure.ident i where i.lifecycle = 'dose' and i.id = x.id)"""
@@ -23,20 +24,22 @@ _URGENT, _TOO_LATE = 2, 5
 
 @TURN.takes
 async def take_turn(turn: Turn, occasion: Occasion) -> Ahead:
-    """Start each dose that is due, once, and say when the next turn is to be taken.
+    """Start each dose that is due, once, or put on record why not; and say when the next turn is to be taken.
 
     Which doses there are depends on nothing but `turn`; one that was ever started is not started again.
     """
     if problem := problem_with(turn):
         return Ahead(problem=problem, upto=turn.upto)
-    starting, ahead = agenda(occasion.entity.id, turn)
-    if starting:
-        rows = [_row(each, turn) for each in starting]
+    patient, pool = occasion.entity.id, pool_of(occasion)
+    found = agenda(patient, turn)
+    if found.not_started:
+        await pool.execute(_NOT_START, patient, json.dumps([_left(each) for each in found.not_started]))
+    if found.starting:
         try:
-            await pool_of(occasion).execute(_START, json.dumps(rows))
+            await pool.execute(_START, json.dumps([_row(each, turn) for each in found.starting]))
         except asyncpg.DataError as error:  # such as an id that is too long: it would fail for ever
             return Ahead(problem=f"its doses can't be started: {error.args[0]}", upto=turn.upto)
-    return ahead
+    return found.ahead
 
 
 @WITHDRAW.takes
@@ -45,6 +48,10 @@ async def withdraw_doses(withdrawal: Withdrawal, occasion: Occasion) -> int:
     by = f"{occasion.entity.lifecycle} {occasion.entity.id}"[:180]
     await pool_of(occasion).execute(_WITHDRAW, list(withdrawal.doses), by, withdrawal.why)
     return len(withdrawal.doses)
+
+
+def _left(each: NotStarted) -> dict[str, object]:
+    return {"rule": each.rule, "due": f"{each.due:%Y-%m-%dT%H:%M}", "state": each.state, "why": each.why}
 
 
 def _row(starting: Starting, turn: Turn) -> dict[str, object]:

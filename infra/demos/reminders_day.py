@@ -112,6 +112,11 @@ class Passing:
             self._telephony.orders.order_reports(Report.MISSING, Report.MISSING)
 
     async def _change(self, change: Change) -> None:
+        ahead = (await self._environment.get_current_time() - datetime.now(UTC)).total_seconds()
+        await self._connection.execute(
+            "create or replace function reminders.clock() returns timestamptz language sql volatile "
+            f"as $$ select clock_timestamp() + interval '{ahead} s' $$"
+        )
         settings = ", ".join(f"{name} = ${n}" for n, name in enumerate(change.columns, 2))
         await self._connection.execute(
             f"update reminders.patient set {settings} where id = $1", change.patient, *change.columns.values()

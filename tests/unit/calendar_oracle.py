@@ -75,7 +75,7 @@ def nominal(rule: str, start: datetime, until: datetime) -> list[datetime]:
                 at = datetime.combine(day, time(hour, start.minute))
                 if freq != "HOURLY" or hour in numbers.get("BYHOUR", [hour]):
                     periods.setdefault(_period(at, freq, week_start), []).append(at)
-    begin, step = _period(start, freq, week_start), int(parts["INTERVAL"])
+    begin, step = _period(start, freq, week_start), int(parts.get("INTERVAL", "1"))
     for number in sorted(periods):
         if number >= begin and (number - begin) % step == 0:
             times = sorted(set(periods[number]))

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from activities.contracts.reminders import Patient as Given
-from activities.contracts.reminders import Turn
+from activities.contracts.reminders import Turn, Upto
 from activities.contracts.telephony import SEND_SMS, reference_of
 from activities.reminders.agenda import agenda, problem_with
 from perdure import Key, seconds
@@ -186,7 +186,8 @@ def turn(given: object, moment: Moment) -> Turn:
     upto = min(moment.begin, moment.due) if moment.wakes else moment.begin
     return Turn(
         patient=Given.model_validate(given),
-        upto=upto - timedelta(microseconds=1),
+        upto=Upto(at=upto - timedelta(microseconds=1)),
+        until=moment.end + timedelta(minutes=5),
         now=moment.end + timedelta(minutes=5),
     )
 
@@ -196,7 +197,7 @@ def test_the_doses_of_good_patients_go_when_the_audit_awaits_them(moment: Moment
     good = [patient for patient in patients if patient.bad is None]
     assert {patient.kind for patient in good} == set(Kind) - (set() if moment.wakes else {Kind.WOKEN, Kind.QUIET})
     for patient in good:
-        starting, _ = agenda(patient.id, turn(patient.given, moment))
+        starting = agenda(patient.id, turn(patient.given, moment)).starting
         made = {each.id: [(one.start, one.until) for one in each.dose.openings] for each in starting}
         assert made == {
             dose.id: [(dose.opens, dose.until)] if dose.opens < dose.until else [] for dose in patient.doses
@@ -211,7 +212,7 @@ def test_bad_records_are_as_bad_as_they_say(bad: Bad, moment: Moment) -> None:
     problem = problem_with(turn(patient.given, moment))
     if bad.id_length:
         assert problem is None
-        assert {len(each.id) > 900 for each in agenda(patient.id, turn(patient.given, moment))[0]} == {True}
+        assert {len(each.id) > 900 for each in agenda(patient.id, turn(patient.given, moment)).starting} == {True}
     else:
         assert problem is not None
         assert bad.said in problem

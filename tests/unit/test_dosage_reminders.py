@@ -10,14 +10,14 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from activities.contracts.plan import Plan, Rule
-from activities.contracts.reminders import TURN, WITHDRAW, Ahead, Change, Patient, SignUp, Turn
-from activities.reminders.agenda import AT_ONCE, Starting, agenda, problem_with
+from activities.contracts.reminders import TURN, WITHDRAW, Ahead, Change, Patient, SignUp, Since, Turn, Upto
+from activities.reminders.agenda import AT_ONCE, NotStarted, Starting, agenda, problem_with
 from perdure import Private, Request, hours, minutes, seconds
 from perdure.errors import UnknownKey
 from perdure.testing import At, Rehearsal, rehearse
 from workflows.dosage_reminders import DosageReminders, Reminding
 
-ACTIVE, PAUSED, UNUSABLE, ENDED = Reminding
+ACTIVE, PAUSED, UNUSABLE, COMPLETED, ENDED = Reminding
 NOON = datetime(2027, 3, 1, 12, 0, tzinfo=UTC)
 """In Accra, where clocks never change, noon is noon."""
 DAYS = hours(24)
@@ -36,11 +36,13 @@ class Book:
 
     Attributes:
         started: each dose that was started, with the moment.
+        not_started: each that was put on record as not started, by rule and local time: what became of it.
         withdrawn: ids, and why.
     """
 
     def __init__(self) -> None:
         self.started: list[tuple[datetime, Starting]] = []
+        self.not_started: dict[str, NotStarted] = {}
         self.withdrawn: list[tuple[tuple[str, ...], str]] = []
         self.turns: list[Turn] = []
 
@@ -48,10 +50,12 @@ class Book:
         self.turns.append(turn)
         if problem := problem_with(turn):
             return Ahead(problem=problem, upto=turn.upto)
-        starting, ahead = agenda(occasion.entity.id, turn)
+        found = agenda(occasion.entity.id, turn)
         known = {each.id for _, each in self.started}
-        self.started += [(turn.now, each) for each in starting if each.id not in known]  # as the database has it
-        return ahead
+        self.started += [(turn.now, each) for each in found.starting if each.id not in known]  # as the database has it
+        for each in found.not_started:
+            self.not_started.setdefault(f"{each.rule}/{each.due:%Y-%m-%dT%H:%M}", each)
+        return found.ahead
 
     async def withdraw(self, withdrawal: Any, occasion: Any) -> int:
         self.withdrawn.append((withdrawal.doses, withdrawal.why))
@@ -66,6 +70,11 @@ class Book:
     @property
     def ids(self) -> list[str]:
         return [each.id.removeprefix("jo/") for _, each in self.started]
+
+    @property
+    def left(self) -> dict[str, tuple[str, str]]:
+        """What was not started, but for what was later: what became of it, and why."""
+        return {name: (each.state, each.why) for name, each in self.not_started.items() if name not in self.ids}
 
 
 @pytest.fixture
@@ -93,7 +102,7 @@ async def test_a_year_of_local_times(book: Book, zone: str, at: str, odd: dict[s
     ]
     assert all(each.fold == 0 for each in went), "of two, the first"
     assert book.ids == [f"m/{day:%Y-%m-%d}T{at}" for day in days]
-    assert (seen.end, seen.runs > 3) == (ENDED, True)
+    assert (seen.states, seen.runs > 3) == ([COMPLETED], True)
 
 
 async def test_a_year_is_the_same_whenever_it_goes_on_in_a_new_run(book: Book) -> None:
@@ -101,7 +110,7 @@ async def test_a_year_is_the_same_whenever_it_goes_on_in_a_new_run(book: Book) -
     seen = await book.kept(given, renew_at_every_wait=True)
     other = Book()
     await other.kept(given)
-    assert (book.ids, len(book.ids), seen.end) == (other.ids, 104, ENDED)
+    assert (book.ids, len(book.ids), seen.states) == (other.ids, 104, [COMPLETED])
     assert seen.runs > 100
 
 
@@ -140,7 +149,7 @@ def change(*rules: Rule) -> Change:
 
 @pytest.mark.parametrize("said", ["pause", "sign_off"])
 async def test_a_word_one_second_before_stops_this_dose(book: Book, said: str) -> None:
-    seen = await book.kept(patient(), At(BEFORE, said))
+    seen = await book.kept(patient(rule(text="FREQ=DAILY;COUNT=2")), At(BEFORE, said))
     assert (book.ids, seen.states) == ([], [PAUSED] if said == "pause" else [ENDED])
 
 
@@ -148,12 +157,13 @@ async def test_what_is_due_while_paused_is_not_made_up_for(book: Book) -> None:
     two_days = At(2 * DAYS, "pause"), At(4 * DAYS, "resume")
     seen = await book.kept(patient(rule(text="FREQ=DAILY;COUNT=7")), *two_days)
     assert book.ids == [f"m/2027-03-{day:02}T08:00" for day in (2, 3, 6, 7)]
-    assert seen.states == [PAUSED, ACTIVE, ENDED]
+    assert seen.states == [PAUSED, ACTIVE, COMPLETED]
+    assert book.left == {f"m/2027-03-{day:02}T08:00": ("withdrawn", "the patient had paused") for day in (4, 5)}
 
 
 @pytest.mark.parametrize(("said", "why"), [("pause", "has paused"), ("sign_off", "has signed off")])
 async def test_doses_under_way_are_withdrawn(book: Book, said: str, why: str) -> None:
-    await book.kept(patient(), At(BEFORE + minutes(10), said))
+    await book.kept(patient(rule(text="FREQ=DAILY;COUNT=3")), At(BEFORE + minutes(10), said))
     assert book.ids == ["m/2027-03-02T08:00"]
     [(doses, told)] = book.withdrawn
     assert (doses, why in told) == (("jo/m/2027-03-02T08:00",), True)
@@ -209,17 +219,18 @@ async def test_two_drugs_at_one_time_are_two_doses(book: Book) -> None:
 async def test_after_a_long_outage_what_was_missed_is_started_to_expire_and_the_next_one_is_in_time(book: Book) -> None:
     """The workflow's clock stands while nobody works for it: the turn comes a month late."""
     many = patient(rule(text="FREQ=HOURLY;INTERVAL=8;COUNT=90", start="2027-03-01T08:00"))
-    turn = Turn(patient=many, upto=NOON, now=NOON + 25 * DAYS)
-    first, ahead = agenda("jo", turn)
-    assert (len(first), ahead.more, ahead.next_at) == (AT_ONCE, True, None)
-    rest, ahead = agenda("jo", turn.model_copy(update={"upto": ahead.upto}))
-    assert (len(rest), ahead.more, ahead.next_at) == (75 - AT_ONCE, False, NOON + 25 * DAYS + hours(4))
-    assert not any(each.until > turn.now for dose in (*first, *rest) for each in dose.dose.openings)
+    turn = Turn(patient=many, upto=Upto(at=NOON), until=NOON + 25 * DAYS, now=NOON + 25 * DAYS)
+    one = agenda("jo", turn)
+    assert (len(one.starting), one.ahead.more, one.ahead.next_at) == (AT_ONCE, True, None)
+    rest = agenda("jo", turn.model_copy(update={"upto": one.ahead.upto}))
+    assert (len(rest.starting), rest.ahead.more) == (75 - AT_ONCE, False)
+    assert rest.ahead.next_at == NOON + 25 * DAYS + hours(4)
+    assert not any(each.until > turn.now for dose in (*one.starting, *rest.starting) for each in dose.dose.openings)
 
 
 async def test_what_went_late_within_its_window_may_still_be_sent() -> None:
     due = datetime(2027, 3, 2, 8, 0, tzinfo=UTC)
-    [dose], _ = agenda("jo", Turn(patient=patient(), upto=NOON, now=due + minutes(59)))
+    [dose] = agenda("jo", turn_of(patient(), due + minutes(59))).starting
     assert [(each.start, each.until) for each in dose.dose.openings] == [(due, due + hours(1))]
 
 
@@ -253,11 +264,10 @@ def test_jitter_leaves_time_to_send_before_the_quiet_hours_and_spreads_those_tha
     late = patient(rule("late", start="2027-03-01T21:58", spread=minutes(20)), quiet_hours=night)
     early = patient(rule("early", start="2027-03-02T03:00", spread=minutes(20), window=hours(6)), quiet_hours=night)
     evening, morning = NOON + hours(9) + minutes(58), NOON + hours(19)
-    turn = Turn(patient=late, upto=NOON, now=NOON + hours(20))
     for given, start, room in ((late, evening, minutes(2)), (early, morning, minutes(20))):
         after = []
         for number in range(100):
-            [dose], _ = agenda(f"p{number}", turn.model_copy(update={"patient": given}))
+            [dose] = agenda(f"p{number}", turn_of(given, NOON + hours(20))).starting
             [opening] = dose.dose.openings
             after.append(opening.start - start)
             assert opening.start < opening.until
@@ -271,6 +281,109 @@ async def test_a_dose_that_only_waits_for_its_turn_is_not_lost_by_a_move(book: B
     await book.kept(given, moved)
     [(first, dose), *_] = book.started
     assert (dose.id, first - dose.dose.due) == ("jo/m/2027-03-02T08:00", seconds(1))
+
+
+def spread(**more: Any) -> Rule:
+    """Due at 08:00, and started at 08:04:43."""
+    return rule(text="FREQ=DAILY;COUNT=3", spread=minutes(6), **more)
+
+
+async def test_a_dose_that_waits_for_its_turn_is_not_lost_by_another_plan(book: Book) -> None:
+    """What was due belongs to the plan that held when it was due."""
+    others = rule("other", "FREQ=DAILY;COUNT=1", "2027-03-02T08:00"), rule("m", "FREQ=DAILY", "2027-04-01T09:00")
+    for number, new in enumerate(others):
+        one = Book()
+        await one.kept(patient(spread()), At(BEFORE + minutes(2), "changed", change(new)), At(9 * DAYS, "sign_off"))
+        assert (number, one.ids) == (number, ["m/2027-03-02T08:00"])
+
+
+@pytest.mark.parametrize("new", [{"spread": minutes(1)}, {"window": minutes(50)}, {"spread": minutes(0)}], ids=str)
+async def test_a_dose_is_not_lost_where_it_should_have_gone_already(book: Book, new: dict[str, Any]) -> None:
+    """Its rule has a shorter spread now, and something else was dealt with since."""
+    given = spread(), rule("b", "FREQ=DAILY;COUNT=2", "2027-03-01T08:01")
+    other = change(given[0].model_copy(update=new), given[1])
+    await book.kept(patient(*given), At(BEFORE + minutes(2), "changed", other))
+    assert sorted(book.ids) == ["b/2027-03-02T08:01", "m/2027-03-02T08:00", "m/2027-03-03T08:00"]
+
+
+async def test_who_signs_up_before_a_dose_goes_gets_it(book: Book) -> None:
+    given = patient(spread(), rule("b", "FREQ=DAILY;COUNT=1"))
+    await book.kept(given, start=NOON + BEFORE + minutes(1))
+    assert book.ids == ["m/2027-03-02T08:00", "m/2027-03-03T08:00"]
+
+
+async def test_quiet_hours_that_are_new_lose_no_dose(book: Book) -> None:
+    night = Change.model_validate({"quiet_hours": {"start": "07:00", "end": "08:30"}})
+    await book.kept(patient(spread()), At(BEFORE + minutes(2), "changed", night))
+    assert book.ids == ["m/2027-03-02T08:00", "m/2027-03-03T08:00"]
+    assert f"{book.started[0][1].dose.openings[0].start:%H:%M}" >= "08:30"
+
+
+async def test_what_was_due_in_a_pause_is_not_started_after_it_and_leaves_a_record(book: Book) -> None:
+    """07:00 to 08:30; it would have gone later than that."""
+    given = patient(spread().model_copy(update={"spread": minutes(59)}))
+    said = At(BEFORE - minutes(60), "pause"), At(BEFORE + minutes(1), "resume")
+    await book.kept(given, *said)
+    assert book.ids == ["m/2027-03-03T08:00"]
+    assert book.left == {"m/2027-03-02T08:00": ("withdrawn", "the patient had paused")}
+
+
+@pytest.mark.parametrize(("said", "why"), [("pause", "has paused"), ("sign_off", "has signed off")])
+async def test_a_dose_that_waits_for_its_turn_leaves_a_record_when_it_is_not_wanted(
+    book: Book, said: str, why: str
+) -> None:
+    await book.kept(patient(rule(text="FREQ=DAILY;COUNT=2", spread=minutes(50))), At(BEFORE + minutes(1), said))
+    assert book.left == {"m/2027-03-02T08:00": ("withdrawn", f"the patient {why}")}
+
+
+async def test_a_move_east_starts_what_is_still_of_use_however_recently_it_looked(book: Book) -> None:
+    """In New York it is 07:30, and something else was just due there; where the patient lands it is 08:30."""
+    given = rule("b", "FREQ=DAILY;COUNT=1", "2027-03-01T07:25"), rule("m", "FREQ=DAILY;COUNT=2", "2027-03-01T08:00")
+    moved = At(hours(0.5), "changed", Change(zone="America/Halifax"))
+    await book.kept(patient(*given, zone="America/New_York"), moved, start=NOON)
+    assert book.ids == ["b/2027-03-01T07:25", "m/2027-03-01T08:00", "m/2027-03-02T08:00"]
+
+
+async def test_a_move_east_past_a_window_leaves_a_record(book: Book) -> None:
+    moved = At(hours(0.5), "changed", Change(zone="Europe/Berlin"))
+    await book.kept(patient(rule(text="FREQ=DAILY;COUNT=2"), zone="America/New_York"), moved, start=NOON)
+    assert book.ids == ["m/2027-03-02T08:00"]
+    assert book.left == {"m/2027-03-01T08:00": ("expired", "the patient's clock was put past it, as by a move")}
+
+
+async def test_more_than_one_turn_starts_are_all_started_before_a_move(book: Book) -> None:
+    many = [rule(f"r{n}", "FREQ=DAILY;COUNT=4;BYHOUR=8;BYMINUTE=0,1", spread=minutes(55)) for n in range(40)]
+    await book.kept(patient(*many), At(BEFORE + minutes(2), "changed", Change(zone="Pacific/Auckland")))
+    assert {f"r{n}/2027-03-02T08:0{minute}" for n in range(40) for minute in (0, 1)} <= set(book.ids)
+
+
+def since(minutes_before_eight: float) -> Since:
+    return Since(at=NOON + BEFORE + seconds(1) - minutes(minutes_before_eight))
+
+
+async def test_a_change_that_arrives_late_holds_from_when_it_was_made(book: Book) -> None:
+    """A pause from 07:50 to 08:10 arrives at 08:40, and so does the plan of 07:59."""
+    given = patient(
+        rule(text="FREQ=DAILY;COUNT=2"), rule("late", "FREQ=DAILY;COUNT=2", "2027-03-01T08:30", spread=minutes(59))
+    )
+    new = rule("new", "FREQ=DAILY;COUNT=1", "2027-03-02T08:00"), rule("old", "FREQ=DAILY;COUNT=2", "2027-03-01T07:59")
+    arrives = BEFORE + minutes(35)
+    await book.kept(
+        given,
+        At(arrives, "changed", Change.model_validate({"plan": Plan(rules=new).model_dump(), "at": since(1.5).at})),
+    )
+    assert book.ids == ["m/2027-03-02T08:00", "old/2027-03-02T07:59", "new/2027-03-02T08:00"]
+    book = Book()
+    await book.kept(given, At(arrives, "pause", since(10)), At(arrives, "resume", since(-5)), At(DAYS, "sign_off"))
+    assert book.ids == ["m/2027-03-02T08:00", "late/2027-03-02T08:30"], "the first was started before the pause arrived"
+    [(doses, _)] = book.withdrawn[:1]
+    assert doses == ("jo/m/2027-03-02T08:00",)
+
+
+async def test_a_resume_that_arrives_late_loses_no_dose_that_is_of_use(book: Book) -> None:
+    given = patient(rule(text="FREQ=DAILY;COUNT=2"))
+    await book.kept(given, At(hours(1), "pause"), At(BEFORE + minutes(20), "resume", since(5)))
+    assert (book.ids, book.left) == (["m/2027-03-02T08:00"], {})
 
 
 async def test_another_text_alone_changes_no_time(book: Book) -> None:
@@ -337,9 +450,12 @@ SEALED = "perdure-sealed:1:a:AAECAwQFBgcICQoLZZzDBOPGuxNeVbDGEer4lcjHVEtSvfDa3LW
 """`+15550100123`, by that key."""
 
 
+def turn_of(given: Patient, until: datetime) -> Turn:
+    return Turn(patient=given, upto=Upto(at=NOON), until=until, now=until)
+
+
 def sealed_turn(phone: str) -> Turn:
-    given = Patient.model_validate({**patient().model_dump(mode="json"), "phone": phone})
-    return Turn(patient=given, upto=NOON, now=NOON + DAYS)
+    return turn_of(Patient.model_validate({**patient().model_dump(mode="json"), "phone": phone}), NOON + DAYS)
 
 
 def test_a_sealed_number_stays_sealed_on_its_way_and_one_that_was_changed_is_a_bad_record(
@@ -349,7 +465,7 @@ def test_a_sealed_number_stays_sealed_on_its_way_and_one_that_was_changed_is_a_b
         problem_with(sealed_turn(SEALED))
     monkeypatch.setenv("PERDURE_KEYS", KEY)
     assert problem_with(sealed_turn(SEALED)) is None
-    [dose], _ = agenda("jo", sealed_turn(SEALED))
+    [dose] = agenda("jo", sealed_turn(SEALED)).starting
     assert (dose.dose.to, dose.dose.to.open()) == (Private(SEALED), "+15550100123")
     assert "can't be opened" in str(problem_with(sealed_turn(SEALED[:-4] + "AAAA")))
 
@@ -358,7 +474,7 @@ async def test_a_bad_message_stops_the_patient_visibly_until_it_is_mended(book: 
     bad = At(hours(1), "changed", Change(plan={"rules": []}))
     good = At(2 * DAYS, "changed", change(rule(text="FREQ=DAILY;COUNT=4")))
     seen = await book.kept(patient(), bad, good)
-    assert seen.states == [UNUSABLE, ACTIVE, ENDED]
+    assert seen.states == [UNUSABLE, ACTIVE, COMPLETED]
     assert book.ids == ["m/2027-03-04T08:00"]
 
 
@@ -367,11 +483,18 @@ async def test_what_is_told_before_it_has_begun_is_not_lost(book: Book) -> None:
     assert (book.ids, seen.end) == ([], ENDED)
 
 
-async def test_it_is_through_only_when_its_last_dose_can_not_be_withdrawn_any_more(book: Book) -> None:
-    last = patient(rule(text="FREQ=DAILY;COUNT=2"))
-    seen = await book.kept(last)
-    assert (seen.end, seen.took) == (ENDED, hours(21))
-    await book.kept(last, At(BEFORE + minutes(30), "sign_off"))
+async def test_a_plan_that_is_through_waits_for_another_one(book: Book) -> None:
+    """A prescription that is renewed."""
+    last, new = patient(rule(text="FREQ=DAILY;COUNT=2")), change(rule("new", "FREQ=DAILY;COUNT=1", "2027-05-01T08:00"))
+    seen = await book.kept(last, At(30 * DAYS, "changed", new), At(90 * DAYS, "sign_off"))
+    assert (seen.states, book.ids) == (
+        [COMPLETED, ACTIVE, COMPLETED, ENDED],
+        ["m/2027-03-02T08:00", "new/2027-05-01T08:00"],
+    )
+
+
+async def test_the_last_dose_of_a_plan_can_be_withdrawn(book: Book) -> None:
+    await book.kept(patient(rule(text="FREQ=DAILY;COUNT=2")), At(BEFORE + minutes(30), "sign_off"))
     assert [doses for doses, _ in book.withdrawn] == [("jo/m/2027-03-02T08:00",)]
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -28,13 +29,25 @@ def a_plan(*rules: dict[str, Any]) -> dict[str, Any]:
     return {"rules": [{"id": "metformin", "what": "Metformin 500 mg", **rule} for rule in rules]}
 
 
+def dated_by(now: datetime) -> str:
+    """Put the clock by which changes are dated to a moment."""
+    ahead = (now - datetime.now(UTC)).total_seconds()
+    return (
+        "create or replace function reminders.clock() returns timestamptz language sql volatile "
+        f"as $$ select clock_timestamp() + interval '{ahead} s' $$"
+    )
+
+
 class Clinic:
     """Everything that a test of dosage reminders needs.
 
     Attributes:
         world: database, engine and client.
         telephony: the provider.
+        now: by whose clock changes are dated; None = by the database's.
     """
+
+    now: Callable[[], Awaitable[datetime]] | None = None
 
     def __init__(self, world: World, telephony: TelephonyServer) -> None:
         self.world = world
@@ -49,6 +62,8 @@ class Clinic:
 
     async def change(self, id: str, **columns: Any) -> None:
         """Update a patient's row, of which the reminders hear."""
+        if self.now is not None:
+            await self.db.execute(dated_by(await self.now()))
         settings = ", ".join(f"{name} = ${n}" for n, name in enumerate(columns, 2))
         await self.db.execute(f"update reminders.patient set {settings} where id = $1", id, *columns.values())
 

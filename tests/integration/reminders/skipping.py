@@ -53,6 +53,7 @@ class Skipping:
 
     def __init__(self, clinic: Clinic, environment: WorkflowEnvironment) -> None:
         self.clinic = clinic
+        self.clinic.now = self.now
         self.environment = environment
 
     @asynccontextmanager

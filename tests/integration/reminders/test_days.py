@@ -30,13 +30,14 @@ async def test_what_is_said_one_second_before_a_dose_holds_for_it(skipping: Skip
     await skipping.begun(names["quiet"], 1)
     await skipping.to(due + 15 * MINUTE)
     await skipping.over(names["quiet"], 1)
+    await skipping.clinic.world.until(lambda: skipping.clinic.doses(names["pause"]), "what was due in the pause")
 
     assert {word: await doses(skipping, name) for word, name in names.items()} == {
         "phone": [("metformin", "sent", "08:00")],
         "channel": [("metformin", "sent", "08:00")],
         "plan": [("other", "sent", "08:00")],
         "quiet": [("metformin", "sent", "08:15")],
-        "pause": [],
+        "pause": [("metformin", "withdrawn", None)],
         "end": [],
     }
     told = {each.form["To"]: "call" if each.call else "sms" for each in skipping.clinic.telephony.accepted}

@@ -14,7 +14,7 @@ from typing import Any
 import asyncpg
 import pytest
 
-from activities.contracts.reminders import Change, Memory, Patient, Turn
+from activities.contracts.reminders import Asked, Change, Memory, Patient, Turn, Upto
 from activities.reminders.agenda import problem_with
 from infra.postgres import PostgresServer
 from perdure import Client, Settings
@@ -51,10 +51,10 @@ async def test_the_patient_of_the_page_can_be_reminded_after_each_change_and_is_
     body = json.loads(await clinic_app.fetchval("select input::text from perdure.entity where id = 'p-7421'"))
     heard = await clinic_app.fetch("select name, payload::text from perdure.message order by created_at")
     assert [row["name"] for row in heard] == ["changed", "changed", "pause", "resume", "sign_off"]
-    memory = Memory(patient=Patient.model_validate(body), upto=START)
+    memory = Memory(patient=Patient.model_validate(body), upto=Upto(at=START))
     assert problem_with(_turn(memory.patient)) is None
     for row in heard[:2]:
-        memory = memory.changed(Change.model_validate_json(row["payload"]), START)
+        memory = memory.after(Asked(at=START, change=Change.model_validate_json(row["payload"])))
         assert problem_with(_turn(memory.patient)) is None
     sign_up = memory.patient.checked()
     assert (sign_up.phone.open(), sign_up.channel, sign_up.zone) == ("+12025550177", "call", "Europe/Berlin")
@@ -82,4 +82,5 @@ async def test_the_python_of_the_page_starts_a_patient_that_can_be_reminded_and_
 
 
 def _turn(patient: Patient) -> Turn:
-    return Turn(patient=patient, upto=START, now=START + timedelta(days=1))
+    tomorrow = START + timedelta(days=1)
+    return Turn(patient=patient, upto=Upto(at=START), until=tomorrow, now=tomorrow)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, datetime, timedelta
 from itertools import count
 from pathlib import Path
@@ -77,14 +78,6 @@ async def test_an_id_signs_up_once(quiet_clinic: Clinic) -> None:
     assert await quiet_clinic.db.fetchval("select count(*) from perdure.ident") == 1
 
 
-async def test_a_new_phone_in_the_row_is_the_one_that_is_told(clinic: Clinic) -> None:
-    id, plan = soon()
-    await clinic.sign_up(id, plan, ZONE)
-    await clinic.change(id, phone="+12025550199")
-    await clinic.sent(id, 1)
-    assert [each.form["To"] for each in clinic.telephony.accepted] == ["+12025550199"]
-
-
 @pytest.mark.parametrize("how", ["cancelled", "deleted"])
 async def test_a_patient_who_is_gone_has_ended(clinic: Clinic, how: str) -> None:
     await clinic.sign_up("jo", a_plan(TOMORROW))
@@ -96,6 +89,45 @@ async def test_a_patient_who_is_gone_has_ended(clinic: Clinic, how: str) -> None
     assert await clinic.world.ended("dosage-reminders", "jo") == "ended"
     state, why = await clinic.patient("jo")
     assert (state, why) == (("ended", "moved away") if how == "cancelled" else (None, "signed off"))
+
+
+async def test_a_new_plan_for_reminders_that_have_ended_is_refused_and_can_be_given_with_a_restart(
+    clinic: Clinic,
+) -> None:
+    await clinic.sign_up("jo", a_plan(TOMORROW))
+    await clinic.world.asked("dosage-reminders", "jo")
+    await clinic.world.client.cancel("dosage-reminders", "jo", by="ann", note="moved away")
+    assert await clinic.world.ended("dosage-reminders", "jo") == "ended"
+    new = json.dumps(a_plan(TOMORROW | {"id": "new"}))
+    with pytest.raises(asyncpg.CheckViolationError, match="have ended, so a new plan starts none"):
+        await clinic.change("jo", plan=new)
+    await clinic.change("jo", zone="Europe/Berlin")
+    async with clinic.db.transaction():
+        await clinic.db.execute("select perdure.restart('dosage-reminders', 'jo', 'ann', 'is back')")
+        await clinic.change("jo", plan=new)
+    await clinic.world.is_in("dosage-reminders", "jo", "active")
+
+
+async def test_a_dose_that_is_not_started_is_in_the_view_until_it_is(quiet_clinic: Clinic) -> None:
+    db = quiet_clinic.db
+    left = '[{"rule": "m", "due": "2027-01-04T08:00", "state": "withdrawn", "why": "the patient had paused"}]'
+    for _ in range(2):
+        await db.execute("select reminders.not_start('jo', $1)", left)
+    assert [tuple(each) for each in await quiet_clinic.doses("jo")] == [
+        ("m", "2027-01-04 08:00:00", "withdrawn", "the patient had paused")
+    ]
+    await db.execute("select perdure.start('dose', 'jo/m/2027-01-04T08:00', '{}')")
+    assert [each["state"] for each in await quiet_clinic.doses("jo")] == ["due"]
+
+
+async def test_a_change_carries_its_time(quiet_clinic: Clinic) -> None:
+    await quiet_clinic.sign_up("jo", a_plan(TOMORROW))
+    began = datetime.now(UTC) - timedelta(seconds=1)
+    await quiet_clinic.change("jo", zone="Europe/Berlin", paused=True)
+    query = "select name, (payload->>'at')::timestamptz as at from perdure.message order by created_at, name"
+    sent = await quiet_clinic.db.fetch(query)
+    assert [each["name"] for each in sent] == ["changed", "pause"]
+    assert all(began < each["at"] <= datetime.now(UTC) + timedelta(seconds=1) for each in sent)
 
 
 async def test_a_worker_that_dies_when_it_has_started_a_dose_costs_nothing_and_doubles_nothing(
