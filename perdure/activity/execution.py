@@ -179,6 +179,11 @@ async def take(step: Step[Any, Any], body: Taker, order: StepOrder, store: Store
         StepFailed: it is to be taken again.
         DatabaseUnavailable: as well.
     """
+    async with Pulse(host).beating():
+        return await _take(step, body, order, store, host)
+
+
+async def _take(step: Step[Any, Any], body: Taker, order: StepOrder, store: Store, host: Host) -> Report:
     write = order.write
     answer = await store.write(write, patience=PATIENCE)
     if answer.gate in (Gate.FINAL, Gate.OTHER_ROUND):

@@ -152,7 +152,8 @@ class Activities:
         @activity.defn(name=name)
         async def run(order: StepOrder) -> Report:
             host = TemporalHost(min(self._grace, 2.0), self._resources())
-            report = await taking(step, order, take(step, body, order, self._fitting(), host))
+            making = host.to_its_end(take(step, body, order, self._fitting(), host), gives_way=True)
+            report = await taking(step, order, making)
             faults.point("before the report of", step.name)
             return report
 

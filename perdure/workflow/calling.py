@@ -17,7 +17,10 @@ from perdure.contracts.effects import PICK_UP_LIMITED, Effect, Find
 BOOKKEEPING = timedelta(seconds=12)
 """What an activity is given beyond its call: to commit before it and after it."""
 
-_LOOK_UP_WAITS = timedelta(minutes=5), timedelta(seconds=5)
+SILENCE = timedelta(seconds=5)
+"""A worker that sends no heartbeat for so long counts as lost, where nothing else is declared."""
+
+_LOOK_UP_WAITS = timedelta(minutes=5), SILENCE
 """How long a look-up may wait for a worker, and after which silence that worker counts as lost."""
 
 _AT_LEAST = timedelta(milliseconds=1)

@@ -14,6 +14,7 @@ from temporalio.exceptions import ActivityError, ApplicationError
 from perdure.errors import DeclarationError
 from perdure.store.writes import Answer, Column, Fence, Gate, Move, Write, storable
 from perdure.telemetry import metrics, names
+from perdure.workflow.calling import SILENCE
 from perdure.workflow.details import details
 from perdure.workflow.fitting import check_size
 from perdure.workflow.leaving import Overtaken, for_ever
@@ -25,8 +26,6 @@ if TYPE_CHECKING:
 WRITE = "perdure.write"
 """Activity type of the bookkeeping: one `Write`, one `Answer`."""
 
-_SILENCE = timedelta(seconds=5)
-"""A worker that sends no heartbeat for so long counts as lost: another one makes the write."""
 _WRITE_ONCE = RetryPolicy(maximum_attempts=1)
 _WRITE_ON = RetryPolicy(initial_interval=timedelta(seconds=1), maximum_interval=timedelta(seconds=20))
 
@@ -173,7 +172,7 @@ async def _write(order: Write) -> Answer:
             order,
             result_type=Answer,
             start_to_close_timeout=timedelta(seconds=30),
-            heartbeat_timeout=_SILENCE,
+            heartbeat_timeout=SILENCE,
             retry_policy=_WRITE_ON,
             summary=f"{order}, until PostgreSQL is back",
         )

@@ -15,7 +15,7 @@ from perdure.activity.orders import Report, Said, StepOrder
 from perdure.contracts.keys import Key
 from perdure.contracts.steps import Step
 from perdure.store.writes import Fence, FenceOp
-from perdure.workflow.calling import BOOKKEEPING
+from perdure.workflow.calling import BOOKKEEPING, SILENCE
 from perdure.workflow.conduct import Conductor
 from perdure.workflow.fitting import check_size
 from perdure.workflow.leaving import Cancelled, Overtaken, to_its_end
@@ -83,6 +83,7 @@ async def _until_it_succeeds(
         order,
         result_type=Report,
         start_to_close_timeout=step.timeout + BOOKKEEPING,
+        heartbeat_timeout=SILENCE,
         retry_policy=_AGAIN,
         # What was begun comes to its end, and that counts; a pause between two attempts ends at once.
         cancellation_type=workflow.ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,

@@ -20,7 +20,7 @@ TABLES = """
     create table taken (id text primary key, times int not null default 1);
     create table told (what text primary key);
 """
-TAKE = Step[str, int]("note-it", timeout=seconds(5))
+TAKE = Step[str, int]("note-it", timeout=seconds(30))
 
 
 class Pace(StrEnum):

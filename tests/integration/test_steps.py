@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from temporalio.api.enums.v1 import PendingActivityState
 from temporalio.client import WorkflowExecutionStatus
 from temporalio.worker import Replayer
 
@@ -132,8 +133,31 @@ async def test_a_step_under_way_comes_to_its_end_before_a_cancel(world: World) -
         await world.db.execute("update told set what = 'wait'")
         await taken(world, before + 1)
         await world.client.cancel("stepper", "a", by="ann")
+        await world.until(lambda: last_heartbeat(world, cancelled=True), "the cancel is on its way")
+        heard = await last_heartbeat(world)
+
+        async def learns_of_it() -> bool:
+            return await last_heartbeat(world) != heard
+
+        await world.until(learns_of_it, "the worker sends a heartbeat, and learns of the cancel")
         await told_no_more(world)
         assert await world.ended("stepper", "a") == "done"
+
+
+async def last_heartbeat(world: World, *, cancelled: bool = False) -> int:
+    """The time of the last heartbeat of the step that is under way, in nanoseconds; 0 where there is none.
+
+    Args:
+        cancelled: of one whose cancellation is asked for.
+    """
+    described = await world.handle("stepper", "a").describe()
+    wanted = PendingActivityState.PENDING_ACTIVITY_STATE_CANCEL_REQUESTED
+    times = [
+        each.last_heartbeat_time.ToNanoseconds()
+        for each in described.raw_description.pending_activities
+        if not cancelled or each.state == wanted
+    ]
+    return max(times, default=0)
 
 
 async def test_no_step_is_taken_for_an_entity_that_is_over(world: World) -> None:
