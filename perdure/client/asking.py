@@ -100,8 +100,7 @@ def settling(standing: EntityStatus, said: Resolution) -> Call:
     Raises:
         AlreadyFinished: nothing of it is in doubt.
     """
-    doubtful = (Status.ATTEMPTING, Status.IN_DOUBT)
-    if not any(each.status in doubtful for each in standing.effects):
+    if not any(each.status.unknown for each in standing.effects):
         raise AlreadyFinished(f"{standing.lifecycle}/{standing.id}: too late: already {standing.state}")
     if said.outcome not in (Status.DONE, Status.NOT_DONE, Status.ABANDONED):
         raise NotNow(f"{said.outcome.value!r} is no outcome: say done, not_done or abandoned")

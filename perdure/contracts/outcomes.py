@@ -32,6 +32,11 @@ class Status(StrEnum):
     ABANDONED = "abandoned"
     """A person gave it up."""
 
+    @property
+    def unknown(self) -> bool:
+        """Whether nobody knows if it happened: it is in doubt, or an attempt may be under way."""
+        return self in (Status.ATTEMPTING, Status.IN_DOUBT)
+
 
 class NotDone(PerdureError):
     """Raised by a body: the effect certainly did not happen (refused connection, 429, 503, exit status 75).

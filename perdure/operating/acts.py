@@ -30,7 +30,6 @@ from perdure.workflow.requests import Request, Resolution
 CANCEL = "perdure-cancel"
 """Id of the message that asks for the end: asked for again, it is not sent again."""
 
-_DOUBTFUL = (Status.ATTEMPTING, Status.IN_DOUBT)
 _PATIENCE = "set local lock_timeout = '10s'; set local statement_timeout = '15s'"
 """A relay may hold an entity for as long as a call to Temporal."""
 _TRIES = 3
@@ -138,11 +137,9 @@ class Acts:
     ) -> str:
         said = Resolution(by=self.asked.by, note=self.asked.note, outcome=outcome, receipt=receipt, effect=effect)
         settle = settling(standing, said)
-        chosen = [
-            each for each in standing.effects if each.status in _DOUBTFUL and effect in (None, each.effect, each.key)
-        ]
+        chosen = [each for each in standing.effects if each.status.unknown and effect in (None, each.effect, each.key)]
         if len(chosen) != 1:
-            names = ", ".join(each.effect for each in standing.effects if each.status in _DOUBTFUL)
+            names = ", ".join(each.effect for each in standing.effects if each.status.unknown)
             raise NotNow(f"{entity}: effect={effect!r}: say which of {names}")
         if outcome is Status.DONE:
             self._check_receipt(entity, chosen[0].effect, receipt)

@@ -174,7 +174,7 @@ class EffectView(_Record):
     @property
     def in_doubt(self) -> bool:
         """Whether it may have happened: it is to be settled before its entity ends."""
-        return self.status in (Status.ATTEMPTING, Status.IN_DOUBT)
+        return self.status.unknown
 
 
 class Answer(_Record):

@@ -229,7 +229,7 @@ class Stage:
 
     async def _say_what_happened(self, seen: EntityStatus) -> None:
         for effect in seen.effects:
-            if effect.status not in (Status.ATTEMPTING, Status.IN_DOUBT):
+            if not effect.status.unknown:
                 continue
             done = await self.happened(effect.key) > 0
             receipt = self.subject.receipt(effect.key) if done and self.subject.receipt is not None else None
