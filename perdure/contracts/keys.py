@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import re
 from dataclasses import dataclass
+from urllib.parse import unquote
 from uuid import UUID
 
 from perdure.errors import InvalidEntity, InvalidInput
@@ -159,6 +160,13 @@ class Key(str):
         tail = f"/{_plain(_checked(suffix, entity, effect), '%~')}" if suffix else ""
         anew = f"~{again}" if again else ""
         return cls(f"{entity.lifecycle}/{_plain(entity.id, '%/~')}{round}/{effect}{tail}{anew}")
+
+    @property
+    def performance(self) -> tuple[str, str | None, int]:
+        """Effect, suffix, and the times that it was to be sent anew."""
+        what, _, again = self.split("/", 2)[2].partition("~")
+        effect, _, suffix = what.partition("/")
+        return effect, unquote(suffix) or None, int(again or 0)
 
     @property
     def token(self) -> str:

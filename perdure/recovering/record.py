@@ -11,7 +11,8 @@ from typing import Any
 
 from pydantic import BaseModel, Field
 
-from perdure.contracts.terms import Terms
+from perdure.contracts.keys import Key
+from perdure.contracts.terms import DoubtTerms, Terms
 from perdure.store.writes import EffectView
 from perdure.workflow.carried import Carried, Remembered, Unsettled
 from perdure.workflow.decision import Known
@@ -50,15 +51,16 @@ def carried_from(record: Record, round: int, version: int, terms: dict[str, Term
     """What the next run is given."""
     known = record.memory or Remembered()
     slots = known.again.keys() | record.again.keys()
+    again = {slot: max(known.again.get(slot, 0), record.again.get(slot, 0)) for slot in slots}
     return Carried(
         round=round,
         version=version,
         state=record.state,
         since=record.since,
         snapshot=record.snapshot,
-        again={slot: max(known.again.get(slot, 0), record.again.get(slot, 0)) for slot in slots},
+        again=again,
         ended=known.ended,
-        unsettled={each.key: Unsettled(known=Known(effect=each.view), seen_at=record.at) for each in record.doubts},
+        unsettled={each.key: _unsettled(each, record, again, terms) for each in record.doubts},
         cancel=known.cancel,
         cancelling=known.cancelling,
         # Not when the first run began: what commits that are lost may have sent since is not known (invariant 11).
@@ -68,3 +70,16 @@ def carried_from(record: Record, round: int, version: int, terms: dict[str, Term
         expects=record.expects,
         terms=terms,
     )
+
+
+def _unsettled(doubt: Doubt, record: Record, again: dict[str, int], terms: dict[str, Terms]) -> Unsettled:
+    """What the next run knows of a doubt. It waits for a person before the entity ends, where `run` does not come back
+    to it: its input is not on record, so the policy that it was performed under can't settle it."""
+    unsettled = Unsettled(known=Known(effect=doubt.view), seen_at=record.at)
+    effect, suffix, number = Key(doubt.key).performance
+    reported = record.memory is not None and doubt.key in record.memory.ended
+    newest = again.get(f"{effect}/{suffix}" if suffix else effect, 0) == number
+    if reported or not newest or effect not in terms:
+        return unsettled
+    waits = terms[effect].model_copy(update={"in_doubt": DoubtTerms(kind="escalate")})
+    return unsettled.model_copy(update={"effect": effect, "suffix": suffix, "own": waits})

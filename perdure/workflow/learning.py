@@ -36,7 +36,7 @@ class Learning(Generic[In, Out]):
         self,
         conductor: Conductor,
         effect: Effect[In, Out],
-        given: In,
+        given: Any,
         suffix: str | None,
         own: Terms | None = None,
     ) -> None:
@@ -57,7 +57,8 @@ class Learning(Generic[In, Out]):
         self.resolved: str | None = None
         self.next_at: datetime | None = None
         self._conductor = conductor
-        self._input = effect.dump_input(given)
+        self._input = given
+        """As JSON data."""
         again = conductor.again.get(self.slot, 0)
         self.key = Key.of(conductor.entity, effect.identity, suffix, again)
         if self.slot in conductor.refused:

@@ -176,7 +176,7 @@ class Lifecycle(Answering, Generic[I, S]):
         on_the_way, at_the_end = entering and entering.value, then and then.value
 
         async def performed() -> Done[Out] | Ended:
-            performance = Performance(self._perdure, effect, given, suffix, own)
+            performance = Performance(self._perdure, effect, effect.dump_input(given), suffix, own)
             performance.witness = witness
             end = await to_its_end(performance.run(on_the_way, at_the_end, expires_at), performance.withdraw)
             if performance.ordered_at is not None:
@@ -186,7 +186,8 @@ class Lifecycle(Answering, Generic[I, S]):
         return await inside(performed)
 
     async def _settle_left(self) -> None:
-        """Settle by its own policy what is in doubt and `run` has not come back to."""
+        """Settle what is in doubt and `run` has not come back to: by its own policy; by a person, where only the record
+        knows of it."""
         for left in self._perdure.doubts_left:
             effect = next((each for each in self.effects if each.identity == left.effect), None)
             if effect is not None:
