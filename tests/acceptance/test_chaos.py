@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.chaos import report
-from tests.chaos.plan import KINDS, SHAPES, Plan, make_plan
+from tests.chaos.plan import GENERATED, KINDS, SHAPES, Plan, make_plan
 from tests.chaos.run import run
 
 SEED = 5
@@ -23,8 +23,8 @@ EVERY = 0.8
 
 @pytest.fixture(scope="module")
 def plan() -> Plan:
-    """Each kind of fault once, each kind of lifecycle at least once."""
-    return make_plan(SEED, EVERY * len(SHAPES), LIFECYCLES, every=EVERY)
+    """Each kind of fault once, each kind of lifecycle at least once, and random ones."""
+    return make_plan(SEED, EVERY * len(SHAPES), LIFECYCLES, every=EVERY, generated=0.2)
 
 
 async def test_nothing_is_lost_and_nothing_happens_twice_while_everything_is_killed_cut_and_frozen(
@@ -35,9 +35,10 @@ async def test_nothing_is_lost_and_nothing_happens_twice_while_everything_is_kil
 
     assert outcome.verdict.findings == [], report.text(outcome)
     assert Counter(each.fault.kind for each in outcome.happened) == dict.fromkeys(SHAPES, 1)
-    assert {start.lifecycle for start in plan.starts} == set(KINDS)
+    assert {start.lifecycle for start in plan.starts} == {*KINDS, GENERATED}
     assert outcome.verdict.ends.total() == LIFECYCLES
     assert outcome.verdict.ends["rolled back"] == sum(not start.kept for start in plan.starts) > 0
+    assert outcome.counts["answers of `perform` that it judged"] > 0
     said = json.loads((tmp_path / "chaos.json").read_text())
     assert (said["seed"], said["verdict"]) == (SEED, "good")
     assert "Plotly.newPlot" in (tmp_path / "chaos.html").read_text()

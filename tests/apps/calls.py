@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import timedelta
@@ -55,12 +56,14 @@ async def do_errand(errand: Errand, attempt: Attempt) -> Ticket:
         _stand_still("after the check")
 
     request: dict[str, Any] = {"op": "do", "key": attempt.key, "attempt": attempt.number, "pid": os.getpid()}
+    request["began"] = time.time()
     request |= attempt.headers
     reply = await _talk(request, just_before)
     if reply.get("refused"):
         raise Refused(reply["refused"])
     if reply.get("not_done"):
-        raise NotDone(reply["not_done"], retry_after=timedelta(seconds=reply.get("retry_after", 0)) or None)
+        pause = timedelta(seconds=reply.get("retry_after", 0)) or None
+        raise NotDone(reply["not_done"], retry_after=pause, counts=reply.get("counts", True))
     return Ticket(number=reply["number"])
 
 

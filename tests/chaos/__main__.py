@@ -27,11 +27,12 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=4.0, help="how long things break (4)")
     parser.add_argument("--lifecycles", type=int, default=2000, help="how many are started (2000)")
     parser.add_argument("--every", type=float, default=3.0, help="seconds between two faults, on average (3)")
+    parser.add_argument("--generated", type=float, default=1 / 3, help="the share of random lifecycles (0.33)")
     parser.add_argument("--report", type=Path, default=BUILD, help="where chaos.html and chaos.json go (build)")
     parser.add_argument("--plan", action="store_true", help="only print the plan of faults")
     options = parser.parse_args()
     seed = secrets.randbelow(1_000_000) if options.seed is None else options.seed
-    plan = make_plan(seed, options.minutes * 60, options.lifecycles, every=options.every)
+    plan = make_plan(seed, options.minutes * 60, options.lifecycles, every=options.every, generated=options.generated)
     console = Console(highlight=False)
     if options.plan:
         for fault in plan.faults:

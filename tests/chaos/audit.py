@@ -9,6 +9,7 @@ from itertools import groupby, pairwise
 
 from perdure.contracts.outcomes import Status
 from perdure.contracts.states import STARTING
+from perdure.testing.exploring import scenario as exploring
 
 SETTLE = 0.5
 """Seconds: the shortest `settle` of the lifecycles here. What arrives later after its last check is excluded."""
@@ -48,6 +49,7 @@ class Facts:
         trail: states of its rows in `transition`, oldest first.
         engine: Temporal's status of its workflow; None where it knows none.
         work: what an effect could not show: e.g. a counter's total is too small.
+        judged: of a generated one, what the exploration's judge says; None = it is another, or is not over.
     """
 
     lifecycle: str
@@ -63,6 +65,7 @@ class Facts:
     engine: str | None
     effects: tuple[EffectFacts, ...]
     work: tuple[str, ...] = ()
+    judged: Sequence[exploring.Finding] | None = None
 
     @property
     def accepted(self) -> int:
@@ -141,6 +144,9 @@ def _of_kept(subject: Facts, ways: Mapping[str, frozenset[str]]) -> Iterator[tup
         yield "lost", f"is {subject.final}, and the other side has nothing of it"
     yield from (("lost", what) for what in subject.work)
     yield from (("mismatch", what) for what in _disagreements(subject))
+    if subject.judged is not None:
+        yield from (("twice" if each.kind == "done twice" else "mismatch", str(each)) for each in subject.judged)
+        return
     yield from (("mismatch", what) for what in _steps(subject.trail, ways, subject.final))
     for effect in subject.effects:
         if what := _misjudged(effect):
@@ -184,10 +190,13 @@ def _twice(subject: Facts, excluded: Counter[str]) -> Iterator[str]:
     dropped = sum(effect.dropped for effect in subject.effects)
     if dropped:
         excluded["repeats that the other side dropped (Dedupe)"] += dropped
-    again = subject.accepted - 1
+    if subject.judged is not None:
+        again = sum(max(effect.accepted - 1, 0) for effect in subject.effects)
+    else:
+        again = subject.accepted - 1
     if again <= 0:
         return
-    if subject.lifecycle in AT_LEAST_ONCE:
+    if subject.lifecycle in AT_LEAST_ONCE or subject.judged is not None:
         excluded["done again on purpose (Repeat)"] += again
         return
     late = sum(effect.late for effect in subject.effects)

@@ -5,18 +5,21 @@ from __future__ import annotations
 import asyncio
 from collections import defaultdict
 from collections.abc import Iterable
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
 from temporalio.service import RPCError, RPCStatusCode
 
 from perdure.contracts.keys import Key
+from tests.chaos import generated
 from tests.chaos.app import app
 from tests.chaos.audit import SETTLE, EffectFacts, Facts
+from tests.chaos.judging import Judge
 from tests.chaos.load import STEPS
 from tests.chaos.other_side import OtherSide
 from tests.chaos.people import Additions
-from tests.chaos.plan import Plan, Start
+from tests.chaos.plan import GENERATED, Plan, Start
 from tests.chaos.postbox import Postbox
 from tests.world import World
 
@@ -67,7 +70,13 @@ class Books:
 
 
 async def gather(
-    world: World, plan: Plan, books: Books, other_side: OtherSide, postbox: Postbox, counters: dict[str, Additions]
+    world: World,
+    plan: Plan,
+    books: Books,
+    other_side: OtherSide,
+    postbox: Postbox,
+    counters: dict[str, Additions],
+    judge: Judge,
 ) -> list[Facts]:
     """Facts of every lifecycle of the plan."""
     gate = asyncio.Semaphore(20)
@@ -78,10 +87,15 @@ async def gather(
 
     engines = await asyncio.gather(*(engine(start) for start in plan.starts))
     accepted = _accepted(other_side, postbox, books)
-    return [
+    facts = [
         _facts(start, said, books, accepted.get((start.lifecycle, start.id), {}), other_side, counters)
         for start, said in zip(plan.starts, engines, strict=True)
     ]
+    return [replace(each, judged=await judge.judge(each.id)) if _to_be_judged(each) else each for each in facts]
+
+
+def _to_be_judged(facts: Facts) -> bool:
+    return facts.lifecycle == GENERATED and facts.engine == "COMPLETED"
 
 
 async def _engine(world: World, start: Start) -> str | None:
@@ -157,7 +171,8 @@ def _facts(
 def _effect(start: Start, key: str, status: str | None, accepted: int, other_side: OtherSide) -> EffectFacts:
     if start.lifecycle == "march":
         accepted = int(other_side.marched[key] == set(range(STEPS)))
-    late = sum(seconds > SETTLE for seconds in other_side.late[key])
+    settle = generated.SETTLE if start.lifecycle == GENERATED else SETTLE
+    late = sum(seconds > settle for seconds in other_side.late[key])
     return EffectFacts(key, status, accepted, late, other_side.dropped[key])
 
 

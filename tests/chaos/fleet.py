@@ -11,7 +11,8 @@ from tests.chaos.plan import WORKERS
 from tests.deadline import DEADLINE
 from tests.world import WorkerProcess, World
 
-APP = "tests.chaos.app:app"
+APPS = "tests.chaos.app:app", "tests.chaos.app:newer"
+"""Of one incarnation after the other, so that an older and a newer build run side by side."""
 FOREVER = 86_400.0
 
 
@@ -43,9 +44,9 @@ class End:
 class Slot:
     """One worker after the other under one name."""
 
-    def __init__(self, world: World, name: str, environment: dict[str, str], app: str = APP) -> None:
+    def __init__(self, world: World, name: str, environment: dict[str, str], apps: Sequence[str] = APPS) -> None:
         self.name = name
-        self._app = app
+        self._apps = apps
         self.ends: list[End] = []
         self._world = world
         self._environment = environment
@@ -57,7 +58,8 @@ class Slot:
     async def keep(self) -> None:
         """Run workers until `close`."""
         while not self._over:
-            process = WorkerProcess(self._world, self._app, self._environment)
+            app = self._apps[len(self.ends) % len(self._apps)]
+            process = WorkerProcess(self._world, app, self._environment)
             process.log = self._world.folder / f"{self.name}-{len(self.ends) + 1}.log"
             self._world.workers.append(process)
             await process.launch()
@@ -101,9 +103,9 @@ class Fleet:
     """All of them."""
 
     def __init__(
-        self, world: World, environment: dict[str, str], *, app: str = APP, names: Sequence[str] = WORKERS
+        self, world: World, environment: dict[str, str], *, apps: Sequence[str] = APPS, names: Sequence[str] = WORKERS
     ) -> None:
-        self.slots = {name: Slot(world, name, environment, app) for name in names}
+        self.slots = {name: Slot(world, name, environment, apps) for name in names}
         self._keeping: list[asyncio.Task[None]] = []
 
     async def start(self) -> None:

@@ -13,6 +13,7 @@ from activities.contracts.comment import Comment
 from perdure import Client
 from tests.apps.contracts import Errand, March
 from tests.apps.errands import Count
+from tests.chaos.generated import program
 from tests.chaos.plan import Plan, Start
 from tests.chaos.trouble import insist
 
@@ -84,11 +85,12 @@ class Load:
             )
         else:
             await connection.execute("insert into errand (id) values ($1) on conflict do nothing", start.id)
-        await self._client.start(start.lifecycle, start.id, given(start), connection=connection)
+        what = given(start, self._plan.seed)
+        await self._client.start(start.lifecycle, start.id, what, connection=connection)
 
 
-def given(start: Start) -> BaseModel:
-    """The input of a lifecycle."""
+def given(start: Start, seed: int) -> BaseModel:
+    """The input of a lifecycle, in the plan of a seed."""
     match start.lifecycle:
         case "comment-notification":
             return Comment(
@@ -98,5 +100,7 @@ def given(start: Start) -> BaseModel:
             return March(steps=STEPS)
         case "counter":
             return Count()
+        case "generated":
+            return program(seed, start.id)
         case _:
             return Errand(what=start.id, seconds=start.seconds)

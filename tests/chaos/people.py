@@ -11,8 +11,9 @@ from typing import Any
 
 from perdure import Status
 from perdure.contracts.keys import Key
+from tests.chaos.company import Company
 from tests.chaos.other_side import TRUTHFUL_PAUSE, OtherSide
-from tests.chaos.plan import Plan, Start
+from tests.chaos.plan import GENERATED, Plan, Start
 from tests.chaos.postbox import Postbox
 from tests.chaos.trouble import TROUBLE, answered, trouble_with
 from tests.world import World
@@ -26,15 +27,16 @@ _WANTS = """
     from perdure.entity e
     where e.attention is not null or e.state in ('failed', 'error')
         or (e.since < now() - interval '15 s' and e.lifecycle not in ('counter', 'rest', 'march'))
-        or (e.since < now() - interval '3 s' and e.lifecycle = 'slow')
+        or (e.since < now() - interval '3 s' and e.lifecycle in ('slow', 'generated'))
 """
 
 
 class Operator:
     """Settles what is in doubt by what the other side really has, and asks for a retry of what failed."""
 
-    def __init__(self, world: World, other_side: OtherSide, postbox: Postbox) -> None:
+    def __init__(self, world: World, other_side: OtherSide, postbox: Postbox, company: Company) -> None:
         self._world = world
+        self._company = company
         self._other_side = other_side
         self._postbox = postbox
         self._seen: dict[tuple[str, str, str], float] = {}
@@ -62,7 +64,9 @@ class Operator:
 
     async def _settle(self, row: Any) -> None:
         client, who = self._world.client, (row["lifecycle"], row["id"])
-        if row["doubtful"] and "in doubt" in (row["attention"] or ""):
+        if row["lifecycle"] == GENERATED:
+            error = await self._company.help(row["id"], row["attention"])
+        elif row["doubtful"] and "in doubt" in (row["attention"] or ""):
             receipt = self._truth(row["doubtful"][0])
             outcome = Status.NOT_DONE if receipt is None else Status.DONE
             error = await answered(

@@ -44,6 +44,9 @@ KINDS: dict[str, float] = {
 }
 """Each kind of lifecycle, and how often it is started beside the others."""
 
+GENERATED = "generated"
+"""Those that are written at random; see `tests.chaos.generated`."""
+
 _EXPIRING = {"lookup", "lookup-inline", "dedupe", "dedupe-inline", "repeat", "escalate", "escalate-inline"}
 _CANCELLABLE = {"lookup", "lookup-inline", "dedupe", "dedupe-inline", "escalate", "look", "look-inline"}
 
@@ -92,21 +95,24 @@ class Plan:
     faults: tuple[Fault, ...]
 
 
-def make_plan(seed: int, seconds: float, lifecycles: int, *, every: float = 3.0) -> Plan:
+def make_plan(seed: int, seconds: float, lifecycles: int, *, every: float = 3.0, generated: float = 1 / 3) -> Plan:
     """The plan of a seed.
 
     Args:
         seconds: how long it goes on, before everything is healed.
         lifecycles: how many are started, those that are rolled back included.
         every: seconds between two faults, on average.
+        generated: the share of random lifecycles among them.
     """
-    starts = _starts(random.Random(f"starts {seed}"), seconds, lifecycles)
+    starts = _starts(random.Random(f"starts {seed}"), seconds, lifecycles, generated)
     faults = _faults(random.Random(f"faults {seed}"), seconds, every)
     return Plan(seed, seconds, tuple(starts), tuple(sorted(faults, key=lambda fault: fault.at)))
 
 
-def _starts(luck: random.Random, seconds: float, lifecycles: int) -> Iterator[Start]:
-    kinds = [*KINDS, *luck.choices([*KINDS], [*KINDS.values()], k=max(lifecycles - len(KINDS), 0))][:lifecycles]
+def _starts(luck: random.Random, seconds: float, lifecycles: int, generated: float) -> Iterator[Start]:
+    others = lifecycles - round(lifecycles * generated)
+    kinds = [*KINDS, *luck.choices([*KINDS], [*KINDS.values()], k=max(others - len(KINDS), 0))][:others]
+    kinds += [GENERATED] * (lifecycles - others)
     luck.shuffle(kinds)
     for number, kind in enumerate(kinds):
         at = round((number + luck.random()) * seconds * 0.95 / lifecycles, 3)

@@ -17,12 +17,15 @@ from infra.mail.server import At, Fault, MailServer
 from infra.postgres import PostgresServer
 from infra.temporal_server import TemporalOnPostgres
 from perdure import schema
+from perdure.testing.exploring.sql_record import SqlRecord
 from perdure.testing.proxy import Proxy, proxied
 from tests.chaos.app import app
 from tests.chaos.audit import Finding, Verdict, audit
+from tests.chaos.company import Company
 from tests.chaos.facts import WAYS, Books, gather, unasked
 from tests.chaos.faults import Faults, Happened
 from tests.chaos.fleet import Fleet
+from tests.chaos.judging import Judge
 from tests.chaos.load import Load
 from tests.chaos.other_side import OtherSide
 from tests.chaos.people import Adders, Operator
@@ -34,9 +37,11 @@ from tests.chaos.trouble import TROUBLE
 from tests.conftest import APP_TABLES
 from tests.world import World
 
-PEACE = 120.0
+PEACE = 300.0
 """Seconds that everything has to come to its end after the last fault is over."""
 _OPEN = "select count(*) from perdure.entity where lifecycle <> 'counter'"
+_SETTINGS = {"limit.historyCount.suggestContinueAsNew": 60}
+"""Of Temporal: runs go on in new ones often."""
 _UNDELIVERED = "select (select count(*) from perdure.outbox) + (select count(*) from perdure.behind)"
 _SAMPLE = """
     select (select count(*) from perdure.entity) as open,
@@ -90,7 +95,7 @@ class _Ground:
         self.plan = plan
         self.folder = folder
         self.postgres = PostgresServer(durable=False)
-        self.temporal = TemporalOnPostgres(log_file=folder / "temporal.log")
+        self.temporal = TemporalOnPostgres(log_file=folder / "temporal.log", dynamic_config=_SETTINGS)
         # From `failed` these lifecycles can't lead to `expired`.
         expiring = {start.id for start in plan.starts if start.seconds}
         self.other_side = OtherSide(plan.seed, expiring)
@@ -124,34 +129,38 @@ class _Ground:
     async def play(self, outcome: Outcome) -> None:
         """Start the workers, break what the plan says, wait for the end of everything, and look at it."""
         load, adders = Load(self.world.dsn, self.world.client, self.plan), Adders(self.world, self.plan)
-        operator = Operator(self.world, self.other_side, self.postbox)
+        company = Company(self.world, self.plan, self.other_side)
+        operator = Operator(self.world, self.other_side, self.postbox, company)
         await self.fleet.start()
         began, outcome.began = asyncio.get_running_loop().time(), time.time()
         async with _background(operator.run(), self._sample(outcome.samples, began), adders.run(began)):
-            async with _background(_moods_of(self.mail)):
+            async with _background(_moods_of(self.mail), company.run(began)):
                 await asyncio.gather(load.run(began), self.faults.run(self.plan, began))
             calm = asyncio.get_running_loop().time()
-            await self._until(_OPEN, PEACE)
+            await self._until(_OPEN, calm + PEACE)
             adders.over.set()
-            await self._until("select count(*) from perdure.entity", PEACE)
-            await self._until(_UNDELIVERED, PEACE)
+            await self._until("select count(*) from perdure.entity", calm + PEACE)
+            await self._until(_UNDELIVERED, calm + PEACE)
         outcome.peace = round(asyncio.get_running_loop().time() - calm, 1)
         outcome.seconds = round(asyncio.get_running_loop().time() - began, 1)
         outcome.happened = sorted(self.faults.happened, key=lambda each: each.begun)
-        await self._look(outcome, adders, operator)
+        await self._look(outcome, adders, operator, company)
 
-    async def _look(self, outcome: Outcome, adders: Adders, operator: Operator) -> None:
+    async def _look(self, outcome: Outcome, adders: Adders, operator: Operator, company: Company) -> None:
         connection = await asyncpg.connect(self.world.dsn)
         try:
             books = await Books().read(connection)
-            subjects = await gather(self.world, self.plan, books, self.other_side, self.postbox, adders.additions)
+            judge = Judge(self.world, self.other_side, company, await SqlRecord.read(connection))
+            subjects = await gather(
+                self.world, self.plan, books, self.other_side, self.postbox, adders.additions, judge
+            )
             outcome.verdict = audit(subjects, WAYS, books.left_over)
             nobodys = unasked(self.plan, self.other_side, self.postbox, books)
             outcome.verdict.findings += [Finding("twice", who, "nobody ever started it") for who in nobodys]
             ends = await self.fleet.close()
             outcome.verdict.findings += [Finding("process", end.worker, str(end)) for end in ends if end.wrong]
             outcome.clocks = clocks(outcome.happened, _trails(books))
-            outcome.counts = _counts(outcome, books, adders, operator, len(ends))
+            outcome.counts = _counts(outcome, books, adders, operator, judge, len(ends))
             for finding in outcome.verdict.findings:
                 outcome.details[finding.who] = await _details(connection, self.world, finding.who)
         finally:
@@ -177,9 +186,8 @@ class _Ground:
                 pass  # the plot has a gap where the database is away
             await asyncio.sleep(0.5)
 
-    async def _until(self, count: str, seconds: float) -> None:
+    async def _until(self, count: str, end: float) -> None:
         """Wait until a count is zero; that it never is, the audit will say."""
-        end = asyncio.get_running_loop().time() + seconds
         while asyncio.get_running_loop().time() < end:
             try:
                 if not await self.world.client._pool.fetchval(count, timeout=5):
@@ -237,7 +245,9 @@ def _trails(books: Books) -> dict[tuple[str, str], list[Step]]:
     }
 
 
-def _counts(outcome: Outcome, books: Books, adders: Adders, operator: Operator, workers: int) -> dict[str, int]:
+def _counts(
+    outcome: Outcome, books: Books, adders: Adders, operator: Operator, judge: Judge, workers: int
+) -> dict[str, int]:
     kinds = [finding.kind for finding in outcome.verdict.findings]
     return {
         "lifecycles": len(outcome.plan.starts),
@@ -247,6 +257,8 @@ def _counts(outcome: Outcome, books: Books, adders: Adders, operator: Operator, 
         "other findings": len(kinds) - kinds.count("lost") - kinds.count("twice"),
         **{f"excluded: {why}": number for why, number in sorted(outcome.verdict.excluded.items())},
         "effects": sum(map(len, books.tables["effect"].values())),
+        "runs that the judge has replayed": judge.runs,
+        "answers of `perform` that it judged": judge.answers,
         "settled by a person": operator.settled,
         "updates acknowledged": sum(each.acknowledged for each in adders.additions.values()),
         "updates without an answer": sum(each.unknown for each in adders.additions.values()),

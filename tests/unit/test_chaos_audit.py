@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from perdure.testing.exploring.scenario import Finding as Judged
 from tests.chaos.audit import EffectFacts, Facts, Verdict, audit
 from tests.chaos.facts import WAYS
 from tests.chaos.faults import Happened
@@ -45,6 +46,21 @@ NOTHING = replace(
 
 def audited(*subjects: Facts, **left_over: int) -> Verdict:
     return audit(subjects, WAYS, left_over)
+
+
+GENERATED = replace(
+    GOOD,
+    lifecycle="generated",
+    column="ended",
+    final="ended",
+    finished=("ended",),
+    trail=("s0", "s1", "ended"),
+    judged=(),
+    effects=(
+        EffectFacts("generated/1/repeat/p1", "done", accepted=2),
+        EffectFacts("generated/1/look-up/p2", "refused"),
+    ),
+)
 
 
 def test_a_good_run_has_no_findings() -> None:
@@ -178,3 +194,11 @@ def test_recovery_is_the_time_until_those_in_flight_moved() -> None:
     }
     [clock] = clocks(happened, trails)
     assert (clock.kind, clock.faults, clock.lifecycles, clock.longest) == ("worker killed", 1, 2, 4.0)
+
+
+def test_of_a_generated_lifecycle_the_audit_says_what_the_judge_says() -> None:
+    judged = Judged("done twice", "generated/1/look-up/p2: again after 1.0 s"), Judged("doubt forgotten", "p1")
+    verdict = audited(GENERATED, replace(GENERATED, judged=judged))
+    assert [each.kind for each in verdict.findings] == ["twice", "mismatch"]
+    assert verdict.excluded == {"done again on purpose (Repeat)": 2}
+    assert "finished says" in audited(replace(GENERATED, finished=())).findings[0].what

@@ -8,8 +8,8 @@ from collections import Counter, defaultdict
 from itertools import pairwise
 from pathlib import Path
 
-from tests.chaos.other_side import MOODS, OtherSide
-from tests.chaos.plan import KINDS, LONGEST_FREEZE, SHAPES, make_plan
+from tests.chaos.other_side import MOODS, WORSE, OtherSide
+from tests.chaos.plan import GENERATED, KINDS, LONGEST_FREEZE, SHAPES, make_plan
 
 REPOSITORY = Path(__file__).parents[2]
 COMMAND = [sys.executable, "-m", "tests.chaos", "--seed", "7", "--minutes", "1", "--plan"]
@@ -34,6 +34,7 @@ def test_the_other_side_has_the_same_moods_for_the_same_seed() -> None:
     moods = [[OtherSide(seed).mood(key, 1) for key in keys] for seed in (1, 1, 2)]
     assert moods[0] == moods[1] != moods[2]
     assert set(moods[0]) == set(MOODS)
+    assert {OtherSide(1).mood(f"{GENERATED}/{number}/escalate/p1", 1) for number in range(200)} == set(WORSE)
 
 
 def test_every_kind_of_fault_comes_before_any_comes_again() -> None:
@@ -44,7 +45,8 @@ def test_every_kind_of_fault_comes_before_any_comes_again() -> None:
 
 def test_every_kind_of_lifecycle_is_started_and_some_are_rolled_back() -> None:
     starts = make_plan(3, 60, 300).starts
-    assert {start.lifecycle for start in starts} == set(KINDS)
+    assert {start.lifecycle for start in starts} == {*KINDS, GENERATED}
+    assert sum(start.lifecycle == GENERATED for start in starts) == 100
     assert 5 < sum(not start.kept for start in starts) < 60
     assert len({start.id for start in starts}) == len(starts) == 300
     assert all(0 <= start.at < 60 for start in starts)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections import defaultdict
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from perdure.contracts.attempt import Attempt, Question
@@ -17,6 +17,7 @@ from perdure.contracts.effects import Effect, Find
 from perdure.contracts.outcomes import NotDone, Refused
 from perdure.contracts.policies import Dedupe, Lookup
 from perdure.contracts.steps import Occasion, Step
+from perdure.testing.exploring.evidence import Account
 from perdure.testing.exploring.workers import current_worker
 
 if TYPE_CHECKING:
@@ -51,16 +52,12 @@ LOOKS = ("answers", "mute")
 
 
 @dataclass
-class Account:
+class Entry(Account):
     """What the other side knows of one key."""
 
-    done_at: list[float] = field(default_factory=list)
-    done_by_calls_of: list[float] = field(default_factory=list)
-    """When the calls began that did it."""
     visible_at: float = 0.0
     receipt: Any = None
     receipt_json: Any = None
-    calls: int = 0
 
 
 class OtherSide:
@@ -78,7 +75,7 @@ class OtherSide:
         self._world = world
         self._scripts = {name: list(script) for name, script in scripts.items()}
         self._receipts = receipts
-        self.accounts: dict[str, Account] = defaultdict(Account)
+        self.accounts: dict[str, Entry] = defaultdict(Entry)
 
     async def call(self, contract: Effect[Any, Any] | Find[Any, Any] | Step[Any, Any], given: Any, about: Any) -> Any:
         """What the body of a contract does."""
@@ -155,8 +152,7 @@ class OtherSide:
         account, now = self.accounts[key], self._world.loop.time()
         if self._remembers(effect, account):
             return account.receipt
-        if account.done_at:
-            self._world.repeated(effect, key, now - account.done_at[0])
+        account.policy = self._world.policies.get(key, effect.doubt)
         account.done_at.append(now)
         account.done_by_calls_of.append(began)
         self._world.caused(effect, key)
@@ -166,7 +162,7 @@ class OtherSide:
         account.visible_at = account.visible_at or now + self._world.span(settle)
         return account.receipt
 
-    def _remembers(self, effect: Effect[Any, Any], account: Account) -> bool:
+    def _remembers(self, effect: Effect[Any, Any], account: Entry) -> bool:
         if not isinstance(effect.doubt, Dedupe) or not account.done_at:
             return False
         return self._world.loop.time() - account.done_at[0] < effect.doubt.window.total_seconds()

@@ -33,7 +33,7 @@ class People:
 
     def send_again(self, entity: Entity) -> None:
         """Ask for the effect that ended last to be sent under a new key."""
-        mine = [(key, ends[-1]) for key, ends in self._world.told.items() if belongs(key, entity)]
+        mine = [(key, told[-1].end) for key, told in self._world.told.items() if belongs(key, entity)]
         ended = [key for key, end in mine if isinstance(end, Ended)]
         self._update(entity, "send_again", SendAgain(by=_NAME, effect=ended[-1] if ended else None))
 

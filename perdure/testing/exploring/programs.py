@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from enum import StrEnum
 from functools import cache
 from random import Random
@@ -72,33 +72,38 @@ class Place(StrEnum):
 _ORDER = (Place.S0, Place.S1, Place.S2, Place.S3, Place.S4, Place.S5, Place.ENDED)
 
 
-def _states() -> tuple[Any, ...]:
+def states() -> tuple[Any, ...]:
+    """What every build declares."""
     leading = [
         state(each, *dict.fromkeys((_ORDER[n + 1], Place.ENDED)), Place.CANCELLED) for n, each in enumerate(_ORDER[:-1])
     ]
     return (*leading, state(Place.ENDED), state(Place.CANCELLED, cancelled=True))
 
 
-def _policies(build: int) -> dict[str, tuple[DoubtPolicy[str, str], Retry | None, dict[str, Any]]]:
+def _policies(build: int, pace: float) -> dict[str, tuple[DoubtPolicy[str, str], Retry | None, dict[str, Any]]]:
     """By the effect's name: policy, retry, and what else its contract has."""
-    later = timedelta(seconds=build)  # a newer build waits a little longer, and that must not matter
+
+    def s(seconds: float) -> timedelta:
+        return timedelta(seconds=seconds * pace)
+
+    later = s(build)  # a newer build waits a little longer, and that must not matter
 
     def finds(name: str, **more: Any) -> Find[str, str]:
-        return Find[str, str](f"find-{name}", timeout=timedelta(seconds=3), **more)
+        return Find[str, str](f"find-{name}", timeout=s(3), **more)
 
     def look(name: str, inline: bool = False, **more: Any) -> Lookup[str, str]:
-        more.setdefault("settle", timedelta(seconds=4))
+        more.setdefault("settle", s(4))
         return Lookup(finds(name, inline=inline), **more)
 
     def minute(**more: Any) -> Dedupe:
-        return Dedupe(timedelta(seconds=60), timedelta(seconds=5), **more)
+        return Dedupe(s(60), s(5), **more)
 
-    retry = Retry(initial=timedelta(seconds=1) + later, cap=timedelta(seconds=30))
-    twice = Retry(initial=timedelta(seconds=1) + later, cap=timedelta(seconds=30), maximum=2)
-    once = Retry(initial=timedelta(seconds=1), maximum=1)
-    slow = Retry(initial=timedelta(seconds=20), cap=timedelta(seconds=90))
+    retry = Retry(initial=s(1) + later, cap=s(30))
+    twice = Retry(initial=s(1) + later, cap=s(30), maximum=2)
+    once = Retry(initial=s(1), maximum=1)
+    slow = Retry(initial=s(20), cap=s(90))
     inline = {"inline": True}
-    limit = Limit("provider", 0.5)
+    limit = Limit("provider", 0.5 / pace**2)
     return {
         "repeat": (Repeat(), retry, {}),
         "repeat-inline": (Repeat(), twice, inline),
@@ -117,27 +122,27 @@ def _policies(build: int) -> dict[str, tuple[DoubtPolicy[str, str], Retry | None
 
 
 @cache
-def contracts(build: int) -> dict[str, Effect[str, str]]:
+def contracts(build: int, pace: float = 1.0) -> dict[str, Effect[str, str]]:
     """Contracts of every policy and way, as a build has them."""
-    waits = timedelta(seconds=25)
+    timeout, waits = timedelta(seconds=5 * pace), timedelta(seconds=25 * pace)
     return {
-        name: Effect[str, str](name, timeout=timedelta(seconds=5), doubt=doubt, retry=retry, pick_up=waits, **more)
-        for name, (doubt, retry, more) in _policies(build).items()
+        name: Effect[str, str](name, timeout=timeout, doubt=doubt, retry=retry, pick_up=waits, **more)
+        for name, (doubt, retry, more) in _policies(build, pace).items()
     }
 
 
 COUNT = Step[str, str]("count", timeout=timedelta(seconds=2))
 
 
-async def _perform(lifecycle: Any, arguments: Sequence[Any], by_name: dict[str, Effect[str, str]], secret: str) -> None:
+async def _perform(lifecycle: Interpreter, arguments: Sequence[Any], secret: str) -> None:
     name, suffix, more = arguments
-    expires = more.get("expires")
-    at = None if expires is None else lifecycle.started_at + timedelta(seconds=expires)
+    effect = next(each for each in lifecycle.effects if each.name == name)
+    at = lifecycle.after(more["expires"]) if "expires" in more else None
     entering, then = (Place(more[each]) if each in more else None for each in ("entering", "then"))
     given = f"{name} {suffix} {secret}"
     while True:
         await _come_before(lifecycle, entering or then)
-        end = await lifecycle.perform(by_name[name], given, entering=entering, then=then, suffix=suffix, expires_at=at)
+        end = await lifecycle.perform(effect, given, entering=entering, then=then, suffix=suffix, expires_at=at)
         if isinstance(end, Done):
             reached = (
                 lifecycle.state is Place.ENDED
@@ -158,10 +163,14 @@ async def _come_before(lifecycle: Any, place: Place | None) -> None:
         await lifecycle.enter(_ORDER[_ORDER.index(lifecycle.state) + 1])
 
 
-class _Interpreter(Lifecycle[Any, Any]):
-    """What all builds have in common."""
+class Interpreter(Lifecycle[Any, Any]):
+    """What all builds have in common.
 
-    build: ClassVar[int]
+    Attributes:
+        pace: how long it takes what takes a second in virtual time.
+    """
+
+    pace: ClassVar[float] = 1.0
 
     def __init__(self) -> None:
         self.heard: list[str] = []
@@ -183,6 +192,10 @@ class _Interpreter(Lifecycle[Any, Any]):
     def note(self, text: str) -> None:
         self.heard.append(text)
 
+    def after(self, seconds: float) -> datetime:
+        """A time, counted from the start of the entity."""
+        return self.started_at + timedelta(seconds=seconds * self.pace)
+
     def snapshot(self) -> Kept:
         return Kept(heard=self.heard)
 
@@ -193,7 +206,7 @@ class _Interpreter(Lifecycle[Any, Any]):
     async def _one(self, word: str, arguments: Sequence[Any]) -> None:
         match word:
             case "perform":
-                await _perform(self, arguments, contracts(self.build), self._given.secret)
+                await _perform(self, arguments, self._given.secret)
             case "gather":
                 await asyncio.gather(*(self._all(each) for each in arguments[0]))
             case "group":
@@ -201,7 +214,7 @@ class _Interpreter(Lifecycle[Any, Any]):
                     for each in arguments[0]:
                         group.create_task(self._all(each))
             case "until":
-                await self.wait_until(self.started_at + timedelta(seconds=arguments[0]))
+                await self.wait_until(self.after(arguments[0]))
             case "messages":
                 await self.wait_for(lambda: len(self.heard) >= arguments[0])
             case "step":
@@ -216,11 +229,10 @@ class _Interpreter(Lifecycle[Any, Any]):
 
 
 @workflow.defn(name=NAME)
-class Explored(_Interpreter, Lifecycle[Program, Place]):
+class Explored(Interpreter, Lifecycle[Program, Place]):
     """The interpreter, of one build."""
 
-    build = 0
-    states = _states()
+    states = states()
     effects = tuple(contracts(0).values())
     steps = (COUNT,)
 
@@ -230,11 +242,10 @@ class Explored(_Interpreter, Lifecycle[Program, Place]):
 
 
 @workflow.defn(name=NAME)
-class ExploredLater(_Interpreter, Lifecycle[Program, Place]):
+class ExploredLater(Interpreter, Lifecycle[Program, Place]):
     """The interpreter, of a later build: its effects have other terms."""
 
-    build = 1
-    states = _states()
+    states = states()
     effects = tuple(contracts(1).values())
     steps = (COUNT,)
 

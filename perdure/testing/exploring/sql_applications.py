@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +12,7 @@ import asyncpg
 from perdure.client.transactional import Transactional
 from perdure.contracts.keys import Entity
 from perdure.testing.exploring.database import Row
+from perdure.testing.exploring.evidence import Sent
 from perdure.testing.exploring.sql_acts import NOWHERE, Act
 
 if TYPE_CHECKING:
@@ -35,24 +35,6 @@ _PAST_THE_CLIENT = {
     "beyond": "not_before => timestamptz '9999-12-31 23:59:59-05'",
 }
 """What only SQL can ask for, and may refuse."""
-
-
-@dataclass(frozen=True)
-class Sent:
-    """A message that an application was told is sent, and committed.
-
-    Attributes:
-        fits: whether a build has a handler for it.
-        delayed: whether it asked for a later delivery.
-        began, committed: when.
-    """
-
-    text: str
-    round: int
-    fits: bool
-    delayed: bool
-    began: float
-    committed: float
 
 
 class AppClient(Transactional):
@@ -180,7 +162,7 @@ class Applications:
             if fits and act.how not in ("far", "beyond"):
                 row.messages.append((name, text))
             delayed = act.how in ("later", "far", "beyond")
-            sent = Sent(text, number, fits, delayed, began, world.loop.time())
+            sent = Sent(text, began, world.loop.time(), number, fits, delayed)
             self.sent.setdefault((lifecycle, entity_id), []).append(sent)
 
         await self._transact(act, work, committed)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -15,6 +14,7 @@ from perdure.errors import DatabaseUnavailable
 from perdure.store.postgres import PostgresStore
 from perdure.store.writes import Answer, EffectView, FenceOp, Move, Write
 from perdure.testing.exploring.database import Row
+from perdure.testing.exploring.sql_record import SqlRecord
 from perdure.testing.exploring.sql_sessions import Sessions, Statements, VirtualSession
 
 if TYPE_CHECKING:
@@ -26,13 +26,6 @@ T = TypeVar("T")
 TABLES = ("ident", "entity", "effect", "outbox", "rejected", "behind", "finished", "transition", "message", "relay")
 """What a scenario fills."""
 _CLEAN = "; ".join(f"delete from perdure.{table}" for table in TABLES)
-_EFFECTS = "select key, perdure.effect_view(key) as view from perdure.effect"
-_MOVES = (
-    "select t.lifecycle, t.id, t.round, t.state, t.attention, t.why, t.made_by, exists ("
-    "  select from perdure.finished f where f.lifecycle = t.lifecycle and f.id = t.id and f.round = t.round "
-    "  and f.state = t.state) and t.version = max(t.version) over (partition by t.lifecycle, t.id, t.round) as final "
-    "from perdure.transition t order by t.round, t.version, t.at"
-)
 _LONGEST = 2.5
 
 
@@ -53,9 +46,7 @@ class SqlDatabase:
         self._locked_until = 0.0
         self._url = url
         self._dead: list[asyncio.Future[None]] = []
-        self._effects: dict[str, EffectView] = {}
-        self._moves: dict[tuple[str, str], list[tuple[int, Move]]] = {}
-        self._snapshots: dict[tuple[str, str], Any] = {}
+        self._record = SqlRecord()
 
     @property
     def store(self) -> SqlDatabase:
@@ -78,28 +69,15 @@ class SqlDatabase:
     async def read(self) -> None:
         """Read what is on record."""
         async with self.sessions.lent() as session:
-            effects = await session.fetch(_EFFECTS)
-            moves = await session.fetch(_MOVES)
-            kept = await session.fetch(
-                "select lifecycle, id, round, snapshot from perdure.entity union all "
-                "select lifecycle, id, round, snapshot from perdure.finished order by round"
-            )
-        self._effects = {row["key"]: EffectView.model_validate_json(row["view"]) for row in effects}
-        self._moves = {}
-        for row in moves:
-            move = Move(
-                state=row["state"], final=row["final"], attention=row["attention"], why=row["why"], by=row["made_by"]
-            )
-            self._moves.setdefault((row["lifecycle"], row["id"]), []).append((row["round"], move))
-        self._snapshots = {(r["lifecycle"], r["id"]): json.loads(r["snapshot"] or "null") for r in kept}
+            self._record = await SqlRecord.read(session)
 
     def effects(self) -> dict[str, EffectView]:
         """What the fence has on record, by key."""
-        return self._effects
+        return self._record.effects
 
     def snapshot(self, lifecycle: str, entity_id: str) -> Any:
         """The newest snapshot of an entity."""
-        return self._snapshots.get((lifecycle, entity_id))
+        return self._record.snapshot(lifecycle, entity_id)
 
     def lose_records(self) -> None:
         """Not played: that PostgreSQL is restored is tested with real servers."""
@@ -107,7 +85,7 @@ class SqlDatabase:
 
     def moves(self, entity: Entity) -> list[Move]:
         """All that the mirror has shown of an entity in its round."""
-        return [m for number, m in self._moves.get((entity.lifecycle, entity.id), []) if number == entity.round]
+        return self._record.moves(entity)
 
     def is_final(self, entity: Entity) -> bool:
         """Whether the mirror shows an end."""

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from perdure.contracts.keys import Entity
 from perdure.errors import DeclarationError
 from perdure.fleet.record import check_record
-from perdure.testing.exploring import judge
+from perdure.testing.exploring.judge import judge
 from perdure.testing.exploring.scenario import Finding
 from perdure.testing.exploring.sql_acts import NOWHERE
-from perdure.testing.exploring.sql_applications import Sent
 
 if TYPE_CHECKING:
     from perdure.testing.exploring.sql_world import SqlWorld
@@ -38,8 +35,7 @@ async def judge_all(world: SqlWorld) -> list[Finding]:
     sessions = world.database.sessions
     found: list[Finding] = []
     for row in world.database.rows.values():
-        found += judge.judge(world, row.entity, messages=False)
-        found += _messages(world, row.entity)
+        found += judge(world.evidence(row.entity))
     found += [Finding("a row that is due stays", str(dict(row))) for row in await sessions.fetch(_DUE, NOWHERE)]
     for row in await sessions.fetch(_REJECTED):
         unfit = row["message_id"] in world.unfit or (row["kind"] == "start" and row["id"] in world.applications.unfit)
@@ -57,31 +53,3 @@ async def judge_all(world: SqlWorld) -> list[Finding]:
                 except DeclarationError as error:
                     found.append(Finding("a worker can't start", f"build {build}: {error}"))
     return found
-
-
-def _messages(world: SqlWorld, entity: Entity) -> Iterator[Finding]:
-    """Each message that was sent is received once, in order, until the end."""
-    kept = world.database.snapshot(entity.lifecycle, entity.id)
-    if not isinstance(kept, dict):
-        return
-    received: list[Any] = kept["heard"]
-    sent = {
-        each.text: each
-        for each in world.applications.sent.get((entity.lifecycle, entity.id), [])
-        if each.round == entity.round
-    }
-    story = f"{entity}: {received} of {[each.text for each in sent.values()]}"
-    if len(set(received)) != len(received):
-        yield Finding("a message is received twice", story)
-    if strange := [each for each in received if each not in sent]:
-        yield Finding("a message is received that nobody sent", f"{strange}: {story}")
-        return
-    for place, text in enumerate(received):
-        for other in sent.values():
-            if _comes_before(other, sent[text]) and other.text not in received[:place]:
-                yield Finding("a message is lost, or out of order", f"{other.text!r} before {text!r}: {story}")
-                return
-
-
-def _comes_before(one: Sent, other: Sent) -> bool:
-    return one.fits and not one.delayed and not other.delayed and one.committed < other.began

@@ -23,11 +23,10 @@ SECOND = "second"
 
 
 @workflow.defn(name=NAME)
-class Newer(programs._Interpreter, Lifecycle[Program, Place]):
+class Newer(programs.Interpreter, Lifecycle[Program, Place]):
     """The interpreter, of a build that takes one signal more."""
 
-    build = 1
-    states = programs._states()
+    states = programs.states()
     effects = tuple(contracts(1).values())
     steps = (COUNT,)
 
@@ -41,11 +40,10 @@ class Newer(programs._Interpreter, Lifecycle[Program, Place]):
 
 
 @workflow.defn(name=SECOND)
-class Second(programs._Interpreter, Lifecycle[Program, Place]):
+class Second(programs.Interpreter, Lifecycle[Program, Place]):
     """The interpreter under another name."""
 
-    build = 1
-    states = programs._states()
+    states = programs.states()
     effects = tuple(contracts(1).values())
     steps = (COUNT,)
 

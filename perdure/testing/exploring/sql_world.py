@@ -16,6 +16,7 @@ from perdure.fleet.record import check_record
 from perdure.fleet.service import TROUBLE
 from perdure.relay import relay as relaying
 from perdure.store import connecting, group_commit, postgres
+from perdure.testing.exploring.evidence import Sent
 from perdure.testing.exploring.scenario import Event, Finding
 from perdure.testing.exploring.sql_acts import OUTSIDE, Act
 from perdure.testing.exploring.sql_applications import Applications
@@ -118,6 +119,10 @@ class SqlWorld(World):
     def _over(self, entity: Entity) -> bool:
         execution = self.temporal.executions.get(entity.workflow_id(None))
         return self.database.is_final(entity) and (execution is None or not execution.open)
+
+    def sent(self, entity: Entity) -> list[Sent]:
+        """See base class."""
+        return self.applications.sent.get((entity.lifecycle, entity.id), [])
 
     def _heal(self) -> None:
         """All that a scenario brings is over: newer code runs, and each entity is there."""

@@ -30,6 +30,7 @@ from perdure.testing.engine_activities import (
     activity_job,
     stays_when_cancelled,
 )
+from perdure.testing.exploring.evidence import Told
 
 if TYPE_CHECKING:
     from perdure.testing.exploring.workers import Worker
@@ -364,8 +365,7 @@ class Execution:
         self.history += task.activations
         self.told += task.told
         for key, end in task.answers:
-            self.world.told[key].append(end)
-            self.world.told_at[key] = self.world.loop.time()
+            self.world.told[key].append(Told(end, self.world.loop.time()))
         task.answers = []
         self.patches += [[] for _ in task.activations]
         if task.patches and self.patches:

@@ -24,7 +24,8 @@ from perdure.recovering import record
 from perdure.testing import engine_jobs as sdk
 from perdure.testing.engine import START
 from perdure.testing.exploring.database import VirtualDatabase
-from perdure.testing.exploring.judge import judge, may_repeat
+from perdure.testing.exploring.evidence import Evidence, Sent, Told
+from perdure.testing.exploring.judge import judge
 from perdure.testing.exploring.other_side import OtherSide
 from perdure.testing.exploring.people import People
 from perdure.testing.exploring.relay import VirtualRelay
@@ -55,7 +56,6 @@ class World:
     Attributes:
         told: what `perform` answered, by key; more than once where a run was started from its top.
         task: the workflow task that is being worked on.
-        told_at: when that was last, by key.
         policies: doubt policies of performances that have one of their own, by key.
         settled_by_person: keys of which a person said what became of them.
         records_lost: whether the database has lost the records of attempts.
@@ -71,8 +71,7 @@ class World:
         self.converter = pydantic_data_converter
         self.flags = [1] if scenario.single_batch else []
         self.findings: list[Finding] = []
-        self.told: dict[str, list[Any]] = defaultdict(list)
-        self.told_at: dict[str, float] = {}
+        self.told: dict[str, list[Told]] = defaultdict(list)
         self.policies: dict[str, Any] = {}
         self.task: WorkflowTask | None = None
         self.settled_by_person: set[str] = set()
@@ -128,7 +127,7 @@ class World:
                 return
             execution = self.temporal.executions.get(entity.workflow_id(None))
             if self.database.is_final(entity) and (execution is None or not execution.open):
-                self.findings += judge(self, entity)
+                self.findings += judge(self.evidence(entity))
                 return
             if not self.people.help(entity):
                 status = self.people.status(execution) if execution and execution.open else None
@@ -156,6 +155,30 @@ class World:
 
     def _jump(self, seconds: float) -> timedelta:
         return timedelta(seconds=10 * seconds * self.random.choice((-1, 1)))
+
+    def evidence(self, entity: Entity) -> Evidence:
+        """What is known of an entity that is over."""
+        store = self.database.store
+        kept, secret = store.snapshot(entity.lifecycle, entity.id), self.subject.secret
+        keeps = secret is not None and isinstance(kept, dict) and "heard" in kept
+        return Evidence(
+            entity,
+            told=self.told,
+            accounts=self.other_side.accounts,
+            effects=store.effects(),
+            moves=self.database.moves(entity),
+            states=self.app_with(entity.lifecycle).lifecycle(entity.lifecycle).declared,
+            settled_by_person=self.settled_by_person,
+            records_lost=self.records_lost,
+            sent=self.sent(entity),
+            received=kept["heard"] if keeps else None,
+            secret=secret,
+        )
+
+    def sent(self, entity: Entity) -> list[Sent]:
+        """The messages that the application sent to an entity."""
+        texts = [payload for _, payload in self.database.rows[entity.id].messages]
+        return [Sent(text, began=place, committed=place, round=entity.round) for place, text in enumerate(texts)]
 
     # -- what the others ask
 
@@ -231,11 +254,6 @@ class World:
         earlier = self._caused.setdefault((of_round, effect.name), what.partition("~")[0])
         if earlier != what.partition("~")[0] and effect.name in self.subject.once:
             self.found("done twice", f"{effect.name}: as {earlier}, and again as {what}")
-
-    def repeated(self, effect: Effect[Any, Any], key: str, after: float) -> None:
-        """The other side has done it once more."""
-        if not may_repeat(self.policies.get(key, effect.doubt)):
-            self.found("done twice", f"{key}: again after {after:.1f} s")
 
     async def point(self, worker: Worker, place: str) -> None:
         """A worker comes to a place where something may happen to it."""

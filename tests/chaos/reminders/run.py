@@ -122,7 +122,7 @@ async def run(wish: Wish, postgres: PostgresServer, temporal: TemporalServer, da
         environment = await stack.enter_async_context(provider(folder / LOG, **faults, **durations))
         if wish.callbacks:
             environment |= await stack.enter_async_context(heard(world.dsn))
-        fleet = Fleet(world, environment, app=wish.app, names=WORKERS)
+        fleet = Fleet(world, environment, apps=[wish.app], names=WORKERS)
         await fleet.start()
         await _Clinic(world, fleet, wish, folder).play(outcome)
     outcome.whole = time.monotonic() - began

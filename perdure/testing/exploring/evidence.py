@@ -1,0 +1,104 @@
+"""What is known of an entity that is over, from those who are not under test: it is what the judge reads."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from perdure.contracts.keys import Entity
+from perdure.contracts.outcomes import Done, Ended
+from perdure.contracts.policies import DoubtPolicy
+from perdure.contracts.states import States
+from perdure.store.writes import EffectView, Move
+
+
+@dataclass(frozen=True)
+class Told:
+    """What `perform` returned to the author, and when."""
+
+    end: Done[Any] | Ended
+    at: float
+
+    @property
+    def in_doubt(self) -> bool:
+        """Whether the author was told that it may have happened."""
+        return isinstance(self.end, Ended) and self.end.in_doubt
+
+    def __str__(self) -> str:
+        return type(self.end).__name__ + (" in doubt" if self.in_doubt else "")
+
+
+@dataclass
+class Account:
+    """What the other side counted for one key.
+
+    Attributes:
+        policy: the doubt policy of the effect; None as long as it was not done.
+        done_at: when it was done; more than once where a repeat was not dropped.
+        done_by_calls_of: when the calls began that did it.
+        calls: how many calls came.
+    """
+
+    policy: DoubtPolicy[Any, Any] | None = None
+    done_at: list[float] = field(default_factory=list)
+    done_by_calls_of: list[float] = field(default_factory=list)
+    calls: int = 0
+
+
+@dataclass(frozen=True)
+class Sent:
+    """A message whose commit is acknowledged to the application.
+
+    Attributes:
+        began, committed: when its transaction did.
+        round: the round of the entity that it was sent to.
+        fits: whether a build has a handler for it.
+        delayed: whether it asked for a later delivery.
+    """
+
+    text: str
+    began: float
+    committed: float
+    round: int = 0
+    fits: bool = True
+    delayed: bool = False
+
+    def comes_before(self, other: Sent) -> bool:
+        """Whether the entity receives it before `other`, in any case."""
+        in_order = self.fits and not self.delayed and not other.delayed
+        return in_order and self.committed < other.began
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """See the module.
+
+    Attributes:
+        told: what `perform` returned, by key, oldest first; more than once where a run was started from its top.
+        accounts: what the other side counted, by key.
+        effects: what the fence has on record, by key.
+        moves: what the mirror has shown, oldest first.
+        states: what the lifecycle declares.
+        settled_by_person: keys of which a person said what became of them.
+        records_lost: whether the database has lost the records of attempts.
+        sent: messages to it.
+        received: texts of those that its last snapshot holds, in their order; None = it keeps none.
+        secret: personal data in its input, which may stand in payloads only; None = there is none to be looked for.
+    """
+
+    entity: Entity
+    told: Mapping[str, Sequence[Told]]
+    accounts: Mapping[str, Account]
+    effects: Mapping[str, EffectView]
+    moves: Sequence[Move]
+    states: States[Any]
+    settled_by_person: Collection[str] = ()
+    records_lost: bool = False
+    sent: Sequence[Sent] = ()
+    received: Sequence[str] | None = None
+    secret: str | None = None
+
+    def account(self, key: str) -> Account:
+        """What the other side counted for a key."""
+        return self.accounts.get(key, Account())

@@ -1,0 +1,116 @@
+"""Those who speak to generated lifecycles: they send messages, ask for ends and retries, and settle what is parked."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections import defaultdict
+from datetime import timedelta
+from typing import Any
+
+from perdure import Status
+from perdure.testing.exploring.evidence import Sent
+from tests.chaos.generated import PACE
+from tests.chaos.other_side import TRUTHFUL_PAUSE, OtherSide
+from tests.chaos.plan import GENERATED, Plan, Start
+from tests.chaos.trouble import answered, insist, trouble_with
+from tests.world import World
+
+_OPEN = "select exists (select from perdure.entity where lifecycle = $1 and id = $2)"
+_DOUBTS = "select key, attempts from perdure.effect where lifecycle = $1 and id = $2 and status = 'in_doubt'"
+_ACTS = {"message": 50, "retry": 15, "send again": 10, "cancel": 10, "cancel through Temporal": 5}
+_PATIENCE = 2.0
+"""Seconds after which they speak again to one that does not go on."""
+_ABANDONED = 0.1
+"""How likely a person gives up what is parked, whatever became of it."""
+
+
+class Company:
+    """See the module.
+
+    Attributes:
+        sent: the messages to each, by id; one whose commit was not acknowledged is committed in the infinite future.
+        resolved: how many effects in doubt a person has settled.
+    """
+
+    def __init__(self, world: World, plan: Plan, other_side: OtherSide) -> None:
+        self.sent: defaultdict[str, dict[str, Sent]] = defaultdict(dict)
+        self.resolved = 0
+        self._world, self._plan, self._other_side = world, plan, other_side
+
+    async def run(self, began: float) -> None:
+        """Do what comes into their heads, at random moments."""
+        async with asyncio.TaskGroup() as speaking:
+            for start in self._plan.starts:
+                if start.lifecycle == GENERATED and start.kept:
+                    speaking.create_task(self._accompany(start, began))
+
+    async def help(self, entity_id: str, attention: str | None) -> Exception | None:
+        """Do what is needed where one does not go on by itself; what was in the way, or None."""
+        if attention is not None and "in doubt" in attention:
+            return await self._resolve(entity_id)
+        act = random.choices(("retry", "message", "send again"), (50, 35, 15))[0]
+        error = await self._do(act, entity_id)
+        await asyncio.sleep(_PATIENCE)
+        return error
+
+    async def _accompany(self, start: Start, began: float) -> None:
+        luck = random.Random(f"{self._plan.seed} {start.id}")
+        acts = luck.choices([*_ACTS], [*_ACTS.values()], k=luck.choice((0, 0, 1, 1, 2, 3, 4)))
+        for act in acts:
+            at = max(began + start.at - asyncio.get_running_loop().time(), 0.0)
+            await asyncio.sleep(at + luck.uniform(0.0, 25 * PACE))
+            await self._do(act, start.id)
+
+    async def _do(self, act: str, entity_id: str) -> Exception | None:
+        client = self._world.client
+        match act:
+            case "message":
+                await self._send(entity_id)
+                return None
+            case "retry":
+                return await answered(lambda: client.retry(GENERATED, entity_id, by="chaos"))
+            case "send again":
+                return await answered(lambda: client.send_again(GENERATED, entity_id, by="chaos", note="please"))
+            case "cancel":
+                return await answered(lambda: client.cancel(GENERATED, entity_id, by="chaos"))
+            case _:
+                handle = self._world.handle(GENERATED, entity_id)
+                return await trouble_with(lambda: handle.cancel(rpc_timeout=timedelta(seconds=5)))
+
+    async def _send(self, entity_id: str) -> None:
+        sent, began = self.sent[entity_id], time.monotonic()
+        text = f"message {len(sent) + 1}"
+        sent[text] = Sent(text, began, float("inf"))
+
+        async def once() -> str | None:
+            if not await self._world.client._pool.fetchval(_OPEN, GENERATED, entity_id, timeout=5):
+                return None  # its start is not committed yet, or it is over
+            return await self._world.client.signal(GENERATED, entity_id, "note", text, message_id=text)
+
+        if await insist(once) in ("sent", "known"):
+            sent[text] = Sent(text, began, time.monotonic())
+
+    async def _resolve(self, entity_id: str) -> Exception | None:
+        """Only what has been in doubt for a while: what is on its way has arrived by then."""
+        doubts = await insist(lambda: self._doubts(entity_id))
+        await asyncio.sleep(TRUTHFUL_PAUSE)
+        error: Exception | None = None
+        for key in {key for key, _ in doubts & await insist(lambda: self._doubts(entity_id))}:
+            error = await answered(lambda key=key: self._say(entity_id, key))  # type: ignore[misc]
+            self.resolved += error is None
+        return error
+
+    async def _doubts(self, entity_id: str) -> set[tuple[str, int]]:
+        rows = await self._world.client._pool.fetch(_DOUBTS, GENERATED, entity_id, timeout=5)
+        return {(row["key"], row["attempts"]) for row in rows}
+
+    async def _say(self, entity_id: str, key: str) -> Any:
+        number, slot = self._other_side.accepted[key], key.split("/", 2)[2].partition("~")[0]
+        outcome, receipt = (Status.DONE, str(number)) if number else (Status.NOT_DONE, None)
+        if random.random() < _ABANDONED:
+            outcome, receipt = Status.ABANDONED, None
+        return await self._world.client.resolve(
+            GENERATED, entity_id, outcome, by="chaos", note="looked it up", receipt=receipt, effect=slot
+        )

@@ -1,0 +1,109 @@
+"""What the exploration's judge says of generated lifecycles on real servers.
+
+What `perform` returned to the author is not on record, and whoever knows it may be killed in the next instant. The
+histories tell: a replay of them returns the same again.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+from unittest.mock import patch
+
+from temporalio import workflow
+from temporalio.client import WorkflowHistory
+from temporalio.worker import Replayer, UnsandboxedWorkflowRunner
+
+from perdure import PerdurePlugin
+from perdure.contracts.keys import Entity
+from perdure.testing.exploring.database import belongs
+from perdure.testing.exploring.evidence import Account, Evidence, Told
+from perdure.testing.exploring.judge import judge
+from perdure.testing.exploring.other_side import SECRET
+from perdure.testing.exploring.scenario import Finding
+from perdure.testing.exploring.sql_record import SqlRecord
+from perdure.workflow.performing import Performance
+from tests.chaos import generated, generated_bodies
+from tests.chaos.company import Company
+from tests.chaos.other_side import OtherSide
+from tests.chaos.plan import GENERATED
+from tests.world import World
+
+
+class Judge:
+    """Judges one after the other.
+
+    Args:
+        record: what the database has, once all is over.
+
+    Attributes:
+        runs: how many runs were replayed.
+        answers: how many answers of `perform` those had.
+    """
+
+    def __init__(self, world: World, other_side: OtherSide, company: Company, record: SqlRecord) -> None:
+        self._world, self._other_side, self._company, self._record = world, other_side, company, record
+        self.runs = self.answers = 0
+        plugin = PerdurePlugin(generated_bodies.older, world.config)
+        self._replayer = Replayer(workflows=[], plugins=[plugin], workflow_runner=UnsandboxedWorkflowRunner())
+
+    async def judge(self, entity_id: str) -> list[Finding]:
+        """What is wrong with one; none, where it is not over."""
+        entity = Entity(GENERATED, entity_id)
+        told: dict[str, list[Told]] = defaultdict(list)
+        for history in await self._histories(entity):
+            with _heard(history, told):
+                result = await self._replayer.replay_workflow(history, raise_on_replay_failure=False)
+            if result.replay_failure is not None:
+                return [Finding("a replay differs", f"{entity}: {history.run_id}: {result.replay_failure}")]
+            self.runs += 1
+        self.answers += sum(map(len, told.values()))
+        return [*judge(self._evidence(entity, told))]
+
+    def _evidence(self, entity: Entity, told: dict[str, list[Told]]) -> Evidence:
+        record = self._record
+        effects = {key: view for key, view in record.effects.items() if belongs(key, entity)}
+        accounts = {key: each for key, each in self._other_side.accounts.items() if belongs(key, entity)}
+        for key, view in effects.items():
+            accounts.setdefault(key, Account()).calls = view.attempts  # what was lost on the way is a call as well
+        # What arrives later than that after its sender's last check is excluded by design.
+        late = {key for key in accounts if any(each > generated.SETTLE for each in self._other_side.late[key])}
+        kept = record.snapshot(entity.lifecycle, entity.id)
+        return Evidence(
+            entity,
+            told={key: each for key, each in told.items() if key not in late},
+            accounts={key: each for key, each in accounts.items() if key not in late},
+            effects={key: each for key, each in effects.items() if key not in late},
+            moves=record.moves(entity),
+            states=generated.Generated.declared,
+            sent=[*self._company.sent[entity.id].values()],
+            received=kept["heard"] if kept else None,
+            secret=SECRET,
+        )
+
+    async def _histories(self, entity: Entity) -> list[WorkflowHistory]:
+        """Of all its runs, the first one first."""
+        found: list[WorkflowHistory] = []
+        run_id: str | None = None
+        while run_id != "":
+            handle = self._world.engine.get_workflow_handle(entity.workflow_id(self._world.scope), run_id=run_id)
+            found.append(await handle.fetch_history())
+            run_id = found[-1].events[0].workflow_execution_started_event_attributes.continued_execution_run_id
+        return found[::-1]
+
+
+@contextmanager
+def _heard(history: WorkflowHistory, told: dict[str, list[Told]]) -> Iterator[None]:
+    """Note what `perform` returns while a history is replayed, with the time at which that was committed."""
+    plain, last = Performance.run, len(history.events) - 1
+
+    async def run(self: Any, *args: Any) -> Any:
+        end = await plain(self, *args)
+        completed = history.events[min(workflow.info().get_current_history_length(), last)]
+        told[str(self.key)].append(Told(end, completed.event_time.ToNanoseconds() / 1e9))
+        return end
+
+    with patch.object(Performance, "run", run):
+        yield
