@@ -100,8 +100,11 @@ class States(Generic[S]):
         return [*self._by_name, *self._today]
 
     def today(self, name: str) -> str:
-        """Today's name of a state that was on record as `name`; the same where it has no other."""
-        return self._today.get(name, name)
+        """Today's name of a state that was on record as `name`; the same where it has no other.
+
+        The first one for `starting`: a run may be under way before it is on record that its start is delivered.
+        """
+        return self.initial.value if name == STARTING else self._today.get(name, name)
 
     def on_record(self, name: str) -> State[S]:
         """The state `name`; one that leads nowhere else and wants a person, where it is not declared any more."""

@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 
 from perdure.contracts.keys import Entity
 from perdure.contracts.outcomes import Status
+from perdure.contracts.states import STARTING
 from perdure.store.writes import (
     Answer,
     EffectView,
@@ -75,6 +76,12 @@ class MemoryStore:
             entity.round, self._clock(), self._epoch, state=state, moves=[Move(state=state)]
         )
 
+    def delivered(self, entity: Entity, state: str) -> None:
+        """What a relay commits when it has delivered a start: the first state, without a transition."""
+        known = self._entities[entity.lifecycle, entity.id]
+        if known.round == entity.round and known.state == STARTING:
+            known.state = state
+
     def lose_records(self) -> None:
         """As if the database were restored to before all attempts, or a standby without them took over."""
         self._effects.clear()
@@ -106,6 +113,10 @@ class MemoryStore:
         """All transitions of an entity, oldest first."""
         entity = self._entities.get((lifecycle, entity_id))
         return list(entity.moves) if entity else []
+
+    def state(self, entity: Entity) -> str:
+        """The state that the mirror has of an entity."""
+        return self._entities[entity.lifecycle, entity.id].state or STARTING
 
     def version(self, entity: Entity) -> int:
         """The newest version that the mirror has of an entity."""
@@ -216,7 +227,7 @@ class MemoryStore:
         current, outcome = known.view.token == fence.token, fence.op is FenceOp.OUTCOME
         if was is Status.DONE:
             return Verdict.STANDING
-        if said is not Status.DONE and not (current and was in (Status.ATTEMPTING, Status.IN_DOUBT)):
+        if said is not Status.DONE and not (current and was.unknown):
             return Verdict.STANDING
         about_this_one = said is Status.NOT_DONE or (said is Status.REFUSED and fence.within is None)
         if outcome and about_this_one and known.earlier_doubt is not None:

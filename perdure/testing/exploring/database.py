@@ -10,6 +10,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from perdure.contracts.keys import Entity
+from perdure.contracts.states import STARTING
 from perdure.errors import DatabaseUnavailable
 from perdure.recovering.record import Doubt, Record
 from perdure.store.memory import MemoryStore
@@ -49,9 +50,9 @@ class VirtualDatabase:
         """A store as one worker has it."""
         return Connection(self, worker)
 
-    def start(self, entity: Entity, given: Any, state: str) -> Row:
+    def start(self, entity: Entity, given: Any) -> Row:
         """What `perdure.start` does in the application's transaction."""
-        self.store.start(entity, state)
+        self.store.start(entity, STARTING)
         row = self.rows[entity.id] = Row(entity, given, self.world.loop.now)
         return row
 
@@ -78,7 +79,7 @@ class VirtualDatabase:
         memory = moves[-1].memory if moves else None
         return Record(
             at=self.world.loop.now,
-            state=moves[-1].state,
+            state=self.store.state(entity),
             since=row.created_at,
             created_at=row.created_at,
             snapshot=next((move.snapshot for move in reversed(moves) if move.snapshot is not None), None),

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from random import Random
 from typing import TYPE_CHECKING, Any
 
 from perdure.app import input_json
 from perdure.contracts.keys import Entity
+from perdure.contracts.states import STARTING
 from perdure.contracts.terms import all_terms
 from perdure.recovering.record import carried_from
 from perdure.testing.exploring.database import Row, VirtualDatabase
@@ -17,7 +19,11 @@ if TYPE_CHECKING:
     from perdure.testing.exploring.world import World
 
 DELAY = 0.03
-"""Seconds from a commit to its delivery."""
+"""Seconds from a commit to its delivery, and from there to the commit of that."""
+AGAIN = 5.0
+"""Seconds after which another relay delivers once more what one delivered that died before it committed that."""
+_LATE = 0.1
+"""How likely that is."""
 
 
 class VirtualRelay:
@@ -25,12 +31,13 @@ class VirtualRelay:
 
     def __init__(self, world: World, database: VirtualDatabase) -> None:
         self._world, self._database = world, database
+        self._random = Random(f"relay {world.scenario.seed}")
         database.on_late = self.wake
 
     def start(self, entity: Entity, given: Any) -> None:
         """The application commits a start."""
         kind = self._world.subject.builds[0].lifecycle(entity.lifecycle)
-        row = self._database.start(entity, input_json(kind, given), kind.declared.initial.value)
+        row = self._database.start(entity, input_json(kind, given))
         terms = all_terms(kind.effects)
         carried = Carried(round=entity.round, started_at=row.created_at, terms=terms)
         self._world.loop.call_later(DELAY, self._start, row, carried)
@@ -58,7 +65,8 @@ class VirtualRelay:
         world = self._world
         for row in self._database.rows.values():
             known = world.temporal.executions.get(row.entity.workflow_id(None))
-            if (known is not None and known.open) or self._database.is_final(row.entity) or not row.started:
+            waits = not row.started or self._database.store.state(row.entity) == STARTING
+            if (known is not None and known.open) or self._database.is_final(row.entity) or waits:
                 continue
             record = self._database.record(row)
             terms = all_terms(world.subject.builds[0].lifecycle(row.entity.lifecycle).effects)
@@ -76,6 +84,26 @@ class VirtualRelay:
             return
         row.started = True
         self._deliver(row)
+        world.loop.call_later(DELAY, self._commit, row, carried)
+
+    def _commit(self, row: Row, carried: Carried) -> None:
+        """Put on record that the start is delivered; if the relay dies before that, another one delivers it again."""
+        world, database, entity = self._world, self._database, row.entity
+        if database.store.state(entity) != STARTING:
+            return
+        away = max(database.away_until - world.loop.time(), 0.0)
+        if away or self._random.random() < _LATE:
+            world.loop.call_later(away + AGAIN, self._start_again, row, carried)
+            return
+        initial = world.app_with(entity.lifecycle).lifecycle(entity.lifecycle).declared.initial.value
+        database.store.delivered(entity, initial)
+
+    def _start_again(self, row: Row, carried: Carried) -> None:
+        """A start that is not on record as delivered is delivered once more: the server knows it, or has lost it."""
+        if self._database.store.state(row.entity) == STARTING:
+            row.delivered = 0
+            self._start(row, carried)
+            self._world.loop.call_later(DELAY, self._commit, row, carried)
 
     def _deliver(self, row: Row) -> None:
         while row.started and row.delivered < len(row.messages):
