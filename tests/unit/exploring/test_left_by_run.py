@@ -1,0 +1,64 @@
+"""What an earlier run left in doubt, and the one that goes on from the record does not come back to."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+from enum import StrEnum
+
+from pydantic import BaseModel
+from temporalio import workflow
+
+from perdure import Effect, Escalate, Lifecycle, state
+from perdure.testing.exploring.explorer import of_lifecycle
+from perdure.testing.exploring.scenario import Event, Scenario
+
+CHARGE = Effect[str, str]("charge", timeout=timedelta(seconds=5), doubt=Escalate())
+
+
+class Spot(StrEnum):
+    """States."""
+
+    NEW = "new"
+    OVER = "over"
+
+
+class Kept(BaseModel):
+    """The snapshot."""
+
+    charged: bool = False
+
+
+@workflow.defn(name="detour")
+class Detour(Lifecycle[str, Spot]):
+    """Takes it for charged as soon as it has begun to charge, once it is started from its top."""
+
+    states = (state(Spot.NEW, Spot.OVER), state(Spot.OVER))
+    effects = (CHARGE,)
+
+    def __init__(self) -> None:
+        self.charged = False
+
+    @workflow.run
+    async def run(self, given: str) -> None:
+        """See the class."""
+        kept = self.recall(Kept)
+        if kept is None or not kept.charged:
+            self.charged = True
+            await asyncio.gather(self.perform(CHARGE, given, suffix="1"), self.save())
+        await self.enter(Spot.OVER)
+
+    def snapshot(self) -> Kept:
+        """See the class."""
+        return Kept(charged=self.charged)
+
+
+def test_what_only_the_record_knows_to_be_in_doubt_waits_for_a_person_before_the_entity_ends() -> None:
+    scenario = Scenario(
+        seed=0, given="x", calls={"charge": ["lost after"]}, events=(Event(4.0, "lose Temporal", 1.0),), builds=(0,)
+    )
+
+    world = of_lifecycle(Detour, "x", {CHARGE: "ok"}, (), ()).world(scenario)
+
+    assert world.findings == []
+    assert {"detour/1/charge/1"} == world.settled_by_person
