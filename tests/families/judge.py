@@ -18,6 +18,10 @@ if TYPE_CHECKING:
 _ENDS = {"complete": "done", "failed": "failed", "cancelled": "cancelled", "listed": "waiting"}
 _COUNTS = ("waiting", "open", "done", "failed", "cancelled")
 _DUE = "select lifecycle, id, kind, tries, error from perdure.outbox where not_before <= sim.clock()"
+_LISTED_AGAIN = """
+    select id, array_agg(key) as keys from perdure.effect where lifecycle = 'web-job' and effect like 'call-page%'
+    and status = 'done' and receipt->>'then' = 'children' group by 1 having count(distinct round) > 1
+"""
 _MOST_CHOICES = 20_000
 
 
@@ -57,8 +61,12 @@ async def judge(world: FamilyWorld) -> list[Finding]:
         "select id, round, count(*) from perdure.finished where lifecycle = 'web-job' group by 1, 2 having count(*) > 1"
     )
     found += [Finding("ended twice", str(tuple(row))) for row in ends]
+    again = await sessions.fetch(_LISTED_AGAIN)
+    found += [Finding("a page that has listed children is called after a restart", str(tuple(row))) for row in again]
     found += [Finding("a row that is due stays", str(dict(row))) for row in await sessions.fetch(_DUE)]
     found += [Finding("rejected", str(dict(row))) for row in await sessions.fetch("select * from perdure.rejected")]
+    reused = [id for id in world.operators.deleted if idents[id]["round"]]
+    found += [Finding("the id of a deleted job is used once more", id) for id in reused]
     found += _rows(jobs, idents)
     found += _lost(world, jobs)
     for master, family in families.items():

@@ -37,6 +37,7 @@ class Operators:
         busy: how many of their acts are not over.
         restarted: children that somebody restarted by themselves: they may change what a master has ended with.
         inserted: ids that an app was told are its jobs.
+        deleted: ids of jobs whose rows an app has deleted.
         mended: refused children that were listed again, or given up: master and id.
     """
 
@@ -45,6 +46,7 @@ class Operators:
         self.busy = 0
         self.restarted: set[str] = set()
         self.inserted: set[str] = set()
+        self.deleted: set[str] = set()
         self.mended: set[tuple[str, str]] = set()
 
     def insert(self, job: Job) -> None:
@@ -132,7 +134,8 @@ class Operators:
         await self._insert(Job(id, "once", how=act.how))
         if act.what == "take and delete" and id in self.inserted and await self._over(id):
             await asyncio.sleep(5.0)  # its row shows the end by then
-            await self._sql(act, "delete from web_job.job where id = $1 and parent is null", id)
+            if await self._sql(act, "delete from web_job.job where id = $1 and parent is null", id):
+                self.deleted.add(id)
 
     async def _over(self, id: str) -> bool:
         for _ in range(_TRIES):

@@ -37,6 +37,8 @@ CALLS = (
     *("429", "503", "500", "500 done", "303 done", "409", "garbage", "too long", "killed after", "frozen"),
 )
 """How a call can go; without a word it is done at once. `slow`, `202` = the page works for some seconds."""
+WORKS = (0.5, 6.0, 20.0, 60.0, 200.0)
+"""Seconds that a page can be at work."""
 LOOKS = ("500", "lost", "garbage", "429", "slow")
 """How a look at the status URL, at a location or at a further page of a list can go, beside the truth."""
 LISTS = ("500", "lost", "slow", "404", "garbage", "too long", "unusable", "twice", "circle")
@@ -164,7 +166,7 @@ class _Author:
             relay_faults=tuple(
                 Fault(random.choice(RELAY_PLACES), random.randint(1, 6), "kill") for _ in range(self._few(0.3, 2))
             ),
-            renews=random.choice((0, 0, 3, 6)),
+            renews=random.choice((0, 0, 8, 20)),
             single_batch=random.random() < 0.7,
         )
 
@@ -181,7 +183,7 @@ class _Author:
         self._pages[id] = Page(
             calls=self._words(CALLS, 0.3),
             looks=self._words(LOOKS, 0.3),
-            work=self._seconds(),
+            work=random.choice(WORKS),
             lists=tuple(self._page(names) for _ in range(random.choice((1, 1, 2, 3)))),
             window=random.choice((1, 2, 3, 50)),
             tolerates=random.choice((0, 0, 1, 3, None)),
@@ -199,7 +201,7 @@ class _Author:
         return Page(
             calls=self._words(CALLS, 0.6),
             looks=self._words(LOOKS, 0.3),
-            work=self._seconds(),
+            work=self._random.choice(WORKS),
             ends_well=self._random.random() < 0.85,
         )
 
