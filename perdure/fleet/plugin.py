@@ -253,6 +253,7 @@ async def _check(pool: Pool, app: App) -> None:
         await schema.check(connection)
         await report_weaknesses(connection)
         await schema.make_months(connection)
+        await schema.note_database(connection)
         for name, lifecycle in app.lifecycles.items():
             await check_record(connection, name, lifecycle)
             if lifecycle.expects is not None:

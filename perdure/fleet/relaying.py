@@ -63,6 +63,7 @@ async def _relay_until(
             await schema.check(connection)
             await report_weaknesses(connection)
             await schema.make_months(connection)
+            await schema.note_database(connection)
         async with _delivering(pool, app, config, client):
             ready.set()
             await asyncio.wait({stop})

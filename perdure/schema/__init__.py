@@ -8,6 +8,7 @@ migration is older than N do not start.
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib import resources
 from typing import TypeAlias
@@ -91,6 +92,17 @@ async def make_months(connection: Connection) -> None:
     async with connection.transaction():
         await connection.execute("set local lock_timeout = 0; set local statement_timeout = 0")
         await connection.execute("select perdure.make_months()")
+
+
+async def note_database(connection: Connection) -> None:
+    """Note which database this is for the feed, so that the first follower after a restore need not write.
+
+    Where a transaction that is open holds this up for a second, the first follower does it.
+    """
+    with suppress(asyncpg.LockNotAvailableError):
+        async with connection.transaction():
+            await connection.execute("set local lock_timeout = '1s'")
+            await connection.execute("select perdure.feed_here()")
 
 
 async def check(connection: Connection) -> None:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from perdure.testing.crashing import CrashPointsFailed, Proof, Servers
     from perdure.testing.engine import START
     from perdure.testing.exploring.explore import Exploration, ExplorationFailed, explore
+    from perdure.testing.following import Feed, Follower, FollowerFailed, follow
     from perdure.testing.messages import CANCEL_WORKFLOW, Answered, At, Message, When, WhenBlocked, WhenIn, WhenParked
     from perdure.testing.recorded import Recorded
     from perdure.testing.rehearsal import Rehearsal, rehearse
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 _MODULES = {
     "crashing": ("CrashPointsFailed", "Proof", "Servers"),
     "engine": ("START",),
+    "following": ("Feed", "Follower", "FollowerFailed", "follow"),
     "messages": ("Answered", "At", "CANCEL_WORKFLOW", "Message", "When", "WhenBlocked", "WhenIn", "WhenParked"),
     "exploring.explore": ("Exploration", "ExplorationFailed", "explore"),
     "recorded": ("Recorded",),
@@ -49,6 +51,9 @@ __all__ = [
     "CrashPointsFailed",
     "Exploration",
     "ExplorationFailed",
+    "Feed",
+    "Follower",
+    "FollowerFailed",
     "Late",
     "Message",
     "NotPickedUp",
@@ -63,5 +68,6 @@ __all__ = [
     "WhenParked",
     "WorkerLost",
     "explore",
+    "follow",
     "rehearse",
 ]

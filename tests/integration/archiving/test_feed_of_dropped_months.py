@@ -60,6 +60,30 @@ async def test_a_follower_that_has_read_all_of_it_goes_on(dsn: str, db: Connecti
     assert await ids(db, at_the_end) == ["new", "new"]
 
 
+async def test_a_follower_that_has_read_all_beside_an_older_transaction_goes_on(dsn: str, db: Connection) -> None:
+    async with connected(dsn) as older:
+        await older.execute("begin; select pg_current_xact_id()")
+        await finished(db, "old")
+        at_the_end = await position(db)
+        await older.execute("commit")
+    assert (await perdure(dsn, *DROP)).exit_code == 0
+    assert await ids(db, at_the_end) == []
+
+
+async def test_a_follower_of_a_restored_database_that_has_not_read_what_was_dropped_is_told(
+    dsn: str, db: Connection
+) -> None:
+    for name in ("a", "b", "c"):
+        await finished(db, name)
+    await finished(db, "new", date(2020, 2, 1))
+    await db.execute("update perdure.feed_origin set system_identifier = 1")  # as `pg_restore` leaves it
+    inside, at_the_end = await position(db, None, 1), await position(db)
+    assert (await perdure(dsn, *DROP)).exit_code == 0
+    await lost(db, inside)
+    assert await ids(db, at_the_end) == []
+    assert await ids(db, await position(db, None, 1)) == ["new"], "a position of after the drop promised nothing of it"
+
+
 async def test_what_was_written_late_is_told_as_well(dsn: str, db: Connection) -> None:
     await finished(db, "old")
     async with connected(dsn) as slow, slow.transaction():
