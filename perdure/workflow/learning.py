@@ -94,10 +94,13 @@ class Learning(Generic[In, Out]):
     def _ordered_first(self) -> int:
         """The earliest time at which it can have been ordered, in microseconds: if its record is lost, the fence takes
         nothing for untouched that was ordered before."""
-        conductor = self._conductor
         at = earliest_call() if self._inline else workflow.now()
-        repeats = conductor.catching_up or self.slot in conductor.performed_before
-        return conductor.began if repeats or at is None else microseconds(at)
+        return self._conductor.began if self._repeats or at is None else microseconds(at)
+
+    @property
+    def _repeats(self) -> bool:
+        """Whether an earlier run may have performed it."""
+        return self._conductor.catching_up or self.slot in self._conductor.performed_before
 
     @property
     def timeout(self) -> timedelta:
@@ -207,10 +210,11 @@ class Learning(Generic[In, Out]):
         op = FenceOp.READ if isinstance(cause, CancelledError) else FenceOp.LOST
         begun = await self._find_out(op, why, before)
         known = self.known.settled()
+        # A lost attempt that is on record as not done may not have called anybody: only its report knew.
         self.known = replace(
             known,
             failures=known.failures + 1,
-            spared=known.spared + (not begun),
+            spared=known.spared + (not begun or known.effect.status is Status.NOT_DONE),
             unmade=False,
             last=None,
             retry_after=None,
@@ -234,8 +238,8 @@ class Learning(Generic[In, Out]):
             conductor.acted()
         elif standing is not None and standing != conductor.state and not begun:
             conductor.show(self._back(before))
-        elif begun or op is FenceOp.LOST:
-            conductor.acted()
+        elif (begun or op is FenceOp.LOST) and (view.in_doubt or not self._repeats):
+            conductor.acted()  # else an earlier run has begun and settled it
         if begun:
             self._count(view.status.value)
         self._see(view, answer)
@@ -269,11 +273,16 @@ class Learning(Generic[In, Out]):
         self._see(answer.effect or EffectView(), answer)
         if answer.gate in (Gate.FINAL, Gate.OTHER_ROUND):
             raise Overtaken(answer.state)
+        if view.in_doubt and self.known.effect.status is Status.NOT_DONE:  # as in `_lost`, where the no comes later
+            self.known = replace(self.known, spared=min(self.known.spared + 1, self.known.failures))
         begun, standing, enters = self.known.effect.attempts > view.attempts, self._today(answer.state), self._enters
-        if conductor.catching_up or not begun or standing in (None, conductor.state) or enters is None:
+        if conductor.catching_up or not begun or standing is None or enters is None:
             return
-        # By a workflow task that was lost: the state was committed with the record.
+        # By a workflow task that was lost: the state was committed with the record. It is written again where this run
+        # has shown an earlier state since.
         if conductor.states.allows(conductor.state, enters):
+            if conductor.last_move > self.known.effect.version:
+                await conductor.write(conductor.order(move=conductor.move_to(enters)))
             conductor.show(enters)
 
     def _fence(self, op: FenceOp, *, token: str | None = None, **more: Any) -> Fence:

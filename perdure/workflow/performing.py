@@ -24,12 +24,13 @@ from perdure.workflow.carried import HowEnded
 from perdure.workflow.decision import Again, Ask, Look, Park, Record, Settled, decide
 from perdure.workflow.fitting import check_size
 from perdure.workflow.learning import Learning
-from perdure.workflow.leaving import Leave, Renewal
+from perdure.workflow.leaving import Cancelled, Leave, Renewal
 from perdure.workflow.reading import LOOKS_AGAIN, read
 
 In = TypeVar("In")
 Out = TypeVar("Out")
 
+READ_AT_CANCEL = "perdure: a cancel in a pause reads the fence"
 TAKEN_BACK = "perdure: a cancel takes back what waits in line"
 
 _ENDINGS: dict[str, type[Ended]] = {
@@ -148,12 +149,21 @@ class Performance(Learning[In, Out], Generic[In, Out]):
         if self._goes_on_at is not None:
             end, self._goes_on_at = min(end, max(self._goes_on_at, now)), None
         self.next_at = end
-        await self._conductor.pause(
-            (end - now).total_seconds(),
-            self._roused,
-            cancellable=not self.known.effect.in_doubt,
-            summary=f"{self.slot}: next step",
-        )
+        try:
+            await self._conductor.pause(
+                (end - now).total_seconds(),
+                self._roused,
+                cancellable=not self.known.effect.in_doubt,
+                summary=f"{self.slot}: next step",
+            )
+        except Cancelled:
+            if not self._inline or self._conductor.catching_up or not workflow.patched(READ_AT_CANCEL):
+                raise
+            await self._read()  # a workflow task that was lost may have begun the attempt that this pause was for
+            if self.known.effect.status not in (Status.ATTEMPTING, Status.IN_DOUBT, Status.DONE):
+                raise
+            self.next_at = None
+            return False
         # A workflow task that was lost since then may have begun an attempt that this run does not know of.
         self.known = replace(self.known, read=False)
         if self._stops:

@@ -316,6 +316,7 @@ class Execution:
     def lose_task(self, task: WorkflowTask, *, others: bool = True) -> None:
         """The task never was: what it did not commit is forgotten, and what it was started for is given again."""
         self._end_task(task)
+        self.world.told_in_vain |= {key for key, end in task.answers if getattr(end, "in_doubt", False)}
         task.worker.forget(self)
         self.sticky = None
         kept = []

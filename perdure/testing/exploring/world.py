@@ -55,6 +55,7 @@ class World:
 
     Attributes:
         told: what `perform` answered, by key; more than once where a run was started from its top.
+        told_in_vain: keys of which a workflow task that was lost told the author that they are in doubt.
         task: the workflow task that is being worked on.
         policies: doubt policies of performances that have one of their own, by key.
         settled_by_person: keys of which a person said what became of them.
@@ -72,6 +73,7 @@ class World:
         self.flags = [1] if scenario.single_batch else []
         self.findings: list[Finding] = []
         self.told: dict[str, list[Told]] = defaultdict(list)
+        self.told_in_vain: set[str] = set()
         self.policies: dict[str, Any] = {}
         self.task: WorkflowTask | None = None
         self.settled_by_person: set[str] = set()
@@ -170,6 +172,7 @@ class World:
             states=self.app_with(entity.lifecycle).lifecycle(entity.lifecycle).declared,
             settled_by_person=self.settled_by_person,
             records_lost=self.records_lost,
+            told_in_vain=self.told_in_vain,
             sent=self.sent(entity),
             received=kept["heard"] if keeps else None,
             secret=secret,
