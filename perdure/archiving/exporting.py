@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import ParamSpec, TypeVar
@@ -73,7 +73,9 @@ async def export(connection: Connection, month: Month, folder: Path, tell: Tell)
         raise NotNow(f"{month} is being dropped, and no longer whole: `perdure archive drop {month}` finishes that")
     folder = await _filed(_made, folder)
     await _wait_for_writers(connection, month)
-    files = await _write_all(connection, month, folder, tell)
+    paths = {part: folder / f"{part}-{month}.parquet" for part in COLUMNS if _table_of(part) in month.tables}
+    await _announce(connection, month, paths.values())
+    files = await _write_all(connection, month, paths, tell)
     async with step(connection):
         await connection.execute(
             "insert into perdure.month (month, exported_at, files) values ($1, clock_timestamp(), $2::jsonb) "
@@ -82,6 +84,21 @@ async def export(connection: Connection, month: Month, folder: Path, tell: Tell)
             *(month.first, json.dumps([asdict(each) for each in files])),
         )
     return files
+
+
+def _table_of(part: str) -> str:
+    return "finished" if part == "effect" else part
+
+
+async def _announce(connection: Connection, month: Month, paths: Iterable[Path]) -> None:
+    """From now on `perdure forget` looks into these files. Until they are complete the month counts as not exported."""
+    async with step(connection):
+        await connection.execute(
+            "insert into perdure.month (month, paths) values ($1, $2) on conflict (month) do update set "
+            "exported_at = null, "
+            "paths = array(select unnest(month.paths) union select unnest(excluded.paths) order by 1)",
+            *(month.first, [str(path) for path in paths]),
+        )
 
 
 async def _wait_for_writers(connection: Connection, month: Month) -> None:
@@ -94,18 +111,16 @@ async def _wait_for_writers(connection: Connection, month: Month) -> None:
         raise NotNow(f"a transaction still writes into {month}: end it (pg_stat_activity shows it)") from None
 
 
-async def _write_all(connection: Connection, month: Month, folder: Path, tell: Tell) -> tuple[File, ...]:
+async def _write_all(connection: Connection, month: Month, paths: Mapping[str, Path], tell: Tell) -> tuple[File, ...]:
     """All of them from one snapshot."""
     files = []
     async with connection.transaction(isolation="repeatable_read", readonly=True):
         await connection.execute("set local statement_timeout = 0")
         about = {"database": await _database(connection), "month": str(month)}
-        for part in COLUMNS:
-            if ("finished" if part == "effect" else part) in month.tables:
-                path = folder / f"{part}-{month}.parquet"
-                count, size = await _write(connection, month, part, path, about | {"part": part})
-                files.append(File(part, str(path), count, size))
-                tell(f"wrote {path}: {count} rows, {size} bytes")
+        for part, path in paths.items():
+            count, size = await _write(connection, month, part, path, about | {"part": part})
+            files.append(File(part, str(path), count, size))
+            tell(f"wrote {path}: {count} rows, {size} bytes")
     return tuple(files)
 
 

@@ -12,7 +12,7 @@ from temporalio.client import Client
 
 from perdure.archiving.histories import closed_runs, delete_runs
 from perdure.archiving.months import Month, every_month
-from perdure.archiving.parquet import holds
+from perdure.archiving.parquet import half_written, holds
 from perdure.contracts.keys import Entity
 from perdure.errors import InvalidInput, InvalidSetting, NoSuchEntity, NotNow
 from perdure.schema import Connection
@@ -59,16 +59,25 @@ async def forget(connection: Connection, engine: Client, scope: str | None, enti
 
 
 def find_archives(months: Iterable[Month], entity: Entity) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Files that hold an entity, and those of which that can't be told from here."""
+    """Files that hold an entity, and those of which that can't be told from here.
+
+    An export that was cut off may have left files, of which some are half written. A path without a file counts only
+    where the newest export has written it, or its folder can't be seen from here.
+    """
     found, unread = [], []
-    for file in (file for month in months for file in month.files):
-        try:
-            if holds(Path(file.path), entity.lifecycle, entity.id):
-                found.append(file.path)
-        except OSError:
-            unread.append(f"{file.path} can't be read from here")
-        except InvalidSetting as error:
-            unread.append(f"{file.path}: {error}")
+    for month in months:
+        newest = {file.path for file in month.files}
+        for path in (Path(each) for each in month.paths):
+            unread += [f"{each} is half written: delete it" for each in half_written(path)]
+            if not path.exists() and path.parent.is_dir() and str(path) not in newest:
+                continue
+            try:
+                if holds(path, entity.lifecycle, entity.id):
+                    found.append(str(path))
+            except OSError:
+                unread.append(f"{path} can't be read from here")
+            except InvalidSetting as error:
+                unread.append(f"{path}: {error}")
     return tuple(found), tuple(unread)
 
 

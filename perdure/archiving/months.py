@@ -48,6 +48,7 @@ class Month:
         first: its first day.
         tables: what is left of it in the database, by `finished` and `transition`.
         files: of its newest export.
+        paths: every file that an export of it may have written.
         forgotten: rows that were erased since then, by table.
         dropping_at: since when it is being dropped.
         clearing_at: since when the effects of what finished in it go.
@@ -57,6 +58,7 @@ class Month:
     tables: Mapping[str, Table] = field(default_factory=dict)
     exported_at: datetime | None = None
     files: tuple[File, ...] = ()
+    paths: tuple[str, ...] = ()
     forgotten: Mapping[str, int] = field(default_factory=dict)
     dropping_at: datetime | None = None
     clearing_at: datetime | None = None
@@ -142,6 +144,7 @@ def _month(first: date, tables: Mapping[str, Table], row: asyncpg.Record | None)
         tables,
         row["exported_at"],
         tuple(File(**each) for each in json.loads(row["files"])),
+        tuple(row["paths"]),
         json.loads(row["forgotten"]),
         row["dropping_at"],
         row["clearing_at"],

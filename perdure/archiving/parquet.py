@@ -5,6 +5,7 @@ pyarrow is an extra, imported where it is needed: `pip install 'perdure[archive]
 
 from __future__ import annotations
 
+import glob
 import importlib
 import json
 import os
@@ -105,6 +106,11 @@ def holds(path: Path, lifecycle: str, entity_id: str) -> bool:
         return bool(pq.read_table(str(path), columns=["lifecycle", "id"], filters=wanted).num_rows)
     except pa.ArrowInvalid as error:
         raise OSError(f"{path}: {error}") from error
+
+
+def half_written(path: Path) -> list[Path]:
+    """What a process that was killed has left of a file of that name, of any database."""
+    return sorted(path.parent.glob(glob.escape(f".{path.name}.") + "*.part"))
 
 
 def check_library() -> None:

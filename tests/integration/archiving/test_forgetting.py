@@ -12,7 +12,7 @@ import pytest
 from temporalio.service import RPCError, RPCStatusCode
 from typer.testing import Result
 
-from perdure.archiving import histories, working
+from perdure.archiving import exporting, histories, working
 from perdure.archiving.forgetting import find_archives
 from perdure.archiving.histories import delete_runs
 from perdure.archiving.months import every_month
@@ -229,6 +229,34 @@ async def test_the_archives_that_hold_it_are_named_and_those_that_can_not_be_rea
         (),
         [f"{part}-{NAME}.parquet" for part in ("transition", "effect")],
     )
+
+
+async def test_files_that_an_export_left_when_it_was_cut_off_are_named_and_the_month_is_not_dropped(
+    dsn: str, db: Connection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await finished(db, "a")
+    export = ("archive", "export", NAME, "--to", str(tmp_path))
+    assert (await perdure(dsn, *export)).exit_code == 0
+    before, _ = find_archives(await every_month(db), Entity("order", "a"))
+    write, elsewhere = exporting._write, tmp_path / "elsewhere"
+
+    async def cut_off(connection: object, month: object, part: str, *given: object) -> object:
+        if part == "transition":
+            raise KeyboardInterrupt
+        return await write(connection, month, part, *given)  # type: ignore[arg-type]
+
+    with monkeypatch.context() as broken:
+        broken.setattr(exporting, "_write", cut_off)
+        assert (await perdure(dsn, *export[:-1], str(elsewhere))).exit_code == 130
+    (half := elsewhere / f".effect-{NAME}.parquet.1.2.part").write_bytes(b"PAR1")
+    await db.execute(FORGET, "order", "a", "ann")
+    held, unread = find_archives(await every_month(db), Entity("order", "a"))
+    assert sorted(held) == sorted([*before, str(elsewhere / f"finished-{NAME}.parquet")])
+    assert unread == (f"{half} is half written: delete it",)
+    assert "2020-01 was not exported" in str((await perdure(dsn, *DROP)).exception)
+    half.unlink()
+    assert (await perdure(dsn, *export)).exit_code == 0
+    assert find_archives(await every_month(db), Entity("order", "a"))[1] == ()
 
 
 async def test_what_was_forgotten_since_its_export_is_not_missed_when_the_month_goes(

@@ -1,0 +1,1 @@
+"""Random histories of a few entities over simulated months: what was on record is in the archive or in the database."""
