@@ -17,17 +17,25 @@ from typing import Any
 import asyncpg
 
 from perdure.adopting.apart import apart
-from perdure.adopting.existing_work import ExistingWork, Place, Row
+from perdure.adopting.existing_work import ExistingWork, Lock, Place, Row
 from perdure.app import input_json, name_of
 from perdure.contracts.effects import Effect
 from perdure.contracts.keys import Entity, Key
 from perdure.contracts.policies import Dedupe
-from perdure.errors import DeclarationError, InvalidEntity, InvalidInput
+from perdure.errors import DeclarationError, InvalidEntity, InvalidInput, NotNow
 from perdure.schema import Connection
 from perdure.workflow.lifecycle import Lifecycle
 
 _ADOPT = """select x.id, perdure.adopt($1, x.id, x.input, $2, x.effect, x.key, x.since, $3) as answer
     from jsonb_to_recordset($4::jsonb) x (id text, input jsonb, effect text, key text, since timestamptz)"""
+
+
+# The app waits for a row that is being taken over: as long as its batch takes, or 5 s for a process that stands still.
+_BOUNDS = {
+    lock: f"set local lock_timeout = '{wait}'; set local statement_timeout = '30s'; "
+    "set local idle_in_transaction_session_timeout = '5s'"
+    for lock, wait in ((Lock.NONE, "5s"), (Lock.FREE_ONLY, "200ms"), (Lock.WAIT, "5s"))
+}
 
 
 @dataclass(slots=True)
@@ -92,6 +100,15 @@ class Doubt:
         return {"effect": slot, "key": Key.of(entity, self.effect.identity, self.suffix), "since": since}
 
 
+@dataclass(frozen=True, slots=True)
+class _Taken:
+    """A row that was taken over, or why it was not."""
+
+    id: str
+    in_doubt: bool = False
+    why: Exception | None = None
+
+
 @dataclass(slots=True)
 class Adoption:
     """Adopts the rows of a table.
@@ -125,40 +142,70 @@ class Adoption:
     async def run(self) -> Adopted:
         """Adopt until a look through all rows finds none that has no lifecycle yet; the app may go on inserting."""
         self._begun = time.monotonic()
+        lock = Lock.NONE if self.dry_run else Lock.FREE_ONLY
         while True:
             before = self.done.seen
-            await self._look_through()
-            if self.dry_run or self.done.seen == before:
+            left = await self._look_through(lock)
+            if self.dry_run or (self.done.seen == before and not left):
                 return self.done
+            # Nothing but rows that somebody holds: they are waited for, so that each is taken over or named.
+            lock = Lock.WAIT if self.done.seen == before else Lock.FREE_ONLY
 
-    async def _look_through(self) -> None:
+    async def _look_through(self, lock: Lock) -> int:
+        """Returns how many rows were left as they are: somebody held them, or had changed them since."""
         size = min(self.batch, max(1, int(self.rate))) if self.rate else self.batch
+        size = 1 if lock is Lock.WAIT else size  # each of them alone: only those that are held make it wait
         after: Place | None = None
+        left = 0
         while places := await self.work.places(self.db, after, size):
             after = places[-1]
-            await self._adopt([each for each in places if each.id not in self._bad])
+            wanted, before = [each for each in places if each.id not in self._bad], self.done.seen
+            await self._adopt(wanted, lock)
+            left += len(wanted) - (self.done.seen - before)
             self.progress(self.done)
             if after.key is None:  # these sort last
-                return
+                break
             if self.rate:
                 await asyncio.sleep(self._begun + self.done.started / self.rate - time.monotonic())
+        return left
 
-    async def _adopt(self, places: Sequence[Place]) -> None:
-        rows = await apart(places, lambda some: self.work.rows(self.db, some), lambda place: self._refuse(place.id))
+    async def _adopt(self, places: Sequence[Place], lock: Lock) -> None:
+        async def take(some: Sequence[Place]) -> list[_Taken]:
+            return await self._take(some, lock)
+
+        def refuse(place: Place) -> Callable[[Exception], None]:
+            def note(why: Exception) -> None:
+                if not isinstance(why, asyncpg.LockNotAvailableError):
+                    self._refuse(place.id)(why)
+                elif lock is Lock.WAIT:
+                    self._refuse(place.id)(NotNow("another transaction holds it: end that, and run this again"))
+
+            return note
+
+        for taken in await apart(places, take, refuse):
+            if taken.why is not None:
+                self._refuse(taken.id)(taken.why)
+            else:
+                self.done.started += 1
+                self.done.in_doubt += taken.in_doubt
         if any(each.key is None for each in places):
             self._refuse(None)(InvalidEntity("its id is null"))
-        orders = []
-        for row in rows:
-            try:
-                orders.append(self._order(row))
-            except (InvalidEntity, InvalidInput) as error:
-                self._refuse(row.id)(error)
-        if not self.dry_run:
-            answers = await apart(orders, self._commit, lambda order: self._refuse(order["id"]))
-            started = {row["id"] for row in answers if row["answer"] == "started"}
-            orders = [order for order in orders if order["id"] in started]
-        self.done.started += len(orders)
-        self.done.in_doubt += sum("key" in order for order in orders)
+
+    async def _take(self, places: Sequence[Place], lock: Lock) -> list[_Taken]:
+        """One transaction: a row is in the status that was read until its lifecycle is on record."""
+        refused, orders = [], []
+        async with self.db.transaction():
+            await self.db.execute(_BOUNDS[lock])
+            for row in await self.work.rows(self.db, places, lock):
+                try:
+                    orders.append(self._order(row))
+                except (InvalidEntity, InvalidInput) as error:
+                    refused.append(_Taken(row.id, why=error))
+            if not self.dry_run and orders:
+                answers = await self._start(orders)
+                started = {row["id"] for row in answers if row["answer"] == "started"}
+                orders = [order for order in orders if order["id"] in started]
+        return [*refused, *(_Taken(order["id"], in_doubt="key" in order) for order in orders)]
 
     def _refuse(self, row_id: str | None) -> Callable[[Exception], None]:
         def note(why: Exception) -> None:
@@ -173,7 +220,6 @@ class Adoption:
         given = input_json(self.lifecycle, None if row.input is None else json.loads(row.input))
         return {"id": entity.id, "input": given} | (self.doubt.record(entity, row) if self.doubt else {})
 
-    async def _commit(self, orders: Sequence[dict[str, Any]]) -> list[asyncpg.Record]:
-        """One transaction for all."""
+    async def _start(self, orders: Sequence[dict[str, Any]]) -> list[asyncpg.Record]:
         timeout = self.doubt.effect.timeout if self.doubt else timedelta(0)
         return await self.db.fetch(_ADOPT, name_of(self.lifecycle), self.priority, timeout, json.dumps(list(orders)))

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from enum import Enum
 from typing import Any
 
 import asyncpg
@@ -17,6 +18,18 @@ _COLUMNS = ("id", "status", "input")
 
 class InvalidSource(PerdureError, ValueError):
     """What was given as the existing work can't be read; the message says why."""
+
+
+_LOCK = "for no key update"
+
+
+class Lock(Enum):
+    """How rows are locked while they are taken over."""
+
+    NONE = ""
+    FREE_ONLY = f"{_LOCK} skip locked"
+    """Rows that somebody holds are left out."""
+    WAIT = _LOCK
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,19 +59,21 @@ class ExistingWork:
         lifecycle: name of the one that the rows are for: whose row has it already is left out.
         statuses: only rows in one of these.
         dated: whether it has the column since.
+        lockable: whether its rows can be locked; those of a query that groups or unites can't.
     """
 
     sql: str
     lifecycle: str
     statuses: tuple[str, ...]
     dated: bool
+    lockable: bool
 
     @classmethod
     async def check(cls, db: Connection, sql: str, lifecycle: str, statuses: Sequence[str]) -> ExistingWork:
         """The same, once PostgreSQL has said that it can be run.
 
         Raises:
-            InvalidSource: it can't, or has not the columns that are needed.
+            InvalidSource: it can't, has not the columns that are needed, or its rows may not be locked.
         """
         try:
             columns = {each.name for each in (await db.prepare(sql)).get_attributes()}
@@ -68,12 +83,23 @@ class ExistingWork:
             raise InvalidSource(
                 f"{sql!r} has no column named {missing[0]!r}: name them id, status, input and maybe since"
             )
-        found = cls(sql, lifecycle, tuple(statuses), "since" in columns)
+        found = cls(sql, lifecycle, tuple(statuses), "since" in columns, lockable=True)
         try:
             await db.prepare(found._rows())
+            return replace(found, lockable=await found._can_lock(db))
         except (asyncpg.PostgresError, asyncpg.InterfaceError) as error:
             raise InvalidSource(f"PostgreSQL can't read the columns of {sql!r}: {error}") from error
-        return found
+
+    async def _can_lock(self, db: Connection) -> bool:
+        try:
+            await db.fetch(f"select from ({self.sql}) q limit 0 {_LOCK}")
+        except asyncpg.FeatureNotSupportedError:
+            return False
+        except asyncpg.InsufficientPrivilegeError as error:
+            raise InvalidSource(
+                f"the role may not lock the rows of {self.sql!r} ({error}): grant it update on one of their columns"
+            ) from error
+        return True
 
     async def estimate(self, db: Connection) -> int:
         """How many rows there are, as PostgreSQL guesses."""
@@ -86,13 +112,15 @@ class ExistingWork:
         rows = await db.fetch(f"{self._keys(further)} limit $3", *self._which, most, *values)
         return [Place(row["key"], row["id"]) for row in rows]
 
-    async def rows(self, db: Connection, places: Sequence[Place]) -> list[Row]:
-        """Those of these rows that are still in one of the statuses.
+    async def rows(self, db: Connection, places: Sequence[Place], lock: Lock = Lock.NONE) -> list[Row]:
+        """Those of these rows that are still in one of the statuses; with a lock nobody changes them until the
+        transaction ends.
 
         Raises:
-            asyncpg.PostgresError: the query fails for one of them.
+            asyncpg.PostgresError: the query fails for one of them, or somebody holds one for too long.
         """
-        found = await db.fetch(self._rows(), [each.key for each in places], list(self.statuses))
+        sql = f"{self._rows()} {lock.value}" if self.lockable else self._rows()
+        found = await db.fetch(sql, [each.key for each in places], list(self.statuses))
         return [Row(row["id"], row["status"], row["input"], row["since"]) for row in found]
 
     @property

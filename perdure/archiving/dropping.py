@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import asyncpg
 
 from perdure.archiving.months import Month, now
-from perdure.archiving.working import step
+from perdure.archiving.working import briefly, step
 from perdure.errors import NotNow
 from perdure.queries import query
 from perdure.schema import Connection
@@ -95,8 +95,7 @@ async def tidy(connection: Connection) -> None:
 async def _say(connection: Connection, month: Month) -> None:
     """Nobody makes it again, and the feed tells its followers. After it is detached once more: a transaction that was
     open for a day may have written into it."""
-    async with step(connection):
-        await connection.execute("select perdure.say_dropping($1)", month.first)
+    await briefly(connection, lambda: connection.execute("select perdure.say_dropping($1)", month.first))
 
 
 async def _carry_over(connection: Connection, month: Month) -> None:
@@ -160,14 +159,17 @@ async def _clear(connection: Connection, month: Month) -> None:
 
 async def _drop_tables(connection: Connection, month: Month) -> None:
     names = ", ".join(f"perdure.{table.name}" for table in month.tables.values())
+
+    async def act() -> None:
+        await connection.execute(f"drop table if exists {names}")
+        await connection.execute(
+            "insert into perdure.month (month, dropped_at) values ($1, clock_timestamp()) "
+            "on conflict (month) do update set dropped_at = excluded.dropped_at",
+            month.first,
+        )
+
     try:
-        async with step(connection):
-            await connection.execute(f"drop table if exists {names}")
-            await connection.execute(
-                "insert into perdure.month (month, dropped_at) values ($1, clock_timestamp()) "
-                "on conflict (month) do update set dropped_at = excluded.dropped_at",
-                month.first,
-            )
+        await briefly(connection, act)
     except asyncpg.LockNotAvailableError:
         raise NotNow(f"somebody reads {names} by name: end that, and run this again") from None
 

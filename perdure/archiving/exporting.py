@@ -13,7 +13,7 @@ import asyncpg
 
 from perdure.archiving.months import File, Month, now
 from perdure.archiving.parquet import Column, ParquetFile, check_library
-from perdure.archiving.working import step
+from perdure.archiving.working import briefly, step
 from perdure.errors import NotNow
 from perdure.schema import Connection
 
@@ -105,8 +105,7 @@ async def _wait_for_writers(connection: Connection, month: Month) -> None:
     """Whoever began to write before the month's end is waited for; after this it does not change any more."""
     names = ", ".join(f"perdure.{table.name}" for table in month.tables.values())
     try:
-        async with step(connection):
-            await connection.execute(f"lock table {names} in share mode")
+        await briefly(connection, lambda: connection.execute(f"lock table {names} in share mode"))
     except asyncpg.LockNotAvailableError:
         raise NotNow(f"a transaction still writes into {month}: end it (pg_stat_activity shows it)") from None
 

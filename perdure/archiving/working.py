@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
 import asyncpg
@@ -15,6 +16,9 @@ from perdure.store.postgres import answering
 _LOCK = "select pg_advisory_xact_lock(hashtext('perdure.archive'))"
 _WAITING = "set local lock_timeout = '5s'; set local idle_in_transaction_session_timeout = 0"
 _LONG = "set local statement_timeout = 0; set local lock_timeout = '15s'"
+_BRIEF = "set local statement_timeout = 0; set local lock_timeout = '200ms'"
+_TRIES = 40
+_PAUSE = 0.2
 
 
 @asynccontextmanager
@@ -56,6 +60,25 @@ async def step(connection: Connection) -> AsyncIterator[None]:
     async with connection.transaction():
         await connection.execute(_LONG)
         yield
+
+
+async def briefly(connection: Connection, act: Callable[[], Awaitable[object]]) -> None:
+    """Run `act` in a transaction. Whoever comes while it waits for a lock may have to wait behind it: so it waits for
+    200 ms at most, lets them go ahead, and is tried again, for some 15 s.
+
+    Raises:
+        asyncpg.LockNotAvailableError: somebody has held what it needs all the time.
+    """
+    for left in reversed(range(_TRIES)):
+        try:
+            async with connection.transaction():
+                await connection.execute(_BRIEF)
+                await act()
+            return
+        except asyncpg.LockNotAvailableError:
+            if not left:
+                raise
+            await asyncio.sleep(_PAUSE)
 
 
 async def _connect(url: str) -> asyncpg.Connection[asyncpg.Record]:

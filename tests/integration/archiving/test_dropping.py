@@ -235,3 +235,43 @@ async def test_a_month_of_which_a_table_was_dropped_by_hand_goes_as_well(dsn: st
     assert (await perdure(dsn, *DROP)).exit_code == 0
     assert await keys(db) == []
     assert [each for each in await every_month(db) if each.first == LONG_AGO and each.tables] == []
+
+
+async def test_while_a_drop_waits_for_a_transaction_of_the_app_everybody_else_goes_ahead(
+    dsn: str, db: Connection
+) -> None:
+    await finished(db, "a")
+    await db.execute(
+        "delete from perdure.feed_origin"
+    )  # as in a database that was restored: all writers are waited for
+    waiting = "select count(*) > 0 from pg_locks where not granted and relation = 'perdure.transition'::regclass"
+    async with connected(dsn) as slow, connected(dsn) as app:
+        await slow.execute("begin; select perdure.start('errand', 'slow', '{}')")
+        task = asyncio.create_task(perdure(dsn, *DROP))
+        await app.execute("set lock_timeout = '5s'")
+        for number in range(5):
+            await until(lambda: db.fetchval(waiting), "the drop waits for the slow transaction")
+            await app.execute("select perdure.start('errand', $1, '{}')", str(number))
+        assert not task.done(), "nor has it given up"
+        await slow.execute("commit")
+        assert (await in_time(task)).exit_code == 0
+    assert await db.fetchval(PARTITIONS) == 0
+
+
+async def test_a_table_that_somebody_reads_by_name_is_left_after_some_tries(
+    dsn: str, db: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await finished(db, "a")
+    monkeypatch.setattr(working, "_TRIES", 2)
+    tables = "select array_agg(relname::text) from pg_class where relname like '%_2020_01' and relkind = 'r'"
+    with monkeypatch.context() as broken:
+        broken.setattr(dropping, "_drop_tables", _cut_off)
+        assert (await perdure(dsn, *DROP)).exit_code == 130
+    async with connected(dsn) as reader:
+        await reader.execute("begin; select from perdure.finished_2020_01")
+        end = await perdure(dsn, *DROP)
+        assert "somebody reads perdure.finished_2020_01" in str(end.exception)
+        assert len(await db.fetchval(tables)) == 2
+        await reader.execute("commit")
+    assert (await perdure(dsn, *DROP)).exit_code == 0
+    assert await db.fetchval(tables) is None

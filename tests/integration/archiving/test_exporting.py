@@ -112,7 +112,7 @@ async def test_a_month_into_which_somebody_still_writes_is_not_exported(
     dsn: str, db: Connection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await finished(db, "a")
-    monkeypatch.setattr(working, "_LONG", "set local lock_timeout = '50ms'")
+    monkeypatch.setattr(working, "_TRIES", 2)
     async with connected(dsn) as slow, slow.transaction():
         await slow.execute("update perdure.transition_2020_01 set why = 'late'")
         end = await perdure(dsn, "archive", "export", NAME, "--to", str(tmp_path))

@@ -45,6 +45,8 @@ async def search(dsn: str, seed: int, histories: int) -> int:
             steps = await shorter(steps, lambda fewer: wrong_with(fewer, dsn, db))
             print(f"{len(steps)} steps show it: {await wrong_with(steps, dsn, db)}\n{json.dumps(steps)}")
             return 1
+        if (played := number - seed + 1) % 25 == 0:
+            print(f"{played} histories", flush=True)
         done.update(play.done)
         refused.update(play.refused)
     print(f"{histories} histories from {seed}: nothing is lost\ndone: {dict(done)}\nrefused: {dict(refused)}")

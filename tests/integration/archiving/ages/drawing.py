@@ -41,6 +41,7 @@ def _some(luck: random.Random) -> list[Step]:
         (3, [["export", back], ["drop", back, luck.randrange(30), _single(luck, e, which)]]),
         (1, [["export", back, luck.randrange(12), _single(luck, e, which)], ["drop", back]]),
         (1, [["export", back, luck.randrange(12)]]),
+        (2, [*life, ["month"], ["export", 0], ["drop", 0], ["restart", e, True]]),
         (1, [["tidy"]]),
         (1, [["reject", e], [luck.choice(("retry_rejected", "drop_rejected")), e]]),
     ]
