@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Literal
@@ -98,6 +99,27 @@ async def test_a_message_in_an_open_transaction_keeps_its_entity_from_being_drop
     finally:
         await other.close()
     assert await world.db.fetchval("select count(*) from perdure.outbox") == 0
+
+
+@pytest.mark.parametrize(("dropped", "answer"), [(True, "started"), (False, "open")])
+async def test_a_start_waits_for_a_drop_that_is_under_way_and_answers_by_what_came_of_it(
+    world: World, dropped: bool, answer: str
+) -> None:
+    await world.db.execute(START, "a")
+    seq = await world.db.fetchval(REJECT)
+    app = await asyncpg.connect(world.dsn)
+    waits = f"select cardinality(pg_blocking_pids({app.get_server_pid()})) > 0"
+    try:
+        dropping = world.db.transaction()
+        await dropping.start()
+        await world.db.execute("select perdure.drop_rejected($1, 'ann')", seq)
+        starting = asyncio.create_task(app.fetchval("select perdure.start('listener', 'a', '{}')"))
+        await world.until(lambda: world.db.fetchval(waits), "the start waits")
+        await (dropping.commit() if dropped else dropping.rollback())
+        assert await starting == answer
+    finally:
+        await app.close()
+    assert await world.db.fetchval("select count(*) from perdure.entity") == 1
 
 
 @pytest.mark.parametrize("when", ["9999-12-31 23:59:59-05", "290000-01-01"])
