@@ -42,6 +42,7 @@ def _some(luck: random.Random) -> list[Step]:
         (1, [["export", back, luck.randrange(12), _single(luck, e, which)], ["drop", back]]),
         (1, [["export", back, luck.randrange(12)]]),
         (2, [*life, ["month"], ["export", 0], ["drop", 0], ["restart", e, True]]),
+        (2, [*life, ["month"], ["export", 0], ["late", _single(luck, e, which)], ["drop", 0]]),
         (1, [["tidy"]]),
         (1, [["reject", e], [luck.choice(("retry_rejected", "drop_rejected")), e]]),
     ]
