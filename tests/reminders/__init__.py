@@ -1,0 +1,1 @@
+"""An independent judge of dosage reminders: random patients, played in virtual time, reckoned a second time."""
