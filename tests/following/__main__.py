@@ -7,6 +7,7 @@ import asyncio
 import time
 from collections import Counter
 
+from tests.following.followers import Follower
 from tests.following.model import Broken
 from tests.following.run import Run
 
@@ -17,7 +18,9 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=20)
     parser.add_argument("--steps", type=int, default=400)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--any-refusal", action="store_true", help="a needless refusal is no mistake")
     chosen = parser.parse_args()
+    Follower.any_refusal = chosen.any_refusal
     total: Counter[str] = Counter()
     broken = 0
     for seed in range(chosen.seed, chosen.seed + chosen.runs):
