@@ -313,16 +313,18 @@ class Pulse:
 
     @asynccontextmanager
     async def beating(self) -> AsyncIterator[None]:
-        task = asyncio.create_task(self._beat())
+        if (every := self._host.heartbeat_every) is None:
+            yield
+            return
+        task = asyncio.create_task(self._beat(every))
         try:
             yield
         finally:
             task.cancel()
             await asyncio.wait({task})
 
-    async def _beat(self) -> None:
-        every = self._host.heartbeat_every
-        while every is not None:
+    async def _beat(self, every: float) -> None:
+        while True:
             await asyncio.sleep(every)  # first: a heartbeat is an action on Temporal's bill, and short calls need none
             latest = self.attempt.latest if self.attempt else None
             self._host.heartbeat(self._progress if latest is None else latest)

@@ -33,7 +33,7 @@ class TemporalHost:
         self._grace = grace
         self._resources = resources
         self._info = activity.info()
-        self._given_way = asyncio.Event()
+        self._given_way = asyncio.get_running_loop().create_future()
 
     def heartbeat(self, progress: Any) -> None:
         activity.heartbeat(progress)
@@ -41,12 +41,10 @@ class TemporalHost:
     async def stopping(self) -> None:
         # Fires at once in both kinds of activity; a local one is not even cancelled by the worker's stop.
         shutdown = asyncio.ensure_future(self._shutdown())
-        given_way = asyncio.ensure_future(self._given_way.wait())
         try:
-            await asyncio.wait({shutdown, given_way}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({shutdown, self._given_way}, return_when=asyncio.FIRST_COMPLETED)
         finally:
             shutdown.cancel()
-            given_way.cancel()
 
     async def to_its_end(self, execution: Awaitable[Report], *, gives_way: bool) -> Report:
         """Let an execution end that the engine takes for lost: what it learns late is put on record all the same.
@@ -61,8 +59,9 @@ class TemporalHost:
             except asyncio.CancelledError:  # a heartbeat came too late, or the grace time is over
                 details = activity.cancellation_details()
                 asked = details is not None and details.cancel_requested and not details.worker_shutdown
-                if gives_way and not asked:  # somebody asked for the lifecycle's end: the call goes to its own
-                    self._given_way.set()
+                # Where somebody asked for the lifecycle's end, the call goes to its own.
+                if gives_way and not asked and not self._given_way.done():
+                    self._given_way.set_result(None)
         return running.result()
 
     async def _shutdown(self) -> None:

@@ -27,8 +27,13 @@ class _Lean(BaseModel):
 
     @model_serializer(mode="wrap")
     def _without_defaults(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        usual = {name: field.default for name, field in type(self).model_fields.items()}
-        return {name: value for name, value in write(self).items() if getattr(self, name) != usual[name]}
+        usual, values = _usual(type(self)), self.__dict__
+        return {name: value for name, value in write(self).items() if values[name] != usual[name]}
+
+
+@cache
+def _usual(kind: type[BaseModel]) -> dict[str, Any]:
+    return {name: field.default for name, field in kind.model_fields.items()}
 
 
 class FindTerms(_Lean):

@@ -153,7 +153,8 @@ def create_instance(
     extern["__temporal_assert_local_activity_valid"] = lambda _name: None
     return UnsandboxedWorkflowRunner().create_instance(
         WorkflowInstanceDetails(
-            payload_converter_factory=host.data_converter._new_payload_converter,
+            # One for all runs: each keeps type adapters, which take longer to make than most payloads to read.
+            payload_converter_factory=lambda: host.data_converter.payload_converter,
             failure_converter_class=host.data_converter.failure_converter_class,
             interceptor_classes=classes,
             defn=temporalio.workflow._Definition.must_from_class(host.workflow_class),
