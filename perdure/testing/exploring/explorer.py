@@ -46,11 +46,11 @@ class Explorer:
 
     def play(self, one: Scenario, covered: Counter[tuple[str, str]] | None = None) -> list[Finding]:
         """What a scenario shows; `covered` counts each (place, event) in it."""
-        return self.world(one, covered).findings
+        return self.world(one, covered, traced=False).findings
 
-    def world(self, one: Scenario, covered: Counter[tuple[str, str]] | None = None) -> World:
+    def world(self, one: Scenario, covered: Counter[tuple[str, str]] | None = None, *, traced: bool = True) -> World:
         """The world in which a scenario was played, as it is at the end."""
-        world = World(self.subject, one, Counter() if covered is None else covered)
+        world = World(self.subject, one, Counter() if covered is None else covered, traced=traced)
         with quiet():
             world.play(Entity(self.subject.lifecycle, "1"))
         return world

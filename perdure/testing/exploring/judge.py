@@ -6,14 +6,16 @@ No word of the code under test counts here, but for what it told the author (`pe
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
+from perdure.contracts.keys import Entity
 from perdure.contracts.outcomes import Abandoned, DifferentInput, Done, GaveUp, Status
 from perdure.contracts.policies import Dedupe, DoubtPolicy, Lookup, Repeat
 from perdure.contracts.states import STARTING
 from perdure.store.writes import EffectView
+from perdure.testing.exploring.database import belongs
 from perdure.testing.exploring.evidence import Account, Evidence, Told
 from perdure.testing.exploring.scenario import Finding
 
@@ -31,6 +33,14 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
         yield from _messages(evidence, evidence.received)
     if evidence.secret is not None:
         yield from _words(evidence, evidence.secret)
+
+
+def judge_keys(told: Mapping[str, Sequence[Told]], entity: Entity, since: float) -> Iterator[Finding]:
+    """What is wrong with the keys under which one round, which began at `since`, has performed: each has keys of its
+    own, or what was done in an earlier round would stand for what is to be done in this one."""
+    for key, ends in told.items():
+        if ends[-1].at > since and not belongs(key, entity):
+            yield Finding("key of another round", f"{entity}: {key}")
 
 
 def may_repeat(policy: DoubtPolicy[Any, Any]) -> bool:

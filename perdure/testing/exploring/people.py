@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 from perdure.contracts.keys import Entity
 from perdure.contracts.outcomes import Ended, Status
 from perdure.testing.exploring.database import belongs
-from perdure.testing.exploring.temporal import Execution, NotFound
+from perdure.testing.exploring.executions import Execution
+from perdure.testing.exploring.temporal import NotFound
 from perdure.workflow.requests import Request, Resolution, SendAgain
 
 if TYPE_CHECKING:
@@ -47,6 +48,8 @@ class People:
         if execution is None or not execution.open:
             return self._reconcile(entity, execution)
         status, row = self.status(execution), world.database.rows[entity.id]
+        if status is None:
+            return False
         if parked := [each for each in status["effects"] if each["parked"]]:
             if not world.database.moves(entity)[-1].attention:
                 world.found("parked without attention", f"{entity}: {parked[0]['effect']}")
@@ -65,9 +68,9 @@ class People:
     def status(self, execution: Execution) -> Any:
         """The answer of the query `status`."""
         world = self._world
-        worker = execution.sticky if execution.sticky and execution.sticky.takes_work else None
-        worker = worker or world.worker_for(execution.lifecycle)
-        return None if worker is None else worker.query(execution, "status")
+        sticky = execution.tasks.sticky
+        worker = sticky if sticky and sticky.takes_work else world.worker_for(execution.run.lifecycle)
+        return None if worker is None else worker.query(execution.run, "status")
 
     def _reconcile(self, entity: Entity, execution: Execution | None) -> bool:
         if execution is not None and execution.outcome != "terminated":

@@ -33,7 +33,9 @@ from perdure.workflow.requests import Request
 
 NAME = "explored"
 DEPTH = 2
-"""How deep programs nest."""
+"""How deep large programs nest."""
+_LARGE = 0.2
+"""Share of large programs. Most are small: a run costs what its effects cost, and most mistakes need one or two."""
 
 
 class Program(BaseModel):
@@ -273,7 +275,8 @@ class Author:
     def program(self, secret: str) -> Program:
         """A program with its own way to a cancelled end."""
         random = self._random
-        steps = self._steps(DEPTH, random.randint(1, 4))
+        large = random.random() < _LARGE
+        steps = self._steps(DEPTH, random.randint(1, 4)) if large else self._steps(1, random.randint(1, 2))
         cancelling = [self._performance({})] if random.random() < 0.4 else []
         if random.random() < 0.3 and self._place < len(_ORDER) - 1:
             steps.append(self._performance({"then": Place.ENDED.value}))
@@ -288,11 +291,10 @@ class Author:
         if choice < 0.6 or not depth:
             return self._performance(self._moves(alone))
         if choice < 0.75:
-            word = random.choice(("gather", "group"))
-            return [
-                word,
-                [self._steps(depth - 1, random.randint(1, 2), alone=False) for _ in range(random.randint(2, 3))],
-            ]
+            most = depth  # a small program has two branches of one step
+            branches = range(random.randint(2, 1 + most))
+            steps = [self._steps(depth - 1, random.randint(1, most), alone=False) for _ in branches]
+            return [random.choice(("gather", "group")), steps]
         if choice < 0.82:
             return ["until", random.randint(1, 120)]
         if choice < 0.87 and alone:

@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Any
 from temporalio.api.common.v1 import GrpcStatus
 from temporalio.client import WorkflowExecutionStatus
 from temporalio.common import WorkflowIDConflictPolicy, WorkflowIDReusePolicy
+from temporalio.converter import DataConverter
 from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.service import RPCError, RPCStatusCode
 
-from perdure.testing.exploring.temporal import Execution, NotFound
+from perdure.testing.exploring.executions import Execution
+from perdure.testing.exploring.temporal import NotFound
 
 if TYPE_CHECKING:
     from perdure.testing.exploring.world import World
@@ -130,20 +132,20 @@ class VirtualHandle:
         known = self._frontend.world.temporal.executions.get(self._id)
         if known is None:
             raise RPCError("workflow not found", RPCStatusCode.NOT_FOUND, b"")
-        return Described(known)
+        return Described(known, self._frontend.world.converter)
 
 
 class Described:
     """The part of a description that delivers and recovers."""
 
-    def __init__(self, execution: Execution) -> None:
-        self._execution = execution
+    def __init__(self, execution: Execution, converter: DataConverter) -> None:
+        self._memo, self._converter = execution.run.memo, converter
         self.status = WorkflowExecutionStatus.RUNNING if execution.open else _CLOSED[execution.outcome or ""]
-        self.start_time: datetime = execution.started
+        self.start_time: datetime = execution.run.started
 
     async def memo_value(self, key: str, default: Any, type_hint: type[Any]) -> Any:
         """See Temporal's description."""
-        payload = self._execution.memo.get(key)
+        payload = self._memo.get(key)
         if payload is None:
             return default
-        return self._execution.server.converter.payload_converter.from_payloads([payload], [type_hint])[0]
+        return self._converter.payload_converter.from_payloads([payload], [type_hint])[0]

@@ -13,6 +13,7 @@ from perdure.contracts.keys import Entity
 from perdure.errors import DatabaseUnavailable
 from perdure.store.postgres import PostgresStore
 from perdure.store.writes import Answer, EffectView, FenceOp, Move, Write
+from perdure.testing.exploring.calls import Gone
 from perdure.testing.exploring.database import Row
 from perdure.testing.exploring.sql_record import SqlRecord
 from perdure.testing.exploring.sql_sessions import Sessions, Statements, VirtualSession
@@ -207,7 +208,6 @@ class Borrowed:
         return rows
 
     async def _point(self, place: str) -> None:
-        from perdure.testing.exploring.workers import Gone
 
         try:
             await self._database.world.point(self._worker, place)

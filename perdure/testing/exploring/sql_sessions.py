@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import heapq
-from collections.abc import AsyncIterator, Awaitable, Callable
+import selectors
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from contextvars import Context
 from datetime import datetime, timedelta
@@ -14,7 +15,7 @@ import asyncpg
 
 from perdure.store.connecting import BOUNDS, Session
 from perdure.testing.exploring.sql_clock import SEARCH_PATH, set_clock
-from perdure.testing.exploring.virtual_time import VirtualLoop
+from perdure.testing.exploring.virtual_time import StandsStill, VirtualTime
 
 T = TypeVar("T")
 
@@ -33,15 +34,21 @@ _WAITED = 0.25
 _ENDS = ("COMMIT", "ROLLBACK")
 
 
-class OrderedLoop(VirtualLoop):
-    """Timers of the same moment ring in the order in which they were set.
+class OutsideLoop(VirtualTime, asyncio.SelectorEventLoop):
+    """A loop on virtual time that can call real servers.
 
-    In a plain loop that depends on how often it has looked for answers, and so on how PostgreSQL sends them.
+    Timers of the same moment ring in the order in which they were set. In asyncio's own loop that depends on how often
+    it has looked for answers, and so on how PostgreSQL sends them.
+
+    Attributes:
+        external: how many calls to real servers are under way. While there are some, virtual time stands still.
     """
 
     def __init__(self, start: datetime, longest: timedelta) -> None:
-        super().__init__(start, longest)
+        self.external = 0
         self._timers = 0
+        VirtualTime.__init__(self, start, longest)
+        asyncio.SelectorEventLoop.__init__(self, _VirtualSelector(self))
 
     def call_at(  # type: ignore[override]
         self, when: float, callback: Callable[..., object], *args: Any, context: Context | None = None
@@ -63,6 +70,39 @@ class _Timer(asyncio.TimerHandle):
         return (self.when(), self.number) < (other.when(), other.number)
 
 
+class _VirtualSelector(selectors.BaseSelector):
+    """Asks the operating system only while a call to a real server is under way."""
+
+    def __init__(self, loop: OutsideLoop) -> None:
+        self._loop = loop
+        self._real = selectors.DefaultSelector()
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        if self._loop.external:
+            # An answer is read when nothing else can be done, so that it comes at the same moment each time.
+            return [] if timeout == 0 else self._real.select(10.0)
+        if timeout is None:
+            raise StandsStill
+        if timeout > 0:
+            self._loop.advance(timeout)
+        return []
+
+    def register(self, fileobj: Any, events: int, data: Any = None) -> selectors.SelectorKey:
+        return self._real.register(fileobj, events, data)
+
+    def unregister(self, fileobj: Any) -> selectors.SelectorKey:
+        return self._real.unregister(fileobj)
+
+    def modify(self, fileobj: Any, events: int, data: Any = None) -> selectors.SelectorKey:
+        return self._real.modify(fileobj, events, data)
+
+    def close(self) -> None:
+        self._real.close()
+
+    def get_map(self) -> Mapping[Any, selectors.SelectorKey]:
+        return self._real.get_map()
+
+
 class Statements:
     """Lets statements run one by one.
 
@@ -70,7 +110,7 @@ class Statements:
         loop: the virtual loop.
     """
 
-    def __init__(self, loop: VirtualLoop) -> None:
+    def __init__(self, loop: OutsideLoop) -> None:
         self.loop = loop
         self._turn = asyncio.Lock()
         self._clock: asyncpg.Connection[asyncpg.Record] | None = None

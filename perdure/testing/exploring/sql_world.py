@@ -25,7 +25,7 @@ from perdure.testing.exploring.sql_database import SqlDatabase
 from perdure.testing.exploring.sql_judge import judge_all
 from perdure.testing.exploring.sql_relays import Relays, reached
 from perdure.testing.exploring.sql_scenarios import SqlScenario
-from perdure.testing.exploring.sql_sessions import OrderedLoop
+from perdure.testing.exploring.sql_sessions import OutsideLoop
 from perdure.testing.exploring.subject import Subject
 from perdure.testing.exploring.world import World
 
@@ -48,7 +48,8 @@ class SqlWorld(World):
         dies_next: whether the next relay that could commit dies instead.
     """
 
-    loop_kind = OrderedLoop
+    loop_kind = OutsideLoop
+    loop: OutsideLoop
     scenario: SqlScenario
     database: SqlDatabase
     relay: Relays

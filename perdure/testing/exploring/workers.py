@@ -9,30 +9,27 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from temporalio import activity as temporal_activity
-from temporalio.activity import ActivityCancellationDetails
-from temporalio.exceptions import ApplicationError
-from temporalio.testing import ActivityEnvironment
 
-from perdure.activity.hosting import Activities
+from perdure.activity.hosting import Activities as Hosted
 from perdure.testing import engine_jobs as sdk
 from perdure.testing.engine_activities import (
     ActivityCall,
     ActivityEnd,
     Cancelled,
-    Completed,
-    Failed,
     activity_call,
     activity_job,
 )
-from perdure.testing.exploring.temporal import Activity, Execution, WorkflowTask, ends
-from perdure.testing.exploring.virtual_time import entered
+from perdure.testing.exploring.activities import Activities, Activity
+from perdure.testing.exploring.calls import Calls, Function, Gone
+from perdure.testing.exploring.instances import Instances, TaskFails, shape
+from perdure.testing.exploring.runs import Run
+from perdure.testing.exploring.workflow_tasks import WorkflowTask, ends
 
 if TYPE_CHECKING:
     from perdure.app import App
@@ -44,10 +41,6 @@ _STEP = 0.001
 """Seconds between the completion of a workflow task and its receipt."""
 
 current_worker: contextvars.ContextVar[Worker] = contextvars.ContextVar("worker")
-
-
-class Gone(BaseException):
-    """The process does not exist any more; no code of it may take this for an error that it can handle."""
 
 
 class Worker:
@@ -65,10 +58,8 @@ class Worker:
         self.frozen: asyncio.Future[None] | None = None
         self.clock_ahead = timedelta(0)
         self.connection = world.database.connection(self)
-        self._cache: dict[str, tuple[Any, int]] = {}
-        self._environments: set[ActivityEnvironment] = set()
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._functions = _functions(app)
+        self.instances = Instances(world, app)
+        self._calls = Calls(world.loop, _functions(app), lambda: _enter(self), self.here)
 
     # -- how it can fail
 
@@ -90,8 +81,7 @@ class Worker:
     def kill(self) -> None:
         """SIGKILL."""
         self.alive = False
-        for run_id in list(self._cache):
-            self._evict(run_id)
+        self.instances.forget_all()
 
     def freeze(self, seconds: float) -> None:
         """SIGSTOP, and SIGCONT later."""
@@ -120,8 +110,7 @@ class Worker:
         if self.stopping:
             return
         self.stopping = True
-        for environment in list(self._environments):
-            environment.worker_shutdown()
+        self._calls.stop()
         self.world.loop.call_later(GRACE + 4, self.kill)
 
     async def here(self) -> None:
@@ -138,47 +127,39 @@ class Worker:
     def close(self) -> None:
         """Put it away with all that it has under way."""
         self.kill()
-        for task in self._tasks:
-            task.cancel()
+        self._calls.close()
 
     # -- workflow tasks
 
     def work_on(self, task: WorkflowTask, jobs: list[sdk.WorkflowActivationJob]) -> None:
         """Bring the run to where its history ends, and give it what is new."""
-        execution = task.execution
-        cached = self._cache.get(execution.run_id)
-        outstanding: dict[int, ActivityCall] = {}
-        if cached is None or cached[1] != len(execution.history):
-            self._evict(execution.run_id)
-            outstanding = self._replay(execution)
+        try:
+            outstanding = self.instances.prepare(task.run)
+        except TaskFails as failed:
+            self.world.workflow_task_failed(task.run, failed.why)
+            return
         if task.first:
-            first = sdk.WorkflowActivationJob(initialize_workflow=execution.init_job(self._host(execution)))
-            jobs = [first, *jobs]
+            jobs = [sdk.WorkflowActivationJob(initialize_workflow=task.run.init_job()), *jobs]
         for call in outstanding.values():
             self._begin_local(task, call)
         self.activate(task, jobs)
 
     def activate(self, task: WorkflowTask, jobs: Sequence[sdk.WorkflowActivationJob]) -> None:
         """One activation of the run's instance, and what it asks for."""
-        execution = task.execution
         if task.over or not self.alive:
             return
-        self.world.count_activation(execution)
-        while jobs:
-            instance, known = self._cache[execution.run_id]
-            activation = self._activation(execution, jobs)
+        self.world.count_activation(task.run)
+        while jobs and not task.over:
             self.world.task = task
-            completion = self._enter(instance, activation)
-            self.world.task = None
-            if completion.HasField("failed"):
-                self._evict(execution.run_id)
-                why = sdk.failure_of(completion.failed.failure, self.world.converter)
-                self.world.workflow_task_failed(execution, why)
+            try:
+                activation, commands = self.instances.activate(task.run, jobs)
+            except TaskFails as failed:
+                self.world.workflow_task_failed(task.run, failed.why)
                 return
-            self._cache[execution.run_id] = (instance, known + 1)
-            commands = completion.successful.commands
+            finally:
+                self.world.task = None
             task.activations.append(activation)
-            task.told.append(_shape(commands))
+            task.shapes.append(shape(commands))
             jobs = self._sort(task, commands)
             if any(ends(command) for command in task.commands):  # nothing of the run is entered any more
                 task.local.clear()
@@ -186,103 +167,25 @@ class Worker:
         if not task.local:
             self._complete(task)
 
-    def forget(self, execution: Execution) -> None:
+    def forget(self, run: Run) -> None:
         """Take a run out of the cache."""
-        self._evict(execution.run_id)
+        self.instances.forget(run)
 
-    def query(self, execution: Execution, name: str) -> Any:
-        """The decoded answer of a query, by the run as this worker knows it."""
-        cached = self._cache.get(execution.run_id)
-        if cached is None or cached[1] != len(execution.history):
-            self._evict(execution.run_id)
-            self._replay(execution)
-        job = sdk.WorkflowActivationJob()
-        job.query_workflow.query_id = job.query_workflow.query_type = name
-        instance, _ = self._cache[execution.run_id]
-        completion = self._enter(instance, self._activation(execution, [job]))
-        answer = completion.successful.commands[0].respond_to_query
-        return self.world.converter.payload_converter.from_payloads([answer.succeeded.response])[0]
+    def query(self, run: Run, name: str) -> Any:
+        """The decoded answer of a query, by the run as this worker knows it; None where its workflow task fails."""
+        try:
+            return self.instances.query(run, name)
+        except TaskFails as failed:
+            self.world.workflow_task_failed(run, failed.why)
+            return None
 
-    def _host(self, execution: Execution) -> sdk.Host:
-        return self.world.host_of(execution.lifecycle, self.app)
-
-    def _replay(self, execution: Execution) -> dict[int, ActivityCall]:
-        """Make the instance from its history; returns the local activities that have no end there."""
-        host = self._host(execution)
-        init = execution.init_job(host)
-        instance = entered(
-            self.world.loop,
-            lambda: sdk.create_instance(host, execution.run_id, execution.started, init, loses_tasks=True),
-        )
-        self._cache[execution.run_id] = (instance, 0)
-        outstanding: dict[int, ActivityCall] = {}
-        for number, recorded in enumerate(execution.history):
-            again = sdk.WorkflowActivation()
-            again.CopyFrom(recorded)
-            again.is_replaying = True
-            for patch in reversed(execution.patches[number]):
-                job = sdk.WorkflowActivationJob()
-                job.notify_has_patch.patch_id = patch
-                again.jobs.insert(0, job)
-            completion = self._enter(instance, again)
-            if completion.HasField("failed"):
-                why = sdk.failure_of(completion.failed.failure, self.world.converter)
-                self.world.workflow_task_failed(execution, why)
-                break
-            self._cache[execution.run_id] = (instance, number + 1)
-            commands = completion.successful.commands
-            if _shape(commands) != execution.told[number]:
-                self.world.found("replay differs", f"{execution.workflow_id}: activation {number} of the history")
-            for job in again.jobs:
-                if job.HasField("resolve_activity") and job.resolve_activity.is_local:
-                    outstanding.pop(job.resolve_activity.seq, None)
-            for command in commands:
-                if command.HasField("schedule_local_activity"):
-                    call = activity_call(command.schedule_local_activity, self.world.loop.now, host)
-                    outstanding[call.seq] = call
-                elif command.HasField("request_cancel_local_activity"):
-                    outstanding.pop(command.request_cancel_local_activity.seq, None)
-        self.world.cover("replayed", "with local activities" if outstanding else "plain")
-        return outstanding
-
-    def _activation(self, execution: Execution, jobs: Sequence[sdk.WorkflowActivationJob]) -> sdk.WorkflowActivation:
-        activation = sdk.WorkflowActivation(
-            run_id=execution.run_id,
-            jobs=jobs,
-            history_length=execution.length,
-            continue_as_new_suggested=execution.suggests_renewal(),
-            available_internal_flags=self.world.flags,
-        )
-        for job in activation.jobs:
-            if job.HasField("signal_workflow"):
-                job.signal_workflow.originating_event_id = execution.length
-        activation.timestamp.FromDatetime(execution.task_time)
-        return activation
-
-    def _enter(self, instance: Any, activation: sdk.WorkflowActivation) -> Any:
-        context = contextvars.Context()
-        completion = entered(self.world.loop, lambda: context.run(instance.activate, activation))
-        self.world.trace.update(activation.SerializeToString(deterministic=True))
-        self.world.trace.update(completion.SerializeToString(deterministic=True))
-        return completion
-
-    def _evict(self, run_id: str) -> None:
-        cached = self._cache.pop(run_id, None)
-        if cached is not None:
-            activation = sdk.WorkflowActivation(run_id=run_id)
-            activation.timestamp.FromDatetime(self.world.loop.now)
-            activation.jobs.add().remove_from_cache.message = "evicted"
-            self._enter(cached[0], activation)
-
-    def _sort(self, task: WorkflowTask, commands: Any) -> list[sdk.WorkflowActivationJob]:
+    def _sort(self, task: WorkflowTask, commands: Sequence[sdk.WorkflowCommand]) -> list[sdk.WorkflowActivationJob]:
         """Keep what is for the server, begin local activities; returns what is resolved at once, as core does it."""
         at_once: list[sdk.WorkflowActivationJob] = []
-        execution = task.execution
         for command in commands:
             match command.WhichOneof("variant"):
                 case "schedule_local_activity":
-                    host = self._host(execution)
-                    self._begin_local(task, activity_call(command.schedule_local_activity, self.world.loop.now, host))
+                    self._begin_local(task, self._call(task, command.schedule_local_activity))
                 case "request_cancel_local_activity":
                     call = task.local.pop(command.request_cancel_local_activity.seq, None)
                     if call is not None:
@@ -296,25 +199,20 @@ class Worker:
                     task.commands.append(command)
         return at_once
 
-    def _cancel(self, task: WorkflowTask, command: Any) -> list[sdk.WorkflowActivationJob]:
+    def _cancel(self, task: WorkflowTask, command: sdk.WorkflowCommand) -> list[sdk.WorkflowActivationJob]:
         seq = command.request_cancel_activity.seq
-        unsent = next(
-            (
-                each
-                for each in task.commands
-                if each.HasField("schedule_activity") and each.schedule_activity.seq == seq
-            ),
-            None,
-        )
-        host = self._host(task.execution)
-        if unsent is not None:
-            task.commands.remove(unsent)
-            return [activity_job(activity_call(unsent.schedule_activity, self.world.loop.now, host), Cancelled())]
-        known = task.execution.activities.get(seq)
+        for each in task.commands:
+            if each.HasField("schedule_activity") and each.schedule_activity.seq == seq:  # not sent yet
+                task.commands.remove(each)
+                return [activity_job(self._call(task, each.schedule_activity), Cancelled())]
+        known = task.activities.get(seq)
         if known is None:
             return []  # its end is on its way
         task.commands.append(command)
         return [] if known.stays_when_cancelled else [activity_job(known.call, Cancelled())]
+
+    def _call(self, task: WorkflowTask, command: sdk.ScheduleActivity | sdk.ScheduleLocalActivity) -> ActivityCall:
+        return activity_call(command, self.world.loop.now, self.instances.host_of(task.run))
 
     def _complete(self, task: WorkflowTask) -> None:
         def received() -> None:
@@ -323,7 +221,7 @@ class Worker:
             if not self.reports:
                 self.world.loop.call_later(0.5, received)
                 return
-            task.execution.complete_task(task)
+            task.completed(task)
 
         self.world.loop.call_later(_STEP, received)
 
@@ -333,14 +231,14 @@ class Worker:
         task.local[call.seq] = call
 
         def ended(end: ActivityEnd) -> None:
-            if task.over or task.local.get(call.seq) is not call:
+            if not self.alive or task.over or task.local.get(call.seq) is not call:
                 return
             del task.local[call.seq]
             self.activate(task, [activity_job(call, end)])
 
-        self._run(call, task.execution, ended, lambda details: True)
+        self._calls.begin(call, task.run, ended, lambda details: True)
 
-    def begin_activity(self, execution: Execution, activity: Activity) -> None:
+    def begin_activity(self, run: Run, activities: Activities, activity: Activity) -> None:
         """Run a regular activity, and report how it ended."""
         attempt = activity.attempt
 
@@ -348,96 +246,23 @@ class Worker:
             if not self.alive:
                 return
             if self.reports:
-                execution.report(activity, attempt, end)
+                activities.report(activity, attempt, end)
             else:
                 self.world.loop.call_later(0.5, ended, end)
 
         def beats(details: Sequence[Any]) -> bool:
-            return not self.reports or execution.heartbeat(activity, attempt, details)
+            return not self.reports or activities.heartbeat(activity, attempt, details)
 
-        self._run(activity.call, execution, ended, beats)
-
-    def _run(
-        self,
-        call: ActivityCall,
-        execution: Execution,
-        ended: Callable[[ActivityEnd], None],
-        beats: Callable[[Sequence[Any]], bool],
-    ) -> None:
-        known = self._functions.get(call.activity_type)
-        if known is None:
-            ended(Failed(ApplicationError(f"no activity {call.activity_type!r}", type="NotFoundError")))
-            return
-        environment = ActivityEnvironment()
-        environment.info = replace(
-            environment.info,
-            activity_id=call.activity_id,
-            activity_type=call.activity_type,
-            heartbeat_timeout=call.heartbeat_timeout,
-            is_local=call.is_local,
-            workflow_id=execution.workflow_id,
-            workflow_run_id=execution.run_id,
-            workflow_type=execution.lifecycle,
-        )
-
-        def beat(*details: Any) -> None:
-            if not beats(details):
-                environment.cancel(ActivityCancellationDetails(not_found=True))
-
-        environment.on_heartbeat = beat
-        if self.stopping:
-            environment.worker_shutdown()
-        task = self.world.loop.create_task(self._play(*known, call, environment, ended))
-        self._environments.add(environment)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-
-    async def _play(
-        self,
-        function: Callable[..., Any],
-        types: list[type] | None,
-        call: ActivityCall,
-        environment: ActivityEnvironment,
-        ended: Callable[[ActivityEnd], None],
-    ) -> None:
-        current_worker.set(self)
-        try:
-            value = await environment.run(function, *call.args(types))
-            await self.here()
-        except Gone:
-            return
-        except asyncio.CancelledError:
-            return  # the world is put away
-        except Exception as error:
-            end: ActivityEnd = Failed(error if isinstance(error, ApplicationError) else _failure(error))
-        else:
-            end = Completed(value)
-        finally:
-            self._environments.discard(environment)
-        if self.alive:
-            ended(end)
+        self._calls.begin(activity.call, run, ended, beats)
 
 
-def _failure(error: Exception) -> ApplicationError:
-    return ApplicationError(str(error), type=type(error).__name__)
+def _enter(worker: Worker) -> None:
+    current_worker.set(worker)
 
 
 @cache
-def _functions(app: App) -> dict[str, tuple[Callable[..., Any], list[type] | None]]:
+def _functions(app: App) -> dict[str, Function]:
     """What a worker of the app runs, by activity type, with the types of its arguments."""
-    hosted = Activities(app, lambda: current_worker.get().connection, GRACE)
+    hosted = Hosted(app, lambda: current_worker.get().connection, GRACE)
     defined = [temporal_activity._Definition.must_from_callable(each) for each in hosted.all()]
     return {each.name or "": (each.fn, each.arg_types) for each in defined}
-
-
-def _shape(commands: Any) -> bytes:
-    """Which commands there are, without what may be computed from the time of day on a worker."""
-    kinds = []
-    for command in commands:
-        kind = command.WhichOneof("variant") or ""
-        if kind in ("schedule_activity", "schedule_local_activity"):
-            inner = getattr(command, kind)
-            kind += f" {inner.activity_type} {inner.seq}"
-        if kind not in ("set_patch_marker", "update_response"):
-            kinds.append(kind)
-    return "\n".join(kinds).encode()

@@ -25,16 +25,19 @@ from perdure.testing import engine_jobs as sdk
 from perdure.testing.engine import START
 from perdure.testing.exploring.database import VirtualDatabase
 from perdure.testing.exploring.evidence import Evidence, Sent, Told
-from perdure.testing.exploring.judge import judge
+from perdure.testing.exploring.executions import Execution
+from perdure.testing.exploring.judge import judge, judge_keys
 from perdure.testing.exploring.other_side import OtherSide
 from perdure.testing.exploring.people import People
 from perdure.testing.exploring.relay import VirtualRelay
 from perdure.testing.exploring.rooms import DatabaseRoom, RelayRoom
+from perdure.testing.exploring.runs import Run
 from perdure.testing.exploring.scenario import Event, Finding, Scenario
 from perdure.testing.exploring.subject import Subject
-from perdure.testing.exploring.temporal import Execution, VirtualTemporal, WorkflowTask
-from perdure.testing.exploring.virtual_time import NeverEnds, StandsStill, VirtualLoop
+from perdure.testing.exploring.temporal import VirtualTemporal
+from perdure.testing.exploring.virtual_time import NeverEnds, StandsStill, VirtualLoop, VirtualTime
 from perdure.testing.exploring.workers import Worker, current_worker
+from perdure.testing.exploring.workflow_tasks import WorkflowTask
 from perdure.workflow.performing import Performance
 
 NEVER = 10**9
@@ -52,6 +55,7 @@ class World:
         subject: what is explored.
         scenario: what happens.
         covered: counts each (place, event) that is seen.
+        traced: whether `trace` is made, which costs a little.
 
     Attributes:
         told: what `perform` answered, by key; more than once where a run was started from its top.
@@ -63,9 +67,11 @@ class World:
         trace: of all that the workflows were given and asked for.
     """
 
-    loop_kind: ClassVar[type[VirtualLoop]] = VirtualLoop
+    loop_kind: ClassVar[type[VirtualTime]] = VirtualLoop
 
-    def __init__(self, subject: Subject, scenario: Scenario, covered: Counter[tuple[str, str]]) -> None:
+    def __init__(
+        self, subject: Subject, scenario: Scenario, covered: Counter[tuple[str, str]], *, traced: bool = True
+    ) -> None:
         self.subject, self.scenario, self._covered = subject, scenario, covered
         self.loop = self.loop_kind(START, LONGEST)
         self.random = Random(scenario.seed)
@@ -78,7 +84,7 @@ class World:
         self.task: WorkflowTask | None = None
         self.settled_by_person: set[str] = set()
         self.records_lost = False
-        self.trace = hashlib.sha256()
+        self.traced, self.trace = traced, hashlib.sha256()
         self.temporal = VirtualTemporal(self, self.converter)
         self.other_side = OtherSide(self, scenario.calls, subject.receipts)
         self.database, self.relay = self.rooms()
@@ -123,6 +129,7 @@ class World:
             self._until_over(entity)
 
     def _until_over(self, entity: Entity) -> None:
+        began = self.loop.time()
         for _ in range(_HELP):
             self._run()
             if self.findings:
@@ -130,6 +137,7 @@ class World:
             execution = self.temporal.executions.get(entity.workflow_id(None))
             if self.database.is_final(entity) and (execution is None or not execution.open):
                 self.findings += judge(self.evidence(entity))
+                self.findings += judge_keys(self.told, entity, began)
                 return
             if not self.people.help(entity):
                 status = self.people.status(execution) if execution and execution.open else None
@@ -231,25 +239,25 @@ class World:
             known = self._hosts[id(app), lifecycle] = sdk.Host(kind, self.converter, (), (), "default", "explored")
         return known
 
-    def count_activation(self, execution: Execution) -> None:
+    def count_activation(self, run: Run) -> None:
         """A workflow is entered; one that goes round without end is stopped."""
         self._activations += 1
         if self._activations == MOST_ACTIVATIONS:
-            self.found("runs without end", f"{execution.workflow_id}: {MOST_ACTIVATIONS} activations")
-            execution.close("terminated")
+            self.found("runs without end", f"{run.workflow_id}: {MOST_ACTIVATIONS} activations")
+            self.temporal.terminate(run.workflow_id)
 
     def count_run(self, execution: Execution) -> None:
         """A workflow continues as new; one that does so without end is stopped."""
-        self.cover("continued as new", str(min(len(execution.runs), 5)))
-        if len(execution.runs) > MOST_RUNS:
-            self.found("renews without end", f"{execution.workflow_id}: {MOST_RUNS} runs")
+        self.cover("continued as new", str(min(len(execution.run.run_ids), 5)))
+        if len(execution.run.run_ids) > MOST_RUNS:
+            self.found("renews without end", f"{execution.run.workflow_id}: {MOST_RUNS} runs")
             execution.close("terminated")
 
-    def workflow_task_failed(self, execution: Execution, why: BaseException) -> None:
+    def workflow_task_failed(self, run: Run, why: BaseException) -> None:
         """Workflow code has raised what fails its task: a server would repeat that for ever."""
         cause = why.__cause__
-        self.found("workflow task fails", f"{execution.workflow_id}: {why}" + (f": {cause}" if cause else ""))
-        execution.close("terminated")
+        self.found("workflow task fails", f"{run.workflow_id}: {why}" + (f": {cause}" if cause else ""))
+        self.temporal.terminate(run.workflow_id)
 
     def caused(self, effect: Effect[Any, Any], key: str) -> None:
         """The other side has done something, in the round that the key names; sent again on purpose, it is the same."""
@@ -322,9 +330,9 @@ class World:
                 self.temporal.lose_everything()
                 self.loop.call_later(event.seconds, self.relay.recover)
             case "evict":
-                if execution is not None and is_open and execution.task is None:
+                if execution is not None and is_open and execution.tasks.task is None:
                     for worker in self.workers:
-                        worker.forget(execution)
+                        worker.forget(execution.run)
             case "start worker":
                 self.start_worker()
             case "restore":

@@ -11,9 +11,11 @@ import pytest
 
 from activities.contracts.comment import Comment
 from activities.contracts.mail import SEND_MAIL, Accepted
+from perdure.contracts.keys import Entity
 from perdure.testing import ExplorationFailed, ScriptError, explore
 from perdure.testing.exploring.explorer import of_random_lifecycles
-from perdure.testing.exploring.programs import Program
+from perdure.testing.exploring.judge import judge_keys
+from perdure.testing.exploring.programs import NAME, Program
 from perdure.testing.exploring.scenario import Event, Fault, Scenario
 from tests.apps.orders import CHARGE, Charge, Hasty, Order, OrderLifecycle, Unkept
 from workflows.comment_notification import CommentNotification
@@ -68,6 +70,14 @@ def test_an_order_that_keeps_a_message_in_a_variable_of_its_run_is_found() -> No
     with pytest.raises(ExplorationFailed, match="stands still") as failed:
         explore(Unkept, ORDER, other_side=RECEIPT, messages=[("pack", None)])
     assert failed.value.scenario.renews or failed.value.scenario.events
+
+
+def test_what_is_performed_under_a_key_of_another_round_is_found() -> None:
+    once = Scenario(seed=1, given=Program(steps=[["perform", "dedupe", "p1", {}]]), restarts=1)
+    world = of_random_lifecycles().world(once)
+    assert world.findings == []
+    kinds = [each.kind for each in judge_keys(world.told, Entity(NAME, "1", 1), since=0.0)]
+    assert kinds == ["key of another round"]
 
 
 def test_a_missing_receipt_is_named() -> None:

@@ -1,0 +1,131 @@
+"""The activities that a worker process has under way: those of a real worker, in Temporal's own activity context."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, TypeAlias
+
+from temporalio.activity import ActivityCancellationDetails
+from temporalio.exceptions import ApplicationError
+from temporalio.testing import ActivityEnvironment
+
+from perdure.testing.engine_activities import ActivityCall, ActivityEnd, Completed, Failed
+from perdure.testing.exploring.runs import Run
+from perdure.testing.exploring.virtual_time import VirtualTime
+
+Function: TypeAlias = tuple[Callable[..., Any], list[type] | None]
+"""What runs for an activity type, with the types of its arguments."""
+
+
+class Gone(BaseException):
+    """The process does not exist any more; no code of it may take this for an error that it can handle."""
+
+
+class Calls:
+    """Runs activities.
+
+    Args:
+        loop: the world's.
+        functions: by activity type.
+        enter: called first in the task of each activity.
+        here: awaited before an activity's end is reported; raises `Gone` where the process is dead.
+    """
+
+    def __init__(
+        self,
+        loop: VirtualTime,
+        functions: Mapping[str, Function],
+        enter: Callable[[], None],
+        here: Callable[[], Awaitable[None]],
+    ) -> None:
+        self._loop, self._functions, self._enter, self._here = loop, functions, enter, here
+        self._environments: set[ActivityEnvironment] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._stopped = False
+
+    def begin(
+        self,
+        call: ActivityCall,
+        run: Run,
+        ended: Callable[[ActivityEnd], None],
+        beats: Callable[[Sequence[Any]], bool],
+    ) -> None:
+        """Run an activity.
+
+        Args:
+            ended: called with its end.
+            beats: called with the details of each heartbeat; False where the server has given the activity up.
+        """
+        known = self._functions.get(call.activity_type)
+        if known is None:
+            ended(Failed(ApplicationError(f"no activity {call.activity_type!r}", type="NotFoundError")))
+            return
+        environment = _environment(call, run, beats)
+        if self._stopped:
+            environment.worker_shutdown()
+        task = self._loop.create_task(self._play(*known, call, environment, ended))
+        self._environments.add(environment)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def stop(self) -> None:
+        """The worker was told to stop."""
+        self._stopped = True
+        for environment in list(self._environments):
+            environment.worker_shutdown()
+
+    def close(self) -> None:
+        """Put all of them away."""
+        for task in self._tasks:
+            task.cancel()
+
+    async def _play(
+        self,
+        function: Callable[..., Any],
+        types: list[type] | None,
+        call: ActivityCall,
+        environment: ActivityEnvironment,
+        ended: Callable[[ActivityEnd], None],
+    ) -> None:
+        self._enter()
+        try:
+            value = await environment.run(function, *call.args(types))
+            await self._here()
+        except Gone:
+            return
+        except asyncio.CancelledError:
+            return  # the world is put away
+        except Exception as error:
+            end: ActivityEnd = Failed(error if isinstance(error, ApplicationError) else _failure(error))
+        else:
+            end = Completed(value)
+        finally:
+            self._environments.discard(environment)
+        ended(end)
+
+
+def _environment(call: ActivityCall, run: Run, beats: Callable[[Sequence[Any]], bool]) -> ActivityEnvironment:
+    environment = ActivityEnvironment()
+    environment.info = replace(
+        environment.info,
+        activity_id=call.activity_id,
+        activity_type=call.activity_type,
+        heartbeat_timeout=call.heartbeat_timeout,
+        is_local=call.is_local,
+        workflow_id=run.workflow_id,
+        workflow_run_id=run.run_id,
+        workflow_type=run.lifecycle,
+    )
+
+    def beat(*details: Any) -> None:
+        if not beats(details):
+            environment.cancel(ActivityCancellationDetails(not_found=True))
+
+    environment.on_heartbeat = beat
+    return environment
+
+
+def _failure(error: Exception) -> ApplicationError:
+    return ApplicationError(str(error), type=type(error).__name__)

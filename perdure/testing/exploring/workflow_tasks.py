@@ -1,0 +1,201 @@
+"""Workflow tasks in virtual time: each is given to a worker, and is completed, or lost and made again.
+
+A lost task never was: another worker replays the history, and makes the local activities of that task once more. A
+completion that ends a run is refused while there is an event that the task has not seen.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from perdure.testing import engine_jobs as sdk
+from perdure.testing.engine_activities import ActivityCall
+from perdure.testing.exploring.activities import Activities
+from perdure.testing.exploring.evidence import Told
+from perdure.testing.exploring.runs import DISPATCH, TASK_TIMEOUT, Run
+
+if TYPE_CHECKING:
+    from perdure.testing.exploring.workers import Worker
+    from perdure.testing.exploring.world import World
+
+_HEARTBEAT = 4.0
+"""Seconds after which a worker completes a task whose local activities still run, to get another one."""
+_STICKY = 1.0
+"""Seconds for which a task waits for the worker that has the run in its cache."""
+
+
+@dataclass(eq=False)
+class WorkflowTask:
+    """One workflow task on one worker, from its start to its completion or loss.
+
+    Attributes:
+        jobs: what it was started for; a lost task gives them back.
+        first: whether it is the first one of its run.
+        answers: what `perform` answered, by key; it counts once the task is committed.
+        completed: called by the worker when it has no more to do for the task.
+    """
+
+    run: Run
+    activities: Activities
+    worker: Worker
+    jobs: list[tuple[sdk.WorkflowActivationJob, int]]
+    first: bool
+    completed: Callable[[WorkflowTask], None]
+    activations: list[sdk.WorkflowActivation] = field(default_factory=list)
+    commands: list[sdk.WorkflowCommand] = field(default_factory=list)
+    local: dict[int, ActivityCall] = field(default_factory=dict)
+    shapes: list[bytes] = field(default_factory=list)
+    answers: list[tuple[str, Any]] = field(default_factory=list)
+    patches: list[str] = field(default_factory=list)
+    timers: list[asyncio.TimerHandle] = field(default_factory=list)
+    over: bool = False
+
+
+class WorkflowTasks:
+    """Starts the workflow tasks of one execution, one at a time.
+
+    Args:
+        world: the loop and the workers.
+        run: the first run.
+        activities: of that run.
+        obey: carries out the commands of a committed task.
+        lost_update: called with the id of an update that was lost with its task.
+
+    Attributes:
+        sticky: the worker that has the run in its cache.
+        task: the one that is under way.
+    """
+
+    def __init__(
+        self,
+        world: World,
+        run: Run,
+        activities: Activities,
+        obey: Callable[[list[sdk.WorkflowCommand]], None],
+        lost_update: Callable[[str], None],
+    ) -> None:
+        self._world, self._obey, self._lost_update = world, obey, lost_update
+        self._run, self._activities = run, activities
+        self.sticky: Worker | None = None
+        self.task: WorkflowTask | None = None
+        self._poked = self._closed = False
+
+    def go_on_in(self, run: Run, activities: Activities) -> None:
+        """The execution continues as new."""
+        self._run, self._activities = run, activities
+
+    def tell(self, job: sdk.WorkflowActivationJob, events: int = 1) -> None:
+        """Something has happened that the workflow is to be given in its next task."""
+        self._run.inbox.append((job, events))
+        self.poke()
+
+    def poke(self) -> None:
+        """Start a workflow task as soon as there is a worker for it."""
+        if self._closed or self.task is not None or self._poked or not self._run.due:
+            return
+        pause = DISPATCH
+        if self.sticky is not None and not self.sticky.takes_work:
+            self.sticky, pause = None, _STICKY
+        self._poked = True
+        self._world.loop.call_later(pause, self._start, self._run)
+
+    def close(self) -> None:
+        """The execution is over."""
+        self._closed = True
+        if self.task is not None:
+            self._end(self.task)
+
+    def _start(self, run: Run) -> None:
+        self._poked = False
+        if run is not self._run:
+            return self.poke()
+        if self._closed or self.task is not None or not run.due:
+            return None
+        worker = self.sticky if self.sticky and self.sticky.takes_work else self._world.worker_for(run.lifecycle)
+        if worker is None:
+            return None  # poked when one comes
+        self.sticky = worker
+        jobs = run.begin_task(self._world.temporal.now)
+        task = self.task = WorkflowTask(run, self._activities, worker, jobs, run.fresh, self._complete)
+        run.fresh = run.lost = False
+        self._guard(task)
+        worker.work_on(task, [job for job, _ in jobs])
+        return None
+
+    def _guard(self, task: WorkflowTask) -> None:
+        for timer in task.timers:
+            timer.cancel()
+        loop = self._world.loop
+        task.timers = [
+            loop.call_later(TASK_TIMEOUT, self._times_out, task),
+            loop.call_later(_HEARTBEAT, self._heartbeat, task),
+        ]
+
+    def _times_out(self, task: WorkflowTask) -> None:
+        if not task.over:
+            self._lose(task)
+
+    def _lose(self, task: WorkflowTask, *, with_updates: bool = True) -> None:
+        """The task never was: what it did not commit is forgotten, and what it was started for is given again."""
+        self._end(task)
+        self._world.told_in_vain |= {key for key, end in task.answers if getattr(end, "in_doubt", False)}
+        task.worker.forget(task.run)
+        self.sticky = None
+        kept = []
+        for job, events in task.jobs:
+            if job.HasField("do_update") and with_updates:  # it stood nowhere but in the task
+                self._lost_update(job.do_update.id)
+            else:
+                kept.append((job, events))
+        run = task.run
+        run.inbox[:0] = kept
+        run.fresh, run.lost = task.first, True
+        self.poke()
+
+    def _heartbeat(self, task: WorkflowTask) -> None:
+        if task.over or not task.worker.reports or not task.local:
+            return
+        self._commit(task)
+        task.first = False
+        self._guard(task)
+        task.jobs = task.run.begin_task(self._world.temporal.now)
+        if task.jobs:
+            task.worker.activate(task, [job for job, _ in task.jobs])
+
+    def _complete(self, task: WorkflowTask) -> None:
+        if task.over:
+            return
+        if task.run.inbox and any(ends(command) for command in task.commands):
+            # UnhandledCommand: there is an event that this task has not seen
+            self._world.cover("task refused", "unseen event")
+            return self._lose(task, with_updates=False)
+        self._end(task)
+        self._commit(task)
+        self._run.tasks_completed += 1  # where it has continued as new, the new one's, which is to renew the sooner
+        self.poke()
+
+    def _end(self, task: WorkflowTask) -> None:
+        task.over, self.task = True, None
+        for timer in task.timers:
+            timer.cancel()
+
+    def _commit(self, task: WorkflowTask) -> None:
+        for key, end in task.answers:
+            self._world.told[key].append(Told(end, self._world.loop.time()))
+        commands = task.commands
+        task.run.commit(task.activations, task.shapes, task.patches, len(commands))
+        task.activations, task.shapes, task.commands, task.patches, task.answers = [], [], [], [], []
+        self._obey(commands)
+
+
+def ends(command: sdk.WorkflowCommand) -> bool:
+    """Whether a command ends the run."""
+    return command.WhichOneof("variant") in (
+        "complete_workflow_execution",
+        "fail_workflow_execution",
+        "cancel_workflow_execution",
+        "continue_as_new_workflow_execution",
+    )
