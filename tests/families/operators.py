@@ -198,7 +198,7 @@ class FamilyPeople(People):
     def look_after(self, entity: Entity) -> None:
         """Do what is needed, where nothing goes on by itself at this moment."""
         execution = self._world.temporal.executions.get(entity.workflow_id(None))
-        if execution is None or not execution.open or (execution.task is None and not execution.due):
+        if execution is None or not execution.open or (execution.tasks.task is None and not execution.run.due):
             self.help(entity)
 
     def _resolve(self, entity: Entity, key: str, slot: str) -> None:
