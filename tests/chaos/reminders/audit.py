@@ -119,7 +119,7 @@ def _find(verdict: Verdict, who: str, problems: Iterator[tuple[str, str]]) -> No
 def _of_patient(subject: PatientFacts) -> Iterator[tuple[str, str]]:
     bad = subject.patient.bad
     if bad is None:
-        if subject.state not in ("active", "ended"):
+        if subject.state not in ("active", "completed"):
             yield "mismatch", f"a good record is {subject.state}: {subject.why}"
     else:
         if subject.state != bad.state or bad.said not in (subject.why or ""):
