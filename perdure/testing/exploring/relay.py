@@ -79,7 +79,7 @@ class VirtualRelay:
         try:
             world.temporal.start(entity.workflow_id(None), entity.lifecycle, row.given, {CARRIED: carried})
         except AlreadyStarted:
-            if entity.round:  # the run of the round before is still closing
+            if entity.round and not row.started:  # the run of the round before is still closing
                 world.loop.call_later(0.5, self._start, row, carried)
             return
         row.started = True
