@@ -15,7 +15,7 @@ from tests.integration.archiving.ages.steps import Step
 SEEDS = range(6)
 """More of them: `python -m tests.integration.archiving.ages`."""
 CORPUS = Path(__file__).parent / "ages" / "corpus.jsonl"
-"""Each line failed once, made as short as it gets."""
+"""Short histories in which something could be lost: found at random, or written for a case that chance seldom meets."""
 
 
 def corpus() -> list[list[Step]]:
@@ -36,6 +36,6 @@ async def test_nothing_is_lost_in_a_random_history(dsn: str, seed: int) -> None:
 
 
 @pytest.mark.parametrize("number", range(len(corpus())))
-async def test_what_once_lost_something_loses_it_no_more(dsn: str, number: int) -> None:
+async def test_nothing_is_lost_in_the_histories_that_are_kept(dsn: str, number: int) -> None:
     play = await played(dsn, corpus()[number])
     assert play.done
