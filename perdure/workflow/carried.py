@@ -68,7 +68,8 @@ class Carried(BaseModel):
         again: how often each effect was to be sent anew, by name and suffix.
         ended: effects that ended without being done, by key.
         unsettled: effects that are being performed, by key.
-        performed: effects whose performance ended in an earlier run, and that the next may repeat, by name and suffix.
+        performed: effects whose performance ended in an earlier run, and that the next may repeat, by name and suffix;
+            None = not known.
         retry: a retry that was granted, and that nothing was done about yet.
         cancel: somebody asked for the end, while a doubt had to be settled first.
         cancelling: that has ended `run`, and what the author has for that was under way.
@@ -89,7 +90,7 @@ class Carried(BaseModel):
     again: dict[str, int] = Field(default_factory=dict)
     ended: dict[str, HowEnded] = Field(default_factory=dict)
     unsettled: dict[str, Unsettled] = Field(default_factory=dict)
-    performed: list[str] = Field(default_factory=list)
+    performed: list[str] | None = None
     retry: Request | None = None
     cancel: Request | None = None
     cancelling: bool = False

@@ -98,9 +98,15 @@ class Learning(Generic[In, Out]):
         return self._conductor.began if self._repeats or at is None else microseconds(at)
 
     @property
+    def _is_new(self) -> bool:
+        """Whether no earlier run has performed it to its end."""
+        earlier = self._conductor.performed_before
+        return not self._conductor.catching_up or (earlier is not None and self.slot not in earlier)
+
+    @property
     def _repeats(self) -> bool:
         """Whether an earlier run may have performed it."""
-        return self._conductor.catching_up or self.slot in self._conductor.performed_before
+        return self._conductor.catching_up or self.slot in (self._conductor.performed_before or ())
 
     @property
     def timeout(self) -> timedelta:
@@ -144,7 +150,7 @@ class Learning(Generic[In, Out]):
         standing = self._today(report.state)
         # A record that stands was made together with the state: by another execution of this attempt, by the run
         # that this one is a reset of, or by an earlier `perform`.
-        stands = report.effect is not None and not conductor.catching_up
+        stands = report.effect is not None and self._is_new
         entered = report.begun or stands or standing == conductor.state
         state = conductor.state if entered else self._back(before)
         if not report.recorded:
@@ -161,7 +167,11 @@ class Learning(Generic[In, Out]):
                     )
                 )
             )
-            state = self._today(answer.state) or state
+            if answer.gate in (Gate.FINAL, Gate.OTHER_ROUND):
+                raise Overtaken(answer.state)
+            # A state further on was entered by a workflow task that was lost: this run comes to it in its turn.
+            known = self._today(answer.state)
+            state = known if known is not None and known in (before, self._shown) else state
             self._see(answer.effect or EffectView(token=report.token), answer)
         elif report.effect is None:
             # An execution before this one may have begun: only the fence can tell.
@@ -276,7 +286,7 @@ class Learning(Generic[In, Out]):
         if view.in_doubt and self.known.effect.status is Status.NOT_DONE:  # as in `_lost`, where the no comes later
             self.known = replace(self.known, spared=min(self.known.spared + 1, self.known.failures))
         begun, standing, enters = self.known.effect.attempts > view.attempts, self._today(answer.state), self._enters
-        if conductor.catching_up or not begun or standing is None or enters is None:
+        if not self._is_new or not begun or standing is None or enters is None:
             return
         # By a workflow task that was lost: the state was committed with the record. It is written again where this run
         # has shown an earlier state since.

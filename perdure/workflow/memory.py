@@ -81,8 +81,10 @@ class Memory:
         self.terms = dict(carried.terms)
         """Of the effects in this run, by the names that their keys carry; none where an older release began it."""
         self.performances: dict[str, Performance[Any, Any]] = {}
-        self.performed_before = [self._slot(slot) for slot in carried.performed]
-        """Effects whose performance ended in an earlier run, by name and suffix; this run may repeat them."""
+        known = carried.performed
+        self.performed_before = None if known is None else [self._slot(slot) for slot in known]
+        """Effects whose performance ended in an earlier run, by name and suffix; this run may repeat them. None = not
+        known."""
         self.performed: list[str] = []
         """Those whose performance ended in this run."""
         self.refused: set[str] = set()
@@ -154,7 +156,7 @@ class Memory:
     def _memo(self) -> dict[str, Any]:
         unsettled = self.unsettled | {key: each.unsettled() for key, each in self.performances.items()}
         # A run that leaves an effect unsettled may not have come to all that earlier runs did.
-        earlier = self.performed_before if unsettled else []
+        earlier = (self.performed_before or []) if unsettled else []
         return {
             CARRIED: Carried(
                 round=self.entity.round,

@@ -216,6 +216,12 @@ class Performance(Learning[In, Out], Generic[In, Out]):
         except (ActivityError, ApplicationError) as failure:
             await self._lost(failure, before)
             return
+        except asyncio.CancelledError as failure:
+            task = asyncio.current_task()
+            if self._in_line is None or task is None or task.cancelling():
+                raise
+            await self._lost(failure, before)  # it was taken back as its end came in
+            return
         finally:
             self._in_line = None
         await self._learn(report, before)
