@@ -31,6 +31,12 @@ JOB_TYPES = """
     insert into web_job.type (name, url) values
         ('send-invoice', 'http://127.0.0.1:8087/invoices'), ('old-billing', 'https://old/dobillingstuff{?rowid}');
 """
+A_REFUSED_CHILD = """
+    insert into web_job.job (id, type) values ('month-11', 'send-invoice');
+    insert into web_job.family (master, window_size, tolerates, listed, refused) values ('month-11', 50, 0, 1, 1);
+    insert into web_job.refused_child (master, id, page, child, why)
+        values ('month-11', '7', 0, '{"id": "7", "type": "send-invoice"}', 'another job has that id');
+"""
 A_DOUBT_THAT_OUTLIVED_ITS_ENTITY = """
     update perdure.ident set final = 'cancelled';
     insert into perdure.effect
@@ -58,6 +64,8 @@ async def ground(postgres: PostgresServer, database: str) -> AsyncIterator[async
 async def test_each_block_of_sql_runs(ground: asyncpg.Connection[asyncpg.Record], sql: str) -> None:
     if "perdure.settle" in sql:
         await ground.execute(A_DOUBT_THAT_OUTLIVED_ITS_ENTITY)
+    if "web_job.list_child" in sql:
+        await ground.execute(A_REFUSED_CHILD)
     await ground.execute(re.sub(r"^(begin|commit);$", "", sql, flags=re.MULTILINE))
 
 
