@@ -171,7 +171,10 @@ class Learning(Generic[In, Out]):
                 raise Overtaken(answer.state)
             # A state further on was entered by a workflow task that was lost: this run comes to it in its turn.
             known = self._today(answer.state)
-            state = known if known is not None and known in (before, self._shown) else state
+            if known is not None and known in (before, self._shown):
+                state = known
+            elif answer.effect is not None and answer.effect.attempts:  # its state was entered with its record
+                state = conductor.state
             self._see(answer.effect or EffectView(token=report.token), answer)
         elif report.effect is None:
             # An execution before this one may have begun: only the fence can tell.
