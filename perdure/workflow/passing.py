@@ -4,6 +4,9 @@ A workflow task that is lost leaves no trace of the inline calls that it made, a
 task's latest attempt. What bounds the time of the first call is the last wait that the code has passed: it ended by an
 event of the history, and no attempt of a task comes past a wait before its event. Inline calls are no such bound: where
 the attempt that counts had to wait, an attempt that was lost may have gone on at once.
+
+Of a message nothing here says when it was delivered: what is called right after one counts from the attempt of the task
+that is under way.
 """
 
 from __future__ import annotations

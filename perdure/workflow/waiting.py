@@ -67,12 +67,11 @@ class Waiting(Recording):
         self.describe()
         if not workflow.unsafe.is_replaying():
             faults.point("during the wait", summary or self.state)
-        began = workflow.now()
         in_time = await until(woken, seconds, summary)
-        passed(began)
         self._moved = True
         if not in_time:
             return False
+        passed(workflow.now())
         is_so = wake()
         if is_so or self.cancel is not None:
             await self._until_recorded()
