@@ -82,8 +82,8 @@ class Evidence:
         states: what the lifecycle declares.
         settled_by_person: keys of which a person said what became of them.
         records_lost: whether the database has lost the records of attempts.
-        told_in_vain: keys of which a workflow task that was lost told the author that they are in doubt; it may
-            have put the entity's end on record.
+        told_in_vain: keys of which a workflow task that was lost told the author that they are in doubt, or are
+            done where their record was lost; it may have put the entity's end on record.
         sent: messages to it.
         received: texts of those that its last snapshot holds, in their order; None = it keeps none.
         secret: personal data in its input, which may stand in payloads only; None = there is none to be looked for.

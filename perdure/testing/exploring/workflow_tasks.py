@@ -141,7 +141,8 @@ class WorkflowTasks:
     def _lose(self, task: WorkflowTask, *, with_updates: bool = True) -> None:
         """The task never was: what it did not commit is forgotten, and what it was started for is given again."""
         self._end(task)
-        self._world.told_in_vain |= {key for key, end in task.answers if getattr(end, "in_doubt", False)}
+        lost = self._world.records_lost  # then what it told as done may be on record as in doubt
+        self._world.told_in_vain |= {key for key, end in task.answers if getattr(end, "in_doubt", lost)}
         task.worker.forget(task.run)
         self.sticky = None
         kept = []
