@@ -54,7 +54,24 @@ class Notice(_Record):
     until: AwareDatetime
 
 
-class Accepted(_Record):
+class _Standing(_Record):
+    """How far a message or a call had come."""
+
+    sid: Sid
+    status: str
+
+    @property
+    def failed(self) -> bool:
+        """It did not reach anybody, and will not."""
+        return self.status in _FAILED
+
+    @property
+    def final(self) -> bool:
+        """Nothing follows `status`."""
+        return self.failed or self.status in _REACHED
+
+
+class Accepted(_Standing):
     """The provider's receipt: it has the message or the call, and answers for it. It holds no number and no text.
 
     Attributes:
@@ -64,22 +81,10 @@ class Accepted(_Record):
             was asked for.
     """
 
-    sid: Sid
-    status: str
     confirms_within: timedelta | None = None
 
-    @property
-    def failed(self) -> bool:
-        """It had failed by then: it did not reach anybody, and will not."""
-        return self.status in _FAILED
 
-    @property
-    def final(self) -> bool:
-        """Nothing follows `status`."""
-        return self.failed or self.status in _REACHED
-
-
-class Reported(_Record):
+class Reported(_Standing):
     """What a status callback said: one of several of the same message or call, in any order.
 
     Attributes:
@@ -90,21 +95,10 @@ class Reported(_Record):
         reference: of the sending that it is about (`reference_of` its key): a late one may be about an earlier one.
     """
 
-    sid: Sid
     channel: Channel
     status: Annotated[str, Field(pattern=r"^[a-z_-]{1,40}$")]
     code: int | None = None
     reference: str = ""
-
-    @property
-    def failed(self) -> bool:
-        """It did not reach anybody, and will not."""
-        return self.status in _FAILED
-
-    @property
-    def final(self) -> bool:
-        """Nothing follows."""
-        return self.failed or self.status in _REACHED
 
 
 def reference_of(key: Key) -> str:

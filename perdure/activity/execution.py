@@ -186,7 +186,7 @@ async def take(step: Step[Any, Any], body: Taker, order: StepOrder, store: Store
 async def _take(step: Step[Any, Any], body: Taker, order: StepOrder, store: Store, host: Host) -> Report:
     write = order.write
     answer = await store.write(write, patience=PATIENCE)
-    if answer.gate in (Gate.FINAL, Gate.OTHER_ROUND):
+    if answer.gate.over:
         return Report(said=Said.OVER, token="", state=answer.state, version=answer.version)
     occasion = Occasion(Entity(write.lifecycle, write.id, write.round), host.resources)
     try:
@@ -239,7 +239,7 @@ def _no_call(answer: Answer, token: str) -> Report | None:
     if answer.verdict in (Verdict.FRESH, Verdict.MINE):
         return None
     said = Said.STANDING
-    if answer.gate in (Gate.FINAL, Gate.OTHER_ROUND):
+    if answer.gate.over:
         said = Said.OVER
     elif answer.verdict is Verdict.DIFFERENT:
         said = Said.DIFFERENT

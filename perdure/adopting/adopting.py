@@ -20,7 +20,7 @@ from perdure.adopting.apart import apart
 from perdure.adopting.existing_work import ExistingWork, Lock, Place, Row
 from perdure.app import input_json, name_of
 from perdure.contracts.effects import Effect
-from perdure.contracts.keys import Entity, Key
+from perdure.contracts.keys import Entity, Key, slot_of
 from perdure.contracts.policies import Dedupe
 from perdure.errors import DeclarationError, InvalidEntity, InvalidInput, NotNow
 from perdure.schema import Connection
@@ -96,7 +96,7 @@ class Doubt:
             return {}
         # Whatever the other side keeps of the older job's call, it keeps it under no key of ours: no window is open.
         since = None if isinstance(self.effect.doubt, Dedupe) else row.since
-        slot = f"{self.effect.name}/{self.suffix}" if self.suffix else self.effect.name
+        slot = slot_of(self.effect.name, self.suffix)
         return {"effect": slot, "key": Key.of(entity, self.effect.identity, self.suffix), "since": since}
 
 

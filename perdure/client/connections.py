@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Coroutine
+from contextlib import nullcontext
 from typing import Any, Protocol, TypeVar
 
 from perdure.client.calls import Call
@@ -102,10 +103,7 @@ async def _asyncpg(connection: Any, call: Call) -> Any:
 
 
 def _psycopg(connection: Any, call: Call) -> Any:
-    if _is_unsettled(connection):
-        with connection.pipeline():  # one inside another waits for what was queued, so the status is known
-            _check_psycopg(connection, call, "with connection.transaction():")
-    else:
+    with connection.pipeline() if _is_unsettled(connection) else nullcontext():
         _check_psycopg(connection, call, "with connection.transaction():")
     # A cursor of our own: the app's rows and placeholders may be of another shape.
     with sys.modules["psycopg"].Cursor(connection, row_factory=sys.modules["psycopg.rows"].tuple_row) as cursor:
@@ -113,10 +111,7 @@ def _psycopg(connection: Any, call: Call) -> Any:
 
 
 async def _psycopg_async(connection: Any, call: Call) -> Any:
-    if _is_unsettled(connection):
-        async with connection.pipeline():
-            _check_psycopg(connection, call, "async with connection.transaction():")
-    else:
+    async with connection.pipeline() if _is_unsettled(connection) else nullcontext():
         _check_psycopg(connection, call, "async with connection.transaction():")
     tuples = sys.modules["psycopg.rows"].tuple_row
     async with sys.modules["psycopg"].AsyncCursor(connection, row_factory=tuples) as cursor:
@@ -125,7 +120,10 @@ async def _psycopg_async(connection: Any, call: Call) -> Any:
 
 
 def _is_unsettled(connection: Any) -> bool:
-    """In a pipeline with a statement under way: a transaction of the app's and autocommit look alike."""
+    """In a pipeline with a statement under way: a transaction of the app's and autocommit look alike.
+
+    A pipeline inside another waits for what was queued, so that the status is known.
+    """
     pq = sys.modules["psycopg"].pq
     info = connection.info
     return connection.autocommit and bool(

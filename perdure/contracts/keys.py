@@ -139,6 +139,11 @@ def _checked(suffix: str, entity: Entity, effect: str) -> str:
     return suffix
 
 
+def slot_of(effect: str, suffix: str | None) -> str:
+    """Name of an effect with the suffix that tells its performances apart, as the fence and people see it."""
+    return f"{effect}/{suffix}" if suffix else effect
+
+
 class Key(str):
     """Key of one effect: `lifecycle/id[~round]/effect[/suffix][~n]`. Give it to the other side.
 

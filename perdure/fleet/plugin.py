@@ -25,7 +25,6 @@ from temporalio.worker import (
 )
 from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner
 
-from perdure import schema
 from perdure.activity.hosting import Activities
 from perdure.app import App
 from perdure.cleaning.caretaker import Caretaker
@@ -37,6 +36,7 @@ from perdure.errors import DeclarationError, InvalidSetting, PerdureError
 from perdure.fleet.follower import Follower
 from perdure.fleet.gauges import Gauges
 from perdure.fleet.limited import run_with_limits
+from perdure.fleet.preparing import prepare
 from perdure.fleet.record import check_record
 from perdure.fleet.service import TROUBLE, Service
 from perdure.fleet.troubles import Listener, Troubles
@@ -44,9 +44,8 @@ from perdure.ownership.exchange import Exchange, plain
 from perdure.ownership.ownership import Ownership
 from perdure.queries import query
 from perdure.relay.relay import Relay
-from perdure.schema.rights import check_mirror, check_worker, permitted
+from perdure.schema.rights import check_mirror, permitted
 from perdure.settings import Settings, settings
-from perdure.store.connecting import report_weaknesses
 from perdure.store.postgres import Database, Pool, PostgresStore
 from perdure.store.writes import Store
 from perdure.telemetry import traces
@@ -249,11 +248,7 @@ def _module_of_input(lifecycle: type[Lifecycle[Any, Any]]) -> str:
 async def _check(pool: Pool, app: App) -> None:
     """The schema is there, and so is each declared column of the app; nobody is where the code does not know."""
     async with pool.acquire() as connection, permitted(connection):
-        await check_worker(connection)
-        await schema.check(connection)
-        await report_weaknesses(connection)
-        await schema.make_months(connection)
-        await schema.note_database(connection)
+        await prepare(connection)
         for name, lifecycle in app.lifecycles.items():
             await check_record(connection, name, lifecycle)
             if lifecycle.expects is not None:

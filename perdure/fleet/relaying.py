@@ -10,19 +10,18 @@ from contextlib import asynccontextmanager
 from temporalio.client import Client
 from temporalio.runtime import Runtime
 
-from perdure import schema
 from perdure.app import App
 from perdure.fleet.gauges import Gauges
 from perdure.fleet.plugin import PerdurePlugin
+from perdure.fleet.preparing import prepare
 from perdure.fleet.service import Service
 from perdure.fleet.worker import before, connect, new_identity, told_to_stop
 from perdure.logs import says
 from perdure.ownership.exchange import Exchange
 from perdure.ownership.ownership import Ownership
 from perdure.relay.relay import Relay
-from perdure.schema.rights import check_worker, permitted
+from perdure.schema.rights import permitted
 from perdure.settings import Settings
-from perdure.store.connecting import report_weaknesses
 from perdure.store.postgres import Database, Pool
 from perdure.telemetry.exporting import exporting
 from perdure.telemetry.metrics import meter_of
@@ -59,11 +58,7 @@ async def _relay_until(
     pool = await database.open()
     try:
         async with pool.acquire() as connection, permitted(connection):
-            await check_worker(connection)
-            await schema.check(connection)
-            await report_weaknesses(connection)
-            await schema.make_months(connection)
-            await schema.note_database(connection)
+            await prepare(connection)
         async with _delivering(pool, app, config, client):
             ready.set()
             await asyncio.wait({stop})

@@ -11,7 +11,7 @@ from typing import Any
 
 from pydantic import BaseModel, Field
 
-from perdure.contracts.keys import Key
+from perdure.contracts.keys import Key, slot_of
 from perdure.contracts.terms import DoubtTerms, Terms
 from perdure.store.writes import EffectView
 from perdure.workflow.carried import Carried, Remembered, Unsettled
@@ -78,7 +78,7 @@ def _unsettled(doubt: Doubt, record: Record, again: dict[str, int], terms: dict[
     unsettled = Unsettled(known=Known(effect=doubt.view), seen_at=record.at)
     effect, suffix, number = Key(doubt.key).performance
     reported = record.memory is not None and doubt.key in record.memory.ended
-    newest = again.get(f"{effect}/{suffix}" if suffix else effect, 0) == number
+    newest = again.get(slot_of(effect, suffix), 0) == number
     if reported or not newest or effect not in terms:
         return unsettled
     waits = terms[effect].model_copy(update={"in_doubt": DoubtTerms(kind="escalate")})

@@ -33,6 +33,11 @@ class Gate(StrEnum):
     OTHER_ROUND = "other_round"
     """The entity was restarted since; nothing changed."""
 
+    @property
+    def over(self) -> bool:
+        """Whether the run that wrote is no longer the one that counts: nothing of it is to go on."""
+        return self in (Gate.FINAL, Gate.OTHER_ROUND)
+
 
 class Verdict(StrEnum):
     """What the fence said to an operation."""

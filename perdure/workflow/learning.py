@@ -11,10 +11,10 @@ from temporalio.exceptions import ActivityError, CancelledError, TimeoutError, T
 
 from perdure.activity.orders import Report, Said
 from perdure.contracts.effects import Effect
-from perdure.contracts.keys import Key
+from perdure.contracts.keys import Key, slot_of
 from perdure.contracts.outcomes import Status
 from perdure.contracts.terms import Terms
-from perdure.store.writes import Answer, EffectView, Fence, FenceOp, Gate, Move, storable
+from perdure.store.writes import Answer, EffectView, Fence, FenceOp, Move, storable
 from perdure.telemetry import metrics, names
 from perdure.workflow.carried import Unsettled
 from perdure.workflow.conduct import Conductor
@@ -44,7 +44,7 @@ class Learning(Generic[In, Out]):
         self._own = own
         """What this performance has in place of the contract's terms."""
         self._suffix = suffix
-        self.slot = f"{effect.name}/{suffix}" if suffix else effect.name
+        self.slot = slot_of(effect.name, suffix)
         # The way that this run calls it: the one that stands in its history, whatever the contract says today.
         begun_with = conductor.terms.get(effect.identity)
         self._name = begun_with.name if begun_with else effect.identity
@@ -167,7 +167,7 @@ class Learning(Generic[In, Out]):
                     )
                 )
             )
-            if answer.gate in (Gate.FINAL, Gate.OTHER_ROUND):
+            if answer.gate.over:
                 raise Overtaken(answer.state)
             # A state further on was entered by a workflow task that was lost: this run comes to it in its turn.
             known = self._today(answer.state)
@@ -237,7 +237,7 @@ class Learning(Generic[In, Out]):
         """Learn from the fence whether an attempt had begun that did not report so."""
         conductor = self._conductor
         answer = await conductor.write(conductor.order(fence=self._fence(op, why=why)))
-        if answer.gate in (Gate.FINAL, Gate.OTHER_ROUND):
+        if answer.gate.over:
             raise Overtaken(answer.state)
         standing, view = self._today(answer.state), answer.effect or EffectView()
         begun = view.attempts > self.known.effect.attempts
@@ -284,7 +284,7 @@ class Learning(Generic[In, Out]):
         conductor, view = self._conductor, self.known.effect
         answer = await conductor.write(conductor.order(fence=self._fence(op, **more)))
         self._see(answer.effect or EffectView(), answer)
-        if answer.gate in (Gate.FINAL, Gate.OTHER_ROUND):
+        if answer.gate.over:
             raise Overtaken(answer.state)
         if view.in_doubt and self.known.effect.status is Status.NOT_DONE:  # as in `_lost`, where the no comes later
             self.known = replace(self.known, spared=min(self.known.spared + 1, self.known.failures))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from temporalio import workflow
 
-from perdure.contracts.keys import Entity
+from perdure.contracts.keys import Entity, slot_of
 from perdure.contracts.terms import all_terms
 from perdure.errors import InvalidEntity
 from perdure.workflow.carried import CARRIED, Carried, Remembered, Unsettled
@@ -181,8 +181,7 @@ class Memory:
     def _slot(self, slot: str) -> str:
         """Today's name of an effect with its suffix."""
         name, _, suffix = slot.partition("/")
-        name = self._slots.get(name, name)
-        return f"{name}/{suffix}" if suffix else name
+        return slot_of(self._slots.get(name, name), suffix)
 
 
 def _began(carried: Carried) -> int:

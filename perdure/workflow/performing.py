@@ -160,7 +160,7 @@ class Performance(Learning[In, Out], Generic[In, Out]):
             if not self._inline or self._conductor.catching_up or not workflow.patched(READ_AT_CANCEL):
                 raise
             await self._read()  # a workflow task that was lost may have begun the attempt that this pause was for
-            if self.known.effect.status not in (Status.ATTEMPTING, Status.IN_DOUBT, Status.DONE):
+            if not self.known.effect.in_doubt and self.known.effect.status is not Status.DONE:
                 raise
             self.next_at = None
             return False

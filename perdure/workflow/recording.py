@@ -12,7 +12,7 @@ from temporalio.common import RetryPolicy, SearchAttributeKey
 from temporalio.exceptions import ActivityError, ApplicationError
 
 from perdure.errors import DeclarationError
-from perdure.store.writes import Answer, Column, Fence, Gate, Move, Write, storable
+from perdure.store.writes import Answer, Column, Fence, Move, Write, storable
 from perdure.telemetry import metrics, names
 from perdure.workflow.calling import SILENCE
 from perdure.workflow.details import details
@@ -122,7 +122,7 @@ class Recording(Memory):
         async with self.under_way():
             answer = await _write(order)
         self.learn(answer.version)
-        if order.move is not None and answer.gate in (Gate.FINAL, Gate.OTHER_ROUND):
+        if order.move is not None and answer.gate.over:
             raise Overtaken(answer.state, answer.round)
         return answer
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from perdure.contracts.keys import Entity
+from perdure.contracts.keys import Entity, Key, slot_of
 from perdure.contracts.states import STARTING
 from perdure.errors import DatabaseUnavailable
 from perdure.recovering.record import Doubt, Record
@@ -71,9 +70,10 @@ class VirtualDatabase:
         mine = {key: view for key, view in self.store.effects().items() if belongs(key, entity)}
         again: dict[str, int] = {}
         for key in mine:
-            if found := re.search(r"^(.*)~(\d+)$", key):
-                slot = found[1].split("/", 2)[2]
-                again[slot] = max(again.get(slot, 0), int(found[2]))
+            effect, suffix, number = Key(key).performance
+            if number:
+                slot = slot_of(effect, suffix)
+                again[slot] = max(again.get(slot, 0), number)
         doubts = [Doubt(key=key, view=view) for key, view in mine.items() if view.in_doubt]
         heard = max((move.heard for move in moves), default=0)
         memory = moves[-1].memory if moves else None

@@ -208,7 +208,6 @@ class Borrowed:
         return rows
 
     async def _point(self, place: str) -> None:
-
         try:
             await self._database.world.point(self._worker, place)
         except Gone:
