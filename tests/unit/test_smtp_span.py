@@ -33,11 +33,9 @@ async def test_a_refusal_is_seen_but_not_quoted(tmp_path: Path, spans: InMemoryS
             await send_mail(LETTER, attempt())
     [span] = spans.get_finished_spans()
     assert (span.status.status_code, span.status.description) == (StatusCode.ERROR, "Refused")
-    assert span.attributes is not None
-    assert span.attributes["smtp.stage"] == "RCPT"
+    # Nothing else, so nothing that the server said and nothing of the mail.
+    assert span.attributes == {"server.address": "127.0.0.1", "server.port": server.port, "smtp.stage": "RCPT"}
     assert span.events == ()
-    everything = span.to_json()
-    assert [word for word in ("jo.doe", "reader.example", "A new comment", "Hello", "550") if word in everything] == []
 
 
 async def test_the_mail_itself_does_not_name_the_trace(tmp_path: Path, spans: InMemorySpanExporter) -> None:
