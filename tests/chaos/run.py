@@ -133,8 +133,9 @@ class _Ground:
         operator = Operator(self.world, self.other_side, self.postbox, company)
         await self.fleet.start()
         began, outcome.began = asyncio.get_running_loop().time(), time.time()
-        async with _background(operator.run(), self._sample(outcome.samples, began), adders.run(began)):
-            async with _background(_moods_of(self.mail), company.run(began)):
+        people = operator.run(), company.run(began), adders.run(began)
+        async with _background(*people, self._sample(outcome.samples, began)):
+            async with _background(_moods_of(self.mail)):
                 await asyncio.gather(load.run(began), self.faults.run(self.plan, began))
             calm = asyncio.get_running_loop().time()
             await self._until(_OPEN, calm + PEACE)
