@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 import urllib.request
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from enum import StrEnum
@@ -83,10 +83,17 @@ class Metered:
 
     async def value(self, metric: names.Metric, **labels: str) -> float | None:
         """The value of one series; what the SDK adds to the labels does not matter."""
-        for (name, given), value in (await self.samples()).items():
-            if name == metric.name and set(labels.items()) <= given:
-                return value
-        return None
+        return value_in(await self.samples(), metric, **labels)
+
+
+def value_in(
+    samples: Mapping[tuple[str, frozenset[tuple[str, str]]], float], metric: names.Metric, **labels: str
+) -> float | None:
+    """The value of one series in a scrape; what the SDK adds to the labels does not matter."""
+    for (name, given), value in samples.items():
+        if name == metric.name and set(labels.items()) <= given:
+            return value
+    return None
 
 
 @asynccontextmanager
