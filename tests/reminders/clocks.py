@@ -1,7 +1,7 @@
 """What clocks read, and when they read it for the first time: from `zoneinfo` asked in UTC, and nothing else.
 
 It shares nothing with `activities.contracts.calendar`: no local time is ever given a zone, so neither `fold` nor gaps
-have to be understood. A clock is looked at, hour by hour, and minute by minute where its offset changes.
+have to be understood. A clock is looked at every six hours, and minute by minute where its offset changes.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
-HOUR, MINUTE = timedelta(hours=1), timedelta(minutes=1)
+QUARTER, MINUTE = timedelta(hours=6), timedelta(minutes=1)
 
 
 class Stretch(NamedTuple):
@@ -33,13 +33,12 @@ def _year(zone: str, year: int) -> tuple[Stretch, ...]:
 
     begin, end = datetime(year, 1, 1), datetime(year + 1, 1, 1)
     found, start, now = [], begin, ahead(begin)
-    hour = begin
-    while hour < end:
-        if ahead(hour + HOUR) != now:
-            minute = next(hour + n * MINUTE for n in range(1, 61) if ahead(hour + n * MINUTE) != now)
+    for quarter in range((end - begin) // QUARTER):
+        at = begin + quarter * QUARTER
+        if ahead(at + QUARTER) != now:
+            minute = next(at + n * MINUTE for n in range(1, 361) if ahead(at + n * MINUTE) != now)
             found.append(Stretch(start, minute, now))
             start, now = minute, ahead(minute)
-        hour += HOUR
     if start < end:
         found.append(Stretch(start, end, now))
     return tuple(found)

@@ -146,13 +146,13 @@ def _fits_window(rule: Rule, terms: Terms, at: datetime, dose: Any) -> bool:
     if terms.quiet is None:
         return len(may) == 1 and may[0][1] == end and may[0][0] < at + max(rule.spread, 1) * MINUTE
     minutes = [at + number * MINUTE for number in range(rule.window)]
-    loud = [each for each in minutes if not is_quiet(terms, each)]
-    inside = [each for each in minutes if any(start <= each < until for start, until in may)]
-    if not set(inside) <= set(loud):
+    loud = {each for each in minutes if not is_quiet(terms, each)}
+    inside = {each for each in minutes if any(start <= each < until for start, until in may)}
+    if not inside <= loud:
         return False
     if any(abs(each - at) < timedelta(days=2) for each in changes(terms.zone, at.year)):
         return True  # in doubt it is quiet: how long, the application says
-    return all(each in inside for each in loud if not _waits(each, set(loud), rule.spread))
+    return all(_waits(each, loud, rule.spread) for each in loud - inside)
 
 
 def _waits(minute: datetime, loud: set[datetime], spread: int) -> bool:
