@@ -20,7 +20,7 @@ from tests.apps.lasting import Sale, app
 from tests.deadline import in_time, until_count
 from tests.world import World
 
-EACH = 50
+EACH = 20
 KINDS = ("sale", "forgetful-sale")
 ACCEPTED_UNHEARD, CLOSES = {"close": True, "accept": True}, {"close": True}
 
@@ -41,7 +41,7 @@ async def world(
         yield made
 
 
-async def test_of_500_lifecycles_none_is_lost_and_no_effect_happens_twice(
+async def test_of_200_lifecycles_none_is_lost_and_no_effect_happens_twice(
     world: World, engine: TemporalOnPostgres
 ) -> None:
     asleep_until = await on_their_way(world)
@@ -76,7 +76,7 @@ async def test_of_500_lifecycles_none_is_lost_and_no_effect_happens_twice(
 
 
 async def on_their_way(world: World) -> datetime:
-    """Five hundred in all kinds of states; the time until which some of them sleep."""
+    """Two hundred in all kinds of states; the time until which some of them sleep."""
     other = world.counterparty
     for number in range(EACH):
         other.replies_to[f"parked-{number}"] = [{"accept": True}, ACCEPTED_UNHEARD if number % 2 else CLOSES]

@@ -67,7 +67,10 @@ async def test_what_can_not_be_delivered_is_reported_and_harms_nothing_else(worl
     assert of_other[1].endswith("perdure show repeat 'without a workflow'")
 
 
-async def test_a_name_that_no_worker_knows_is_reported_with_how_much_waits_for_it(world: World, sweep: Sweep) -> None:
+async def test_a_name_that_no_worker_knows_is_reported_with_how_much_waits_for_it(
+    world: World, sweep: Sweep, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("perdure.cleaning.undelivered.STANDSTILL", 1.0)  # nothing can be delivered: no use in waiting
     await world.db.execute("""
         select perdure.start('unheard-of', n::text, '{}') from generate_series(1, 3) n;
         select perdure.start('counter', 'a', '{}');
