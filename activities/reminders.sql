@@ -1,10 +1,11 @@
 -- Dosage reminders: patients, and what their doses became. May be applied again and again.
--- An app needs USAGE on the schema and what it does to `reminders.patient`; no right on the schema `perdure`.
+-- An app needs USAGE on the schema and what it does to `reminders.patient`; no right on the schema `perdure`. PostgreSQL lets
+-- everybody execute a new function, and attach it to a table as a trigger: the end of this file revokes that.
 create schema if not exists reminders;
 
 -- Why nobody could be reminded by this plan; null where that is not seen at first sight. The lifecycle looks closer.
 create or replace function reminders.trouble_with(plan jsonb) returns text
-language plpgsql immutable as $$
+language plpgsql immutable set search_path = reminders, pg_temp as $$
 declare
     each jsonb;
 begin
@@ -43,14 +44,15 @@ alter table reminders.patient drop constraint if exists patient_state_check,
 create index if not exists patient_active on reminders.patient (id) where state = 'active';
 
 -- What the lifecycle of a patient is given.
-create or replace function reminders.input(p reminders.patient) returns jsonb language sql immutable as $$
+create or replace function reminders.input(p reminders.patient) returns jsonb language sql immutable
+set search_path = reminders, pg_temp as $$
     select jsonb_build_object('plan', p.plan, 'zone', p.zone, 'phone', p.phone, 'channel', p.channel,
         'language', p.language, 'quiet_hours', p.quiet_hours, 'confirm', p.confirm)
 $$;
 
 -- What can be seen to be wrong is refused, in the app's transaction.
 create or replace function reminders.check_patient() returns trigger
-language plpgsql set search_path = reminders, pg_temp as $$
+language plpgsql security definer set search_path = reminders, pg_temp as $$
 declare
     trouble text := trouble_with(new.plan);
 begin
@@ -81,7 +83,8 @@ create or replace trigger checked before insert or update of id, plan, zone, sig
     for each row execute function reminders.check_patient();
 
 -- What changes are dated by.
-create or replace function reminders.clock() returns timestamptz language sql volatile as 'select clock_timestamp()';
+create or replace function reminders.clock() returns timestamptz language sql volatile
+set search_path = reminders, pg_temp as 'select clock_timestamp()';
 
 -- The lifecycle begins with the row, in the same transaction.
 create or replace function reminders.sign_up() returns trigger
@@ -162,3 +165,9 @@ create or replace view reminders.dose as
     select patient, rule, due, state, why, at from reminders.not_started n
         where not exists (select from perdure.ident i where i.lifecycle = 'dose'
             and i.id = n.patient || '/' || n.rule || '/' || to_char(n.due, 'YYYY-MM-DD"T"HH24:MI'));
+
+revoke all on all routines in schema reminders from public;
+revoke all on all tables in schema reminders from public;
+revoke all on schema reminders from public;
+-- It reads nothing: who may read a patient's row may ask for the input that it makes.
+grant execute on function reminders.input to public;

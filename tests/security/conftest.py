@@ -1,0 +1,57 @@
+"""Roles of their own for each test, and connections that hold nothing but such a role."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import AsyncIterator
+from urllib.parse import quote
+
+import asyncpg
+import pytest
+
+from tests.world import World
+
+
+class Roles:
+    """Makes login roles to which nothing is granted, and connects as them."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._names: list[str] = []
+        self._connections: list[asyncpg.Connection[asyncpg.Record]] = []
+
+    async def make(self, what: str, options: str = "") -> str:
+        """A role with a name of its own, which begins with `what`."""
+        name = f"{what}_{secrets.token_hex(4)}"
+        await self._world.db.execute(f"create role {name} login {options}")
+        self._names.append(name)
+        return name
+
+    def url(self, name: str) -> str:
+        """The URL by which a role connects."""
+        return self._world.dsn.replace("postgres@", f"{quote(name)}@")
+
+    async def connect(self, name: str) -> asyncpg.Connection[asyncpg.Record]:
+        """A session of that role, closed when the test ends."""
+        connection: asyncpg.Connection[asyncpg.Record] = await asyncpg.connect(self.url(name))
+        self._connections.append(connection)
+        return connection
+
+    async def drop(self) -> None:
+        """End the workers and sessions, and drop the roles with what they own."""
+        for worker in self._world.workers:
+            await worker.end()
+        for connection in self._connections:
+            await connection.close()
+        for name in self._names:
+            await self._world.db.execute(f"drop owned by {name} cascade")
+        for name in self._names:
+            await self._world.db.execute(f"drop role {name}")
+
+
+@pytest.fixture
+async def roles(world: World) -> AsyncIterator[Roles]:
+    """Login roles for one test."""
+    made = Roles(world)
+    yield made
+    await made.drop()
