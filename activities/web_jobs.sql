@@ -90,6 +90,13 @@ create table if not exists web_job.family (
     ending boolean not null default false -- a cancel is being handed on: nothing more is started
 ) with (fillfactor = 50);
 
+-- Which types its page may list as children, and how many levels of jobs may stand below the job that an app inserts.
+alter table web_job.type add column if not exists children text[] not null default '{}'
+    constraint children_are_names_of_types check (array_position(children, null) is null
+        and not to_jsonb(children) @? '$[*] ? (!(@ like_regex "^[a-z0-9][a-z0-9._-]{0,62}$"))');
+alter table web_job.type add column if not exists max_depth int not null default 3
+    constraint max_depth_is_1_to_100 check (max_depth between 1 and 100);
+
 alter table web_job.family add column if not exists refused bigint not null default 0; -- rows of web_job.refused_child
 
 -- Children that a page lists and that can't become jobs. They are counted as listed, and as failed in the end; meanwhile
@@ -277,23 +284,57 @@ exception when invalid_parameter_value or program_limit_exceeded then
     return sqlerrm;
 end $$;
 
+-- How many jobs stand above a job: 0 where an app inserted it.
+create or replace function web_job.depth(job text) returns int
+language sql stable set search_path = web_job, pg_temp as $$
+    with recursive above as (
+        select j.parent, 0 as level from job j where j.id = $1
+        union all select j.parent, level + 1 from above join job j on j.id = above.parent where level < 1000)
+    select coalesce(max(level), 0) from above
+$$;
+
+-- Why the page of a master may not list a child of this type; null if it may.
+create or replace function web_job.barred(master text, child_type text) returns text
+language plpgsql stable set search_path = web_job, pg_temp as $$
+#variable_conflict use_variable
+declare
+    t type;
+begin
+    select x.* into t from job j join type x on x.name = j.type where j.id = master;
+    if not found then
+        return 'the job type of its master is gone';
+    elsif child_type <> all (t.children) then
+        return format('the job type %L does not name %L among its children', t.name, child_type);
+    elsif depth(master) >= t.max_depth then
+        return format('the job type %L allows %s level(s) of children, and its master stands on the last', t.name, t.max_depth);
+    end if;
+    return null;
+end $$;
+
 -- Makes jobs of the children that are given, in their order, and keeps a record of those that can't become jobs.
 create or replace function web_job.add_children(master text, page int, children jsonb) returns void
 language plpgsql set search_path = web_job, pg_temp as $$
 #variable_conflict use_column
 declare
     lost int;
+    not_allowed jsonb; -- why, by type
 begin
+    select coalesce(jsonb_object_agg(named.type, why), '{}') into not_allowed
+        from (select distinct c->>'type' as type from jsonb_array_elements(children) c) named,
+            lateral (select barred(add_children.master, named.type) as why) found
+        where why is not null;
     insert into job (id, type, params, payload, state, parent)
         select add_children.master || '/' || (c->>'id'), c->>'type', coalesce(nullif(c->'params', 'null'), '{}'),
             nullif(c->'payload', 'null'), 'listed', add_children.master
         from jsonb_array_elements(children) with ordinality x(c, n)
-        where flaw_of_child(add_children.master, add_children.master || '/' || (c->>'id'), c) is null order by n
+        where not not_allowed ? (c->>'type')
+            and flaw_of_child(add_children.master, add_children.master || '/' || (c->>'id'), c) is null order by n
         on conflict (id) do nothing;
     insert into refused_child (master, id, page, child, why)
         select add_children.master, c->>'id', add_children.page, c, why from jsonb_array_elements(children) c,
             lateral (select add_children.master || '/' || (c->>'id') as job_id) named,
-            lateral (select coalesce(flaw_of_child(add_children.master, job_id, c), 'its id was taken meanwhile') as why) found
+            lateral (select coalesce(not_allowed->>(c->>'type'), flaw_of_child(add_children.master, job_id, c),
+                'its id was taken meanwhile') as why) found
         where not exists (select from job j where j.id = job_id and j.parent = add_children.master)
         on conflict do nothing;
     get diagnostics lost = row_count;
@@ -337,6 +378,11 @@ begin
     end if;
     update family x set refused = x.refused - 1, listed = x.listed - 1 where x.master = list_child.master;
     if new_id is not null then
+        why := barred(r.master, r.child->>'type');
+        if why is not null then
+            raise exception 'web_job.list_child: %/% can not become a job: %', r.master, new_id, why
+                using hint = 'Change children or max_depth of the job type first.', errcode = 'insufficient_privilege';
+        end if;
         why := flaw_of_child(r.master, r.master || '/' || new_id, r.child);
         if why is not null then
             raise exception 'web_job.list_child: %/% can not become a job: %', r.master, new_id, why

@@ -40,7 +40,7 @@ TABLES = ROOT / "activities" / "web_jobs.sql"
 WAYS = ("one by one", "children")
 PAGE = 1000
 """Children on one page of a list."""
-_TYPE = "insert into web_job.type (name, url, method, timeout, at_once) values ($1, $2, $3, $4, 1000)"
+_TYPE = "insert into web_job.type (name, url, method, timeout, at_once, children) values ($1, $2, $3, $4, 1000, $5)"
 _JOB = "insert into web_job.job (id, type, params) values ($1, $2, $3)"
 _LEFT = """select (select count(*) from web_job.job where state in ('scheduled', 'held', 'processing'))
     + (select count(*) from web_job.job where state = 'listed')"""
@@ -246,9 +246,9 @@ async def ground() -> AsyncIterator[Ground]:
         await schema.migrate(database)
         await database.execute(TABLES.read_text())
         async with _pages() as origin:
-            await database.execute(_TYPE, "page", f"{origin}/page", "POST", timedelta(seconds=5))
+            await database.execute(_TYPE, "page", f"{origin}/page", "POST", timedelta(seconds=5), [])
             listing = f"{origin}/list{{?count,window,first}}"
-            await database.execute(_TYPE, "master", listing, "GET", timedelta(seconds=5))
+            await database.execute(_TYPE, "master", listing, "GET", timedelta(seconds=5), ["page"])
             environment = {
                 **os.environ,
                 "TEMPORAL_ADDRESS": temporal.address,

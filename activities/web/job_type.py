@@ -71,6 +71,8 @@ class JobType(BaseModel):
         at_once: how many calls one worker makes at a time.
         signed_with: where the secrets of the signature are, `env:NAME` or `file:/path`, several while they change.
         callback: whether the page may answer 202 and call back.
+        children: the types whose jobs its page may list as children.
+        max_depth: how many levels of jobs may stand below the job that an app inserts, where its page lists children.
         disabled: why its jobs are held; None = they are not.
         changed_at: when it was last changed.
     """
@@ -93,6 +95,8 @@ class JobType(BaseModel):
     at_once: Annotated[int, Field(gt=0, le=2**31 - 1)] = 50
     signed_with: str | None = None
     callback: bool = False
+    children: tuple[TypeName, ...] = ()
+    max_depth: Annotated[int, Field(ge=1, le=100)] = 3
     disabled: Annotated[str, Field(min_length=1, max_length=500)] | None = None
     changed_at: datetime | None = None
 

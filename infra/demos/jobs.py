@@ -30,8 +30,8 @@ CHILDREN, FEWEST = 500, 30
 APP = "workers.web_jobs:app"
 MASTER = "month"
 TYPE = """
-    insert into web_job.type (name, url, timeout, doubt, remembers)
-    values ($1, $2, '4 s', 'dedupe', '1 hour')
+    insert into web_job.type (name, url, children, timeout, doubt, remembers)
+    values ($1, $2, $3, '4 s', 'dedupe', '1 hour')
 """
 PATIENCE = 300.0
 """Seconds after which it gives up."""
@@ -103,8 +103,8 @@ async def running(pages: Sequence[PageProcess]) -> AsyncIterator[None]:
 async def play(stack: Stack, connection: Connection, pages: Sequence[PageProcess], batch: Batch) -> Count:
     """Insert the master, kill a worker and a page while its children are under way, and count."""
     began = time.monotonic()
-    await connection.executemany(TYPE, [(page.language, page.origin) for page in pages])
-    await connection.execute(TYPE, "month", f"{batch.origin}/month")
+    await connection.executemany(TYPE, [(page.language, page.origin, []) for page in pages])
+    await connection.execute(TYPE, "month", f"{batch.origin}/month", [page.language for page in pages])
     settings = settings_of(pages, batch)
     first, _ = await asyncio.gather(
         stack.start_worker("worker-1", **settings), stack.start_worker("worker-2", **settings)

@@ -41,7 +41,8 @@ async def prove(crash_points: Callable[..., Any], pages: Pages, type: str, *plac
     """The proof of a job of that type, at those places."""
 
     async def with_its_types(connection: Connection, entity_id: str) -> None:
-        add = "insert into web_job.type (name, url, timeout, doubt, remembers) values ($1, $2, $3, 'dedupe', '1 hour')"
+        columns, values = "name, url, timeout, doubt, remembers, children", "$1, $2, $3, 'dedupe', '1 hour', '{page}'"
+        add = f"insert into web_job.type ({columns}) values ({values})"
         for name in ("page", "master"):
             await connection.execute(add, name, f"{pages.origin}/{name}", timedelta(seconds=2))
         await connection.execute("insert into web_job.job (id, type, state) values ($1, $2, 'held')", entity_id, type)

@@ -144,6 +144,7 @@ class FamilyWorld(SqlWorld):
                     "within": WITHIN,
                     "settle": timedelta(seconds=5),
                     "status_url": status_url,
+                    "children": list(TYPES),
                     **given,
                     "timeout": timedelta(seconds=given.get("timeout", 2)),
                     "remembers": timedelta(hours=24) if given["doubt"] == "dedupe" else None,

@@ -28,8 +28,9 @@ GROUND = """
 """
 TABLES = [DOCS.parent / file for file in ("infra/mailings.sql", "activities/web_jobs.sql", "activities/reminders.sql")]
 JOB_TYPES = """
-    insert into web_job.type (name, url) values
-        ('send-invoice', 'http://127.0.0.1:8087/invoices'), ('old-billing', 'https://old/dobillingstuff{?rowid}');
+    insert into web_job.type (name, url, children) values
+        ('send-invoice', 'http://127.0.0.1:8087/invoices', '{send-invoice}'),
+        ('old-billing', 'https://old/dobillingstuff{?rowid}', '{}');
 """
 A_REFUSED_CHILD = """
     insert into web_job.job (id, type) values ('month-11', 'send-invoice');

@@ -55,6 +55,12 @@ def add(
         str | None, typer.Option(help="where the secret of the signature is: env:NAME or file:/path")
     ] = None,
     callback: Annotated[bool, typer.Option("--callback", help="it may answer 202, and call back")] = False,
+    child: Annotated[
+        list[str] | None, typer.Option(help="a type whose jobs its page may list as children; may be given often")
+    ] = None,
+    max_depth: Annotated[
+        int | None, typer.Option(help="levels of children below the job that an app inserts; default: 3")
+    ] = None,
     replace: Annotated[bool, typer.Option("--replace", help="where there is one of that name: make it so")] = False,
 ) -> None:
     """Add a job type. Jobs that waited for it go on.
@@ -77,6 +83,8 @@ def add(
         "at_once": at_once,
         "signed_with": signed_with,
         "callback": callback,
+        "children": child or None,
+        "max_depth": max_depth,
     }
     try:
         type_ = JobType.model_validate({key: value for key, value in given.items() if value is not None})

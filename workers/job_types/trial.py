@@ -117,7 +117,11 @@ def _meaning(type_: JobType, answer: Answer) -> str:
         case Then.CALLBACK:
             return f"the job would wait for its callback, for {written(type_.within)}; that of this test is unknown"
         case Then.CHILDREN:
-            return f"the job would lead {answer.children} children, and more where further pages list them"
+            may = ", ".join(type_.children) or "none"
+            return (
+                f"the job would lead {answer.children} children, of the types that it may list: {may}; "
+                "and more where further pages list them"
+            )
         case Then.UNUSABLE:
             return f"the job would fail: {plain(answer.body)}"
         case _:
@@ -160,6 +164,7 @@ async def _without_children(web: Web, job: str) -> AsyncIterator[None]:
     finally:
         async with web.pool.acquire() as connection, connection.transaction():
             await connection.execute("delete from web_job.job where parent = $1 and state = 'listed'", job)
+            await connection.execute("delete from web_job.refused_child where master = $1", job)
             await connection.execute("delete from web_job.family where master = $1", job)
 
 

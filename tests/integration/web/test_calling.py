@@ -259,7 +259,7 @@ def children(*ids: str, type: str = "page") -> dict[str, Any]:
 async def test_children_are_on_record_before_the_answer_is_and_are_not_asked_for_twice(
     jobs: Jobs, attempt: Make
 ) -> None:
-    await jobs.type()
+    await jobs.type(children=["page"])
     await jobs.insert("0")
     jobs.pages.replies["/page"] = [answers(children("a", "b"), Link='<?page=1>; rel="next"')]
     answer = await calling.call(JOB.model_copy(update={"job": "0"}), attempt(id="0"))
@@ -277,7 +277,8 @@ async def listed(jobs: Jobs, attempt: Make, reply: Reply, number: int = 1, path:
 
 
 async def test_a_page_of_children_is_put_on_record_once(jobs: Jobs, attempt: Make) -> None:
-    await jobs.type()
+    await jobs.type(children=["page"])
+    await jobs.insert("0")
     await jobs.db.execute("select web_job.list_children('0', 0, '[]', 'x')")
     first = await listed(
         jobs, attempt, answers(children("a", "b"), Link='<?page=2>; rel="next", <?page=9>; rel="last"')
@@ -289,7 +290,8 @@ async def test_a_page_of_children_is_put_on_record_once(jobs: Jobs, attempt: Mak
 
 
 async def test_a_list_that_can_not_be_used_is_refused_and_none_of_it_is_on_record(jobs: Jobs, attempt: Make) -> None:
-    await jobs.type()
+    await jobs.type(children=["page"])
+    await jobs.insert("0")
     await jobs.db.execute("select web_job.list_children('0', 0, '[]', 'x')")
     await jobs.db.execute(
         "insert into perdure.effect "

@@ -23,7 +23,8 @@ async def test_what_a_page_says_decides_what_becomes_of_its_job(
     caplog.set_level("DEBUG")
     pages, shortly = jobs.pages, timedelta(seconds=4)
     asked = {"doubt": "lookup", "status_url": pages.origin + "/status?id={id}"}
-    await jobs.type("followed", signed_with="env:PAGE_SECRET", headers=json.dumps({"Authorization": "Basic d29yZA=="}))
+    secret_header = json.dumps({"Authorization": "Basic d29yZA=="})
+    await jobs.type("followed", signed_with="env:PAGE_SECRET", headers=secret_header, children=["child"])
     await jobs.type("looked-up", timeout=shortly, **asked)
     await jobs.type("child", timeout=shortly)
     await jobs.type("elsewhere", url="http://elsewhere.example/")

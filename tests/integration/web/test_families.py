@@ -39,7 +39,7 @@ COUNTED = """
 async def led(jobs: Jobs, **types: str) -> AsyncIterator[None]:
     """A worker that leads families; in the end their counts are what is counted, and every row shows its state."""
     for name in ("master", "page", *types):
-        await jobs.type(name, types.get(name), timeout=timedelta(seconds=2))
+        await jobs.type(name, types.get(name), timeout=timedelta(seconds=2), children=["master", "page", *types])
     async with jobs.world.worker(app):
         yield
         await rests(jobs)
@@ -221,6 +221,13 @@ async def test_a_master_goes_on_from_its_record_and_with_pages_that_could_not_be
 async def family(jobs: Jobs, master: str, ids: list[str], window: int = 1000) -> None:
     """A family whose children are started, made by SQL alone."""
     children = json.dumps([{"id": id, "type": "page"} for id in ids])
+    url, own = f"{jobs.pages.origin}/page", ["page"]
+    await jobs.db.execute(
+        "insert into web_job.type (name, url, children) values ('page', $1, $2) on conflict do nothing", url, own
+    )
+    await jobs.db.execute(
+        "insert into web_job.job (id, type, state) values ($1, 'page', 'held') on conflict do nothing", master
+    )
     await jobs.db.fetchval("select web_job.list_children($1, 0, $2, null, $3)", master, children, window)
     await jobs.db.fetchval("select web_job.advance($1)", master)
 

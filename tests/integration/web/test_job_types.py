@@ -57,6 +57,9 @@ BAD: list[tuple[dict[str, Any], str, str]] = [
     ({"tries": 0}, "tries_is_positive", "tries"),
     ({"at_once": 0}, "at_once_is_positive", "at_once"),
     ({"signed_with": "whsec_abc"}, "signed_with_is_env_name_or_file_path", "signed_with"),
+    ({"children": ["Page"]}, "children_are_names_of_types", "children.0"),
+    ({"children": ["a/b"]}, "children_are_names_of_types", "children.0"),
+    ({"max_depth": 0}, "max_depth_is_1_to_100", "max_depth"),
     ({"disabled": ""}, "disabled_says_why_in_1_to_500_characters", "disabled"),
 ]
 
@@ -113,6 +116,7 @@ async def test_sql_and_the_model_take_the_same(jobs: Jobs) -> None:
         {"doubt": "dedupe", "remembers": timedelta(seconds=91)},
         {"doubt": "lookup", "status_url": "https://host/{key}?t={token}"},
         {"signed_with": "env:NEW file:/run/secrets/old"},
+        {"children": ["page", "send-invoice"], "max_depth": 100},
         {"not_done": [503, 599], "tries": 1, "at_once": 1, "disabled": "x"},
     ):
         await stored(jobs.db, GOOD | fields)
@@ -256,7 +260,7 @@ async def test_a_trial_is_a_real_call_that_leaves_nothing_behind(jobs: Jobs, mon
     assert said.startswith(f"POST {jobs.pages.origin}/page?row=4%202\n")
     assert "Idempotency-Key, Perdure-Callback, Perdure-Job, User-Agent, webhook-id, webhook-signature" in said
     assert "body: 13 bytes" in said
-    assert "the job would lead 1 children" in said
+    assert "the job would lead 1 children, of the types that it may list: none" in said
     for secret in ("hush", "whsec_", asked.headers["webhook-signature"], asked.headers["perdure-callback"][-64:]):
         assert secret not in said
     assert 'answered 200: {"done": true}\nthe job would be complete' in await tried()
@@ -264,7 +268,8 @@ async def test_a_trial_is_a_real_call_that_leaves_nothing_behind(jobs: Jobs, mon
     assert "refused: answered 422\nthe job would fail" in await tried(status=1)
     assert "in doubt: answered 503\nthe job would wait until a person" in await tried(status=1)
     assert "not done: answered 429\nit would be called again" in await tried(status=1)
-    for table in ("web_job.job", "web_job.family", "web_job.callback", "perdure.ident", "perdure.effect"):
+    tables = ("web_job.job", "web_job.family", "web_job.refused_child", "web_job.callback")
+    for table in (*tables, "perdure.ident", "perdure.effect"):
         assert await jobs.db.fetchval(f"select count(*) from {table}") == 0, table
 
 

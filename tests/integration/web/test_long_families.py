@@ -28,7 +28,8 @@ def temporal() -> Iterator[TemporalServer]:
 
 async def test_a_master_leads_its_children_to_their_end_through_many_runs(jobs: Jobs) -> None:
     for name in ("master", "page"):
-        await jobs.type(name, timeout=timedelta(seconds=6))  # not inline: no lost workflow task puts a call in doubt
+        # Not inline: no lost workflow task puts a call in doubt.
+        await jobs.type(name, timeout=timedelta(seconds=6), children=["page"])
     ids = [str(number) for number in range(60)]
     jobs.pages.replies["/master"] = [lists(*ids[:20], next="/more", window=3)]
     jobs.pages.replies["/more"] = [lists(*ids[20:40], next="/rest")]

@@ -24,7 +24,7 @@ async def test_a_master_hears_of_its_children_also_when_it_has_lost_a_look_at_th
     last = asyncio.Event()
     jobs.pages.replies["/master"] = [answers({"children": [{"id": "a", "type": "page"}]})]
     jobs.pages.replies["/page"] = [waits_for(last, answers({}))]
-    await jobs.type("master")
+    await jobs.type("master", children=["page"])
     await jobs.type("page")
     async with jobs.world.worker(app):
         await jobs.insert("m", "master")
