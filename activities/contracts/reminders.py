@@ -182,10 +182,12 @@ class Upto(_Record):
         at: the instant.
         local: what the patient's clock read then. By another zone, or a newer zone database, the same reading may be
             at another instant: what lies between has been due by neither. None where no clock was looked at.
+        zone: whose clock that was.
     """
 
     at: AwareDatetime
     local: datetime | None = None
+    zone: str | None = None
 
 
 class Turn(_Record):

@@ -122,7 +122,7 @@ def agenda(patient: str, turn: Turn) -> Agenda:
         not_started,
         Ahead(
             started=tuple(Open(id=each.id, until=each.until) for each in starting),
-            upto=Upto(at=done, local=reads(done, zone_of(schedule.zone))),
+            upto=Upto(at=done, local=reads(done, zone_of(schedule.zone)), zone=schedule.zone),
             more=more,
             next_at=None if more or turn.until < turn.now else _next(patient, schedule, sign_up, turn.until),
         ),
@@ -132,11 +132,12 @@ def agenda(patient: str, turn: Turn) -> Agenda:
 def _due(patient: str, schedule: Schedule, turn: Turn) -> list[tuple[Rule, Due]]:
     """What no earlier turn has dealt with, the oldest first.
 
-    Where the patient's clock reads more than it would have, what it was put past was never due before: it is now. In
-    the first turn, so is what was due just before the sign-up, and had not gone yet.
+    Where the patient has another clock, what it has read and the one before had not was never due before: it is now.
+    That both read the same at this moment proves nothing: the new one may have been put back just before. In the first
+    turn, so is what was due just before the sign-up, and had not gone yet.
     """
     upto, zone, found = turn.upto, zone_of(schedule.zone), []
-    put_past = upto.local is not None and reads(upto.at, zone) != upto.local
+    put_past = upto.local is not None and (upto.zone != schedule.zone or reads(upto.at, zone) != upto.local)
     for rule in schedule.plan.rules:
         since = begin = turn.since.get(rule.id, upto.at)
         if rule.id not in turn.since and upto.local is None:
