@@ -8,7 +8,7 @@ create or replace function web_job.headers_fit(headers jsonb) returns boolean la
         and not headers @? '$.keyvalue() ? (@.value.type() != "string")'
         and not headers @? '$.keyvalue() ? (@.value like_regex "[^\\t -~]")'
         and not headers @? '$.keyvalue() ? (!(@.key like_regex "^[!#$%&''*+.^_`|~0-9A-Za-z-]+$"))'
-        and not headers @? '$.keyvalue() ? (@.key like_regex "^(host|connection|content-length|transfer-encoding|te|trailer|upgrade|expect|accept-encoding|idempotency-key|traceparent|(webhook|perdure|proxy)-.*)$" flag "i")'
+        and not headers @? '$.keyvalue() ? (@.key like_regex "^(host|connection|content-length|transfer-encoding|te|trailer|upgrade|expect|accept-encoding|idempotency-key|traceparent|content-digest|signature|signature-input|(perdure|proxy)-.*)$" flag "i")'
 $$;
 
 -- A URL that can be called: a template of RFC 6570, with none in its origin, no user and no fragment.
@@ -89,6 +89,13 @@ create table if not exists web_job.family (
     woken boolean not null default false, -- a word to the master is on its way: one at a time
     ending boolean not null default false -- a cancel is being handed on: nothing more is started
 ) with (fillfactor = 50);
+
+-- What is sent to a status URL of another origin than the page's, which gets neither `headers` nor `signed_with`.
+alter table web_job.type add column if not exists status_headers jsonb not null default '{}'
+    constraint status_headers_are_texts_by_name_and_none_of_ours check (web_job.headers_fit(status_headers));
+alter table web_job.type add column if not exists status_signed_with text -- where the secret is, never what
+    constraint status_signed_with_is_env_name_or_file_path check (
+        status_signed_with ~ '^(env:[A-Za-z_][A-Za-z0-9_]*|file:/\S+)( (env:[A-Za-z_][A-Za-z0-9_]*|file:/\S+))*$');
 
 -- Which types its page may list as children, and how many levels of jobs may stand below the job that an app inserts.
 alter table web_job.type add column if not exists children text[] not null default '{}'

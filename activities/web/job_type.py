@@ -13,16 +13,17 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 
 from activities.contracts.web_job import Policy, Route, TypeName
 from activities.web import urls
+from activities.web.origins import same_origin
 from perdure import NotDone
 from perdure.operating.durations import duration, written
 from perdure.schema import Connection
 
 OURS = (
     *("host", "connection", "content-length", "transfer-encoding", "te", "trailer", "upgrade", "expect"),
-    *("accept-encoding", "idempotency-key", "traceparent"),
+    *("accept-encoding", "idempotency-key", "traceparent", "content-digest", "signature", "signature-input"),
 )
 """Headers that a type can't set: the client does, or they say what each call is. So are those that begin as below."""
-_OUR_PREFIXES = ("webhook-", "perdure-", "proxy-")
+_OUR_PREFIXES = ("perdure-", "proxy-")
 _SECRET = r"(?:env:[A-Za-z_][A-Za-z0-9_]*|file:/\S+)"
 _TEN_YEARS = timedelta(days=3650)
 
@@ -57,13 +58,15 @@ class JobType(BaseModel):
         name: what jobs call it.
         url: where its page is; a template of RFC 6570, expanded with the job's params, `id` and `type`.
         method: of the request; POST, PUT and PATCH have a body.
-        headers: sent along; no secrets, for they stand here in plain.
+        headers: sent along to the origin of `url`, and to no other; no secrets, for they stand here in plain.
         timeout: the longest that one call may take.
         within: how long it may take in all, once the page has said that it is at work.
         doubt: what to do when nobody knows whether the page did its work; `dedupe:24h` and `lookup:URL` say one of the
             next two as well.
         remembers: for how long the page drops repeats of a key; for `dedupe`.
         status_url: where to ask whether it was done, a template with `key` and `token` as well; for `lookup`.
+        status_headers, status_signed_with: as `headers` and `signed_with`, for a status URL of another origin, which
+            gets none of those.
         settle: how long after a call's deadline the page may still be at work; for `lookup`.
         otherwise: what to do past that time, or when the look-up can't answer.
         not_done: statuses from 500 on by which the page says that it did nothing.
@@ -88,6 +91,8 @@ class JobType(BaseModel):
     doubt: Literal["dedupe", "lookup", "repeat", "escalate"] = "escalate"
     remembers: Duration | None = None
     status_url: str | None = None
+    status_headers: dict[str, str] = {}
+    status_signed_with: str | None = None
     settle: Duration = timedelta(seconds=30)
     otherwise: Literal["escalate", "repeat"] = "escalate"
     not_done: tuple[Annotated[int, Field(ge=500, le=599)], ...] = ()
@@ -120,7 +125,7 @@ class JobType(BaseModel):
     def _called(cls, url: str | None) -> str | None:
         return None if url is None else urls.checked(url)
 
-    @field_validator("headers")
+    @field_validator("headers", "status_headers")
     @classmethod
     def _sendable(cls, headers: dict[str, str]) -> dict[str, str]:
         for name, value in headers.items():
@@ -134,7 +139,7 @@ class JobType(BaseModel):
             raise ValueError("one header is given twice: names differ in more than their case")
         return headers
 
-    @field_validator("signed_with")
+    @field_validator("signed_with", "status_signed_with")
     @classmethod
     def _reference(cls, given: str | None) -> str | None:
         if given is not None and not re.fullmatch(rf"{_SECRET}(?: {_SECRET})*", given):
@@ -158,7 +163,18 @@ class JobType(BaseModel):
             raise ValueError("doubt: say for how long the page remembers a key: dedupe:24h")
         if self.doubt == "lookup" and self.status_url is None:
             raise ValueError("doubt: say where the page can be asked: lookup:https://host/status?key={key}")
+        for name in ("status_headers", "status_signed_with"):
+            if getattr(self, name) and (self.status_url is None or same_origin(self.status_url, self.url)):
+                raise ValueError(f"{name}: they are for a status URL of another origin than the page's")
         return self
+
+    def credentials(self, url: str) -> tuple[dict[str, str], str | None]:
+        """The headers, and the places of the secrets, for a request to `url`: those declared for its origin."""
+        if same_origin(url, self.url):
+            return self.headers, self.signed_with
+        if self.status_url is not None and same_origin(url, self.status_url):
+            return self.status_headers, self.status_signed_with
+        return {}, None
 
     @property
     def route(self) -> Route:
@@ -190,7 +206,8 @@ def of_row(row: asyncpg.Record) -> JobType:
         Unusable: it can't be used.
     """
     try:
-        return JobType.model_validate({**row, "headers": json.loads(row["headers"])})
+        objects = {name: json.loads(row[name]) for name in ("headers", "status_headers")}
+        return JobType.model_validate({**row, **objects})
     except ValidationError as error:
         raise Unusable(row["name"], problems(error)[0]) from None
 

@@ -44,6 +44,11 @@ def within_origin(url: str, place: str) -> str | None:
         return None
 
 
+def same_origin(one: str, other: str) -> bool:
+    """Whether two URLs, which may still be templates behind their origins, have one origin (RFC 6454, 5)."""
+    return _origin(URL(one)) == _origin(URL(other))
+
+
 def _origin(url: URL) -> str:
     if url.scheme not in ("http", "https") or not url.raw_host:
         raise ValueError("neither http nor https")

@@ -66,6 +66,7 @@ def _no_callback(type_: JobType) -> str | None:
 def _no_secret(type_: JobType) -> str | None:
     try:
         secrets(type_.signed_with or "")
+        secrets(type_.status_signed_with or "" if type_.doubt == "lookup" else "")
     except NoSecret as error:
         return f"can't be signed: {error}"
     return None

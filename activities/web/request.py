@@ -6,6 +6,7 @@ import json
 import re
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from urllib.parse import quote, unquote, urlsplit
 
 from uritemplate import URITemplate
@@ -33,10 +34,9 @@ def call_of(type_: JobType, call: Call, key: Key, more: dict[str, str]) -> Reque
         NoSecret: it can't be signed.
     """
     body = None if type_.method in ("GET", "DELETE") else body_of(call)
-    own = {} if body is None else {"Content-Type": "application/json"}
-    url = url_of(type_.url, call, {})
-    headers = _merged(own, type_.headers, identity(type_, call.job, key, body or b""), more)
-    return Request(type_.method, url, headers, body)
+    usual = {} if body is None else {"Content-Type": "application/json"}
+    bare = Request(type_.method, url_of(type_.url, call, {}), usual, body)
+    return _signed(type_, bare, identity(call.job, key) | more)
 
 
 def get(type_: JobType, url: str, job: str, key: Key, more: dict[str, str]) -> Request:
@@ -45,8 +45,7 @@ def get(type_: JobType, url: str, job: str, key: Key, more: dict[str, str]) -> R
     Raises:
         NoSecret: it can't be signed.
     """
-    headers = _merged({"Accept": "application/json"}, type_.headers, identity(type_, job, key, b""), more)
-    return Request("GET", url, headers)
+    return _signed(type_, Request("GET", url, {"Accept": "application/json"}), identity(job, key) | more)
 
 
 def body_of(call: Call) -> bytes:
@@ -75,15 +74,22 @@ def url_of(template: str, call: Call, more: dict[str, str]) -> str:
     return url
 
 
-def identity(type_: JobType, job: str, key: Key, body: bytes) -> dict[str, str]:
-    """The headers that say which job it is, and that it is ours."""
+def identity(job: str, key: Key) -> dict[str, str]:
+    """The headers that name the job and its key."""
     return {
         "Accept-Encoding": "identity",
         "User-Agent": "perdure",
         "Idempotency-Key": structured(key),
         "Perdure-Job": quote(job, safe="/:@+,;=~"),
-        **signed(type_.signed_with, key.token, int(time.time()), body),
     }
+
+
+def _signed(type_: JobType, bare: Request, ours: Mapping[str, str]) -> Request:
+    """`bare` with the headers and the signature that the type declares for the origin of its URL."""
+    headers, secrets = type_.credentials(bare.url)
+    sent = _merged(bare.headers, headers, ours)
+    proof = signed(secrets, bare.method, bare.url, sent, bare.body or b"", int(time.time()))
+    return replace(bare, headers=sent | proof)
 
 
 def structured(key: Key) -> str:

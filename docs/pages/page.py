@@ -1,38 +1,50 @@
-"""A job type's page in Python: it works once for each Idempotency-Key. Needs nothing but Python.
+"""A job type's page in Python: it checks the signature, and works once for each key that is signed. Needs only Python.
 
-PORT=8087 WORKED=worked.txt SECRET=whsec_... python page.py
+PORT=8087 ORIGIN=https://billing.internal WORKED=worked.txt SECRET=whsec_... python page.py
 """
 
 import base64
+import hashlib
 import hmac
 import json
 import os
+import re
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Lock
 
-SECRET = os.environ.get("SECRET", "")
+PORT, SECRET = int(os.environ.get("PORT", "8087")), os.environ.get("SECRET", "")
+ORIGIN = os.environ.get("ORIGIN", f"http://127.0.0.1:{PORT}")  # as callers know it: behind a proxy, the proxy's
+COVERED = {"@method", "@target-uri", "content-digest", "idempotency-key", "perdure-job"}
 # Yours is a table with a unique key, written in the transaction of the work. Here key and work are one line of a file.
 WORKED = Path(os.environ.get("WORKED", "worked.txt")).open("a+")  # noqa: SIM115
 WORKED.seek(0)
 keys, lock = {line.split("\t")[0] for line in WORKED}, Lock()
 
 
-def signed(headers, body: bytes) -> bool:
-    """Standard Webhooks: one of the signatures is ours, and it was made within the last five minutes."""
-    number, made_at = headers.get("webhook-id", ""), headers.get("webhook-timestamp", "0")
+def signed(method: str, target: str, headers, body: bytes) -> bool:
+    """RFC 9421: a signature with our secret, of the last five minutes, covers the whole request."""
     secret = base64.b64decode(SECRET.removeprefix("whsec_"))
-    mac = hmac.digest(secret, f"{number}.{made_at}.".encode() + body, "sha256")
-    ours = "v1," + base64.b64encode(mac).decode()
-    given = headers.get("webhook-signature", "").split()
-    return abs(time.time() - int(made_at)) < 300 and any(hmac.compare_digest(ours, each) for each in given)
+    digest = "sha-256=:" + base64.b64encode(hashlib.sha256(body).digest()).decode() + ":"
+    values = {name.lower(): ", ".join(headers.get_all(name)) for name in headers}
+    values |= {"@method": method, "@target-uri": ORIGIN + target}
+    given = dict(re.findall(r"(\w+)=:([^:]*):", headers.get("signature", "")))
+    for label, params in re.findall(r"(\w+)=(\([^)]*\)[^,]*)", headers.get("signature-input", "")):
+        names, made_at = re.findall(r'"([^"]+)"', params.partition(")")[0]), re.search(r";created=(\d+)", params)
+        fresh = made_at and abs(time.time() - int(made_at[1])) < 300
+        base = "\n".join([*(f'"{name}": {values.get(name, "")}' for name in names), f'"@signature-params": {params}'])
+        ours = base64.b64encode(hmac.digest(secret, base.encode(), "sha256")).decode()
+        whole = set(names) >= COVERED and values.get("content-digest") == digest
+        if fresh and whole and hmac.compare_digest(ours.encode(), given.get(label, "").encode()):
+            return True
+    return False
 
 
 class Page(BaseHTTPRequestHandler):
     def do_POST(self):
         body = self.rfile.read(int(self.headers["content-length"]))
-        if SECRET and not signed(self.headers, body):
+        if SECRET and not signed(self.command, self.path, self.headers, body):
             return self.answer(401, {"why": "wrong signature"})
         job, key = json.loads(body), self.headers["idempotency-key"]
         if not key or "invoice" not in job:
@@ -58,4 +70,4 @@ class Page(BaseHTTPRequestHandler):
 
 if __name__ == "__main__":
     ThreadingHTTPServer.request_queue_size = 128
-    ThreadingHTTPServer(("127.0.0.1", int(os.environ.get("PORT", "8087"))), Page).serve_forever()
+    ThreadingHTTPServer(("127.0.0.1", PORT), Page).serve_forever()

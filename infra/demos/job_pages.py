@@ -40,15 +40,19 @@ class PageProcess(Restartable):
         folder: for what it writes, and for what is built.
         secret: as `whsec_...`; then it answers 401 to what is not signed with it.
         file: another page than the one in docs/pages.
+        known_as: the origin under which callers know it, if that is not its own, as behind a proxy.
     """
 
-    def __init__(self, language: str, folder: Path, secret: str = "", file: Path | None = None) -> None:
+    def __init__(
+        self, language: str, folder: Path, secret: str = "", file: Path | None = None, known_as: str | None = None
+    ) -> None:
         self.language = language
         self.port = free_port()
         self._file = file or PAGES / FILES[language]
         self._folder = folder / language
         self._worked, self._log = self._folder / "worked.txt", self._folder / "page.log"
         self._secret = secret
+        self._known_as = known_as or self.origin
 
     @property
     def origin(self) -> str:
@@ -62,7 +66,12 @@ class PageProcess(Restartable):
             RuntimeError: it ended instead, or could not be built; the message holds what it said.
         """
         self._folder.mkdir(parents=True, exist_ok=True)
-        environment = {"PORT": str(self.port), "WORKED": str(self._worked), "SECRET": self._secret}
+        environment = {
+            "PORT": str(self.port),
+            "ORIGIN": self._known_as,
+            "WORKED": str(self._worked),
+            "SECRET": self._secret,
+        }
         self._process = GuardedProcess(
             await self._command(),
             ask=signal.SIGTERM,

@@ -94,7 +94,7 @@ def test_what_might_be_the_secret_itself_is_not_repeated() -> None:
             {"headers": {"Idempotency-key": "x"}},
             "headers: Idempotency-key is set by perdure, or by the client, for each call",
         ),
-        ({"headers": {"webhook-x": "x"}}, "headers: webhook-x is set by perdure, or by the client, for each call"),
+        ({"headers": {"Signature": "x"}}, "headers: Signature is set by perdure, or by the client, for each call"),
         ({"headers": {"a": "1", "A": "2"}}, "headers: one header is given twice: names differ in more than their case"),
         ({"name": "Page"}, "name: 1 to 63 of a-z 0-9 . _ -, of which the first is a letter or digit"),
         ({"timout": "30s"}, "timout: there is no such field"),

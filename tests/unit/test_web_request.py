@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import hmac
+import re
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -13,12 +14,13 @@ import pytest
 
 from activities.contracts.web_job import Call
 from activities.web.request import structured, url_of
-from activities.web.signature import NoSecret, secrets, signed
+from activities.web.signature import NoSecret, secrets, signature_base, signed
 from perdure import Entity, Key, Refused
 from tests.pages import Pages
 from tests.unit.web_ground import LOCAL, attempt, call, job, job_type, settings
 
-# From the libraries of Standard Webhooks: their own test of a signature.
+SHARED = base64.b64decode("uzvJfB4u3N0Jy4T7NZ75MDVcr8zSTInedJtkgcu46YW4XByzNJjxBdtjUkdJPBtbmHhIDi6pcl8jsasjlTMtDQ==")
+"""RFC 9421, B.1.5."""
 KNOWN = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 OTHER = "whsec_" + base64.b64encode(b"x" * 24).decode()
 
@@ -97,13 +99,24 @@ def test_the_key_is_a_structured_string_or_its_token_where_it_would_not_fit() ->
     assert structured(key("x" * 255)) == f'"{key("x" * 255).token}"'
 
 
-def test_a_signature_is_the_one_of_the_specification(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("KNOWN", KNOWN)
-    assert signed("env:KNOWN", "msg_p5jXN8AQM9LWM0D4loKWxJek", 1614265330, b'{"test": 2432232314}') == {
-        "webhook-id": "msg_p5jXN8AQM9LWM0D4loKWxJek",
-        "webhook-timestamp": "1614265330",
-        "webhook-signature": "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=",
+def test_a_signature_is_made_of_the_bytes_of_the_specification() -> None:
+    """RFC 9421, B.2.5."""
+    values = {
+        "date": "Tue, 20 Apr 2021 02:07:55 GMT",
+        "@authority": "example.com",
+        "content-type": "application/json",
     }
+    params = '("date" "@authority" "content-type");created=1618884473;keyid="test-shared-secret"'
+    base = signature_base(list(values), values, params)
+    assert base64.b64encode(hmac.digest(SHARED, base, "sha256")) == b"pxcQw6G3AjtMBQjwo8XzkZf/bws5LelbaMk5rGIGtE8="
+
+
+def test_a_digest_of_the_body_is_the_one_of_the_specification(monkeypatch: pytest.MonkeyPatch) -> None:
+    """RFC 9530, B.1 and 2."""
+    monkeypatch.setenv("KNOWN", KNOWN)
+    sent = {"Idempotency-Key": '"a"', "Perdure-Job": "7"}
+    headers = signed("env:KNOWN", "POST", "https://h/", sent, b'{"hello": "world"}\n', 1)
+    assert headers["Content-Digest"] == "sha-256=:RK/0qy18MlBSVnWgjwz6lZEWjP/lF5HF9bvEF8FabDg=:"
 
 
 async def test_a_call_is_signed_with_each_secret_as_it_is_when_it_is_called(
@@ -111,20 +124,54 @@ async def test_a_call_is_signed_with_each_secret_as_it_is_when_it_is_called(
 ) -> None:
     monkeypatch.setenv("KNOWN", KNOWN)
     file, given = tmp_path / "secret", attempt()
-    type_ = job_type(pages.origin + "/", signed_with=f"env:KNOWN file:{file}")
+    given.headers["Perdure-Callback"] = "https://jobs/token"
+    type_ = job_type(pages.origin + "/a?b=c", signed_with=f"env:KNOWN file:{file}")
     for secret in (OTHER, KNOWN):
         file.write_text(secret + "\n")
         await call(type_, given, job(payload=[1]))
     for asked, last in zip(pages.asked, (OTHER, KNOWN), strict=True):
-        assert asked.headers["webhook-id"] == given.key.token
-        assert abs(int(asked.headers["webhook-timestamp"]) - time.time()) < 60
-        content = f"{given.key.token}.{asked.headers['webhook-timestamp']}.".encode() + asked.body
-        assert asked.headers["webhook-signature"] == " ".join(_mac(each, content) for each in (KNOWN, last))
+        first, second = asked.headers["signature-input"].split(", ")
+        params = first.removeprefix("sig1=")
+        assert second == f"sig2={params}"
+        covered = '"@method" "@target-uri" "content-digest" "idempotency-key" "perdure-job" "perdure-callback"'
+        found = re.fullmatch(rf'\({covered}\);created=(\d+);alg="hmac-sha256"', params)
+        assert found
+        assert abs(int(found[1]) - time.time()) < 60
+        base = "\n".join(
+            (
+                '"@method": POST',
+                f'"@target-uri": {pages.origin}/a?b=c',
+                f'"content-digest": sha-256=:{base64.b64encode(hashlib.sha256(b"[1]").digest()).decode()}:',
+                f'"idempotency-key": "{given.key}"',
+                '"perdure-job": 7',
+                '"perdure-callback": https://jobs/token',
+                f'"@signature-params": {params}',
+            )
+        )
+        wanted = (f"sig{n}=:{_mac(each, base)}:" for n, each in enumerate((KNOWN, last), start=1))
+        assert asked.headers["signature"] == ", ".join(wanted)
 
 
-def _mac(secret: str, content: bytes) -> str:
+@pytest.mark.parametrize(
+    ("url", "target"),
+    [
+        ("https://Host:443/a?b=%2f", "https://host/a?b=%2f"),
+        ("http://h:8080", "http://h:8080/"),
+        ("http://[::1]:80?x=1", "http://[::1]/?x=1"),
+    ],
+)
+def test_the_url_that_is_signed_is_the_one_that_is_sent_in_its_normal_form(
+    url: str, target: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KNOWN", KNOWN)
+    sent = {"Idempotency-Key": '"a"', "Perdure-Job": "7"}
+    assert signed("env:KNOWN", "GET", url, sent, b"", 1) == signed("env:KNOWN", "GET", target, sent, b"", 1)
+    assert signed("env:KNOWN", "GET", url + "/other", sent, b"", 1) != signed("env:KNOWN", "GET", target, sent, b"", 1)
+
+
+def _mac(secret: str, base: str) -> str:
     key = base64.b64decode(secret.removeprefix("whsec_"))
-    return "v1," + base64.b64encode(hmac.new(key, content, hashlib.sha256).digest()).decode()
+    return base64.b64encode(hmac.new(key, base.encode(), hashlib.sha256).digest()).decode()
 
 
 @pytest.mark.parametrize(

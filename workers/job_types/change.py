@@ -54,6 +54,12 @@ def add(
     signed_with: Annotated[
         str | None, typer.Option(help="where the secret of the signature is: env:NAME or file:/path")
     ] = None,
+    status_header: Annotated[
+        list[str] | None, typer.Option(help="NAME=VALUE, for a status URL of another origin; may be given often")
+    ] = None,
+    status_signed_with: Annotated[
+        str | None, typer.Option(help="where the secret is with which requests to such a status URL are signed")
+    ] = None,
     callback: Annotated[bool, typer.Option("--callback", help="it may answer 202, and call back")] = False,
     child: Annotated[
         list[str] | None, typer.Option(help="a type whose jobs its page may list as children; may be given often")
@@ -72,7 +78,9 @@ def add(
         "name": name,
         "url": url,
         "method": method and method.upper(),
-        "headers": _headers(header or []),
+        "headers": _headers("--header", header or []),
+        "status_headers": _headers("--status-header", status_header or []),
+        "status_signed_with": status_signed_with,
         "timeout": timeout,
         "within": within,
         "doubt": doubt,
@@ -151,11 +159,11 @@ async def _enable(name: str) -> int | None:
     return await let_go([name])
 
 
-def _headers(given: list[str]) -> dict[str, Any]:
+def _headers(option: str, given: list[str]) -> dict[str, Any]:
     headers = {}
     for each in given:
         name, sign, value = each.partition("=")
         if not sign:
-            refuse(f"--header: {plain(name)!r} is not NAME=VALUE", 2)
+            refuse(f"{option}: {plain(name)!r} is not NAME=VALUE", 2)
         headers[name.strip()] = value
     return headers

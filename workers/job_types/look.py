@@ -12,7 +12,7 @@ from activities.web.catalogue import FIELDS, Found
 from activities.web.job_type import JobType, Unusable
 from perdure.command.printing import moment, plain, print_json, print_table, refuse
 from perdure.operating.durations import written
-from workers.job_types.advice import SECRET_HEADERS, advise
+from workers.job_types.advice import HEADER_FIELDS, SECRET_HEADERS, advise
 from workers.job_types.database import types
 from workers.job_types.group import commands
 
@@ -93,7 +93,8 @@ def _data(found: Found) -> dict[str, Any]:
     data = found.model_dump()
     spans = {field: written(getattr(found, field)) for field in ("timeout", "within", "settle")}
     remembers = None if found.remembers is None else written(found.remembers)
-    return data | spans | {"remembers": remembers, "headers": _shown_headers(found.headers)}
+    headers = {name: _shown_headers(getattr(found, name)) for name in HEADER_FIELDS}
+    return data | spans | {"remembers": remembers, **headers}
 
 
 def _doubt(type_: JobType) -> str:
@@ -108,7 +109,7 @@ def _shown_headers(headers: dict[str, str]) -> dict[str, str]:
 def _value(field: str, value: Any) -> str:
     if field in ("timeout", "within", "settle", "remembers"):
         return "" if value is None else written(value)
-    if field == "headers":
+    if field in HEADER_FIELDS:
         return "; ".join(f"{name}: {each}" for name, each in _shown_headers(value).items())
     if isinstance(value, tuple):
         return ", ".join(str(each) for each in value)

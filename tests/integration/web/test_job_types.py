@@ -39,7 +39,7 @@ BAD: list[tuple[dict[str, Any], str, str]] = [
     ({"url": "https://host/ä"}, "url_is_http_without_user_fragment_or_template_in_its_origin", "url"),
     ({"method": "post"}, "method_is_post_get_put_patch_or_delete", "method"),
     ({"headers": {"Host": "x"}}, "headers_are_texts_by_name_and_none_of_ours", "headers"),
-    ({"headers": {"WebHook-Id": "x"}}, "headers_are_texts_by_name_and_none_of_ours", "headers"),
+    ({"headers": {"Signature-Input": "x"}}, "headers_are_texts_by_name_and_none_of_ours", "headers"),
     ({"headers": {"a b": "x"}}, "headers_are_texts_by_name_and_none_of_ours", "headers"),
     ({"headers": {"a": "x\r\nb: c"}}, "headers_are_texts_by_name_and_none_of_ours", "headers"),
     ({"headers": {"a": 1}}, "headers_are_texts_by_name_and_none_of_ours", "headers.a"),
@@ -57,6 +57,8 @@ BAD: list[tuple[dict[str, Any], str, str]] = [
     ({"tries": 0}, "tries_is_positive", "tries"),
     ({"at_once": 0}, "at_once_is_positive", "at_once"),
     ({"signed_with": "whsec_abc"}, "signed_with_is_env_name_or_file_path", "signed_with"),
+    ({"status_headers": {"Host": "x"}}, "status_headers_are_texts_by_name_and_none_of_ours", "status_headers"),
+    ({"status_signed_with": "whsec_abc"}, "status_signed_with_is_env_name_or_file_path", "status_signed_with"),
     ({"children": ["Page"]}, "children_are_names_of_types", "children.0"),
     ({"children": ["a/b"]}, "children_are_names_of_types", "children.0"),
     ({"max_depth": 0}, "max_depth_is_1_to_100", "max_depth"),
@@ -77,7 +79,7 @@ async def job_type(jobs: Jobs, *arguments: str, status: int = 0) -> Result:
 
 async def stored(db: asyncpg.Connection[asyncpg.Record], fields: dict[str, Any]) -> None:
     """Write a row by SQL, and take it back."""
-    values = [json.dumps(each) if name == "headers" else each for name, each in fields.items()]
+    values = [json.dumps(each) if name in ("headers", "status_headers") else each for name, each in fields.items()]
     places = ", ".join(f"${n}" for n in range(1, len(fields) + 1))
     async with taken_back(db):
         await db.execute(f"insert into web_job.type ({', '.join(fields)}) values ({places})", *values)
@@ -116,6 +118,7 @@ async def test_sql_and_the_model_take_the_same(jobs: Jobs) -> None:
         {"doubt": "dedupe", "remembers": timedelta(seconds=91)},
         {"doubt": "lookup", "status_url": "https://host/{key}?t={token}"},
         {"signed_with": "env:NEW file:/run/secrets/old"},
+        {"status_url": "https://other/", "status_headers": {"X-Tenant": "a"}, "status_signed_with": "env:NEW"},
         {"children": ["page", "send-invoice"], "max_depth": 100},
         {"not_done": [503, 599], "tries": 1, "at_once": 1, "disabled": "x"},
     ):
@@ -258,10 +261,10 @@ async def test_a_trial_is_a_real_call_that_leaves_nothing_behind(jobs: Jobs, mon
     assert (asked.method, asked.query, asked.body) == ("POST", {"row": "4 2"}, b'{"invoice":7}')
     assert asked.headers["idempotency-key"].startswith('"test/page/')
     assert said.startswith(f"POST {jobs.pages.origin}/page?row=4%202\n")
-    assert "Idempotency-Key, Perdure-Callback, Perdure-Job, User-Agent, webhook-id, webhook-signature" in said
+    assert "Idempotency-Key, Perdure-Callback, Perdure-Job, Signature, Signature-Input, User-Agent" in said
     assert "body: 13 bytes" in said
     assert "the job would lead 1 children, of the types that it may list: none" in said
-    for secret in ("hush", "whsec_", asked.headers["webhook-signature"], asked.headers["perdure-callback"][-64:]):
+    for secret in ("hush", "whsec_", asked.headers["signature"], asked.headers["perdure-callback"][-64:]):
         assert secret not in said
     assert 'answered 200: {"done": true}\nthe job would be complete' in await tried()
     assert "the job would wait for its callback, for 1d" in await tried()

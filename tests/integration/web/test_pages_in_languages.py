@@ -6,13 +6,14 @@ A page is left out, with the reason, where the machine has not got its language.
 from __future__ import annotations
 
 import base64
+import hashlib
 import hmac
 import json
 import re
 import shlex
 import time
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
 import aiohttp
@@ -26,6 +27,7 @@ from workers.web_jobs import app
 
 SECRET = "whsec_" + base64.b64encode(b"a secret that the page has too").decode()
 ANOTHER = "whsec_" + base64.b64encode(b"a secret that it has not").decode()
+COVERED = ("@method", "@target-uri", "content-digest", "idempotency-key", "perdure-job")
 WEB_JOBS = Path(__file__).parents[3] / "docs" / "web-jobs.md"
 
 
@@ -94,6 +96,13 @@ async def test_a_page_refuses_an_old_signature(page: PageProcess) -> None:
     assert page.worked() == Counter()
 
 
+@pytest.mark.parametrize("left_out", COVERED)
+async def test_a_page_refuses_a_signature_that_leaves_something_out(page: PageProcess, left_out: str) -> None:
+    status, _ = await _post(page, "a", b'{"invoice": 7}', covered=[each for each in COVERED if each != left_out])
+    assert status == 401
+    assert page.worked() == Counter()
+
+
 @pytest.mark.parametrize(
     ("language", "block", "most"), [("python", "python", 10), ("node", "js", 10), ("go", "go", 20)]
 )
@@ -126,17 +135,21 @@ async def test_a_page_does_nothing_without_a_key(page: PageProcess) -> None:
     assert page.worked() == Counter()
 
 
-async def _post(page: PageProcess, key: str | None, body: bytes, *, made_at: int | None = None) -> tuple[int, object]:
-    """Signed by this test's own lines, as the standard says."""
-    stamp = made_at or int(time.time())
-    secret = base64.b64decode(SECRET.removeprefix("whsec_"))
-    mac = base64.b64encode(hmac.digest(secret, f"msg_{key}.{stamp}.".encode() + body, "sha256")).decode()
-    headers = {
-        **({} if key is None else {"Idempotency-Key": f'"{key}"'}),
-        "webhook-id": f"msg_{key}",
-        "webhook-timestamp": str(stamp),
-        "webhook-signature": f"v1,bm90IG91cnM= v1,{mac}",
-    }
+async def _post(
+    page: PageProcess, key: str | None, body: bytes, *, made_at: int | None = None, covered: Sequence[str] = COVERED
+) -> tuple[int, object]:
+    """Signed by this test's own lines, as RFC 9421 has it."""
+    digest = base64.b64encode(hashlib.sha256(body).digest()).decode()
+    headers = {"Content-Digest": f"sha-256=:{digest}:", "Perdure-Job": "7"}
+    if key is not None:
+        headers["Idempotency-Key"] = f'"{key}"'
+    values = {name.lower(): value for name, value in headers.items()}
+    values |= {"@method": "POST", "@target-uri": page.origin + "/"}
+    params = "(" + " ".join(f'"{name}"' for name in covered) + f");created={made_at or int(time.time())}"
+    base = "".join(f'"{name}": {values.get(name, "")}\n' for name in covered) + f'"@signature-params": {params}'
+    mac = hmac.digest(base64.b64decode(SECRET.removeprefix("whsec_")), base.encode(), "sha256")
+    headers["Signature-Input"] = f"other={params}, ours={params}"
+    headers["Signature"] = f"other=:bm90IG91cnM=:, ours=:{base64.b64encode(mac).decode()}:"
     async with aiohttp.ClientSession() as session, session.post(page.origin, data=body, headers=headers) as answer:
         return answer.status, await answer.json()
 
