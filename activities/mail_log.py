@@ -2,7 +2,7 @@
 
 Reads what Postfix writes. The question is whether the server took the mail, not whether it arrived: a mail
 that was deferred, bounced or thrown away later was handed over all the same, and the receipt says how far it
-got.
+got. Whoever has had a mail can send another one with its Message-ID: sender, recipient and time must fit as well.
 """
 
 from __future__ import annotations
@@ -18,8 +18,9 @@ from pathlib import Path
 from zoneinfo import ZoneInfo
 
 from activities.contracts.mail import FIND_IN_MAIL_LOG, Accepted, Mail
-from activities.log_files import Log, LogFile, LogUnusable
+from activities.log_files import Log, LogFile, LogUnusable, stamp_of
 from activities.mail_queue import QueueUnusable, ask_queue
+from activities.message_id import FORGED, Sought
 from activities.settings import mail_settings
 from perdure import Question
 
@@ -28,6 +29,8 @@ mail_settings()  # a worker with a wrong setting must not start
 _LINE = re.compile(rb"\S+(?: [ \d]\d \S+)? (?:\S+ ){1,2}(?P<process>\S+/(?P<daemon>[a-z]+)\[\d+\]): (?P<text>.*)")
 _QUEUED = re.compile(rb"(?P<queue_id>[0-9A-Za-z]{5,24}): (?P<rest>.*)")
 _STATUS = re.compile(rb"(?:to|from)=<(?P<address>[^>]*)>,.*?\bstatus=(?P<status>[a-z]+)")
+_FROM = re.compile(rb'from=<([^">]*)>(?:,|$)')
+_TO = re.compile(rb'to=<([^">]*)>(?:, orig_to=<([^">]*)>)?,')
 _DATA = re.compile(rb"disconnect from .* data=(?P<good>\d+)(?P<of>/\d+)?\b")
 _FATES = {b"hold": "held", b"discard": "discarded"}
 _BAD_FIRST = ("expired", "bounced", "deferred", "sent")
@@ -42,7 +45,7 @@ async def find_in_mail_log(mail: Mail, question: Question) -> Accepted | None:
             the Message-ID without saying whether the mail was accepted; and the queue does not show it either.
     """
     try:
-        return await ask_log(question)
+        return await ask_log(mail, question)
     except LogUnusable:
         with suppress(QueueUnusable):
             if found := await ask_queue(mail, question):
@@ -50,38 +53,37 @@ async def find_in_mail_log(mail: Mail, question: Question) -> Accepted | None:
         raise
 
 
-async def ask_log(question: Question) -> Accepted | None:
-    """What the log at `PERDURE_MAIL_LOG` says; the mail itself is not needed, the key is in its Message-ID.
+async def ask_log(mail: Mail, question: Question) -> Accepted | None:
+    """What the log at `PERDURE_MAIL_LOG` shows of the mail.
 
     Raises:
         LogUnusable: as `find_in_mail_log`.
     """
-    settings = mail_settings()
+    settings, sought = mail_settings(), Sought.by(mail, question)
     zone = ZoneInfo(settings.log_zone) if settings.log_zone else None
     stop = threading.Event()
     try:
-        return await asyncio.to_thread(search, settings.log, question.key.token, question.first_at, zone, stop)
+        return await asyncio.to_thread(search, settings.log, sought, zone, stop)
     finally:
         stop.set()  # a thread can't be cancelled; it looks here
 
 
 def search(
-    log: Path, token: str, since: datetime, zone: ZoneInfo | None = None, stop: threading.Event | None = None
+    log: Path, sought: Sought, zone: ZoneInfo | None = None, stop: threading.Event | None = None
 ) -> Accepted | None:
-    """What `log` and its rotated parts say of the mail whose Message-ID begins with `token`.
+    """What `log` and its rotated parts show of a mail.
 
     Args:
-        since: nothing was sent before; what the log says of earlier times is not needed.
         zone: of time stamps that name none; None = this machine's.
         stop: when set, the search ends soon.
     """
-    found = Log.since_moment(log, since)
+    found = Log.since_moment(log, sought.since)
     stop = stop or threading.Event()
-    traces = _Traces(token)
-    queue_ids = set(_queue_ids(found.parts, token, stop))
+    traces = _Traces(sought, zone)
+    queue_ids = {each for token in sought.tokens for each in _queue_ids(found.parts, token, stop)}
     if queue_ids:
-        for line in _lines_about(found.parts, queue_ids, stop):
-            traces.read(line)
+        for part, line in _lines_about(found.parts, queue_ids, stop):
+            traces.read(line, part.written)
     receipt = traces.receipt()
     if receipt is None:
         found.check_complete(zone)
@@ -90,7 +92,7 @@ def search(
 
 def _queue_ids(parts: tuple[LogFile, ...], token: str, stop: threading.Event) -> Iterator[bytes]:
     needle = b"message-id=<" + token.encode() + b"@"
-    for block in _blocks(parts, stop):
+    for _, block in _blocks(parts, stop):
         if needle not in block:  # most of the log is passed over at memory speed
             continue
         for line in block.split(b"\n"):
@@ -98,19 +100,21 @@ def _queue_ids(parts: tuple[LogFile, ...], token: str, stop: threading.Event) ->
                 yield of["queue_id"]
 
 
-def _lines_about(parts: tuple[LogFile, ...], queue_ids: set[bytes], stop: threading.Event) -> Iterator[bytes]:
+def _lines_about(
+    parts: tuple[LogFile, ...], queue_ids: set[bytes], stop: threading.Event
+) -> Iterator[tuple[LogFile, bytes]]:
     ids = b"|".join(sorted(queue_ids))
     wanted = re.compile(rb"^.*\]: (?:(?:" + ids + rb"): |(?:dis)?connect from ).*$", re.MULTILINE)
-    for block in _blocks(parts, stop):
-        yield from (found[0] for found in wanted.finditer(block))
+    for part, block in _blocks(parts, stop):
+        yield from ((part, found[0]) for found in wanted.finditer(block))
 
 
-def _blocks(parts: tuple[LogFile, ...], stop: threading.Event) -> Iterator[bytes]:
+def _blocks(parts: tuple[LogFile, ...], stop: threading.Event) -> Iterator[tuple[LogFile, bytes]]:
     for part in parts:
         for block in part.blocks():
             if stop.is_set():
                 raise LogUnusable("the search was given up: its time was over")
-            yield block
+            yield part, block
 
 
 @dataclass
@@ -122,6 +126,13 @@ class _Trace:
     accepted: bool | None = None
     fate: str | None = None
     deliveries: dict[bytes, str] = field(default_factory=dict)
+    sender: str | None = None
+    recipients: set[str] = field(default_factory=set)
+    at: datetime | None = None
+
+    def may_be(self, sought: Sought) -> bool:
+        """Whether the envelope and the time are those of the mail, as far as the log shows them."""
+        return sought.may_be(sender=self.sender, recipients=self.recipients, at=self.at)
 
     @property
     def delivery(self) -> str:
@@ -139,14 +150,19 @@ class _Traces:
     line of it was written, also if it is thrown away or bounced at once.
     """
 
-    def __init__(self, token: str) -> None:
-        self._ours = re.compile(rb"message-id=<" + token.encode() + rb"@[^>]*>")
+    def __init__(self, sought: Sought, zone: ZoneInfo | None) -> None:
+        self._sought, self._zone = sought, zone
+        self._ours = re.compile(rb"message-id=<(?:" + "|".join(sought.tokens).encode() + rb")@[^>]*>")
         self._current: dict[bytes, _Trace] = {}
         self._sessions: dict[bytes, _Trace] = {}
         self._all: list[_Named] = []
 
-    def read(self, line: bytes) -> None:
-        """Take in one line that names a queue id of ours, or the end of a session."""
+    def read(self, line: bytes, written: datetime) -> None:
+        """Take in one line that names a queue id of ours, or the end of a session.
+
+        Args:
+            written: when its file was last written.
+        """
         parsed = _LINE.fullmatch(line)
         if parsed is None:
             return
@@ -161,8 +177,9 @@ class _Traces:
                 self._current[queue_id] = self._sessions[parsed["process"]] = _Trace()
             elif parsed["daemon"] == b"pickup" and rest.startswith(b"uid="):
                 self._current[queue_id] = _Trace(piped=True, accepted=True)
+                _addressed(self._current[queue_id], rest.partition(b" ")[2])
             elif parsed["daemon"] == b"cleanup":
-                self._cleaned_up(queue_id, rest)
+                self._cleaned_up(queue_id, rest, line, written)
             elif queue_id in self._current:
                 _moved(self._current[queue_id], rest)
 
@@ -170,24 +187,31 @@ class _Traces:
         """The first queue id is what the client was told; the last (after a content filter) knows more.
 
         Raises:
-            LogUnusable: if one shows neither that it was accepted nor that it was not.
+            LogUnusable: if one shows neither that it was accepted nor that it was not, or one has the Message-ID and
+                another sender, recipient or time.
         """
-        accepted = [named for named in self._all if named.trace.accepted]
+        own = [named for named in self._all if named.trace.may_be(self._sought)]
+        accepted = [named for named in own if named.trace.accepted]
         if accepted:
             return Accepted(queue_id=accepted[0].queue_id, delivery=accepted[-1].trace.delivery)
-        open_ = [named.queue_id for named in self._all if named.trace.accepted is None]
+        open_ = [named.queue_id for named in own if named.trace.accepted is None]
         if open_:
             name = open_[0]
             raise LogUnusable(f"the log does not say yet whether {name} was accepted: look in the queue")
+        others = [named for named in self._all if named not in own and named.trace.accepted is not False]
+        if others:
+            name = others[0].queue_id
+            raise LogUnusable(f"{name} has its Message-ID, and another sender, recipient or time: {FORGED}")
         return None
 
-    def _cleaned_up(self, queue_id: bytes, rest: bytes) -> None:
+    def _cleaned_up(self, queue_id: bytes, rest: bytes, line: bytes, written: datetime) -> None:
         if rest.startswith(b"message-id="):
             trace = self._current.get(queue_id)
             if trace is None or trace.ours:  # not from smtpd (`pickup`), or a new mail under an old name
                 trace = self._current[queue_id] = _Trace()
             trace.ours = self._ours.fullmatch(rest) is not None
             if trace.ours:
+                trace.at = stamp_of(line, written, self._zone)
                 self._all.append(_Named(queue_id.decode(), trace))
         elif (trace := self._current.get(queue_id)) is not None:
             if trace.piped:  # there is no client to be told "no" any more: its sender is sent a bounce
@@ -216,8 +240,21 @@ class _Named:
 
 def _moved(trace: _Trace, rest: bytes) -> None:
     """Take in a line of the queue manager or of a delivery agent: only accepted mail gets so far."""
+    _addressed(trace, rest)
     if status := _STATUS.match(rest):
         trace.accepted = True
         trace.deliveries[status["address"]] = status["status"].decode()
     elif rest == b"removed" or rest.endswith(b"(queue active)"):
         trace.accepted = True
+
+
+def _addressed(trace: _Trace, rest: bytes) -> None:
+    """Take in the envelope's addresses. One in quotes is none of ours, and could pretend to be two."""
+    if rest.startswith(b"from=<"):
+        found = _FROM.match(rest)
+        trace.sender = found[1].decode(errors="replace").lower() if found else "?"
+    elif rest.startswith(b"to=<"):
+        found = _TO.match(rest)
+        trace.recipients |= (
+            {each.decode(errors="replace").lower() for each in found.groups(b"") if each} if found else {"?"}
+        )

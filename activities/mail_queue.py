@@ -1,5 +1,7 @@
 """Asks Postfix's queue whether it holds a mail: by its recipient (`postqueue -j`), then by its Message-ID (`postcat`).
 
+Sender and time must fit as well: else neither a hit nor a miss can be believed.
+
 Mail that was piped to `sendmail` lies in the folder `maildrop` until Postfix picks it up. While Postfix is
 stopped it is in no log; the queue alone knows of it. Only root may read queue files; without that, a mail to the
 same recipient that waits there leaves the question open.
@@ -12,12 +14,14 @@ import shlex
 from asyncio.subprocess import DEVNULL, PIPE, STDOUT, Process
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
+from datetime import UTC, datetime
 from pathlib import Path
 
 from pydantic import BaseModel, ValidationError
 
 from activities.contracts.mail import Accepted, Mail
 from activities.message import wire_address
+from activities.message_id import FORGED, Sought, comparable
 from activities.settings import mail_settings
 from activities.smtp_outcomes import masked
 from perdure import PerdureError, Question
@@ -35,15 +39,21 @@ async def ask_queue(mail: Mail, question: Question) -> Accepted | None:
     """The receipt of a mail that the queue holds; None if it holds none with the question's Message-ID.
 
     Raises:
-        QueueUnusable: if it can't be listed, or a mail to the same recipient waits in `maildrop` and can't be read.
+        QueueUnusable: if it can't be listed, or a mail to the same recipient waits in `maildrop` and can't be read, or
+            one with its Message-ID has another sender.
+        NotDone: there is no secret to make its Message-ID with.
     """
-    command = shlex.split(mail_settings().postqueue)
+    command, sought = shlex.split(mail_settings().postqueue), Sought.by(mail, question)
     unread = False
     for entry in await _listed(command, mail.recipient):
         header = await _header(command, entry.queue_id)
         if header is None:
             unread |= entry.queue_name == _MAILDROP  # what is in another folder is in the log as well
-        elif f"<{question.key.token}@".encode() in header:
+        elif sought.is_named_by(header):
+            if not entry.may_be(sought):
+                raise QueueUnusable(
+                    f"{entry.queue_id} has its Message-ID, and another sender or an older time: {FORGED}"
+                )
             # Once Postfix has picked it up it has another name, and only that one is in the log.
             name = "" if entry.queue_name == _MAILDROP else entry.queue_id
             return Accepted(queue_id=name, delivery=_FATES.get(entry.queue_name, "queued"))
@@ -61,7 +71,14 @@ class _Entry(BaseModel):
 
     queue_name: str
     queue_id: str
+    sender: str
+    arrival_time: int
     recipients: list[_Address] = []
+
+    def may_be(self, sought: Sought) -> bool:
+        """Whether sender and time are those of the mail."""
+        at = datetime.fromtimestamp(self.arrival_time, UTC)
+        return sought.may_be(sender=comparable(self.sender), recipients=set(), at=at)
 
     def may_go_to(self, recipient: str) -> bool:
         """Whether that is one of its recipients. What is not ASCII the list spells in its own way."""

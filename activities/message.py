@@ -10,6 +10,7 @@ from email.utils import format_datetime, quote
 
 from activities.contracts.addresses import ascii_domain
 from activities.contracts.mail import Mail
+from activities.message_id import token_of
 from perdure import Key
 
 
@@ -17,9 +18,12 @@ def message_bytes(mail: Mail, key: Key, first_at: datetime, domain: str | None =
     """`mail` in the form of RFC 5322, 7 bit unless an address needs SMTPUTF8.
 
     Args:
-        key: its token is the left side of the Message-ID, by which the mail log is searched.
+        key: the Message-ID is made of it, by which queue and log are searched.
         first_at: when the first attempt began; becomes `Date:`.
         domain: right side of the Message-ID; by default the sender's domain.
+
+    Raises:
+        NotDone: there is no secret to make the Message-ID with.
     """
     head = {
         "Message-ID": message_id(mail, key, domain),
@@ -40,7 +44,7 @@ def message_bytes(mail: Mail, key: Key, first_at: datetime, domain: str | None =
 
 def message_id(mail: Mail, key: Key, domain: str | None = None) -> str:
     """`<token@domain>`; look-ups search for the token alone, so that `domain` may change between attempts."""
-    return f"<{key.token}@{domain or ascii_domain(mail.sender.rpartition('@')[2])}>"
+    return f"<{token_of(key)}@{domain or ascii_domain(mail.sender.rpartition('@')[2])}>"
 
 
 def wire_address(address: str) -> str:

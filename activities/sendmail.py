@@ -75,7 +75,7 @@ async def find_sent_mail(mail: Mail, question: Question) -> Accepted | None:
             return waiting
     except QueueUnusable as error:
         unanswered = error
-    found = await ask_log(question)
+    found = await ask_log(mail, question)
     if found is None and unanswered is not None:
         raise unanswered
     return found

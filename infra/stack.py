@@ -23,6 +23,7 @@ from infra.restartable import Restartable
 from infra.temporal import TemporalServer
 from perdure import schema
 
+MAIL_SECRET = "a-secret-of-demonstrations-on-this-machine"
 ROOT = Path(__file__).parent.parent
 COMMENTS = ROOT / "infra" / "comments.sql"
 
@@ -96,6 +97,7 @@ class Stack:
             "PERDURE_MAIL_PORT": str(self.mail_port),
             "PERDURE_MAIL_LOG": str(self.mail_log),
             "PERDURE_MAIL_STARTTLS": "never",
+            "PERDURE_MAIL_SECRET": MAIL_SECRET,
         }
 
     async def start_worker(self, name: str, **settings: str) -> WorkerProcess:

@@ -17,11 +17,13 @@ from infra.memory import memory
 from infra.postgres import PostgresServer
 from infra.temporal import TemporalServer
 from perdure import schema
+from tests.mail_secret import MAIL_SECRET
 from tests.world import World
 
 # Without compiled files each process, and each run in the sandbox, compiles once more what it imports.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
+os.environ["PERDURE_MAIL_SECRET"] = MAIL_SECRET  # of the workers of all tests
 
 APP_TABLES = """
     create table errand (id text primary key, state text not null default 'pending');

@@ -38,6 +38,8 @@ class MailSettings(BaseSettings):
         tls: encrypt from the first byte on (RFC 8314, usually port 465).
         ca_file: certificates to trust instead of the system's, PEM.
         helo_name: what EHLO says; by default the host's full name, else an address literal.
+        secret: what Message-IDs are made with; several separated by blanks, the one in use first, while it is changed.
+            The same in each worker. At least 32 characters each.
         message_id_domain: right side of Message-IDs; by default the sender's domain.
         sendmail: the program that mail is piped to, with its arguments, as in a shell; none is run. `-f` and the
             sender's address are added.
@@ -57,11 +59,19 @@ class MailSettings(BaseSettings):
     tls: bool = False
     ca_file: Path | None = None
     helo_name: str = Field(default_factory=lambda: _own_name(), pattern=r"^[!-~]+$")
+    secret: SecretStr | None = None
     message_id_domain: str | None = None
     sendmail: str = "/usr/sbin/sendmail -i -t"
     postqueue: str = "/usr/sbin/postqueue -j"
     log: Path = Path("/var/log/mail.log")
     log_zone: str | None = None
+
+    @field_validator("secret")
+    @classmethod
+    def _long(cls, secret: SecretStr | None) -> SecretStr | None:
+        if secret is not None and any(len(each) < 32 for each in secret.get_secret_value().split()):
+            raise ValueError("is shorter than 32 characters: make one by openssl rand -base64 32")
+        return secret
 
     @field_validator("message_id_domain")
     @classmethod
@@ -103,6 +113,11 @@ class MailSettings(BaseSettings):
         if self.password is not None and not proven and not is_loopback(self.host):
             raise ValueError("a password needs a proven connection: set PERDURE_MAIL_STARTTLS=required")
         return self
+
+    @property
+    def secrets(self) -> list[str]:
+        """What Message-IDs are made with, the one in use first."""
+        return [] if self.secret is None else self.secret.get_secret_value().split()
 
     @property
     def checks_certificate(self) -> bool:

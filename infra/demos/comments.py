@@ -23,7 +23,7 @@ from rich.table import Table
 
 from infra.demos.comments_app import COMMITTED, INSERTED
 from infra.mail.store import count_by_message_id
-from infra.stack import ROOT, Stack
+from infra.stack import MAIL_SECRET, ROOT, Stack
 
 COMMENTS = 60
 REPLY_DELAY = 1.0
@@ -146,13 +146,14 @@ async def all_final(connection: asyncpg.Connection[asyncpg.Record]) -> None:
 
 async def counted(stack: Stack, connection: asyncpg.Connection[asyncpg.Record], apps_killed: int) -> Count:
     """Count at the other side, in the app's table and in the mirror."""
+    from activities.message_id import token_with
     from perdure import Entity, Key
 
     kept = Counter(
         {each.strip("<>").partition("@")[0]: number for each, number in count_by_message_id(stack.maildir).items()}
     )
     ids = [str(row["id"]) for row in await connection.fetch("select id from comment")]
-    tokens = [Key.of(Entity(LIFECYCLE, each), "send-mail").token for each in ids]
+    tokens = [token_with(MAIL_SECRET, Key.of(Entity(LIFECYCLE, each), "send-mail")) for each in ids]
     agreed = await connection.fetch(
         "select c.id from comment c join perdure.finished f on f.id = c.id::text and f.lifecycle = $1 "
         "where c.notification_state = 'sent' and f.state = 'sent'",

@@ -14,6 +14,7 @@ from perdure.contracts.keys import Entity, Key
 from perdure.schema import Connection
 from perdure.testing.crashing.case import exited, preload
 from perdure.testing.crashing.victim import Orders, work
+from tests.mail_secret import token_of
 from tests.world import World
 from workflows.mailing import Mailing
 
@@ -99,4 +100,4 @@ def letter(kind: Kind, recipient: str, body: str = "Hello\n") -> Letter:
 
 def message_id(number: int) -> str:
     """Of the mail that the row with this id became."""
-    return f"<{Key.of(Entity('mailing', str(number)), 'sendmail').token}@inbox.example>"
+    return f"<{token_of(Key.of(Entity('mailing', str(number)), 'sendmail'))}@inbox.example>"

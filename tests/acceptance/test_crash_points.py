@@ -21,6 +21,7 @@ from tests.apps.contracts import Errand
 from tests.apps.errands import Escalate, Lookup, LookupInline
 from tests.apps.listening import Bell, Told
 from tests.counterparty import Counterparty
+from tests.mail_secret import token_of
 from workflows.comment_notification import CommentNotification
 
 
@@ -149,7 +150,7 @@ async def test_whatever_dies_a_comment_is_notified_by_one_mail(
             CommentNotification,
             Comment(id=1, post_id=1, author="ann", body="hello", recipient="bob@example.org"),
             app="workers.app:app",
-            happened=lambda key: count_by_message_id(server.maildir)[f"<{Key(key).token}@blog.example>"],
+            happened=lambda key: count_by_message_id(server.maildir)[f"<{token_of(Key(key))}@blog.example>"],
             other_side=("PERDURE_MAIL_PORT", server.port),
             commit=with_its_comment,
             environment={

@@ -21,6 +21,7 @@ from tests.chaos.other_side import OtherSide
 from tests.chaos.people import Additions
 from tests.chaos.plan import GENERATED, Plan, Start
 from tests.chaos.postbox import Postbox
+from tests.mail_secret import token_of
 from tests.world import World
 
 WAYS = {
@@ -121,7 +122,7 @@ def _accepted(other_side: OtherSide, postbox: Postbox, books: Books) -> dict[tup
     for key, number in other_side.accepted.items():
         lifecycle, entity_id, _ = key.split("/", 2)
         found[lifecycle, entity_id][key] = number
-    tokens = {Key(row["key"]).token: row["key"] for rows in books.tables["effect"].values() for row in rows}
+    tokens = {token_of(Key(row["key"])): row["key"] for rows in books.tables["effect"].values() for row in rows}
     for token, number in postbox.counts().items():
         # A mail of which there is no record is somebody's all the same: whose, its Message-ID does not say.
         key = tokens.get(token, f"comment-notification/{token}/no-record")

@@ -16,6 +16,7 @@ from tests.chaos.other_side import TRUTHFUL_PAUSE, OtherSide
 from tests.chaos.plan import GENERATED, Plan, Start
 from tests.chaos.postbox import Postbox
 from tests.chaos.trouble import TROUBLE, answered, trouble_with
+from tests.mail_secret import token_of
 from tests.world import World
 
 ROUNDS = 0.5
@@ -81,7 +82,7 @@ class Operator:
 
     def _truth(self, key: str) -> dict[str, Any] | None:
         if key.startswith("comment-notification/"):
-            return {"queue_id": "seen"} if self._postbox.counts()[Key(key).token] else None
+            return {"queue_id": "seen"} if self._postbox.counts()[token_of(Key(key))] else None
         number = self._other_side.accepted[key]
         return {"number": number} if number else None
 

@@ -35,6 +35,7 @@ from tests.chaos.postbox import Postbox
 from tests.chaos.recovery import Clock, Step, clocks
 from tests.chaos.trouble import TROUBLE
 from tests.conftest import APP_TABLES
+from tests.mail_secret import MAIL_SECRET
 from tests.world import World
 
 PEACE = 300.0
@@ -223,6 +224,7 @@ def _environment(database: str, folder: Path, proxies: dict[str, Proxy]) -> dict
         "PERDURE_MAIL_PORT": mail,
         "PERDURE_MAIL_LOG": str(folder / "mail.log"),
         "PERDURE_MAIL_STARTTLS": "never",
+        "PERDURE_MAIL_SECRET": MAIL_SECRET,
         "PERDURE_MAIL_TIMEOUT": "5",
         "PERDURE_MAIL_SETTLE": "1",
     }

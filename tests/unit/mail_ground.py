@@ -15,6 +15,7 @@ from activities.settings import mail_settings
 from infra.mail.server import MailServer
 from perdure import Attempt, Entity, Key, Question
 from perdure.contracts.attempt import boot_clock
+from tests.mail_secret import MAIL_SECRET
 
 LETTER = Mail(sender="news@app.example", recipient="jo.doe@reader.example", subject="A new comment", body="Hello\n")
 _numbers = itertools.count(1)
@@ -33,8 +34,9 @@ def question(about: Attempt) -> Question:
 
 @contextmanager
 def settings(**given: object) -> Iterator[None]:
-    """Let the settings be exactly these, e.g. `port=2525` for PERDURE_MAIL_PORT."""
+    """Let the settings be exactly these and the secret, e.g. `port=2525` for PERDURE_MAIL_PORT."""
     before = {name: value for name, value in os.environ.items() if name.startswith("PERDURE_MAIL_")}
+    given = {"secret": MAIL_SECRET} | given
     _replace({f"PERDURE_MAIL_{name.upper()}": str(value) for name, value in given.items()})
     try:
         yield

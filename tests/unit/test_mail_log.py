@@ -16,9 +16,11 @@ import pytest
 from activities.contracts.mail import Accepted
 from activities.log_files import Log, LogUnusable, stamp_of
 from activities.mail_log import find_in_mail_log, search
+from activities.message_id import Sought
 from activities.smtp import send_mail
 from infra.mail.server import At, Fault
 from perdure import InDoubt, NotDone
+from tests.mail_secret import token_of
 from tests.unit.mail_ground import LETTER, attempt, mail_server, question, settings
 
 FOLDER = Path(__file__).parent / "mail_logs"
@@ -42,6 +44,11 @@ def recorded(folder: Path, name: str) -> Path:
     return written(folder / "mail.log", (FOLDER / name).read_bytes(), BEGUN[name] + timedelta(minutes=1))
 
 
+def sought(name: str, since: datetime) -> Sought:
+    """It, from and to whomever."""
+    return Sought((token(name),), since)
+
+
 @pytest.mark.parametrize(
     ("log", "mail", "queue_id", "delivery"),
     [
@@ -63,7 +70,7 @@ def recorded(folder: Path, name: str) -> Path:
 def test_a_mail_that_the_server_took_is_found(
     tmp_path: Path, log: str, mail: str, queue_id: str, delivery: str
 ) -> None:
-    found = search(recorded(tmp_path, log), token(mail), BEGUN[log], ZONE)
+    found = search(recorded(tmp_path, log), sought(mail, BEGUN[log]), ZONE)
     assert found == Accepted(queue_id=queue_id, delivery=delivery)
 
 
@@ -79,7 +86,7 @@ def test_a_mail_that_the_server_took_is_found(
     ],
 )
 def test_a_mail_that_the_server_did_not_take_is_a_miss(tmp_path: Path, log: str, mail: str) -> None:
-    assert search(recorded(tmp_path, log), token(mail), BEGUN[log] + timedelta(seconds=2), ZONE) is None
+    assert search(recorded(tmp_path, log), sought(mail, BEGUN[log] + timedelta(seconds=2)), ZONE) is None
 
 
 def test_a_mail_rejected_by_a_milter_is_a_miss(tmp_path: Path) -> None:
@@ -90,7 +97,7 @@ def test_a_mail_rejected_by_a_milter_is_a_miss(tmp_path: Path) -> None:
         "cleanup[8]: 4WxyZ12345: milter-reject: END-OF-MESSAGE from localhost[127.0.0.1]: 5.7.1 Command rejected; "
         "from=<news@app.example> to=<user@sent.example> proto=ESMTP helo=<app.example>",
     )
-    assert search(log, token("x"), T0) is None
+    assert search(log, sought("x", T0)) is None
 
 
 def test_a_mail_still_on_its_way_in_can_not_be_told(tmp_path: Path) -> None:
@@ -100,7 +107,7 @@ def test_a_mail_still_on_its_way_in_can_not_be_told(tmp_path: Path) -> None:
         f"cleanup[8]: 4WxyZ12345: message-id=<{token('x')}@app.example>",
     )
     with pytest.raises(LogUnusable, match="does not say yet whether 4WxyZ12345 was accepted"):
-        search(log, token("x"), T0)
+        search(log, sought("x", T0))
 
 
 def test_the_end_of_an_earlier_session_proves_nothing_for_a_later_one_of_the_same_process_number(
@@ -116,7 +123,7 @@ def test_the_end_of_an_earlier_session_proves_nothing_for_a_later_one_of_the_sam
         "smtpd[7]: disconnect from localhost[127.0.0.1] ehlo=1 mail=1 rcpt=1 data=1 quit=1 commands=5",
     )
     with pytest.raises(LogUnusable, match="does not say yet"):
-        search(log, token("x"), T0)
+        search(log, sought("x", T0))
 
 
 def test_a_queue_id_given_out_again_is_another_mail(tmp_path: Path) -> None:
@@ -131,8 +138,8 @@ def test_a_queue_id_given_out_again_is_another_mail(tmp_path: Path) -> None:
         "smtp[3]: 6A4CC: to=<a@b.example>, relay=none, delay=0.06, dsn=2.0.0, status=sent (ok)",
         "qmgr[2]: 6A4CC: removed",
     )
-    assert search(log, token("x"), T0) is None
-    assert search(log, token("y"), T0) == Accepted(queue_id="6A4CC", delivery="sent")
+    assert search(log, sought("x", T0)) is None
+    assert search(log, sought("y", T0)) == Accepted(queue_id="6A4CC", delivery="sent")
 
 
 def test_a_status_quoted_in_a_reply_is_not_the_status(tmp_path: Path) -> None:
@@ -141,7 +148,7 @@ def test_a_status_quoted_in_a_reply_is_not_the_status(tmp_path: Path) -> None:
         f"cleanup[8]: 6A4CC: message-id=<{token('x')}@app.example>",
         "smtp[3]: 6A4CC: to=<a@b.example>, relay=none, dsn=4.0.0, status=deferred (host said: 450 status=sent)",
     )
-    assert search(log, token("x"), T0) == Accepted(queue_id="6A4CC", delivery="deferred")
+    assert search(log, sought("x", T0)) == Accepted(queue_id="6A4CC", delivery="deferred")
 
 
 def test_a_mail_that_expired_in_the_queue_was_taken(tmp_path: Path) -> None:
@@ -150,7 +157,7 @@ def test_a_mail_that_expired_in_the_queue_was_taken(tmp_path: Path) -> None:
         f"cleanup[8]: 6A4CC: message-id=<{token('x')}@app.example>",
         "qmgr[2]: 6A4CC: from=<news@app.example>, status=expired, returned to sender",
     )
-    assert search(log, token("x"), T0) == Accepted(queue_id="6A4CC", delivery="expired")
+    assert search(log, sought("x", T0)) == Accepted(queue_id="6A4CC", delivery="expired")
 
 
 def test_a_line_cut_in_half_is_read_when_it_is_whole(tmp_path: Path) -> None:
@@ -159,15 +166,15 @@ def test_a_line_cut_in_half_is_read_when_it_is_whole(tmp_path: Path) -> None:
     line = whole.index(b"4jWdNd6PlJz6Pbl: from=")
     log = written(tmp_path / "mail.log", whole[: line + 70], BEGUN[NEW])
     with pytest.raises(LogUnusable, match="does not say yet"):
-        search(log, token("bounced"), BEGUN[NEW])
+        search(log, sought("bounced", BEGUN[NEW]))
     written(log, whole[: whole.index(b"\n", line) + 1], BEGUN[NEW])
-    assert search(log, token("bounced"), BEGUN[NEW]) == Accepted(queue_id="4jWdNd6PlJz6Pbl", delivery="queued")
+    assert search(log, sought("bounced", BEGUN[NEW])) == Accepted(queue_id="4jWdNd6PlJz6Pbl", delivery="queued")
 
 
 def test_bytes_that_are_no_text_harm_only_their_line(tmp_path: Path) -> None:
     noisy = (FOLDER / NEW).read_bytes().replace(b"\n", b"\n\xff\xfe\x00 noise \xc3\n")
     log = written(tmp_path / "mail.log", noisy, BEGUN[NEW])
-    found = search(log, token("sent-later"), BEGUN[NEW])
+    found = search(log, sought("sent-later", BEGUN[NEW]))
     assert found == Accepted(queue_id="4jWdNZ5bfwz6Pbh", delivery="sent")
 
 
@@ -181,16 +188,16 @@ def test_a_story_that_goes_over_rotated_logs_is_read_as_one(tmp_path: Path, part
     written(tmp_path / parts[0], whole[:first], BEGUN[NEW])
     written(tmp_path / parts[1], whole[first:second], BEGUN[NEW] + timedelta(seconds=5))
     log = written(tmp_path / "mail.log", whole[second:], BEGUN[NEW] + timedelta(seconds=30))
-    assert search(log, token("sent-later"), BEGUN[NEW]) == Accepted(queue_id="4jWdNZ5bfwz6Pbh", delivery="sent")
-    assert search(log, token("never sent"), BEGUN[NEW]) is None
+    assert search(log, sought("sent-later", BEGUN[NEW])) == Accepted(queue_id="4jWdNZ5bfwz6Pbh", delivery="sent")
+    assert search(log, sought("never sent", BEGUN[NEW])) is None
 
 
 def test_a_log_that_begins_after_the_first_attempt_gives_no_miss(tmp_path: Path) -> None:
     for name in (OLD, NEW):
         log = recorded(tmp_path, name)
         with pytest.raises(LogUnusable, match="after the first attempt"):
-            search(log, token("never sent"), BEGUN[name] - timedelta(minutes=5), ZONE)
-        assert search(log, token("never sent"), BEGUN[name], ZONE) is None
+            search(log, sought("never sent", BEGUN[name] - timedelta(minutes=5)), ZONE)
+        assert search(log, sought("never sent", BEGUN[name]), ZONE) is None
 
 
 def test_a_log_with_a_missing_part_gives_no_miss(tmp_path: Path) -> None:
@@ -198,19 +205,19 @@ def test_a_log_with_a_missing_part_gives_no_miss(tmp_path: Path) -> None:
     long_ago = BEGUN[NEW] - timedelta(days=2)
     written(tmp_path / "mail.log.2.gz", b"2026-11-19T03:00:00+00:00 mx postfix/qmgr[1]: x\n", long_ago)
     with pytest.raises(LogUnusable, match="after the first attempt"):
-        search(log, token("never sent"), BEGUN[NEW] - timedelta(hours=1))
+        search(log, sought("never sent", BEGUN[NEW] - timedelta(hours=1)))
     written(tmp_path / "mail.log.1", b"2026-11-20T03:00:00+00:00 mx postfix/qmgr[1]: x\n", long_ago)
-    assert search(log, token("never sent"), BEGUN[NEW] - timedelta(hours=1)) is None
+    assert search(log, sought("never sent", BEGUN[NEW] - timedelta(hours=1))) is None
 
 
 def test_a_log_that_is_not_there_can_not_answer(tmp_path: Path) -> None:
     with pytest.raises(LogUnusable, match="PERDURE_MAIL_LOG"):
-        search(tmp_path / "mail.log", token("sent"), BEGUN[NEW])
+        search(tmp_path / "mail.log", sought("sent", BEGUN[NEW]))
 
 
 def test_a_log_that_is_empty_can_not_answer(tmp_path: Path) -> None:
     with pytest.raises(LogUnusable, match="no line with a time stamp"):
-        search(written(tmp_path / "mail.log", b"", BEGUN[NEW]), token("sent"), BEGUN[NEW])
+        search(written(tmp_path / "mail.log", b"", BEGUN[NEW]), sought("sent", BEGUN[NEW]))
 
 
 def test_a_part_that_can_not_be_read_can_not_answer(tmp_path: Path) -> None:
@@ -218,14 +225,14 @@ def test_a_part_that_can_not_be_read_can_not_answer(tmp_path: Path) -> None:
     half = gzip.compress((FOLDER / NEW).read_bytes())[:200]
     (tmp_path / "mail.log.1.gz").write_bytes(half)
     with pytest.raises(LogUnusable, match=r"mail\.log\.1\.gz can't be read"):
-        search(log, token("never sent"), BEGUN[NEW])
+        search(log, sought("never sent", BEGUN[NEW]))
 
 
 def test_a_part_that_is_just_being_packed_is_read_unpacked(tmp_path: Path) -> None:
     log = written(tmp_path / "mail.log", b"", BEGUN[NEW] + timedelta(minutes=1))
     written(tmp_path / "mail.log.1", (FOLDER / NEW).read_bytes(), BEGUN[NEW])
     (tmp_path / "mail.log.1.gz").write_bytes(b"\x1f\x8b half")
-    assert search(log, token("bounced"), BEGUN[NEW]) == Accepted(queue_id="4jWdNd6PlJz6Pbl", delivery="bounced")
+    assert search(log, sought("bounced", BEGUN[NEW])) == Accepted(queue_id="4jWdNd6PlJz6Pbl", delivery="bounced")
 
 
 def test_parts_from_before_the_first_attempt_are_not_opened(tmp_path: Path) -> None:
@@ -234,7 +241,7 @@ def test_parts_from_before_the_first_attempt_are_not_opened(tmp_path: Path) -> N
     broken = tmp_path / "mail.log.2.gz"
     broken.write_bytes(b"no gzip")
     os.utime(broken, (0, 0))
-    assert search(log, token("never sent"), BEGUN[NEW] - timedelta(minutes=5)) is None
+    assert search(log, sought("never sent", BEGUN[NEW] - timedelta(minutes=5))) is None
 
 
 def test_a_log_that_is_rotated_while_it_is_read_gives_no_miss(tmp_path: Path) -> None:
@@ -250,7 +257,7 @@ def test_a_search_whose_time_is_over_stops(tmp_path: Path) -> None:
     stop = threading.Event()
     stop.set()
     with pytest.raises(LogUnusable, match="given up"):
-        search(recorded(tmp_path, NEW), token("sent"), BEGUN[NEW], stop=stop)
+        search(recorded(tmp_path, NEW), sought("sent", BEGUN[NEW]), stop=stop)
 
 
 def test_a_large_log_is_never_held_in_memory(tmp_path: Path) -> None:
@@ -261,7 +268,7 @@ def test_a_large_log_is_never_held_in_memory(tmp_path: Path) -> None:
         log.write(block)
     tracemalloc.start()
     try:
-        assert search(tmp_path / "mail.log", token("cut"), BEGUN[NEW]) is None
+        assert search(tmp_path / "mail.log", sought("cut", BEGUN[NEW])) is None
         assert tracemalloc.get_traced_memory()[1] < 8_000_000
     finally:
         tracemalloc.stop()
@@ -321,7 +328,7 @@ async def test_what_the_embedded_server_saw_but_did_not_take_is_a_miss(tmp_path:
         with pytest.raises((NotDone, InDoubt)):
             await send_mail(LETTER, sent)
         await server.stop()  # so that the session's end is logged
-        assert sent.key.token in server.log.read_text()
+        assert token_of(sent.key) in server.log.read_text()
         assert await find_in_mail_log(LETTER, question(sent)) is None
 
 

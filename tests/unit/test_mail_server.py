@@ -18,6 +18,7 @@ from activities.smtp import send_mail
 from infra.mail.server import At, Fault, MailServer, count_by_message_id
 from infra.ports import free_port
 from perdure import InDoubt, NotDone, Refused
+from tests.mail_secret import token_of
 from tests.unit.mail_ground import LETTER, attempt, mail_server, question, settings
 
 FOLDER = Path(__file__).parent / "mail_logs"
@@ -27,7 +28,7 @@ async def test_every_mail_that_was_accepted_is_in_the_maildir_once(tmp_path: Pat
     async with mail_server(tmp_path) as server:
         given = [attempt() for _ in range(20)]
         receipts = await asyncio.gather(*(send_mail(LETTER, one) for one in given))
-    assert count_by_message_id(server.maildir) == {f"<{one.key.token}@app.example>": 1 for one in given}
+    assert count_by_message_id(server.maildir) == {f"<{token_of(one.key)}@app.example>": 1 for one in given}
     assert len({receipt.queue_id for receipt in receipts}) == 20
 
 
@@ -36,7 +37,7 @@ async def test_a_mail_sent_twice_is_counted_twice(tmp_path: Path) -> None:
         one = attempt()
         await send_mail(LETTER, one)
         await send_mail(LETTER, one)
-    assert count_by_message_id(server.maildir) == {f"<{one.key.token}@app.example>": 2}
+    assert count_by_message_id(server.maildir) == {f"<{token_of(one.key)}@app.example>": 2}
 
 
 def test_a_maildir_that_is_not_there_holds_nothing(tmp_path: Path) -> None:

@@ -23,6 +23,7 @@ from activities.sysexits import TABLE
 from perdure import Attempt, InDoubt, NotDone, Refused
 from perdure.errors import InvalidSetting
 from tests.deadline import DEADLINE, until
+from tests.mail_secret import token_of
 from tests.unit.mail_ground import LETTER, attempt, settings
 
 ROOT = Path(__file__).parents[2]
@@ -56,7 +57,7 @@ async def test_the_whole_mail_is_piped_and_says_which_it_is(tmp_path: Path) -> N
     assert await verdict_of(script(tmp_path, 'cat > mail; echo "$@" > arguments'), sent, mail) == (None, "")
     piped = (tmp_path / "mail").read_bytes()
     assert piped == message_bytes(mail, sent.key, sent.first_at).replace(b"\r\n", b"\n")
-    assert message_from_bytes(piped)["message-id"] == f"<{sent.key.token}@app.example>"
+    assert message_from_bytes(piped)["message-id"] == f"<{token_of(sent.key)}@app.example>"
     assert (tmp_path / "arguments").read_text() == "-i -t -f news@app.example\n"
 
 

@@ -16,8 +16,10 @@ from activities.contracts.mail import Accepted
 from activities.log_files import LogUnusable
 from activities.mail_log import find_in_mail_log, search
 from activities.mail_queue import QueueUnusable, ask_queue
+from activities.message_id import Sought
 from activities.sendmail import find_sent_mail
 from perdure import Question
+from tests.mail_secret import token_of
 from tests.unit.mail_ground import LETTER, attempt, settings
 
 PIPED = Path(__file__).parent / "mail_logs" / "postfix_piped.txt"
@@ -28,6 +30,11 @@ HERE = LETTER.recipient
 def token(name: str) -> str:
     """The left side of the Message-ID of a mail of the recorded log."""
     return hashlib.sha256(f"piped-{name}".encode()).hexdigest()[:40]
+
+
+def sought(name: str, since: datetime) -> Sought:
+    """It, from and to whomever."""
+    return Sought((token(name),), since)
 
 
 @pytest.mark.parametrize(
@@ -43,7 +50,7 @@ def token(name: str) -> str:
 )
 def test_a_mail_that_was_piped_is_found_whatever_became_of_it(tmp_path: Path, mail: str, delivery: str) -> None:
     log = log_of(tmp_path, PIPED.read_text())
-    found = search(log, token(mail), BEGUN)
+    found = search(log, sought(mail, BEGUN))
     assert found is not None
     assert (found.delivery, len(found.queue_id)) == (delivery, 16)
 
@@ -51,7 +58,7 @@ def test_a_mail_that_was_piped_is_found_whatever_became_of_it(tmp_path: Path, ma
 def test_a_mail_that_was_picked_up_is_accepted_before_more_is_known_of_it(tmp_path: Path) -> None:
     """Postfix was killed right after these two lines: when it is back, it picks the mail up once more."""
     lines = PIPED.read_text().splitlines(keepends=True)
-    assert search(log_of(tmp_path, "".join(lines[:2])), token("ok"), BEGUN) == Accepted(
+    assert search(log_of(tmp_path, "".join(lines[:2])), sought("ok", BEGUN)) == Accepted(
         queue_id="4jWxr66tdSz1Vdnd", delivery="queued"
     )
 
@@ -59,7 +66,7 @@ def test_a_mail_that_was_picked_up_is_accepted_before_more_is_known_of_it(tmp_pa
 def test_a_mail_that_was_picked_up_and_rejected_is_not_sent_again_before_its_bounce_is_known(tmp_path: Path) -> None:
     whole = PIPED.read_text()
     until_reject = whole[: whole.index("\n", whole.index(": reject: ")) + 1]
-    assert search(log_of(tmp_path, until_reject), token("rej"), BEGUN) is not None
+    assert search(log_of(tmp_path, until_reject), sought("rej", BEGUN)) is not None
 
 
 def log_of(folder: Path, text: str) -> Path:
@@ -88,8 +95,9 @@ def queue(
     """
     listed = ""
     for each in entries:
-        at = {"queue_name": each["queue"], "queue_id": each["id"], "arrival_time": 1, "message_size": 1}
-        listed += json.dumps({**at, "sender": "a@b.example", "recipients": [{"address": each["to"]}]}) + "\n"
+        arrival_time = int(BEGUN.timestamp())
+        at = {"queue_name": each["queue"], "queue_id": each["id"], "arrival_time": arrival_time, "message_size": 1}
+        listed += json.dumps({**at, "sender": LETTER.sender, "recipients": [{"address": each["to"]}]}) + "\n"
         (folder / f"header-{each['id']}").write_text(f"Message-ID: <{each['key']}@app.example>\n")
     said = listed or "postqueue: warning: Mail system is down\n"
     program(folder, "postqueue", f"cat <<'X'\n{said}X\n{meanwhile}\nexit {status}")
@@ -102,6 +110,12 @@ def queue(
 def program(folder: Path, name: str, body: str) -> None:
     (folder / name).write_text(f"#!/bin/sh\n{body}\n")
     (folder / name).chmod(0o755)
+
+
+def piped_as(question: Question) -> str:
+    """The recorded log, as if its first mail were the one that is asked for."""
+    text = PIPED.read_text().replace(token("ok"), token_of(question.key))
+    return text.replace("n@inbox.example", LETTER.sender).replace("joe1@inbox.example", LETTER.recipient)
 
 
 def asked() -> Question:
@@ -120,7 +134,7 @@ def asked() -> Question:
 )
 async def test_a_mail_in_the_queue_is_found(tmp_path: Path, folder: str, name: str, delivery: str) -> None:
     question = asked()
-    entry = {"queue": folder, "id": "4Q", "to": HERE.upper(), "key": question.key.token}
+    entry = {"queue": folder, "id": "4Q", "to": HERE.upper(), "key": token_of(question.key)}
     mail = LETTER.model_copy(update={"recipient": HERE.title()})
     with queue(tmp_path, {"queue": folder, "id": "4P", "to": HERE, "key": "other"}, entry):
         assert await ask_queue(mail, question) == Accepted(queue_id=name, delivery=delivery)
@@ -129,7 +143,7 @@ async def test_a_mail_in_the_queue_is_found(tmp_path: Path, folder: str, name: s
 
 async def test_mails_of_others_in_the_queue_are_not_read_and_are_a_miss(tmp_path: Path) -> None:
     question = asked()
-    other = {"queue": "maildrop", "id": "4P", "to": "someone@reader.example", "key": question.key.token}
+    other = {"queue": "maildrop", "id": "4P", "to": "someone@reader.example", "key": token_of(question.key)}
     with queue(tmp_path, other, {"queue": "active", "id": "4Q", "to": HERE, "key": "another"}):
         assert await find_sent_mail(LETTER, question) is None
 
@@ -152,7 +166,7 @@ async def test_a_queue_that_can_not_be_listed_gives_no_miss(tmp_path: Path) -> N
 
 async def test_a_mail_in_the_log_is_found_also_when_the_queue_can_not_be_listed(tmp_path: Path) -> None:
     question = asked()
-    log = PIPED.read_text().replace(token("ok"), question.key.token)
+    log = piped_as(question)
     with queue(tmp_path, status=69, log=log):
         found = await find_sent_mail(LETTER, question)
     assert found is not None
@@ -161,7 +175,7 @@ async def test_a_mail_in_the_log_is_found_also_when_the_queue_can_not_be_listed(
 
 async def test_a_mail_that_leaves_the_queue_while_it_is_listed_is_found_in_the_log(tmp_path: Path) -> None:
     question = asked()
-    (tmp_path / "picked-up").write_text(PIPED.read_text().replace(token("ok"), question.key.token))
+    (tmp_path / "picked-up").write_text(piped_as(question))
     with queue(tmp_path, meanwhile=f"cat '{tmp_path}/picked-up' >> '{tmp_path}/mail.log'"):
         found = await find_sent_mail(LETTER, question)
     assert found is not None
@@ -179,8 +193,8 @@ async def test_no_postqueue_gives_no_miss_and_names_the_setting(tmp_path: Path) 
 
 async def test_a_mail_sent_by_smtp_of_which_the_log_has_lost_the_end_is_found_in_the_queue(tmp_path: Path) -> None:
     question = asked()
-    half = f"Nov 21 16:05:27 mx postfix/cleanup[8]: 4Q4Q4Q: message-id=<{question.key.token}@app.example>\n"
-    with queue(tmp_path, {"queue": "deferred", "id": "4Q4Q4Q", "to": HERE, "key": question.key.token}, log=half):
+    half = f"Nov 21 16:05:27 mx postfix/cleanup[8]: 4Q4Q4Q: message-id=<{token_of(question.key)}@app.example>\n"
+    with queue(tmp_path, {"queue": "deferred", "id": "4Q4Q4Q", "to": HERE, "key": token_of(question.key)}, log=half):
         assert await find_in_mail_log(LETTER, question) == Accepted(queue_id="4Q4Q4Q", delivery="deferred")
     with queue(tmp_path, log=half), pytest.raises(LogUnusable, match="does not say yet"):
         await find_in_mail_log(LETTER, question)
