@@ -25,7 +25,8 @@ from activities.smtp_outcomes import OURS_PAUSE, masked, outcome
 from activities.sysexits import verdict_of_status
 from perdure import Attempt, NotDone, Question
 
-_OURS = ("PERDURE_", "TEMPORAL_")
+_NEEDED = ("PATH", "HOME", "USER", "LOGNAME", "SHELL", "TMPDIR", "TZ", "MAIL_CONFIG")
+"""Variables that the program gets: no secret of the worker's is told to it, nor to what it starts."""
 _MOST = 4096  # bytes of what the program says, from its end
 
 
@@ -84,7 +85,7 @@ async def find_sent_mail(mail: Mail, question: Question) -> Accepted | None:
 async def _started(command: list[str], message: IO[bytes], said: IO[bytes], attempt: Attempt) -> Process:
     """The program, running until its end or the attempt's deadline, also when this process is killed or frozen."""
     keeper = _runnable("timeout", "it is in the package coreutils")
-    environment = {name: value for name, value in os.environ.items() if not name.startswith(_OURS)}
+    environment = {name: os.environ[name] for name in _NEEDED if name in os.environ}
     limit = attempt.remaining
     attempt.before_first_byte()
     return await asyncio.create_subprocess_exec(

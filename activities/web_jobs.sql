@@ -11,9 +11,9 @@ create or replace function web_job.headers_fit(headers jsonb) returns boolean la
         and not headers @? '$.keyvalue() ? (@.key like_regex "^(host|connection|content-length|transfer-encoding|te|trailer|upgrade|expect|accept-encoding|idempotency-key|traceparent|content-digest|signature|signature-input|(perdure|proxy)-.*)$" flag "i")'
 $$;
 
--- A URL that can be called: a template of RFC 6570, with none in its origin, no user and no fragment.
+-- A URL that can be called: a template of RFC 6570, with none in its origin, no {+name}, no user and no fragment.
 create or replace function web_job.url_fits(url text) returns boolean language sql immutable as $$
-    select url ~ '^https?://(\[[0-9a-fA-F:.]+\]|[^][/?#{}@\\:]+)(:\d{1,5})?([/?]([^{}#]|\{[+./;?&]?[A-Za-z0-9_.,:*%]+\})*)?$'
+    select url ~ '^https?://(\[[0-9a-fA-F:.]+\]|[^][/?#{}@\\:]+)(:\d{1,5})?([/?]([^{}#]|\{[./;?&]?[A-Za-z0-9_.,:*%]+\})*)?$'
         and url !~ '[^!-~]' and octet_length(url) <= 4000
 $$;
 

@@ -14,6 +14,7 @@ _NOT_LINE = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 _NOT_TEXT = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 _OURS = re.compile(
     r"(?i)from|sender|to|cc|bcc|subject|date|message-id|reply-to|return-path|received|mime-version|(content|resent)-.*"
+    r"|(apparently|delivered|errors|return-receipt)-to"
 )
 
 

@@ -10,10 +10,10 @@ from uritemplate import URITemplate
 
 _LONGEST = 4000
 _EXPRESSION = re.compile(r"\{(.*?)\}")
-# RFC 6570, 2.2 to 2.4, without `#`: a fragment is never sent.
+# RFC 6570, 2.2 to 2.4, without `#`, since a fragment is never sent, and without `+`, which encodes no slash.
 _NAME = r"(?:[A-Za-z0-9_]|%[0-9A-Fa-f]{2})(?:\.?(?:[A-Za-z0-9_]|%[0-9A-Fa-f]{2}))*"
 _VARIABLE = rf"{_NAME}(?::[1-9][0-9]{{0,3}}|\*)?"
-_INSIDE = re.compile(rf"[+./;?&]?{_VARIABLE}(?:,{_VARIABLE})*")
+_INSIDE = re.compile(rf"[./;?&]?{_VARIABLE}(?:,{_VARIABLE})*")
 
 
 def checked(url: str) -> str:
@@ -69,6 +69,9 @@ def _check_origin(url: str, authority: str) -> None:
 def _check_expressions(url: str) -> None:
     rest = url
     for each in _EXPRESSION.finditer(url):
+        if each[1].startswith("+"):
+            name = each[1][1:]
+            raise ValueError(f"{each[0]!r} would let a param change the rest of the URL: write {{{name}}}")
         if not _INSIDE.fullmatch(each[1]):
             raise ValueError(f"{each[0]!r} is no expression of RFC 6570: write {{name}}, {{?name,name}} or {{&name}}")
         rest = rest.replace(each[0], "", 1)

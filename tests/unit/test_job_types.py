@@ -29,7 +29,7 @@ def said(**fields: Any) -> str:
         ("http://127.0.0.1:8080", []),
         ("https://[::1]:8443/a/{b}{?c,d*}{&e:3}", ["b", "c", "d", "e"]),
         ("https://host?a={a.b}", ["a.b"]),
-        ("https://host/{+path}/x", ["path"]),
+        ("https://host/{path}/x", ["path"]),
     ],
 )
 def test_a_url_is_a_template_whose_params_are_known(url: str, names: list[str]) -> None:

@@ -147,14 +147,15 @@ async def test_a_proxy_in_the_environment_gets_nothing(pages: Pages, monkeypatch
         assert (len(pages.asked), proxy.asked) == (1, [])
 
 
-@pytest.mark.parametrize("template", ["/jobs/{file}/run", "/jobs/{+file}"])
-@pytest.mark.parametrize("value", ["..", ".", "a/../../admin", "%2e%2e/admin"])
-async def test_a_param_does_not_lead_to_another_page_of_the_same_host(template: str, value: str) -> None:
-    if template == "/jobs/{file}/run" and value.startswith("%"):
-        assert url_of("http://h" + template, job(params={"file": value}), {}) == "http://h/jobs/%252e%252e%2Fadmin/run"
-        return
+@pytest.mark.parametrize("value", ["..", ".", "a/../../admin"])
+async def test_a_param_does_not_lead_to_another_page_of_the_same_host(value: str) -> None:
     with pytest.raises(Refused, match="which would lead to another page"):
-        url_of("http://h" + template, job(params={"file": value}), {})
+        url_of("http://h/jobs/{file}/run", job(params={"file": value}), {})
+
+
+def test_a_param_that_is_encoded_already_is_encoded_once_more() -> None:
+    url = url_of("http://h/jobs/{file}/run", job(params={"file": "%2e%2e/admin"}), {})
+    assert url == "http://h/jobs/%252e%252e%2Fadmin/run"
 
 
 async def test_a_page_can_set_no_cookie_for_the_next_call(pages: Pages) -> None:

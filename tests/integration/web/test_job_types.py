@@ -35,6 +35,7 @@ BAD: list[tuple[dict[str, Any], str, str]] = [
     ({"url": "https://{host}/"}, "url_is_http_without_user_fragment_or_template_in_its_origin", "url"),
     ({"url": "https://host/#top"}, "url_is_http_without_user_fragment_or_template_in_its_origin", "url"),
     ({"url": "https://host/a b"}, "url_is_http_without_user_fragment_or_template_in_its_origin", "url"),
+    ({"url": "https://host/{+a}"}, "url_is_http_without_user_fragment_or_template_in_its_origin", "url"),
     ({"url": "https://host/{a"}, "url_is_http_without_user_fragment_or_template_in_its_origin", "url"),
     ({"url": "https://host/ä"}, "url_is_http_without_user_fragment_or_template_in_its_origin", "url"),
     ({"method": "post"}, "method_is_post_get_put_patch_or_delete", "method"),
