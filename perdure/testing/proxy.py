@@ -75,7 +75,8 @@ class Proxy:
         for far_writer in list(self._far_writers - self._half_closed):
             if not far_writer.transport.is_closing():
                 self._half_closed.add(far_writer)
-                far_writer.write_eof()
+                with suppress(OSError):  # the server has reset it, which nobody has read yet
+                    far_writer.write_eof()
 
     def lose_request(self, mark: bytes = b"") -> None:
         """Reset the connections when the next request comes: it never arrives.

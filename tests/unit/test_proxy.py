@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import socket
+import struct
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 
@@ -64,3 +66,19 @@ async def hang_up(writer: asyncio.StreamWriter) -> None:
     writer.close()
     with suppress(ConnectionError):
         await writer.wait_closed()
+
+
+async def test_a_half_close_leaves_a_connection_alone_that_its_server_has_just_reset() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        listening.setblocking(False)
+        async with asyncio.timeout(DEADLINE), proxied(listening.getsockname()[1]) as proxy:
+            _, writer = await asyncio.open_connection("127.0.0.1", proxy.port)
+            writer.write(b"x")
+            loop = asyncio.get_running_loop()
+            server, _ = await loop.sock_accept(listening)
+            server.setblocking(False)
+            assert await loop.sock_recv(server, 1) == b"x"
+            server.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            server.close()
+            proxy.half_close()  # before the proxy has read of the reset
+            writer.close()
