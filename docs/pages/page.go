@@ -87,7 +87,7 @@ func page(w http.ResponseWriter, r *http.Request) {
 	switch key := r.Header.Get("idempotency-key"); {
 	case err != nil:
 		return
-	case secret != "" && !signed(r, body):
+	case !signed(r, body):
 		w.WriteHeader(401)
 		fmt.Fprint(w, `{"why": "wrong signature"}`)
 	case key == "" || json.Unmarshal(body, &job) != nil || job.Invoice == nil:
@@ -114,6 +114,9 @@ func work(key string, body []byte) {
 }
 
 func main() {
+	if secret == "" {
+		log.Fatal("SECRET is not set")
+	}
 	before, _ := os.ReadFile(path)
 	for _, line := range strings.Split(string(before), "\n") {
 		key, _, _ := strings.Cut(line, "\t")

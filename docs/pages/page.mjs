@@ -6,7 +6,8 @@ import { appendFileSync, existsSync, readFileSync } from "node:fs";
 import { createServer } from "node:http";
 import { setTimeout } from "node:timers/promises";
 
-const { PORT = "8087", WORKED = "worked.txt", SECRET = "" } = process.env;
+const { PORT = "8087", WORKED = "worked.txt", SECRET } = process.env;
+if (!SECRET) throw new Error("SECRET is not set");
 const { ORIGIN = `http://127.0.0.1:${PORT}` } = process.env; // as callers know it: behind a proxy, the proxy's
 const COVERED = ["@method", "@target-uri", "content-digest", "idempotency-key", "perdure-job"];
 // Yours is a table with a unique key, written in the transaction of the work. Here key and work are one line of a file.
@@ -31,7 +32,7 @@ function signed(method, target, headers, body) {
 }
 
 async function page({ method, url, headers }, body) {
-  if (SECRET && !signed(method, url, headers, body)) return [401, { why: "wrong signature" }];
+  if (!signed(method, url, headers, body)) return [401, { why: "wrong signature" }];
   const job = JSON.parse(body);
   const key = headers["idempotency-key"];
   if (!key || !("invoice" in job)) return [422, { why: "no key, or no invoice" }]; // a definitive no: the job ends as failed

@@ -9,12 +9,13 @@ import hmac
 import json
 import os
 import re
+import sys
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Lock
 
-PORT, SECRET = int(os.environ.get("PORT", "8087")), os.environ.get("SECRET", "")
+PORT, SECRET = int(os.environ.get("PORT", "8087")), os.environ.get("SECRET") or sys.exit("SECRET is not set")
 ORIGIN = os.environ.get("ORIGIN", f"http://127.0.0.1:{PORT}")  # as callers know it: behind a proxy, the proxy's
 COVERED = {"@method", "@target-uri", "content-digest", "idempotency-key", "perdure-job"}
 # Yours is a table with a unique key, written in the transaction of the work. Here key and work are one line of a file.
@@ -44,7 +45,7 @@ def signed(method: str, target: str, headers, body: bytes) -> bool:
 class Page(BaseHTTPRequestHandler):
     def do_POST(self):
         body = self.rfile.read(int(self.headers["content-length"]))
-        if SECRET and not signed(self.command, self.path, self.headers, body):
+        if not signed(self.command, self.path, self.headers, body):
             return self.answer(401, {"why": "wrong signature"})
         job, key = json.loads(body), self.headers["idempotency-key"]
         if not key or "invoice" not in job:

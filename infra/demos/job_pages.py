@@ -38,7 +38,7 @@ class PageProcess(Restartable):
     Args:
         language: a key of `FILES`.
         folder: for what it writes, and for what is built.
-        secret: as `whsec_...`; then it answers 401 to what is not signed with it.
+        secret: as `whsec_...`: it answers 401 to what is not signed with it. Those of docs/pages do not start without.
         file: another page than the one in docs/pages.
         known_as: the origin under which callers know it, if that is not its own, as behind a proxy.
     """
@@ -108,6 +108,7 @@ class PageProcess(Restartable):
             else:
                 writer.close()
                 return
+        await asyncio.to_thread(self._process.stop)
         raise RuntimeError(f"the page in {self.language} did not start: {self._log.read_text()[-500:]}")
 
 

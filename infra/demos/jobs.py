@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import base64
 import json
+import os
 import shutil
 import sys
 import time
@@ -30,9 +32,10 @@ CHILDREN, FEWEST = 500, 30
 APP = "workers.web_jobs:app"
 MASTER = "month"
 TYPE = """
-    insert into web_job.type (name, url, children, timeout, doubt, remembers)
-    values ($1, $2, $3, '4 s', 'dedupe', '1 hour')
+    insert into web_job.type (name, url, children, timeout, doubt, remembers, signed_with)
+    values ($1, $2, $3, '4 s', 'dedupe', '1 hour', 'env:PAGE_SECRET')
 """
+SECRET = "whsec_" + base64.b64encode(os.urandom(32)).decode()
 PATIENCE = 300.0
 """Seconds after which it gives up."""
 
@@ -65,7 +68,7 @@ async def demo(children: int, keep: bool) -> int:
     """Run it; the exit status."""
     folder = ROOT / "build" / "demo-jobs"
     shutil.rmtree(folder, ignore_errors=True)
-    pages = [PageProcess(each, folder / "pages") for each in FILES if missing(each) is None]
+    pages = [PageProcess(each, folder / "pages", SECRET) for each in FILES if missing(each) is None]
     for why in filter(None, map(missing, FILES)):
         say(f"[yellow]{why}[/yellow]")
     batch = Batch(children, [page.language for page in pages])
@@ -130,6 +133,7 @@ def settings_of(pages: Sequence[PageProcess], batch: Batch) -> dict[str, str]:
         "PERDURE_WEB_ORIGINS": ",".join([batch.origin, *(page.origin for page in pages)]),
         "PERDURE_WEB_NETWORKS": "127.0.0.0/8",
         "PERDURE_LOG": "text",
+        "PAGE_SECRET": SECRET,
     }
 
 

@@ -90,6 +90,14 @@ async def test_a_page_drops_a_repeat_also_when_it_was_killed_in_between_and_give
     assert page.dropped() == 2
 
 
+@pytest.mark.parametrize("language", FILES)
+async def test_a_page_without_a_secret_does_not_start(language: str, tmp_path: Path) -> None:
+    if why := missing(language):
+        pytest.skip(why)
+    with pytest.raises(RuntimeError, match="SECRET is not set"):
+        await PageProcess(language, tmp_path).start()
+
+
 async def test_a_page_refuses_an_old_signature(page: PageProcess) -> None:
     status, _ = await _post(page, "a", b'{"invoice": 7}', made_at=int(time.time()) - 310)
     assert status == 401
