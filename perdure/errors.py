@@ -109,6 +109,10 @@ class InvalidSetting(PerdureError, ValueError):
     """A setting has a value that can't be used."""
 
 
+class UnusableFile(InvalidSetting, OSError):
+    """A certificate, key or password file that a setting names can't be used. A worker tries it again."""
+
+
 class Unopenable(PerdureError):
     """What is encrypted can't be decrypted; the message says why, and nothing of what is in it."""
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from collections.abc import Iterator
+from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
 
-from pydantic import Field, SecretStr, StringConstraints, ValidationError
+from pydantic import Field, SecretStr, StringConstraints, ValidationError, field_serializer
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from perdure.errors import InvalidSetting
@@ -16,7 +18,8 @@ class Settings(BaseSettings):
     """What a worker or client of perdure is told from outside.
 
     Attributes:
-        database_url: the app's database, `postgresql://user:password@host:port/database`.
+        database_url: the app's database, `postgresql://user:password@host:port/database`. `repr` and dumps show it
+            without its passwords.
         scope: names the app database where several share a Temporal namespace; first part of workflow ids.
         task_queue: where the lifecycles' workers listen.
         grace: seconds that calls under way are given when a worker is told to stop.
@@ -37,7 +40,7 @@ class Settings(BaseSettings):
         clean_up_grace: seconds; what was written since is left alone by a clean-up.
         web_ui: where Temporal's Web UI is, for links to workflows, `https://temporal.example.org`; None = no links.
         keys: `id:base64` of 32 bytes, several by comma: the first one encrypts, all decrypt; None = no encryption.
-        keys_file: a file instead, `id base64` a line.
+        keys_file: a file instead, `id base64` a line, which only its owner may read and write.
         encrypt: whether payloads to Temporal are encrypted; None = where there are keys. What is encrypted is read
             where there are keys, in any case.
         seal: whether `Private` fields are sealed before they are written to the database.
@@ -68,6 +71,34 @@ class Settings(BaseSettings):
     keys_file: str | None = Field(default=None, min_length=1)
     encrypt: bool | None = None
     seal: bool = False
+
+    def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
+        """See Pydantic; what a traceback or a log shows of it has no password."""
+        for name, value in super().__repr_args__():
+            yield name, without_passwords(value) if name == "database_url" else value
+
+    @field_serializer("database_url")
+    def _dumped(self, url: str) -> str:
+        return without_passwords(url)
+
+
+def without_passwords(url: str) -> str:
+    """The URL of a database as a message may show it: user, hosts, ports and database. A URL that can't be read, or
+    whose password may hold `@`, `/`, `?` or `#` as they are, is not shown beyond its scheme.
+    """
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return f"{url.partition(':')[0]}://***"
+    user, at, hosts = parts.netloc.rpartition("@")
+    ports = [each.rpartition("]")[2].partition(":")[2] for each in hosts.split(",")]
+    if "@" in f"{user}{parts.path}{parts.query}{parts.fragment}" or not all(map(_is_port, ports)):
+        return f"{parts.scheme}://***"
+    return f"{parts.scheme}://{user.partition(':')[0]}{at}{hosts}{parts.path}"
+
+
+def _is_port(text: str) -> bool:
+    return not text or text.isdecimal()
 
 
 def settings() -> Settings:

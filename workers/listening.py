@@ -19,6 +19,7 @@ from perdure.fleet.worker import told_to_stop
 from perdure.logs import says
 from perdure.schema import Connection
 from perdure.settings import Settings
+from perdure.store.secured import connect
 
 LONGEST = 20.0
 """Seconds that a connection lives: headers, body and answer."""
@@ -110,6 +111,7 @@ def pool_of(config: Settings, name: str, patience: float) -> AbstractAsyncContex
     """
     return asyncpg.create_pool(
         config.database_url,
+        connect=connect,
         min_size=0,
         max_size=config.connections,
         command_timeout=patience,

@@ -12,6 +12,7 @@ import asyncpg
 from activities.twilio.resources import Telephony
 from activities.twilio.resources import lifespan as telephony_lifespan
 from perdure import Occasion, Settings
+from perdure.store.secured import connect
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +46,7 @@ async def lifespan(config: Settings) -> AsyncIterator[Reminders]:
         telephony_lifespan(config) as telephony,
         asyncpg.create_pool(
             config.database_url,
+            connect=connect,
             min_size=0,
             max_size=config.connections,
             command_timeout=5,

@@ -13,6 +13,7 @@ from aiohttp.abc import AbstractResolver
 from activities.web.names import Names
 from activities.web.turnstile import Turnstile
 from perdure import Attempt, Question, Settings
+from perdure.store.secured import connect
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +43,7 @@ async def lifespan(config: Settings) -> AsyncIterator[Web]:
     """Open it for one worker."""
     async with asyncpg.create_pool(
         config.database_url,
+        connect=connect,
         min_size=0,
         max_size=config.connections,
         command_timeout=10,

@@ -26,6 +26,7 @@ from perdure.cleaning.runs import begin, end, looked_up
 from perdure.cleaning.workflow import BEGIN, END, HEARTBEAT, PART, Asked, Begun, CleanUp, Done, Summary, clean_up_id
 from perdure.contracts.keys import Entity
 from perdure.errors import NoSuchEntity
+from perdure.fleet.credentials import renewed
 from perdure.settings import Settings
 from perdure.store.postgres import Pool
 from perdure.telemetry import names
@@ -62,6 +63,7 @@ async def cleaning_up(
         max_heartbeat_throttle_interval=timedelta(seconds=5),
         graceful_shutdown_timeout=timedelta(),
     )
+    renewed(worker)
     running = asyncio.create_task(worker.run(), name="perdure clean-up")
     running.add_done_callback(_say_why)
     try:

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from typing import Annotated, Any
 
 import typer
-from temporalio.envconfig import ClientConfig
 
 from perdure.activity.orders import Said
 from perdure.app import App
@@ -17,6 +16,7 @@ from perdure.command.database import reading
 from perdure.command.engine import engine
 from perdure.command.printing import moment, plain, print_json, print_table, refuse
 from perdure.errors import InvalidSetting, NoSuchEntity
+from perdure.fleet.credentials import profile
 from perdure.operating.durations import shown
 from perdure.operating.entity import Seen, as_json, link, read_record, see
 from perdure.operating.selection import check_lifecycle
@@ -70,7 +70,7 @@ async def _read(lifecycle: str, entity_id: str, payloads: bool, app: App | None)
                 raise
         client = await asking
         seen = await see(record, client, config.scope, app)
-        namespace = ClientConfig.load_client_connect_config().get("namespace", "default")
+        namespace = profile().get("namespace", "default")
         return seen, link(config.web_ui, namespace, seen.workflow_id)
     finally:
         asking.cancel()

@@ -10,6 +10,7 @@ import binascii
 import os
 import re
 import secrets
+import stat
 from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
@@ -125,11 +126,22 @@ def _keyring(given: str | None, file: str | None, encrypt: bool | None, seal: bo
 
 def _lines(file: str) -> list[str]:
     try:
+        _check_mode(file)
         lines = Path(file).read_text(encoding="ascii").splitlines()
-    except (OSError, ValueError) as error:
+    except (OSError, UnicodeDecodeError) as error:
         why = error.strerror if isinstance(error, OSError) else "it is not plain ASCII"
         raise InvalidSetting(f"PERDURE_KEYS_FILE={file!r} can't be read: {why}") from None
     return [line for line in lines if line.strip() and not line.lstrip().startswith("#")]
+
+
+def _check_mode(file: str) -> None:
+    """libpq's rule for private keys (fe-secure-openssl.c): root may let a group read, as a mounted secret does."""
+    found = Path(file).stat()
+    forbidden = stat.S_IRWXO | (stat.S_IWGRP | stat.S_IXGRP if found.st_uid == 0 else stat.S_IRWXG)
+    if (mode := stat.S_IMODE(found.st_mode)) & forbidden:
+        raise InvalidSetting(
+            f"PERDURE_KEYS_FILE={file!r} has mode {mode:04o}, and others than its owner may use it: chmod 600 it"
+        )
 
 
 def _parsed(where: str, entries: list[str], separator: str | None) -> Iterator[tuple[str, bytes]]:

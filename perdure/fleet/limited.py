@@ -13,6 +13,7 @@ from temporalio.client import Client
 from temporalio.worker import Worker
 
 from perdure.contracts.limits import Limit
+from perdure.fleet.credentials import renewed
 
 Run = Callable[[Worker], Awaitable[None]]
 
@@ -48,7 +49,7 @@ def _beside(worker: Worker, limit: Limit) -> Worker:
     config["workflows"], config["nexus_service_handlers"] = [], []
     config["task_queue"] = limit.task_queue(worker.task_queue)
     config["max_task_queue_activities_per_second"] = limit.per_second
-    return Worker(**config)
+    return renewed(Worker(**config))
 
 
 def _without_plugins(client: Client) -> Client:

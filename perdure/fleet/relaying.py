@@ -15,7 +15,7 @@ from perdure.fleet.gauges import Gauges
 from perdure.fleet.plugin import PerdurePlugin
 from perdure.fleet.preparing import prepare
 from perdure.fleet.service import Service
-from perdure.fleet.worker import before, connect, new_identity, told_to_stop
+from perdure.fleet.worker import before, staying_connected, told_to_stop
 from perdure.logs import says
 from perdure.ownership.exchange import Exchange
 from perdure.ownership.ownership import Ownership
@@ -38,11 +38,14 @@ async def run_relay(app: App, config: Settings) -> None:
 async def _run(app: App, config: Settings, runtime: Runtime) -> None:
     stop = told_to_stop()
     plugin = PerdurePlugin(app, config)
-    connecting = asyncio.create_task(connect(plugin, identity=new_identity(), runtime=runtime))
-    if not await before(stop, connecting):
-        return
+    async with staying_connected(plugin, stop, runtime) as client:
+        if client is not None:
+            await _relay(app, config, client, stop)
+
+
+async def _relay(app: App, config: Settings, client: Client, stop: asyncio.Task[bool]) -> None:
     ready = asyncio.Event()
-    relaying = asyncio.create_task(_relay_until(stop, app, config, await connecting, ready))
+    relaying = asyncio.create_task(_relay_until(stop, app, config, client, ready))
     if not await before(stop, asyncio.create_task(ready.wait()), relaying):
         return
     if not relaying.done():

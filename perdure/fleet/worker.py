@@ -11,6 +11,8 @@ import signal
 import socket
 import sys
 import traceback
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from datetime import timedelta
 from pathlib import Path
 from types import ModuleType, TracebackType
@@ -18,12 +20,13 @@ from typing import Any, NoReturn
 
 from temporalio.client import Client
 from temporalio.common import VersioningBehavior, WorkerDeploymentVersion
-from temporalio.envconfig import ClientConfig
+from temporalio.envconfig import ClientConnectConfig
 from temporalio.runtime import Runtime
 from temporalio.worker import Worker, WorkerDeploymentConfig
 
 from perdure.app import App
 from perdure.errors import DeclarationError, EngineUnavailable, PerdureError
+from perdure.fleet.credentials import CONNECT, Renewal, profile, renewed, why_not
 from perdure.fleet.namespace import check_namespace
 from perdure.fleet.plugin import REPORTING, PerdurePlugin
 from perdure.logs import says
@@ -34,12 +37,6 @@ log = logging.getLogger("perdure.worker")
 
 STICKY = timedelta(seconds=1)
 """How long a workflow task waits for a worker that may be gone: 1 s, since the default made 12 s of a kill."""
-_REFUSED_CONNECTIONS = {
-    "InvalidContentType": "the server at {} does not use TLS, and this client does: set TEMPORAL_TLS=false",
-    "InvalidCertificate": "the certificate of the server at {} is not trusted: set TEMPORAL_TLS_SERVER_CA_CERT_PATH",
-    "`get_system_info` call error": "the server at {} closes the connection: if it uses TLS, set TEMPORAL_TLS=true",
-}
-"""What the error of the SDK's core contains, and what it means."""
 _FRAMES = 8
 """How many lines of the app's own code are shown where its module can't be imported."""
 
@@ -94,18 +91,45 @@ async def connect(plugin: PerdurePlugin, *, identity: str | None = None, runtime
 
     Raises:
         EngineUnavailable: no server answers, or it has no such namespace, or refuses it; the message names its address.
+        InvalidSetting: a file or a profile can't be used.
     """
-    profile = ClientConfig.load_client_connect_config()
-    address = profile.setdefault("target_host", "localhost:7233")
+    return (await _connected(plugin, identity, runtime))[0]
+
+
+@asynccontextmanager
+async def staying_connected(
+    plugin: PerdurePlugin, stop: asyncio.Task[bool], runtime: Runtime
+) -> AsyncIterator[Client | None]:
+    """A client as from `connect`, which is connected anew when its certificates or its API key change; None if the
+    process is told to stop before."""
+    connecting = asyncio.create_task(_connected(plugin, new_identity(), runtime))
+    if not await before(stop, connecting):
+        yield None
+        return
+    client, made_with = await connecting
+    renewal = Renewal(client, made_with)
+    await renewal.start()
+    try:
+        yield client
+    finally:
+        await renewal.stop()
+
+
+async def _connected(
+    plugin: PerdurePlugin, identity: str | None, runtime: Runtime | None
+) -> tuple[Client, ClientConnectConfig]:
+    made_with = profile()
+    address = made_with.setdefault("target_host", "localhost:7233")
     try:
         client = await asyncio.wait_for(
-            Client.connect(**profile, plugins=[plugin], identity=identity, runtime=runtime),
-            15,
+            Client.connect(**made_with, plugins=[plugin], identity=identity, runtime=runtime), CONNECT
         )
         await check_namespace(client)
-    except (RuntimeError, TimeoutError) as error:
-        raise EngineUnavailable(_why_not(address, error)) from error
-    return client
+    except (RuntimeError, TimeoutError, ValueError) as error:
+        if isinstance(error, PerdureError):
+            raise
+        raise EngineUnavailable(why_not(address, error)) from error
+    return client, made_with
 
 
 async def run_worker(app: App, config: Settings, *, plugin: PerdurePlugin | None = None) -> None:
@@ -117,10 +141,13 @@ async def run_worker(app: App, config: Settings, *, plugin: PerdurePlugin | None
 async def _run(app: App, config: Settings, plugin: PerdurePlugin | None, runtime: Runtime) -> None:
     stop = told_to_stop()
     plugin = plugin or PerdurePlugin(app, config)
-    connecting = asyncio.create_task(connect(plugin, identity=new_identity(), runtime=runtime))
-    if not await before(stop, connecting):
-        return
-    worker = new_worker(await connecting, config)
+    async with staying_connected(plugin, stop, runtime) as client:
+        if client is not None:
+            await _work(app, config, plugin, client, stop)
+
+
+async def _work(app: App, config: Settings, plugin: PerdurePlugin, client: Client, stop: asyncio.Task[bool]) -> None:
+    worker = new_worker(client, config)
     running = asyncio.create_task(worker.run())
     if not await before(stop, asyncio.create_task(plugin.ready.wait()), running):
         return
@@ -139,7 +166,7 @@ async def _run(app: App, config: Settings, plugin: PerdurePlugin | None, runtime
 
 def new_worker(client: Client, config: Settings) -> Worker:
     """A Temporal worker as perdure wants it; the plugin comes with the client."""
-    return Worker(
+    worker = Worker(
         client,
         task_queue=config.task_queue,
         max_cached_workflows=config.workflows_cached,
@@ -149,6 +176,7 @@ def new_worker(client: Client, config: Settings) -> Worker:
         graceful_shutdown_timeout=timedelta(seconds=config.grace + REPORTING),
         deployment_config=_versioned(config.deployment) if config.deployment else None,
     )
+    return renewed(worker)
 
 
 def _versioned(deployment: str) -> WorkerDeploymentConfig:
@@ -199,12 +227,3 @@ async def before(stop: asyncio.Task[bool], *starting: asyncio.Task[Any]) -> bool
     await asyncio.wait(starting, timeout=2)
     says(log, "stopped before it ran")
     return False
-
-
-def _why_not(address: str, error: BaseException) -> str:
-    """Why no client could be connected, in one line; the SDK gives the cause as text of its core alone."""
-    text = (str(error) or type(error).__name__).splitlines()[0]
-    for mark, why in _REFUSED_CONNECTIONS.items():
-        if mark in text:
-            return f"{why.format(address)} ({text[:200]})"
-    return f"no Temporal server answers at {address}: start it, or set TEMPORAL_ADDRESS ({text[:200]})"

@@ -21,6 +21,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 
 from perdure.errors import EngineUnavailable, NotThisDatabase
+from perdure.fleet.credentials import renewed
 from perdure.logs import says
 from perdure.ownership.keeper import Incarnation, Keeper, Kept, Proposal, Reply, Word, keeper_id
 from perdure.queries import query
@@ -172,6 +173,7 @@ class Exchange:
             max_cached_workflows=0,
             max_concurrent_workflow_task_polls=1,
         )
+        renewed(worker)
         running = asyncio.create_task(worker.run(), name="perdure keeper")
         try:
             yield

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 import asyncpg
 
 from perdure.logs import says
+from perdure.store.secured import connect
 
 T = TypeVar("T")
 Pool: TypeAlias = "asyncpg.Pool[asyncpg.Record]"
@@ -111,9 +112,7 @@ async def connect_for_long_work(url: str, name: str, **more: Any) -> asyncpg.Con
         more: further arguments for asyncpg.
     """
     settings = {"application_name": name} | more.pop("server_settings", {})
-    connection: asyncpg.Connection[asyncpg.Record] = await asyncpg.connect(
-        url, timeout=10, server_settings=settings, **more
-    )
+    connection: asyncpg.Connection[asyncpg.Record] = await connect(url, timeout=10, server_settings=settings, **more)
     _keep_alive(connection)
     return connection
 
@@ -237,7 +236,7 @@ async def _pool(url: str, most: int, kind: type[Session], **more: Any) -> Pool:
         if kind is Session:  # start-up parameters can't depend on what the role has, nor on the platform
             await session.execute(f"{_DURABLE.format(local='false')}; {_VIGILANT}")
 
-    more |= {"connection_class": kind, "init": begin, "setup": _lend, "reset": _take_back}
+    more |= {"connect": connect, "connection_class": kind, "init": begin, "setup": _lend, "reset": _take_back}
     pool: Pool = await asyncpg.create_pool(url, min_size=1, max_size=most, timeout=5, **more)
     return pool
 

@@ -15,6 +15,7 @@ from temporalio.common import MetricMeter
 from perdure.errors import DatabaseUnavailable, InvalidSetting
 from perdure.privacy import describe
 from perdure.schema import Connection
+from perdure.settings import without_passwords
 from perdure.store.connecting import Pool as Pool
 from perdure.store.connecting import open_pool
 from perdure.store.group_commit import MOST_BYTES, PER_BYTE, GroupCommit, Locked, Transient, Unacceptable, Unstorable
@@ -112,16 +113,17 @@ class Database:
         while self._pool is None:
             try:
                 self._pool = await open_pool(self._url, self._most)
-            except (
-                ValueError,
-                asyncpg.InvalidCatalogNameError,
-                asyncpg.InvalidAuthorizationSpecificationError,
-            ) as error:
-                raise InvalidSetting(f"PERDURE_DATABASE_URL={shown(self._url)} can't be used: {error}") from error
+            except (asyncpg.InvalidCatalogNameError, asyncpg.InvalidAuthorizationSpecificationError) as error:
+                raise InvalidSetting(
+                    f"PERDURE_DATABASE_URL={without_passwords(self._url)} can't be used: {error}"
+                ) from error
             except (asyncpg.PostgresError, OSError, TimeoutError) as error:
+                if isinstance(error, InvalidSetting):
+                    raise
                 if time.monotonic() >= until:
                     raise DatabaseUnavailable(
-                        f"no PostgreSQL answers at {shown(self._url)} ({error}): start it, or set PERDURE_DATABASE_URL"
+                        f"no PostgreSQL answers at {without_passwords(self._url)} ({error}): "
+                        "start it, or set PERDURE_DATABASE_URL"
                     ) from error
                 await asyncio.sleep(0.2)
         return self._pool
@@ -134,15 +136,6 @@ class Database:
                 await asyncio.wait_for(pool.close(), 2)
             except (TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError, OSError):
                 pool.terminate()
-
-
-def shown(url: str) -> str:
-    """The URL without its password."""
-    head, at, tail = url.rpartition("@")
-    if not at:
-        return url
-    scheme, _, user = head.partition("://")
-    return f"{scheme}://{user.partition(':')[0]}@{tail}"
 
 
 def as_json(value: Any) -> str | None:

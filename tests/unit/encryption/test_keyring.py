@@ -43,6 +43,7 @@ def test_keys_that_can_not_be_used_are_said_without_being_shown(
 
 def test_a_file_holds_keys_one_a_line(tmp_path: Path) -> None:
     file = tmp_path / "keys"
+    file.touch(0o600)
     file.write_text(f"# current\nnew {SECRET}\n\n  old {SECRET}  \n")
     keys = keyring(Settings(keys_file=str(file)))
     assert keys is not None
@@ -52,9 +53,32 @@ def test_a_file_holds_keys_one_a_line(tmp_path: Path) -> None:
 def test_a_file_that_can_not_be_read_is_named(tmp_path: Path) -> None:
     with pytest.raises(InvalidSetting, match=r"PERDURE_KEYS_FILE='.*/none' can't be read: No such file"):
         keyring(Settings(keys_file=str(tmp_path / "none")))
+    (tmp_path / "empty").touch(0o600)
     (tmp_path / "empty").write_text("# none yet\n")
     with pytest.raises(InvalidSetting, match="there is no key in it"):
         keyring(Settings(keys_file=str(tmp_path / "empty")))
+
+
+@pytest.mark.parametrize("mode", [0o666, 0o604, 0o620, 0o610, 0o602])
+def test_a_file_that_others_may_use_is_refused(tmp_path: Path, mode: int) -> None:
+    file = tmp_path / "keys"
+    file.write_text(f"a {SECRET}\n")
+    file.chmod(mode)
+    with pytest.raises(InvalidSetting, match=f"has mode {mode:04o}, and others than its owner may use it: chmod 600"):
+        keyring(Settings(keys_file=str(file)))
+    file.chmod(0o400)
+    assert keyring(Settings(keys_file=str(file))) is not None
+
+
+def test_a_group_may_read_a_file_of_roots_alone(tmp_path: Path) -> None:
+    file = tmp_path / "keys"
+    file.write_text(f"a {SECRET}\n")
+    file.chmod(0o440)
+    if file.stat().st_uid == 0:
+        assert keyring(Settings(keys_file=str(file))) is not None
+    else:
+        with pytest.raises(InvalidSetting, match="has mode 0440"):
+            keyring(Settings(keys_file=str(file)))
 
 
 def test_both_ways_at_once_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:

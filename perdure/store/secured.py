@@ -1,0 +1,153 @@
+"""`connect`: asyncpg's, whose errors name the file that can't be used, and show no password.
+
+asyncpg reads the files anew for each connection, so a certificate, key or password that is changed holds for every
+connection that is opened from then on.
+"""
+
+from __future__ import annotations
+
+import os
+import ssl
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import asyncpg
+
+from perdure.errors import InvalidSetting, UnusableFile
+from perdure.settings import without_passwords
+
+_VARIABLES = {
+    "sslrootcert": "PGSSLROOTCERT",
+    "sslcrl": "PGSSLCRL",
+    "sslcert": "PGSSLCERT",
+    "sslkey": "PGSSLKEY",
+    "passfile": "PGPASSFILE",
+}
+"""Of libpq and asyncpg: https://www.postgresql.org/docs/current/libpq-envars.html"""
+
+
+async def connect(dsn: str | None = None, **more: Any) -> Any:
+    """A connection, as `asyncpg.connect` makes it; also for `asyncpg.create_pool(connect=...)`.
+
+    Args:
+        dsn: the URL; asyncpg's own environment alone is not used.
+        more: further arguments for asyncpg.
+
+    Raises:
+        UnusableFile: a certificate or key can't be used, or the server's certificate is not trusted.
+        InvalidSetting: the URL can't be used.
+        OSError, asyncpg.PostgresError: as asyncpg.
+    """
+    assert dsn is not None
+    with _explained(dsn):
+        return await asyncpg.connect(dsn, **more)
+
+
+@contextmanager
+def _explained(url: str) -> Iterator[None]:
+    """No error of asyncpg about a URL is passed on: it may quote a part of a password."""
+    try:
+        yield
+    except ssl.SSLCertVerificationError as error:
+        raise UnusableFile(
+            f"the certificate of PostgreSQL at {_place(url)} is not trusted by "
+            f"{_named(url, 'sslrootcert')}: {error.verify_message}"
+        ) from None
+    except (ssl.SSLError, FileNotFoundError, PermissionError, IsADirectoryError) as error:
+        if (why := _unusable(url)) is not None:
+            raise UnusableFile(why) from None
+        if isinstance(error, ssl.SSLError):
+            raise UnusableFile(
+                f"PostgreSQL at {_place(url)} ends the TLS handshake: {error.reason}; check {_named(url, 'sslcert')}"
+            ) from None
+        raise
+    except asyncpg.InterfaceError as error:
+        if not isinstance(error, ValueError):
+            raise
+        raise InvalidSetting(f"{_setting(url)} can't be used: {str(error).splitlines()[0]}") from None
+    except ValueError:
+        raise InvalidSetting(
+            f"{_setting(url)} can't be used: write postgresql://user:password@host:port/database, "
+            "with what is special in the password as %XX"
+        ) from None
+    except asyncpg.InvalidAuthorizationSpecificationError as error:
+        why = _passfile(url)
+        raise error if why is None else UnusableFile(why) from error
+
+
+def _unusable(url: str) -> str | None:
+    """Which file can't be used, and why; None = all can."""
+    for name in ("sslrootcert", "sslcrl", "sslcert"):
+        file = _file(url, name)
+        if file is None:
+            continue
+        try:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+            Path(file).read_bytes()
+            if name == "sslcert":
+                return _unusable_pair(url, context, file)
+            context.load_verify_locations(cafile=file)
+        except OSError as error:
+            return f"{_named(url, name)} can't be used: {_why(error)}"
+    return None
+
+
+def _unusable_pair(url: str, context: ssl.SSLContext, cert: str) -> str | None:
+    key = _file(url, "sslkey")
+    try:
+        if key is not None:
+            Path(key).read_bytes()
+    except OSError as error:
+        return f"{_named(url, 'sslkey')} can't be used: {_why(error)}"
+    try:
+        context.load_cert_chain(cert, key, password="")
+    except OSError as error:
+        of = "" if key is None else f" with {_named(url, 'sslkey')}"
+        return f"{_named(url, 'sslcert')}{of} can't be used: {_why(error)}"
+    return None
+
+
+def _passfile(url: str) -> str | None:
+    """asyncpg leaves a password file out that others may read, as libpq does."""
+    file = _file(url, "passfile")
+    if file is None:
+        return None
+    try:
+        mode = stat.S_IMODE(Path(file).stat().st_mode)
+    except OSError as error:
+        return f"{_named(url, 'passfile')} can't be used: {_why(error)}"
+    if mode & (stat.S_IRWXG | stat.S_IRWXO):
+        return f"{_named(url, 'passfile')} has mode {mode:04o}, and others than its owner may use it: chmod 600 it"
+    return None
+
+
+def _why(error: OSError) -> str:
+    if isinstance(error, ssl.SSLError):
+        return "certificate and key do not belong together" if "MISMATCH" in (error.reason or "") else "it is not PEM"
+    return error.strerror or type(error).__name__
+
+
+def _file(url: str, name: str) -> str | None:
+    given = parse_qs(urlsplit(url).query).get(name)
+    return given[-1] if given else os.environ.get(_VARIABLES[name])
+
+
+def _named(url: str, name: str) -> str:
+    """The setting and its file, as an operator knows it."""
+    file = _file(url, name)
+    if file is None:
+        return f"{name} (not set)"
+    in_url = name in parse_qs(urlsplit(url).query)
+    return f"{name if in_url else _VARIABLES[name]}={file!r}"
+
+
+def _setting(url: str) -> str:
+    return f"PERDURE_DATABASE_URL={without_passwords(url)}"
+
+
+def _place(url: str) -> str:
+    return urlsplit(url).netloc.rpartition("@")[2] or "its socket"

@@ -1,0 +1,92 @@
+"""Certificates for servers and clients on this machine, from an authority that a test makes."""
+
+from __future__ import annotations
+
+import ipaddress
+import ssl
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+
+@dataclass(frozen=True, slots=True)
+class Issued:
+    """A certificate and its key, PEM."""
+
+    cert: bytes
+    key: bytes
+    serial: int
+
+    def write(self, cert: Path, key: Path) -> None:
+        """Put them in place, the key for its owner alone."""
+        key.touch(0o600)
+        key.write_bytes(self.key)
+        cert.write_bytes(self.cert)
+
+
+class Authority:
+    """Signs certificates that are valid for an hour, for 127.0.0.1 and for one name.
+
+    Attributes:
+        cert: its own certificate, PEM.
+    """
+
+    def __init__(self, name: str = "authority") -> None:
+        self._key = ec.generate_private_key(ec.SECP256R1())
+        self._name = _named(name)
+        built = _builder(self._name, self._name, self._key.public_key()).add_extension(
+            x509.BasicConstraints(ca=True, path_length=0), critical=True
+        )
+        self.cert = built.sign(self._key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
+
+    def issue(self, name: str) -> Issued:
+        """A certificate whose common name is `name`, for a server and for a client."""
+        key = ec.generate_private_key(ec.SECP256R1())
+        names = x509.SubjectAlternativeName(
+            [x509.IPAddress(ipaddress.ip_address("127.0.0.1")), x509.DNSName("localhost")]
+        )
+        usage = x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH])
+        built = (
+            _builder(_named(name), self._name, key.public_key())
+            .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+            .add_extension(names, critical=False)
+            .add_extension(usage, critical=False)
+        )
+        cert = built.sign(self._key, hashes.SHA256())
+        pem = key.private_bytes(
+            serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+        )
+        return Issued(cert.public_bytes(serialization.Encoding.PEM), pem, cert.serial_number)
+
+
+def server_context(issued: Issued, clients: Authority, folder: Path) -> ssl.SSLContext:
+    """For a server of HTTP/2 that shows `issued` and asks for a client certificate of `clients`."""
+    cert, key = folder / f"{issued.serial:x}.pem", folder / f"{issued.serial:x}.key"
+    issued.write(cert, key)
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cadata=clients.cert.decode())
+    context.load_cert_chain(cert, key)
+    context.verify_mode = ssl.CERT_REQUIRED
+    context.set_alpn_protocols(["h2"])
+    return context
+
+
+def _named(name: str) -> x509.Name:
+    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+
+
+def _builder(subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey) -> x509.CertificateBuilder:
+    now = datetime.now(UTC)
+    return (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(issuer)
+        .public_key(key)
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - timedelta(minutes=5))
+        .not_valid_after(now + timedelta(hours=1))
+    )

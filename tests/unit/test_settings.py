@@ -1,0 +1,64 @@
+"""What may be seen of settings: no password of a database, however its URL is written."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from perdure import Settings
+from perdure.errors import InvalidSetting
+from perdure.settings import settings, without_passwords
+from perdure.store.postgres import Database
+
+MARK = "M4RK"
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("postgresql://ann:M4RK@db:5432/shop", "postgresql://ann@db:5432/shop"),
+        ("postgresql://ann:M4RK@a:1,b:2/shop?sslmode=require", "postgresql://ann@a:1,b:2/shop"),
+        ("postgresql://ann@[::1]:5432/shop?password=M4RK&sslpassword=M4RK", "postgresql://ann@[::1]:5432/shop"),
+        ("postgresql:///shop?host=/run/postgresql&password=M4RK", "postgresql:///shop"),
+        ("postgresql://localhost/postgres", "postgresql://localhost/postgres"),
+        ("postgresql://ann:a@M4RK@db/shop", "postgresql://***"),
+        ("postgresql://ann:a/M4RK@db/shop", "postgresql://***"),
+        ("postgresql://ann:a?M4RK@db/shop", "postgresql://***"),
+        ("postgresql://ann:a#M4RK@db/shop", "postgresql://***"),
+        ("postgresql://ann:[M4RK@db/shop", "postgresql://***"),
+        ("postgresql://ann:M4RK", "postgresql://***"),
+    ],
+)
+def test_a_url_is_shown_without_its_passwords(url: str, shown: str) -> None:
+    assert without_passwords(url) == shown
+    config = Settings(database_url=url)
+    assert config.database_url == config.model_copy(update={"scope": "a"}).database_url == url
+    assert shown in repr(config)
+    assert MARK not in f"{config!r}{config}{config.model_dump()}{config.model_dump_json()}"
+    assert json.loads(config.model_dump_json())["database_url"] == shown
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql://ann:M4RK/x@127.0.0.1:1/shop",
+        "postgresql://ann:a?M4RK@127.0.0.1:1/shop",
+        "postgresql://ann:a#M4RK@127.0.0.1:1/shop",
+        "postgresql://ann:[M4RK@127.0.0.1:1/shop",
+        "postgresql://ann:M4RK",
+        "postgresql://ann:M4RK@127.0.0.1:1/shop?sslmode=M4RK",
+    ],
+)
+async def test_a_url_that_can_not_be_used_is_not_quoted(url: str) -> None:
+    with pytest.raises(InvalidSetting, match=r"^PERDURE_DATABASE_URL=postgresql://") as error:
+        await Database(url).open()
+    chain = [error.value, error.value.__cause__]
+    assert MARK not in "".join(map(str, chain))
+
+
+def test_a_setting_that_is_no_url_is_not_quoted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PERDURE_DATABASE_URL", f"mysql://ann:{MARK}@db")
+    with pytest.raises(InvalidSetting, match=r"^PERDURE_DATABASE_URL=\*\*\*: ") as error:
+        settings()
+    assert MARK not in str(error.value)
