@@ -25,6 +25,8 @@ log = logging.getLogger("perdure.codec-server")
 LARGEST = 16 * 2**20
 """Bytes of a request. Temporal answers with at most 4 MB, which base64 and JSON make larger."""
 _PATIENCE = 30.0
+"""Seconds that a request may take; and that a connection may be without one, or send headers of one."""
+MOST_CONNECTIONS = 500
 _BEARER = web.RequestKey("bearer", str)
 _SEND_AGAIN = str(600)
 _ALLOWED = "Authorization, Authorization-Extras, Content-Type, X-Namespace"
@@ -48,6 +50,7 @@ def codec_server(codec: Codec, access: Sequence[Access], origins: Sequence[str])
         raise InvalidSetting("say who may decode: --tokens FILE (`perdure codec-token`), or --jwks, or both")
     server = _Server(codec, access, frozenset(check_origin(each) for each in origins))
     application = web.Application(client_max_size=LARGEST, middlewares=[server.guarded])
+    application[_IDLE] = server.idle
     for path in ("/{verb:decode|encode}", "/{above:.*}/{verb:decode|encode}"):  # `//` = no namespace in an address
         application.router.add_post(path, server.answer)
     return application
@@ -65,18 +68,35 @@ def check_origin(given: str) -> str:
     return given
 
 
-async def serve(application: web.Application, host: str, port: int, stop: Awaitable[object]) -> None:
+async def serve(
+    application: web.Application, host: str, port: int, stop: Awaitable[object], *, patience: float = _PATIENCE
+) -> None:
     """Serve until `stop`.
+
+    Args:
+        patience: seconds after which a connection is closed that has sent no whole headers.
 
     Raises:
         InvalidSetting: it can't listen there.
     """
     runner = web.AppRunner(application, access_log=None, handle_signals=False, shutdown_timeout=2)
     await runner.setup()
+    requests, idle = runner.server, application[_IDLE]
+    assert requests is not None
+    idle.patience = patience
+
+    def connection() -> web.RequestHandler:
+        one = requests()
+        idle.begin(one, 0 if len(requests.connections) >= MOST_CONNECTIONS else patience)
+        return one
+
     try:
-        await web.TCPSite(runner, host, port).start()
-        says(log, "running", host=host, port=runner.addresses[0][1])
-        await stop
+        server = await asyncio.get_running_loop().create_server(connection, host, port, reuse_address=True)
+        says(log, "running", host=host, port=server.sockets[0].getsockname()[1])
+        try:
+            await stop
+        finally:
+            server.close()
     except OSError as error:
         raise InvalidSetting(f"it can't listen on {host}, port {port}: {error.strerror}") from error
     finally:
@@ -84,15 +104,48 @@ async def serve(application: web.Application, host: str, port: int, stop: Awaita
         says(log, "stopped")
 
 
+class _Idle:
+    """Closes connections on which no request is under way: aiohttp itself waits without end for the rest of headers."""
+
+    def __init__(self) -> None:
+        self.patience = _PATIENCE
+        self._timers: dict[web.RequestHandler, asyncio.TimerHandle] = {}
+
+    def begin(self, connection: web.RequestHandler, patience: float) -> None:
+        """From now on no request is under way on it; it is closed after `patience` seconds of that."""
+        self.end(connection)
+        self._timers[connection] = asyncio.get_running_loop().call_later(patience, self._close, connection)
+
+    def end(self, connection: web.RequestHandler) -> None:
+        """The headers of a request have come."""
+        if (timer := self._timers.pop(connection, None)) is not None:
+            timer.cancel()
+
+    def _close(self, connection: web.RequestHandler) -> None:
+        del self._timers[connection]
+        connection.force_close()
+
+
+_IDLE = web.AppKey("idle", _Idle)
+
+
 class _Server:
     def __init__(self, codec: Codec, access: Sequence[Access], origins: frozenset[str]) -> None:
         self._codec = codec
         self._access = access
         self._origins = origins
+        self.idle = _Idle()
 
     @web.middleware
     async def guarded(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         """Around every request: where it comes from, and who asks. No answer but a good one says what is in it."""
+        self.idle.end(request.protocol)
+        try:
+            return await self._guarded(request, handler)
+        finally:
+            self.idle.begin(request.protocol, self.idle.patience)
+
+    async def _guarded(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         origin = request.headers.get(hdrs.ORIGIN)
         if origin is not None and origin not in self._origins:
             return _refusal(403, "that origin is none of --origin")

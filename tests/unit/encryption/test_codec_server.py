@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import json
 import logging
 import time
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +24,10 @@ from temporalio.api.common.v1 import Payload, Payloads
 from perdure.encryption.access import Access, Signed, Tokens, new_token
 from perdure.encryption.codec import Codec
 from perdure.encryption.keyring import Keyring
-from perdure.encryption.server import LARGEST, check_origin, codec_server
+from perdure.encryption.server import LARGEST, check_origin, codec_server, serve
 from perdure.errors import InvalidSetting
+from perdure.logs import FIELDS
+from tests.deadline import in_time, until
 
 UI = "https://temporal.example.org"
 CODEC = Codec(Keyring({"a": b"1" * 32}))
@@ -228,3 +231,51 @@ async def test_a_token_that_was_made_is_known_by_its_line(tmp_path: Path) -> Non
     (tmp_path / "tokens").write_text(f"# who may\nbob {KEPT}\nann.b@x {kept}\n")
     assert await Tokens.from_file(tmp_path / "tokens").name(token) == "ann.b@x"
     assert token not in kept
+
+
+HALF = b"POST /decode HTTP/1.1\r\nHost: localhost\r\nX-Half: "
+
+
+@pytest.mark.parametrize("sent", [b"", HALF], ids=["nothing", "half-sent headers"])
+async def test_a_connection_without_a_request_is_closed(sent: bytes, caplog: pytest.LogCaptureFixture) -> None:
+    async with served(patience=0.01, caplog=caplog) as port:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(sent)
+        assert await in_time(reader.read()) == b""
+        writer.close()
+
+
+async def test_headers_that_come_byte_by_byte_hold_no_connection(caplog: pytest.LogCaptureFixture) -> None:
+    async with served(patience=0.01, caplog=caplog) as port:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(HALF)
+        answer = asyncio.create_task(reader.read())
+        while not answer.done() and not writer.transport.is_closing():
+            writer.write(b"x")
+            await asyncio.sleep(0)
+        with suppress(ConnectionError):
+            assert await in_time(answer) == b""
+        writer.close()
+
+
+async def test_a_connection_is_closed_after_its_last_request(caplog: pytest.LogCaptureFixture) -> None:
+    async with served(patience=0.2, caplog=caplog) as port:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        assert (await in_time(reader.read())).startswith(b"HTTP/1.1 401")
+        writer.close()
+
+
+@asynccontextmanager
+async def served(patience: float, caplog: pytest.LogCaptureFixture) -> AsyncIterator[int]:
+    """The port on which `serve` listens."""
+    caplog.set_level(logging.INFO, "perdure.codec-server")
+    stop = asyncio.Event()
+    application = codec_server(CODEC, [TOKENS], [UI])
+    serving = asyncio.create_task(serve(application, "127.0.0.1", 0, stop.wait(), patience=patience))
+    ports = await until(lambda: [getattr(each, FIELDS).get("port") for each in caplog.records], "it listens")
+    try:
+        yield ports[0]
+    finally:
+        stop.set()
+        await in_time(serving)
