@@ -151,6 +151,39 @@ def test_a_status_quoted_in_a_reply_is_not_the_status(tmp_path: Path) -> None:
     assert search(log, sought("x", T0)) == Accepted(queue_id="6A4CC", delivery="deferred")
 
 
+@pytest.mark.parametrize(
+    ("envelope", "ours"),
+    [
+        (("from=<News@app.example>", "to=<user@sent.example>"), True),
+        (("from=<news@app.example>", "to=<alias@sent.example>, orig_to=<User@Sent.example>"), True),
+        (("from=<news@app.example>", "to=<archive@app.example>", "to=<user@sent.example>"), True),
+        (("from=<eve@evil.example>", "to=<user@sent.example>"), False),
+        (("from=<>", "to=<user@sent.example>"), False),
+        (("from=<news@app.example>", "to=<eve@evil.example>"), False),
+        (("from=<news@app.example>", 'to=<"x>, orig_to=<user@sent.example>, relay="@evil.example>'), False),
+        (('from=<"news@app.example>, size=1, "@evil.example>', "to=<user@sent.example>"), False),
+    ],
+)
+def test_a_mail_with_our_message_id_and_another_envelope_is_neither_a_hit_nor_a_miss(
+    tmp_path: Path, envelope: tuple[str, ...], ours: bool
+) -> None:
+    sender, *recipients = envelope
+    log = lines(
+        tmp_path,
+        "smtpd[7]: 6A4CC: client=localhost[127.0.0.1]",
+        f"cleanup[8]: 6A4CC: message-id=<{token('x')}@app.example>",
+        f"qmgr[2]: 6A4CC: {sender}, size=352, nrcpt={len(recipients)} (queue active)",
+        *(f"smtp[3]: 6A4CC: {each}, relay=none, delay=0.06, dsn=2.0.0, status=sent (ok)" for each in recipients),
+        "qmgr[2]: 6A4CC: removed",
+    )
+    exact = Sought((token("x"),), T0, "news@app.example", "user@sent.example")
+    if ours:
+        assert search(log, exact) == Accepted(queue_id="6A4CC", delivery="sent")
+    else:
+        with pytest.raises(LogUnusable, match="6A4CC has its Message-ID, and another sender, recipient or time"):
+            search(log, exact)
+
+
 def test_a_mail_that_expired_in_the_queue_was_taken(tmp_path: Path) -> None:
     log = lines(
         tmp_path,
