@@ -550,6 +550,8 @@ begin
     return 'heard';
 end $$;
 
+comment on function web_job.called_back is 'perdure:callbacks A page reports by its token what became of its job.';
+
 -- What became of each job, and what its page answered last: by its callback, when it was asked how far it is, or to its call.
 create or replace view web_job.result as
     select j.id, j.type, j.state, j.parent, answer.body
@@ -561,6 +563,18 @@ create or replace view web_job.result as
                 where e.lifecycle = 'web-job' and e.id = j.id and e.status = 'done'
                     and e.effect in ('follow-page', 'call-page', 'call-page-inline')) x
         order by x.round desc, nullif(x.body, 'null') is null, x.place limit 1) answer on true;
+
+-- A name without its schema is never looked for by the path of a caller.
+do $$
+declare
+    each regprocedure;
+begin
+    for each in select p.oid from pg_proc p where p.pronamespace = 'web_job'::regnamespace
+        and not exists (select from unnest(p.proconfig) c where c like 'search_path=%')
+    loop
+        execute format('alter function %s set search_path = web_job, pg_temp', each);
+    end loop;
+end $$;
 
 revoke all on all functions in schema web_job from public;
 revoke all on all tables in schema web_job from public;

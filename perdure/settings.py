@@ -20,6 +20,8 @@ class Settings(BaseSettings):
     Attributes:
         database_url: the app's database, `postgresql://user:password@host:port/database`. `repr` and dumps show it
             without its passwords.
+        column_database_url: the same database, as the role that writes the columns which show states in the app's
+            tables (`perdure grant ROLE --as column`); None = the workers' role writes them.
         scope: names the app database where several share a Temporal namespace; first part of workflow ids.
         task_queue: where the lifecycles' workers listen.
         grace: seconds that calls under way are given when a worker is told to stop.
@@ -49,6 +51,7 @@ class Settings(BaseSettings):
     model_config = SettingsConfigDict(env_prefix="PERDURE_", extra="ignore", frozen=True)
 
     database_url: str = Field(default="postgresql://localhost/postgres", pattern=r"^postgres(ql)?://")
+    column_database_url: str | None = Field(default=None, pattern=r"^postgres(ql)?://")
     scope: Scope | None = None
     task_queue: str = Field(default="perdure", min_length=1, max_length=200)
     grace: float = Field(default=10.0, ge=0, le=3600)
@@ -75,11 +78,11 @@ class Settings(BaseSettings):
     def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
         """See Pydantic; what a traceback or a log shows of it has no password."""
         for name, value in super().__repr_args__():
-            yield name, without_passwords(value) if name == "database_url" else value
+            yield name, without_passwords(value) if value and (name or "").endswith("database_url") else value
 
-    @field_serializer("database_url")
-    def _dumped(self, url: str) -> str:
-        return without_passwords(url)
+    @field_serializer("database_url", "column_database_url")
+    def _dumped(self, url: str | None) -> str | None:
+        return url and without_passwords(url)
 
 
 def without_passwords(url: str) -> str:
@@ -112,5 +115,9 @@ def settings() -> Settings:
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         name = "PERDURE_" + "_".join(str(part) for part in first["loc"]).upper()
-        given = "***" if name in ("PERDURE_DATABASE_URL", "PERDURE_KEYS") else repr(first["input"])
+        given = (
+            "***"
+            if name in ("PERDURE_DATABASE_URL", "PERDURE_COLUMN_DATABASE_URL", "PERDURE_KEYS")
+            else repr(first["input"])
+        )
         raise InvalidSetting(f"{name}={given}: {first['msg']}") from None

@@ -31,7 +31,7 @@ COLUMNS: dict[str, tuple[Column, ...]] = {
     ),
     "transition": (
         *(*_ENTITY, ("version", "bigint")),
-        *((name, "text") for name in ("state", "attention", "why", "made_by")),
+        *((name, "text") for name in ("state", "attention", "why", "made_by", "session_role")),
         *(("at", "time"), ("seq", "bigint"), ("effect", "text")),
     ),
     "effect": (

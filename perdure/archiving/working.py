@@ -14,9 +14,10 @@ from perdure.store.connecting import connect_for_long_work
 from perdure.store.postgres import answering
 
 _LOCK = "select pg_advisory_xact_lock(hashtext('perdure.archive'))"
+_PATH = "set local search_path = pg_catalog"
 _WAITING = "set local lock_timeout = '5s'; set local idle_in_transaction_session_timeout = 0"
-_LONG = "set local statement_timeout = 0; set local lock_timeout = '15s'"
-_BRIEF = "set local statement_timeout = 0; set local lock_timeout = '200ms'"
+_LONG = f"set local statement_timeout = 0; set local lock_timeout = '15s'; {_PATH}"
+_BRIEF = f"set local statement_timeout = 0; set local lock_timeout = '200ms'; {_PATH}"
 _TRIES = 40
 _PAUSE = 0.2
 

@@ -13,6 +13,7 @@ from perdure.adopting.existing_work import Place
 from perdure.contracts.app_rows import AppRows
 from perdure.errors import DeclarationError
 from perdure.schema import Connection
+from perdure.store.connecting import APPS_PATH
 
 BIG = 100_000
 """Rows; a table of more is not read from end to end each time."""
@@ -52,8 +53,10 @@ class Expected:
             DeclarationError: it can't, or has not the columns that are needed.
         """
         try:
-            for sql in (self._keys(), self._rows("null")):
-                await db.fetch(f"explain {sql}")
+            async with db.transaction():
+                await db.execute(APPS_PATH)
+                for sql in (self._keys(), self._rows("null")):
+                    await db.fetch(f"explain {sql}")
         except (asyncpg.LockNotAvailableError, asyncpg.QueryCanceledError):
             return  # the app changes that table at this moment: the clean-up will see
         except asyncpg.PostgresError as error:
@@ -65,7 +68,8 @@ class Expected:
             ) from error
 
     async def refusal(self, db: Connection) -> str | None:
-        """Why it would cost too much, by PostgreSQL's plan; None if it would not."""
+        """Why it would cost too much, by PostgreSQL's plan; None if it would not. In a transaction."""
+        await db.execute(APPS_PATH)
         plan = json.loads(await db.fetchval(f"explain (verbose, format json) {self._keys()}"))[0]["Plan"]
         read: dict[str, int] = {}
         for node in _nodes(plan):
@@ -86,7 +90,7 @@ class Expected:
         """
         # Between two pages of its cursor rows are started, in other transactions.
         between = "set local idle_in_transaction_session_timeout = '120s'"
-        await db.execute(f"set local statement_timeout = '{TIMEOUT}'; {between}")
+        await db.execute(f"set local statement_timeout = '{TIMEOUT}'; {between}; {APPS_PATH}")
         await db.execute(f"declare perdure_expected_{number} no scroll cursor for {self._keys(only)}")
         while page := await db.fetch(f"fetch {PAGE} from perdure_expected_{number}"):
             yield [Place(row["key"], row["id"]) for row in page]
@@ -98,7 +102,9 @@ class Expected:
         Raises:
             asyncpg.PostgresError: the query fails for one of them.
         """
-        found = await db.fetch(self._rows("$1"), [each.key for each in places])
+        async with db.transaction():
+            await db.execute(APPS_PATH)
+            found = await db.fetch(self._rows("$1"), [each.key for each in places])
         return [Row(row["id"], row["input"], row["tenant"]) for row in found]
 
     def _keys(self, only: str | None = None) -> str:

@@ -11,7 +11,7 @@ from perdure.cleaning.ground import Ground
 from perdure.cleaning.kinds import UNFINISHED
 from perdure.cleaning.row import Row
 from perdure.store.postgres import PostgresStore
-from perdure.store.writes import Column, Gate, Move, Write
+from perdure.store.writes import Gate, Move, Write
 from perdure.workflow.status import LifecycleStatus
 
 _ANSWER = timedelta(seconds=10)
@@ -42,8 +42,6 @@ async def unfinished(ground: Ground, row: Row, seen: WorkflowExecutionDescriptio
 
 
 async def _write(ground: Ground, row: Row, workflow_id: str, said: LifecycleStatus) -> bool:
-    lifecycle = ground.app.lifecycle(row.entity.lifecycle)
-    column = lifecycle.mirror
     write = Write(
         lifecycle=row.entity.lifecycle,
         id=row.entity.id,
@@ -51,7 +49,6 @@ async def _write(ground: Ground, row: Row, workflow_id: str, said: LifecycleStat
         version=max(said.version, row.version + 1),
         workflow_id=workflow_id,
         move=Move(state=said.state, final=True, why="its workflow ended so: mirrored again", by=ground.by),
-        column=Column(table=column.table, column=column.column, key=column.key) if column else None,
     )
     store = PostgresStore(ground.pool)
     try:

@@ -65,7 +65,7 @@ async def reading() -> AsyncIterator[Connection]:
         async with transaction(reads=True) as connection:
             yield connection
     except asyncpg.InsufficientPrivilegeError as error:
-        raise NotPermitted(f"{error}: an owner of the schema runs `perdure grant ROLE --read`") from error
+        raise NotPermitted(f"{error}: an owner of the schema runs `perdure grant ROLE --as reader`") from error
 
 
 @asynccontextmanager

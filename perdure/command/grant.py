@@ -12,81 +12,68 @@ from perdure.app import App
 from perdure.command.app_option import AppOption, loaded
 from perdure.command.cli import RUN, cli
 from perdure.command.database import transaction
-from perdure.errors import DeclarationError, InvalidSetting, NotPermitted
-from perdure.queries import query
+from perdure.errors import NotPermitted
+from perdure.fleet.columns import declare, find
 from perdure.schema import Connection
-from perdure.schema.rights import worker_grants
+from perdure.schema.grants import Grant, statements
+from perdure.schema.kinds import Kind
 
-APP = ("start", "signal", "cancel", "status", "feed", "feed_position", "schema_version")
 _OWNS = "select pg_has_role(nspowner, 'usage') from pg_namespace where nspname = 'perdure'"
-OPERATOR = ("restart", "settle", "retry_rejected", "drop_rejected", "adopt", "note", "start_again")
 
 
-@cli.command(epilog="Example: perdure grant shop_app", rich_help_panel=RUN)
+@cli.command(epilog="Example: perdure grant shop_app --as app --lifecycle order", rich_help_panel=RUN)
 def grant(
     role: Annotated[str, typer.Argument(help="a role that exists")],
-    read: Annotated[bool, typer.Option("--read", help="also: select on the tables (lists, reports)")] = False,
-    operator: Annotated[bool, typer.Option("--operator", help="also: restart, settle, retry and drop")] = False,
-    worker: Annotated[bool, typer.Option("--worker", help="instead: what a worker or a relay needs")] = False,
+    kind: Annotated[Kind, typer.Option("--as", help="what the role is for: docs/security.md lists what each may do")],
+    lifecycle: Annotated[
+        list[str] | None, typer.Option(help="only this lifecycle; may be repeated. Default: every lifecycle")
+    ] = None,
+    tenant: Annotated[
+        list[str] | None, typer.Option(help="only entities of this tenant; may be repeated. Default: every tenant")
+    ] = None,
     app: AppOption = None,
 ) -> None:
-    """Let an app's role start, signal, cancel and follow lifecycles, or with --worker run workers.
+    """Give a role what it needs for one purpose, and nothing else. A role may have several purposes.
 
-    A worker need not own the schema. With --app it gets the columns that the app's lifecycles show their state in, too.
-    Prints the SQL that it ran; may be repeated.
+    Repeat it with other lifecycles or tenants to replace those that were granted for this purpose. With `--as column`
+    and --app, the columns that the app's lifecycles declare are put on record, and the role may write them.
+    Prints the SQL that it ran.
     """
-    for statement in asyncio.run(_grant(role, read, operator, worker, loaded(app) if worker else None)):
+    given = Grant(role, kind, tuple(lifecycle or ()), tuple(tenant or ()))
+    if kind is Kind.COLUMN and app is None:
+        raise typer.BadParameter(
+            "give --app package.module:name, whose columns the role is to write", param_hint="--app"
+        )
+    for statement in asyncio.run(_grant(given, loaded(app) if kind is Kind.COLUMN else None)):
         typer.echo(f"{statement};")
 
 
-async def _grant(role: str, read: bool, operator: bool, worker: bool, app: App | None) -> list[str]:
+async def _grant(given: Grant, app: App | None) -> list[str]:
     async with transaction() as connection:
         if not await connection.fetchval(_OWNS):  # PostgreSQL only warns where there is no grant option
             raise NotPermitted("only the owner of the schema can grant rights in it: run `perdure grant` as its owner")
-        statements = [] if worker and not (read or operator) else await _statements(connection, role, read, operator)
-        if worker:
-            statements += await _for_worker(connection, role, app)
-        for statement in statements:
+        found = await statements(connection, given)
+        if app is not None:
+            found += await _columns(connection, given.role, app)
+        for statement in found:
             try:
                 await connection.execute(statement)
             except asyncpg.InsufficientPrivilegeError as error:
                 raise NotPermitted(f"`{statement}`: {error.args[0]}: run it as the owner of that table") from error
-    return statements
+    return found
 
 
-async def _for_worker(connection: Connection, role: str, app: App | None) -> list[str]:
-    name = await _quoted(connection, role)
-    statements = await worker_grants(connection, name)
-    for lifecycle in app.lifecycles.values() if app else ():
-        if (mirror := lifecycle.mirror) is None:
-            continue
-        found = await connection.fetchrow(query("mirror_names"), mirror.table, mirror.key, mirror.column)
-        if found is None:
-            raise DeclarationError(f"mirror={mirror} names a table or column that the database does not have")
-        statements += [
-            f"grant usage on schema {found['schema']} to {name}",
-            f"grant select ({found['key']}), update ({found['state']}) on {found['name']} to {name}",
-        ]
-    return list(dict.fromkeys(statements))
-
-
-async def _quoted(connection: Connection, role: str) -> str:
-    name = await connection.fetchval("select quote_ident(rolname) from pg_roles where rolname = $1", role)
-    if name is None:
-        raise InvalidSetting(f"there is no role {role!r} in this PostgreSQL: create role ... login, first")
-    return str(name)
-
-
-async def _statements(connection: Connection, role: str, read: bool, operator: bool) -> list[str]:
-    name = await _quoted(connection, role)
-    wanted = [*APP, *(OPERATOR if operator else ())]
-    found = await connection.fetch(
-        "select p.oid::regprocedure::text from pg_proc p join unnest($1::text[]) with ordinality w(name, n) "
-        "on p.proname = w.name where p.pronamespace = 'perdure'::regnamespace order by w.n, 1",
-        wanted,
-    )
-    return [
-        f"grant usage on schema perdure to {name}",
-        *(f"grant execute on function {row[0]} to {name}" for row in found),
-        *([f"grant select on all tables in schema perdure to {name}"] if read else []),
-    ]
+async def _columns(connection: Connection, role: str, app: App) -> list[str]:
+    """Resolve the columns that are declared, and put them on record; the statements that let the role write them."""
+    columns = {name: lifecycle.mirror for name, lifecycle in app.lifecycles.items()}
+    await declare(connection, columns)
+    name = await connection.fetchval("select quote_ident($1)", role)
+    found = []
+    for lifecycle, column in columns.items():
+        if column is not None:
+            row = await find(connection, lifecycle, column)
+            found += [
+                f"grant usage on schema {row['schema']} to {name}",
+                f"grant select ({row['key']}), update ({row['state']}) on {row['app_table']} to {name}",
+            ]
+    return list(dict.fromkeys(found))

@@ -53,5 +53,5 @@ async def _who_may(connection: schema.Connection, error: asyncpg.InsufficientPri
     if owner is None:
         way = f"`grant create on database {database} to {role}`, or run `perdure migrate` as the owner of the database"
     else:
-        way = f"run `perdure migrate` as {owner}, who owns it; a worker needs `perdure grant {role} --worker` alone"
+        way = f"run `perdure migrate` as {owner}, who owns it; a worker needs `perdure grant {role} --as worker` alone"
     return f"the role {role} may not change the schema perdure ({error.args[0]}): {way}"

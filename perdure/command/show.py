@@ -117,10 +117,17 @@ def _head(seen: Seen, where: str, payloads: bool) -> Iterator[str]:
 def _print_transitions(seen: Seen) -> None:
     title = "\nwhat happened" + (" (the newest entries only)" if seen.record.cut else "")
     rows = [
-        (moment(row["at"]), row["round"], row["state"], row["made_by"], row["why"] or row["attention"])
+        (
+            moment(row["at"]),
+            row["round"],
+            row["state"],
+            row["made_by"],
+            row["session_role"],
+            row["why"] or row["attention"],
+        )
         for row in seen.record.transitions
     ]
-    print_table(("at", "round", "state", "by", "why"), rows, title=title, cut=("why",))
+    print_table(("at", "round", "state", "by", "role", "why"), rows, title=title, cut=("why",))
 
 
 def _print_effects(seen: Seen, payloads: bool) -> None:

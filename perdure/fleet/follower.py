@@ -12,7 +12,6 @@ import asyncpg
 
 from perdure.fleet.service import Service
 from perdure.logs import says
-from perdure.queries import query
 from perdure.store.group_commit import Locked, Unacceptable
 from perdure.store.postgres import Pool, kind_of
 
@@ -36,7 +35,7 @@ class Follower(Service):
     """Settles what stands in `perdure.behind`.
 
     Args:
-        pool: the app's database.
+        pool: the app's database. The triggers of the app's tables may do whatever its sessions may.
         every: seconds between two looks while nobody nudges.
     """
 
@@ -63,7 +62,7 @@ class Follower(Service):
 
     async def _each_by_itself(self) -> bool:
         """One of them is refused, or slow, maybe only at the commit: nobody else's progress depends on it."""
-        rows = await self._pool.fetch(query("behind_due"), BATCH)
+        rows = await self._pool.fetch("select app_table, lifecycle, id from perdure.columns_due($1, true)", BATCH)
         settled = False
         for _, of_table in itertools.groupby(rows, key=lambda row: row["app_table"]):
             until = time.monotonic() + SLICE
@@ -86,5 +85,5 @@ class Follower(Service):
                 raise
             what = "the app's row can't be brought up to date, and is tried again later"
             says(log, what, level=logging.WARNING, lifecycle=lifecycle, id=entity_id, why=str(why))
-            await self._pool.execute(query("put_off"), lifecycle, entity_id, str(why)[:500])
+            await self._pool.execute("select perdure.put_off_column($1, $2, $3)", lifecycle, entity_id, str(why))
             return False

@@ -33,6 +33,7 @@ from perdure.cleaning.hosting import cleaning_up
 from perdure.contracts.keys import Entity
 from perdure.encryption.codec import Codec, encrypting, encrypts
 from perdure.errors import DeclarationError, InvalidSetting, PerdureError
+from perdure.fleet.columns import prepare as prepare_columns
 from perdure.fleet.follower import Follower
 from perdure.fleet.gauges import Gauges
 from perdure.fleet.limited import run_with_limits
@@ -42,9 +43,9 @@ from perdure.fleet.service import TROUBLE, Service
 from perdure.fleet.troubles import Listener, Troubles
 from perdure.ownership.exchange import Exchange, plain
 from perdure.ownership.ownership import Ownership
-from perdure.queries import query
 from perdure.relay.relay import Relay
-from perdure.schema.rights import check_mirror, permitted
+from perdure.schema.kinds import Kind
+from perdure.schema.rights import permitted
 from perdure.settings import Settings, settings
 from perdure.store.postgres import Database, Pool, PostgresStore
 from perdure.store.writes import Store
@@ -128,34 +129,37 @@ class PerdurePlugin(temporalio.client.Plugin, temporalio.worker.Plugin):
 
     async def run_worker(self, worker: Worker, next: Callable[[Worker], Awaitable[None]]) -> None:
         """See base class."""
-        database = Database(self.config.database_url, most=self.config.connections)
+        database = Database(self.config.database_url, most=self.config.connections, closed_path=True)
+        writing = Database(self.config.column_database_url or self.config.database_url, most=2)
         pool = await database.open()
         try:
-            await _check(pool, self.app)
+            columns = await writing.open() if self.config.column_database_url else pool
+            await _check(pool, self.app, columns)
             exchange = Exchange(worker.client, self.config)
             async with exchange.answering():
                 ownership = Ownership(pool, exchange, self._nudge)
                 await ownership.claim()
                 async with self._lifespan() as self._resources:
-                    await self._run_services(pool, worker, ownership)
+                    await self._run_services(pool, columns, worker, ownership)
                     client, meter = plain(worker.client), meter_of(worker.client)
                     async with cleaning_up(pool, client, self.app, self.config, meter):
                         await run_with_limits(worker, self.app.limits, next)
         finally:
             await self.stop_services()
             await self._show_the_last()
+            await writing.close()
             await database.close()
 
     def _lifespan(self) -> AbstractAsyncContextManager[Any]:
         return self.app.lifespan(self.config) if self.app.lifespan else nullcontext()
 
-    async def _run_services(self, pool: Pool, worker: Worker, ownership: Ownership) -> None:
+    async def _run_services(self, pool: Pool, columns: Pool, worker: Worker, ownership: Ownership) -> None:
         meter = meter_of(worker.client)
-        self._follower = follower = Follower(pool)
-        self._store = PostgresStore(pool, meter, ownership.nudge, follower.nudge)
+        self._follower = Follower(columns)
+        self._store = PostgresStore(pool, meter, ownership.nudge, self._moved)
         self._troubles = Troubles(pool)
         self._caretaker = Caretaker(pool, worker.client, self.config)
-        self._services = [ownership, follower, self._troubles, self._caretaker]
+        self._services = [ownership, self._follower, self._troubles, self._caretaker]
         if self.config.relay:
             self._services.append(Relay(pool, worker.client, self.app, self.config, meter))
         if meter is not None:
@@ -163,6 +167,10 @@ class PerdurePlugin(temporalio.client.Plugin, temporalio.worker.Plugin):
         for service in self._services:
             await service.start()
         self.ready.set()
+
+    def _moved(self, lifecycle: str) -> None:
+        if self._follower is not None and self.app.lifecycles[lifecycle].mirror is not None:
+            self._follower.nudge()
 
     def _nudge(self) -> None:
         """Writes may go again: whoever waits for that need not wait longer."""
@@ -245,20 +253,17 @@ def _module_of_input(lifecycle: type[Lifecycle[Any, Any]]) -> str:
     return str(getattr(lifecycle.input._type, "__module__", "builtins"))
 
 
-async def _check(pool: Pool, app: App) -> None:
+async def _check(pool: Pool, app: App, writing: Pool | None = None) -> None:
     """The schema is there, and so is each declared column of the app; nobody is where the code does not know."""
-    async with pool.acquire() as connection, permitted(connection):
-        await prepare(connection)
+    columns = {name: lifecycle.mirror for name, lifecycle in app.lifecycles.items()}
+    async with pool.acquire() as connection, permitted(connection, Kind.WORKER):
+        await prepare(connection, Kind.WORKER)
         for name, lifecycle in app.lifecycles.items():
             await check_record(connection, name, lifecycle)
             if lifecycle.expects is not None:
                 await Expected(name, lifecycle.expects).check(connection)
-            column = lifecycle.mirror
-            if column is None:
-                continue
-            known = await connection.fetchval(query("known_columns"), column.table, [column.column, column.key])
-            if known != 2:
-                raise DeclarationError(
-                    f"{name}: mirror={column} names a table or column that the database does not have"
-                )
-            await check_mirror(connection, name, column.table, column.key, column.column)
+        if writing is None or writing is pool:
+            await prepare_columns(connection, connection, columns)
+        else:
+            async with writing.acquire() as writer:
+                await prepare_columns(connection, writer, columns)

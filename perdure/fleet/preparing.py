@@ -2,20 +2,31 @@
 
 from __future__ import annotations
 
+import logging
+
 from perdure import schema
+from perdure.logs import says
 from perdure.schema import Connection
-from perdure.schema.rights import check_worker
+from perdure.schema.kinds import Kind
+from perdure.schema.rights import check_role
 from perdure.store.connecting import report_weaknesses
 
+log = logging.getLogger("perdure.store")
 
-async def prepare(connection: Connection) -> None:
+_SUPERUSER = "select rolsuper from pg_catalog.pg_roles where rolname = current_user"
+
+
+async def prepare(connection: Connection, kind: Kind) -> None:
     """Check role, schema and server, make the months to come, and note for the feed which database this is.
 
     Raises:
         PerdureError: the role lacks a right, or the schema is missing, older or too new; the message says what to do.
     """
-    await check_worker(connection)
+    await check_role(connection, kind)
     await schema.check(connection)
     await report_weaknesses(connection)
+    if await connection.fetchval(_SUPERUSER):
+        what = "this role is a superuser, so whoever takes it over has the whole server: perdure grant ROLE --as "
+        says(log, f"{what}{kind}", level=logging.WARNING)
     await schema.make_months(connection)
     await schema.note_database(connection)

@@ -20,6 +20,7 @@ from perdure.logs import says
 from perdure.ownership.exchange import Exchange
 from perdure.ownership.ownership import Ownership
 from perdure.relay.relay import Relay
+from perdure.schema.kinds import Kind
 from perdure.schema.rights import permitted
 from perdure.settings import Settings
 from perdure.store.postgres import Database, Pool
@@ -57,11 +58,11 @@ async def _relay(app: App, config: Settings, client: Client, stop: asyncio.Task[
 async def _relay_until(
     stop: asyncio.Task[bool], app: App, config: Settings, client: Client, ready: asyncio.Event
 ) -> None:
-    database = Database(config.database_url, most=config.connections)
+    database = Database(config.database_url, most=config.connections, closed_path=True)
     pool = await database.open()
     try:
-        async with pool.acquire() as connection, permitted(connection):
-            await prepare(connection)
+        async with pool.acquire() as connection, permitted(connection, Kind.RELAY):
+            await prepare(connection, Kind.RELAY)
         async with _delivering(pool, app, config, client):
             ready.set()
             await asyncio.wait({stop})

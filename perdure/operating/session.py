@@ -101,7 +101,7 @@ def _permitted() -> Iterator[None]:
     try:
         yield
     except asyncpg.InsufficientPrivilegeError as error:
-        raise NotPermitted(f"{error}: an owner of the schema runs `perdure grant ROLE --operator --read`") from error
+        raise NotPermitted(f"{error}: an owner of the schema runs `perdure grant ROLE --as operator`") from error
 
 
 async def _check_rights(connection: Connection) -> None:
@@ -110,5 +110,5 @@ async def _check_rights(connection: Connection) -> None:
     if not await connection.fetchval(may):
         role = await connection.fetchval("select current_user")
         raise NotPermitted(
-            f"the role {role!r} may not act: an owner of the schema runs `perdure grant {role} --operator --read`"
+            f"the role {role!r} may not act: an owner of the schema runs `perdure grant {role} --as operator`"
         )

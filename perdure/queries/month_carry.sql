@@ -3,8 +3,8 @@ with page as (
     order by lifecycle, id limit $3
 ), carried as (
     insert into perdure.carried_transition
-            (lifecycle, id, round, version, state, attention, why, made_by, at, xid, seq, effect)
-        select t.lifecycle, t.id, t.round, t.version, t.state, t.attention, t.why, t.made_by, t.at, t.xid, t.seq, t.effect
+            (lifecycle, id, round, version, state, attention, why, made_by, at, xid, seq, effect, session_role)
+        select t.lifecycle, t.id, t.round, t.version, t.state, t.attention, t.why, t.made_by, t.at, t.xid, t.seq, t.effect, t.session_role
         from page join perdure.{transition} t using (lifecycle, id, round)
         on conflict do nothing
 )

@@ -1,5 +1,16 @@
--- The tables of the schema; not the months, whose rights are those of their parents.
-select quote_ident(relname) as name from pg_class
-where relnamespace = to_regnamespace('perdure') and relkind in ('r', 'p') and not relispartition
-    and relname !~ '^(finished|transition)_\d{4}_\d{2}$' -- a month that is being dropped is no partition any more
-order by relname
+-- The tables of the schema, and whether they have columns `lifecycle`, `id` and `tenant`; not the months, whose rights are those of
+-- their parents. `columns` are all but `session_role`, which PostgreSQL fills in; `grantees` are the roles with a right on it that
+-- have no policy there.
+select quote_ident(c.relname) as name, c.relrowsecurity as secured,
+    exists (select from pg_attribute a where a.attrelid = c.oid and a.attname = 'lifecycle') as of_lifecycle,
+    exists (select from pg_attribute a where a.attrelid = c.oid and a.attname = 'id') as of_entity,
+    exists (select from pg_attribute a where a.attrelid = c.oid and a.attname = 'tenant') as of_tenant,
+    (select string_agg(quote_ident(a.attname), ', ' order by a.attnum) from pg_attribute a
+        where a.attrelid = c.oid and a.attnum > 0 and not a.attisdropped and a.attname <> 'session_role') as columns,
+    array(select distinct g.grantee::regrole::text from aclexplode(c.relacl) g
+        where g.grantee not in (0, c.relowner) and not exists (
+            select from pg_policy p where p.polrelid = c.oid and p.polroles = array[g.grantee])) as grantees
+from pg_class c
+where c.relnamespace = to_regnamespace('perdure') and c.relkind in ('r', 'p') and not c.relispartition
+    and c.relname !~ '^(finished|transition)_\d{4}_\d{2}$' -- a month that is being dropped is no partition any more
+order by c.relname

@@ -15,11 +15,16 @@ from typing import TypeAlias
 
 import asyncpg
 
-from perdure.errors import SchemaMismatch
+from perdure.errors import NotNow, SchemaMismatch
 
 Connection: TypeAlias = "asyncpg.Connection[asyncpg.Record] | asyncpg.pool.PoolConnectionProxy[asyncpg.Record]"
 
 _LOCK = 0x70657264757265  # "perdure": one migrator at a time, however many workers start
+_PATIENCE = "60s"
+_MIGRATED = (  # not to_regclass, which keeps in the session's cache that there is none
+    "select true from pg_catalog.pg_class c join pg_catalog.pg_namespace n on n.oid = c.relnamespace "
+    "where n.nspname = 'perdure' and c.relname = 'migration'"
+)
 _FILE = re.compile(r"(\d{4})_(\w+)\.sql")
 _OLDEST = re.compile(r"^-- oldest worker: (\d+)$", re.MULTILINE)
 # PostgreSQL lets everybody execute a new function: what any migration has made is closed again.
@@ -70,13 +75,13 @@ async def migrate(connection: Connection) -> list[Migration]:
 
     Raises:
         SchemaMismatch: if the database has migrations that this version does not know and can't work with.
+        NotNow: another session migrates, and has done so for a minute.
     """
     async with connection.transaction():
-        await connection.execute("set local lock_timeout = 0; set local statement_timeout = 0")
-        await connection.execute("select pg_advisory_xact_lock($1)", _LOCK)
-        applied = await _applied(connection)
-        _refuse_newer(applied)
-        missing = [each for each in migrations() if each.number not in applied]
+        await connection.execute("set local statement_timeout = 0; set local search_path = pg_catalog")
+        await _alone(connection)
+        missing = await _missing(connection)
+        await connection.execute("set local lock_timeout = 0")
         for each in missing:
             await connection.execute(each.sql)
             await connection.execute(
@@ -85,6 +90,31 @@ async def migrate(connection: Connection) -> list[Migration]:
             )
         await connection.execute(_CLOSE if missing else "select perdure.make_months()")
     return missing
+
+
+async def _missing(connection: Connection) -> list[Migration]:
+    applied = await _applied(connection)
+    _refuse_newer(applied)
+    return [each for each in migrations() if each.number not in applied]
+
+
+async def _alone(connection: Connection) -> None:
+    """Keep other migrators off until the transaction ends, where there is something to do. Where the schema is there,
+    the lock is one of its tables', which needs a right on it. Everybody can hold the other lock, so nobody waits for
+    it without end.
+    """
+    await connection.execute(f"set local lock_timeout = '{_PATIENCE}'")
+    try:
+        if await connection.fetchval(_MIGRATED) is None:
+            await connection.execute("select pg_advisory_xact_lock($1)", _LOCK)
+        elif await _missing(connection):
+            await connection.execute("lock table perdure.migration in share row exclusive mode")
+    except asyncpg.LockNotAvailableError:
+        raise NotNow(
+            f"another session has held the lock of `perdure migrate` for {_PATIENCE}: wait until that one is over, or "
+            "end it. Its pid: select pid from pg_locks where granted and (locktype = 'advisory' "
+            "or relation = to_regclass('perdure.migration'))"
+        ) from None
 
 
 async def make_months(connection: Connection) -> None:

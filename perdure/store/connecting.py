@@ -49,6 +49,9 @@ _ON_THE_WAY = 3.5
 _UNBOUNDED = 3600.0
 _NAME = {"application_name": "perdure"}
 _ROLLBACK = 1.0
+_PATH = "select set_config('search_path', 'pg_catalog', {local})"
+APPS_PATH = "select set_config('search_path', perdure.path_of_session(), true)"
+"""For a transaction that runs SQL of the app: names as the app's own sessions resolve them."""
 _KEEPALIVES = {"TCP_KEEPIDLE": 10, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 3}
 
 # A commit that is not on disk when it is answered would lose the fence (invariant 2). `remote_apply` is stronger.
@@ -84,15 +87,18 @@ _STATEMENT_TIMEOUT = re.compile(r"\bstatement_timeout = '?(\d+)(ms|s|min)?\b")
 _SECONDS = {None: 0.001, "ms": 0.001, "s": 1.0, "min": 60.0}
 
 
-async def open_pool(url: str, most: int) -> Pool:
+async def open_pool(url: str, most: int, *, closed_path: bool = False) -> Pool:
     """A pool whose sessions have `BOUNDS`, or whose transactions do where a pooler keeps no sessions.
 
     Args:
         url: `postgresql://user:password@host:port/database`.
         most: how many connections.
+        closed_path: whether names are looked for in `pg_catalog` alone. Whoever may create in a schema of the role's
+            path could have functions and operators of theirs run in place of those that a statement means.
     """
+    closed = partial(_pool, url, most, closed_path=closed_path)
     try:
-        pool = await _pool(url, most, Session, server_settings=_NAME | BOUNDS)
+        pool = await closed(Session, server_settings=_NAME | BOUNDS)
     except asyncpg.ProtocolViolationError as error:
         if "startup parameter" not in str(error):
             raise
@@ -100,7 +106,7 @@ async def open_pool(url: str, most: int) -> Pool:
         if await _hold(pool):
             return pool
         await pool.close()
-    return await _pool(url, most, SessionOfPooler, server_settings=_NAME, statement_cache_size=0)
+    return await closed(SessionOfPooler, server_settings=_NAME, statement_cache_size=0)
 
 
 async def connect_for_long_work(url: str, name: str, **more: Any) -> asyncpg.Connection[asyncpg.Record]:
@@ -146,6 +152,7 @@ class Session(_Connection):
     def __init__(self, *args: Any, **more: Any) -> None:
         super().__init__(*args, **more)
         self._lent = False
+        self.closed_path = False
         self.others: weakref.WeakSet[Session] = weakref.WeakSet()
         self._patience = PATIENCE
 
@@ -205,14 +212,18 @@ class SessionOfPooler(Session):
     async def execute(self, query: str, *args: Any, timeout: float | None = None) -> str:
         """See base class; `transaction()` begins and ends by it."""
         if query.startswith("BEGIN"):
-            begin = partial(_Connection.execute, self, f"{query} {_BEGIN}")
+            begin = partial(_Connection.execute, self, f"{query} {self._beginning}")
             return await self._answered(query, begin, timeout)
         return await super().execute(query, *args, timeout=timeout)
+
+    @property
+    def _beginning(self) -> str:
+        return f"{_BEGIN}; {_PATH.format(local='true')}" if self.closed_path else _BEGIN
 
     async def _run(self, query: str, statement: Callable[..., Awaitable[T]], timeout: float | None) -> T:
         if self._begun():
             return await self._answered(query, statement, timeout)
-        await self._answered(query, partial(_Connection.execute, self, f"begin; {_BEGIN}"), timeout)
+        await self._answered(query, partial(_Connection.execute, self, f"begin; {self._beginning}"), timeout)
         try:
             result = await self._answered(query, statement, timeout)
             await self._answered(query, partial(_Connection.execute, self, "commit"), timeout)
@@ -226,15 +237,18 @@ class SessionOfPooler(Session):
         return result
 
 
-async def _pool(url: str, most: int, kind: type[Session], **more: Any) -> Pool:
+async def _pool(url: str, most: int, kind: type[Session], *, closed_path: bool, **more: Any) -> Pool:
     sessions: weakref.WeakSet[Session] = weakref.WeakSet()
 
     async def begin(session: Any) -> None:
         session.others = sessions
+        session.closed_path = closed_path
         sessions.add(session)
         _keep_alive(session)
         if kind is Session:  # start-up parameters can't depend on what the role has, nor on the platform
             await session.execute(f"{_DURABLE.format(local='false')}; {_VIGILANT}")
+            if closed_path:
+                await session.execute(_PATH.format(local="false"))
 
     more |= {"connect": connect, "connection_class": kind, "init": begin, "setup": _lend, "reset": _take_back}
     pool: Pool = await asyncpg.create_pool(url, min_size=1, max_size=most, timeout=5, **more)

@@ -40,7 +40,7 @@ class PostgresStore:
         pool: connections to the app's database, from `connect`.
         meter: measures the commits.
         unverified: called when PostgreSQL waits for word from Temporal of what database it is (invariant 11).
-        moved: called when a column of the app's has something new to show.
+        moved: called with the name of a lifecycle when one of its entities has a new state.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class PostgresStore:
         pool: Pool,
         meter: MetricMeter | None = None,
         unverified: Callable[[], None] | None = None,
-        moved: Callable[[], None] | None = None,
+        moved: Callable[[str], None] | None = None,
     ) -> None:
         self.pool = pool
         self._moved = moved
@@ -58,8 +58,8 @@ class PostgresStore:
 
     async def write(self, write: Write, *, patience: float) -> Answer:
         answer = await self._group.write(write, patience=patience)
-        if self._moved is not None and write.move is not None and write.column is not None:
-            self._moved()
+        if self._moved is not None and write.move is not None:
+            self._moved(write.lifecycle)
         return answer
 
     async def close(self) -> None:
@@ -95,10 +95,12 @@ class Database:
     Args:
         url: `postgresql://user:password@host:port/database`.
         most: how many connections one process may hold.
+        closed_path: see `open_pool`.
     """
 
-    def __init__(self, url: str, *, most: int = 5) -> None:
+    def __init__(self, url: str, *, most: int = 5, closed_path: bool = False) -> None:
         self._url = url
+        self._closed_path = closed_path
         self._most = most
         self._pool: Pool | None = None
 
@@ -112,7 +114,7 @@ class Database:
         until = time.monotonic() + patience
         while self._pool is None:
             try:
-                self._pool = await open_pool(self._url, self._most)
+                self._pool = await open_pool(self._url, self._most, closed_path=self._closed_path)
             except (asyncpg.InvalidCatalogNameError, asyncpg.InvalidAuthorizationSpecificationError) as error:
                 raise InvalidSetting(
                     f"PERDURE_DATABASE_URL={without_passwords(self._url)} can't be used: {error}"

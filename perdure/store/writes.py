@@ -125,14 +125,6 @@ class Move(_Record):
     within: float | None = None
 
 
-class Column(_Record):
-    """Column of the app's own table that follows the state: `schema.table`, key column, state column."""
-
-    table: str
-    column: str
-    key: str = "id"
-
-
 class Write(_Record):
     """One write of a lifecycle; see the module."""
 
@@ -143,7 +135,6 @@ class Write(_Record):
     workflow_id: str
     move: Move | None = None
     fence: Fence | None = None
-    column: Column | None = None
     input: Any = None
     """Only in the first write of a lifecycle that was not started through perdure."""
 

@@ -12,7 +12,7 @@ from temporalio.common import RetryPolicy, SearchAttributeKey
 from temporalio.exceptions import ActivityError, ApplicationError
 
 from perdure.errors import DeclarationError
-from perdure.store.writes import Answer, Column, Fence, Move, Write, storable
+from perdure.store.writes import Answer, Fence, Move, Write, storable
 from perdure.telemetry import metrics, names
 from perdure.workflow.calling import SILENCE
 from perdure.workflow.details import details
@@ -79,7 +79,6 @@ class Recording(Memory):
 
     def order(self, *, move: Move | None = None, fence: Fence | None = None, given: Any = None) -> Write:
         """A write of this entity with a version of its own."""
-        mirror = self.lifecycle.mirror
         return Write(
             lifecycle=self.entity.lifecycle,
             id=self.entity.id,
@@ -88,7 +87,6 @@ class Recording(Memory):
             workflow_id=workflow.info().workflow_id,
             move=move,
             fence=fence,
-            column=Column(table=mirror.table, column=mirror.column, key=mirror.key) if mirror and move else None,
             input=given,
         )
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import asyncpg
 
+from perdure.fleet.columns import declare
 from perdure.testing.exploring.explorer import quiet
 from perdure.testing.exploring.scenario import Finding, Scenario
 from perdure.testing.exploring.scenarios import shrink
@@ -16,6 +17,7 @@ from perdure.testing.exploring.subject import Subject
 from tests.families.scenario import FamilyScenario, smaller
 from tests.families.world import FamilyWorld
 from workers.web_jobs import app
+from workflows.web_job import WebJob
 
 _NAMES = "create sequence sim.names minvalue 0"
 _RANDOM = "select pg_get_functiondef(oid) as text from pg_proc where prosrc like '%gen_random_uuid()%'"
@@ -63,6 +65,7 @@ async def _prepare(url: str) -> None:
     connection = await asyncpg.connect(url)
     try:
         await connection.execute(TABLES.read_text())
+        await declare(connection, {"web-job": WebJob.mirror})
         await connection.execute(_NAMES)
         for row in await connection.fetch(_RANDOM):  # else the same seed would not play the same bytes
             await connection.execute(row["text"].replace("gen_random_uuid()", _NAMED))

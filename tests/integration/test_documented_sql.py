@@ -80,14 +80,3 @@ async def test_what_was_rejected_waits_for_delivery_again(ground: asyncpg.Connec
         await ground.fetchval("select input ->> 'id' from perdure.entity where attention is null and input <> '{}'")
         == "42"
     )
-
-
-async def test_the_app_starts_with_the_rights_that_the_page_gives_it(
-    ground: asyncpg.Connection[asyncpg.Record],
-) -> None:
-    [grants] = [sql for _, sql in BLOCKS if "to shop_app" in sql]
-    await ground.execute(grants)
-    await ground.execute("set local role shop_app")
-    assert await ground.fetchval("select perdure.start('shipment', '1', '{}')") == "started"
-    with pytest.raises(asyncpg.InsufficientPrivilegeError):
-        await ground.execute("update perdure.entity set state = 'shipped'")

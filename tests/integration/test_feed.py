@@ -318,7 +318,7 @@ async def test_a_role_follows_that_may_execute_the_feed_and_nothing_else(db: Con
     await start(db, "a")
     await db.execute(f"create role {role}")
     await db.execute(f"grant usage on schema perdure to {role}")
-    await db.execute(f"grant execute on function perdure.feed, perdure.feed_position to {role}")
+    await db.execute(f"grant execute on function perdure.feed, perdure.feed_any, perdure.feed_position to {role}")
     await db.execute(f"set role {role}")
     [row] = await db.fetch(FEED, None, 10)
     assert await ids(db, row["position"]) == []

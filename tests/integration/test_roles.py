@@ -56,7 +56,7 @@ async def _denied(world: World, *statements: str) -> bool:
 
 
 async def test_a_role_of_an_app_can_start_signal_cancel_and_look_and_nothing_else(world: World, role: str) -> None:
-    await perdure(world, "grant", role)
+    await perdure(world, "grant", role, "--as", "app")
     await world.db.execute(f'set role "{role}"')
     assert await world.db.fetchval(START, "a") == "started"
     assert await world.db.fetchval("select perdure.signal('errand', 'a', 'hear')") == "sent"
@@ -69,7 +69,7 @@ async def test_a_role_of_an_app_can_start_signal_cancel_and_look_and_nothing_els
 
 
 async def test_a_client_of_such_a_role_connects_starts_and_waits(world: World, role: str) -> None:
-    await perdure(world, "grant", role)
+    await perdure(world, "grant", role, "--as", "app")
     url = world.dsn.replace("postgres@", f"{role.replace(' ', '%20')}@")
     async with Client.connect(Settings(database_url=url)) as client:
         assert (await client.start("errand", "a", {})).answer == "started"
@@ -88,7 +88,7 @@ async def test_a_role_of_an_older_release_that_may_read_the_tables_still_connect
 
 
 async def test_a_role_that_reads_can_change_nothing(world: World, role: str) -> None:
-    await perdure(world, "grant", role, "--read")
+    await perdure(world, "grant", role, "--as", "reader")
     await world.db.execute(f'set role "{role}"')
     assert await world.db.fetchval("select count(*) from perdure.entity") == 0
     assert await world.db.fetchval("select count(*) from perdure.transition") == 0
@@ -96,18 +96,19 @@ async def test_a_role_that_reads_can_change_nothing(world: World, role: str) -> 
 
 
 async def test_an_operator_may_set_things_right(world: World, role: str) -> None:
-    await perdure(world, "grant", role, "--operator")
+    await perdure(world, "grant", role, "--as", "operator")
     await world.db.execute(f'set role "{role}"')
     for verb, call in OPERATORS.items():
         with pytest.raises(asyncpg.PostgresError) as refusal:
             await world.db.execute(call)
         assert f"perdure.{verb}: " in str(refusal.value)  # not a matter of rights: there is no such entity
-    assert await _denied(world, *NOBODYS, "select from perdure.entity")
+    assert await world.db.fetchval("select count(*) from perdure.entity") == 0
+    assert await _denied(world, *NOBODYS, START.replace("$1", "'a'"), "select perdure.signal('errand', 'a', 'hear')")
 
 
 async def test_the_sql_that_it_prints_is_what_it_ran_and_it_may_be_repeated(world: World, role: str) -> None:
-    printed = await perdure(world, "grant", role, "--read", "--operator")
-    assert printed == await perdure(world, "grant", role, "--read", "--operator")
+    printed = await perdure(world, "grant", role, "--as", "operator")
+    assert printed == await perdure(world, "grant", role, "--as", "operator")
     rights = "select has_function_privilege($1, 'perdure.status(text,text)', 'execute') "
     rights += "and has_function_privilege($1, 'perdure.retry_rejected(bigint,text,text,jsonb)', 'execute')"
     assert await world.db.fetchval(rights, role)
@@ -119,4 +120,4 @@ async def test_the_sql_that_it_prints_is_what_it_ran_and_it_may_be_repeated(worl
 
 async def test_a_role_that_does_not_exist_is_named(world: World) -> None:
     with pytest.raises(ValueError, match="there is no role 'nobody; drop role shop' in this PostgreSQL"):
-        await perdure(world, "grant", "nobody; drop role shop")
+        await perdure(world, "grant", "nobody; drop role shop", "--as", "app")

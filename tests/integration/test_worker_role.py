@@ -1,10 +1,11 @@
-"""A worker whose role owns nothing: `perdure grant ROLE --worker` gives all that it needs; what is missing is named."""
+"""A worker whose role owns nothing: `perdure grant ROLE --as worker` gives all that it needs; errors name the rest."""
 
 from __future__ import annotations
 
 import asyncio
 import secrets
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from functools import partial
 from urllib.parse import quote
 
@@ -23,15 +24,29 @@ APP = "tests.apps.bodies:app"
 LOST = {"accept": True, "close": True}
 
 
-@pytest.fixture
-async def role(world: World) -> AsyncIterator[str]:
+@asynccontextmanager
+async def made(world: World, what: str) -> AsyncIterator[str]:
     """A role to which nothing was granted. Its name needs quotes."""
-    name = f"shop worker {secrets.token_hex(4)}"
+    name = f"{what} {secrets.token_hex(4)}"
     await world.db.execute(f'create role "{name}" login')
     yield name
     for worker in world.workers:
         await worker.end()
     await world.db.execute(f'drop owned by "{name}"; drop role "{name}"')
+
+
+@pytest.fixture
+async def role(world: World) -> AsyncIterator[str]:
+    """The role of a worker."""
+    async with made(world, "shop worker") as name:
+        yield name
+
+
+@pytest.fixture
+async def columns(world: World) -> AsyncIterator[str]:
+    """The role that writes the columns of the app's tables."""
+    async with made(world, "shop columns") as name:
+        yield name
 
 
 def its(world: World, role: str) -> str:
@@ -45,10 +60,16 @@ async def perdure(world: World, *arguments: str, url: str | None = None) -> Resu
     return await asyncio.to_thread(CliRunner().invoke, cli, arguments, env=environment)
 
 
-async def granted(world: World, role: str, *more: str) -> None:
-    """`perdure grant ROLE --worker`."""
-    end = await perdure(world, "grant", role, "--worker", *more)
+async def granted(world: World, role: str, kind: str = "worker", *more: str) -> None:
+    """`perdure grant ROLE --as KIND`."""
+    end = await perdure(world, "grant", role, "--as", kind, *more)
     assert end.exit_code == 0, (end.output, end.exception)
+
+
+async def spawned(world: World, role: str, columns: str) -> WorkerProcess:
+    """A worker whose role owns nothing, and that has another one for the columns."""
+    urls = {"PERDURE_DATABASE_URL": its(world, role), "PERDURE_COLUMN_DATABASE_URL": its(world, columns)}
+    return await world.spawn(APP, **urls)
 
 
 async def refused(world: World, role: str) -> str:
@@ -61,10 +82,11 @@ async def refused(world: World, role: str) -> str:
     return said
 
 
-async def test_lifecycles_run_from_their_start_to_their_end(world: World, role: str) -> None:
-    await granted(world, role, "--app", APP)
+async def test_lifecycles_run_from_their_start_to_their_end(world: World, role: str, columns: str) -> None:
+    await granted(world, role)
+    await granted(world, columns, "column", "--app", APP)
     assert (await perdure(world, "migrate", url=its(world, role))).stdout == "up to date\n"
-    worker = await world.spawn(APP, PERDURE_DATABASE_URL=its(world, role))
+    worker = await spawned(world, role, columns)
     await world.db.execute("insert into errand (id) values ('found'), ('inline'), ('held')")
     world.counterparty.replies_to = {each: [LOST] for each in ("found", "parked", "ended")}
 
@@ -99,13 +121,14 @@ async def test_lifecycles_run_from_their_start_to_their_end(world: World, role: 
     assert await world.db.fetchval(owned, f'"{role}"') == 0
 
 
-async def test_the_months_to_come_are_made_for_it(world: World, role: str) -> None:
-    await granted(world, role, "--app", APP)
+async def test_the_months_to_come_are_made_for_it(world: World, role: str, columns: str) -> None:
+    await granted(world, role)
+    await granted(world, columns, "column", "--app", APP)
     await world.db.execute(
         "do $$ declare month regclass; begin for month in select inhrelid from pg_inherits "
         "where inhparent = 'perdure.transition'::regclass loop execute format('drop table %s', month); end loop; end $$"
     )
-    worker = await world.spawn(APP, PERDURE_DATABASE_URL=its(world, role))
+    worker = await spawned(world, role, columns)
     owners = await world.db.fetch(
         "select distinct pg_get_userbyid(relowner) as name from pg_class where relname ~ '^transition_'"
     )
@@ -113,8 +136,8 @@ async def test_the_months_to_come_are_made_for_it(world: World, role: str) -> No
     assert await worker.stop() == 0
 
 
-async def test_what_was_not_granted_is_named_with_the_command(world: World, role: str) -> None:
-    way = f'the owner of the schema runs `perdure grant "{role}" --worker`'
+async def test_what_was_not_granted_is_named_with_the_command(world: World, role: str, columns: str) -> None:
+    way = f'the owner of the schema runs `perdure grant "{role}" --as worker`'
     said = await refused(world, role)
     assert f'the role "{role}" lacks a right that a worker needs (' in said
     assert way in said
@@ -122,10 +145,12 @@ async def test_what_was_not_granted_is_named_with_the_command(world: World, role
     await world.db.execute(f'revoke insert on perdure.outbox from "{role}"')
     assert f"(insert on perdure.outbox): {way}" in await refused(world, role)
     await granted(world, role)
+    assert "public.errand.state is not on record as its column" in await refused(world, role)
+    await granted(world, columns, "column", "--app", APP)
     said = await refused(world, role)
-    assert f'the role "{role}" may not write the column state of errand: the owner of the table runs ' in said
-    await world.db.execute(said.split("`")[1])
-    worker = await world.spawn(APP, PERDURE_DATABASE_URL=its(world, role))
+    assert f'the role "{role}" may not write the column state of public.errand: ' in said
+    assert "PERDURE_COLUMN_DATABASE_URL" in said
+    worker = await spawned(world, role, columns)
     assert await worker.stop() == 0
 
 
@@ -141,6 +166,12 @@ async def test_it_can_add_to_what_is_on_record_and_not_change_it(world: World, r
         "insert into perdure.migration values (9999, 'x')",
         "update perdure.month set dropped_at = now()",
         "create table perdure.mine ()",
+        "insert into perdure.transition (lifecycle, id, round, version, state, session_role) "
+        "values ('l', 'a', 0, 9, 's', 'ann')",
+        "insert into perdure.permission values ('nobody', 'app', null, null)",
+        "insert into perdure.app_column values ('escalate', 'public.users', 'id', 'role')",
+        "select perdure.settle('escalate', 'a', 'do', 'done', 'ann', '')",
+        "select perdure.follow()",
         "truncate perdure.outbox",
     ):
         with pytest.raises(asyncpg.InsufficientPrivilegeError):
@@ -154,7 +185,7 @@ async def test_a_role_that_may_not_migrate_is_told_who_may(world: World, role: s
     end = await perdure(world, "migrate", url=its(world, role))
     assert isinstance(end.exception, NotPermitted)
     assert f'the role "{role}" may not change the schema perdure' in str(end.exception)
-    way = f'run `perdure migrate` as postgres, who owns it; a worker needs `perdure grant "{role}" --worker` alone'
+    way = f'run `perdure migrate` as postgres, who owns it; a worker needs `perdure grant "{role}" --as worker` alone'
     assert way in str(end.exception)
     await world.db.execute("drop schema perdure cascade")
     end = await perdure(world, "migrate", url=its(world, role))
@@ -164,7 +195,7 @@ async def test_a_role_that_may_not_migrate_is_told_who_may(world: World, role: s
 
 async def test_who_does_not_own_the_schema_can_grant_nothing(world: World, role: str) -> None:
     await granted(world, role)
-    end = await perdure(world, "grant", role, "--worker", url=its(world, role))
+    end = await perdure(world, "grant", role, "--as", "worker", url=its(world, role))
     assert isinstance(end.exception, NotPermitted)
     assert "run `perdure grant` as its owner" in str(end.exception)
 

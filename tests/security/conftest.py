@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import secrets
 from collections.abc import AsyncIterator
 from urllib.parse import quote
 
 import asyncpg
 import pytest
+from typer.testing import CliRunner
 
+from perdure.command import cli
 from tests.world import World
 
 
@@ -47,6 +50,14 @@ class Roles:
             await self._world.db.execute(f"drop owned by {name} cascade")
         for name in self._names:
             await self._world.db.execute(f"drop role {name}")
+
+
+async def perdure(world: World, *arguments: str, url: str | None = None) -> list[str]:
+    """Run the command in this process; the lines that it wrote."""
+    environment = {**world.environment(), "PERDURE_DATABASE_URL": url or world.dsn}
+    end = await asyncio.to_thread(CliRunner().invoke, cli, arguments, env=environment, catch_exceptions=False)
+    assert end.exit_code == 0, end.output
+    return end.stdout.splitlines()
 
 
 @pytest.fixture

@@ -27,6 +27,11 @@ async def with_applications(world: World) -> list[str]:
     return ["perdure", "reminders", "web_job"]
 
 
+async def test_each_function_has_a_fixed_search_path(world: World) -> None:
+    found = [row[0] for row in await world.db.fetch(WITHOUT_PATH, await with_applications(world))]
+    assert found == []
+
+
 async def test_nobody_was_given_a_function_by_default(world: World) -> None:
     found = [row[0] for row in await world.db.fetch(TO_PUBLIC, await with_applications(world))]
     assert found == ["reminders.input(reminders.patient)"]  # computes, and reads nothing

@@ -131,10 +131,10 @@ async def test_whoever_could_not_write_down_that_they_acted_does_not_act_before_
         assert (end.exit_code, end.stderr) == (
             1,
             f"perdure: the role {world.scope!r} may not act: an owner of the schema runs "
-            f"`perdure grant {world.scope} --operator --read`\n",
+            f"`perdure grant {world.scope} --as operator`\n",
         )
         assert await untouched(world) == before
-        assert (await perdure(world, "grant", world.scope, "--operator", "--read")).exit_code == 0
+        assert (await perdure(world, "grant", world.scope, "--as", "operator")).exit_code == 0
         end = await perdure(world, "cancel", "--lifecycle", "rest", "--yes", PERDURE_DATABASE_URL=url)
         assert (end.exit_code, end.stdout) == (0, "1 asked to end\n"), end.stderr
         await world.db.execute("delete from perdure.outbox")

@@ -11,9 +11,20 @@ import pytest
 
 from infra.postgres import PostgresServer
 from perdure.store.postgres import PostgresStore
-from tests.integration.store.store_ground import Connection, run_on, store_at
+from tests.integration.store.store_ground import LIFECYCLE, Connection, declared, run_on, store_at
 
-_TABLES = ("ident", "entity", "effect", "outbox", "message", "rejected", "behind", "finished", "transition")
+_TABLES = (
+    "ident",
+    "entity",
+    "effect",
+    "outbox",
+    "message",
+    "rejected",
+    "behind",
+    "app_column",
+    "finished",
+    "transition",
+)
 
 
 @pytest.fixture(scope="module")
@@ -30,6 +41,7 @@ async def db(dsn: str) -> AsyncIterator[Connection]:
     """A connection as an app would have it, to a database in which nothing has happened yet."""
     connection = await asyncpg.connect(dsn)
     await connection.execute(";".join(f"delete from perdure.{table}" for table in _TABLES) + "; delete from errand")
+    await declared(connection, LIFECYCLE, "public.errand", "id", "state")
     yield connection
     await connection.close()
 

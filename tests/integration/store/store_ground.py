@@ -11,14 +11,14 @@ from typing import Any, TypeAlias
 import asyncpg
 
 from perdure.contracts.outcomes import Status
+from perdure.queries import query
 from perdure.store.postgres import Database, Pool, PostgresStore
-from perdure.store.writes import Answer, Column, Fence, FenceOp, Move, Write
+from perdure.store.writes import Answer, Fence, FenceOp, Move, Write
 from tests.deadline import DEADLINE
 
 Connection: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
 
 LIFECYCLE = "errand"
-ERRAND_STATE = Column(table="errand", column="state")
 PATIENCE = DEADLINE
 """Seconds that a write of these tests may take before it counts as lost."""
 
@@ -35,12 +35,17 @@ async def store_at(dsn: str, *, connections: int = 5) -> AsyncIterator[PostgresS
         await database.close()
 
 
+async def declared(db: Connection, lifecycle: str, table: str, key: str, state: str) -> None:
+    """Put on record which column of the app's shows the states of a lifecycle."""
+    await db.execute(query("declare_column"), lifecycle, table, key, state)
+
+
 def a_write(
     entity_id: object, version: int, move: Move | None = None, fence: Fence | None = None, **more: Any
 ) -> Write:
     """A write of one entity."""
     return Write(
-        lifecycle=LIFECYCLE,
+        lifecycle=more.pop("lifecycle", LIFECYCLE),
         id=str(entity_id),
         round=more.pop("round", 0),
         version=version,
@@ -71,7 +76,7 @@ def a_fence(op: FenceOp, entity_id: object, token: str = "t1", **more: Any) -> F
 
 def a_begin(entity_id: object, version: int, token: str = "t1", *, entering: str | None = None, **more: Any) -> Write:
     """A write that puts an attempt on record, with or without a state to enter."""
-    about = {name: more.pop(name) for name in ("round", "column") if name in more}
+    about = {name: more.pop(name) for name in ("round",) if name in more}
     move = None if entering is None else Move(state=entering)
     return a_write(entity_id, version, move, a_fence(FenceOp.BEGIN, entity_id, token, **more), **about)
 

@@ -11,14 +11,15 @@ import pytest
 from perdure.contracts.outcomes import Status
 from perdure.fleet.follower import Follower
 from perdure.store.postgres import Database, PostgresStore
-from perdure.store.writes import Column, Gate, Verdict
+from perdure.store.writes import Gate, Verdict
 from tests.deadline import DEADLINE, until
 from tests.integration.store.store_ground import (
-    ERRAND_STATE,
+    LIFECYCLE,
     Connection,
     a_begin,
     a_move,
     an_outcome,
+    declared,
     states,
     written,
 )
@@ -55,11 +56,11 @@ async def test_a_commit_has_the_follower_show_it_at_once(dsn: str, db: Connectio
     database = Database(dsn)
     pool = await database.open()
     follower = Follower(pool, every=3600)
-    store = PostgresStore(pool, moved=follower.nudge)
+    store = PostgresStore(pool, moved=lambda lifecycle: follower.nudge())
     await follower.start()
     try:
         for version, state in enumerate(("doing", "error", "done"), 1):
-            await written(store, a_move("a", version, state, final=state == "done", column=ERRAND_STATE))
+            await written(store, a_move("a", version, state, final=state == "done"))
             await until(lambda state=state: _is(store, "a", state), f"it shows {state}")  # type: ignore[misc]
     finally:
         await follower.stop()
@@ -71,7 +72,7 @@ async def test_a_write_never_touches_the_apps_table(store: PostgresStore, db: Co
     async with db.transaction():
         await db.execute("lock table errand in access exclusive mode")
         async with asyncio.timeout(DEADLINE):
-            (answer,) = await written(store, a_begin("a", 1, entering="doing", column=ERRAND_STATE))
+            (answer,) = await written(store, a_begin("a", 1, entering="doing"))
     assert (answer.verdict, answer.state) == (Verdict.FRESH, "doing")
 
 
@@ -79,7 +80,7 @@ async def test_an_attempt_and_its_state_never_wait_for_the_apps_row(store: Postg
     await db.execute("insert into errand values ('a', 'pending')")
     async with db.transaction():
         await db.execute("select from errand where id = 'a' for update")
-        (answer,) = await written(store, a_begin("a", 1, entering="doing", column=ERRAND_STATE))
+        (answer,) = await written(store, a_begin("a", 1, entering="doing"))
         assert answer.state == "doing"
         assert await states(store.pool, "a") == ["doing"]
     assert await shown(db) == "pending"
@@ -94,7 +95,7 @@ async def test_a_row_that_was_held_over_several_moves_shows_the_last(store: Post
         async with db.transaction():
             await db.execute("update errand set state = 'pending' where id = 'a'")
             for version, state in enumerate(("doing", "error", "doing", "done"), 1):
-                await written(store, a_move("a", version, state, final=state == "done", column=ERRAND_STATE))
+                await written(store, a_move("a", version, state, final=state == "done"))
         await until(lambda: nothing_behind(db), "the column follows")
     assert await shown(db) == "done"
 
@@ -111,7 +112,7 @@ async def test_the_column_never_goes_back_while_follower_and_writes_race(store: 
     try:
         async with following(store), following(store):
             for version in range(1, 31):
-                await written(store, *(a_move(each, version, str(version), column=ERRAND_STATE) for each in ids))
+                await written(store, *(a_move(each, version, str(version)) for each in ids))
             await until(lambda: nothing_behind(db), "the follower has settled all")
         steps = "select n - lag(n) over (partition by id order by at) as step from seen"
         assert await db.fetchval(f"select count(*) from ({steps}) s where step < 0") == 0
@@ -122,7 +123,7 @@ async def test_the_column_never_goes_back_while_follower_and_writes_race(store: 
 
 async def test_the_follower_waits_for_nobody(store: PostgresStore, db: Connection) -> None:
     await db.execute("insert into errand values ('a', 'pending'), ('b', 'pending')")
-    await written(store, *(a_move(each, 1, column=ERRAND_STATE) for each in ("a", "b")))
+    await written(store, *(a_move(each, 1) for each in ("a", "b")))
     async with db.transaction():
         await db.execute("select from errand where id = 'a' for update")
         async with following(store):
@@ -135,7 +136,7 @@ async def _is(store: PostgresStore, entity_id: str, state: str) -> bool:
 
 
 async def test_a_missing_row_is_said_and_holds_up_nothing(store: PostgresStore, db: Connection) -> None:
-    (answer,) = await written(store, a_move("a", 1, column=ERRAND_STATE))
+    (answer,) = await written(store, a_move("a", 1))
     assert answer.gate is Gate.OPEN
     async with following(store):
         await until(lambda: nothing_behind(db), "it is settled")
@@ -145,7 +146,7 @@ async def test_a_row_that_vanishes_while_it_is_behind_is_forgotten(store: Postgr
     await db.execute("insert into errand values ('a', 'pending')")
     async with db.transaction():
         await db.execute("delete from errand where id = 'a'")
-        await written(store, a_move("a", 1, column=ERRAND_STATE))
+        await written(store, a_move("a", 1))
     async with following(store):
         await until(lambda: nothing_behind(db), "it is settled")
 
@@ -161,7 +162,8 @@ async def test_any_key_and_column_type_in_any_schema(
     try:
         await db.execute(create.format(table))
         await db.execute(f"insert into {table} (id, state) select $1::text::{_type_of(kind)}, 'pending'", key)
-        await written(store, a_move(key, 1, column=Column(table=table, column="state")))
+        await declared(db, LIFECYCLE, table, "id", "state")
+        await written(store, a_move(key, 1))
         async with following(store):
             await until(lambda: nothing_behind(db), "the column follows")
         assert await db.fetchval(f"select state::text from {table}") == "doing"
@@ -174,19 +176,20 @@ def _type_of(kind: str) -> str:
 
 
 @pytest.mark.parametrize(
-    ("entity_id", "column", "said"),
+    ("entity_id", "table", "column", "said"),
     [
-        ("a", Column(table="errand", column="nope"), "nope"),
-        ("a", Column(table="nowhere", column="state"), "nowhere"),
-        ("no-number", Column(table="comment", column="notification_state"), "22P02"),
+        ("a", "public.errand", "nope", "nope"),
+        ("a", "public.nowhere", "state", "nowhere"),
+        ("no-number", "public.comment", "notification_state", "22P02"),
     ],
     ids=["no such column", "no such table", "an id that is no key"],
 )
 async def test_a_column_that_can_not_be_written_stops_nobody_and_says_why(
-    store: PostgresStore, db: Connection, entity_id: str, column: Column, said: str
+    store: PostgresStore, db: Connection, entity_id: str, table: str, column: str, said: str
 ) -> None:
     await db.execute("insert into errand values ('a', 'pending'), ('b', 'pending')")
-    answer, _ = await written(store, a_move(entity_id, 1, column=column), a_move("b", 1, column=ERRAND_STATE))
+    await declared(db, "other", table, "id", column)
+    answer, _ = await written(store, a_move(entity_id, 1, lifecycle="other"), a_move("b", 1))
     assert (answer.gate, answer.state) == (Gate.OPEN, "doing")
 
     async def refused() -> str | None:
@@ -204,8 +207,8 @@ async def test_a_state_that_the_app_refuses_is_shown_once_it_is_allowed(store: P
     try:
         answers = await written(
             store,
-            a_move("a", 1, "doing", column=ERRAND_STATE),
-            a_move("b", 1, "done", final=True, column=ERRAND_STATE),
+            a_move("a", 1, "doing"),
+            a_move("b", 1, "done", final=True),
         )
         assert [answer.gate for answer in answers] == [Gate.OPEN, Gate.OPEN]
         assert await states(db, "a") == ["doing"]
@@ -258,7 +261,7 @@ async def test_a_trigger_of_the_app_holds_up_no_effect(store: PostgresStore, db:
     async with triggered(db, does, deferred=deferred), db.transaction():
         await db.execute("select from comment for update")
         async with following(store), asyncio.timeout(DEADLINE):
-            begins = [a_begin(n, 1, entering="doing", column=ERRAND_STATE) for n in range(1, 61)]
+            begins = [a_begin(n, 1, entering="doing") for n in range(1, 61)]
             answers = await written(store, *begins)
             outcomes = [an_outcome(n, 2, Status.DONE) for n in range(1, 61)]
             assert {each.verdict for each in await written(store, *outcomes)} == {Verdict.STORED}
@@ -268,7 +271,7 @@ async def test_a_trigger_of_the_app_holds_up_no_effect(store: PostgresStore, db:
 
 async def test_rows_whose_trigger_is_slow_all_follow(store: PostgresStore, db: Connection) -> None:
     await db.execute("insert into errand select g::text, 'pending' from generate_series(1, 120) g")
-    await written(store, *(a_move(n, 1, column=ERRAND_STATE) for n in range(1, 121)))
+    await written(store, *(a_move(n, 1) for n in range(1, 121)))
     async with triggered(db, "perform pg_sleep(0.02)"), following(store):
         await until(lambda: nothing_behind(db), "all are shown")
     assert await db.fetchval("select count(*) from errand where state = 'doing'") == 120
@@ -279,7 +282,7 @@ async def test_one_row_that_can_not_be_shown_keeps_no_other_back(
     store: PostgresStore, db: Connection, does: str
 ) -> None:
     await db.execute("insert into errand select g::text, 'pending' from generate_series(1, 250) g")
-    await written(store, *(a_move(n, 1, column=ERRAND_STATE) for n in range(1, 251)))
+    await written(store, *(a_move(n, 1) for n in range(1, 251)))
     async with triggered(db, f"if new.id = '7' then {does}; end if", deferred=True), following(store):
         shown = "select count(*) = 249 from errand where state = 'doing'"
         await until(lambda: db.fetchval(shown), "all others are shown")

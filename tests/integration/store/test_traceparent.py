@@ -52,4 +52,5 @@ async def test_who_could_start_before_the_migration_can_start_after_it_and_nobod
     assert await rights(before) == expected
     assert (await schema.migrate(before))[0].number == 4
     # And ask which schema there is: a client of theirs does when it connects.
-    assert await rights(before) == sorted([*expected, ("schema_version", "app", False)])
+    more = [("schema_version", "app", False), ("restart_any", "chief", True), ("start_any", "app", False)]
+    assert await rights(before) == sorted([*expected, *more])

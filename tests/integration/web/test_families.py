@@ -14,14 +14,16 @@ import asyncpg
 from aiohttp import web
 
 from perdure import Status
+from perdure.fleet.columns import declare
 from perdure.fleet.follower import Follower
 from perdure.store.connecting import open_pool
 from perdure.store.postgres import PostgresStore
-from perdure.store.writes import Column, Move, Write
+from perdure.store.writes import Move, Write
 from tests.deadline import DEADLINE
 from tests.integration.web.conftest import Jobs
 from tests.pages import Reply, answers, closes, waits_for
 from workers.web_jobs import app
+from workflows.web_job import WebJob
 
 COUNTED = """
     select f.master from web_job.family f left join web_job.job j on j.parent = f.master group by f.master
@@ -239,14 +241,14 @@ async def test_whoever_finishes_children_of_one_family_together_loses_no_count_a
     await family(jobs, "m", [str(n) for n in range(120)], window=100)
     await jobs.db.execute("update web_job.family set tolerates = null")
     pools = [await open_pool(jobs.world.dsn, 3) for _ in range(3)]
+    await declare(jobs.db, {"web-job": WebJob.mirror})
     stores = [PostgresStore(pool) for pool in pools]
 
     async def finish(number: int) -> None:
         for version, state in ((1, "processing"), (2, "complete" if number % 3 else "failed")):
             move = Move(state=state, final=version == 2)
-            column = Column(table="web_job.job", column="state", key="id")
             write = partial(Write, lifecycle="web-job", id=f"m/{number}", round=0, workflow_id=f"web-job/m/{number}")
-            await stores[number % 3].write(write(version=version, move=move, column=column), patience=DEADLINE)
+            await stores[number % 3].write(write(version=version, move=move), patience=DEADLINE)
 
     followers = [Follower(pool, every=0.02) for pool in pools]
     for follower in followers:

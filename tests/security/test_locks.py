@@ -1,0 +1,83 @@
+"""A role to which nothing was granted can take advisory locks, and so hold up nobody."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import asyncpg
+import pytest
+
+from perdure import schema
+from perdure.errors import NotNow
+from perdure.fleet.follower import Follower
+from perdure.store.connecting import open_pool
+from perdure.store.postgres import PostgresStore
+from perdure.store.writes import Move, Write
+from tests.deadline import DEADLINE, in_time
+from tests.security.conftest import Roles
+from tests.world import World
+
+# Every key that a migration has ever taken, and the migrator's own.
+HELD = (
+    "select pg_advisory_lock(hashtext('perdure.make_months'))",
+    f"select pg_advisory_lock({schema._LOCK})",
+    "select pg_advisory_lock(hashtextextended('lookup/a', x'666f6c6c'::bigint))",
+)
+
+
+@pytest.fixture
+async def stranger(world: World, roles: Roles) -> asyncpg.Connection[asyncpg.Record]:
+    """A session of a role with no rights, which holds these locks."""
+    session = await roles.connect(await roles.make("stranger"))
+    for statement in HELD:
+        await session.execute(statement)
+    return session
+
+
+async def test_the_months_are_made_and_a_worker_starts(
+    world: World, stranger: asyncpg.Connection[asyncpg.Record]
+) -> None:
+    await in_time(schema.make_months(world.db))
+    worker = await world.spawn()
+    assert await worker.stop() == 0
+
+
+async def test_what_is_missing_is_migrated(world: World, stranger: asyncpg.Connection[asyncpg.Record]) -> None:
+    known = schema.migrations()
+    next_one = schema.Migration(known[-1].number + 1, "again", "create table perdure.again ()")
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(schema, "migrations", lambda: [*known, next_one])
+        assert await in_time(schema.migrate(world.db)) == [next_one]
+
+
+async def test_the_first_migration_waits_with_a_bound_and_says_for_what(
+    world: World, roles: Roles, stranger: asyncpg.Connection[asyncpg.Record], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await world.db.execute("drop schema perdure cascade")
+    monkeypatch.setattr(schema, "_PATIENCE", "100ms")
+    with pytest.raises(NotNow, match="held the lock of `perdure migrate` for 100ms"):
+        await in_time(schema.migrate(world.db))
+
+
+async def test_the_column_follows(world: World, stranger: asyncpg.Connection[asyncpg.Record]) -> None:
+    await world.db.execute("insert into errand (id) values ('a')")
+    await world.db.execute("insert into perdure.app_column values ('lookup', 'public.errand', 'id', 'state')")
+    pool = await open_pool(world.dsn, 2)
+    write = Write(lifecycle="lookup", id="a", round=0, version=1, workflow_id="w", move=Move(state="doing"))
+    store = PostgresStore(pool)
+    await store.write(write, patience=DEADLINE)
+    assert await Follower(pool).once() in (True, False)
+    await store.close()
+    await pool.close()
+    assert await world.db.fetchval("select state from errand where id = 'a'") == "doing"
+
+
+def test_no_statement_waits_without_a_bound_for_an_advisory_lock() -> None:
+    """Those that are left are tried, or taken in sessions that have a `lock_timeout`."""
+    root = Path(schema.__file__).parents[1]
+    found = {
+        path.relative_to(root).as_posix()
+        for path in root.rglob("*.py")
+        if "pg_advisory" in path.read_text() and "pg_try_advisory" not in path.read_text()
+    }
+    assert found == {"schema/__init__.py", "archiving/working.py"}
