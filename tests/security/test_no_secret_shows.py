@@ -1,0 +1,124 @@
+"""Secrets that are configured show nowhere: in no command line, log, message or traceback, whatever fails."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import signal
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import psutil
+import pytest
+import typer.main
+
+from infra.ports import free_port
+from perdure.command import cli
+from tests.apps.contracts import Errand
+from tests.apps.errands import Lookup
+from tests.deadline import in_time
+from tests.forked import Forked
+from tests.world import FreshWorkerProcess, World
+
+APP = "tests.apps.bodies:app"
+MARK = "M4RKED"
+KEY = base64.b64encode(MARK.encode().ljust(32, b"k")).decode()
+SECRETS = {
+    "PERDURE_KEYS": f"first:{KEY}",
+    "PERDURE_MAIL_USERNAME": "mailer",
+    "PERDURE_MAIL_PASSWORD": f"{MARK}-mail",
+    "PERDURE_MAIL_SECRET": f"{MARK}-of-message-ids-0123456789abcdef",
+    "PERDURE_WEB_CALLBACK_SECRET": f"{MARK}-of-callbacks-0123456789abcdef",
+    "PERDURE_TELEPHONY_AUTH_TOKEN": f"{MARK}-telephony",
+    "PERDURE_TELEPHONY_API_KEY_SECRET": f"{MARK}-telephony-key",
+    "PGPASSWORD": f"{MARK}-pg",
+    "TEMPORAL_API_KEY": f"{MARK}-temporal",
+    "TEMPORAL_GRPC_META_X_TOKEN": f"{MARK}-metadata",
+    "TEMPORAL_TLS": "false",
+}
+MARKS = (MARK, KEY, KEY[:12], base64.b64encode(MARK.encode()).decode().rstrip("="), MARK.encode().hex())
+
+
+def shown_in(text: str) -> list[str]:
+    """The lines that hold a secret, in plain or as they are written somewhere."""
+    return [line for line in text.splitlines() if any(mark in line for mark in MARKS)]
+
+
+def command_lines() -> Iterator[str]:
+    """Of all processes of this machine, as `ps` shows them to everybody."""
+    for process in psutil.process_iter():
+        try:
+            yield " ".join(process.cmdline())
+        except psutil.Error:
+            continue
+
+
+def commands(group: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    """Each command with what it can't do without."""
+    if hasattr(group, "commands"):
+        for name, each in group.commands.items():
+            yield from commands(each, (*path, name))
+        return
+    words = list(path)
+    for each in group.params:
+        if each.required:
+            value = APP if each.name == "app" else "2026-01" if each.name == "month" else "a"
+            words += [value] if each.param_type_name == "argument" else [each.opts[0], value]
+    yield tuple(words)
+
+
+def with_password(dsn: str, password: str) -> str:
+    """The URL with a password of the role."""
+    return dsn.replace("postgres@", f"postgres:{password}@")
+
+
+@pytest.fixture
+def secrets(world: World) -> Mapping[str, str]:
+    """An environment with a secret wherever one can be."""
+    return {**world.environment(), **SECRETS, "PERDURE_DATABASE_URL": with_password(world.dsn, f"{MARK}-database")}
+
+
+async def test_a_worker_and_a_relay_that_run_show_none(world: World, secrets: Mapping[str, str]) -> None:
+    with_relay = {**secrets, "PERDURE_RELAY": "false", "PERDURE_LOG_LEVEL": "debug"}
+    worker = FreshWorkerProcess(world, APP, with_relay)
+    world.workers.append(worker)
+    await worker.start()
+    relay = Forked(["relay", APP], {**secrets, "PERDURE_LOG": "json"}, world.folder / "relay.log")
+    await world.client.start(Lookup, "a", Errand())
+    assert await world.ended("lookup", "a") == "done"
+    lines = list(command_lines())
+    assert any("perdure.command worker" in line for line in lines)
+    assert shown_in("\n".join(lines)) == []
+    assert await worker.stop() == 0
+    relay.send_signal(signal.SIGTERM)
+    assert await relay.wait() == 0
+    assert shown_in(worker.text() + (world.folder / "relay.log").read_text()) == []
+
+
+FAILURES: dict[str, Callable[[World], dict[str, str]]] = {
+    "no PostgreSQL": lambda world: {"PERDURE_DATABASE_URL": f"postgresql://ann:{MARK}@127.0.0.1:{free_port()}/shop"},
+    "no such database": lambda world: {"PERDURE_DATABASE_URL": with_password(world.postgres.dsn("none"), MARK)},
+    "no TLS": lambda world: {"PERDURE_DATABASE_URL": with_password(world.dsn, MARK) + f"?sslmode=require&x={MARK}"},
+    "a URL that can't be read": lambda world: {"PERDURE_DATABASE_URL": f"postgresql://ann:{MARK}/x?{MARK}@db/shop"},
+    "no URL": lambda world: {"PERDURE_DATABASE_URL": f"mysql://ann:{MARK}@db/shop"},
+    "no Temporal": lambda world: {"TEMPORAL_ADDRESS": f"127.0.0.1:{free_port()}"},
+    "Temporal without TLS": lambda world: {"TEMPORAL_TLS": "true"},
+    "metadata that can't be sent": lambda world: {"TEMPORAL_GRPC_META_X_TOKEN": f"{MARK}\n"},
+    "keys that can't be used": lambda world: {"PERDURE_KEYS": f"{MARK}:{KEY},{KEY}:{MARK}"},
+}
+
+
+@pytest.mark.parametrize("failure", FAILURES)
+async def test_a_command_that_fails_shows_none(world: World, secrets: Mapping[str, str], failure: str) -> None:
+    environment = {**secrets, **FAILURES[failure](world), "PERDURE_LOG_LEVEL": "debug"}
+    few = asyncio.Semaphore(8)
+
+    async def shown_by(number: int, words: tuple[str, ...]) -> list[tuple[str, str]]:
+        log = world.folder / f"{number}.log"
+        async with few:
+            await in_time(Forked(list(words), environment, log).wait())
+        return [(words[0], line) for line in shown_in(log.read_text())]
+
+    every = list(enumerate(commands(typer.main.get_command(cli))))
+    found = await asyncio.gather(*(shown_by(number, words) for number, words in every))
+    assert [each for one in found for each in one] == []
