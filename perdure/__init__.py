@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from perdure.contracts.states import State, state
     from perdure.contracts.steps import Occasion, Step
     from perdure.encryption.private import Private, PrivatePattern
+    from perdure.encryption.service import KeyService
     from perdure.errors import PerdureError
     from perdure.fleet.plugin import PerdurePlugin
     from perdure.settings import Settings
@@ -67,6 +68,7 @@ _MODULES = {
     "contracts.states": ("State", "state"),
     "contracts.steps": ("Occasion", "Step"),
     "encryption.private": ("Private", "PrivatePattern"),
+    "encryption.service": ("KeyService",),
     "errors": ("PerdureError",),
     "fleet.plugin": ("PerdurePlugin",),
     "settings": ("Settings",),
@@ -125,6 +127,7 @@ __all__ = [
     "Handle",
     "InDoubt",
     "Key",
+    "KeyService",
     "Lifecycle",
     "LifecycleStatus",
     "Limit",

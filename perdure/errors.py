@@ -109,6 +109,10 @@ class InvalidSetting(PerdureError, ValueError):
     """A setting has a value that can't be used."""
 
 
+class KeyServiceUnavailable(PerdureError):
+    """The service that unwraps this process's keys gives no key."""
+
+
 class UnusableFile(InvalidSetting, OSError):
     """A certificate, key or password file that a setting names can't be used. A worker tries it again."""
 

@@ -43,6 +43,8 @@ class Settings(BaseSettings):
         web_ui: where Temporal's Web UI is, for links to workflows, `https://temporal.example.org`; None = no links.
         keys: `id:base64` of 32 bytes, several by comma: the first one encrypts, all decrypt; None = no encryption.
         keys_file: a file instead, `id base64` a line, which only its owner may read and write.
+        key_service: `package.module:name` of what unwraps those keys, see `perdure.KeyService`; None = they are not
+            wrapped.
         encrypt: whether payloads to Temporal are encrypted; None = where there are keys. What is encrypted is read
             where there are keys, in any case.
         seal: whether `Private` fields are sealed before they are written to the database.
@@ -72,6 +74,7 @@ class Settings(BaseSettings):
     web_ui: str | None = Field(default=None, pattern=r"^https?://\S+$")
     keys: SecretStr | None = None
     keys_file: str | None = Field(default=None, min_length=1)
+    key_service: str | None = Field(default=None, pattern=r"^[^:\s]+:[^:\s]+$")
     encrypt: bool | None = None
     seal: bool = False
 

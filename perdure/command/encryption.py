@@ -18,6 +18,7 @@ from perdure.command.cli import ENCRYPT, cli
 from perdure.encryption.access import Access, Signed, Tokens, new_token
 from perdure.encryption.keyring import KEY_BYTES, KEY_ID, Keyring, keyring
 from perdure.encryption.private import MARK, sealed, unsealed
+from perdure.encryption.service import key_service, wrapped
 from perdure.errors import InvalidInput, InvalidSetting, Unopenable
 from perdure.fleet.worker import stop_at_once, told_to_stop
 from perdure.logs import set_up
@@ -28,11 +29,14 @@ from perdure.settings import settings
 def make_key(
     key_id: Annotated[str | None, typer.Argument(metavar="ID", help="of the key; default: today's date")] = None,
 ) -> None:
-    """Print a new key for PERDURE_KEYS, as `id:base64`. It is kept nowhere."""
+    """Print a new key for PERDURE_KEYS, as `id:base64`; wrapped, if PERDURE_KEY_SERVICE is set. It is kept nowhere."""
     key_id = key_id or f"{datetime.now(UTC):%Y-%m-%d}"
     if not re.fullmatch(KEY_ID, key_id):
         raise typer.BadParameter(f"{key_id!r} is no id of a key: letters, digits, . _ -, 64 at most")
-    typer.echo(f"{key_id}:{base64.b64encode(secrets.token_bytes(KEY_BYTES)).decode()}")
+    key, service = secrets.token_bytes(KEY_BYTES), settings().key_service
+    if service is not None:
+        key = wrapped(key_service(service), key)
+    typer.echo(f"{key_id}:{base64.b64encode(key).decode()}")
 
 
 @cli.command(epilog="Example: perdure seal > sealed.txt", rich_help_panel=ENCRYPT)

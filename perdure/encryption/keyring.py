@@ -16,6 +16,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from perdure.encryption.service import KeyService, key_service, unwrapped
 from perdure.errors import InvalidSetting, UnknownKey, Unopenable
 
 if TYPE_CHECKING:
@@ -87,9 +88,10 @@ def keyring(config: Settings) -> Keyring | None:
 
     Raises:
         InvalidSetting: they can't be used; the message says which one, and shows no key.
+        KeyServiceUnavailable: they are wrapped, and are not unwrapped.
     """
     given = config.keys.get_secret_value() if config.keys is not None else None
-    return _keyring(given, config.keys_file, config.encrypt, config.seal)
+    return _keyring(given, config.keys_file, config.encrypt, config.seal, config.key_service)
 
 
 def own() -> tuple[Keyring | None, bool]:
@@ -98,7 +100,7 @@ def own() -> tuple[Keyring | None, bool]:
     Raises:
         InvalidSetting: as `keyring`.
     """
-    names = ("KEYS", "KEYS_FILE", "SEAL", "ENCRYPT")
+    names = ("KEYS", "KEYS_FILE", "SEAL", "ENCRYPT", "KEY_SERVICE")
     return _own(*(os.environ.get(f"PERDURE_{name}") for name in names))
 
 
@@ -111,13 +113,14 @@ def _own(*_: str | None) -> tuple[Keyring | None, bool]:
 
 
 @lru_cache(maxsize=8)
-def _keyring(given: str | None, file: str | None, encrypt: bool | None, seal: bool) -> Keyring | None:
+def _keyring(given: str | None, file: str | None, encrypt: bool | None, seal: bool, path: str | None) -> Keyring | None:
     if given is not None and file is not None:
         raise InvalidSetting("PERDURE_KEYS and PERDURE_KEYS_FILE are both set: keep one of them")
+    service = key_service(path) if path is not None else None
     if given is not None:
-        return Keyring(dict(_parsed("PERDURE_KEYS", given.split(","), ":")))
+        return Keyring(dict(_parsed("PERDURE_KEYS", given.split(","), ":", service)))
     if file is not None:
-        return Keyring(dict(_parsed(f"PERDURE_KEYS_FILE={file!r}", _lines(file), None)))
+        return Keyring(dict(_parsed(f"PERDURE_KEYS_FILE={file!r}", _lines(file), None, service)))
     if seal or encrypt:
         name = "PERDURE_SEAL" if seal else "PERDURE_ENCRYPT"
         raise InvalidSetting(f"{name}=true needs keys: set PERDURE_KEYS; `perdure key` makes one")
@@ -144,7 +147,9 @@ def _check_mode(file: str) -> None:
         )
 
 
-def _parsed(where: str, entries: list[str], separator: str | None) -> Iterator[tuple[str, bytes]]:
+def _parsed(
+    where: str, entries: list[str], separator: str | None, service: KeyService | None
+) -> Iterator[tuple[str, bytes]]:
     form = "id:base64, several by comma" if separator else "`id base64`, one a line"
     seen: set[str] = set()
     for number, entry in enumerate(entries, 1):
@@ -154,16 +159,18 @@ def _parsed(where: str, entries: list[str], separator: str | None) -> Iterator[t
         if key_id in seen:
             raise InvalidSetting(f"{where}: two keys have the id {key_id!r}: give each key an id of its own")
         seen.add(key_id)
-        yield key_id, _key(where, key_id, rest[0].strip())
+        yield key_id, _key(where, key_id, rest[0].strip(), service)
     if not seen:
         raise InvalidSetting(f"{where}: there is no key in it: write {form}; `perdure key` makes one")
 
 
-def _key(where: str, key_id: str, text: str) -> bytes:
+def _key(where: str, key_id: str, text: str, service: KeyService | None) -> bytes:
     try:
         key = unbase64(text)
     except ValueError:
         raise InvalidSetting(f"{where}: the key {key_id!r} is no base64; `perdure key` makes one") from None
+    if service is not None:
+        key = unwrapped(service, where, key_id, key)
     if len(key) != KEY_BYTES:
         raise InvalidSetting(f"{where}: the key {key_id!r} has {len(key)} bytes, and needs {KEY_BYTES}")
     return key
