@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 from pydantic import Field, SecretStr, StringConstraints, ValidationError, field_serializer
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from perdure.contracts.scopes import queue_of
 from perdure.errors import InvalidSetting
 
 Scope = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_-]{0,62}$")]
@@ -18,6 +19,11 @@ class Settings(BaseSettings):
     """What a worker or client of perdure is told from outside.
 
     Attributes:
+        database_url: the app's database, `postgresql://user:password@host:port/database`.
+        scope: names the app database where several share a Temporal namespace; part of the id of each workflow and of
+            the name of each task queue.
+        task_queue: name of the task queue of the lifecycles' workers, without the scope; `queue` has both.
+
         database_url: the app's database, `postgresql://user:password@host:port/database`. `repr` and dumps show it
             without its passwords.
         column_database_url: the same database, as the role that writes the columns which show states in the app's
@@ -55,7 +61,7 @@ class Settings(BaseSettings):
     database_url: str = Field(default="postgresql://localhost/postgres", pattern=r"^postgres(ql)?://")
     column_database_url: str | None = Field(default=None, pattern=r"^postgres(ql)?://")
     scope: Scope | None = None
-    task_queue: str = Field(default="perdure", min_length=1, max_length=200)
+    task_queue: str = Field(default="perdure", max_length=200, pattern=r"^[^:\s]+$")
     grace: float = Field(default=10.0, ge=0, le=3600)
     connections: int = Field(default=5, ge=2, le=100)
     workflows_cached: int = Field(default=1000, ge=0)
@@ -77,6 +83,11 @@ class Settings(BaseSettings):
     key_service: str | None = Field(default=None, pattern=r"^[^:\s]+:[^:\s]+$")
     encrypt: bool | None = None
     seal: bool = False
+
+    @property
+    def queue(self) -> str:
+        """The task queue in Temporal: no other scope has one of that name."""
+        return queue_of(self.task_queue, self.scope)
 
     def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
         """See Pydantic; what a traceback or a log shows of it has no password."""

@@ -46,7 +46,6 @@ class World:
         self.config = Settings(
             database_url=self.dsn,
             scope=self.scope,
-            task_queue=f"q-{self.scope}",
             relay_every=0.05,
             grace=2.0,
             clean_up_every=0.0,  # none comes into a test that takes its time
@@ -108,7 +107,6 @@ class World:
             **os.environ,
             "PERDURE_DATABASE_URL": self.config.database_url,
             "PERDURE_SCOPE": self.scope,
-            "PERDURE_TASK_QUEUE": self.config.task_queue,
             "PERDURE_RELAY_EVERY": "0.05",
             "PERDURE_GRACE": str(self.config.grace),
             "PERDURE_CLEAN_UP_EVERY": str(self.config.clean_up_every),
@@ -118,7 +116,7 @@ class World:
 
     def handle(self, lifecycle: str, entity_id: object) -> temporalio.client.WorkflowHandle[Any, Any]:
         """Temporal's handle of an entity's workflow."""
-        return self.engine.get_workflow_handle(f"{self.scope}/{lifecycle}/{entity_id}")
+        return self.engine.get_workflow_handle(f"{self.scope}:{lifecycle}/{entity_id}")
 
     async def temporal_command(self, *arguments: str) -> str:
         """Run the `temporal` command against this world's server; its output."""

@@ -48,7 +48,7 @@ async def by_client(here: Ground, runs: int) -> float:
         async def start(number: int) -> None:
             async with room:
                 name = f"nothing/{prefix}{number}"
-                await client.start_workflow(Nothing.run, Given(number=1), id=name, task_queue=here.config.task_queue)
+                await client.start_workflow(Nothing.run, Given(number=1), id=name, task_queue=here.config.queue)
 
         since = time.monotonic()
         await asyncio.gather(*(start(number) for number in range(runs)))

@@ -142,7 +142,7 @@ async def working(
     async with (
         asyncpg.create_pool(config.database_url, min_size=0, max_size=5) as pool,
         StatusCallbacks(pool, telephony_settings()).listening("127.0.0.1", port),
-        Worker(environment.client, task_queue=config.task_queue, plugins=[plugin]),
+        Worker(environment.client, task_queue=config.queue, plugins=[plugin]),
     ):
         await plugin.ready.wait()
         yield

@@ -69,7 +69,7 @@ class Passing:
 
     async def _how_far(self, patient: str) -> str | None:
         """What its reminders say of themselves, such as when the next dose is due."""
-        handle = self._environment.client.get_workflow_handle(f"{self._scope}/dosage-reminders/{patient}")
+        handle = self._environment.client.get_workflow_handle(f"{self._scope}:dosage-reminders/{patient}")
         try:
             status: dict[str, Any] = await handle.query("status")
         except RPCError as error:

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from typing import Any, assert_never
 
 from temporalio import activity
+from temporalio.exceptions import ApplicationError
 
 from perdure import faults
 from perdure.activity.execution import PATIENCE, Fitting, Pulse, ask, attempt, keep, take
@@ -15,11 +16,12 @@ from perdure.activity.observing import asking, attempting, taking
 from perdure.activity.orders import AttemptOrder, QuestionOrder, Report, StepOrder
 from perdure.app import App, Contract
 from perdure.contracts.effects import Effect, Find
+from perdure.contracts.keys import Entity
 from perdure.contracts.outcomes import Status
 from perdure.contracts.policies import Dedupe, Repeat
 from perdure.contracts.steps import Step
 from perdure.contracts.terms import all_terms, terms_of
-from perdure.errors import DatabaseUnavailable
+from perdure.errors import DatabaseUnavailable, NotThisDatabase
 from perdure.store.writes import Answer, Store, Write
 from perdure.workflow.recording import WRITE
 
@@ -92,15 +94,23 @@ class Activities:
     Args:
         app: contracts and bodies.
         store: gives the store, once the worker runs.
+        scope: of the app's database: an order for an entity of another scope is refused.
         grace: seconds that a call under way is given when the worker is told to stop.
         resources: gives what bodies share, once the worker runs.
     """
 
     def __init__(
-        self, app: App, store: Callable[[], Store], grace: float, resources: Callable[[], Any] = lambda: None
+        self,
+        app: App,
+        store: Callable[[], Store],
+        *,
+        scope: str | None,
+        grace: float,
+        resources: Callable[[], Any] = lambda: None,
     ) -> None:
         self._app = app
         self._store = store
+        self._scope = scope
         self._grace = grace
         self._resources = resources
 
@@ -126,6 +136,7 @@ class Activities:
     def _attempting(self, effect: Effect[Any, Any], body: Callable[..., Any], name: str) -> Callable[..., Any]:
         @activity.defn(name=name)
         async def run(order: AttemptOrder) -> Report:
+            self._check(order.write, order.then)
             host = TemporalHost(self._grace, self._resources())
             usual = isinstance(effect.doubt, (Repeat, Dedupe))
             gives_way = usual if order.gives_way is None else order.gives_way
@@ -139,6 +150,7 @@ class Activities:
     def _asking(self, find: Find[Any, Any], body: Callable[..., Any], name: str) -> Callable[..., Any]:
         @activity.defn(name=name)
         async def run(order: QuestionOrder) -> Report:
+            self._check(order.write)
             host = TemporalHost(self._grace, self._resources())
             report = await asking(find, order, ask(find, body, order, self._fitting(), host))
             report = self._with_terms(report, order.write)
@@ -150,6 +162,7 @@ class Activities:
     def _taking(self, step: Step[Any, Any], body: Callable[..., Any], name: str) -> Callable[..., Any]:
         @activity.defn(name=name)
         async def run(order: StepOrder) -> Report:
+            self._check(order.write)
             host = TemporalHost(min(self._grace, 2.0), self._resources())
             making = host.to_its_end(take(step, body, order, self._fitting(), host), gives_way=True)
             report = await taking(step, order, making)
@@ -161,6 +174,7 @@ class Activities:
     def _bookkeeping(self) -> Callable[..., Any]:
         @activity.defn(name=WRITE)
         async def write(order: Write) -> Answer:
+            self._check(order)
             patience = PATIENCE if activity.info().is_local else 25.0
             host = TemporalHost(min(self._grace, 2.0))
             committing = asyncio.ensure_future(keep(order, self._fitting(), patience))
@@ -178,6 +192,21 @@ class Activities:
                 committing.cancel()
 
         return write
+
+    def _check(self, *writes: Write | None) -> None:
+        """Refuse what another workflow orders than the entity's own in this scope, before anything is done."""
+        for each in writes:
+            if each is None:
+                continue
+            entity, ordered_by = Entity(each.lifecycle, each.id), activity.info().workflow_id
+            own = entity.workflow_id(self._scope)
+            if not own == ordered_by == each.workflow_id:
+                raise ApplicationError(
+                    f"{entity} belongs to the workflow {own}: the order came from {ordered_by or 'no workflow'}, "
+                    "and nothing was done",
+                    type=NotThisDatabase.__name__,
+                    non_retryable=True,
+                )
 
     def _with_terms(self, report: Report, order: Write) -> Report:
         """What decides about an effect that is not settled stands in the history, beside what is known of it."""

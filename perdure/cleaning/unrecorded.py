@@ -22,6 +22,7 @@ from perdure.cleaning.ground import Ground
 from perdure.cleaning.kinds import OUTLIVED, UNRECORDED, Kind
 from perdure.cleaning.writing import fetch
 from perdure.contracts.keys import Entity
+from perdure.contracts.scopes import workflow_prefix
 from perdure.errors import InvalidEntity
 from perdure.queries import query
 from perdure.workflow.carried import CARRIED, Carried
@@ -124,7 +125,7 @@ async def _kind(row: asyncpg.Record, run: WorkflowExecution) -> Kind | None:
 
 def _prefix(ground: Ground, name: str) -> str:
     """What the ids of a lifecycle's workflows begin with."""
-    return Entity(name, "x").workflow_id(ground.settings.scope)[:-1]
+    return workflow_prefix(name, ground.settings.scope)
 
 
 async def _tell(ground: Ground, odd: Odd) -> bool:

@@ -68,9 +68,9 @@ async def _do(app: App, name: str | None, per_second: float | None, asked: Reque
     chosen = [each for each in app.limits.values() if name in (None, each.name)]
     if asked is not None:
         for each in chosen:
-            await set_limit(client, each, config.task_queue, per_second, asked)
-            await _in_force(client, each, config.task_queue, per_second)
-    return [await read_limit(client, each, config.task_queue) for each in chosen]
+            await set_limit(client, each, config.queue, per_second, asked)
+            await _in_force(client, each, config.queue, per_second)
+    return [await read_limit(client, each, config.queue) for each in chosen]
 
 
 async def _in_force(client: Client, limit: Limit, lifecycles: str, per_second: float | None) -> None:

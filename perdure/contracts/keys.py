@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from urllib.parse import unquote
 from uuid import UUID
 
+from perdure.contracts.scopes import scope_of_workflow, workflow_prefix
 from perdure.errors import InvalidEntity, InvalidInput
 
 LONGEST_ID = 900
@@ -100,25 +101,22 @@ class Entity:
 
     def workflow_id(self, scope: str | None) -> str:
         """Workflow id in Temporal; `scope` names the app database where several share a namespace."""
-        return f"{scope}/{self.lifecycle}/{self.id}" if scope else f"{self.lifecycle}/{self.id}"
+        return workflow_prefix(self.lifecycle, scope) + self.id
 
     @classmethod
     def of_workflow(cls, workflow_id: str, lifecycle: str, round: int) -> Entity:
         """The entity that a workflow of type `lifecycle` stands for.
 
         Raises:
-            InvalidEntity: if the workflow id is not `[<scope>/]<lifecycle>/<entity id>`.
+            InvalidEntity: if the workflow id is not `[<scope>:]<lifecycle>/<entity id>`.
         """
-        head, _, rest = workflow_id.partition("/")
-        if head == lifecycle and rest:
-            return cls(lifecycle, rest, round)
-        head, _, rest = rest.partition("/")
-        if head == lifecycle and rest:
-            return cls(lifecycle, rest, round)
-        raise InvalidEntity(
-            f"workflow id {workflow_id!r} does not name an entity of {lifecycle!r}: "
-            f"start it as '{lifecycle}/<entity id>' or '<scope>/{lifecycle}/<entity id>'"
-        )
+        prefix = workflow_prefix(lifecycle, scope_of_workflow(workflow_id))
+        if not workflow_id.startswith(prefix) or workflow_id == prefix:
+            raise InvalidEntity(
+                f"workflow id {workflow_id!r} does not name an entity of {lifecycle!r}: "
+                f"start it as '{lifecycle}/<entity id>' or '<scope>:{lifecycle}/<entity id>'"
+            )
+        return cls(lifecycle, workflow_id.removeprefix(prefix), round)
 
 
 def _plain(text: str, marks: str) -> str:

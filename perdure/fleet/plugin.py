@@ -31,8 +31,9 @@ from perdure.cleaning.caretaker import Caretaker
 from perdure.cleaning.expected import Expected
 from perdure.cleaning.hosting import cleaning_up
 from perdure.contracts.keys import Entity
+from perdure.contracts.scopes import scope_of_queue
 from perdure.encryption.codec import Codec, encrypting, encrypts
-from perdure.errors import DeclarationError, InvalidSetting, PerdureError
+from perdure.errors import DeclarationError, PerdureError
 from perdure.fleet.columns import prepare as prepare_columns
 from perdure.fleet.follower import Follower
 from perdure.fleet.gauges import Gauges
@@ -69,8 +70,6 @@ class PerdurePlugin(temporalio.client.Plugin, temporalio.worker.Plugin):
     def __init__(self, app: App, config: Settings | None = None) -> None:
         self.app = app
         self.config = config or settings()
-        if self.config.scope in app.lifecycles:
-            raise InvalidSetting(f"PERDURE_SCOPE={self.config.scope!r} is the name of a lifecycle: choose another")
         encrypts(self.config)  # keys that can't be used are said now, not by the first task
         self.ready = asyncio.Event()
         """Set once the database is there and fits, and the worker takes work."""
@@ -98,9 +97,14 @@ class PerdurePlugin(temporalio.client.Plugin, temporalio.worker.Plugin):
         """See base class.
 
         Raises:
-            DeclarationError: the worker's client has a data converter that can't carry perdure's models, or does not
-                encrypt where the settings want it.
+            DeclarationError: the worker's task queue is of another scope; or its client has a data converter that
+                can't carry perdure's models, or does not encrypt although there are keys.
         """
+        if scope_of_queue(config["task_queue"]) != self.config.scope:
+            raise DeclarationError(
+                f"task_queue={config['task_queue']!r} is not of this scope "
+                f"(PERDURE_SCOPE={self.config.scope or 'none'!r}): give the worker task_queue=plugin.config.queue"
+            )
         client = config["client"].config(active_config=True)
         converter = client["data_converter"]
         if not issubclass(converter.payload_converter_class, PydanticPayloadConverter):
@@ -117,7 +121,13 @@ class PerdurePlugin(temporalio.client.Plugin, temporalio.worker.Plugin):
         if not config.get("graceful_shutdown_timeout"):
             # Temporal's default is to cancel every activity at once, before it can report.
             config["graceful_shutdown_timeout"] = timedelta(seconds=self.config.grace + REPORTING)
-        activities = Activities(self.app, self._running_store, self.config.grace, lambda: self._resources)
+        activities = Activities(
+            self.app,
+            self._running_store,
+            scope=self.config.scope,
+            grace=self.config.grace,
+            resources=lambda: self._resources,
+        )
         config["workflows"] = [*config.get("workflows", ()), *self.app.lifecycles.values()]
         config["activities"] = [*config.get("activities", ()), *activities.all()]
         config["workflow_runner"] = _passing_through(config.get("workflow_runner"), self.app)

@@ -12,6 +12,7 @@ from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest
 from temporalio.client import Client
 
 from perdure.app import App
+from perdure.contracts.scopes import queue_of
 from perdure.settings import Settings
 
 KINDS = {
@@ -39,8 +40,9 @@ class Queue:
 
 def queues(app: App | None, settings: Settings) -> list[tuple[str, str]]:
     """Every task queue that the app uses, and what is asked for there."""
-    main = settings.task_queue
-    special = {each.task_queue for each, _ in app.bodies.values() if each.task_queue is not None} if app else set()
+    main = settings.queue
+    declared = {each.task_queue for each, _ in app.bodies.values()} if app else set()
+    special = {queue_of(each, settings.scope) for each in declared if each is not None}
     special |= {limit.task_queue(main) for limit in app.limits.values()} if app else set()
     return [(main, kind) for kind in KINDS] + [(each, "activity") for each in sorted(special - {main})]
 

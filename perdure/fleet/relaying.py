@@ -50,7 +50,7 @@ async def _relay(app: App, config: Settings, client: Client, stop: asyncio.Task[
     if not await before(stop, asyncio.create_task(ready.wait()), relaying):
         return
     if not relaying.done():
-        says(log, "running", relay="alone", task_queue=config.task_queue, scope=config.scope)
+        says(log, "running", relay="alone", task_queue=config.queue, scope=config.scope)
     await relaying
     says(log, "stopped")
 

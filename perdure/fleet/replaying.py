@@ -132,8 +132,7 @@ async def saved(histories: AsyncIterator[WorkflowHistory], folder: Path) -> Asyn
 
 def _open(app: App, config: Settings) -> str:
     names = ", ".join(f"'{name}'" for name in app.lifecycles)
-    scope = f" and WorkflowId starts_with '{config.scope}/'" if config.scope else ""
-    return f"ExecutionStatus = 'Running' and WorkflowType in ({names}){scope}"
+    return f"ExecutionStatus = 'Running' and WorkflowType in ({names}) and TaskQueue = '{config.queue}'"
 
 
 def _begin(history: WorkflowHistory) -> tuple[str, str]:

@@ -152,7 +152,7 @@ async def _work(app: App, config: Settings, plugin: PerdurePlugin, client: Clien
     if not await before(stop, asyncio.create_task(plugin.ready.wait()), running):
         return
     if not running.done():
-        says(log, "running", lifecycles=",".join(app.lifecycles), task_queue=config.task_queue, scope=config.scope)
+        says(log, "running", lifecycles=",".join(app.lifecycles), task_queue=config.queue, scope=config.scope)
     await asyncio.wait({running, stop}, return_when=asyncio.FIRST_COMPLETED)
     if running.done():
         return await running  # it never ends by itself but by an error
@@ -168,7 +168,7 @@ def new_worker(client: Client, config: Settings) -> Worker:
     """A Temporal worker as perdure wants it; the plugin comes with the client."""
     worker = Worker(
         client,
-        task_queue=config.task_queue,
+        task_queue=config.queue,
         max_cached_workflows=config.workflows_cached,
         max_concurrent_activities=config.effects_at_once,
         max_concurrent_local_activities=2 * config.effects_at_once + 100,  # the bookkeeping needs room beside them

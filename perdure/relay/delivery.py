@@ -149,7 +149,7 @@ class Delivery:
             entity.lifecycle,
             given,
             id=workflow_id,
-            task_queue=self._settings.task_queue,
+            task_queue=self._settings.queue,
             memo={CARRIED: carried},
             id_reuse_policy=reuse,
             id_conflict_policy=conflict,

@@ -13,6 +13,7 @@ from temporalio.workflow import ActivityCancellationType
 
 from perdure.activity.orders import Report
 from perdure.contracts.effects import PICK_UP_LIMITED, Effect, Find
+from perdure.contracts.scopes import queue_of, scope_of_workflow
 
 BOOKKEEPING = timedelta(seconds=12)
 """What an activity is given beyond its call: to commit before it and after it."""
@@ -94,7 +95,10 @@ async def call(contract: Effect[Any, Any] | Find[Any, Any], order: Any, way: Way
 
 
 def _task_queue(contract: Effect[Any, Any] | Find[Any, Any]) -> str | None:
-    return contract.task_queue if contract.limit is None else contract.limit.task_queue(workflow.info().task_queue)
+    info = workflow.info()
+    if contract.limit is not None:
+        return contract.limit.task_queue(info.task_queue)
+    return contract.task_queue and queue_of(contract.task_queue, scope_of_workflow(info.workflow_id))
 
 
 def _waits(contract: Effect[Any, Any] | Find[Any, Any]) -> tuple[timedelta, timedelta]:

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 from temporalio import workflow
 
 from perdure.contracts.keys import Entity, slot_of
+from perdure.contracts.scopes import scope_of_queue, scope_of_workflow
 from perdure.contracts.terms import all_terms
-from perdure.errors import InvalidEntity
+from perdure.errors import InvalidEntity, NotThisDatabase
 from perdure.workflow.carried import CARRIED, Carried, Remembered, Unsettled
 from perdure.workflow.leaving import fail
 from perdure.workflow.status import LifecycleStatus
@@ -198,6 +199,14 @@ def microseconds(at: datetime) -> int:
 
 def _entity(workflow_id: str, lifecycle: str, round: int) -> Entity:
     try:
-        return Entity.of_workflow(workflow_id, lifecycle, round)
+        entity = Entity.of_workflow(workflow_id, lifecycle, round)
     except InvalidEntity as error:
         fail(str(error), InvalidEntity.__name__)
+    queue = workflow.info().task_queue
+    # A replay has a queue of its own. What is refused is over with its first task, and is never replayed.
+    if not workflow.unsafe.is_replaying() and scope_of_queue(queue) != scope_of_workflow(workflow_id):
+        fail(
+            f"workflow id {workflow_id!r} is of another scope than the task queue {queue!r}: nothing was done",
+            NotThisDatabase.__name__,
+        )
+    return entity

@@ -32,7 +32,7 @@ async def main(kind: str) -> None:
         with trace.get_tracer("shop").start_as_current_span("request"):
             handle = await client.start(kind, "a", Errand())
         print((await handle.wait(timeout=minutes(1))).state)
-        await engine.get_workflow_handle(f"{plugin.config.scope}/{kind}/a").result()
+        await engine.get_workflow_handle(f"{plugin.config.scope}:{kind}/a").result()
 
 
 if __name__ == "__main__":

@@ -119,7 +119,7 @@ async def test_while_temporal_is_away_its_readings_are_no_numbers_and_an_alert_f
     apart: World, own: TemporalServer, tmp_path: Path
 ) -> None:
     async with metered(apart) as here:
-        main: dict[str, Any] = {"task_queue": apart.config.task_queue, "kind": "workflow"}
+        main: dict[str, Any] = {"task_queue": apart.config.queue, "kind": "workflow"}
         quiet = await all_quiet(apart, here)  # the worker reads as well, and a later reading may list no pollers
         answered = value_in(quiet, names.TEMPORAL_ANSWERED_AT)
         assert answered is not None

@@ -107,7 +107,7 @@ async def test_temporals_cancel_of_a_parked_run_waits_until_the_doubt_is_resolve
 
 async def test_temporals_cancel_before_the_first_task_ends_cancelled_on_record(world: World) -> None:
     handle = await world.engine.start_workflow(
-        Slow.run, Errand(), id=f"{world.scope}/slow/a", task_queue=world.config.task_queue
+        Slow.run, Errand(), id=f"{world.scope}:slow/a", task_queue=world.config.queue
     )
     await handle.cancel()
     async with world.worker(app):

@@ -59,7 +59,7 @@ async def test_an_operator_stops_slows_and_frees_a_limit_while_workers_run(limit
     assert stopped["note"] == "they are down"
     async with limited.worker(app):
         await limited.client.start("limited", "a", Errand())
-        queue = ACCOUNT.task_queue(limited.config.task_queue)
+        queue = ACCOUNT.task_queue(limited.config.queue)
         assert await limited.until(lambda: in_line(limited, "a"), "it waits for its turn") == [queue]
         assert (queue, "activity") in queues(app, limited.config)
         # The others do not wait for it.

@@ -52,7 +52,7 @@ async def _skipping(world: World) -> AsyncIterator[Any]:
         async def run(kind: Any, errand: Errand) -> float:
             name = "rest" if kind is Rest else "slow"
             handle = await environment.client.start_workflow(
-                name, errand, id=f"{world.scope}/{name}/a", task_queue=world.config.task_queue
+                name, errand, id=f"{world.scope}:{name}/a", task_queue=world.config.queue
             )
             await handle.result()
             ended = await handle.describe()
@@ -61,5 +61,5 @@ async def _skipping(world: World) -> AsyncIterator[Any]:
             return lasted.total_seconds()
 
         plugin = PerdurePlugin(app, world.config.model_copy(update={"relay": False}))
-        async with Worker(environment.client, task_queue=world.config.task_queue, plugins=[plugin]):
+        async with Worker(environment.client, task_queue=world.config.queue, plugins=[plugin]):
             yield run

@@ -183,13 +183,13 @@ async def test_the_gauges_show_what_the_relay_did_not_deliver_yet(world: World) 
 async def test_the_gauges_show_tasks_that_no_worker_takes(world: World) -> None:
     async with metered(world) as here:
         quiet = world.config.model_copy(update={"task_queue": f"nobody-{world.scope}"})
-        here.gauges._queues = [*here.gauges._queues, (quiet.task_queue, "workflow")]
-        quietly = {"task_queue": quiet.task_queue, "kind": "workflow"}
-        await here.client.start_workflow("lookup", Errand(), id="x", task_queue=quiet.task_queue)
+        here.gauges._queues = [*here.gauges._queues, (quiet.queue, "workflow")]
+        quietly = {"task_queue": quiet.queue, "kind": "workflow"}
+        await here.client.start_workflow("lookup", Errand(), id="x", task_queue=quiet.queue)
 
         async def seen() -> bool:
             await here.gauges.once()
-            main = world.config.task_queue
+            main = world.config.queue
             ours = [await here.value(names.POLLERS, task_queue=main, kind=kind) for kind in ("workflow", "activity")]
             return ours == [1, 1] and await here.value(names.BACKLOG, **quietly) == 1
 

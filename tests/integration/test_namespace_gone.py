@@ -70,7 +70,7 @@ async def test_while_the_namespace_is_gone_nothing_is_rejected_and_then_all_is_d
         await world.db.execute(START, "before")
         await rounds(world, relay, None)
         await world.engine.operator_service.delete_namespace(DeleteNamespaceRequest(namespace=world.scope))
-        handle = client.get_workflow_handle(f"{world.scope}/{KIND}/none")
+        handle = client.get_workflow_handle(f"{world.scope}:{KIND}/none")
 
         for answer in ("invalid state", "is not found"):  # the one while it is being deleted, the other afterwards
 
@@ -95,7 +95,7 @@ async def test_while_the_namespace_is_gone_nothing_is_rejected_and_then_all_is_d
         await rounds(world, relay, None)
         for answer in ("invalid state", "is not found"):
             for number in range(3):
-                await client.get_workflow_handle(f"{world.scope}/{KIND}/{answer} {number}").describe()
+                await client.get_workflow_handle(f"{world.scope}:{KIND}/{answer} {number}").describe()
     finally:
         await database.close()
 

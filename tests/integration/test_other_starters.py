@@ -38,7 +38,7 @@ async def test_a_plain_client_starts_an_entity_like_any_other(world: World) -> N
     world.counterparty.before_accepting.shut()
     async with world.worker(app):
         running = await plain.start_workflow(
-            Lookup.run, Errand(what="this"), id=f"{world.scope}/lookup/a", task_queue=world.config.task_queue
+            Lookup.run, Errand(what="this"), id=f"{world.scope}:lookup/a", task_queue=world.config.queue
         )
         await world.counterparty.saw("do")
         status = await world.client.status(Lookup, "a")
@@ -64,9 +64,7 @@ async def test_a_finished_entity_started_past_perdure_makes_no_call_and_ends_as_
 async def test_a_workflow_id_that_names_no_entity_fails_with_one_sentence(world: World) -> None:
     async with world.worker(app):
         with pytest.raises(WorkflowFailureError) as failed:
-            await world.engine.execute_workflow(
-                "lookup", Errand(), id=f"{uuid.uuid4()}", task_queue=world.config.task_queue
-            )
+            await world.engine.execute_workflow("lookup", Errand(), id=f"{uuid.uuid4()}", task_queue=world.config.queue)
     assert isinstance(failed.value.cause, ApplicationError)
     assert "does not name an entity of 'lookup': start it as 'lookup/<entity id>'" in failed.value.cause.message
     assert world.counterparty.seen("do") == 0
@@ -75,7 +73,7 @@ async def test_a_workflow_id_that_names_no_entity_fails_with_one_sentence(world:
 async def test_an_input_that_does_not_validate_fails_with_one_sentence(world: World) -> None:
     async with world.worker(app):
         handle = await world.engine.start_workflow(
-            "lookup", {"seconds": "many"}, id=f"{world.scope}/lookup/a", task_queue=world.config.task_queue
+            "lookup", {"seconds": "many"}, id=f"{world.scope}:lookup/a", task_queue=world.config.queue
         )
         with pytest.raises(WorkflowFailureError) as failed:
             await in_time(handle.result())
@@ -106,9 +104,9 @@ async def test_a_worker_that_somebody_already_has_runs_lifecycles_beside_its_own
     client = await temporalio.client.Client.connect(world.temporal.address, data_converter=pydantic_data_converter)
     plugin = PerdurePlugin(app, world.config)
     own: dict[str, Any] = {"workflows": [Greet], "activities": [greeting]}
-    async with Worker(client, task_queue=world.config.task_queue, plugins=[plugin], **own):
+    async with Worker(client, task_queue=world.config.queue, plugins=[plugin], **own):
         greeted = await client.execute_workflow(
-            Greet.run, "ann", id=f"greet-{world.scope}", task_queue=world.config.task_queue
+            Greet.run, "ann", id=f"greet-{world.scope}", task_queue=world.config.queue
         )
         await world.client.start(Lookup, "a", Errand())
         assert await world.ended("lookup", "a") == "done"
@@ -118,7 +116,7 @@ async def test_a_worker_that_somebody_already_has_runs_lifecycles_beside_its_own
 async def test_a_worker_whose_client_can_not_carry_the_models_is_refused(world: World) -> None:
     client = await temporalio.client.Client.connect(world.temporal.address)
     with pytest.raises(DeclarationError, match="the worker's client can't carry perdure's models: connect it with"):
-        Worker(client, task_queue="q", plugins=[PerdurePlugin(app, world.config)])
+        Worker(client, task_queue=world.config.queue, plugins=[PerdurePlugin(app, world.config)])
 
 
 def test_an_effect_without_a_body_is_an_error_of_the_app() -> None:
@@ -128,5 +126,5 @@ def test_an_effect_without_a_body_is_an_error_of_the_app() -> None:
 
 def _start(world: World, entity: str, given: str) -> list[str]:
     kind = entity.partition("/")[0]
-    names = ["--workflow-id", f"{world.scope}/{entity}", "--type", kind, "--task-queue", world.config.task_queue]
+    names = ["--workflow-id", f"{world.scope}:{entity}", "--type", kind, "--task-queue", world.config.queue]
     return [*names, "--input", given]

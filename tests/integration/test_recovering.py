@@ -53,7 +53,7 @@ async def without(world: World, *names: str) -> None:
         await world.engine.workflow_service.delete_workflow_execution(
             DeleteWorkflowExecutionRequest(
                 namespace=world.engine.namespace,
-                workflow_execution=WorkflowExecution(workflow_id=f"{world.scope}/{name}"),
+                workflow_execution=WorkflowExecution(workflow_id=f"{world.scope}:{name}"),
             )
         )
     for name in names:
@@ -272,7 +272,7 @@ async def test_one_that_was_ended_before_it_wrote_anything_is_started_all_the_sa
     await start(world, "a")
     await world.db.execute("delete from perdure.outbox")
     handle = await world.engine.start_workflow(
-        KeptSale.run, Sale(), id=f"{world.scope}/sale/a", task_queue="nobody listens here"
+        KeptSale.run, Sale(), id=f"{world.scope}:sale/a", task_queue="nobody listens here"
     )
     await handle.terminate()
     assert await world.db.fetchval("select perdure.start_again('sale', 'a', 0, 0, 'ann', 'it was terminated')")
@@ -315,7 +315,7 @@ async def test_the_input_that_todays_code_can_not_read_is_said_by_the_run(world:
 async def test_a_mirror_that_lost_its_row_is_given_it_again(world: World) -> None:
     async with world.worker(app) as engine:
         handle = await engine.start_workflow(
-            KeptSale.run, Sale(), id=f"{world.scope}/sale/a", task_queue=world.config.task_queue
+            KeptSale.run, Sale(), id=f"{world.scope}:sale/a", task_queue=world.config.queue
         )
         await world.until(lambda: world.db.fetchval("select true from perdure.entity where state = 'reserved'"), "on")
         await world.db.execute("delete from perdure.entity; delete from perdure.ident; delete from perdure.transition")

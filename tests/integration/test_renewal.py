@@ -184,7 +184,7 @@ async def _runs(world: World, kind: str) -> int:
     runs, run_id = 0, (await world.handle(kind, "a").describe()).run_id
     while run_id:
         runs += 1
-        handle = world.engine.get_workflow_handle(f"{world.scope}/{kind}/a", run_id=run_id)
+        handle = world.engine.get_workflow_handle(f"{world.scope}:{kind}/a", run_id=run_id)
         first = (await anext(handle.fetch_history_events())).workflow_execution_started_event_attributes
         run_id = first.continued_execution_run_id
     return runs

@@ -86,9 +86,7 @@ async def test_a_run_terminated_and_started_by_hand_goes_on_from_the_fence(world
         await world.client.start(Ring, "a", Errand())
         await world.until(lambda: _parked(world), "parked")
         await world.handle("ring", "a").terminate()
-        await world.engine.start_workflow(
-            "ring", Errand(), id=f"{world.scope}/ring/a", task_queue=world.config.task_queue
-        )
+        await world.engine.start_workflow("ring", Errand(), id=f"{world.scope}:ring/a", task_queue=world.config.queue)
         await world.until(lambda: _parked(world), "parked again")
         assert (await world.client.status(Ring, "a")).state == "doing"
         await world.client.resolve(Ring, "a", Status.DONE, by="ann", note="it rang", receipt={"number": 1})
@@ -105,9 +103,7 @@ async def test_a_restarted_entity_started_by_hand_goes_on_in_its_round(world: Wo
         assert await world.client.restart(Ring, "a", by="ann", note="again") == 1
         await world.is_in("ring", "a", "failed")
         await world.handle("ring", "a").terminate()
-        await world.engine.start_workflow(
-            "ring", Errand(), id=f"{world.scope}/ring/a", task_queue=world.config.task_queue
-        )
+        await world.engine.start_workflow("ring", Errand(), id=f"{world.scope}:ring/a", task_queue=world.config.queue)
         await world.until(lambda: _waits_for_retry(world), "it waits for somebody")
         await world.client.retry(Ring, "a", by="ann")
         assert await world.ended("ring", "a") == "done"

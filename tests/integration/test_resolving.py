@@ -110,7 +110,7 @@ async def test_a_resolution_after_a_late_done_changes_nothing_and_says_so(world:
     world.counterparty.replies.append(LOST)
     async with world.worker(app, relay=False):  # so that nobody tells the run of the late outcome
         await world.engine.start_workflow(
-            kind.run, Errand(), id=f"{world.scope}/{_names(kind)[0]}/a", task_queue=world.config.task_queue
+            kind.run, Errand(), id=f"{world.scope}:{_names(kind)[0]}/a", task_queue=world.config.queue
         )
         await _wait_until_parked(world, kind)
         await _late_done(world, kind)

@@ -71,7 +71,7 @@ async def test_task_queues_show_who_asks_for_work_and_without_temporal_the_rest_
 
         async def polled() -> bool:
             queues = json.loads(await status(world, "--json", "--app", "tests.apps.bodies:app"))["task_queues"]
-            assert {each["task_queue"] for each in queues} == {world.config.task_queue}
+            assert {each["task_queue"] for each in queues} == {world.config.queue}
             return [(each["kind"], each["pollers"]) for each in queues] == [
                 ("workflow", [client.identity]),
                 ("activity", [client.identity]),

@@ -84,7 +84,7 @@ def _json_in(details: str) -> str:
 
 
 async def _send(world: World, kind: str, update: str, given: str) -> None:
-    names = ["--workflow-id", f"{world.scope}/{kind}/a", "--name", update, "--input", given]
+    names = ["--workflow-id", f"{world.scope}:{kind}/a", "--name", update, "--input", given]
     await in_time(world.temporal_command("workflow", "update", "execute", *names))
 
 

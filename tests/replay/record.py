@@ -33,7 +33,7 @@ async def record(scenario: Scenario, postgres: PostgresServer, temporal: Tempora
     with tempfile.TemporaryDirectory() as logs:
         async with World(postgres, temporal, "histories", Path(logs)).made(app) as world, world.worker(app):
             await scenario.play(world, scenario.lifecycle)
-            runs = [each async for each in world.engine.list_workflows(f"TaskQueue = '{world.config.task_queue}'")]
+            runs = [each async for each in world.engine.list_workflows(f"TaskQueue = '{world.config.queue}'")]
             for number, run in enumerate(sorted(runs, key=lambda each: each.start_time), start=1):
                 handle = world.engine.get_workflow_handle(run.id, run_id=run.run_id)
                 history = (await handle.fetch_history()).to_json().replace(world.scope, "scope")

@@ -24,7 +24,7 @@ def _replayer() -> Replayer:
 def _history(file: Path) -> WorkflowHistory:
     scenario = file.name.partition(".")[0]
     lifecycle = next(each.lifecycle for each in SCENARIOS if each.name == scenario)
-    return WorkflowHistory.from_json(f"scope/{lifecycle}/x", file.read_text())
+    return WorkflowHistory.from_json(f"scope:{lifecycle}/x", file.read_text())
 
 
 @pytest.mark.parametrize("file", RECORDED, ids=lambda file: f"{file.parents[1].name}/{file.stem}")
@@ -42,4 +42,4 @@ async def test_a_history_that_took_another_way_is_refused() -> None:
     changed = text.replace('"do-lookup"', '"do-something-else"')
     assert changed != text
     with pytest.raises(NondeterminismError):
-        await _replayer().replay_workflow(WorkflowHistory.from_json("scope/lookup/x", changed))
+        await _replayer().replay_workflow(WorkflowHistory.from_json("scope:lookup/x", changed))

@@ -139,10 +139,17 @@ def test_the_workflow_id_leads_back_to_the_entity(scope: str | None, entity_id: 
     assert Entity.of_workflow(entity.workflow_id(scope), "note", 3) == entity
 
 
-@pytest.mark.parametrize("workflow_id", ["7", "note", "note/", "other/7", "a/b/note/7", "shop/note/"])
+@pytest.mark.parametrize(
+    "workflow_id",
+    ["7", "note", "note/", "other/7", "a/b/note/7", "shop/note/7", "shop:note/", "shop:other/7", ":note/7"],
+)
 def test_a_workflow_id_that_names_no_entity_is_refused(workflow_id: str) -> None:
     with pytest.raises(InvalidEntity, match=r"start it as 'note/<entity id>'"):
         Entity.of_workflow(workflow_id, "note", 0)
+
+
+def test_no_two_scopes_share_a_workflow_id() -> None:
+    assert Entity("note", "a/b").workflow_id(None) != Entity("a", "b").workflow_id("note")
 
 
 @pytest.mark.parametrize(

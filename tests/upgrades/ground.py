@@ -60,8 +60,8 @@ class Ground:
         await self.world.engine.start_workflow(
             self.lifecycle,
             {},
-            id=f"{self.world.scope}/{self.lifecycle}/a",
-            task_queue=self.world.config.task_queue,
+            id=f"{self.world.scope}:{self.lifecycle}/a",
+            task_queue=self.world.config.queue,
             memo={CARRIED: Carried(state=state, terms=all_terms(kind.effects))},
         )
 
@@ -108,9 +108,7 @@ class Ground:
 
     async def histories(self) -> list[WorkflowHistory]:
         """Of all runs, oldest first."""
-        runs = [
-            each async for each in self.world.engine.list_workflows(f"TaskQueue = '{self.world.config.task_queue}'")
-        ]
+        runs = [each async for each in self.world.engine.list_workflows(f"TaskQueue = '{self.world.config.queue}'")]
         ordered = sorted(runs, key=lambda each: (each.start_time, each.history_length))
         return [
             await self.world.engine.get_workflow_handle(each.id, run_id=each.run_id).fetch_history() for each in ordered

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from perdure import Status
+from perdure.contracts.scopes import queue_of
 from tests.upgrades import effects
 from tests.upgrades.ground import PARCEL, Ground
 from tests.upgrades.rows import row
@@ -148,8 +149,8 @@ async def test_the_next_attempt_is_made_by_workers_of_the_new_task_queue(ground:
         ground.other.replies = []
         assert await ground.end() == "done"
     queues = await ground.queues("send-parcel")
-    assert queues[-1] == effects.ELSEWHERE
-    assert set(queues[:-1]) >= {ground.world.config.task_queue}
+    assert queues[-1] == queue_of(effects.ELSEWHERE, ground.world.scope)
+    assert set(queues[:-1]) >= {ground.world.config.queue}
     assert ground.other.accepted.total() == 1
     assert await ground.failures() == 0
 

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from perdure.command import cli
 from tests.deadline import in_time
-from tests.replay.record import RELEASES
+from tests.replay.record import RELEASES, release
 from tests.upgrades import effects
 from tests.upgrades.ground import PARCEL, Ground
 from tests.world import World
@@ -55,13 +55,13 @@ async def test_an_edit_that_open_lifecycles_can_not_follow_is_named_and_one_that
     await world.until(listed, "the server's list knows both")
     bad, good = await asyncio.gather(
         _replay_from_server(world, "tests.upgrades.apps:inserted", "--save", str(folder)),
-        _replay_from_server(world, "tests.upgrades.apps:patched", "--query", f"WorkflowId = '{world.scope}/parcel/a'"),
+        _replay_from_server(world, "tests.upgrades.apps:patched", "--query", f"WorkflowId = '{world.scope}:parcel/a'"),
     )
     status, lines, _ = bad
     assert status == 1
     assert lines[-1] == "2 runs replayed, 2 can't be followed, 0 of other workflows"
-    [line] = [each for each in lines if each.startswith(f"{world.scope}/parcel/a ")]
-    assert line.startswith(f"{world.scope}/parcel/a {run} parcel: event ")
+    [line] = [each for each in lines if each.startswith(f"{world.scope}:parcel/a ")]
+    assert line.startswith(f"{world.scope}:parcel/a {run} parcel: event ")
     assert "Nondeterminism" in line
     assert good == (0, ["1 runs replayed, 0 can't be followed, 0 of other workflows"], "")
 
@@ -80,7 +80,7 @@ async def test_an_edit_that_open_lifecycles_can_not_follow_is_named_and_one_that
         (["--from", "{histories}", "--query", "x"], 2, "give one of both"),
         (["--from", "{empty}"], 1, "no *.json in"),
         (["--from", "{broken}"], 1, "is no history of a workflow"),
-        (["--from", "{histories}"], 1, "0 runs replayed, 0 can't be followed, 23 of other workflows"),
+        (["--from", "{histories}"], 1, "0 runs replayed, 0 can't be followed, {recorded} of other workflows"),
     ],
 )
 def test_what_can_not_be_replayed_is_said(
@@ -92,9 +92,10 @@ def test_what_can_not_be_replayed_is_said(
     names = {
         "empty": tmp_path / "empty",
         "broken": tmp_path / "broken.json",
-        "histories": RELEASES / "0.1.0" / "histories",
+        "histories": RELEASES / release() / "histories",
     }
+    recorded = len(list(names["histories"].iterdir()))
     given = [each.format(**names) for each in arguments]
     end = CliRunner().invoke(cli, ["replay", "tests.upgrades.apps:before", *given])
     assert end.exit_code == status
-    assert complaint in end.output + str(end.exception)
+    assert complaint.format(recorded=recorded) in end.output + str(end.exception)

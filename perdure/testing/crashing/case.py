@@ -111,9 +111,7 @@ class Stage:
         self.subject = subject
         self.case = case
         self.database_url = database_url
-        self.config = Settings(
-            database_url=database_url, scope=f"crash-{database_url.rpartition('_')[2]}", task_queue=f"crash-{case.id}"
-        )
+        self.config = Settings(database_url=database_url, scope=f"crash-{database_url.rpartition('_')[2]}")
         self.engine: temporalio.client.Client
         self.client: Client
         self.logs: list[Path] = []
@@ -247,7 +245,6 @@ class Stage:
             **self.subject.environment,
             "PERDURE_DATABASE_URL": urlunsplit(at._replace(netloc=netloc)),
             "PERDURE_SCOPE": self.config.scope or "",
-            "PERDURE_TASK_QUEUE": self.config.task_queue,
             "PERDURE_RELAY_EVERY": "0.05",
             "TEMPORAL_ADDRESS": f"127.0.0.1:{self._temporal.port}",
         }

@@ -48,13 +48,13 @@ async def forget(world: World, *arguments: str) -> Result:
 
 async def runs(world: World, lifecycle: str) -> set[str]:
     """Runs of a lifecycle that Temporal lists."""
-    listed = world.engine.list_workflows(f'WorkflowType = "{lifecycle}" and TaskQueue = "{world.config.task_queue}"')
+    listed = world.engine.list_workflows(f'WorkflowType = "{lifecycle}" and TaskQueue = "{world.config.queue}"')
     return {run.run_id async for run in listed}
 
 
 async def is_known(world: World, lifecycle: str, entity_id: str, run: str) -> bool:
     """Whether Temporal still answers about a run."""
-    workflow_id = f"{world.scope}/{lifecycle}/{entity_id}"
+    workflow_id = f"{world.scope}:{lifecycle}/{entity_id}"
     try:
         await world.engine.get_workflow_handle(workflow_id, run_id=run).describe()
     except RPCError as error:
@@ -160,7 +160,7 @@ async def test_while_a_run_is_open_nothing_is_erased(world: World) -> None:
         assert (end.exit_code, "has a run that is open: wait for its end" in str(end.exception)) == (1, True)
         assert await mentions(world.db, "counter") == before
         with pytest.raises(NotNow, match="has a run that is open"):
-            await delete_runs(world.engine, f"{world.scope}/counter/a")
+            await delete_runs(world.engine, f"{world.scope}:counter/a")
         assert await world.handle("counter", "a").query("counted") == 0
 
 

@@ -59,7 +59,7 @@ async def epoch(world: World) -> int:
 
 async def ended_in_bulk(world: World) -> None:
     """Terminate all that this installation runs in Temporal, as a batch of the Web UI does."""
-    ours = f"WorkflowId STARTS_WITH '{world.scope}/' OR WorkflowId = '{keeper_id(world.scope)}'"
+    ours = f"WorkflowId STARTS_WITH '{world.scope}:' OR WorkflowId = '{keeper_id(world.scope)}'"
     running = f"({ours}) AND ExecutionStatus = 'Running'"
 
     async def listed() -> bool:

@@ -68,14 +68,14 @@ async def test_a_run_that_is_about_to_end_is_left_alone(world: World, sweep: Swe
 
 
 async def test_a_run_that_does_not_answer_is_reported_and_those_of_others_are_not(world: World, sweep: Sweep) -> None:
-    for workflow_id in (f"{world.scope}/counter/a", "counter/b", f"{world.scope}x/counter/c"):
+    for workflow_id in (f"{world.scope}:counter/a", "counter/b", f"{world.scope}x/counter/c"):
         await world.engine.start_workflow("counter", {}, id=workflow_id, task_queue=f"nobody-{world.scope}")
     await world.until(lambda: _listed(world, 1), "visibility knows it")
     part = partial(unrecorded, patience=0.3)
     assert await sweep.run(part) == [("unrecorded", "a", False)]
     said = await sweep.said("unrecorded")
     assert "it has no row, and the run does not answer: no worker takes its task" in said
-    assert said.endswith(f"temporal workflow show --workflow-id {world.scope}/counter/a")
+    assert said.endswith(f"temporal workflow show --workflow-id {world.scope}:counter/a")
     assert await sweep.run(part, only=Entity("counter", "b")) == []
     assert await sweep.run(part, only=Entity("counter", "a")) == [("unrecorded", "a", False)]
     assert await sweep.run(part, cursor=["dedupe", None]) == []  # it is past that lifecycle
@@ -92,7 +92,7 @@ async def _counting(world: World, *ids: str) -> None:
 
 
 async def _listed(world: World, count: int) -> bool:
-    query = f"ExecutionStatus = 'Running' AND WorkflowId STARTS_WITH '{world.scope}/'"
+    query = f"ExecutionStatus = 'Running' AND WorkflowId STARTS_WITH '{world.scope}:'"
     return (await world.engine.count_workflows(query)).count == count
 
 

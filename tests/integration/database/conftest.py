@@ -84,11 +84,7 @@ class Worlds:
         name = database or world.dsn.rpartition("/")[2]
         other = World(server, self._temporal, name, self.folder)
         other.scope = scope or world.scope
-        other.config = other.config.model_copy(
-            update={"scope": other.scope, "task_queue": f"q-{other.scope}-{secrets.token_hex(2)}"}
-            if scope
-            else {"scope": other.scope, "task_queue": world.config.task_queue}
-        )
+        other.config = other.config.model_copy(update={"scope": other.scope})
         made = await self._stack.enter_async_context(other.made(app))
         made.counterparty = world.counterparty
         os.environ["COUNTERPARTY_PORT"] = str(world.counterparty.port)

@@ -39,7 +39,7 @@ async def everything(world: World, *runs: tuple[str, str]) -> list[Message]:
         runs: more of them, as id and run id: lists are late.
     """
     service, namespace = world.engine.workflow_service, world.engine.namespace
-    query = f"WorkflowId starts_with '{world.scope}/' or WorkflowId starts_with 'perdure-'"
+    query = f"WorkflowId starts_with '{world.scope}:' or WorkflowId starts_with 'perdure-'"
     listed = await service.list_workflow_executions(ListWorkflowExecutionsRequest(namespace=namespace, query=query))
     executions = [each.execution for each in listed.executions if world.scope in each.execution.workflow_id]
     executions += [WorkflowExecution(workflow_id=id, run_id=run) for id, run in runs]

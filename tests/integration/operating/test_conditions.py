@@ -100,10 +100,10 @@ async def test_what_no_worker_has_is_not_picked_up(world: World) -> None:
     await world.db.execute("delete from perdure.outbox")
     assert (await stands(world, "lookup", "a", "holder-gone")).startswith("Temporal knows no workflow of it: `perdure")
     workflow = await world.engine.start_workflow(
-        "lookup", Errand(), id=f"{world.scope}/lookup/a", task_queue=world.config.task_queue
+        "lookup", Errand(), id=f"{world.scope}:lookup/a", task_queue=world.config.queue
     )
     waits = await stands(world, "lookup", "a", "not-picked-up", lambda sentence: "a workflow task" in sentence)
-    assert waits.endswith(f"and nobody asks for work at {world.config.task_queue}")
+    assert waits.endswith(f"and nobody asks for work at {world.config.queue}")
     await workflow.terminate()
     assert (await stands(world, "lookup", "a", "holder-gone")).startswith("its workflow is terminated: `perdure")
 

@@ -84,7 +84,7 @@ async def test_one_that_waits_shows_for_whom_and_payloads_only_when_asked(world:
     found = await perdure(world, "show", "escalate", "escalate")
     doubt = "do-escalate is in doubt: ConnectionResetError at calls.py:"
     assert f"waits: it waits for a person: {doubt}" in found.stdout
-    assert f"workflow {world.scope}/escalate/escalate in namespace default" in found.stdout
+    assert f"workflow {world.scope}:escalate/escalate in namespace default" in found.stdout
     for lifecycle, entity_id in (("escalate", "escalate"), ("counter", "a")):
         for more in ((), ("--json",)):
             assert "secret" not in (await perdure(world, "show", lifecycle, entity_id, *more)).stdout
@@ -107,7 +107,7 @@ async def test_without_temporal_the_rest_is_shown_and_the_exit_status_says_so(wo
     assert "lookup/a/ö: starting since" in end.stdout
     assert "stuck for 1 min 30 s" in end.stdout
     assert "waits: it waits for a person: look at it" in end.stdout
-    assert f"http://ui.example/namespaces/default/workflows/{world.scope}%2Flookup%2Fa%2F%C3%B6" in end.stdout
+    assert f"http://ui.example/namespaces/default/workflows/{world.scope}%3Alookup%2Fa%2F%C3%B6" in end.stdout
     assert "perdure retry lookup a/ö" in end.stdout
     data = await perdure(world, "show", "lookup", "a/ö", "--json", **away)
     assert data.exit_code == 1

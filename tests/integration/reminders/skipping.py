@@ -62,7 +62,7 @@ class Skipping:
         hands what the first one had in memory to nobody else."""
         config = self.clinic.world.config
         plugin = PerdurePlugin(app, config)
-        async with Worker(self.environment.client, task_queue=config.task_queue, plugins=[plugin], **options):
+        async with Worker(self.environment.client, task_queue=config.queue, plugins=[plugin], **options):
             yield
 
     async def closed(self) -> None:
@@ -169,5 +169,5 @@ class Skipping:
         await self.environment.client.test_service.unlock_time_skipping(UnlockTimeSkippingRequest())
 
     def _handle(self, lifecycle: str, id: str, run: str | None = None) -> Any:
-        name = f"{self.clinic.world.scope}/{lifecycle}/{id}"
+        name = f"{self.clinic.world.scope}:{lifecycle}/{id}"
         return self.environment.client.get_workflow_handle(name, run_id=run)

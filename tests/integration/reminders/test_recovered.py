@@ -56,7 +56,7 @@ async def without(clinic: Clinic, *patients: str) -> None:
     """Delete their workflows from Temporal, and wait until they are gone."""
     engine = clinic.world.engine
     for patient in patients:
-        execution = WorkflowExecution(workflow_id=f"{clinic.world.scope}/dosage-reminders/{patient}")
+        execution = WorkflowExecution(workflow_id=f"{clinic.world.scope}:dosage-reminders/{patient}")
         await engine.workflow_service.delete_workflow_execution(
             DeleteWorkflowExecutionRequest(namespace=engine.namespace, workflow_execution=execution)
         )

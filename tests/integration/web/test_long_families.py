@@ -48,7 +48,7 @@ async def _lengths(jobs: Jobs, master: str) -> list[int]:
     """How many events each run of a master has, the last one first."""
     lengths, run_id = [], (await jobs.world.handle("web-job", master).describe()).run_id
     while run_id:
-        handle = jobs.world.engine.get_workflow_handle(f"{jobs.world.scope}/web-job/{master}", run_id=run_id)
+        handle = jobs.world.engine.get_workflow_handle(f"{jobs.world.scope}:web-job/{master}", run_id=run_id)
         events = (await handle.fetch_history()).events
         lengths.append(len(events))
         run_id = events[0].workflow_execution_started_event_attributes.continued_execution_run_id

@@ -123,7 +123,7 @@ async def test_a_client_that_does_not_encrypt_is_no_client_for_a_worker_that_sho
     plain = encrypting(pydantic_data_converter, Settings())
     client = temporalio.client.Client(None, data_converter=plain)  # type: ignore[arg-type]
     with pytest.raises(DeclarationError, match="does not encrypt, and there are keys"):
-        PerdurePlugin(App([], []), CONFIG).configure_worker(WorkerConfig(client=client))
+        PerdurePlugin(App([], []), CONFIG).configure_worker(WorkerConfig(client=client, task_queue=CONFIG.queue))
 
 
 def test_the_plugin_gives_a_client_the_codec() -> None:
