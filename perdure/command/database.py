@@ -45,7 +45,7 @@ async def transaction(*, reads: bool = False) -> AsyncIterator[Connection]:
         SchemaMismatch: its schema is missing, too old or too new.
     """
     isolation: Literal["repeatable_read"] | None = "repeatable_read" if reads else None
-    async with _connections() as pool:
+    async with _connections(closed_path=True) as pool:
         with answering():
             async with pool.acquire() as connection, connection.transaction(isolation=isolation, readonly=reads):
                 await schema.check(connection)
@@ -69,8 +69,8 @@ async def reading() -> AsyncIterator[Connection]:
 
 
 @asynccontextmanager
-async def _connections() -> AsyncIterator[Pool]:
-    database = Database(settings().database_url, most=2)
+async def _connections(*, closed_path: bool = False) -> AsyncIterator[Pool]:
+    database = Database(settings().database_url, most=2, closed_path=closed_path)
     pool = await database.open()
     try:
         yield pool

@@ -84,7 +84,7 @@ async def session(config: Settings, app: App | None, asked: Request, patience: f
         SchemaMismatch: its schema is missing, too old or too new.
         NotPermitted: this role could act, and not write down who did.
     """
-    database = Database(config.database_url, most=config.connections)
+    database = Database(config.database_url, most=config.connections, closed_path=True)
     pool = await database.open()
     try:
         with answering(), _permitted():
