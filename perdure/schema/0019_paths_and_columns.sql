@@ -178,7 +178,8 @@ begin
     end if;
     select * into newest from perdure.column_state(show_in_app.lifecycle, entity_id);
     if locked and newest.state is not null then
-        perform set_config('search_path', perdure.path_of_session(), true); -- the app's triggers find their tables by it
+        -- The app's triggers find their tables by it. `follow` asks for it once: PostgreSQL computes every setting for the answer.
+        perform set_config('search_path', coalesce(nullif(current_setting('perdure.apps_path', true), ''), perdure.path_of_session()), true);
         execute pg_catalog.format('update %s set %I = %L where %I = %L', place.app_table::pg_catalog.regclass, place.state_column,
             newest.state, place.key_column, entity_id);
         perform pg_catalog.set_config('search_path', 'perdure, pg_temp', true);
@@ -192,12 +193,15 @@ create or replace function perdure.follow(most int default 100, out settled int,
 language plpgsql as $$
 declare
     each record;
+    path text;
 begin
     settled := 0;
+    path := perdure.path_of_session();
+    perform set_config('perdure.apps_path', path, true);
     for each in select * from perdure.columns_due(most) loop
         settled := settled + coalesce((perdure.show_in_app(each.lifecycle, each.id) in ('shown', 'missing'))::int, 0);
     end loop;
-    perform set_config('search_path', perdure.path_of_session(), true);
+    perform set_config('search_path', path, true);
     set constraints all immediate; -- has the app's deferred triggers fire here: the commit itself has no time-out
     perform pg_catalog.set_config('search_path', 'perdure, pg_temp', true);
     waiting := perdure.columns_waiting();
