@@ -17,6 +17,8 @@ MINUTES ?=
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.stamp
+EXTRAS := $(addprefix --extra ,archive encryption mail otlp reminders web)
+COMPILE := $(BIN)/uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --custom-compile-command "make lock"
 ROOMS := $(wildcard perdure workflows activities workers infra tests bench)
 
 export PYTHONUNBUFFERED := 1
@@ -72,11 +74,24 @@ bench: $(STAMP) ## what a lifecycle costs, beside Temporal's samples (BENCH="--r
 histories: $(STAMP) ## record this release's workflow histories, which later releases must replay
 	@$(BIN)/python -m tests.replay.record
 
-lock: $(STAMP) ## renew requirements.lock: the newest versions that pyproject.toml allows
+lock: $(STAMP) ## renew requirements.lock and infra/locks: the newest versions that pyproject.toml allows
 	@test -x $(BIN)/uv || $(BIN)/python -m pip install --quiet uv
-	@$(BIN)/uv pip compile --quiet --upgrade --universal --generate-hashes --no-emit-index-url \
-	    --custom-compile-command "make lock" --extra dev --extra archive --extra encryption --extra mail --extra otlp --extra reminders --extra web pyproject.toml -o requirements.lock
-	@echo "requirements.lock is renewed; the next target installs it"
+	@$(COMPILE) --upgrade --extra dev $(EXTRAS) pyproject.toml -o requirements.lock
+	@$(COMPILE) --constraint requirements.lock $(EXTRAS) pyproject.toml -o infra/locks/worker.lock
+	@echo 'hatchling>=1.27' | $(COMPILE) --constraint requirements.lock - -o infra/locks/build.lock
+	@printf '%s\n' 'cyclonedx-bom>=7.5' 'pip-licenses>=5.5' | $(COMPILE) --upgrade - -o infra/locks/sbom.lock
+	@echo "requirements.lock and infra/locks are renewed; the next target installs them"
+
+sbom: $(STAMP) ## what a worker is made of: build/sbom.cdx.json (CycloneDX) and build/licences.md
+	@mkdir -p build
+	@$(PYTHON) -m venv --clear build/sbom-tools
+	@build/sbom-tools/bin/python -m pip install --quiet --require-hashes -r infra/locks/sbom.lock
+	@$(PYTHON) -m venv --clear build/sbom-worker
+	@build/sbom-worker/bin/python -m pip install --quiet --require-hashes -r infra/locks/worker.lock
+	@build/sbom-tools/bin/cyclonedx-py environment --pyproject pyproject.toml --output-reproducible \
+	    --output-file build/sbom.cdx.json build/sbom-worker/bin/python
+	@build/sbom-tools/bin/pip-licenses --python build/sbom-worker/bin/python --format markdown --with-urls \
+	    --output-file build/licences.md
 
 clean: ## remove what was made here: .venv, caches, builds
 	@rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .coverage htmlcov
@@ -95,4 +110,4 @@ $(STAMP): requirements.lock pyproject.toml
 	@$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation -e .
 	@touch $@
 
-.PHONY: help demo demo-jobs demo-reminders test programs dev lint types format explore chaos chaos-reminders bench histories lock clean setup
+.PHONY: help demo demo-jobs demo-reminders test programs dev lint types format explore chaos chaos-reminders bench histories lock sbom clean setup

@@ -1,4 +1,4 @@
-"""The runbook has a page for whatever a clean-up can find and for each alert, and they name what there is."""
+"""The runbook has a page for each finding, alert and incident, and the pages name what there is."""
 
 from __future__ import annotations
 
@@ -16,19 +16,24 @@ ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "docs" / "runbook"
 ALERTS = (ROOT / "infra" / "telemetry" / "alerts.yaml").read_text()
 NAMES = re.findall(r"- alert: (\w+)", ALERTS)
+INCIDENTS = ("key", "role")
+WANTED = [
+    *(f"finding-{kind.name}" for kind in KINDS),
+    *(f"alert-{name}" for name in NAMES),
+    *(f"incident-{name}" for name in INCIDENTS),
+]
 PAGES = sorted(each for each in FOLDER.glob("*.md") if each.name != "README.md")
 _SAID = re.compile(r"(?:^\$ |`)perdure ([a-z-]+)(?: ([a-z-]+))?", re.MULTILINE)
 
 
-def test_each_finding_and_each_alert_has_its_page_and_there_is_no_other() -> None:
-    wanted = [f"finding-{kind.name}" for kind in KINDS] + [f"alert-{name}" for name in NAMES]
-    assert [page.stem for page in PAGES] == sorted(wanted)
+def test_each_finding_alert_and_incident_has_its_page_and_there_is_no_other() -> None:
+    assert [page.stem for page in PAGES] == sorted(WANTED)
 
 
 def test_the_overview_leads_to_each_page_with_what_it_is_about() -> None:
     overview = (FOLDER / "README.md").read_text()
     rows = dict(re.findall(r"^\| \[`\w+`\]\(([\w-]+)\.md\) \| (.+) \|$", overview, re.MULTILINE))
-    assert list(rows) == [f"finding-{kind.name}" for kind in KINDS] + [f"alert-{name}" for name in NAMES]
+    assert list(rows) == WANTED
     assert [rows[f"finding-{kind.name}"] for kind in KINDS] == [kind.meaning for kind in KINDS]
 
 
