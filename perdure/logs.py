@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from perdure.privacy import format_error
+from perdure.shown import field, lines, one_line
 
 FIELDS = "perdure"
 """Attribute of a log record that holds the fields."""
@@ -43,11 +44,11 @@ class PlainLines(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         at = datetime.fromtimestamp(record.created).strftime("%H:%M:%S")
-        line = f"{at} {record.levelname.lower()} {record.name}: {_message(record)}"
+        line = f"{at} {record.levelname.lower()} {record.name}: {one_line(_message(record))}"
         if fields := getattr(record, FIELDS, {}):
-            line += " | " + " ".join(f"{name}={value}" for name, value in fields.items())
+            line += " | " + " ".join(f"{name}={field(value)}" for name, value in fields.items())
         if record.exc_info and record.exc_info[1]:
-            line += "\n" + format_error(record.exc_info[1])
+            line += "\n" + lines(format_error(record.exc_info[1]))
         return line
 
 

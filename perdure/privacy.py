@@ -14,6 +14,8 @@ from typing import get_args
 from pydantic import ValidationError
 from pydantic_core.core_schema import ErrorType
 
+from perdure.shown import one_line
+
 LONGEST = 500
 """Characters of a description."""
 
@@ -36,7 +38,7 @@ def describe(error: BaseException) -> str:
     kind = type(error).__name__
     message = safe_message(error)
     if message is not None:
-        return f"{kind}: {message}"[:LONGEST]
+        return one_line(f"{kind}: {message}")[:LONGEST]
     state = getattr(error, "sqlstate", None)
     if isinstance(state, str):
         name = getattr(error, "constraint_name", None) or getattr(error, "column_name", None)

@@ -8,6 +8,7 @@ from temporalio.client import Client, WorkflowHandle
 from temporalio.common import WorkflowIDConflictPolicy, WorkflowIDReusePolicy
 
 from perdure.cleaning.workflow import Asked, CleanUp, Summary, clean_up_id
+from perdure.shown import markdown
 
 _RPC = timedelta(seconds=10)
 
@@ -18,6 +19,7 @@ async def start_clean_up(engine: Client, scope: str | None, asked: Asked) -> Wor
     Raises:
         RPCError: Temporal has trouble.
     """
+    summary = "perdure: clean-up" + (f" of {asked.only.lifecycle}/{asked.only.id}" if asked.only else "")
     handle: WorkflowHandle[CleanUp, Summary] = await engine.start_workflow(
         CleanUp.run,
         asked,
@@ -25,7 +27,7 @@ async def start_clean_up(engine: Client, scope: str | None, asked: Asked) -> Wor
         task_queue=clean_up_id(scope),
         id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
         id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE,
-        static_summary="perdure: clean-up" + (f" of {asked.only.lifecycle}/{asked.only.id}" if asked.only else ""),
+        static_summary=markdown(summary),
         rpc_timeout=_RPC,
     )
     return handle

@@ -29,6 +29,7 @@ from perdure.command import (
     status,
 )
 from perdure.command.cli import cli
+from perdure.command.printing import complain, complain_at_length
 from perdure.errors import PerdureError
 from perdure.fleet.worker import leave
 
@@ -62,10 +63,10 @@ def main() -> None:
     try:
         leave(cli(prog_name="perdure", standalone_mode=False) or 0)
     except PerdureError as error:
-        _say(str(error))
+        complain_at_length(error)
         leave(1)
     except typer.Abort:
-        _say("nothing was done")
+        complain("nothing was done")
         leave(1)
     except KeyboardInterrupt:
         leave(130)
@@ -80,9 +81,5 @@ def _usage(error: Any) -> int:
         error.show()
     else:
         what = " ".join(error.format_message().split()).rstrip(".")
-        _say(what + (f": see {context.command_path} --help" if context else ""))
+        complain(what + (f": see {context.command_path} --help" if context else ""))
     return int(error.exit_code)
-
-
-def _say(what: str) -> None:
-    typer.echo(f"perdure: {what}", err=True)

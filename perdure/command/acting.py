@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import shlex
 import signal
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -17,7 +18,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from perdure.app import App
 from perdure.command.app_option import loaded
-from perdure.command.printing import refuse
+from perdure.command.printing import complain, print_line, refuse
 from perdure.command.whom import Whom
 from perdure.contracts.keys import Entity
 from perdure.errors import InvalidEntity, InvalidSetting, PerdureError, UnknownLifecycle
@@ -25,6 +26,7 @@ from perdure.operating.acts import Acts
 from perdure.operating.bulk import Bulk, Name, Tally
 from perdure.operating.session import Session, session
 from perdure.settings import settings
+from perdure.shown import one_line
 
 T = TypeVar("T", bound=Whom)
 P = ParamSpec("P")
@@ -113,7 +115,7 @@ async def _one(whom: Whom, verb: Verb, app: App | None, name: Name) -> None:
         if verb.ended_too:
             engine = not (await opened.client.status(entity.lifecycle, entity.id)).final
         acts = await opened.acts(engine=engine)
-        typer.echo(f"{entity}: {await verb.act(acts, entity)}")
+        print_line(f"{entity}: {await verb.act(acts, entity)}")
 
 
 async def _many(whom: Whom, verb: Verb, app: App | None) -> int:
@@ -126,7 +128,7 @@ async def _many(whom: Whom, verb: Verb, app: App | None) -> int:
             refuse("nothing matches", 1)
         if whom.dry_run:
             async for row in _rows(whom, opened, after):
-                typer.echo(whom.shown(row))
+                print_line(whom.shown(row))
             return 0
         _ask(whom, verb, count)
         acts = await opened.acts(engine=verb.engine)
@@ -165,7 +167,7 @@ async def _carry_out(whom: Whom, verb: Verb, acts: Acts, names: AsyncIterator[Na
             bar.update(task, completed=tally.dealt_with)
 
         def refused(error: PerdureError) -> None:
-            console.print(f"perdure: {_line(error)}", markup=False, highlight=False)
+            console.print(f"perdure: {one_line(error)}", markup=False, highlight=False)
 
         bulk = Bulk(lambda entity: verb.act(acts, entity), whom.rate, stop, refused, progress)
         _stop_on_interrupt(stop)
@@ -185,20 +187,12 @@ def _stop_on_interrupt(stop: asyncio.Event) -> None:
 
 
 def _report(tally: Tally, verb: Verb, count: int) -> int:
-    typer.echo(f"{tally.accepted:,} {verb.done}" + (f", {tally.refused:,} refused" if tally.refused else ""))
-    go_on = "run it again" + (f", with --resume-after '{tally.last}'" if tally.last else "")
+    print_line(f"{tally.accepted:,} {verb.done}" + (f", {tally.refused:,} refused" if tally.refused else ""))
+    go_on = "run it again" + (f", with {shlex.join(['--resume-after', str(tally.last)])}" if tally.last else "")
     if tally.unanswered:
-        _complain(f"stopped after {tally.dealt_with:,} of {count:,}, since nobody answers: {go_on}")
+        complain(f"stopped after {tally.dealt_with:,} of {count:,}, since nobody answers: {go_on}")
         return 1
     if tally.interrupted:
-        _complain(f"interrupted after {tally.dealt_with:,} of {count:,}: {go_on}")
+        complain(f"interrupted after {tally.dealt_with:,} of {count:,}: {go_on}")
         return 130
     return 1 if tally.refused else 0
-
-
-def _complain(what: object) -> None:
-    typer.echo(f"perdure: {_line(what)}", err=True)
-
-
-def _line(what: object) -> str:
-    return " ".join(str(what).split())

@@ -17,9 +17,11 @@ from perdure.adopting.adopting import Adopted, Adoption, Doubt
 from perdure.adopting.existing_work import ExistingWork, InvalidSource, of_table
 from perdure.app import name_of
 from perdure.command.cli import MEND, cli
+from perdure.command.printing import print_line
 from perdure.fleet.worker import load_app
 from perdure.schema import Connection
 from perdure.settings import settings
+from perdure.shown import one_line
 from perdure.store.connecting import connect_for_long_work
 from perdure.store.postgres import Database, answering
 from perdure.workflow.lifecycle import Lifecycle
@@ -88,7 +90,7 @@ def adopt(
 
     seen = asyncio.run(run())
     how = "would be started" if dry_run else "started"
-    typer.echo(f"{seen.started} {how}, {seen.in_doubt} of them with their effect in doubt, {seen.bad} can't be adopted")
+    print_line(f"{seen.started} {how}, {seen.in_doubt} of them with their effect in doubt, {seen.bad} can't be adopted")
     if seen.bad:
         raise typer.Exit(1)
 
@@ -148,7 +150,7 @@ class _Display:
 
     def refuse(self, row_id: str, why: str) -> None:
         """Name a bad row."""
-        self._console.print(Text(f"{row_id}: {why.splitlines()[0]}"))
+        self._console.print(Text(one_line(f"{row_id}: {why.splitlines()[0]}")))
 
     def progress(self, seen: Adopted) -> None:
         """Show how far it is; the total was a guess."""

@@ -9,6 +9,7 @@ import typer
 
 from perdure.app import App
 from perdure.command.cli import MEND, cli
+from perdure.command.printing import print_line
 from perdure.fleet.plugin import PerdurePlugin
 from perdure.fleet.worker import connect
 from perdure.ownership.adoption import What, adopt, look
@@ -39,10 +40,10 @@ async def _adopt(what: What, yes: bool) -> None:
     try:
         exchange = Exchange(await connect(PerdurePlugin(App([], []), config)), config)
         async with pool.acquire() as connection:
-            typer.echo(str(await look(connection)))
-            typer.echo(_SAYS[what])
+            print_line(str(await look(connection)))
+            print_line(_SAYS[what])
             if not yes:
                 typer.confirm("Is it so?", abort=True)
-            typer.echo(await adopt(connection, exchange, what, typer.echo))
+            print_line(await adopt(connection, exchange, what, print_line))
     finally:
         await database.close()

@@ -18,7 +18,7 @@ from perdure.archiving.months import Month, every_month, first_day, now, the_mon
 from perdure.archiving.working import step, working
 from perdure.command.cli import MEND, cli
 from perdure.command.database import opened, transaction
-from perdure.command.printing import moment, print_json, print_table
+from perdure.command.printing import moment, print_json, print_line, print_table
 from perdure.queries import query
 from perdure.schema import Connection
 from perdure.settings import settings
@@ -77,11 +77,11 @@ def drop_month(
     Entities that finished in it stay finished; their effects, inputs and transitions go with it.
     """
     gone = asyncio.run(_drop(month, without_export, yes))
-    typer.echo(f"dropped {gone.month}")
+    print_line(f"dropped {gone.month}")
     if gone.carried:
-        typer.echo(f"kept apart, since they are open: {_some([f'{name} ({rows})' for name, rows in gone.carried])}")
+        print_line(f"kept apart, since they are open: {_some([f'{name} ({rows})' for name, rows in gone.carried])}")
     if gone.doubts:
-        typer.echo(f"in doubt still, so their effects stay (perdure resolve): {_some(gone.doubts)}")
+        print_line(f"in doubt still, so their effects stay (perdure resolve): {_some(gone.doubts)}")
 
 
 async def _seen() -> list[dict[str, Any]]:
@@ -128,7 +128,7 @@ def _row(each: dict[str, Any]) -> tuple[object, ...]:
 
 async def _export(first: date, folder: Path) -> None:
     async with _work() as connection:
-        await export(connection, await the_month(connection, first), folder, typer.echo)
+        await export(connection, await the_month(connection, first), folder, print_line)
 
 
 async def _drop(first: date, without_export: bool, yes: bool) -> Dropped:
@@ -136,10 +136,10 @@ async def _drop(first: date, without_export: bool, yes: bool) -> Dropped:
         month = await the_month(connection, first)
         await check_droppable(connection, month, settings().retention, without_export=without_export)
         for line in await _what_goes(connection, month):
-            typer.echo(line)
+            print_line(line)
         if not yes:
             typer.confirm(f"Drop {month} for good?", abort=True)
-        return await drop(connection, month, typer.echo, without_export=without_export)
+        return await drop(connection, month, print_line, without_export=without_export)
 
 
 async def _what_goes(connection: Connection, month: Month) -> list[str]:

@@ -14,13 +14,14 @@ from perdure.cleaning.reading import findings_left, last_clean_up
 from perdure.cleaning.workflow import Asked, Named, Summary
 from perdure.command.cli import MEND, cli
 from perdure.command.database import transaction
-from perdure.command.printing import moment, print_json, print_table, refuse
+from perdure.command.printing import complain, moment, print_json, print_line, print_note, print_table, refuse
 from perdure.command.who import By, request
 from perdure.errors import InvalidSetting
 from perdure.fleet.plugin import PerdurePlugin
 from perdure.fleet.worker import connect
 from perdure.operating.durations import duration
 from perdure.settings import settings
+from perdure.shown import one_line
 
 _MOST = 500
 
@@ -67,7 +68,7 @@ async def _make(asked: Asked, *, quiet: bool) -> Summary:
     def tell(what: str) -> None:
         nonlocal said
         if what != said and not quiet:
-            typer.echo(what, err=True)
+            print_note(what)
         said = what
 
     try:
@@ -75,9 +76,9 @@ async def _make(asked: Asked, *, quiet: bool) -> Summary:
     except WorkflowFailureError as error:
         refuse(f"the clean-up could not be made: {error.cause}", 1)
     for part, why in made.failed.items():
-        typer.echo(f"perdure: the part {part} failed: {why}", err=True)
+        complain(f"the part {part} failed: {why}")
     if not quiet:
-        typer.echo(f"{made.seen} open entities looked at, {made.mended} mended, {made.left} left for a person")
+        print_line(f"{made.seen} open entities looked at, {made.mended} mended, {made.left} left for a person")
     return made
 
 
@@ -95,18 +96,18 @@ async def _show(only: Named | None, as_json: bool) -> int:
         _show_last(last)
     for each in left:
         who = f"{each['lifecycle']}/{each['id']}: " if each["id"] else ""
-        typer.echo(f"\n{each['kind']}  {who}{each['what']}")
-        typer.echo(f"    since {moment(each['first_seen'])}. {each['advice']}")
+        print_line(f"\n{each['kind']}  {one_line(who + each['what'])}")
+        print_line(f"    since {moment(each['first_seen'])}. {one_line(each['advice'])}")
     if len(left) == _MOST:
-        typer.echo(f"\nthe first {_MOST} are shown; all of them: select * from perdure.finding where not mended;")
+        print_line(f"\nthe first {_MOST} are shown; all of them: select * from perdure.finding where not mended;")
     elif not left:
-        typer.echo("nothing is left for a person")
+        print_line("nothing is left for a person")
     return len(left)
 
 
 def _show_last(last: dict[str, Any] | None) -> None:
     if last is None:
-        typer.echo("no clean-up was made yet: perdure clean-up --now")
+        print_line("no clean-up was made yet: perdure clean-up --now")
         return
     ended = moment(last["ended_at"]) or "runs"
     figures = (last["run"], last["asked_by"], moment(last["began_at"]), ended, last["seen"], last["mended"])

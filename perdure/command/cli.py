@@ -11,6 +11,7 @@ import typer
 import typer.main
 from typer.core import TyperGroup
 
+from perdure.command.printing import print_line
 from perdure.errors import DeclarationError
 from perdure.fleet.worker import load_app
 
@@ -60,7 +61,7 @@ cli = typer.Typer(
 
 def _show_version(wanted: bool) -> None:
     if wanted:
-        typer.echo(f"perdure {version('perdure')}")
+        print_line(f"perdure {version('perdure')}")
         raise typer.Exit
 
 

@@ -13,7 +13,7 @@ from perdure.app import App
 from perdure.command.app_option import AppOption, loaded
 from perdure.command.cli import LOOK, cli
 from perdure.command.database import reading
-from perdure.command.printing import moment, print_json, print_table, refuse
+from perdure.command.printing import complain, moment, print_json, print_line, print_table, refuse
 from perdure.errors import InvalidSetting
 from perdure.operating.doubts import Doubt, DoubtSelection, count_doubts, read_doubts
 from perdure.operating.selection import Selection, check
@@ -47,7 +47,7 @@ def doubts(
         return
     _print(found)
     if total > len(found):
-        typer.echo(f"perdure: {len(found)} of {total}; --limit shows more", err=True)
+        complain(f"{len(found)} of {total}; --limit shows more")
 
 
 async def _read(wanted: DoubtSelection, app: App | None) -> tuple[list[Doubt], int]:
@@ -71,7 +71,7 @@ def _print(found: Sequence[Doubt]) -> None:
     ]
     print_table(columns, rows)
     if commands := [each.settle for each in found if each.settle]:
-        typer.echo(
+        print_line(
             "\nto settle them, with OUTCOME = done (and --receipt FILE where it has one), not_done or abandoned:"
         )
-        typer.echo("\n".join(commands))
+        print_line("\n".join(commands))

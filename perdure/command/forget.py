@@ -13,6 +13,7 @@ from perdure.archiving.forgetting import Forgotten
 from perdure.archiving.forgetting import forget as erase
 from perdure.command.cli import MEND, cli
 from perdure.command.database import opened
+from perdure.command.printing import complain, print_line
 from perdure.command.who import By, request
 from perdure.contracts.keys import Entity
 from perdure.errors import NotNow
@@ -63,8 +64,8 @@ async def _forget(entity: Entity, by: str) -> Forgotten:
 
 def _tell(entity: Entity, gone: Forgotten) -> None:
     rows = ", ".join(f"{count} of {table}" for table, count in sorted(gone.rows.items()) if count)
-    typer.echo(f"forgot {entity}: {rows or 'nothing more'} in the database, {gone.runs} histories in Temporal")
+    print_line(f"forgot {entity}: {rows or 'nothing more'} in the database, {gone.runs} histories in Temporal")
     for path in gone.archives:
-        typer.echo(f"it is in an archive, from which you have to erase it: {path}")
+        print_line(f"it is in an archive, from which you have to erase it: {path}")
     for each in gone.unread:
-        typer.echo(f"perdure: it may be in an archive: {each}", err=True)
+        complain(f"it may be in an archive: {each}")

@@ -14,7 +14,7 @@ from perdure.app import App
 from perdure.command.app_option import AppOption, required
 from perdure.command.cli import ACT, cli
 from perdure.command.engine import engine
-from perdure.command.printing import moment, print_json, print_table, refuse
+from perdure.command.printing import moment, print_json, print_line, print_table, refuse
 from perdure.command.who import By, Note, request
 from perdure.contracts.limits import Limit
 from perdure.contracts.states import suggestion
@@ -84,7 +84,7 @@ async def _in_force(client: Client, limit: Limit, lifecycles: str, per_second: f
 
 def _print(rows: list[dict[str, Any]]) -> None:
     if not rows:
-        typer.echo("this app declares no limits")
+        print_line("this app declares no limits")
         return
     print_table(
         ("limit", "a second", "declared", "backlog", "oldest waits", "handed out a second", "workers", "set by"),

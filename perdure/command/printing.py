@@ -13,6 +13,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from perdure.shown import json_text, lines, one_line
+
 _watching: ContextVar[Console | None] = ContextVar("watching", default=None)
 """What is printed goes there, while a screen is made for `perdure.command.watching`."""
 _LEAST = 12
@@ -28,7 +30,7 @@ def print_table(
         cut: columns that may be cut on a terminal that is too narrow for them.
     """
     console = _watching.get() or Console(soft_wrap=True)
-    cells = [[plain(each) for each in row] for row in rows]
+    cells = [["" if each is None else one_line(each) for each in row] for row in rows]
     if not console.is_terminal:
         print_line("\n".join(([title] if title else []) + _plain([list(columns), *cells])))
         return
@@ -46,37 +48,46 @@ def print_table(
     (_watching.get() or Console()).print(table)
 
 
-def print_line(text: str) -> None:
-    """Print text as it is."""
+def print_line(text: str = "") -> None:
+    """Print text, of one line or of several."""
     console = _watching.get()
     if console is None:
-        typer.echo(text)
+        typer.echo(lines(text))
     else:
-        console.print(text, markup=False, highlight=False)
+        console.print(lines(text), markup=False, highlight=False)
 
 
 def print_note(text: str) -> None:
     """Print what is beside the result: on standard error, so that a pipe has the result alone."""
     if _watching.get() is None:
-        typer.echo(text, err=True)
+        typer.echo(lines(text), err=True)
     else:
         print_line(text)
 
 
-def plain(value: object) -> str:
-    """In one line, and without what would move a terminal's cursor: what a body said may hold anything."""
-    text = "" if value is None else " ".join(str(value).split())
-    return "".join(each if each.isprintable() else "\N{REPLACEMENT CHARACTER}" for each in text)
+def print_progress(text: str, *, end: bool = False) -> None:
+    """Print how far something is, in place of what was printed of it before."""
+    typer.echo(f"\r{one_line(text)}", err=True, nl=end)
 
 
 def print_json(data: Any) -> None:
     """Print one JSON object in one line."""
-    typer.echo(json.dumps(data, default=_value, ensure_ascii=False))
+    typer.echo(json_text(json.dumps(data, default=_value, ensure_ascii=False)))
+
+
+def complain(what: object) -> None:
+    """Print one line on standard error that says what is wrong."""
+    typer.echo(f"perdure: {one_line(what)}", err=True)
+
+
+def complain_at_length(what: object) -> None:
+    """The same in several lines, as where a traceback of the app's own code belongs to it."""
+    typer.echo(f"perdure: {lines(what)}", err=True)
 
 
 def refuse(why: object, status: int) -> NoReturn:
     """One line on standard error, and the exit status: 1 = it could not be done, 2 = wrong usage."""
-    typer.echo(f"perdure: {plain(why)}", err=True)
+    complain(why)
     raise typer.Exit(status)
 
 

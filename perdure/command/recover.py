@@ -11,6 +11,7 @@ import typer
 from perdure.app import App
 from perdure.command.cli import MEND, cli
 from perdure.command.database import opened
+from perdure.command.printing import complain, print_line, print_note, print_progress
 from perdure.command.who import By, Note, request
 from perdure.fleet.plugin import PerdurePlugin
 from perdure.fleet.worker import connect
@@ -43,15 +44,15 @@ def recover_all(
     asked = request(by, note)
     seen = asyncio.run(_recover(settings(), asked.by, asked.note, yes))
     if sys.stderr.isatty():
-        typer.echo(err=True)
-    typer.echo(
+        print_note("")
+    print_line(
         f"{seen.open} open: {seen.running} run, {seen.started} start again from their record, "
         f"{seen.waiting} wait for delivery or were rejected, {seen.ended} have a workflow that is closed"
     )
     if seen.started:
-        typer.echo("They start as soon as a worker runs: `perdure status` shows how many still wait.")
+        print_line("They start as soon as a worker runs: `perdure status` shows how many still wait.")
     if seen.ended:
-        typer.echo("perdure: for those that are closed: perdure clean-up --now", err=True)
+        complain("for those that are closed: perdure clean-up --now")
         raise typer.Exit(1)
 
 
@@ -67,12 +68,12 @@ async def _make_sure(pool: Pool, exchange: Exchange, yes: bool) -> None:
     async with pool.acquire() as connection:
         if (why := await why_lost(connection, exchange)) is None:
             return
-        typer.echo(_LOST.format(why=why))
+        print_line(_LOST.format(why=why))
         if not yes:
             typer.confirm(_SURE, abort=True)
-        await rebind(connection, exchange, typer.echo)
+        await rebind(connection, exchange, print_line)
 
 
 def _tell(seen: Recovered) -> None:
     if sys.stderr.isatty():
-        typer.echo(f"\r{seen.open} looked at, {seen.started} start again ", err=True, nl=False)
+        print_progress(f"{seen.open} looked at, {seen.started} start again")

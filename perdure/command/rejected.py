@@ -13,9 +13,10 @@ import typer
 from perdure.command.acting import confirm
 from perdure.command.cli import ACT, cli
 from perdure.command.database import PATIENCE, opened, transaction
-from perdure.command.printing import moment, plain, print_json, print_table, refuse
+from perdure.command.printing import complain, moment, print_json, print_line, print_table, refuse
 from perdure.command.who import By, Note, request
 from perdure.queries import query
+from perdure.shown import one_line
 from perdure.store.postgres import answering
 
 Seqs = Annotated[
@@ -49,7 +50,7 @@ def list_rejected(
         cells = [(row["seq"], _entity(row), row["kind"], moment(row["rejected_at"]), row["reason"]) for row in rows]
         print_table(("seq", "entity", "kind", "rejected at", "reason"), cells)
     else:
-        typer.echo("nothing was rejected")
+        print_line("nothing was rejected")
 
 
 @group.command("retry", epilog="Example: perdure rejected retry --lifecycle order --reason 'no worker' --by ann")
@@ -122,7 +123,7 @@ def _chosen(
         refuse("nothing that was rejected matches", 1)
     if dry_run:
         for row in rows:
-            typer.echo(plain(f"{row['seq']}  {_entity(row)}  {row['kind']}  {row['reason']}"))
+            print_line(one_line(f"{row['seq']}  {_entity(row)}  {row['kind']}  {row['reason']}"))
         return []
     confirm(f"{verb} {len(rows):,} that were rejected", yes)
     return [row["seq"] for row in rows]
@@ -131,7 +132,7 @@ def _chosen(
 def _carry_out(done: str, call: str, seqs: Sequence[int], *given: str | None, named: bool) -> None:
     accepted, failed = asyncio.run(_each(done, call, seqs, *given, named=named))
     if not named:
-        typer.echo(f"{accepted:,} {done}" + (f", {failed:,} refused" if failed else ""))
+        print_line(f"{accepted:,} {done}" + (f", {failed:,} refused" if failed else ""))
     if failed:
         raise typer.Exit(1)
 
@@ -142,10 +143,10 @@ async def _each(done: str, call: str, seqs: Sequence[int], *given: str | None, n
         if isinstance(answer, str):
             accepted += 1
             if named:
-                typer.echo(f"{seq}: {answer} {done}")
+                print_line(f"{seq}: {answer} {done}")
         else:
             failed += 1
-            typer.echo(f"perdure: {seq}: {plain(_sentence(answer))}", err=True)
+            complain(f"{seq}: {_sentence(answer)}")
     return accepted, failed
 
 

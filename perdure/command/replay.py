@@ -11,7 +11,8 @@ from typing import Annotated
 import typer
 
 from perdure.command.cli import RUN, cli
-from perdure.fleet.replaying import Replayed, from_files, from_server, replay, saved
+from perdure.command.printing import print_line, print_progress
+from perdure.fleet.replaying import Difference, Replayed, from_files, from_server, replay, saved
 from perdure.fleet.worker import load_app
 from perdure.settings import settings
 
@@ -39,14 +40,19 @@ def replay_histories(
     histories = from_files(files) if files else from_server(loaded, config, query, limit)
     if save:
         histories = saved(histories, save)
-    seen = asyncio.run(replay(loaded, config, histories, limit=limit, differs=typer.echo, done=_progress))
+    seen = asyncio.run(
+        replay(loaded, config, histories, limit=limit, differs=lambda found: print_line(str(found)), done=_progress)
+    )
     _progress(seen, last=True)
-    typer.echo(f"{seen.runs} runs replayed, {seen.differences} can't be followed, {seen.foreign} of other workflows")
+    print_line(f"{seen.runs} runs replayed, {seen.differences} can't be followed, {seen.foreign} of other workflows")
     if seen.differences or not seen.runs:
         raise typer.Exit(1)
 
 
+def _differs(found: Difference) -> None:
+    print_line(str(found))
+
+
 def _progress(seen: Replayed, *, last: bool = False) -> None:
     if sys.stderr.isatty() and (last or seen.runs % 10 == 0):
-        end = "\n" if last else ""
-        typer.echo(f"\r{seen.runs} runs, {seen.differences} can't be followed{end}", err=True, nl=False)
+        print_progress(f"{seen.runs} runs, {seen.differences} can't be followed", end=last)

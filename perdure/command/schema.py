@@ -9,6 +9,7 @@ import typer
 
 from perdure import schema
 from perdure.command.cli import RUN, cli
+from perdure.command.printing import print_line
 from perdure.errors import NotPermitted
 from perdure.settings import settings
 from perdure.store.postgres import Database
@@ -19,9 +20,9 @@ def migrate() -> None:
     """Bring the schema `perdure` in the app's database up to date; safe to run many times at once."""
     applied = asyncio.run(_migrate())
     for each in applied:
-        typer.echo(f"applied {each.number:04} {each.name}")
+        print_line(f"applied {each.number:04} {each.name}")
     if not applied:
-        typer.echo("up to date")
+        print_line("up to date")
 
 
 @cli.command("schema", epilog="Example: perdure schema > perdure.sql", rich_help_panel=RUN)

@@ -14,13 +14,14 @@ from perdure.command.app_option import AppOption, loaded
 from perdure.command.cli import LOOK, cli
 from perdure.command.database import reading
 from perdure.command.engine import engine
-from perdure.command.printing import moment, plain, print_json, print_table, refuse
+from perdure.command.printing import moment, print_json, print_line, print_table, refuse
 from perdure.errors import InvalidSetting, NoSuchEntity
 from perdure.fleet.credentials import profile
 from perdure.operating.durations import shown
 from perdure.operating.entity import Seen, as_json, link, read_record, see
 from perdure.operating.selection import check_lifecycle
 from perdure.settings import settings
+from perdure.shown import one_line
 
 _OUTCOMES = {
     Said.STANDING.value: "no call: the record stands",
@@ -87,7 +88,7 @@ def _without_receipts(data: dict[str, Any], payloads: bool) -> dict[str, Any]:
 
 def _print(seen: Seen, where: str, payloads: bool) -> None:
     for line in _head(seen, where, payloads):
-        typer.echo(plain(line))
+        print_line(one_line(line))
     _print_transitions(seen)
     _print_effects(seen, payloads)
     _print_tries(seen)

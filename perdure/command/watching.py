@@ -13,8 +13,9 @@ from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
 
-from perdure.command.printing import plain, printed, refuse
+from perdure.command.printing import printed, refuse
 from perdure.errors import PerdureError
+from perdure.shown import one_line
 
 Watch = Annotated[bool, typer.Option("--watch", help="show it again and again, in place, until Ctrl-C")]
 Every = Annotated[float, typer.Option(help="with --watch: seconds between two readings", min=0.1)]
@@ -47,7 +48,7 @@ def _screen(read: Reading, console: Console) -> Text:
     try:
         return printed(read(), console)
     except PerdureError as error:
-        return Text(f"perdure: {plain(error)}")
+        return Text(f"perdure: {one_line(error)}")
 
 
 def _head(every: float) -> Text:

@@ -22,6 +22,7 @@ from perdure.operating.durations import duration
 from perdure.operating.finished import FinishedRow, FinishedSelection, count_finished, select_finished
 from perdure.operating.selection import Row, Selection
 from perdure.schema import Connection
+from perdure.shown import one_line
 from perdure.workflow.requests import Request
 
 _FILTER, _MANY = "For many", "With a filter"
@@ -137,7 +138,7 @@ class WhomOpen(Whom):
     def shown(self, row: Row) -> str:
         """See base class."""
         return "  ".join(
-            [f"{row.lifecycle}/{row.id}", row.state, f"{row.since:%Y-%m-%d %H:%M:%S %Z}", row.attention or ""]
+            [f"{row.lifecycle}/{row.id}", row.state, f"{row.since:%Y-%m-%d %H:%M:%S %Z}", one_line(row.attention or "")]
         )
 
     def _filters(self) -> bool:

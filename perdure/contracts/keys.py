@@ -13,6 +13,7 @@ from uuid import UUID
 
 from perdure.contracts.scopes import scope_of_workflow, workflow_prefix
 from perdure.errors import InvalidEntity, InvalidInput
+from perdure.shown import UNSEEN
 
 LONGEST_ID = 900
 """Bytes of UTF-8. Temporal refuses workflow ids over 1,000; lifecycle and scope need the rest."""
@@ -70,9 +71,9 @@ def check_entity_id(entity_id: str) -> str:
             f"the entity id {entity_id[:40]!r}... has {length} bytes in keys of effects, where each %, / and ~ counts "
             f"as three; {LONGEST_ENCODED_ID} is the most: use the row's own key or a digest of it"
         )
-    if not entity_id.isprintable() or entity_id != entity_id.strip():
+    if UNSEEN.search(entity_id) or entity_id != entity_id.strip(" "):
         raise InvalidEntity(
-            f"the entity id {entity_id!r} has characters that don't print, or blanks at an end: "
+            f"the entity id {entity_id!a} has characters that can't be seen, or blanks at an end: "
             "use the row's own key without them"
         )
     return entity_id

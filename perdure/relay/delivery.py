@@ -23,6 +23,7 @@ from perdure.errors import EngineUnavailable, InvalidEntity, InvalidInput, Perdu
 from perdure.ownership.epochs import start_policies, why_not_ours
 from perdure.recovering.record import Record, carried_from
 from perdure.settings import Settings
+from perdure.shown import markdown
 from perdure.telemetry import names, traces
 from perdure.workflow.carried import CARRIED, Carried
 from perdure.workflow.messages import MESSAGE, Message, signals, unfit
@@ -156,7 +157,7 @@ class Delivery:
             # An eager start would run on this worker's build, also where another one is current.
             request_eager_start=self._settings.deployment is None,
             task_timeout=TASK_TIMEOUT,
-            static_summary=str(entity),
+            static_summary=markdown(entity),
             priority=Priority() if priority == _USUAL else Priority(priority_key=priority),
             rpc_timeout=_RPC,
         )

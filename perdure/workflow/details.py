@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+from perdure.shown import code, json_text, markdown
 from perdure.workflow.status import EffectStatus, LifecycleStatus
 
 
@@ -11,9 +12,9 @@ def details(status: LifecycleStatus) -> str:
     """Markdown for `workflow.set_current_details`. Holds no payloads."""
     lines = [f"**{status.state}** since {status.since:%Y-%m-%d %H:%M:%S} UTC"]
     if status.attention:
-        lines.append(f"**wants a person**: {status.attention}")
+        lines.append(f"**wants a person**: {markdown(status.attention)}")
     if status.how_far:
-        lines.append(status.how_far)
+        lines.append(markdown(status.how_far))
     lines += [_line(each) for each in status.effects]
     for each in status.effects:
         if each.parked:
@@ -26,15 +27,15 @@ def details(status: LifecycleStatus) -> str:
 def _line(effect: EffectStatus) -> str:
     waits = f", next step at {effect.next_at:%H:%M:%S} UTC" if effect.next_at else ""
     begun = f"attempts begun: {effect.attempts}{waits}"
-    return f"- `{effect.effect}`: {effect.status.value}, {begun}\n  key `{effect.key}`"
+    return f"- {code(effect.effect)}: {effect.status.value}, {begun}\n  key {code(effect.key)}"
 
 
 def _how_to_resolve(effect: EffectStatus) -> list[str]:
     example = {"effect": effect.effect, "outcome": "not_done", "by": "your name", "note": "how you know"}
     return [
-        f"Nobody knows whether `{effect.effect}` happened. Find out, then send the update `resolve` with "
+        f"Nobody knows whether {code(effect.effect)} happened. Find out, then send the update `resolve` with "
         "`outcome` = `done` (with its `receipt`), `not_done` (it goes again) or `abandoned`:",
-        f"```json\n{json.dumps(example)}\n```",
+        f"```json\n{json_text(json.dumps(example))}\n```",
     ]
 
 

@@ -17,6 +17,7 @@ from perdure.contracts.outcomes import Abandoned, DifferentInput, Done, Ended, E
 from perdure.contracts.policies import Dedupe, Lookup, Repeat
 from perdure.contracts.sizes import ELSEWHERE, LARGEST_RECEIPT
 from perdure.errors import DeclarationError
+from perdure.shown import markdown
 from perdure.store.writes import EffectView, FenceOp, Move, Write, storable
 from perdure.telemetry import metrics, names, traces
 from perdure.workflow.calling import InLine, Way, call
@@ -154,7 +155,7 @@ class Performance(Learning[In, Out], Generic[In, Out]):
                 (end - now).total_seconds(),
                 self._roused,
                 cancellable=not self.known.effect.in_doubt,
-                summary=f"{self.slot}: next step",
+                summary=markdown(f"{self.slot}: next step"),
             )
         except Cancelled:
             if not self._inline or self._conductor.catching_up or not workflow.patched(READ_AT_CANCEL):
@@ -211,7 +212,7 @@ class Performance(Learning[In, Out], Generic[In, Out]):
         try:
             async with conductor.under_way():
                 conductor.describe()
-                summary = f"{self.slot}: attempt {order.number}"
+                summary = markdown(f"{self.slot}: attempt {order.number}")
                 report = await call(self.effect, order, way, summary)
         except (ActivityError, ApplicationError) as failure:
             await self._lost(failure, before)
@@ -271,7 +272,7 @@ class Performance(Learning[In, Out], Generic[In, Out]):
         try:
             async with self._conductor.under_way():
                 self._conductor.describe()
-                what = f"{self.slot}: look-up {known.asked + 1}"
+                what = markdown(f"{self.slot}: look-up {known.asked + 1}")
                 find = policy.find
                 way = Way(find.name, find.inline, find.timeout, expires_at)
                 report = await call(find, order, way, what)
@@ -329,7 +330,7 @@ class Performance(Learning[In, Out], Generic[In, Out]):
                 left,
                 lambda: self.resolution is not None or self.poked or self._witnessed() is not None,
                 cancellable=False,  # an end now would leave the doubt to nobody
-                summary=f"{self.slot}: parked",
+                summary=markdown(f"{self.slot}: parked"),
             )
         finally:
             self.parked = False

@@ -12,6 +12,7 @@ from temporalio.common import RetryPolicy, SearchAttributeKey
 from temporalio.exceptions import ActivityError, ApplicationError
 
 from perdure.errors import DeclarationError
+from perdure.shown import markdown
 from perdure.store.writes import Answer, Fence, Move, Write, storable
 from perdure.telemetry import metrics, names
 from perdure.workflow.calling import SILENCE
@@ -161,7 +162,7 @@ async def _write(order: Write) -> Answer:
             result_type=Answer,
             start_to_close_timeout=timedelta(seconds=5),
             retry_policy=_WRITE_ONCE,
-            summary=str(order),
+            summary=markdown(order),
         )
     except (ActivityError, ApplicationError):
         # Not in the workflow task: while PostgreSQL is away this waits without growing the history.
@@ -172,6 +173,6 @@ async def _write(order: Write) -> Answer:
             start_to_close_timeout=timedelta(seconds=30),
             heartbeat_timeout=SILENCE,
             retry_policy=_WRITE_ON,
-            summary=f"{order}, until PostgreSQL is back",
+            summary=markdown(f"{order}, until PostgreSQL is back"),
         )
     return answer

@@ -109,9 +109,9 @@ async def test_a_list_holds_what_its_filters_ask_for(world: World) -> None:
     [
         ("", "the entity id is empty"),
         ("x" * 901, "has 901 bytes; 900 is the most"),
-        ("a\nb", r"the entity id 'a\\nb' has characters that don't print"),
-        ("a\0b", "has characters that don't print"),
-        ("\ud800", "has characters that don't print"),
+        ("a\nb", r"the entity id 'a\\nb' has characters that can't be seen"),
+        ("a\0b", "has characters that can't be seen"),
+        ("\ud800", "has characters that can't be seen"),
         (" a", "blanks at an end"),
     ],
 )

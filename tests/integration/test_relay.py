@@ -35,7 +35,7 @@ async def test_a_bad_row_among_a_hundred_good_ones_is_rejected_and_they_are_done
     )
     assert bad.attention == f"rejected: {bad.rejected}"
     odd = await world.client.status(KIND, "un\u2028printable")
-    assert "has characters that don't print" in str(odd.rejected)
+    assert "has characters that can't be seen" in str(odd.rejected)
     assert [each.id for each in await world.client.list(KIND, attention=True)] == ["bad", "un\u2028printable"]
     assert await world.db.fetchval("select count(*) from perdure.outbox") == 0
 

@@ -44,9 +44,9 @@ def test_a_token_is_short_ascii_and_never_changes() -> None:
     [
         ("", "is empty"),
         ("x" * 901, "has 901 bytes; 900 is the most"),
-        ("a\nb", "don't print"),
-        ("a\0", "don't print"),
-        ("\ud800", "don't print"),
+        ("a\nb", "can't be seen"),
+        ("a\0", "can't be seen"),
+        ("\ud800", "can't be seen"),
         (" 7", "blanks at an end"),
         ("7 ", "blanks at an end"),
         ("/" * 501, "1503 bytes in keys of effects"),

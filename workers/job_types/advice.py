@@ -6,7 +6,7 @@ import typer
 
 from activities.web.job_type import JobType
 from activities.web.origins import forbidden, same_origin
-from perdure.command.printing import plain
+from perdure.shown import one_line
 
 HEADER_FIELDS = ("headers", "status_headers")
 SECRET_HEADERS = ("authorization", "cookie", "x-api-key", "api-key", "x-auth-token")
@@ -15,7 +15,7 @@ SECRET_HEADERS = ("authorization", "cookie", "x-api-key", "api-key", "x-auth-tok
 def advise(type_: JobType) -> None:
     """Say it."""
     for line in _advice(type_):
-        typer.echo(f"perdure: {type_.name}: {plain(line)}", err=True)
+        typer.echo(f"perdure: {type_.name}: {one_line(line)}", err=True)
 
 
 def _advice(type_: JobType) -> list[str]:

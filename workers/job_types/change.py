@@ -11,7 +11,8 @@ from pydantic import ValidationError
 from activities.web import catalogue, urls
 from activities.web.catalogue import Change
 from activities.web.job_type import JobType, problems
-from perdure.command.printing import plain, refuse
+from perdure.command.printing import refuse
+from perdure.shown import one_line
 from workers.job_types.advice import advise
 from workers.job_types.database import let_go, types
 from workers.job_types.group import commands
@@ -97,7 +98,7 @@ def add(
     try:
         type_ = JobType.model_validate({key: value for key, value in given.items() if value is not None})
     except ValidationError as error:
-        refuse(f"job-type {plain(name)}: {'; '.join(problems(error))}", 2)
+        refuse(f"job-type {one_line(name)}: {'; '.join(problems(error))}", 2)
     asyncio.run(_add(type_, replace))
 
 
@@ -112,7 +113,7 @@ def disable(
     """
     if not 1 <= len(why.strip()) <= 500:
         refuse("--why: say why, in 1 to 500 characters", 2)
-    if not asyncio.run(_disable(name, plain(why))):
+    if not asyncio.run(_disable(name, one_line(why))):
         refuse(f"there is no job type {name!r}", 1)
     typer.echo(f"{name} is disabled: its jobs are held")
 
@@ -164,6 +165,6 @@ def _headers(option: str, given: list[str]) -> dict[str, Any]:
     for each in given:
         name, sign, value = each.partition("=")
         if not sign:
-            refuse(f"{option}: {plain(name)!r} is not NAME=VALUE", 2)
+            refuse(f"{option}: {one_line(name)!r} is not NAME=VALUE", 2)
         headers[name.strip()] = value
     return headers

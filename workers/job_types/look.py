@@ -10,8 +10,9 @@ import typer
 from activities.web import catalogue, urls
 from activities.web.catalogue import FIELDS, Found
 from activities.web.job_type import JobType, Unusable
-from perdure.command.printing import moment, plain, print_json, print_table, refuse
+from perdure.command.printing import moment, print_json, print_table, refuse
 from perdure.operating.durations import written
+from perdure.shown import one_line
 from workers.job_types.advice import HEADER_FIELDS, SECRET_HEADERS, advise
 from workers.job_types.database import types
 from workers.job_types.group import commands
@@ -113,4 +114,6 @@ def _value(field: str, value: Any) -> str:
         return "; ".join(f"{name}: {each}" for name, each in _shown_headers(value).items())
     if isinstance(value, tuple):
         return ", ".join(str(each) for each in value)
-    return plain({True: "yes", False: "no"}.get(value, value) if isinstance(value, bool) else value)
+    return one_line(
+        {True: "yes", False: "no", None: ""}.get(value, value) if value is None or isinstance(value, bool) else value
+    )

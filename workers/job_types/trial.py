@@ -25,11 +25,12 @@ from activities.web.request import call_of
 from activities.web.resources import Web, lifespan
 from activities.web.signature import NoSecret
 from perdure import Attempt, InDoubt, Key, NotDone, Refused
-from perdure.command.printing import plain, refuse
+from perdure.command.printing import refuse
 from perdure.contracts.attempt import boot_clock
 from perdure.contracts.effects import problem
 from perdure.operating.durations import written
 from perdure.settings import settings
+from perdure.shown import one_line
 from workers.job_types.database import types
 from workers.job_types.group import commands
 
@@ -67,7 +68,7 @@ async def _test(call: Call, key: Key) -> bool:
     if why := why_not(type_.model_copy(update={"disabled": None})):
         refuse(why, 1)
     if type_.disabled:
-        typer.echo(f"perdure: {type_.name} is disabled ({plain(type_.disabled)}): its jobs are not called", err=True)
+        typer.echo(f"perdure: {type_.name} is disabled ({one_line(type_.disabled)}): its jobs are not called", err=True)
     try:
         request = call_of(type_, call, key, _callback(type_, key))
     except (Refused, NoSecret) as error:
@@ -111,9 +112,8 @@ def _meaning(type_: JobType, answer: Answer) -> str:
         case Then.NOTHING:
             return "the job would be complete"
         case Then.FOLLOW:
-            return (
-                f"the job would ask at {plain(answer.location)} until it is done, for {written(type_.within)} at most"
-            )
+            where = one_line(answer.location)
+            return f"the job would ask at {where} until it is done, for {written(type_.within)} at most"
         case Then.CALLBACK:
             return f"the job would wait for its callback, for {written(type_.within)}; that of this test is unknown"
         case Then.CHILDREN:
@@ -123,7 +123,7 @@ def _meaning(type_: JobType, answer: Answer) -> str:
                 "and more where further pages list them"
             )
         case Then.UNUSABLE:
-            return f"the job would fail: {plain(answer.body)}"
+            return f"the job would fail: {one_line(answer.body)}"
         case _:
             assert_never(answer.then)
 
@@ -146,7 +146,7 @@ def _body(answer: Answer) -> str:
     if answer.body is None:
         return ""
     text = answer.body if isinstance(answer.body, str) else json.dumps(answer.body, ensure_ascii=False)
-    return f": {plain(text[:_SHOWN])}" + ("..." if len(text) > _SHOWN else "")
+    return f": {one_line(text[:_SHOWN])}" + ("..." if len(text) > _SHOWN else "")
 
 
 def _callback(type_: JobType, key: Key) -> dict[str, str]:
@@ -173,7 +173,7 @@ def _params(given: list[str]) -> dict[str, Any]:
     for each in given:
         name, sign, value = each.partition("=")
         if not sign or not name:
-            refuse(f"--param: {plain(each)!r} is not NAME=VALUE", 2)
+            refuse(f"--param: {one_line(each)!r} is not NAME=VALUE", 2)
         params[name] = value
     return params
 

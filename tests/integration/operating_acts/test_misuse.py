@@ -32,7 +32,7 @@ USAGE = {
     "cancel --older-than soon --yes": "'soon' is no duration",
     f"retry rign a {KNOWN}": "no lifecycle is named 'rign'; did you mean 'ring'?",
     f"cancel ring a --by {'x' * 201}": "--by or --note can't be used",
-    "cancel ring \t": "the entity id '\\t' has characters that don't print",
+    "cancel ring \t": "the entity id '\\t' has characters that can't be seen",
 }
 BEHIND = """
     update perdure.ident set final = null where id = 'behind';

@@ -1,0 +1,27 @@
+-- An id is refused that holds what can't be seen, or changes how the text around it is shown: the same characters as
+-- UNSEEN in perdure/shown.py.
+
+create or replace function perdure.check_entity(verb text, lifecycle text, entity_id text) returns void
+language plpgsql immutable set search_path = perdure, pg_temp as $$
+begin
+    if coalesce(check_entity.lifecycle, '') !~ '^[a-z][a-z0-9_-]{0,62}$' then
+        raise exception 'perdure.%: % is not the name of a lifecycle', verb, coalesce(quote_literal(check_entity.lifecycle), 'null')
+            using hint = 'Give the name in its @workflow.defn(name=...): a-z, 0-9, _ and -.', errcode = 'invalid_parameter_value';
+    end if;
+    if entity_id ~ ('[\u0001-\u001f\u007f-\u00a0\u00ad\u034f\u061c\u115f\u1160\u1680\u17b4\u17b5\u180b-\u180f\u2000-\u200f'
+            '\u2028-\u202f\u205f-\u206f\u2800\u3000\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff9-\ufffb\U0001bca0-\U0001bca3'
+            '\U0001d173-\U0001d17a\U000e0000-\U000e0fff]') collate "C"
+    then
+        raise exception 'perdure.%: % can not be an entity id: it has characters that can not be seen', verb, quote_nullable(to_json(left(entity_id, 60))::text)
+            using hint = 'Give the key of your row without them.', errcode = 'invalid_parameter_value';
+    end if;
+    if entity_id is null or octet_length(entity_id) not between 1 and 900 or entity_id <> btrim(entity_id)
+        or octet_length(entity_id) + 2 * length(regexp_replace(entity_id, '[^%/~]', '', 'g')) > 1500
+    then
+        raise exception 'perdure.%: % can not be an entity id', verb, coalesce(quote_literal(left(entity_id, 60)), 'null')
+            using hint = 'Give the key of your row: printable, 1 to 900 bytes; 1500 where each %, / and ~ counts as three.',
+                errcode = 'invalid_parameter_value';
+    end if;
+end $$;
+
+revoke all on all functions in schema perdure from public;

@@ -1,0 +1,82 @@
+"""Makes text that comes from an application's data safe for the place where it is shown.
+
+An entity's id, an attention, a reason or a note can hold anything that somebody typed or that another system answered.
+Shown as it is, it could move a terminal's cursor, add a line to a log, or become a link in Temporal's Web UI.
+A command that is printed to be pasted into a shell is quoted by `shlex.join`.
+"""
+
+from __future__ import annotations
+
+import re
+
+UNSEEN = re.compile(
+    "["
+    "\\x00-\\x1f\\x7f-\\xa0\\xad"  # controls, the no-break space, the soft hyphen
+    "\\u034f\\u061c\\u115f\\u1160\\u1680\\u17b4\\u17b5\\u180b-\\u180f"  # fillers, joiners, marks of direction
+    "\\u2000-\\u200f\\u2028-\\u202f\\u205f-\\u206f"  # spaces, zero-width characters, directions, separators of lines
+    "\\u2800\\u3000\\u3164\\ud800-\\udfff\\ufe00-\\ufe0f\\ufeff\\uffa0\\ufff9-\\ufffb"
+    "\\U0001bca0-\\U0001bca3\\U0001d173-\\U0001d17a\\U000e0000-\\U000e0fff"
+    "]"
+)
+"""What can't be seen, or changes how the text around it is shown. `perdure.check_entity` has the same list."""
+
+_ACTIVE = re.compile(r"([\\`*_\[\]<>&~|!@])|(?<=[a-z]):(?=//)|(?<=\bwww)\.", re.IGNORECASE)
+"""What means something within a line of Markdown, and what makes a link of an address."""
+_WORD = re.compile(r'[^=|"]*')
+
+
+def one_line(value: object) -> str:
+    r"""In one line, and with � for each character that can't be seen.
+
+    >>> one_line("two\nlines and \x1b[31mred")
+    'two lines and �[31mred'
+    """
+    return UNSEEN.sub("\N{REPLACEMENT CHARACTER}", " ".join(str(value).split()))
+
+
+def lines(value: object) -> str:
+    """The same for text of several lines, which stay."""
+    return "\n".join(UNSEEN.sub("\N{REPLACEMENT CHARACTER}", each) for each in str(value).split("\n"))
+
+
+def field(value: object) -> str:
+    """The value of a field in a line of a log, quoted where it could be taken for another field.
+
+    >>> field("sold out")
+    'sold out'
+    >>> field("lost | outcome=done")
+    '"lost | outcome=done"'
+    """
+    text = one_line(value)
+    return text if _WORD.fullmatch(text) else '"' + text.replace('"', "'") + '"'
+
+
+def json_text(text: str) -> str:
+    """JSON whose strings hold no character that can't be seen: such are written as escapes."""
+    return UNSEEN.sub(lambda found: _escaped(found[0]), text)
+
+
+def _escaped(character: str) -> str:
+    units = character.encode("utf-16-be", "surrogatepass")
+    return "".join(f"\\u{units[at : at + 2].hex()}" for at in range(0, len(units), 2))
+
+
+def markdown(value: object) -> str:
+    r"""As plain text within a line of Markdown.
+
+    >>> markdown("see [here](https://x.example) or *there*")
+    'see \\[here\\](https\\://x.example) or \\*there\\*'
+    """
+    return _ACTIVE.sub(r"\\\g<0>", one_line(value))
+
+
+def code(value: object) -> str:
+    """As code within a line of Markdown.
+
+    >>> code("order/7"), code("a`b")
+    ('`order/7`', '`` a`b ``')
+    """
+    text = one_line(value)
+    longest = max((len(each) for each in re.findall("`+", text)), default=0)
+    room = " " if longest else ""
+    return f"{'`' * (longest + 1)}{room}{text}{room}{'`' * (longest + 1)}"

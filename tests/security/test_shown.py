@@ -1,0 +1,189 @@
+"""Text that somebody typed, or another system sent, deceives nobody: in terminals, shells, logs and the Web UI."""
+
+from __future__ import annotations
+
+import ast
+import json
+import logging
+import random
+import re
+import shlex
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+import perdure
+from perdure.command.printing import print_line, print_note
+from perdure.contracts.outcomes import Status
+from perdure.logs import FIELDS, JsonLines, PlainLines
+from perdure.operating.doubts import Doubt
+from perdure.shown import UNSEEN, code, json_text, lines, markdown, one_line
+from perdure.workflow.details import details
+from perdure.workflow.status import EffectStatus, LifecycleStatus
+from tests.integration.operating.reading import perdure as run
+from tests.world import World
+
+EVIL = [
+    *("\x1b[2J\x1b[31mgone", "\x9b2J", "two\nlines", "over\rwritten", "\u202egnp.exe", "a\u200bb", "a\u2028b", "\x07"),
+    *("[click](https://evil.example)", "https://evil.example/x", "![x](https://evil.example/pixel)", "<img src=x>"),
+    *(
+        "`code`",
+        "``",
+        "**bold**",
+        "| a | b |",
+        "$(reboot)",
+        "'; reboot; '",
+        "--yes",
+        'x | outcome="done"',
+        "me@evil.example",
+    ),
+]
+
+
+MOMENT = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def parked(key: str) -> EffectStatus:
+    """One that waits for a person."""
+    return EffectStatus(
+        effect="charge", key=key, status=Status.IN_DOUBT, attempts=1, parked=True, why=None, next_at=None
+    )
+
+
+def evil_text(seed: int) -> str:
+    """Several of them in one."""
+    return " ".join(random.Random(seed).choices(EVIL, k=4))
+
+
+@pytest.mark.parametrize("seed", range(50))
+def test_what_is_shown_moves_no_cursor_and_adds_no_line(seed: int) -> None:
+    text = evil_text(seed)
+    assert not UNSEEN.search(one_line(text))
+    assert not UNSEEN.search(lines(text).replace("\n", ""))
+    assert json.loads(json_text(json.dumps(text, ensure_ascii=False))) == text
+    assert not UNSEEN.search(json_text(json.dumps(text, ensure_ascii=False)))
+
+
+@pytest.mark.parametrize("seed", range(50))
+def test_markdown_has_no_link_no_image_no_tag_and_no_code_of_the_text(seed: int) -> None:
+    """A link needs `](` or `<`, an address `://` or `@`; each is behind a backslash."""
+    shown = markdown(evil_text(seed))
+    bare = re.sub(r"\\.", "", shown)
+    assert not re.search(r"[\[\]<>`*_|!@]|://|\n", bare), shown
+    inside = code(evil_text(seed))
+    fence = re.match("`+", inside)
+    assert fence is not None
+    assert fence[0] not in inside[len(fence[0]) : -len(fence[0])]
+    assert "\n" not in inside
+
+
+@pytest.mark.parametrize("seed", range(50))
+def test_a_line_of_a_log_stays_one_line_with_its_own_fields(seed: int) -> None:
+    record = logging.LogRecord("perdure", logging.INFO, "", 0, evil_text(seed), None, None)
+    setattr(record, FIELDS, {"why": evil_text(seed + 100), "id": evil_text(seed + 200)})
+    plain = PlainLines().format(record)
+    assert not UNSEEN.search(plain)
+    fields = plain.rpartition(" | why=")[2]
+    assert '" id="' in fields or " id=" in fields
+    assert re.sub(r'"[^"]*"', "", fields).count("=") <= 1, "no field is made up"
+    data = json.loads(JsonLines().format(record))
+    assert data["why"] == evil_text(seed + 100)
+    assert not UNSEEN.search(JsonLines().format(record))
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_details_of_a_run_show_texts_as_texts(seed: int) -> None:
+    effect = parked(f"order/{evil_text(seed)}/charge")
+    shown = details(status(effect, evil_text(seed), evil_text(seed + 1)))
+    assert not UNSEEN.search(shown.replace("\n", ""))
+    assert len(shown.splitlines()) == len(_benign().splitlines())
+    assert not re.search(r"(?<!\\)\]\(|(?<!\\)<img|(?<!\\)!\[", re.sub(r"`+[^`].*?`+", "", shown))
+
+
+def status(effect: EffectStatus, attention: str, how_far: str) -> LifecycleStatus:
+    """Of an entity with one effect."""
+    return LifecycleStatus(
+        lifecycle="order",
+        id="7",
+        round=0,
+        state="parked",
+        since=MOMENT,
+        final=False,
+        attention=attention,
+        how_far=how_far,
+        waits_for_retry=False,
+        effects=[effect],
+    )
+
+
+def _benign() -> str:
+    return details(status(parked("order/7/charge"), "a", "b"))
+
+
+@pytest.mark.parametrize("entity_id", ["'; reboot; '", "$(reboot)", "`reboot`", "--yes", "a b", 'a"b', "a\\", "ö!"])
+def test_a_command_that_is_printed_names_the_entity_and_runs_nothing_else(entity_id: str) -> None:
+    doubt = Doubt(
+        *("order", entity_id, 0, "charge", f"order/{entity_id}/charge", "in_doubt", 1, MOMENT, None),
+        ended=False,
+        state="charging",
+        waits_for_person=True,
+    )
+    assert doubt.settle is not None
+    words = shlex.split(one_line(doubt.settle))
+    assert words[:4] == ["perdure", "resolve", "order", entity_id]
+
+
+async def test_the_commands_print_nothing_that_moves_a_cursor_or_adds_a_line(world: World) -> None:
+    """What apps, people and other systems wrote, as it stands in the tables, through each command that reads."""
+    await world.db.execute("select perdure.start('lookup', 'e', '{}')")
+    texts = iter([evil_text(seed) for seed in range(100, 140)])
+    await world.db.execute("update perdure.entity set attention = $1, tenant = $2", next(texts), next(texts))
+    await world.db.execute("update perdure.transition set why = $1, made_by = $2", next(texts), next(texts))
+    await world.db.execute("delete from perdure.outbox")
+    await world.db.execute(
+        "insert into perdure.rejected (seq, lifecycle, id, round, kind, body, reason) "
+        "values (7, 'lookup', 'e', 0, 'message', '{}', $1)",
+        next(texts),
+    )
+    await world.db.execute(
+        "insert into perdure.effect (key, lifecycle, id, round, effect, token, status, digest, first_at, attempt_at, "
+        "deadline, why, settled_by) values ('lookup/e/do-lookup', 'lookup', 'e', 0, 'do-lookup', 't', 'in_doubt', '', "
+        "now(), now(), now(), $1, $2)",
+        *(next(texts), next(texts)),
+    )
+    await world.db.execute(
+        "insert into perdure.finding (kind, lifecycle, id, what, advice, run) "
+        "values ('stuck', 'lookup', 'e', $1, $2, 1)",
+        *(next(texts), next(texts)),
+    )
+    for command in (
+        *(["list"], ["list", "--json"], ["show", "lookup", "e"], ["show", "lookup", "e", "--json"], ["doubts"]),
+        *(["rejected"], ["rejected", "--json"], ["status"], ["status", "--json"], ["clean-up", "--show"]),
+        ["cancel", "--lifecycle", "lookup", "--dry-run", "--by", "ann", "--note", "x"],
+        ["rejected", "drop", "--lifecycle", "lookup", "--dry-run", "--by", "ann", "--note", "x"],
+    ):
+        end = await run(world, *command)
+        printed = end.stdout + end.stderr
+        assert printed.strip(), command
+        assert not UNSEEN.search(printed.replace("\n", "")), (command, printed)
+        assert "\nlines" not in printed, command
+
+
+def test_every_command_prints_through_one_module() -> None:
+    """So nothing is printed as it is by mistake. Modules whose text is Perdure's own, or is for a pipe, stand here."""
+    own = {"printing.py", "schema.py", "diagram.py", "encryption.py", "grant.py"}
+    for file in (Path(perdure.__file__).parent / "command").glob("*.py"):
+        calls = [node for node in ast.walk(ast.parse(file.read_text())) if isinstance(node, ast.Call)]
+        found = [ast.unparse(each.func) for each in calls if ast.unparse(each.func) in ("typer.echo", "print")]
+        assert not found or file.name in own, file.name
+
+
+@pytest.mark.parametrize("how", [print_line, print_note])
+def test_the_last_thing_before_the_terminal_lets_nothing_through(
+    how: Callable[[str], None], capsys: pytest.CaptureFixture[str]
+) -> None:
+    how("a\x1b[2Jb\nc")
+    out, err = capsys.readouterr()
+    assert out + err == "a\N{REPLACEMENT CHARACTER}[2Jb\nc\n"
