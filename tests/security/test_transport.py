@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import re
+import signal
 from pathlib import Path
 
 import pytest
+from temporalio.client import Client
 
 from infra.postgres import PostgresServer
 from infra.temporal import TemporalServer
 from perdure.errors import UnusableFile
+from perdure.fleet.credentials import Renewal, profile
 from perdure.store.postgres import Database
 from tests.apps.contracts import Errand
 from tests.apps.errands import Lookup
 from tests.certificates import Authority, server_context
+from tests.forked import Forked
 from tests.security.secured import Files, behind_tls
 from tests.world import WorkerProcess, World
 
@@ -59,7 +63,10 @@ async def test_certificates_of_temporal_are_replaced_while_a_worker_runs(
     files.write(first, before)
     async with behind_tls(temporal.address, server_context(first.issue("server"), first, tmp_path)) as proxy:
         address = f"127.0.0.1:{proxy.port}"
-        worker = await world.spawn(TEMPORAL_ADDRESS=address, **files.temporal())
+        tls = {"TEMPORAL_ADDRESS": address, **files.temporal()}
+        worker = await world.spawn(PERDURE_RELAY="false", **tls)
+        log = tmp_path / "relay.log"
+        relay = Forked(["relay", "tests.apps.bodies:app"], {**world.environment(), **tls}, log)
         await done(world, "a")
         assert set(proxy.serials) == {before.serial}
 
@@ -70,9 +77,12 @@ async def test_certificates_of_temporal_are_replaced_while_a_worker_runs(
         files.write(second, after)
         await proxy.change(server_context(second.issue("server"), second, tmp_path))
         await done(world, "c")
-        await world.until(lambda: "connected to Temporal anew" in worker.text(), "it says so")
+        await world.until(lambda: "connected to Temporal anew" in worker.text(), "the worker says so")
+        await world.until(lambda: "connected to Temporal anew" in log.read_text(), "the relay says so")
         assert set(proxy.serials) == {after.serial}
         assert await worker.stop() == 0
+        relay.send_signal(signal.SIGTERM)
+        assert await relay.wait() == 0
 
 
 async def refused(world: World, *arguments: str, **environment: str) -> str:
@@ -145,3 +155,27 @@ async def test_a_certificate_without_its_key_is_refused(world: World, files: Fil
     files.write(authority, authority.issue("worker"))
     said = await refused(world, **{k: v for k, v in files.temporal().items() if "KEY" not in k})
     assert "must be given together" in said
+
+
+async def test_an_api_key_is_replaced_in_a_profile(
+    temporal: TemporalServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "temporal.toml"
+    monkeypatch.setenv("TEMPORAL_CONFIG_FILE", str(file))
+
+    def write(key: str) -> None:
+        file.write_text(
+            f'[profile.default]\naddress = "{temporal.address}"\napi_key = "{key}"\ntls = {{disabled = true}}\n'
+        )
+
+    write("first")
+    made_with = profile()
+    client = await Client.connect(**made_with)
+    renewal = Renewal(client, made_with)
+    assert not await renewal.once()
+    connection = client.service_client.config
+    assert (client.api_key, client.service_client.config is connection) == ("first", True)
+    write("second")
+    assert not await renewal.once()
+    assert client.api_key == "second"
+    assert await client.service_client.check_health()
