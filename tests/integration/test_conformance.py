@@ -192,11 +192,11 @@ async def on_servers(world: World, plugin: ScriptedPlugin, entity_id: str, case:
 
 
 async def status_of(handle: temporalio.client.WorkflowHandle[Any, Any]) -> LifecycleStatus | None:
-    """None before the relay has started it."""
+    """None before the relay has started it, and where a busy worker answers no query in time."""
     try:
         status: LifecycleStatus = await handle.query("status", result_type=LifecycleStatus)
     except RPCError as error:
-        if error.status is RPCStatusCode.NOT_FOUND:
+        if error.status in (RPCStatusCode.NOT_FOUND, RPCStatusCode.CANCELLED, RPCStatusCode.DEADLINE_EXCEEDED):
             return None
         raise
     return status
