@@ -126,4 +126,4 @@ async def _running(command: list[str], *, stderr: int, limit: int = 1 << 16) -> 
     finally:
         with suppress(ProcessLookupError):
             process.kill()
-        await process.wait()
+        await process.communicate()  # to the end of its output, which comes a moment after its own

@@ -79,3 +79,4 @@ async def test_an_id_that_could_deceive_is_refused_with_what_it_is(world: World,
     with pytest.raises(asyncpg.InvalidParameterValueError) as refused:
         await world.db.execute("select perdure.start('order', $1, '{}')", entity_id)
     assert "can not be an entity id" in str(refused.value)
+    assert not UNSEEN.search(str(refused.value.args[0]))

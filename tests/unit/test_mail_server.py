@@ -122,7 +122,7 @@ async def _process(folder: Path, port: int, *more: str) -> AsyncIterator[asyncio
     finally:
         if server.returncode is None:
             server.kill()
-            await server.wait()
+        await server.communicate()  # to the end of its output, which comes a moment after its own
 
 
 def _shapes(log: str) -> list[str]:

@@ -10,6 +10,7 @@ import asyncpg
 import pytest
 
 from perdure import schema
+from perdure.shown import UNSEEN
 from tests.deadline import until
 from tests.integration.store.store_ground import Connection
 
@@ -121,7 +122,7 @@ async def test_an_id_that_can_be_no_entity_is_refused_in_the_apps_transaction(
     db: Connection, entity_id: str | None
 ) -> None:
     refusal = await _refused(db, "errand", entity_id)
-    assert (f"'{entity_id[:60]}'" if entity_id is not None else "null") in str(refusal)
+    assert (f"'{UNSEEN.sub(chr(0xFFFD), entity_id[:60])}'" if entity_id is not None else "null") in str(refusal)
     assert "1 to 900" in str(refusal.hint)
     assert await rows(db) == dict.fromkeys(TABLES, 0)
     assert not await db.fetchval("select exists (select from errand)")
