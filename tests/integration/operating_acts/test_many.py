@@ -38,7 +38,7 @@ async def test_of_a_hundred_whose_resolving_is_interrupted_each_is_resolved_once
             command.interrupt()
             assert await command.ended() == 130
         last = re.search(
-            r"interrupted after (\d+) of 100: run it again, with --resume-after 'ring-inline/\d+'", command.text
+            r"interrupted after (\d+) of 100: run it again, with --resume-after ring-inline/\d+", command.text
         )
         assert last is not None, command.text
         before = len(await world.db.fetch(RESOLVED))
