@@ -17,7 +17,8 @@ from perdure.store.postgres import Database, Pool
 from tests.integration.archiving.archiving_ground import Connection, finished, keys, pq, settings, still_open
 
 TABLES = (
-    "select array_agg(right(relname, 7) order by 1) from pg_class where relkind = 'r' and relname ~ '^finished_\\d'"
+    "select array_agg(month order by month) from (select right(relname, 7) as month from pg_class "
+    "where relkind = 'r' and relname ~ '^finished_\\d') months"
 )
 
 
