@@ -13,7 +13,7 @@ from perdure.command.app_option import AppOption, loaded
 from perdure.command.cli import RUN, cli
 from perdure.command.database import transaction
 from perdure.errors import NotPermitted
-from perdure.fleet.columns import declare, find
+from perdure.fleet.columns import declare
 from perdure.schema import Connection
 from perdure.schema.grants import Grant, statements
 from perdure.schema.kinds import Kind
@@ -66,14 +66,11 @@ async def _grant(given: Grant, app: App | None) -> list[str]:
 async def _columns(connection: Connection, role: str, app: App) -> list[str]:
     """Resolve the columns that are declared, and put them on record; the statements that let the role write them."""
     columns = {name: lifecycle.mirror for name, lifecycle in app.lifecycles.items()}
-    await declare(connection, columns)
     name = await connection.fetchval("select quote_ident($1)", role)
     found = []
-    for lifecycle, column in columns.items():
-        if column is not None:
-            row = await find(connection, lifecycle, column)
-            found += [
-                f"grant usage on schema {row['schema']} to {name}",
-                f"grant select ({row['key']}), update ({row['state']}) on {row['app_table']} to {name}",
-            ]
+    for row in (await declare(connection, columns)).values():
+        found += [
+            f"grant usage on schema {row['schema']} to {name}",
+            f"grant select ({row['key']}), update ({row['state']}) on {row['app_table']} to {name}",
+        ]
     return list(dict.fromkeys(found))

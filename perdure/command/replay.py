@@ -12,7 +12,7 @@ import typer
 
 from perdure.command.cli import RUN, cli
 from perdure.command.printing import print_line, print_progress
-from perdure.fleet.replaying import Difference, Replayed, from_files, from_server, replay, saved
+from perdure.fleet.replaying import Replayed, from_files, from_server, replay, saved
 from perdure.fleet.worker import load_app
 from perdure.settings import settings
 
@@ -47,10 +47,6 @@ def replay_histories(
     print_line(f"{seen.runs} runs replayed, {seen.differences} can't be followed, {seen.foreign} of other workflows")
     if seen.differences or not seen.runs:
         raise typer.Exit(1)
-
-
-def _differs(found: Difference) -> None:
-    print_line(str(found))
 
 
 def _progress(seen: Replayed, *, last: bool = False) -> None:

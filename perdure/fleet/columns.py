@@ -41,18 +41,23 @@ async def find(connection: Connection, lifecycle: str, column: AppColumn) -> Any
     return found
 
 
-async def declare(connection: Connection, columns: Declared) -> None:
+async def declare(connection: Connection, columns: Declared) -> dict[str, Any]:
     """Put on record in the database which columns these lifecycles have; needs the rights of the schema's owner.
+
+    Returns:
+        The names of each, as `find` gives them, by lifecycle.
 
     Raises:
         DeclarationError: there is no such table or column.
     """
+    declared: dict[str, Any] = {}
     for lifecycle, column in columns.items():
         if column is None:
             await connection.execute(_FORGET, lifecycle)
         else:
-            found = await find(connection, lifecycle, column)
+            declared[lifecycle] = found = await find(connection, lifecycle, column)
             await connection.execute(query("declare_column"), lifecycle, found["app_table"], column.key, column.column)
+    return declared
 
 
 async def prepare(connection: Connection, writer: Connection, columns: Declared) -> None:

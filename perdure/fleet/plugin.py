@@ -263,17 +263,14 @@ def _module_of_input(lifecycle: type[Lifecycle[Any, Any]]) -> str:
     return str(getattr(lifecycle.input._type, "__module__", "builtins"))
 
 
-async def _check(pool: Pool, app: App, writing: Pool | None = None) -> None:
+async def _check(pool: Pool, app: App, columns: Pool) -> None:
     """The schema is there, and so is each declared column of the app; nobody is where the code does not know."""
-    columns = {name: lifecycle.mirror for name, lifecycle in app.lifecycles.items()}
+    declared = {name: lifecycle.mirror for name, lifecycle in app.lifecycles.items()}
     async with pool.acquire() as connection, permitted(connection, Kind.WORKER):
         await prepare(connection, Kind.WORKER)
         for name, lifecycle in app.lifecycles.items():
             await check_record(connection, name, lifecycle)
             if lifecycle.expects is not None:
                 await Expected(name, lifecycle.expects).check(connection)
-        if writing is None or writing is pool:
-            await prepare_columns(connection, connection, columns)
-        else:
-            async with writing.acquire() as writer:
-                await prepare_columns(connection, writer, columns)
+        async with nullcontext(connection) if columns is pool else columns.acquire() as writer:
+            await prepare_columns(connection, writer, declared)

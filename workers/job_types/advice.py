@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import typer
-
 from activities.web.job_type import JobType
 from activities.web.origins import forbidden, same_origin
-from perdure.shown import one_line
+from perdure.command.printing import complain
 
 HEADER_FIELDS = ("headers", "status_headers")
 SECRET_HEADERS = ("authorization", "cookie", "x-api-key", "api-key", "x-auth-token")
@@ -15,7 +13,7 @@ SECRET_HEADERS = ("authorization", "cookie", "x-api-key", "api-key", "x-auth-tok
 def advise(type_: JobType) -> None:
     """Say it."""
     for line in _advice(type_):
-        typer.echo(f"perdure: {type_.name}: {one_line(line)}", err=True)
+        complain(f"{type_.name}: {line}")
 
 
 def _advice(type_: JobType) -> list[str]:

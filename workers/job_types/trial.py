@@ -25,7 +25,7 @@ from activities.web.request import call_of
 from activities.web.resources import Web, lifespan
 from activities.web.signature import NoSecret
 from perdure import Attempt, InDoubt, Key, NotDone, Refused
-from perdure.command.printing import refuse
+from perdure.command.printing import complain, refuse
 from perdure.contracts.attempt import boot_clock
 from perdure.contracts.effects import problem
 from perdure.operating.durations import written
@@ -68,7 +68,7 @@ async def _test(call: Call, key: Key) -> bool:
     if why := why_not(type_.model_copy(update={"disabled": None})):
         refuse(why, 1)
     if type_.disabled:
-        typer.echo(f"perdure: {type_.name} is disabled ({one_line(type_.disabled)}): its jobs are not called", err=True)
+        complain(f"{type_.name} is disabled ({type_.disabled}): its jobs are not called")
     try:
         request = call_of(type_, call, key, _callback(type_, key))
     except (Refused, NoSecret) as error:
