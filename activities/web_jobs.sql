@@ -3,7 +3,8 @@
 create schema if not exists web_job;
 
 -- Headers that perdure does not set itself, as texts that can stand in a request (RFC 9110, 5.5 and 5.6.2).
-create or replace function web_job.headers_fit(headers jsonb) returns boolean language sql immutable as $$
+create or replace function web_job.headers_fit(headers jsonb) returns boolean
+language sql immutable set search_path = web_job, pg_temp as $$
     select jsonb_typeof(headers) = 'object'
         and not headers @? '$.keyvalue() ? (@.value.type() != "string")'
         and not headers @? '$.keyvalue() ? (@.value like_regex "[^\\t -~]")'
@@ -12,7 +13,8 @@ create or replace function web_job.headers_fit(headers jsonb) returns boolean la
 $$;
 
 -- A URL that can be called: a template of RFC 6570, with none in its origin, no {+name}, no user and no fragment.
-create or replace function web_job.url_fits(url text) returns boolean language sql immutable as $$
+create or replace function web_job.url_fits(url text) returns boolean
+language sql immutable set search_path = web_job, pg_temp as $$
     select url ~ '^https?://(\[[0-9a-fA-F:.]+\]|[^][/?#{}@\\:]+)(:\d{1,5})?([/?]([^{}#]|\{[./;?&]?[A-Za-z0-9_.,:*%]+\})*)?$'
         and url !~ '[^!-~]' and octet_length(url) <= 4000
 $$;
@@ -130,7 +132,8 @@ create table if not exists web_job.callback (
 create index if not exists callback_of_job on web_job.callback (job);
 
 -- The input of a job's lifecycle.
-create or replace function web_job.input(j web_job.job) returns jsonb language sql immutable as $$
+create or replace function web_job.input(j web_job.job) returns jsonb
+language sql immutable set search_path = web_job, pg_temp as $$
     select jsonb_build_object('type', j.type, 'params', j.params, 'payload', j.payload)
 $$;
 
@@ -153,13 +156,15 @@ create or replace trigger begins after insert on web_job.job
     for each row when (new.state = 'scheduled') execute function web_job.begin_job();
 
 -- Which of a family's counts a state belongs to.
-create or replace function web_job.part(state text) returns text language sql immutable as $$
+create or replace function web_job.part(state text) returns text
+language sql immutable set search_path = web_job, pg_temp as $$
     select case state when 'listed' then 'waiting' when 'complete' then 'done' when 'failed' then 'failed'
         when 'cancelled' then 'cancelled' else 'open' end
 $$;
 
 -- Whether a master has something to do for its family.
-create or replace function web_job.has_room(f web_job.family) returns boolean language sql immutable as $$
+create or replace function web_job.has_room(f web_job.family) returns boolean
+language sql immutable set search_path = web_job, pg_temp as $$
     select f.open <= f.window_size / 2 and (f.waiting > 0 or f.next_page is not null) and not f.ending
         and (f.failed + f.cancelled > f.tolerates) is not true
 $$;
@@ -265,10 +270,13 @@ language sql stable set search_path = web_job, pg_temp as $$
             select quote_literal(r.id) || ': ' || r.why from refused_child r where r.master = f.master order by page, id limit 1)) end
 $$;
 
--- Lets one transaction at a time work on a family, without keeping those who count from its row.
-create or replace function web_job.alone(master text) returns void language sql as $$
-    select pg_advisory_xact_lock(hashtextextended('web_job.family ' || master, 0))
-$$;
+-- Lets one transaction at a time work on a family, without keeping those who count from its row. It locks the row of the
+-- master, which needs a right on the table; everybody can hold an advisory lock.
+create or replace function web_job.alone(master text) returns void
+language plpgsql set search_path = web_job, pg_temp as $$
+begin
+    perform from job j where j.id = alone.master for no key update;
+end $$;
 
 -- Why a child can't become a job with this id; null if it can.
 create or replace function web_job.flaw_of_child(master text, job_id text, input jsonb) returns text
@@ -563,18 +571,6 @@ create or replace view web_job.result as
                 where e.lifecycle = 'web-job' and e.id = j.id and e.status = 'done'
                     and e.effect in ('follow-page', 'call-page', 'call-page-inline')) x
         order by x.round desc, nullif(x.body, 'null') is null, x.place limit 1) answer on true;
-
--- A name without its schema is never looked for by the path of a caller.
-do $$
-declare
-    each regprocedure;
-begin
-    for each in select p.oid from pg_proc p where p.pronamespace = 'web_job'::regnamespace
-        and not exists (select from unnest(p.proconfig) c where c like 'search_path=%')
-    loop
-        execute format('alter function %s set search_path = web_job, pg_temp', each);
-    end loop;
-end $$;
 
 revoke all on all functions in schema web_job from public;
 revoke all on all tables in schema web_job from public;

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from perdure.contracts.app_rows import AppRows
     from perdure.contracts.attempt import Attempt, Question
     from perdure.contracts.effects import Effect, Find
+    from perdure.contracts.erasure import Erasure
     from perdure.contracts.keys import Entity, Key
     from perdure.contracts.limits import Limit
     from perdure.contracts.outcomes import (
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from perdure.contracts.policies import Dedupe, Escalate, Lookup, Repeat, Retry
     from perdure.contracts.states import State, state
     from perdure.contracts.steps import Occasion, Step
-    from perdure.encryption.private import Private, PrivatePattern
+    from perdure.encryption.private import Private, PrivateAs, PrivatePattern
     from perdure.encryption.service import KeyService
     from perdure.errors import PerdureError
     from perdure.fleet.plugin import PerdurePlugin
@@ -48,6 +49,7 @@ _MODULES = {
     "contracts.app_rows": ("AppRows",),
     "contracts.attempt": ("Attempt", "Question"),
     "contracts.effects": ("Effect", "Find"),
+    "contracts.erasure": ("Erasure",),
     "contracts.keys": ("Entity", "Key"),
     "contracts.limits": ("Limit",),
     "contracts.outcomes": (
@@ -67,7 +69,7 @@ _MODULES = {
     "contracts.policies": ("Dedupe", "Escalate", "Lookup", "Repeat", "Retry"),
     "contracts.states": ("State", "state"),
     "contracts.steps": ("Occasion", "Step"),
-    "encryption.private": ("Private", "PrivatePattern"),
+    "encryption.private": ("Private", "PrivateAs", "PrivatePattern"),
     "encryption.service": ("KeyService",),
     "errors": ("PerdureError",),
     "fleet.plugin": ("PerdurePlugin",),
@@ -119,6 +121,7 @@ __all__ = [
     "Ended",
     "Entity",
     "EntityStatus",
+    "Erasure",
     "Escalate",
     "Event",
     "Expired",
@@ -137,6 +140,7 @@ __all__ = [
     "PerdureError",
     "PerdurePlugin",
     "Private",
+    "PrivateAs",
     "PrivatePattern",
     "Question",
     "Refused",

@@ -13,6 +13,7 @@ from perdure.contracts.keys import check_name
 from perdure.contracts.limits import limits_of
 from perdure.contracts.states import suggestion
 from perdure.contracts.steps import Step
+from perdure.encryption.private import sealed_data
 from perdure.errors import DeclarationError, InvalidInput, UnknownLifecycle
 from perdure.workflow.lifecycle import Lifecycle
 
@@ -107,17 +108,19 @@ class App:
                 raise DeclarationError(f"{_where(body)} performs {name!r}, which no lifecycle of this app declares")
 
 
-def input_json(lifecycle: type[Lifecycle[Any, Any]], given: Any, context: dict[str, Any] | None = None) -> Any:
+def input_json(lifecycle: type[Lifecycle[Any, Any]], given: Any, *, sealing: bool = False) -> Any:
     """`given` as JSON data, checked against what the lifecycle takes.
 
     Args:
-        context: `SEALING` where it comes from outside; what is carried on stays as it is.
+        sealing: whether it comes from outside, and is sealed (`sealed_data`); what is carried on stays as it is.
 
     Raises:
         InvalidInput: it does not fit; the message says where, not what (inputs may be personal).
     """
     try:
-        return lifecycle.input.dump_python(lifecycle.input.validate_python(given), mode="json", context=context)
+        if sealing:
+            return sealed_data(lifecycle.input, given)
+        return lifecycle.input.dump_python(lifecycle.input.validate_python(given), mode="json")
     except ValueError as error:
         raise InvalidInput(f"{_name(lifecycle)}: the input does not fit: {problem(error)}") from None
 

@@ -126,4 +126,5 @@ class UnknownKey(Unopenable):
 
 
 class NotHere(PerdureError):
-    """It can't be done in workflow code, which must do the same whenever it is run again."""
+    """It can't be done at this place: in workflow code, which must do the same whenever it is run again, or outside of
+    a body, where no entity is at hand."""

@@ -28,6 +28,8 @@ class Settings(BaseSettings):
             without its passwords.
         column_database_url: the same database, as the role that writes the columns which show states in the app's
             tables (`perdure grant ROLE --as column`); None = the workers' role writes them.
+        erasure_database_url: the same database, as the role that erases the rows of the app which a lifecycle declares
+            (`Erasure`); None = the role of `database_url`.
         scope: names the app database where several share a Temporal namespace; first part of workflow ids.
         task_queue: where the lifecycles' workers listen.
         grace: seconds that calls under way are given when a worker is told to stop.
@@ -60,6 +62,7 @@ class Settings(BaseSettings):
 
     database_url: str = Field(default="postgresql://localhost/postgres", pattern=r"^postgres(ql)?://")
     column_database_url: str | None = Field(default=None, pattern=r"^postgres(ql)?://")
+    erasure_database_url: str | None = Field(default=None, pattern=r"^postgres(ql)?://")
     scope: Scope | None = None
     task_queue: str = Field(default="perdure", max_length=200, pattern=r"^[^:\s]+$")
     grace: float = Field(default=10.0, ge=0, le=3600)
@@ -94,7 +97,7 @@ class Settings(BaseSettings):
         for name, value in super().__repr_args__():
             yield name, without_passwords(value) if value and (name or "").endswith("database_url") else value
 
-    @field_serializer("database_url", "column_database_url")
+    @field_serializer("database_url", "column_database_url", "erasure_database_url")
     def _dumped(self, url: str | None) -> str | None:
         return url and without_passwords(url)
 
@@ -129,9 +132,5 @@ def settings() -> Settings:
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         name = "PERDURE_" + "_".join(str(part) for part in first["loc"]).upper()
-        given = (
-            "***"
-            if name in ("PERDURE_DATABASE_URL", "PERDURE_COLUMN_DATABASE_URL", "PERDURE_KEYS")
-            else repr(first["input"])
-        )
+        given = "***" if name == "PERDURE_KEYS" or name.endswith("DATABASE_URL") else repr(first["input"])
         raise InvalidSetting(f"{name}={given}: {first['msg']}") from None

@@ -12,7 +12,7 @@ from temporalio import workflow
 
 from activities.contracts.comment import Comment
 from activities.contracts.mail import SEND_MAIL, Mail
-from perdure import AppColumn, AppRows, Done, Ended, Lifecycle, minutes, state
+from perdure import AppColumn, AppRows, Done, Ended, Erasure, Lifecycle, minutes, state
 
 
 class Notice(StrEnum):
@@ -39,6 +39,12 @@ class CommentNotification(Lifecycle[Comment, Notice]):
     effects = (SEND_MAIL,)
     mirror = AppColumn("comment", column="notification_state")
     expects = AppRows("select id, to_jsonb(c) as input from comment c where notification_state = 'pending'")
+    erasure = Erasure(
+        elsewhere=(
+            "the row in comment: it is the app's own content",
+            "the mail server's log and queue, and the mailbox of the recipient",
+        )
+    )
 
     @workflow.run
     async def run(self, comment: Comment) -> None:

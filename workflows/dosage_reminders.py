@@ -27,7 +27,7 @@ from activities.contracts.reminders import (
     Upto,
     Withdrawal,
 )
-from perdure import AppColumn, AppRows, Lifecycle, Request, hours, state
+from perdure import AppColumn, AppRows, Erasure, Lifecycle, Request, hours, state
 
 LOOK_AGAIN = hours(7 * 24)
 """What a zone's clocks do may be changed by law: so often a patient who sleeps for long looks ahead again."""
@@ -64,6 +64,18 @@ class DosageReminders(Lifecycle[Patient, Reminding]):
     steps = (TURN, WITHDRAW)
     mirror = AppColumn("reminders.patient", column="state")
     expects = AppRows("select id, reminders.input(p) as input from reminders.patient p where state = 'active'")
+    erasure = Erasure(
+        # Doses are `<patient>/<rule>/<due>`, and a patient's id may hold slashes; 0 comes after the slash.
+        entities="""
+            select lifecycle, id from perdure.ident
+            where lifecycle = 'dose' and id > $1 || '/' and id < $1 || '0'
+                and substring(id from '^(.*)/[^/]+/[^/]+$') = $1
+        """,
+        rows={
+            "reminders.not_started": "delete from reminders.not_started where patient = $1",
+            "reminders.patient": "delete from reminders.patient where id = $1",
+        },
+    )
     if_ended = "again"
 
     def __init__(self) -> None:

@@ -14,7 +14,7 @@ from temporalio import workflow
 
 from activities.contracts.reminders import Dose, Opening, Reports
 from activities.contracts.telephony import PLACE_CALL, SEND_SMS, Accepted, Channel, Notice, Reported, reference_of
-from perdure import Done, Ended, Expired, Key, Lifecycle, Request, WasRefused, state
+from perdure import Done, Ended, Erasure, Expired, Key, Lifecycle, Request, WasRefused, state
 
 
 class Reminder(StrEnum):
@@ -51,6 +51,7 @@ class DoseReminder(Lifecycle[Dose, Reminder]):
         state(Reminder.WITHDRAWN, cancelled=True),
     )
     effects = (SEND_SMS, PLACE_CALL)
+    erasure = Erasure(elsewhere=("the telephony provider keeps lists of its messages and calls",))
     if_ended = "again"
 
     def __init__(self) -> None:

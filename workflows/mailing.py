@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from temporalio import workflow
 
 from activities.contracts.sendmail import SENDMAIL, Kind, Letter
-from perdure import AppColumn, AppRows, Done, Ended, Lifecycle, Repeat, minutes, state
+from perdure import AppColumn, AppRows, Done, Ended, Erasure, Lifecycle, Repeat, minutes, state
 
 
 class Post(StrEnum):
@@ -39,6 +39,12 @@ class Mailing(Lifecycle[Letter, Post]):
     effects = (SENDMAIL,)
     mirror = AppColumn("mailing", column="state")
     expects = AppRows("select id, to_jsonb(m) as input from mailing m where state = 'queued'")
+    erasure = Erasure(
+        elsewhere=(
+            "the row in mailing: it is the app's own content",
+            "the mail server's log and queue, and the mailbox of the recipient",
+        )
+    )
 
     @workflow.run
     async def run(self, letter: Letter) -> None:

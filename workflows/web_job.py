@@ -42,6 +42,7 @@ from perdure import (
     Done,
     Effect,
     Ended,
+    Erasure,
     GaveUp,
     Lifecycle,
     Request,
@@ -84,6 +85,16 @@ class WebJob(Lifecycle[Job, Progress]):
     effects = (ROUTE, CALL, CALL_INLINE, FOLLOW, ADVANCE, AGAIN, LIST, PASS_ON)
     mirror = AppColumn("web_job.job", column="state")
     expects = AppRows("select id, web_job.input(j) as input from web_job.job j where state = 'scheduled'")
+    erasure = Erasure(
+        entities="select 'web-job' as lifecycle, id from web_job.job where parent = $1",
+        rows={
+            "web_job.callback": "delete from web_job.callback where job = $1",
+            "web_job.refused_child": "delete from web_job.refused_child where master = $1",
+            "web_job.family": "delete from web_job.family where master = $1",
+            "web_job.job": "delete from web_job.job where id = $1",
+        },
+        elsewhere=("the pages that were called, and the logs between you and them: params are part of the URL",),
+    )
     if_ended = "again"
 
     def __init__(self) -> None:

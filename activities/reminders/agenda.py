@@ -20,7 +20,7 @@ from activities.contracts.calendar.zones import instant, reads, zone_of
 from activities.contracts.plan import Due, Rule, reason
 from activities.contracts.reminders import LANGUAGES, Ahead, Dose, Open, Opening, Schedule, SignUp, Turn, Upto
 from activities.contracts.telephony import Channel
-from perdure import Private
+from perdure import Entity, Private
 from perdure.errors import UnknownKey, Unopenable
 
 AT_ONCE = 50
@@ -109,10 +109,10 @@ def agenda(patient: str, turn: Turn) -> Agenda:
             more = True
             break
         for rule, due in together:
-            if sign_up is None:
-                not_started.append(NotStarted(rule.id, due.local, "withdrawn", str(turn.withheld)))
-            elif due.at <= turn.upto.at and due.at + rule.window <= turn.upto.at:
+            if due.at + rule.window <= turn.upto.at:
                 not_started.append(NotStarted(rule.id, due.local, "expired", _PASSED_OVER))
+            elif sign_up is None:
+                not_started.append(NotStarted(rule.id, due.local, "withdrawn", str(turn.withheld)))
             else:
                 starting.append(_starting(patient, sign_up, rule, due))
         done = at
@@ -184,12 +184,13 @@ def _going(patient: str, sign_up: SignUp, rule: Rule, due: Due) -> _Going:
 
 def _starting(patient: str, sign_up: SignUp, rule: Rule, due: Due) -> Starting:
     first, second = (Channel.SMS, Channel.CALL) if sign_up.channel is Channel.SMS else (Channel.CALL, Channel.SMS)
+    id = f"{patient}/{rule.id}/{due.local:%Y-%m-%dT%H:%M}"
     return Starting(
-        id=f"{patient}/{rule.id}/{due.local:%Y-%m-%dT%H:%M}",
+        id=id,
         until=due.at + rule.window,
         dose=Dose(
-            to=sign_up.phone,
-            text=Private(_told(rule, sign_up)).seal(),
+            to=_sealed(sign_up.phone.open(), id, "to"),
+            text=_sealed(_told(rule, sign_up), id, "text"),
             language=sign_up.language,
             channels=(first, second),
             due=due.at,
@@ -197,6 +198,11 @@ def _starting(patient: str, sign_up: SignUp, rule: Rule, due: Due) -> Starting:
             confirm=sign_up.confirm,
         ),
     )
+
+
+def _sealed(text: str, dose: str, field: str) -> Private:
+    """What is sealed for the patient does not open for the dose."""
+    return Private(text).seal(Entity("dose", dose), field)
 
 
 def _told(rule: Rule, sign_up: SignUp) -> str:

@@ -10,6 +10,7 @@ from activities.contracts.reminders import TURN, WITHDRAW, Ahead, Turn, Withdraw
 from activities.reminders.agenda import NotStarted, Starting, agenda, problem_with
 from activities.reminders.resources import pool_of
 from perdure import Occasion
+from perdure.errors import InvalidEntity
 
 _START = """
     select perdure.start('dose', x.id, x.input, priority => x.priority)
@@ -31,7 +32,10 @@ async def take_turn(turn: Turn, occasion: Occasion) -> Ahead:
     if problem := problem_with(turn):
         return Ahead(problem=problem, upto=turn.upto)
     patient, pool = occasion.entity.id, pool_of(occasion)
-    found = agenda(patient, turn)
+    try:
+        found = agenda(patient, turn)
+    except InvalidEntity as error:  # such as an id that is too long: it would fail for ever
+        return Ahead(problem=f"its doses can't be started: {error}", upto=turn.upto)
     if found.not_started:
         await pool.execute(_NOT_START, patient, json.dumps([_left(each) for each in found.not_started]))
     if found.starting:

@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 import asyncpg
 
 from activities.web.job_type import JobType, Unusable, of_row
+from perdure.errors import NotNow
 from perdure.schema import Connection
 
 FIELDS = tuple(name for name in JobType.model_fields if name != "changed_at")
@@ -42,8 +43,23 @@ def tables() -> str:
 
 
 async def set_up(connection: Connection) -> None:
-    """Make the tables and functions, or bring them up to date; within a transaction."""
-    await connection.execute(f"select pg_advisory_xact_lock({_LOCK})")
+    """Make the tables and functions, or bring them up to date; within a transaction.
+
+    Raises:
+        NotNow: another session has held the lock of a set-up for as long as a statement may wait here.
+    """
+    try:
+        if not await is_set_up(connection):
+            await connection.execute(f"select pg_advisory_xact_lock({_LOCK})")
+        # Where the tables are there, nobody waits for what everybody can hold: this lock needs a right on the table.
+        if await is_set_up(connection):
+            await connection.execute("lock table web_job.type in share row exclusive mode")
+    except asyncpg.LockNotAvailableError:
+        raise NotNow(
+            "another session holds the lock of `perdure job-type set-up`: wait until that one is over, or end it. Its "
+            "pid: select pid from pg_locks where granted and (locktype = 'advisory' "
+            "or relation = to_regclass('web_job.type'))"
+        ) from None
     await connection.execute(tables())
 
 

@@ -21,13 +21,14 @@ from pydantic import ValidationError
 from perdure import faults
 from perdure.activity.orders import AttemptOrder, QuestionOrder, Report, Said, StepOrder
 from perdure.contracts.attempt import USELESS, Attempt, Question, boot_clock
-from perdure.contracts.effects import Effect, Find
+from perdure.contracts.effects import Effect, Find, problem
 from perdure.contracts.keys import Entity, Key
 from perdure.contracts.outcomes import InDoubt, NotDone, Refused, Status
 from perdure.contracts.sizes import ELSEWHERE, LARGEST_RECEIPT, size_of
 from perdure.contracts.spans import LONGEST
 from perdure.contracts.steps import Occasion, Step
-from perdure.encryption.private import SEALING
+from perdure.encryption.private import CHECKING, SEALING
+from perdure.encryption.sealed import bound_to
 from perdure.errors import DatabaseUnavailable, RefusedWrite, StepFailed, UnstorableWrite
 from perdure.logs import says
 from perdure.privacy import describe, format_error
@@ -78,13 +79,15 @@ async def attempt(effect: Effect[Any, Any], body: Body, order: AttemptOrder, sto
     """Make one attempt: on record first, then the call, then its outcome on record."""
     pulse = Pulse(host, order.progress)
     async with pulse.beating():
-        return await _attempt(effect, body, order, store, host, pulse)
+        with bound_to(_entity(order.write)):
+            return await _attempt(effect, body, order, store, host, pulse)
 
 
 async def ask(find: Find[Any, Any], body: Answerer, order: QuestionOrder, store: Store, host: Host) -> Report:
     """Ask the other side: the fence is read first, so that a miss is believed only when it can be."""
     async with Pulse(host).beating():
-        return await _ask(find, body, order, store, host)
+        with bound_to(_entity(order.write)):
+            return await _ask(find, body, order, store, host)
 
 
 async def _attempt(
@@ -94,9 +97,11 @@ async def _attempt(
     assert order.write.fence is not None
     key = Key(order.write.fence.key)
     try:
-        given = effect.input.validate_python(order.input)
+        given = effect.input.validate_python(order.input, context=CHECKING)
     except ValidationError as error:
-        return _unbegun(token, f"this worker can't read the input: {error.error_count()} problems")
+        why = f"this worker can't read the input: {problem(error)}"
+        says(log, "not called", level=logging.WARNING, key=key, attempt=order.number, why=why)
+        return _unbegun(token, why)
     if host.stop_asked:
         return _unbegun(token, STOPPED, made=False)
     asked_at = boot_clock()
@@ -152,7 +157,7 @@ async def _ask(find: Find[Any, Any], body: Answerer, order: QuestionOrder, store
     question = Question(key, view.first_at or datetime.now(UTC), view.attempts, view.clue, host.resources)
     report = Report(said=Said.MISS, token=view.token or "", effect=view, believable=believable, version=answer.version)
     try:
-        given = find.input.validate_python(order.input)
+        given = find.input.validate_python(order.input, context=CHECKING)
         faults.point("before the look-up", find.name)
         found = await _until_stop(body(given, question), order.timeout, host)
         faults.point("after the look-up", find.name)
@@ -180,7 +185,8 @@ async def take(step: Step[Any, Any], body: Taker, order: StepOrder, store: Store
         DatabaseUnavailable: as well.
     """
     async with Pulse(host).beating():
-        return await _take(step, body, order, store, host)
+        with bound_to(_entity(order.write)):
+            return await _take(step, body, order, store, host)
 
 
 async def _take(step: Step[Any, Any], body: Taker, order: StepOrder, store: Store, host: Host) -> Report:
@@ -188,9 +194,9 @@ async def _take(step: Step[Any, Any], body: Taker, order: StepOrder, store: Stor
     answer = await store.write(write, patience=PATIENCE)
     if answer.gate.over:
         return Report(said=Said.OVER, token="", state=answer.state, version=answer.version)
-    occasion = Occasion(Entity(write.lifecycle, write.id, write.round), host.resources)
+    occasion = Occasion(_entity(write), host.resources)
     try:
-        given = step.input.validate_python(order.input)
+        given = step.input.validate_python(order.input, context=CHECKING)
         result = await _until_stop(body(given, occasion), order.timeout, host)
         receipt = _dumped(step, result)
         if (size := size_of(receipt)) > LARGEST_RECEIPT:
@@ -220,6 +226,10 @@ async def keep(write: Write, store: Store, patience: float) -> Answer:
         return await store.write(write, patience=patience)
     except UnstorableWrite as error:
         return await store.write(_without_payloads(write, str(error)), patience=patience)
+
+
+def _entity(write: Write) -> Entity:
+    return Entity(write.lifecycle, write.id, write.round)
 
 
 def digest(data: Any) -> str:
@@ -419,7 +429,8 @@ class Fitting:
         if answer.effect is None or write.fence is None or answer.effect.receipt is None:
             return answer
         effect = self._contract(write.fence.effect.partition("/")[0])
-        return answer.model_copy(update={"effect": _fitting(answer.effect, effect)})
+        with bound_to(_entity(write)):
+            return answer.model_copy(update={"effect": _fitting(answer.effect, effect)})
 
 
 def _fitting(view: EffectView, effect: Effect[Any, Any] | None = None) -> EffectView:

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from perdure.contracts.keys import Entity
 from perdure.errors import InvalidSetting, NotNow
 
 Column = tuple[str, str]
@@ -93,15 +94,18 @@ def read_about(path: Path) -> dict[str, str]:
     return found
 
 
-def holds(path: Path, lifecycle: str, entity_id: str) -> bool:
-    """Whether a file has a row of an entity. It is sorted by entity, so few row groups are read.
+def holds(path: Path, entities: Iterable[Entity]) -> bool:
+    """Whether a file has a row of one of these entities. It is sorted by entity, so few row groups are read.
 
     Raises:
         InvalidSetting: pyarrow is not installed.
         OSError: it is not there, or is no Parquet any more.
     """
     pq, pa = _library("pyarrow.parquet"), _library("pyarrow")
-    wanted = [("lifecycle", "==", lifecycle), ("id", "==", entity_id)]
+    ids: dict[str, list[str]] = {}
+    for each in entities:
+        ids.setdefault(each.lifecycle, []).append(each.id)
+    wanted = [[("lifecycle", "==", lifecycle), ("id", "in", some)] for lifecycle, some in ids.items()]
     try:
         return bool(pq.read_table(str(path), columns=["lifecycle", "id"], filters=wanted).num_rows)
     except pa.ArrowInvalid as error:

@@ -16,7 +16,7 @@ from perdure.client.naming import name_of
 from perdure.client.records import EntityStatus
 from perdure.client.transactional import Transactional
 from perdure.contracts.keys import id_text
-from perdure.errors import DatabaseUnavailable, NotConnected
+from perdure.errors import DatabaseUnavailable, NotConnected, NotThisDatabase
 
 if TYPE_CHECKING:  # a web app that only starts needs none of these
     import temporalio.client
@@ -195,6 +195,8 @@ class Client(Transactional):
         Works for an entity that ended with the doubt open (expired, cancelled), too.
 
         Raises:
+            NotThisDatabase: the client's scope is not that of its database; nobody was asked.
+            DatabaseUnavailable: no PostgreSQL answers.
             NotNow: nothing is parked, or the receipt does not fit; the message says which.
             NoWorkflow: no workflow of it is open in Temporal.
             AlreadyFinished: it came too late.
@@ -202,9 +204,11 @@ class Client(Transactional):
         """
         from perdure.client.asking import settling
         from perdure.encryption.private import SEALING
+        from perdure.encryption.sealed import bound_to
         from perdure.workflow.requests import Resolution
 
-        receipt = to_jsonable_python(receipt, context=SEALING)
+        with bound_to(entity_of(name_of(lifecycle), entity_id)):
+            receipt = to_jsonable_python(receipt, context=SEALING)
         said = Resolution(by=by, note=note, outcome=outcome, receipt=receipt, effect=effect)
         standing = await self.status(lifecycle, entity_id)
         if not standing.final:
@@ -241,6 +245,12 @@ class Client(Transactional):
 
         config = self._config or settings()
         entity = entity_of(name_of(lifecycle), entity_id)
+        standing = await self.status(entity.lifecycle, entity.id)
+        if standing.scope not in (None, config.scope or ""):  # that scope may have a workflow of this name
+            raise NotThisDatabase(
+                f"{entity}: this database works with PERDURE_SCOPE={standing.scope or 'none'!r}, this client with "
+                f"{config.scope or 'none'!r}: set it right"
+            )
         patience = PATIENCE if self._patience is None else self._patience
         engine = self._engine and encrypting_client(self._engine, config)
         asking = Asking(engine, config.scope, entity, lambda: self.status(entity.lifecycle, entity.id), patience)

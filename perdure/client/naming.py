@@ -13,7 +13,8 @@ from pydantic import TypeAdapter, ValidationError
 from perdure.client.calls import as_json
 from perdure.contracts.keys import Entity
 from perdure.contracts.states import suggestion
-from perdure.encryption.private import SEALING
+from perdure.encryption.private import sealed_data
+from perdure.encryption.sealed import bound_to
 from perdure.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -52,11 +53,12 @@ def input_text(entity: Entity, lifecycle: Known, given: Any) -> str:
     Raises:
         InvalidInput: it does not validate, or is no JSON.
     """
-    if lifecycle is not None:
-        from perdure.app import input_json
+    with bound_to(entity):
+        if lifecycle is not None:
+            from perdure.app import input_json
 
-        given = input_json(lifecycle, given, SEALING)
-    return as_json(str(entity), "input", given)
+            given = input_json(lifecycle, given, sealing=True)
+        return as_json(str(entity), "input", given)
 
 
 def signal_text(entity: Entity, lifecycle: Known, handler: str | Handler, payload: Any) -> tuple[str, str | None]:
@@ -67,9 +69,10 @@ def signal_text(entity: Entity, lifecycle: Known, handler: str | Handler, payloa
         InvalidInput: there is no such signal, or the payload does not fit or is no JSON.
     """
     name = handler if isinstance(handler, str) else _name_of_handler(entity, handler)
-    if lifecycle is not None:
-        payload = _checked_payload(entity, lifecycle, name, payload)
-    return name, None if payload is None else as_json(str(entity), "payload", payload)
+    with bound_to(entity):
+        if lifecycle is not None:
+            payload = _checked_payload(entity, lifecycle, name, payload)
+        return name, None if payload is None else as_json(str(entity), "payload", payload)
 
 
 def _name_of_handler(entity: Entity, handler: Handler) -> str:
@@ -92,7 +95,7 @@ def _checked_payload(entity: Entity, lifecycle: type[Lifecycle[Any, Any]], name:
         return payload
     adapter: TypeAdapter[Any] = TypeAdapter(takes[0])
     try:
-        return adapter.dump_python(adapter.validate_python(payload), mode="json", context=SEALING)
+        return sealed_data(adapter, payload)
     except ValidationError as error:
         from perdure.contracts.effects import problem
 

@@ -40,6 +40,7 @@ class EntityStatus:
         rejected: why it could not be delivered.
         effects: of this round.
         messages_waiting: how many messages to it are not delivered yet.
+        scope: the `PERDURE_SCOPE` that its database works with, `""` without one; None until a worker has run.
     """
 
     lifecycle: str
@@ -54,6 +55,7 @@ class EntityStatus:
     rejected: str | None = None
     effects: tuple[EffectRecord, ...] = ()
     messages_waiting: int = 0
+    scope: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 from importlib.metadata import version
 from typing import Annotated, Any
@@ -14,6 +13,7 @@ from typer.core import TyperGroup
 from perdure.command.printing import print_line
 from perdure.errors import DeclarationError
 from perdure.fleet.worker import load_app
+from perdure.loading import load
 
 APP = "PERDURE_APP"
 
@@ -83,10 +83,9 @@ def _of_application(word: str) -> Any:
     path = _groups().get(word)
     if path is None:
         return None
-    module, _, name = path.partition(":")
     try:
-        found = getattr(importlib.import_module(module), name)
-    except (ModuleNotFoundError, AttributeError, ValueError) as error:
+        found = load(path)
+    except DeclarationError as error:
         raise DeclarationError(f"App(commands={{{word!r}: {path!r}}}): {error}") from error
     if not isinstance(found, typer.Typer):
         raise DeclarationError(f"App(commands={{{word!r}: {path!r}}}) is a {type(found).__name__}, not a typer.Typer")

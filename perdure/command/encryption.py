@@ -15,9 +15,11 @@ from typing import Annotated
 import typer
 
 from perdure.command.cli import ENCRYPT, cli
+from perdure.contracts.keys import Entity
+from perdure.encryption import sealed
 from perdure.encryption.access import Access, Signed, Tokens, new_token
 from perdure.encryption.keyring import KEY_BYTES, KEY_ID, Keyring, keyring
-from perdure.encryption.private import MARK, sealed, unsealed
+from perdure.encryption.sealed import MARK
 from perdure.encryption.service import key_service, wrapped
 from perdure.errors import InvalidInput, InvalidSetting, Unopenable
 from perdure.fleet.worker import stop_at_once, told_to_stop
@@ -39,18 +41,27 @@ def make_key(
     typer.echo(f"{key_id}:{base64.b64encode(key).decode()}")
 
 
-@cli.command(epilog="Example: perdure seal > sealed.txt", rich_help_panel=ENCRYPT)
-def seal() -> None:
-    """Seal texts with the first key: one a line, from standard input to standard output; sealed ones stay."""
-    keys = _keys()
-    _each_line(lambda text: text if text.startswith(MARK) else sealed(text, keys))
+Lifecycle = Annotated[str, typer.Argument(help="name of the lifecycle that the texts are for")]
+EntityId = Annotated[str, typer.Argument(metavar="ID", help="id of the entity that they are for")]
 
 
-@cli.command(epilog="Example: perdure unseal > phones.txt", rich_help_panel=ENCRYPT)
-def unseal() -> None:
-    """Open sealed texts: one a line, from standard input to standard output; plain ones stay."""
-    keys = _keys()
-    _each_line(lambda text: unsealed(text, keys) if text.startswith(MARK) else text)
+@cli.command(epilog="Example: perdure seal dosage-reminders jo --field phone > sealed.txt", rich_help_panel=ENCRYPT)
+def seal(
+    lifecycle: Lifecycle,
+    entity_id: EntityId,
+    field: Annotated[str | None, typer.Option(help="that they are for; default: any field of the entity")] = None,
+) -> None:
+    """Seal texts for an entity, with the first key: one a line, from standard input to standard output; sealed ones
+    stay."""
+    keys, entity = _keys(), Entity(lifecycle, entity_id)
+    _each_line(lambda text: text if text.startswith(MARK) else sealed.seal(text, keys, entity, field))
+
+
+@cli.command(epilog="Example: perdure unseal dosage-reminders jo > phones.txt", rich_help_panel=ENCRYPT)
+def unseal(lifecycle: Lifecycle, entity_id: EntityId) -> None:
+    """Open texts that are sealed for an entity: one a line, from standard input to standard output; plain ones stay."""
+    keys, entity = _keys(), Entity(lifecycle, entity_id)
+    _each_line(lambda text: sealed.unseal(text, keys, entity) if text.startswith(MARK) else text)
 
 
 @cli.command("codec-token", epilog="Example: perdure codec-token ann > tokens.txt", rich_help_panel=ENCRYPT)

@@ -12,11 +12,13 @@ from perdure.app import App
 from perdure.command.app_option import AppOption, loaded
 from perdure.command.cli import RUN, cli
 from perdure.command.database import transaction
+from perdure.command.printing import print_line
 from perdure.errors import NotPermitted
 from perdure.fleet.columns import declare
 from perdure.schema import Connection
 from perdure.schema.grants import Grant, statements
 from perdure.schema.kinds import Kind
+from perdure.shown import one_line
 
 _OWNS = "select pg_has_role(nspowner, 'usage') from pg_namespace where nspname = 'perdure'"
 
@@ -45,7 +47,7 @@ def grant(
             "give --app package.module:name, whose columns the role is to write", param_hint="--app"
         )
     for statement in asyncio.run(_grant(given, loaded(app) if kind is Kind.COLUMN else None)):
-        typer.echo(f"{statement};")
+        print_line(one_line(f"{statement};"))
 
 
 async def _grant(given: Grant, app: App | None) -> list[str]:

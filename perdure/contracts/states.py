@@ -119,6 +119,16 @@ class States(Generic[S]):
         """Whether `after` may follow `before`. Staying is always allowed."""
         return before == after or self[after].name in self.followers(before)
 
+    def leads(self, before: str, after: str) -> bool:
+        """Whether `after` may follow `before`, at once or over others."""
+        reached: set[str] = set()
+        ahead = [before]
+        while ahead:
+            followers = {each.value for each in self.followers(ahead.pop())}
+            ahead += followers - reached
+            reached |= followers
+        return after in reached
+
     def _check(self, declared: Sequence[State[S]]) -> None:
         if not declared:
             raise DeclarationError(f"{self._lifecycle}: `states` is empty: declare at least one final state")

@@ -1,34 +1,39 @@
-"""`Private`: a text that nothing shows, and that may be sealed: a phone number, a message.
+"""`Private`: a text that nothing shows, and that may be sealed for its entity and its field: a phone number, a message.
 
-As JSON it is a string: the plain text, or `perdure-sealed:1:<key id>:<base64url>`, where the base64url is, without
-padding, a nonce of 12 bytes, the text in UTF-8 by AES-256-GCM, and its tag of 16 bytes. What stands before the last
-colon is authenticated with it. docs/encryption.md has a test vector.
+As JSON it is a string: the plain text, or the sealed one (`perdure.encryption.sealed`).
 """
 
 from __future__ import annotations
 
-import base64
+import json
 import re
 from collections.abc import Mapping
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
-from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
+from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler, TypeAdapter
 from pydantic_core import CoreSchema, PydanticCustomError, PydanticKnownError, SchemaSerializer, core_schema
 
+from perdure.contracts.keys import Entity
 from perdure.encryption import keyring
+from perdure.encryption.sealed import MARK, bound_entity, field_of, seal, unseal
 from perdure.errors import NotHere, UnknownKey, Unopenable
 
-MARK = "perdure-sealed:"
 SEALING: dict[str, Any] = {"perdure.seal": True}
 """Context for `dump_python`: what is dumped comes from outside, so it is sealed, once. What is carried on is not."""
 
-_SEALED = re.compile(rf"{MARK}1:(?P<key>{keyring.KEY_ID}):(?P<sealed>[A-Za-z0-9_-]+)")
-_LEAST = keyring.NONCE_BYTES + 16
+CHECKING: dict[str, Any] = {"perdure.check": True}
+"""Context for `validate_python`: what is sealed in it has to open for the entity of `bound_to`, if the key is here."""
+
+_NAMED: ContextVar[str | None] = ContextVar("perdure_private_as", default=None)
 
 
 class Private:
     """A text that neither `repr`, `str`, logs nor errors show; a field type of Pydantic.
+
+    A model that validates it gives it the name of its field. From then on it belongs to that field: a model refuses it
+    in a field of another name, unless `PrivateAs` gives both fields one name.
 
     Two are equal if they hold the same: a plain text and the same one sealed are not.
 
@@ -37,16 +42,19 @@ class Private:
 
     Raises:
         ValueError: it says that it is sealed, and is malformed.
+
+    Example:
+        >>> Private("+15550100123")
+        Private(...)
     """
 
-    __slots__ = ("_fits", "_text")
+    __slots__ = ("_field", "_fits", "_text")
     __pydantic_serializer__: Any
 
     def __init__(self, text: str) -> None:
         if not isinstance(text, str):
             raise TypeError(f"Private takes a str, not {type(text).__name__}")
-        if text.startswith(MARK):
-            _parts(text)
+        self._field: str | None = field_of(text) if text.startswith(MARK) else None
         self._text = text
         self._fits: PrivatePattern | None = None
 
@@ -55,43 +63,73 @@ class Private:
         """Whether it holds ciphertext."""
         return self._text.startswith(MARK)
 
-    def open(self) -> str:
+    def open(self, entity: Entity | None = None, field: str | None = None) -> str:
         """The plain text, by the keys of PERDURE_KEYS or PERDURE_KEYS_FILE in this process's environment.
 
+        Args:
+            entity: whose text it is. None = in the body of an effect, look-up or step, its own entity.
+            field: which field's text it is, where no model has read it. None = any field's.
+
         Raises:
-            NotHere: in workflow code: what it sees stands in its history, and it must do the same without the key.
+            NotHere: in workflow code: what it sees stands in its history, and it must do the same without the key. Or
+                it is sealed, and no entity is given outside of a body.
             UnknownKey: this process does not have the key; the message names its id.
-            Unopenable: it was changed, or is not of the form that its field asks for.
+            Unopenable: it was sealed for another entity or field, it was changed, or it is not of the form that its
+                field asks for.
         """
         _not_in_a_workflow("open")
-        plain = self._opened() if self.sealed else self._text
+        if field is not None and self._field not in (None, field):
+            raise Unopenable(f"it is of the field {self._field!r}, not {field!r}")
+        plain = self._opened(entity) if self.sealed else self._text
         if self._fits is not None and not self._fits.matches(plain):
             raise Unopenable(f"the text inside is not of the form that its field asks for: {self._fits.regex}")
         return plain
 
-    def seal(self) -> Private:
+    def seal(self, entity: Entity | None = None, field: str | None = None) -> Private:
         """The same, sealed with the first key, where PERDURE_SEAL is on; what is sealed stays as it is.
 
+        Args:
+            entity: for whom. None = in the body of an effect, look-up or step, its own entity.
+            field: the name of the field of the model that will read it. None = the field that it was read from; if
+                no model has read it, it can be put in any field of the entity.
+
         Raises:
-            NotHere: in workflow code: each time it would come out different.
+            NotHere: in workflow code: each time it would come out different. Or no entity is given outside of a body.
             InvalidSetting: PERDURE_SEAL is on, and there are no keys, or they can't be used.
         """
         _not_in_a_workflow("seal")
-        keys, sealing = keyring.own()
-        if self.sealed or keys is None or not sealing:
+        if self.sealed:
             return self
-        return self._with(sealed(self._text, keys))
+        whose = _entity("seal", entity)
+        keys, sealing = keyring.own()
+        if keys is None or not sealing:
+            return self
+        made = Private(seal(self._text, keys, whose, field or self._field))
+        made._fits = self._fits
+        return made
 
-    def _opened(self) -> str:
+    def _opened(self, entity: Entity | None) -> str:
         keys, _ = keyring.own()
         if keys is None:
             raise UnknownKey("it is sealed, and this process has no keys: set PERDURE_KEYS or PERDURE_KEYS_FILE")
-        return unsealed(self._text, keys)
+        return unseal(self._text, keys, _entity("open", entity))
 
-    def _with(self, text: str) -> Private:
-        made = Private(text)
-        made._fits = self._fits
+    def _in(self, field: str | None) -> Private:
+        """The same as the value of a field. Raises PydanticCustomError: it is another field's."""
+        if field is not None and self._field not in (None, field):
+            why = "it is a Private of the field {other}: open it and make a new one, or give both fields one PrivateAs"
+            raise PydanticCustomError("private_field", why, {"other": repr(self._field)})
+        made = Private(self._text)
+        made._field, made._fits = field or self._field, self._fits
         return made
+
+    def _check(self) -> None:
+        try:
+            self._opened(None)
+        except UnknownKey:  # another process may have the key
+            pass
+        except Unopenable as error:
+            raise PydanticCustomError("private_unopenable", "{why}", {"why": str(error)}) from None
 
     def __repr__(self) -> str:
         return "Private(...)"
@@ -108,7 +146,7 @@ class Private:
         return core_schema.chain_schema(
             [
                 core_schema.no_info_plain_validator_function(_Hidden),
-                core_schema.no_info_plain_validator_function(_validated),
+                core_schema.with_info_plain_validator_function(_validated),
             ],
             serialization=core_schema.plain_serializer_function_ser_schema(
                 _serialized, info_arg=True, when_used="json"
@@ -119,6 +157,29 @@ class Private:
     def __get_pydantic_json_schema__(cls, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
         """See Pydantic."""
         return {"type": "string"}
+
+
+@dataclass(frozen=True)
+class PrivateAs:
+    """The name of the field that a `Private` belongs to, where that is not the name in its model.
+
+    A workflow can't open a `Private`, so a value that it puts from one model into another must have one name in both:
+    `customer_phone: Annotated[Private, PrivateAs("to")]` can be given to an effect whose input has the field `to`.
+    """
+
+    field: str
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        """See Pydantic."""
+        inner = handler(source)
+        return core_schema.no_info_wrap_validator_function(self._named, inner)
+
+    def _named(self, given: Any, validate: core_schema.ValidatorFunctionWrapHandler) -> Any:
+        before = _NAMED.set(self.field)
+        try:
+            return validate(given)
+        finally:
+            _NAMED.reset(before)
 
 
 @dataclass(frozen=True)
@@ -150,40 +211,20 @@ class PrivatePattern:
         if not given.sealed and not self.matches(given._text):
             raise PydanticCustomError("private_pattern", "does not match {regex}", {"regex": self.regex})
         checked = Private(given._text)
-        checked._fits = self
+        checked._field, checked._fits = given._field, self
         return checked
 
 
-def sealed(plain: str, keys: keyring.Keyring) -> str:
-    """`plain` in the form that `Private` holds."""
-    head = f"{MARK}1:{keys.current}"
-    return f"{head}:{_base64url(keys.encrypt(plain.encode(), head.encode()))}"
-
-
-def unsealed(text: str, keys: keyring.Keyring) -> str:
-    """The plain text of a sealed one.
+def sealed_data(adapter: TypeAdapter[Any], given: Any) -> Any:
+    """`given` as JSON data, checked, and sealed for the entity of `bound_to`; what came sealed has to open for it.
 
     Raises:
-        ValueError: it is malformed.
-        UnknownKey, Unopenable: as `Private.open`.
+        ValidationError: it does not fit, or a text in it was sealed for another entity or field.
     """
-    key_id, data = _parts(text)
-    try:
-        return keys.decrypt(key_id, data, text.rpartition(":")[0].encode()).decode()
-    except UnicodeDecodeError:
-        raise Unopenable(f"what the key {key_id!r} opens is no UTF-8") from None
-
-
-def _parts(text: str) -> tuple[str, bytes]:
-    found = _SEALED.fullmatch(text)
-    data = keyring.unbase64(found["sealed"]) if found and len(found["sealed"]) % 4 != 1 else b""
-    if found is None or len(data) < _LEAST or _base64url(data) != found["sealed"]:
-        raise ValueError(f"a text that begins with {MARK!r} must go on with 1:<key id>:<base64url>")
-    return found["key"], data
-
-
-def _base64url(data: bytes) -> str:
-    return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
+    data = adapter.dump_python(adapter.validate_python(given), mode="json", context=SEALING)
+    if MARK in (text := json.dumps(data)):  # Pydantic does not look into the instance of a model
+        adapter.validate_json(text, context=CHECKING)
+    return data
 
 
 class _Hidden:
@@ -198,21 +239,33 @@ class _Hidden:
         return "..."
 
 
-def _validated(hidden: _Hidden) -> Private:
-    given = hidden.given
-    if isinstance(given, Private):
-        return given
-    if not isinstance(given, str):
+def _validated(hidden: _Hidden, info: core_schema.ValidationInfo) -> Private:
+    given, field = hidden.given, _NAMED.get() or info.field_name
+    if not isinstance(given, Private | str):
         raise PydanticKnownError("string_type")
     try:
-        return Private(given)
+        found = given if isinstance(given, Private) else Private(given)
     except ValueError as error:
         raise PydanticCustomError("private_sealed", "{why}", {"why": str(error)}) from None
+    made = found._in(field)
+    if made.sealed and _flag(info, "perdure.check"):
+        made._check()
+    return made
 
 
 def _serialized(value: Private, info: core_schema.SerializationInfo) -> str:
-    sealing = isinstance(info.context, Mapping) and info.context.get("perdure.seal")
-    return (value.seal() if sealing else value)._text
+    return (value.seal() if _flag(info, "perdure.seal") else value)._text
+
+
+def _flag(info: core_schema.ValidationInfo | core_schema.SerializationInfo, name: str) -> bool:
+    return isinstance(info.context, Mapping) and bool(info.context.get(name))
+
+
+def _entity(what: str, given: Entity | None) -> Entity:
+    entity = given or bound_entity()
+    if entity is None:
+        raise NotHere(f"{what} needs the entity here: give Entity(lifecycle, id), as only a body has one of its own")
+    return entity
 
 
 def _not_in_a_workflow(what: str) -> None:

@@ -5,12 +5,10 @@ PERDURE_KEYS or PERDURE_KEYS_FILE holds wrapped keys then. A process has each of
 
 from __future__ import annotations
 
-import importlib
-import sys
-from pathlib import Path
 from typing import Protocol, runtime_checkable
 
-from perdure.errors import InvalidSetting, KeyServiceUnavailable
+from perdure.errors import DeclarationError, InvalidSetting, KeyServiceUnavailable
+from perdure.loading import load
 
 
 @runtime_checkable
@@ -34,13 +32,10 @@ def key_service(path: str) -> KeyService:
     Raises:
         InvalidSetting: there is none.
     """
-    module, _, name = path.partition(":")
-    if str(Path.cwd()) not in sys.path:
-        sys.path.insert(0, str(Path.cwd()))
     try:
-        found = getattr(importlib.import_module(module), name)
-    except (ImportError, AttributeError) as error:
-        raise InvalidSetting(f"PERDURE_KEY_SERVICE={path!r} is not there: {error}") from error
+        found = load(path)
+    except DeclarationError as error:
+        raise InvalidSetting(f"PERDURE_KEY_SERVICE={error}") from error
     if isinstance(found, type) or not isinstance(found, KeyService):
         raise InvalidSetting(f"PERDURE_KEY_SERVICE={path!r} has no methods wrap and unwrap: see perdure.KeyService")
     return found

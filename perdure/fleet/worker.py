@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import importlib
 import logging
 import os
 import secrets
 import signal
 import socket
 import sys
-import traceback
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
-from pathlib import Path
-from types import ModuleType, TracebackType
 from typing import Any, NoReturn
 
 from temporalio.client import Client
@@ -29,6 +25,7 @@ from perdure.errors import DeclarationError, EngineUnavailable, PerdureError
 from perdure.fleet.credentials import CONNECT, Renewal, profile, renewed, why_not
 from perdure.fleet.namespace import check_namespace
 from perdure.fleet.plugin import REPORTING, PerdurePlugin
+from perdure.loading import load
 from perdure.logs import says
 from perdure.settings import Settings
 from perdure.telemetry.exporting import exporting
@@ -37,8 +34,6 @@ log = logging.getLogger("perdure.worker")
 
 STICKY = timedelta(seconds=1)
 """How long a workflow task waits for a worker that may be gone: 1 s, since the default made 12 s of a kill."""
-_FRAMES = 8
-"""How many lines of the app's own code are shown where its module can't be imported."""
 
 
 def load_app(path: str) -> App:
@@ -47,43 +42,10 @@ def load_app(path: str) -> App:
     Raises:
         DeclarationError: there is none; the message says what is wrong.
     """
-    module, colon, name = path.partition(":")
-    if not colon or not module or not name:
-        raise DeclarationError(f"{path!r} does not name an app: write package.module:app")
-    sys.path.insert(0, str(Path.cwd()))
-    imported = _imported(path, module)
-    if not hasattr(imported, name):
-        raise DeclarationError(f"{path!r}: the module {module!r} has no {name!r}")
-    found = getattr(imported, name)
+    found = load(path)
     if not isinstance(found, App):
         raise DeclarationError(f"{path!r} is a {type(found).__name__}, not a perdure App")
     return found
-
-
-def _imported(path: str, module: str) -> ModuleType:
-    """The module; what its own code raises is shown as Python would show it, from its first line on."""
-    try:
-        return importlib.import_module(module)
-    except PerdureError:
-        raise  # its message names what is declared wrongly
-    except Exception as error:
-        if isinstance(error, ModuleNotFoundError) and f"{module}.".startswith(f"{error.name}."):
-            raise DeclarationError(
-                f"{path!r}: there is no module {error.name!r} in {Path.cwd()} or on the import path: "
-                "run it from the folder that holds it"
-            ) from error
-        shown = "".join(traceback.format_exception(type(error), error, _of_module(error.__traceback__), limit=-_FRAMES))
-        why = "".join(traceback.format_exception_only(error)).strip().splitlines()[-1]
-        raise DeclarationError(f"{path!r} can't be imported: {why}\n{shown.rstrip()}") from error
-
-
-def _of_module(trace: TracebackType | None) -> TracebackType | None:
-    """Without the lines of this file and of Python's import."""
-    while trace is not None and trace.tb_frame.f_code.co_filename in (__file__, importlib.__file__):
-        trace = trace.tb_next
-    while trace is not None and trace.tb_frame.f_code.co_filename.startswith("<frozen importlib"):
-        trace = trace.tb_next
-    return trace
 
 
 async def connect(plugin: PerdurePlugin, *, identity: str | None = None, runtime: Runtime | None = None) -> Client:

@@ -10,7 +10,7 @@ select
     o.ordinal, o.says, o.name, o.payload,
     case when o.kind = 'start' then e.input end as input, i.version,
     o.body ? 'again' as again,
-    case when o.kind = 'start' and o.body ? 'again' and e.workflow_id is not null
+    case when o.kind = 'start' and e.workflow_id is not null -- its run has written: Temporal may have lost it since
         then perdure.record_of(o.lifecycle, o.id, o.round) end as record,
     e.epoch, perdure.epoch() as newest_epoch,
     least(greatest(e.created_at, o.wanted_at), timestamptz '9999-12-31 00:00:00+00') as started_at,

@@ -219,12 +219,15 @@ def _of_the_server(error: RPCError) -> str | None:
 
 
 def _carried(row: Row, terms: dict[str, Terms], cancel: Request | None) -> Carried:
+    gaps = row["epoch"] is not None and row["epoch"] < row["newest_epoch"]
     if row["record"] is None:
         # Not when its run begins: what came due between its commit and that must not be taken for past.
         started_at = row["started_at"]
-        return Carried(round=row["round"], version=row["version"], started_at=started_at, terms=terms, cancel=cancel)
-    carried = carried_from(Record.model_validate_json(row["record"]), row["round"], row["version"], terms)
-    return carried if cancel is None else carried.model_copy(update={"cancel": cancel})
+        carried = Carried(round=row["round"], version=row["version"], started_at=started_at, terms=terms)
+    else:
+        carried = carried_from(Record.model_validate_json(row["record"]), row["round"], row["version"], terms)
+    known = {"gaps": gaps} if cancel is None else {"gaps": gaps, "cancel": cancel}
+    return carried.model_copy(update=known)
 
 
 def _check_size(text: str | None) -> None:

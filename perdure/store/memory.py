@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 
 from perdure.contracts.keys import Entity
@@ -53,6 +53,19 @@ class _Entity:
     final: bool = False
     moves: list[Move] = field(default_factory=list)
     snapshot: object = None
+    untouched: _Entity | None = None
+    """As it was before its first attempt."""
+
+    def keep(self) -> None:
+        """Keep what `restore` brings back."""
+        if self.untouched is None:
+            self.untouched = replace(self, moves=[*self.moves])
+
+    def restore(self) -> None:
+        """Be as before the first attempt."""
+        if (kept := self.untouched) is not None:
+            self.version, self.state, self.final = kept.version, kept.state, kept.final
+            self.moves, self.snapshot, self.untouched = kept.moves, kept.snapshot, None
 
 
 class MemoryStore:
@@ -84,6 +97,8 @@ class MemoryStore:
 
     def lose_records(self) -> None:
         """As if the database were restored to before all attempts, or a standby without them took over."""
+        for entity in self._entities.values():
+            entity.restore()
         self._effects.clear()
         self._epoch = int(self._clock().timestamp() * 1_000_000)
 
@@ -91,6 +106,8 @@ class MemoryStore:
         unknown = _Entity(write.round, self._clock(), self._epoch)
         entity = self._entities.setdefault((write.lifecycle, write.id), unknown)
         gate = _gate(entity, write)
+        if write.fence:
+            entity.keep()
         verdict = self._work_fence(write, gate) if write.fence else None
         begins = write.fence is not None and write.fence.op is FenceOp.BEGIN
         if (
@@ -121,6 +138,10 @@ class MemoryStore:
     def version(self, entity: Entity) -> int:
         """The newest version that the mirror has of an entity."""
         return self._entities[entity.lifecycle, entity.id].version
+
+    def lost_since_its_start(self, entity: Entity) -> bool:
+        """Whether the records of attempts were lost since an entity was started."""
+        return self._entities[entity.lifecycle, entity.id].epoch < self._epoch
 
     def snapshot(self, lifecycle: str, entity_id: str) -> object:
         """The last snapshot of an entity, as JSON data."""

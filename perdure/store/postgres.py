@@ -19,6 +19,7 @@ from perdure.settings import without_passwords
 from perdure.store.connecting import Pool as Pool
 from perdure.store.connecting import open_pool
 from perdure.store.group_commit import MOST_BYTES, PER_BYTE, GroupCommit, Locked, Transient, Unacceptable, Unstorable
+from perdure.store.secured import setting_of, unusable
 from perdure.store.writes import Answer, Write
 from perdure.telemetry.metrics import measured
 
@@ -116,16 +117,14 @@ class Database:
             try:
                 self._pool = await open_pool(self._url, self._most, closed_path=self._closed_path)
             except (asyncpg.InvalidCatalogNameError, asyncpg.InvalidAuthorizationSpecificationError) as error:
-                raise InvalidSetting(
-                    f"PERDURE_DATABASE_URL={without_passwords(self._url)} can't be used: {error}"
-                ) from error
+                raise unusable(self._url, error) from error
             except (asyncpg.PostgresError, OSError, TimeoutError) as error:
                 if isinstance(error, InvalidSetting):
                     raise
                 if time.monotonic() >= until:
                     raise DatabaseUnavailable(
                         f"no PostgreSQL answers at {without_passwords(self._url)} ({error}): "
-                        "start it, or set PERDURE_DATABASE_URL"
+                        f"start it, or set {setting_of(self._url)}"
                     ) from error
                 await asyncio.sleep(0.2)
         return self._pool

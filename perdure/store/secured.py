@@ -68,12 +68,10 @@ def _explained(url: str) -> Iterator[None]:
     except asyncpg.InterfaceError as error:
         if not isinstance(error, ValueError):
             raise
-        raise InvalidSetting(f"{_setting(url)} can't be used: {str(error).splitlines()[0]}") from None
+        raise unusable(url, str(error).splitlines()[0]) from None
     except ValueError:
-        raise InvalidSetting(
-            f"{_setting(url)} can't be used: write postgresql://user:password@host:port/database, "
-            "with what is special in the password as %XX"
-        ) from None
+        form = "write postgresql://user:password@host:port/database, with what is special in the password as %XX"
+        raise unusable(url, form) from None
     except asyncpg.InvalidAuthorizationSpecificationError as error:
         why = _passfile(url)
         raise error if why is None else UnusableFile(why) from error
@@ -145,8 +143,15 @@ def _named(url: str, name: str) -> str:
     return f"{name if in_url else _VARIABLES[name]}={file!r}"
 
 
-def _setting(url: str) -> str:
-    return f"PERDURE_DATABASE_URL={without_passwords(url)}"
+def setting_of(url: str) -> str:
+    """The name of the setting that this URL comes from."""
+    column = "PERDURE_COLUMN_DATABASE_URL"
+    return column if os.environ.get(column) == url else "PERDURE_DATABASE_URL"
+
+
+def unusable(url: str, why: object) -> InvalidSetting:
+    """The error about a URL that can't be used: it names the setting, and shows no password."""
+    return InvalidSetting(f"{setting_of(url)}={without_passwords(url)} can't be used: {why}")
 
 
 def _place(url: str) -> str:

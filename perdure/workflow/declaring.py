@@ -16,7 +16,7 @@ from perdure.workflow.leaving import Leave, reason_of
 from perdure.workflow.rules import refuse_if_over, why_left
 
 _MAY_OVERRIDE = (
-    *("states", "effects", "steps", "mirror", "expects", "search_attribute", "if_ended"),
+    *("states", "effects", "steps", "mirror", "expects", "erasure", "search_attribute", "if_ended"),
     *("run", "snapshot", "cancelling"),
 )
 

@@ -29,6 +29,9 @@ In = TypeVar("In")
 Out = TypeVar("Out")
 
 
+STAYS_BEHIND = "perdure: what an earlier run performed leads no further"
+
+
 class Learning(Generic[In, Out]):
     """The lower layer of a `Performance`: it learns, and decides nothing."""
 
@@ -94,8 +97,11 @@ class Learning(Generic[In, Out]):
     def _ordered_first(self) -> int:
         """The earliest time at which it can have been ordered, in microseconds: if its record is lost, the fence takes
         nothing for untouched that was ordered before."""
-        at = earliest_call() if self._inline else workflow.now()
-        return self._conductor.began if self._repeats or at is None else microseconds(at)
+        conductor, at = self._conductor, earliest_call() if self._inline else workflow.now()
+        if conductor.gaps:
+            return microseconds(conductor.started_at)
+        repeats = self._repeats or conductor.performed_before is None
+        return conductor.began if repeats or at is None else microseconds(at)
 
     @property
     def _is_new(self) -> bool:
@@ -107,6 +113,19 @@ class Learning(Generic[In, Out]):
     def _repeats(self) -> bool:
         """Whether an earlier run may have performed it."""
         return self._conductor.catching_up or self.slot in (self._conductor.performed_before or ())
+
+    @property
+    def _is_behind(self) -> bool:
+        """Whether the run before has done more than this: what an earlier run performed to its end is settled once
+        more, since the database has lost the record of it. After a retry it is performed anew."""
+        conductor = self._conductor
+        repeats = conductor.catching_up and conductor.retry is None
+        return repeats and self.slot in (conductor.performed_before or ()) and workflow.patched(STAYS_BEHIND)
+
+    def _acted(self) -> None:
+        """The effect has brought the run further than the one before it, unless it only repeats what that has done."""
+        if not self._is_behind:
+            self._conductor.acted()
 
     @property
     def timeout(self) -> timedelta:
@@ -188,7 +207,9 @@ class Learning(Generic[In, Out]):
         if not self._moved and not report.begun and standing not in (None, state) and state != before:
             await conductor.write(conductor.order(move=conductor.move_to(state)))
         if report.begun:
-            conductor.acted()
+            if report.effect is not None and report.effect.attempts == 1:
+                conductor.goes_first()
+            self._acted()
             self._count(report.said.value)
         self._note_end(report)
 
@@ -205,6 +226,8 @@ class Learning(Generic[In, Out]):
                 last=Status(report.said.value) if definite else None,
                 retry_after=timedelta(seconds=report.retry_after) if report.retry_after else None,
             )
+            if not report.begun and report.why and not known.effect.attempts:  # no record has the reason
+                known = replace(known, effect=known.effect.model_copy(update={"why": report.why}))
         self.known = known
 
     async def _lost(self, failure: BaseException, before: str) -> None:
@@ -244,15 +267,15 @@ class Learning(Generic[In, Out]):
         if self._has_followed(view, standing):
             self._moved = self._follows
             conductor.show(standing or conductor.state)
-            conductor.acted()
+            self._acted()
         elif view.in_doubt and standing == before != conductor.state:
             # What is on record now is a doubt, in place of a record that was lost together with the state.
             await conductor.write(conductor.order(move=conductor.move_to(conductor.state)))
-            conductor.acted()
+            self._acted()
         elif standing is not None and standing != conductor.state and not begun:
             conductor.show(self._back(before))
         elif (begun or op is FenceOp.LOST) and (view.in_doubt or not self._repeats):
-            conductor.acted()  # else an earlier run has begun and settled it
+            self._acted()  # else an earlier run has begun and settled it
         if begun:
             self._count(view.status.value)
         self._see(view, answer)

@@ -16,6 +16,7 @@ from pydantic import BaseModel, TypeAdapter
 
 from perdure.contracts.app_rows import AppRows
 from perdure.contracts.effects import Effect
+from perdure.contracts.erasure import Erasure
 from perdure.contracts.keys import Entity
 from perdure.contracts.outcomes import Done, Ended
 from perdure.contracts.policies import DoubtPolicy, Retry
@@ -58,6 +59,7 @@ class Lifecycle(Answering, Generic[I, S]):
         steps: the contracts of the steps that its `run` takes; likewise.
         mirror: a column of the app's own table that shows the state, or None.
         expects: which rows of the app should have this lifecycle: the clean-up starts those that have none; or None.
+        erasure: what else belongs to an entity, for `perdure forget`; None = that is not declared, and it says so.
         search_attribute: name of a Keyword search attribute that shows the state, or None. The mirror answers
             the same questions for less: it costs a history event for each change of state, and the server
             must know the attribute.
@@ -80,6 +82,7 @@ class Lifecycle(Answering, Generic[I, S]):
     steps: ClassVar[tuple[Step[Any, Any], ...]] = ()
     mirror: ClassVar[AppColumn | None] = None
     expects: ClassVar[AppRows | None] = None
+    erasure: ClassVar[Erasure | None] = None
     search_attribute: ClassVar[str | None] = None
     if_ended: ClassVar[Literal["attention", "again"]] = "attention"
 

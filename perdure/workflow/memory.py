@@ -69,6 +69,8 @@ class Memory:
         self.began = _began(carried)
         """When the first run of this chain was started; 0 = before this was known."""
         self.started_at = carried.started_at or info.workflow_start_time
+        self.gaps = carried.gaps
+        """An effect without a record may have been performed all the same."""
         self._born = carried.born
         self._counted = carried.state
         """The state that was last counted as entered."""
@@ -83,6 +85,8 @@ class Memory:
         """Of the effects in this run, by the names that their keys carry; none where an older release began it."""
         self.performances: dict[str, Performance[Any, Any]] = {}
         known = carried.performed
+        if known is None and carried.state is None:
+            known = []
         self.performed_before = None if known is None else [self._slot(slot) for slot in known]
         """Effects whose performance ended in an earlier run, by name and suffix; this run may repeat them. None = not
         known."""
@@ -133,6 +137,11 @@ class Memory:
         """The run is where the one before it was."""
         self.catching_up = False
 
+    def goes_first(self) -> None:
+        """An effect was begun that is not on record, and no record was lost: no earlier run came so far."""
+        if self.performed_before is None:
+            self.performed_before = []
+
     def hear(self, ordinal: int) -> bool:
         """Whether the message of that place is new; from now on it is not."""
         if ordinal <= self.last_message:
@@ -174,6 +183,7 @@ class Memory:
                 cancelling=self.was_cancelling,
                 began=self.began,
                 started_at=self.started_at,
+                gaps=self.gaps,
                 heard=self.last_message,
                 terms=all_terms(self.lifecycle.effects),
             )

@@ -33,6 +33,7 @@ Out = TypeVar("Out")
 
 READ_AT_CANCEL = "perdure: a cancel in a pause reads the fence"
 TAKEN_BACK = "perdure: a cancel takes back what waits in line"
+ENTERS_HIDDEN = "perdure: a state that an earlier one hides is entered"
 
 _ENDINGS: dict[str, type[Ended]] = {
     kind.__name__: kind for kind in (WasRefused, Expired, Abandoned, GaveUp, DifferentInput)
@@ -56,6 +57,8 @@ class Performance(Learning[In, Out], Generic[In, Out]):
         self._check(entering, then)
         self._enters, self._then = entering, then
         end = await self._run(entering, expires_at)
+        if entering is not None and self._is_hidden(entering):
+            await self._conductor.follow(entering)
         if then is not None and isinstance(end, Done) and not self._is_in(then):
             await self._conductor.follow(then)
         return end
@@ -75,6 +78,14 @@ class Performance(Learning[In, Out], Generic[In, Out]):
     @property
     def _stops(self) -> bool:
         return self._withdrawn and not self.known.effect.in_doubt
+
+    def _is_hidden(self, entered: str) -> bool:
+        """Whether an attempt has entered that state, and an earlier one is on record all the same: the attempt was made
+        by a workflow task that was lost, the next task wrote the earlier state, and then Temporal lost the history."""
+        states, state = self._conductor.states, self._conductor.state
+        if not self.known.effect.attempts or state == entered or not states.allows(state, entered):
+            return False
+        return not states.leads(entered, state) and workflow.patched(ENTERS_HIDDEN)
 
     def _is_in(self, then: str) -> bool:
         """Whether that was committed with the outcome, with what the lifecycle remembers now."""
@@ -321,8 +332,9 @@ class Performance(Learning[In, Out], Generic[In, Out]):
         if attention != self.attention:  # the run before has not written that
             self.attention = attention
             await conductor.write(conductor.order(move=conductor.move_to(conductor.state, attention)))
-            conductor.acted()
-        conductor.arrived()
+            self._acted()
+        if not self._is_behind:
+            conductor.arrived()
         self.parked = True
         try:
             left = None if expires_at is None else (expires_at - workflow.now()).total_seconds()

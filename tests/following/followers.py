@@ -62,7 +62,10 @@ class Follower:
             raise Broken(f"{self.name} is refused though nothing was lost: {said}")
 
     def _begins(self, after: str | None, truth: Truth) -> None:
-        """Without a position it begins with the oldest on record, and is owed nothing that has gone."""
+        """Without a position it begins with the oldest on record, and is owed nothing that has gone. Nor can it be told
+        that what it handled before is not on record in a database that was restored since."""
+        if after is None and self.account.server != truth.server:
+            self.account = Account(server=truth.server)
         if after is None:
             self.account.excused = set(truth.gone)
 

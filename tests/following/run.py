@@ -258,6 +258,8 @@ class Run:
     async def _connect(self) -> None:
         self.db: Connection = await asyncpg.connect(self.servers.dsn)
         self.sessions = [await asyncpg.connect(self.servers.dsn) for _ in range(WRITERS)]
+        # As a worker does when it starts: in a database that is new, the first call waits for those who write.
+        await self.db.execute("select perdure.feed_here()")
         self.held = {entity for events in self.truth.prepared.values() for entity, *_ in events}
         self.writers = [Writer(db, self.truth, self.held, self.luck) for db in self.sessions]
         await self._check_record()

@@ -107,6 +107,22 @@ async def test_what_was_done_heard_or_parked_stays_so_and_all_of_it_goes_on(worl
     assert [tuple(row) for row in await world.db.fetch(noted)] == [("ann", "the cluster burnt down")]
 
 
+async def test_a_start_whose_delivery_is_not_on_record_goes_on_from_what_its_run_has_written(world: World) -> None:
+    world.counterparty.replies_to["a"] = [{"ok": True, "accept": True}, CLOSES]
+    async with world.worker(app):
+        await start(world, "a")
+        await world.client.signal("sale", "a", "hear", 7)
+        await until_parked(world, "a")
+        await world.until(lambda: world.db.fetchval("select not exists (select from perdure.outbox)"), "delivered")
+    await without(world, "sale/a")
+    await world.db.execute("insert into perdure.outbox (lifecycle, id, round, kind) values ('sale', 'a', 0, 'start')")
+    async with world.worker(app):
+        await until_parked(world, "a")
+        await world.client.resolve("sale", "a", Status.NOT_DONE, by="ann", note="not on their list")
+        assert await world.ended("sale", "a") == "paid"
+    assert await world.db.fetchval("select why from perdure.finished where id = 'a'") == "words [7]"
+
+
 async def seven_on_their_way(world: World, until: datetime) -> None:
     """Two that were told a word and want another, two parked, one refused, one given up, one that waits for a time."""
     for _, each in (DOUBTFUL, UNKEPT):

@@ -71,7 +71,7 @@ def _of_rule(
     for local, at in instants:
         if at <= begin and local > read:
             over = at + rule.window * MINUTE <= begin
-            yield (rule.id, local), Event(at, begin, "paused" if held.paused else "over" if over else "go", rule, held)
+            yield (rule.id, local), Event(at, begin, "over" if over else "paused" if held.paused else "go", rule, held)
 
 
 def _same_times(one: Rule, other: Rule) -> bool:

@@ -15,7 +15,7 @@ from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 
 from infra.postgres import PostgresServer
 from infra.temporal import TemporalServer
-from perdure import Entity
+from perdure import Client, Entity, Status
 from perdure.activity.orders import AttemptOrder, Report
 from perdure.errors import DeclarationError, NotThisDatabase
 from perdure.ownership.exchange import plain
@@ -89,6 +89,29 @@ async def test_a_new_database_with_a_scope_that_is_taken_does_not_start(world: W
     line = await refused(other, PERDURE_SCOPE=world.scope)
     assert "another database works with this namespace and scope" in line
     assert "choose another PERDURE_SCOPE" in line
+
+
+async def test_a_client_with_the_scope_of_another_database_asks_nobody(world: World, other: World) -> None:
+    """The other database has an entity of the same lifecycle and id, whose workflow such a client would reach."""
+    for each in (world, other):
+        each.counterparty.before_accepting.shut()
+        await spawn(each)
+        await each.client.start("escalate", "e1", Errand())
+        await each.counterparty.saw("do")
+    wrong = world.config.model_copy(update={"scope": other.scope})
+    async with Client.connect(wrong, engine=world.engine, app=app) as client:
+        for ask in (
+            client.cancel("escalate", "e1", by="ann"),
+            client.retry("escalate", "e1", by="ann"),
+            client.send_again("escalate", "e1", by="ann", note="again"),
+            client.resolve("escalate", "e1", Status.ABANDONED, by="ann", note="given up"),
+        ):
+            with pytest.raises(NotThisDatabase, match="set it right") as refused:
+                await ask
+            assert f"PERDURE_SCOPE={world.scope!r}, this client with {other.scope!r}" in str(refused.value)
+    for each in (world, other):
+        each.counterparty.before_accepting.open()
+        assert await each.ended("escalate", "e1") == "done"
 
 
 async def test_a_worker_object_on_the_task_queue_of_another_scope_is_refused(world: World, other: World) -> None:

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 import perdure
+from activities.web.job_type import JobType
 from perdure.command.printing import print_line, print_note
 from perdure.contracts.outcomes import Status
 from perdure.logs import FIELDS, JsonLines, PlainLines
@@ -24,6 +25,7 @@ from perdure.workflow.details import details
 from perdure.workflow.status import EffectStatus, LifecycleStatus
 from tests.integration.operating.reading import perdure as run
 from tests.world import World
+from workers.job_types.file import read, write
 
 EVIL = [
     *("\x1b[2J\x1b[31mgone", "\x9b2J", "two\nlines", "over\rwritten", "\u202egnp.exe", "a\u200bb", "a\u2028b", "\x07"),
@@ -173,11 +175,37 @@ async def test_the_commands_print_nothing_that_moves_a_cursor_or_adds_a_line(wor
 
 def test_every_command_prints_through_one_module() -> None:
     """So nothing is printed as it is by mistake. Modules whose text is Perdure's own, or is for a pipe, stand here."""
-    own = {"printing.py", "schema.py", "diagram.py", "encryption.py", "grant.py"}
-    for file in (Path(perdure.__file__).parent / "command").glob("*.py"):
+    own = {"printing.py", "schema.py", "diagram.py", "encryption.py", "set_up.py", "files.py"}
+    root = Path(perdure.__file__).parents[1]
+    files = [*(root / "perdure" / "command").glob("*.py"), *(root / "workers").rglob("*.py")]
+    assert len(files) > 40
+    for file in files:
         calls = [node for node in ast.walk(ast.parse(file.read_text())) if isinstance(node, ast.Call)]
-        found = [ast.unparse(each.func) for each in calls if ast.unparse(each.func) in ("typer.echo", "print")]
-        assert not found or file.name in own, file.name
+        found = [ast.unparse(each) for each in calls if ast.unparse(each.func) in ("typer.echo", "print")]
+        assert not found or file.name in own, (file.name, found)
+
+
+async def test_a_role_with_an_evil_name_is_granted_its_rights_in_lines_that_show_it_as_text(world: World) -> None:
+    name = 'app\x1b[2J\u202e\nperdure: done; "x'
+    quoted = '"' + name.replace('"', '""') + '"'
+    await world.db.execute(f"create role {quoted}")
+    try:
+        for command in (["grant", name, "--as", "app"], ["job-type", "set-up", "--grant", name]):
+            end = await run(world, *command, PERDURE_APP="workers.web_jobs:app")
+            assert quoted.partition("\x1b")[0] in end.stdout
+            assert not UNSEEN.search((end.stdout + end.stderr).replace("\n", "")), (command, end.stdout)
+            assert not [line for line in end.stdout.splitlines() if line.startswith("perdure:")]
+    finally:
+        await world.db.execute(f"drop owned by {quoted} cascade")
+        await world.db.execute(f"drop role {quoted}")
+
+
+def test_job_types_are_exported_with_what_can_not_be_seen_as_escapes() -> None:
+    evil = JobType(name="a", url="https://a.example/", disabled="no\u202egnp.exe")
+    text = write([evil])
+    assert not UNSEEN.search(text.replace("\n", ""))
+    [read_again] = read(text, "job-types.yaml")
+    assert read_again.type.disabled == evil.disabled
 
 
 @pytest.mark.parametrize("how", [print_line, print_note])

@@ -11,7 +11,7 @@ from perdure import Lifecycle, Request, Status, state
 from perdure.testing import START, At, When, WorkerLost, rehearse
 from perdure.workflow.status import LifecycleStatus
 from tests.apps import errands
-from tests.apps.contracts import REGULAR, Errand
+from tests.apps.contracts import REGULAR, Errand, Ticket
 
 DAY = timedelta(days=1)
 
@@ -59,6 +59,37 @@ async def test_waits_that_are_over_lead_no_new_run_back_to_states_that_it_has_pa
     assert seen.runs > 2
     assert seen.states == [Leg.OUT, Leg.STOPPED, Leg.THERE]
     assert seen.took == 5 * DAY
+
+
+class Place(StrEnum):
+    """Where somebody is who comes back."""
+
+    HOME = "home"
+    AWAY = "away"
+    GONE = "gone"
+
+
+@workflow.defn(name="return-trip")
+class ReturnTrip(Lifecycle[Errand, Place]):
+    """Comes back to its first state after an effect, and waits there."""
+
+    states = (state(Place.HOME, Place.AWAY, Place.GONE), state(Place.AWAY, Place.HOME), state(Place.GONE))
+    effects = (REGULAR["repeat"],)
+
+    @workflow.run
+    async def run(self, errand: Errand) -> None:
+        """Away, back, and gone after two days."""
+        await self.perform(REGULAR["repeat"], errand, entering=Place.AWAY)
+        await self.enter(Place.HOME)
+        for day in (1, 2):
+            await self.wait_until(START + day * DAY)
+        await self.enter(Place.GONE)
+
+
+async def test_a_state_that_leads_back_to_where_a_run_was_is_not_entered_again() -> None:
+    seen = await rehearse(ReturnTrip, Errand(), {REGULAR["repeat"]: [Ticket(number=1)]}, renew_at_every_wait=True)
+    assert seen.runs > 2
+    assert seen.states == [Place.AWAY, Place.HOME, Place.GONE]
 
 
 async def test_a_cancel_that_waits_for_a_doubt_to_be_settled_is_not_forgotten_in_a_new_run() -> None:

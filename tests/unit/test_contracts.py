@@ -26,6 +26,7 @@ from perdure import (
     state,
 )
 from perdure.contracts.effects import contract_of
+from perdure.contracts.states import States
 from perdure.errors import DeclarationError, InvalidEntity, InvalidInput, UnknownLifecycle
 from tests.apps import contracts as tests_contracts
 from tests.apps.contracts import REGULAR, Errand, Ticket
@@ -212,3 +213,29 @@ class TestApp:
     def test_an_unknown_lifecycle_is_named_with_the_nearest(self) -> None:
         with pytest.raises(UnknownLifecycle, match="no lifecycle is named 'repaet'; did you mean 'repeat'"):
             App([RepeatErrand], [body_of(REGULAR["repeat"])]).lifecycle("repaet")
+
+
+class Mending(StrEnum):
+    NEW, BROKEN, MENDED, GONE, CANCELLED = "new", "broken", "mended", "gone", "cancelled"
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "leads"),
+    [
+        (Mending.NEW, Mending.GONE, True),
+        (Mending.BROKEN, Mending.BROKEN, True),
+        (Mending.MENDED, Mending.CANCELLED, True),
+        (Mending.MENDED, Mending.NEW, False),
+        (Mending.NEW, Mending.NEW, False),
+        (Mending.GONE, Mending.CANCELLED, False),
+    ],
+)
+def test_a_state_leads_to_all_that_may_follow_over_others(before: Mending, after: Mending, leads: bool) -> None:
+    declared = (
+        state(Mending.NEW, Mending.BROKEN),
+        state(Mending.BROKEN, Mending.MENDED),
+        state(Mending.MENDED, Mending.BROKEN, Mending.GONE),
+        state(Mending.GONE),
+        state(Mending.CANCELLED, cancelled=True),
+    )
+    assert States("mending", declared).leads(before, after) is leads

@@ -11,13 +11,17 @@ import inspect
 import re
 import sys
 import types
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
+import typer.main
 
 from activities.settings import MailSettings, TelephonySettings, WebSettings
+from perdure.command import cli
 from perdure.settings import Settings
+from workers import job_types, telephony_commands
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -140,3 +144,42 @@ def test_contributing_lists_the_makefiles_targets() -> None:
 def test_each_make_target_that_a_page_names_exists(page: Path) -> None:
     declared = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
     assert set(re.findall(r"(?:`|\$ )make ([a-z]+)", page.read_text())) <= declared
+
+
+_COMMAND = re.compile(r"(?:`|^\$ )perdure ([a-z][a-z-]*(?: [^`\n#|;&]*)?)", re.MULTILINE)
+_OF_APPLICATIONS = {"job-type": job_types.commands, "telephony": telephony_commands.commands}
+
+
+def _unknown_in(words: Sequence[str]) -> str | None:
+    """The first word of a command line that names no command and no option; None if there is none."""
+    groups = {name: typer.main.get_command(each) for name, each in _OF_APPLICATIONS.items()}
+    command: Any = typer.main.get_command(cli)
+    top = True
+    for word in words:
+        if hasattr(command, "commands"):
+            known = {**command.commands, **(groups if top else {})}
+            if word == "..." or word.startswith("-") or not re.fullmatch(r"[a-z-]+", word):
+                return word if top and word[0] != "-" else None
+            if word not in known:
+                return word
+            command, top = known[word], False
+        elif word.startswith("--"):
+            name = word.partition("=")[0]
+            if not any(name in (*each.opts, *each.secondary_opts) for each in command.params) and name != "--help":
+                return word
+    return None
+
+
+_TODAY = [page for page in PAGES if page.name != "CHANGELOG.md"]
+
+
+@pytest.mark.parametrize("page", _TODAY, ids=[str(page.relative_to(ROOT)) for page in _TODAY])
+def test_each_command_that_a_page_names_exists_with_its_options(page: Path) -> None:
+    named = [found.split() for found in _COMMAND.findall(page.read_text())]
+    wrong = {" ".join(words) for words in named if _unknown_in([word.strip("[](),:") for word in words]) is not None}
+    assert wrong == set()
+
+
+@pytest.mark.parametrize("line", ["archive forget", "forget order 42 --nobody", "nothing"])
+def test_a_command_that_does_not_exist_is_seen(line: str) -> None:
+    assert _unknown_in(line.split()) is not None

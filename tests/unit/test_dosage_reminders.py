@@ -12,8 +12,9 @@ import pytest
 from activities.contracts.plan import Plan, Rule
 from activities.contracts.reminders import TURN, WITHDRAW, Ahead, Change, Patient, SignUp, Since, Turn, Upto
 from activities.reminders.agenda import AT_ONCE, NotStarted, Starting, agenda, problem_with
-from perdure import Private, Request, hours, minutes, seconds
-from perdure.errors import UnknownKey
+from perdure import Entity, Private, Request, hours, minutes, seconds
+from perdure.encryption.sealed import bound_to
+from perdure.errors import UnknownKey, Unopenable
 from perdure.testing import At, Rehearsal, rehearse
 from workflows.dosage_reminders import DosageReminders, Reminding
 
@@ -446,8 +447,8 @@ def test_at_sign_up_it_is_refused_with_the_reason(kind: str) -> None:
 
 
 KEY = "a:" + base64.b64encode(b"A" * 32).decode()
-SEALED = "perdure-sealed:1:a:AAECAwQFBgcICQoLZZzDBOPGuxNeVbDGEer4lcjHVEtSvfDa3LWXxA"
-"""`+15550100123`, by that key."""
+SEALED = "perdure-sealed:2:a:phone:AAECAwQFBgcICQoLZZzDBOPGuxNeVbDGqw7kNlwyhMHfk3Oh0XfmNA"
+"""`+15550100123` of the patient jo, by that key."""
 
 
 def turn_of(given: Patient, until: datetime) -> Turn:
@@ -458,16 +459,24 @@ def sealed_turn(phone: str) -> Turn:
     return turn_of(Patient.model_validate({**patient().model_dump(mode="json"), "phone": phone}), NOON + DAYS)
 
 
-def test_a_sealed_number_stays_sealed_on_its_way_and_one_that_was_changed_is_a_bad_record(
+def test_a_sealed_number_is_sealed_anew_for_its_dose_and_one_of_somebody_else_is_a_bad_record(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    jo, al = Entity("dosage-reminders", "jo"), Entity("dosage-reminders", "al")
     with pytest.raises(UnknownKey):  # this worker has no key: the step is taken again, maybe by another
         problem_with(sealed_turn(SEALED))
     monkeypatch.setenv("PERDURE_KEYS", KEY)
-    assert problem_with(sealed_turn(SEALED)) is None
-    [dose] = agenda("jo", sealed_turn(SEALED)).starting
-    assert (dose.dose.to, dose.dose.to.open()) == (Private(SEALED), "+15550100123")
-    assert "can't be opened" in str(problem_with(sealed_turn(SEALED[:-4] + "AAAA")))
+    monkeypatch.setenv("PERDURE_SEAL", "true")
+    with bound_to(jo):
+        assert problem_with(sealed_turn(SEALED)) is None
+        [dose] = agenda("jo", sealed_turn(SEALED)).starting
+    assert dose.dose.to.sealed
+    assert dose.dose.to.open(Entity("dose", dose.id), "to") == "+15550100123"
+    with pytest.raises(Unopenable):
+        dose.dose.to.open(jo)
+    for whose, phone in ((al, SEALED), (jo, SEALED[:-4] + "AAAA")):
+        with bound_to(whose):
+            assert f"can't be opened: the key 'a' does not open it for {whose}" in str(problem_with(sealed_turn(phone)))
 
 
 async def test_a_bad_message_stops_the_patient_visibly_until_it_is_mended(book: Book) -> None:

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from perdure import Settings
-from perdure.errors import InvalidSetting
+from perdure.errors import DatabaseUnavailable, InvalidSetting
 from perdure.settings import settings, without_passwords
 from perdure.store.postgres import Database
 
@@ -55,6 +55,22 @@ async def test_a_url_that_can_not_be_used_is_not_quoted(url: str) -> None:
         await Database(url).open()
     chain = [error.value, error.value.__cause__]
     assert MARK not in "".join(map(str, chain))
+
+
+@pytest.mark.parametrize("url", ["postgresql://ann:[M4RK@127.0.0.1:1/shop", "postgresql://ann:M4RK@127.0.0.1:1/shop"])
+async def test_the_setting_that_the_url_comes_from_is_named(monkeypatch: pytest.MonkeyPatch, url: str) -> None:
+    monkeypatch.setenv("PERDURE_DATABASE_URL", "postgresql://bob@127.0.0.1:1/shop")
+    monkeypatch.setenv("PERDURE_COLUMN_DATABASE_URL", url)
+    config = settings()
+    for given, name in (
+        (config.column_database_url, "PERDURE_COLUMN_DATABASE_URL"),
+        (config.database_url, "set PERDURE_DATABASE_URL"),
+    ):
+        assert given is not None
+        with pytest.raises((InvalidSetting, DatabaseUnavailable)) as error:
+            await Database(given).open(patience=0)
+        assert name in str(error.value)
+        assert MARK not in str(error.value)
 
 
 def test_a_setting_that_is_no_url_is_not_quoted(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -245,7 +245,7 @@ async def test_a_landline_is_accepted_and_comes_to_nothing_later(server: Telepho
 
 
 async def test_a_sealed_text_without_its_key_is_sent_to_nobody_and_refuses_nobody(server: TelephonyServer) -> None:
-    given = notice(text="perdure-sealed:1:old:" + "A" * 60)
+    given = notice(text="perdure-sealed:2:old:text:" + "A" * 60)
     with pytest.raises(NotDone, match="this process has no keys") as ended:
         await send(SMS, given, attempt())
     assert ended.value.retry_after == timedelta(minutes=5)

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from activities.web import catalogue, urls
 from activities.web.catalogue import Change
 from activities.web.job_type import JobType, problems
-from perdure.command.printing import refuse
+from perdure.command.printing import print_line, refuse
 from perdure.shown import one_line
 from workers.job_types.advice import advise
 from workers.job_types.database import let_go, types
@@ -115,7 +115,7 @@ def disable(
         refuse("--why: say why, in 1 to 500 characters", 2)
     if not asyncio.run(_disable(name, one_line(why))):
         refuse(f"there is no job type {name!r}", 1)
-    typer.echo(f"{name} is disabled: its jobs are held")
+    print_line(f"{name} is disabled: its jobs are held")
 
 
 @commands.command(epilog="Example: perdure job-type enable send-invoice")
@@ -127,13 +127,13 @@ def enable(name: Name) -> None:
     told = asyncio.run(_enable(name))
     if told is None:
         refuse(f"there is no job type {name!r}", 1)
-    typer.echo(f"{name} is enabled: {told} held jobs are let go")
+    print_line(f"{name} is enabled: {told} held jobs are let go")
 
 
 def say_changed(type_: JobType, change: Change) -> None:
     """One line for what was done to a job type."""
     named = ", ".join(urls.names(type_.url))
-    typer.echo(f"{change} {type_.name}: {type_.method} {type_.url}" + (f"  params: {named}" if named else ""))
+    print_line(f"{change} {type_.name}: {type_.method} {type_.url}" + (f"  params: {named}" if named else ""))
     advise(type_)
 
 
@@ -145,7 +145,7 @@ async def _add(type_: JobType, replace: bool) -> None:
         change = await catalogue.put(connection, type_, keep_disabled=True)
     say_changed(type_, change)
     if change is not Change.UNCHANGED and (told := await let_go([type_.name])):
-        typer.echo(f"{told} held jobs are let go")
+        print_line(f"{told} held jobs are let go")
 
 
 async def _disable(name: str, why: str) -> bool:

@@ -6,10 +6,10 @@ from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 
 import asyncpg
-import typer
 
 from activities.web import catalogue
 from perdure.command.database import opened, transaction
+from perdure.command.printing import print_note
 from perdure.errors import NotPermitted, SchemaMismatch
 from perdure.schema import Connection
 from perdure.store.postgres import answering
@@ -54,6 +54,6 @@ async def let_go(names: Iterable[str]) -> int:
             so_far = 0
             async for so_far in catalogue.let_go(page, name):
                 if so_far >= _MANY:
-                    typer.echo(f"{so_far} jobs of {name} are let go", err=True)
+                    print_note(f"{so_far} jobs of {name} are let go")
             told += so_far
     return told

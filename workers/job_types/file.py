@@ -15,6 +15,7 @@ from activities.web.job_type import JobType, problems
 from perdure.contracts.states import suggestion
 from perdure.errors import PerdureError
 from perdure.operating.durations import written
+from perdure.shown import UNSEEN
 
 _DEFAULTS = {name: field.default for name, field in JobType.model_fields.items()}
 
@@ -71,7 +72,12 @@ def read(text: str, name: str) -> list[Entry]:
 def write(types: Iterable[JobType]) -> str:
     """As `read` reads it: what has its default is left out."""
     plain = [_plain(each) for each in types]
-    return yaml.safe_dump(plain, sort_keys=False, allow_unicode=True, width=1000) if plain else "[]\n"
+    if not plain:
+        return "[]\n"
+    text = yaml.safe_dump(plain, sort_keys=False, allow_unicode=True, width=1000)
+    if UNSEEN.search(text.replace("\n", "")):  # written as escapes
+        text = yaml.safe_dump(plain, sort_keys=False, width=1000)
+    return text
 
 
 def _entries(root: yaml.SequenceNode, file: str) -> list[Entry]:

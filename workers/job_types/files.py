@@ -11,7 +11,7 @@ import typer
 from activities.web import catalogue
 from activities.web.catalogue import Change
 from activities.web.job_type import Unusable
-from perdure.command.printing import refuse
+from perdure.command.printing import complain, print_line, refuse
 from workers.job_types.change import say_changed
 from workers.job_types.database import let_go, types
 from workers.job_types.file import Entry, InvalidFile, read, write
@@ -33,7 +33,7 @@ def apply(
         refuse(f"{file.name} is no UTF-8", 2)
     except InvalidFile as error:
         for line in error.lines:
-            typer.echo(f"perdure: {line}", err=True)
+            complain(line)
         raise typer.Exit(2) from None
     asyncio.run(_apply(entries, dry_run))
 
@@ -48,7 +48,7 @@ def export() -> None:
     typer.echo(write(each for each in found if not isinstance(each, Unusable)), nl=False)
     unusable = [each for each in found if isinstance(each, Unusable)]
     for each in unusable:
-        typer.echo(f"perdure: {each}", err=True)
+        complain(each)
     if unusable:
         raise typer.Exit(1)
 
@@ -66,7 +66,7 @@ async def _apply(entries: list[Entry], dry_run: bool) -> None:
     counts = Counter(changes.values())
     told = 0 if dry_run else await let_go([name for name, change in changes.items() if change is not Change.UNCHANGED])
     done = ", ".join(f"{counts[each]} {each}" for each in Change)
-    typer.echo(f"would be: {done}" if dry_run else f"{done}; {told} held jobs are let go")
+    print_line(f"would be: {done}" if dry_run else f"{done}; {told} held jobs are let go")
 
 
 async def _every() -> list[catalogue.Found]:

@@ -10,7 +10,7 @@ import typer
 from activities.web import catalogue, urls
 from activities.web.catalogue import FIELDS, Found
 from activities.web.job_type import JobType, Unusable
-from perdure.command.printing import moment, print_json, print_table, refuse
+from perdure.command.printing import moment, print_json, print_line, print_table, refuse
 from perdure.operating.durations import written
 from perdure.shown import one_line
 from workers.job_types.advice import HEADER_FIELDS, SECRET_HEADERS, advise
@@ -67,8 +67,8 @@ def show(
     print_table(("its jobs", ""), [(state, counts.get(state, 0)) for state in (*_OPEN, "failed")])
     params = urls.names(one.url)
     if params:
-        typer.echo(f"for example: {urls.expanded(one.url, dict.fromkeys(params, 'x'))}")
-    typer.echo(f"changed {moment(one.changed_at)}")
+        print_line(f"for example: {urls.expanded(one.url, dict.fromkeys(params, 'x'))}")
+    print_line(f"changed {moment(one.changed_at)}")
     advise(one)
 
 

@@ -9,7 +9,8 @@ import typer
 
 from activities.web import catalogue
 from perdure.command.database import transaction
-from perdure.command.printing import refuse
+from perdure.command.printing import print_line, refuse
+from perdure.shown import one_line
 from workers.job_types.group import commands
 
 _RIGHTS = (
@@ -37,9 +38,9 @@ def set_up(
     else:
         asyncio.run(_set_up(grant, rights))
     for statement in rights:
-        typer.echo(f"{statement};")
+        print_line(one_line(f"{statement};"))
     if not print_only:
-        typer.echo("the tables of web jobs are there")
+        print_line("the tables of web jobs are there")
 
 
 async def _set_up(role: str | None, rights: list[str]) -> None:

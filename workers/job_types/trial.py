@@ -25,7 +25,7 @@ from activities.web.request import call_of
 from activities.web.resources import Web, lifespan
 from activities.web.signature import NoSecret
 from perdure import Attempt, InDoubt, Key, NotDone, Refused
-from perdure.command.printing import complain, refuse
+from perdure.command.printing import complain, print_line, refuse
 from perdure.contracts.attempt import boot_clock
 from perdure.contracts.effects import problem
 from perdure.operating.durations import written
@@ -94,17 +94,17 @@ async def _called(type_: JobType, call: Call, request: Request, attempt: Attempt
         said = f"in doubt: {doubt.why}\n{_policy(type_)}"
     else:
         said = f"answered {answer.status}{_body(answer)}\n{_meaning(type_, answer)}"
-        typer.echo(f"after {monotonic() - begun:.2f} s: {said}")
+        print_line(f"after {monotonic() - begun:.2f} s: {said}")
         return True
-    typer.echo(f"after {monotonic() - begun:.2f} s: {said}")
+    print_line(f"after {monotonic() - begun:.2f} s: {said}")
     return False
 
 
 def _say_sent(request: Request, key: Key) -> None:
-    typer.echo(f"{request.method} {request.url}")
-    typer.echo(f"key: {key}")
-    typer.echo(f"headers: {', '.join(sorted(request.headers, key=str.lower))}")
-    typer.echo(f"body: {'none' if request.body is None else f'{len(request.body):,} bytes'}")
+    print_line(f"{request.method} {request.url}")
+    print_line(f"key: {key}")
+    print_line(f"headers: {', '.join(sorted(request.headers, key=str.lower))}")
+    print_line(f"body: {'none' if request.body is None else f'{len(request.body):,} bytes'}")
 
 
 def _meaning(type_: JobType, answer: Answer) -> str:

@@ -25,13 +25,20 @@ _ROUND_TRIP = 0.0005
 
 @dataclass
 class Row:
-    """What the application committed for one entity: its start, and its messages in their order."""
+    """What the application committed for one entity: its start, and its messages in their order.
+
+    Attributes:
+        started: the start was delivered to Temporal.
+        on_record: it is on record that it was: until then it is delivered again.
+        delivered: how many messages were.
+    """
 
     entity: Entity
     given: Any
     created_at: datetime
     messages: list[tuple[str, Any]] = field(default_factory=list)
     started: bool = False
+    on_record: bool = False
     delivered: int = 0
 
 

@@ -81,8 +81,8 @@ def _on_record(evidence: Evidence, key: str, view: EffectView) -> Iterator[Findi
     done, told = bool(evidence.account(key).done_at), evidence.told.get(key, [])
     if view.status is Status.DONE and not done and key not in evidence.settled_by_person:
         yield Finding("on record as done, and was not", key)
-    # It stays on record as in doubt, for an operator to settle.
-    known = evidence.records_lost and any(isinstance(each.end, Done) for each in told)
+    # Where the record of how it ended was lost, it stays on record as in doubt, for an operator to settle.
+    known = evidence.records_lost and bool(told)
     if view.in_doubt and not known and key not in evidence.told_in_vain and not any(each.in_doubt for each in told):
         yield Finding("doubt forgotten", f"{key}: {view.status}, told: {_kinds(told)}")
     honest = any(each.in_doubt or isinstance(each.end, Abandoned | Done) for each in told)
@@ -95,6 +95,8 @@ def _moves(evidence: Evidence) -> Iterator[Finding]:
     if sum(move.final for move in moves) > 1:
         yield Finding("final twice", f"{evidence.entity}: {[move.state for move in moves]}")
     shown = set[str]()
+    if evidence.records_lost:
+        return  # and some of the states with them
     first = states.initial.value
     for before, after in pairwise(first if move.state == STARTING else move.state for move in moves):
         # A workflow task that was lost and is made again shows once more what it showed before.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from perdure.contracts.keys import Entity
@@ -34,9 +35,15 @@ class People:
 
     def send_again(self, entity: Entity) -> None:
         """Ask for the effect that ended last to be sent under a new key."""
-        mine = [(key, told[-1].end) for key, told in self._world.told.items() if belongs(key, entity)]
-        ended = [key for key, end in mine if isinstance(end, Ended)]
+        mine = [(told[-1].at, key) for key, told in self._world.told.items() if belongs(key, entity)]
+        ended = [key for _, key in sorted(mine) if isinstance(self._world.told[key][-1].end, Ended)]
         self._update(entity, "send_again", SendAgain(by=_NAME, effect=ended[-1] if ended else None))
+
+    def clean_up(self, entity: Entity) -> None:
+        """Let mirror and Temporal agree again: what is open goes on, and what goes on shows where it is."""
+        self._world.relay.recover()
+        with suppress(NotFound):
+            self._world.temporal.signal(entity.workflow_id(None), "perdure-mirror", "reconciliation")
 
     def help(self, entity: Entity) -> bool:
         """Do what is needed where nothing goes on by itself; False if there is nothing that anybody could do."""
@@ -73,7 +80,8 @@ class People:
         return None if worker is None else worker.query(execution.run, "status")
 
     def _reconcile(self, entity: Entity, execution: Execution | None) -> bool:
-        if execution is not None and execution.outcome != "terminated":
+        end_lost = self._world.records_lost
+        if execution is not None and execution.outcome != "terminated" and not end_lost:
             what = f"{entity}: {execution.outcome} {execution.failure or ''}"
             self._world.found("ended without a final state", what)
             return False

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 from perdure.app import input_json
 from perdure.contracts.keys import Entity
-from perdure.contracts.states import STARTING
 from perdure.contracts.terms import all_terms
 from perdure.recovering.record import carried_from
 from perdure.testing.exploring.database import Row, VirtualDatabase
@@ -65,14 +64,17 @@ class VirtualRelay:
         world = self._world
         for row in self._database.rows.values():
             known = world.temporal.executions.get(row.entity.workflow_id(None))
-            waits = not row.started or self._database.store.state(row.entity) == STARTING
-            if (known is not None and known.open) or self._database.is_final(row.entity) or waits:
+            if (known is not None and known.open) or self._database.is_final(row.entity) or not row.on_record:
                 continue
-            record = self._database.record(row)
-            terms = all_terms(world.subject.builds[0].lifecycle(row.entity.lifecycle).effects)
-            version = self._database.store.version(row.entity)
-            row.delivered = record.heard
-            self._start(row, carried_from(record, row.entity.round, version, terms))
+            self._start(row, self._recorded(row))
+
+    def _recorded(self, row: Row) -> Carried:
+        """What a run goes on from whose entity has a record."""
+        record, store = self._database.record(row), self._database.store
+        terms = all_terms(self._world.subject.builds[0].lifecycle(row.entity.lifecycle).effects)
+        row.delivered = record.heard
+        carried = carried_from(record, row.entity.round, store.version(row.entity), terms)
+        return carried.model_copy(update={"gaps": store.lost_since_its_start(row.entity)})
 
     def _start(self, row: Row, carried: Carried) -> None:
         entity, world = row.entity, self._world
@@ -89,7 +91,7 @@ class VirtualRelay:
     def _commit(self, row: Row, carried: Carried) -> None:
         """Put on record that the start is delivered; if the relay dies before that, another one delivers it again."""
         world, database, entity = self._world, self._database, row.entity
-        if database.store.state(entity) != STARTING:
+        if row.on_record:
             return
         away = max(database.away_until - world.loop.time(), 0.0)
         if away or self._random.random() < _LATE:
@@ -97,12 +99,16 @@ class VirtualRelay:
             return
         initial = world.app_with(entity.lifecycle).lifecycle(entity.lifecycle).declared.initial.value
         database.store.delivered(entity, initial)
+        row.on_record = True
 
     def _start_again(self, row: Row, carried: Carried) -> None:
         """A start that is not on record as delivered is delivered once more: the server knows it, or has lost it."""
-        if self._database.store.state(row.entity) == STARTING:
+        if self._database.rows[row.entity.id] is not row or self._database.is_final(row.entity):
+            row.on_record = True  # nobody waits for it any more
+        if not row.on_record:
             row.delivered = 0
-            self._start(row, carried)
+            written = self._database.store.version(row.entity) > 0
+            self._start(row, self._recorded(row) if written else carried)
             self._world.loop.call_later(DELAY, self._commit, row, carried)
 
     def _deliver(self, row: Row) -> None:

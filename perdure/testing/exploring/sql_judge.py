@@ -24,7 +24,9 @@ _MIRROR = """
     left join perdure.entity e using (lifecycle, id)
     left join perdure.finished f on f.lifecycle = i.lifecycle and f.id = i.id and f.round = i.round
     left join lateral (
-        select x.state, x.version from perdure.transition x where x.lifecycle = i.lifecycle and x.id = i.id
+        select x.state, x.version from perdure.transition x
+        where x.lifecycle = i.lifecycle and x.id = i.id
+            and x.effect is null -- what becomes known after the end is no state
         order by x.round desc, x.version desc limit 1) t on true
     where i.lifecycle <> $1
 """

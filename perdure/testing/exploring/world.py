@@ -338,6 +338,7 @@ class World:
             case "restore":
                 self.records_lost = True
                 self.database.store.lose_records()
+                self.loop.call_later(event.seconds, self.people.clean_up, row.entity)
             case "worker's clock":
                 self.random.choice(self.workers).clock_ahead += self._jump(event.seconds)
             case "Temporal's clock":

@@ -12,6 +12,7 @@ import pytest
 from perdure.archiving.dropping import tidy
 from perdure.archiving.exporting import COLUMNS
 from perdure.contracts.outcomes import Status
+from perdure.store.writes import FenceOp
 from tests.integration.archiving.archiving_ground import (
     LONG_AGO,
     NAME,
@@ -23,7 +24,7 @@ from tests.integration.archiving.archiving_ground import (
     pq,
     still_open,
 )
-from tests.integration.store.store_ground import a_move, an_outcome, store_at, written
+from tests.integration.store.store_ground import a_fence, a_move, a_write, an_outcome, store_at, written
 
 SETTLE = "select perdure.settle('order', 'a', 'ship', $1, 'ann', 'seen', $2)"
 RECORDED = "select effect from perdure.transition where id = 'a' and effect is not null order by version"
@@ -73,6 +74,19 @@ async def test_an_outcome_that_comes_after_the_end_is_on_record_once(dsn: str, d
     noted = await db.fetchrow("select round, state, why from perdure.transition where effect is not null")
     state = "starting" if restarted else "shipped"
     assert tuple(noted or ()) == (int(restarted), state, "ship became known as done")
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+async def test_a_read_after_the_end_of_an_effect_without_a_record_is_no_transition(
+    dsn: str, db: Connection, restarted: bool
+) -> None:
+    await finished(db, "a", effect="abandoned")
+    if restarted:
+        await db.execute("select perdure.restart('order', 'a', 'bob', 'again')")
+    read = a_write("a", 10, None, a_fence(FenceOp.READ, "a", key=f"{key_of('a')}/never"))
+    async with store_at(dsn) as store:
+        await written(store, read.model_copy(update={"lifecycle": "order"}))
+    assert await recorded(db) == []
 
 
 async def test_an_outcome_before_the_end_is_no_transition(dsn: str, db: Connection) -> None:

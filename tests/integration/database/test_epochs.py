@@ -11,6 +11,7 @@ import pytest
 from infra.postgres import PostgresServer
 from perdure import Request, Status
 from perdure.ownership.adoption import What
+from perdure.workflow.carried import CARRIED, Carried
 from tests.apps.bodies import app
 from tests.integration.database.clusters import Cluster, base_backup, copy_files, put_back, recover_to
 from tests.integration.database.conftest import Worlds
@@ -61,6 +62,9 @@ async def test_after_a_recovery_to_before_fifty_effects_none_is_sent_twice(
         assert "no record of it, and the database was restored" in why
         await started(again, "new", kind="escalate")
         assert await again.ended("escalate", "new") == "done", "what is new is in no doubt"
+        runs = [await again.handle("escalate", each).describe() for each in ("0-escalate", "new")]
+        carried = [await each.memo_value(CARRIED, type_hint=Carried) for each in runs]
+        assert [each.gaps for each in carried] == [True, False], "for the next restore"
         receipt = {"number": 1}
         await again.client.resolve("escalate", "0-escalate", Status.DONE, by="ann", note="seen", receipt=receipt)
         assert await again.ended("escalate", "0-escalate") == "done"

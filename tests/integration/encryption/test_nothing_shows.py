@@ -16,7 +16,7 @@ from temporalio.exceptions import ApplicationError
 
 from infra.postgres import PostgresServer
 from infra.temporal import TemporalServer
-from perdure import Private
+from perdure import Entity, Private
 from perdure.encryption.codec import encrypting, opened
 from perdure.relay import delivery
 from tests.apps import confiding
@@ -78,7 +78,7 @@ async def test_a_whole_life_leaves_no_word_of_it_in_temporal_nor_a_sealed_field_
         await world.client.signal(Confide, "a", Confide.hear, GIVEN)
         await world.is_in("confide", "a", "muttered")
         [heard] = await handle.query(Confide.heard)
-        assert heard.to.open() == PHONE
+        assert heard.to.open(Entity("confide", "a")) == PHONE
     async with world.worker(app, **keys(SECOND, FIRST)):
         await world.client.signal(Confide, "a", Confide.hear, GIVEN)
         assert await world.ended("confide", "a") == "done"
@@ -99,7 +99,7 @@ async def test_a_whole_life_leaves_no_word_of_it_in_temporal_nor_a_sealed_field_
     assert confiding.opened == [PHONE] * len(confiding.opened)
     assert len(confiding.opened) == 3
     rows = await in_the_database(world)
-    assert "perdure-sealed:1:" in rows
+    assert "perdure-sealed:2:" in rows
     assert PHONE not in rows
 
 

@@ -50,6 +50,11 @@ def test_no_scenario_breaks_a_promise(explorer: SqlExplorer) -> None:
             pytest.fail(f"seed {seed}: {explorer.play(smallest)[0]}\n\n{script(smallest)}")
 
 
+@pytest.mark.parametrize("seed", [600090, 610236], ids=["read-after-the-end", "known-after-the-end"])
+def test_what_was_once_found_is_not_found_again(explorer: SqlExplorer, seed: int) -> None:
+    assert explorer.play(explorer.scenario(seed)) == []
+
+
 def test_the_same_seed_plays_the_same_bytes(explorer: SqlExplorer) -> None:
     traces = [explorer.world(explorer.scenario(seed)).trace.hexdigest() for seed in (3, 9, 3, 9)]
     assert traces[:2] == traces[2:]

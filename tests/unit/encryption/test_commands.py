@@ -27,15 +27,24 @@ def test_a_key_that_was_made_can_be_used(monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_texts_are_sealed_and_opened_again_one_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PERDURE_KEYS", run("key", "k").stdout.strip())
-    sealed = run("seal", given="+15550100123\n\nzwölf\n").stdout
-    assert [line.rpartition(":")[0] for line in sealed.splitlines()] == ["perdure-sealed:1:k"] * 3
-    assert run("seal", given=sealed).stdout == sealed
-    assert run("unseal", given=sealed + "plain\n").stdout == "+15550100123\n\nzwölf\nplain\n"
+    sealed = run("seal", "dose", "7", given="+15550100123\n\nzwölf\n").stdout
+    assert [line.rpartition(":")[0] for line in sealed.splitlines()] == ["perdure-sealed:2:k:"] * 3
+    assert run("seal", "dose", "7", given=sealed).stdout == sealed
+    assert run("unseal", "dose", "7", given=sealed + "plain\n").stdout == "+15550100123\n\nzwölf\nplain\n"
+    assert "perdure-sealed:2:k:to:" in run("seal", "dose", "7", "--field", "to", given="+15550100123\n").stdout
+
+
+def test_texts_of_another_entity_are_not_opened(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PERDURE_KEYS", run("key", "k").stdout.strip())
+    sealed = run("seal", "dose", "7", "--field", "to", given="+15550100123\n").stdout
+    end = run("unseal", "dose", "8", given=sealed)
+    assert isinstance(end.exception, InvalidInput)
+    assert str(end.exception).startswith("line 1: the key 'k' does not open it for dose/8")
 
 
 def test_a_line_that_can_not_be_opened_is_named_by_its_number_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PERDURE_KEYS", run("key", "k").stdout.strip())
-    end = run("unseal", given="plain\nperdure-sealed:1:k:a-secret\n")
+    end = run("unseal", "dose", "7", given="plain\nperdure-sealed:2:k::a-secret\n")
     assert isinstance(end.exception, InvalidInput)
     assert str(end.exception).startswith("line 2: ")
     assert "a-secret" not in str(end.exception)
@@ -43,7 +52,7 @@ def test_a_line_that_can_not_be_opened_is_named_by_its_number_alone(monkeypatch:
 
 @pytest.mark.parametrize("command", ["seal", "unseal"])
 def test_without_keys_it_says_how_to_get_one(command: str) -> None:
-    assert isinstance(error := run(command).exception, InvalidSetting)
+    assert isinstance(error := run(command, "dose", "7").exception, InvalidSetting)
     assert "`perdure key` makes one" in str(error)
 
 

@@ -80,6 +80,14 @@ def test_what_is_performed_under_a_key_of_another_round_is_found() -> None:
     assert kinds == ["key of another round"]
 
 
+def test_temporals_clock_does_not_jump_where_the_database_is_restored() -> None:
+    explorer = of_random_lifecycles()
+    events = [{each.what for each in explorer.scenario(seed).events} for seed in range(3000)]
+    assert any("restore" in each for each in events)
+    assert any("Temporal's clock" in each for each in events)
+    assert not any({"restore", "Temporal's clock"} <= each for each in events)
+
+
 def test_a_missing_receipt_is_named() -> None:
     with pytest.raises(ScriptError, match=r"no receipt for Effect\('charge'\): give one"):
         explore(OrderLifecycle, ORDER)

@@ -181,7 +181,7 @@ class Play:
         """Nothing personal of it is in the database; the files that hold it are named."""
         left = [row for row in await all_rows(self.db) if f"secret-{entity_id}-" in row]
         assert not left, f"not forgotten: {left}"
-        named, unread = find_archives(await every_month(self.db), Entity("order", entity_id))
+        named, unread = find_archives(await every_month(self.db), [Entity("order", entity_id)])
         holding = [str(path) for path in self.folder.iterdir() if mentions(path, entity_id)]
         unnamed = [path for path in holding if not any(each.startswith(path) for each in (*named, *unread))]
         assert not unnamed, f"forgotten, but held by files that are not named: {unnamed}"

@@ -1,0 +1,15 @@
+-- Puts on record, as a transition, that an effect has changed after its entity had ended. Its month may have been exported, or
+-- be gone. An effect without a record has not changed. The caller holds the row of `ident`.
+create or replace function perdure.note_effect(i perdure.ident, e perdure.effect) returns void
+language plpgsql set search_path = perdure, pg_temp as $$
+begin
+    insert into transition (lifecycle, id, round, version, state, attention, why, made_by, effect)
+        select i.lifecycle, i.id, i.round,
+            greatest(i.version, (select max(t.version) from transition t where t.lifecycle = i.lifecycle and t.id = i.id)) + 1,
+            coalesce(x.state, i.final, 'starting'), x.attention, -- a row without a state: its run has entered none yet
+            left(format('%s %s %s', e.effect, case when e.settled_by is null then 'became known as' else 'resolved as' end, e.status)
+                || coalesce(': ' || nullif(e.why, ''), ''), 2100),
+            e.settled_by, to_jsonb(e)
+        from (select) one left join entity x on x.lifecycle = i.lifecycle and x.id = i.id
+        where e.key is not null;
+end $$;
