@@ -12,10 +12,9 @@ from typing import Any
 from pydantic import BaseModel, Field
 
 from perdure.contracts.keys import Key, slot_of
-from perdure.contracts.terms import DoubtTerms, Terms
+from perdure.contracts.terms import Terms
 from perdure.store.writes import EffectView
-from perdure.workflow.carried import Carried, Remembered, Unsettled
-from perdure.workflow.decision import Known
+from perdure.workflow.carried import Carried, Remembered, Unsettled, found_on_record
 
 
 class Doubt(BaseModel):
@@ -73,13 +72,9 @@ def carried_from(record: Record, round: int, version: int, terms: dict[str, Term
 
 
 def _unsettled(doubt: Doubt, record: Record, again: dict[str, int], terms: dict[str, Terms]) -> Unsettled:
-    """What the next run knows of a doubt. It waits for a person before the entity ends, where `run` does not come back
-    to it: its input is not on record, so the policy that it was performed under can't settle it."""
-    unsettled = Unsettled(known=Known(effect=doubt.view), seen_at=record.at)
+    """What the next run knows of a doubt. Nobody waits for one that the author was told of, or that was sent anew."""
     effect, suffix, number = Key(doubt.key).performance
     reported = record.memory is not None and doubt.key in record.memory.ended
     newest = again.get(slot_of(effect, suffix), 0) == number
-    if reported or not newest or effect not in terms:
-        return unsettled
-    waits = terms[effect].model_copy(update={"in_doubt": DoubtTerms(kind="escalate")})
-    return unsettled.model_copy(update={"effect": effect, "suffix": suffix, "own": waits})
+    waits = newest and not reported and effect in terms
+    return found_on_record(doubt.view, record.at, (effect, suffix, terms[effect]) if waits else None)

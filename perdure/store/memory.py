@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 
-from perdure.contracts.keys import Entity
+from perdure.contracts.keys import Entity, Key
 from perdure.contracts.outcomes import Status
 from perdure.contracts.states import STARTING
 from perdure.store.writes import (
@@ -110,13 +110,17 @@ class MemoryStore:
             entity.keep()
         verdict = self._work_fence(write, gate) if write.fence else None
         begins = write.fence is not None and write.fence.op is FenceOp.BEGIN
+        unsettled = None
         if (
             write.move
             and gate is Gate.OPEN
             and write.version > entity.version
             and (not begins or verdict is Verdict.FRESH)
         ):
-            _move(entity, write.version, write.move)
+            if unsettled := self._unsettled(write, write.move):
+                gate = Gate.UNSETTLED
+            else:
+                _move(entity, write.version, write.move)
         return Answer(
             gate=gate,
             state=entity.state,
@@ -124,7 +128,16 @@ class MemoryStore:
             version=entity.version,
             verdict=verdict,
             effect=self.effect(write.fence.key) if write.fence else None,
+            unsettled=unsettled,
         )
+
+    def _unsettled(self, write: Write, move: Move) -> dict[str, EffectView] | None:
+        """The effects that the entity must not end with, by key."""
+        if not move.final or move.told is None:
+            return None
+        own = Key.of(Entity(write.lifecycle, write.id, write.round), "")
+        doubts = (key for key, each in self._effects.items() if each.view.in_doubt and key.startswith(own))
+        return {key: view for key in doubts if key not in move.told and (view := self.effect(key))} or None
 
     def moves(self, lifecycle: str, entity_id: str) -> list[Move]:
         """All transitions of an entity, oldest first."""

@@ -32,6 +32,8 @@ class Gate(StrEnum):
     """The entity is final in this round; nothing changed."""
     OTHER_ROUND = "other_round"
     """The entity was restarted since; nothing changed."""
+    UNSETTLED = "unsettled"
+    """It would end while an effect is attempting or in doubt that its run does not know of; it did not move."""
 
     @property
     def over(self) -> bool:
@@ -112,6 +114,8 @@ class Move(_Record):
         heard: ordinal of the last message that `snapshot` holds; 0 where there is none.
         memory: what the run remembers beside the snapshot, see `workflow.carried.Remembered`; None = nothing.
         within: seconds that the state should last at most.
+        told: for a final state, keys of the effects that may be in doubt on record, since the run has dealt with them.
+            None = the record of its effects is not looked at.
     """
 
     state: str
@@ -123,6 +127,7 @@ class Move(_Record):
     heard: int = 0
     memory: Any = None
     within: float | None = None
+    told: list[str] | None = None
 
 
 class Write(_Record):
@@ -184,6 +189,8 @@ class Answer(_Record):
     version: int = 0
     verdict: Verdict | None = None
     effect: EffectView | None = None
+    unsettled: dict[str, EffectView] | None = None
+    """What the run does not know of, by key, where the gate is `UNSETTLED`."""
     terms: dict[str, Terms] | None = None
     """Filled in by the worker, not by the store: of the effects that this is about, by the names that their keys
     carry: the one that is not settled; all of them, in the answer to the first write."""

@@ -7,7 +7,8 @@ from typing import Any
 
 from pydantic import BaseModel, Field
 
-from perdure.contracts.terms import Terms
+from perdure.contracts.terms import DoubtTerms, Terms
+from perdure.store.writes import EffectView
 from perdure.workflow.decision import Known
 from perdure.workflow.requests import Request
 
@@ -47,6 +48,22 @@ class Unsettled(BaseModel):
     suffix: str | None = None
     given: Any = None
     own: Terms | None = None
+
+
+def found_on_record(view: EffectView, at: datetime, performance: tuple[str, str | None, Terms] | None) -> Unsettled:
+    """A doubt that only the record knows of. It waits for a person, unless `run` comes back to it: its input is not on
+    record, so the policy that it was performed under can't settle it.
+
+    Args:
+        at: when the view was taken.
+        performance: its effect's first name, its suffix and its terms; None where nobody is to wait for it.
+    """
+    unsettled = Unsettled(known=Known(effect=view), seen_at=at)
+    if performance is None:
+        return unsettled
+    effect, suffix, terms = performance
+    waits = terms.model_copy(update={"in_doubt": DoubtTerms(kind="escalate")})
+    return unsettled.model_copy(update={"effect": effect, "suffix": suffix, "own": waits})
 
 
 class Remembered(BaseModel):

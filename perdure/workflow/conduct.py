@@ -217,11 +217,8 @@ class Conductor(Waiting):
     async def _end_cancelled(self) -> None:
         assert self.cancel is not None
         assert self.states.cancelled is not None
-        state = self.states.cancelled
-        self.show(state)
         try:
-            await self.write(self.order(move=self.move_to(state, self.cancel.note or "cancelled", self.cancel.by)))
-            self._count_state()
+            await self._move(self.states.cancelled, self.cancel.note or "cancelled", self.cancel.by)
         except Overtaken as standing:
             self.state = self.states.today(standing.state or self.state)
 

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 from temporalio import workflow
 
-from perdure.contracts.keys import Entity, slot_of
+from perdure.contracts.keys import Entity, Key, slot_of
 from perdure.contracts.scopes import scope_of_queue, scope_of_workflow
 from perdure.contracts.terms import all_terms
 from perdure.errors import InvalidEntity, NotThisDatabase
-from perdure.workflow.carried import CARRIED, Carried, Remembered, Unsettled
+from perdure.store.writes import EffectView
+from perdure.workflow.carried import CARRIED, Carried, Remembered, Unsettled, found_on_record
 from perdure.workflow.leaving import fail
 from perdure.workflow.status import LifecycleStatus
 
@@ -103,6 +104,29 @@ class Memory:
     def doubts_left(self) -> list[Unsettled]:
         """What the run before had in doubt, and this one has not come back to."""
         return [each for each in self.unsettled.values() if each.known.effect.in_doubt]
+
+    @property
+    def dealt_with(self) -> list[str]:
+        """Keys of effects that the entity may end with, whatever is on record of them: the author was told that they
+        ended, or they were sent anew, or nobody waits for them."""
+        names = {each.name: each.identity for each in self.lifecycle.effects}
+        keys = {*self.ended, *(key for key, each in self.unsettled.items() if each.effect is None)}
+        for slot, times in self.again.items():
+            name, _, suffix = slot.partition("/")
+            keys |= {Key.of(self.entity, names.get(name, name), suffix or None, number) for number in range(times)}
+        return sorted(keys)
+
+    def find_doubts(self, on_record: dict[str, EffectView]) -> None:
+        """Learn of doubts that stand on record, and that this run has not dealt with: attempts of workflow tasks that
+        were lost, where the tasks that were made in their place took another way."""
+        terms = all_terms(self.lifecycle.effects)
+        for key, view in on_record.items():
+            effect, suffix, _ = Key(key).performance
+            newest = Key.of(self.entity, effect, suffix, self.again.get(self._slot(slot_of(effect, suffix)), 0))
+            waits = key == newest and effect in terms
+            self.unsettled[key] = found_on_record(
+                view, workflow.now(), (effect, suffix, terms[effect]) if waits else None
+            )
 
     @property
     def attention(self) -> str | None:

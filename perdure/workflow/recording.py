@@ -106,6 +106,7 @@ class Recording(Memory):
             heard=heard,
             memory=None if declared.final else self.remembered(),
             within=declared.within.total_seconds() if declared.within else None,
+            told=self.dealt_with if declared.final else None,
         )
 
     async def write(self, order: Write) -> Answer:

@@ -126,8 +126,15 @@ class Waiting(Recording):
             await self.lifecycle._settle_left()
 
     async def _move(self, state: str, why: str | None = None, by: str | None = None) -> None:
-        self.show(state)
-        await self.write(self.order(move=self.move_to(state, why, by)))
+        before = self.state
+        while True:
+            self.show(state)
+            answer = await self.write(self.order(move=self.move_to(state, why, by)))
+            if not answer.unsettled:
+                break
+            self.show(before)
+            self.find_doubts(answer.unsettled)
+            await self.lifecycle._settle_left()
         self.acted()
 
     async def retry_requested(self) -> Request:

@@ -1,7 +1,7 @@
 """Lifecycles that are talked to: signals and updates of their own beside those that every lifecycle has.
 
-`ring` and `ring-inline` escalate a doubt at once; `look` and `look-inline` ask; `plod` can't be cancelled; `rest`
-waits for a time.
+`ring`, `ring-inline` and `ring-later` escalate a doubt at once; `look` and `look-inline` ask; `plod` can't be
+cancelled; `rest` waits for a time.
 """
 
 from __future__ import annotations
@@ -53,6 +53,7 @@ def _look(tail: str, inline: bool) -> Effect[Errand, Ticket]:
 
 
 RING, RING_INLINE = _ring("do-ring"), _ring("do-ring-inline", inline=True)
+RING_LATER = _ring("do-ring-later", inline=True)
 RING_SLOWLY = _ring("do-slow", retry=SLOW)
 RING_ON = _ring("do-plod")
 LOOK, LOOK_INLINE = _look("", False), _look("-inline", True)
@@ -137,6 +138,21 @@ class RingInline(_Talk):
         await self.do_it(errand)
 
 
+@workflow.defn(name="ring-later")
+class RingLater(_Talk):
+    """The same a second later, unless it has heard a word by then."""
+
+    states = STATES
+    effects = (RING_LATER,)
+
+    @workflow.run
+    async def run(self, errand: Errand) -> None:
+        """See the base class."""
+        if await self.wait_for(lambda: bool(self.words), until=self.started_at + timedelta(seconds=1)):
+            return await self.enter(Way.CANCELLED)
+        await self.do_it(errand)
+
+
 @workflow.defn(name="slow")
 class Slow(_Talk):
     """It waits an hour after each failure."""
@@ -218,7 +234,7 @@ class Rest(Lifecycle[Errand, Way]):
         await self.enter(Way.DONE, why=f"{(workflow.now() - since).days} days")
 
 
-LIFECYCLES = (Ring, RingInline, Slow, Look, LookInline, Plod, Rest)
+LIFECYCLES = (Ring, RingInline, RingLater, Slow, Look, LookInline, Plod, Rest)
 
 
 def _does(effect: Effect[Errand, Ticket]) -> Callable[..., Any]:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import temporalio.client
 from temporalio.api.enums.v1 import EventType
-from temporalio.client import WorkflowHistory
+from temporalio.client import WorkflowExecutionStatus, WorkflowHistory
 from temporalio.worker import Replayer
 from temporalio.workflow import NondeterminismError
 
@@ -103,8 +103,15 @@ class Ground:
         self.other.replies = [{"ok": True, "accept": True, "close": True}]
 
     async def end(self, entity_id: str = "a") -> str:
-        """The state it ends in."""
-        return await self.world.ended(self.lifecycle, entity_id)
+        """The state it ends in, once Temporal lists its run as over."""
+        state = await self.world.ended(self.lifecycle, entity_id)
+        await self.world.until(lambda: self._is_over(entity_id), f"the run of {entity_id} over")
+        return state
+
+    async def _is_over(self, entity_id: str) -> bool:
+        about = f"WorkflowId = '{self.world.handle(self.lifecycle, entity_id).id}'"
+        statuses = {each.status async for each in self.world.engine.list_workflows(about)}
+        return bool(statuses) and WorkflowExecutionStatus.RUNNING not in statuses
 
     async def histories(self) -> list[WorkflowHistory]:
         """Of all runs, oldest first."""

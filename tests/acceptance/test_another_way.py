@@ -1,0 +1,32 @@
+"""A workflow task is lost after it has begun an attempt, and the task in its place takes another way, by a message."""
+
+from __future__ import annotations
+
+from perdure import Status
+from tests.apps.contracts import Errand
+from tests.apps.talking import RingLater
+from tests.world import World
+
+APP = "tests.apps.talking:app"
+
+
+async def test_an_entity_does_not_end_before_a_person_has_settled_what_a_lost_task_had_begun(world: World) -> None:
+    world.counterparty.before_replying.shut()
+    first = await world.spawn(APP)
+    await world.client.start(RingLater, "a", Errand())
+    await world.counterparty.has_accepted()
+    await first.kill()
+    world.counterparty.before_replying.open()
+    await world.handle("ring-later", "a").signal(RingLater.hear, "not now")
+    await world.spawn(APP)
+
+    await world.until(lambda: _waits_for_a_person(world), "the attempt of the lost task parked")
+    assert await world.db.fetchval("select final from perdure.ident where id = 'a'") is None
+    await world.client.resolve(RingLater, "a", Status.DONE, by="ann", note="it rang", receipt={"number": 1})
+    assert await world.ended("ring-later", "a") == "cancelled"
+    assert await world.db.fetchval("select status from perdure.effect") == "done"
+    assert world.counterparty.accepted.total() == 1
+
+
+async def _waits_for_a_person(world: World) -> bool:
+    return (await world.client.status(RingLater, "a")).attention is not None
