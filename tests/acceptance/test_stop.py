@@ -198,7 +198,7 @@ BAD_INPUT: dict[str, tuple[str, dict[str, str], str]] = {
     "no such module": ("tests.apps.nothing:app", {}, "tests.apps.nothing"),
     "no such name": ("tests.apps.bodies:nothing", {}, "has no 'nothing'"),
     "no App": ("tests.apps.bodies:MARCH", {}, "not a perdure App"),
-    "no path": ("bodies", {}, "write package.module:app"),
+    "no path": ("bodies", {}, "write package.module:name"),
     "no body": ("tests.apps.bodiless:app", {}, "has no body"),
 }
 

@@ -20,6 +20,9 @@ BLOCKS = [
 GROUND = """
     create role shop_app;
     create role clinic_app;
+    create role shop_worker;
+    create role shop_relay;
+    create role shop_operator;
     select perdure.start('comment-notification', '42', '{"id": "not a number"}');
     select perdure.start('shipment', '42', '{}');
     delete from perdure.outbox;
@@ -62,12 +65,13 @@ async def ground(postgres: PostgresServer, database: str) -> AsyncIterator[async
 
 
 @pytest.mark.parametrize("sql", [sql for _, sql in BLOCKS], ids=[name for name, _ in BLOCKS])
-async def test_each_block_of_sql_runs(ground: asyncpg.Connection[asyncpg.Record], sql: str) -> None:
+async def test_each_block_of_sql_runs(ground: asyncpg.Connection[asyncpg.Record], database: str, sql: str) -> None:
     if "perdure.settle" in sql:
         await ground.execute(A_DOUBT_THAT_OUTLIVED_ITS_ENTITY)
     if "web_job.list_child" in sql:
         await ground.execute(A_REFUSED_CHILD)
-    await ground.execute(re.sub(r"^(begin|commit);$", "", sql, flags=re.MULTILINE))
+    here = sql.replace("on database shop ", f"on database {database} ")
+    await ground.execute(re.sub(r"^(begin|commit);$", "", here, flags=re.MULTILINE))
 
 
 async def test_what_was_rejected_waits_for_delivery_again(ground: asyncpg.Connection[asyncpg.Record]) -> None:
