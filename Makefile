@@ -42,6 +42,17 @@ test: $(STAMP) ## lint, types, and every test on real servers
 	@$(MAKE) --jobs=3 lint types programs
 	@$(BIN)/python -m pytest $(PYTEST_ARGS)
 
+test-sdks: $(STAMP) ## unit, replay and integration tests on the oldest SDK of Temporal's and on the locked one
+	@sdk=$$($(BIN)/python -c 'from perdure.testing.sdk import OLDEST; print(*OLDEST, sep=".")'); other=build/sdk-$$sdk; \
+	$(PYTHON) -m venv --clear $$other; \
+	$$other/bin/python -m pip install --quiet --require-hashes -r requirements.lock; \
+	$$other/bin/python -m pip install --quiet --no-deps "temporalio==$$sdk.*"; \
+	$$other/bin/python -m pip install --quiet --no-deps --no-build-isolation -e .; \
+	for python in $$other/bin/python $(BIN)/python; do \
+	    $$python -c 'import temporalio.service as sdk; print("temporalio", sdk.__version__)'; \
+	    $$python -m pytest $(PYTEST_ARGS) tests/unit tests/replay tests/integration; \
+	done
+
 programs: $(STAMP)
 	@$(BIN)/python -m infra.programs
 
@@ -110,4 +121,4 @@ $(STAMP): requirements.lock pyproject.toml
 	@$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation -e .
 	@touch $@
 
-.PHONY: help demo demo-jobs demo-reminders test programs dev lint types format explore chaos chaos-reminders bench histories lock sbom clean setup
+.PHONY: help demo demo-jobs demo-reminders test test-sdks programs dev lint types format explore chaos chaos-reminders bench histories lock sbom clean setup

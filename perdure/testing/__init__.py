@@ -10,6 +10,8 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from perdure.testing.sdk import check_sdk
+
 if TYPE_CHECKING:
     from perdure.testing.crashing import CrashPointsFailed, Proof, Servers
     from perdure.testing.engine import START
@@ -38,6 +40,7 @@ def __getattr__(name: str) -> Any:
         module = _WHERE[name]
     except KeyError:
         raise AttributeError(f"module 'perdure.testing' has no attribute {name!r}") from None
+    check_sdk()
     return getattr(importlib.import_module(f"perdure.testing.{module}"), name)
 
 

@@ -10,7 +10,7 @@ import asyncio
 import contextvars
 import uuid
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
@@ -232,6 +232,8 @@ def is_null(payload: Payload) -> bool:
 
 
 def _info(host: Host, run_id: str, at: datetime, init: InitializeWorkflow) -> temporalio.workflow.Info:
+    since_1_34 = {"original_execution_run_id": init.original_execution_run_id}
+    known = {each.name for each in fields(temporalio.workflow.Info)}
     return temporalio.workflow.Info(
         attempt=init.attempt,
         continued_run_id=init.continued_from_execution_run_id or None,
@@ -240,7 +242,6 @@ def _info(host: Host, run_id: str, at: datetime, init: InitializeWorkflow) -> te
         first_execution_run_id=init.first_execution_run_id,
         headers=dict(init.headers),
         namespace=host.namespace,
-        original_execution_run_id=init.original_execution_run_id,
         parent=None,
         root=None,
         priority=Priority.default,
@@ -256,4 +257,5 @@ def _info(host: Host, run_id: str, at: datetime, init: InitializeWorkflow) -> te
         workflow_id=init.workflow_id,
         workflow_start_time=init.start_time.ToDatetime(UTC),
         workflow_type=init.workflow_type,
+        **(since_1_34 if known >= since_1_34.keys() else {}),
     )
