@@ -10,6 +10,7 @@ import subprocess
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -91,6 +92,8 @@ async def _start_downloaded(options: dict[str, Any]) -> WorkflowEnvironment:
 
 async def _start_script(script: Path, options: dict[str, Any]) -> WorkflowEnvironment:
     patience = {"test_server_startup_timeout": timedelta(seconds=60)}
+    if not patience.keys() <= signature(WorkflowEnvironment.start_time_skipping).parameters.keys():
+        patience = {}  # temporalio before 1.35
     return await WorkflowEnvironment.start_time_skipping(test_server_existing_path=str(script), **(patience | options))
 
 

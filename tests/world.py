@@ -25,6 +25,7 @@ from perdure.fleet.worker import new_identity, new_worker
 from tests.counterparty import Counterparty
 from tests.deadline import DEADLINE, in_time, until
 from tests.forked import Forked
+from tests.running import running
 
 
 class World:
@@ -82,7 +83,7 @@ class World:
         client = await temporalio.client.Client.connect(
             self.temporal.address, plugins=[plugin], identity=new_identity()
         )
-        async with new_worker(client, config):
+        async with running(new_worker(client, config)):
             await in_time(plugin.ready.wait())
             yield client
 

@@ -19,6 +19,7 @@ from perdure import Client, PerdurePlugin, minutes
 from perdure.fleet.worker import leave, new_worker
 from tests.apps.bodies import app
 from tests.apps.contracts import Errand
+from tests.running import running
 
 
 async def main(kind: str) -> None:
@@ -28,7 +29,10 @@ async def main(kind: str) -> None:
     trace.set_tracer_provider(provider)
     plugin = PerdurePlugin(app)
     engine = await temporalio.client.Client.connect(os.environ["TEMPORAL_ADDRESS"], plugins=[plugin])
-    async with new_worker(engine, plugin.config), Client.connect(plugin.config, engine=engine, app=app) as client:
+    async with (
+        running(new_worker(engine, plugin.config)),
+        Client.connect(plugin.config, engine=engine, app=app) as client,
+    ):
         with trace.get_tracer("shop").start_as_current_span("request"):
             handle = await client.start(kind, "a", Errand())
         print((await handle.wait(timeout=minutes(1))).state)

@@ -40,6 +40,7 @@ from perdure.testing.script import Contract, Script
 from perdure.workflow.status import LifecycleStatus
 from tests.apps.contracts import INLINE, REGULAR, Errand, Ticket
 from tests.apps.errands import LIFECYCLES
+from tests.running import running
 from tests.world import World
 
 ONE, MISSES, MUTE = Ticket(number=1), [None] * 40, [ValueError("the log can't be read")] * 5
@@ -255,7 +256,7 @@ class ScriptedPlugin(PerdurePlugin):
         client = await temporalio.client.Client.connect(
             self._world.temporal.address, plugins=[self], identity=new_identity()
         )
-        async with new_worker(client, self.config):
+        async with running(new_worker(client, self.config)):
             yield
 
     def _running_store(self) -> Store:

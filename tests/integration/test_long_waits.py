@@ -14,6 +14,7 @@ from infra.time_skipping import time_skipping_environment
 from perdure import PerdurePlugin
 from tests.apps.contracts import Errand
 from tests.apps.talking import Rest, Slow, app
+from tests.running import running
 from tests.world import World
 
 DAY = 86_400.0
@@ -61,5 +62,5 @@ async def _skipping(world: World) -> AsyncIterator[Any]:
             return lasted.total_seconds()
 
         plugin = PerdurePlugin(app, world.config.model_copy(update={"relay": False}))
-        async with Worker(environment.client, task_queue=world.config.queue, plugins=[plugin]):
+        async with running(Worker(environment.client, task_queue=world.config.queue, plugins=[plugin])):
             yield run

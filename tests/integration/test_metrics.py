@@ -31,6 +31,7 @@ from tests.apps.errands import Way
 from tests.collector import Collector, collecting
 from tests.deadline import in_time
 from tests.integration.test_traces import exports
+from tests.running import running
 from tests.world import World
 
 ATTEMPTS_TIMED = replace(names.ATTEMPT_SECONDS, name="perdure_attempt_seconds_count")
@@ -104,7 +105,7 @@ async def metered(world: World, app: App = app, **more: Any) -> AsyncIterator[Me
     plugin = PerdurePlugin(app, config)
     with exporting(config) as runtime:
         client = await temporalio.client.Client.connect(world.temporal.address, plugins=[plugin], runtime=runtime)
-        async with new_worker(client, config):
+        async with running(new_worker(client, config)):
             await in_time(plugin.ready.wait())
             meter = meter_of(client)
             assert meter is not None

@@ -20,6 +20,7 @@ from tests.apps.bodies import app
 from tests.apps.contracts import Errand
 from tests.apps.errands import Lookup
 from tests.deadline import in_time
+from tests.running import running
 from tests.world import World
 
 
@@ -104,7 +105,7 @@ async def test_a_worker_that_somebody_already_has_runs_lifecycles_beside_its_own
     client = await temporalio.client.Client.connect(world.temporal.address, data_converter=pydantic_data_converter)
     plugin = PerdurePlugin(app, world.config)
     own: dict[str, Any] = {"workflows": [Greet], "activities": [greeting]}
-    async with Worker(client, task_queue=world.config.queue, plugins=[plugin], **own):
+    async with running(Worker(client, task_queue=world.config.queue, plugins=[plugin], **own)):
         greeted = await client.execute_workflow(
             Greet.run, "ann", id=f"greet-{world.scope}", task_queue=world.config.queue
         )

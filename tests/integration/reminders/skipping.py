@@ -25,6 +25,7 @@ from temporalio.worker import Worker
 from infra.time_skipping import time_skipping_environment
 from perdure import PerdurePlugin
 from tests.deadline import in_time
+from tests.running import running
 from workers.reminders import app
 
 if TYPE_CHECKING:
@@ -62,7 +63,7 @@ class Skipping:
         hands what the first one had in memory to nobody else."""
         config = self.clinic.world.config
         plugin = PerdurePlugin(app, config)
-        async with Worker(self.environment.client, task_queue=config.queue, plugins=[plugin], **options):
+        async with running(Worker(self.environment.client, task_queue=config.queue, plugins=[plugin], **options)):
             yield
 
     async def closed(self) -> None:
