@@ -32,8 +32,9 @@ begin
             -- Made apart and attached: `partition of` would wait for every transaction that has written here, and
             -- everybody behind it.
             execute format('create table perdure.%I (like perdure.%I including all)', child, parent);
-            for name in select attname from pg_attribute a -- `like` does not copy this
+            for name in select attname from pg_attribute a -- `like` does not copy this; up to PostgreSQL 16 system columns have 0
                 where a.attrelid = format('perdure.%I', parent)::regclass and a.attstattarget = 0
+                    and a.attnum > 0 and not a.attisdropped
             loop
                 execute format('alter table perdure.%I alter column %I set statistics 0', child, name);
             end loop;

@@ -233,3 +233,11 @@ async def test_migrating_again_makes_the_months_that_have_come(blank: Connection
     await blank.execute(f"drop table perdure.{newest}")
     assert await schema.migrate(blank) == []
     assert (await blank.fetch(BOUNDS))[-1]["relname"] == newest
+
+
+async def test_a_month_is_made_where_system_columns_have_a_statistics_target(blank: Connection) -> None:
+    """Up to PostgreSQL 16 it is 0 for each of them, as it is for the payload columns here."""
+    await schema.migrate(blank)
+    marked = "attrelid = 'perdure.transition'::regclass and attnum < 0"
+    assert await blank.execute(f"update pg_attribute set attstattarget = 0 where {marked}") == "UPDATE 6"
+    assert await blank.fetchval("select perdure.make_month('2099-01-01')") == 2
