@@ -16,7 +16,7 @@ from tests.integration.web.test_families import counts, lists
 from workers.web_jobs import app
 
 CACHED = 1000 if sdk.__version__.startswith("1.32.") else 5
-"""Workflows in the worker's cache: fewer than there are, but for temporalio 1.32, whose worker can stop for good then."""
+"""Workflows in the worker's cache: fewer than there are. With temporalio 1.32 a worker can stop for good then."""
 SUGGESTED_AFTER = 35
 """History events after which the server suggests a new run."""
 
