@@ -12,6 +12,8 @@ select
     o.body ? 'again' as again,
     case when o.kind = 'start' and e.workflow_id is not null -- its run has written: Temporal may have lost it since
         then perdure.record_of(o.lifecycle, o.id, o.round) end as record,
+    o.kind = 'start' and exists (
+        select from perdure.effect f where f.lifecycle = o.lifecycle and f.id = o.id and f.round = o.round) as attempted,
     e.epoch, perdure.epoch() as newest_epoch,
     least(greatest(e.created_at, o.wanted_at), timestamptz '9999-12-31 00:00:00+00') as started_at,
     i.id is null as orphan, coalesce(i.round <> o.round or i.final is not null, false) as over

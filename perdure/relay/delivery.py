@@ -223,6 +223,8 @@ def _carried(row: Row, terms: dict[str, Terms], cancel: Request | None) -> Carri
     if row["record"] is None:
         # Not when its run begins: what came due between its commit and that must not be taken for past.
         started_at = row["started_at"]
+        # A run that is gone has made attempts. If their records are lost later, this one can't know of them.
+        gaps = gaps or row["attempted"]
         carried = Carried(round=row["round"], version=row["version"], started_at=started_at, terms=terms)
     else:
         carried = carried_from(Record.model_validate_json(row["record"]), row["round"], row["version"], terms)

@@ -92,8 +92,9 @@ class Carried(BaseModel):
         cancelling: that has ended `run`, and what the author has for that was under way.
         began: when the first run of this chain was started, in microseconds.
         started_at: when the entity was, in this round; None = with the run that is given this.
-        gaps: when this was made, the database had lost commits since the entity was started: an effect without a
-            record may have been performed all the same, whenever the run comes to it.
+        gaps: when this was made, the database had lost commits since the entity was started, or held attempts of a
+            run that this one knows nothing of: an effect whose record is lost may have been performed all the same,
+            whenever the run comes to it.
         heard: ordinal of the last message from the outbox.
         expects: that of the last one that is on its way again: `run` begins when it was heard.
         terms: of the effects, for the whole run, by the name that their keys carry; empty where an older release

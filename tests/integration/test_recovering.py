@@ -24,6 +24,7 @@ from perdure.ownership.keeper import keeper_id
 from perdure.queries import query
 from perdure.recovering.engine import why_lost
 from perdure.recovering.recovery import Recovered, recover
+from perdure.workflow.carried import CARRIED, Carried
 from tests.apps.lasting import KeptSale, Sale, app
 from tests.deadline import in_time
 from tests.world import World
@@ -31,6 +32,13 @@ from tests.world import World
 DAY = Duration(seconds=86_400)
 CLOSES = {"close": True}
 """What the other side does with a request that leaves a doubt."""
+
+
+AN_ATTEMPT = """
+    insert into perdure.effect
+        (key, lifecycle, id, round, effect, token, status, digest, first_at, attempt_at, deadline)
+        values ('sale/a/earlier', 'sale', 'a', 0, 'earlier', 't', 'not_done', 'd', now(), now(), now())
+"""
 
 
 @pytest.fixture
@@ -121,6 +129,17 @@ async def test_a_start_whose_delivery_is_not_on_record_goes_on_from_what_its_run
         await world.client.resolve("sale", "a", Status.NOT_DONE, by="ann", note="not on their list")
         assert await world.ended("sale", "a") == "paid"
     assert await world.db.fetchval("select why from perdure.finished where id = 'a'") == "words [7]"
+
+
+async def test_a_start_that_is_delivered_again_says_that_a_run_before_it_has_made_attempts(world: World) -> None:
+    """If their records are lost afterwards, what the new run orders may have happened (`done-twice-938465`)."""
+    for each in ("a", "b"):
+        await start(world, each)
+    await world.db.execute(AN_ATTEMPT)
+    async with world.worker(app):
+        await world.until(lambda: world.db.fetchval("select not exists (select from perdure.outbox)"), "delivered")
+    given = [await world.handle("sale", each).describe() for each in ("a", "b")]
+    assert [(await each.memo_value(CARRIED, type_hint=Carried)).gaps for each in given] == [True, False]
 
 
 async def seven_on_their_way(world: World, until: datetime) -> None:

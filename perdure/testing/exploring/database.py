@@ -13,7 +13,7 @@ from perdure.contracts.states import STARTING
 from perdure.errors import DatabaseUnavailable
 from perdure.recovering.record import Doubt, Record
 from perdure.store.memory import MemoryStore
-from perdure.store.writes import Answer, Move, Write
+from perdure.store.writes import Answer, EffectView, Move, Write
 from perdure.workflow.carried import Remembered
 
 if TYPE_CHECKING:
@@ -71,10 +71,17 @@ class VirtualDatabase:
         moves = self.moves(entity)
         return bool(moves) and moves[-1].final
 
+    def attempted(self, entity: Entity) -> bool:
+        """Whether the fence knows an effect of it."""
+        return bool(self._effects(entity))
+
+    def _effects(self, entity: Entity) -> dict[str, EffectView]:
+        return {key: view for key, view in self.store.effects().items() if belongs(key, entity)}
+
     def record(self, row: Row) -> Record:
         """What a run without a history goes on from, as the query `record_of` has it."""
         entity, moves = row.entity, self.moves(row.entity)
-        mine = {key: view for key, view in self.store.effects().items() if belongs(key, entity)}
+        mine = self._effects(entity)
         again: dict[str, int] = {}
         for key in mine:
             effect, suffix, number = Key(key).performance

@@ -107,8 +107,10 @@ class VirtualRelay:
             row.on_record = True  # nobody waits for it any more
         if not row.on_record:
             row.delivered = 0
-            written = self._database.store.version(row.entity) > 0
-            self._start(row, self._recorded(row) if written else carried)
+            store = self._database.store
+            written, attempted = store.version(row.entity) > 0, self._database.attempted(row.entity)
+            gaps = {"gaps": attempted or store.lost_since_its_start(row.entity)}
+            self._start(row, self._recorded(row) if written else carried.model_copy(update=gaps))
             self._world.loop.call_later(DELAY, self._commit, row, carried)
 
     def _deliver(self, row: Row) -> None:
