@@ -63,6 +63,11 @@ class DoubtTerms(_Lean):
     asks_on: bool = False
     every: timedelta = timedelta(seconds=1)
 
+    @property
+    def repeats(self) -> bool:
+        """Whether nobody is asked before what may have happened is done once more."""
+        return self.kind == "repeat" or (self.kind == "dedupe" and self.otherwise == "repeat")
+
 
 class Terms(_Lean):
     """Of an effect.

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 from temporalio import workflow
 
 from perdure.contracts.keys import Entity, Key, slot_of
+from perdure.contracts.outcomes import Status
 from perdure.contracts.scopes import scope_of_queue, scope_of_workflow
 from perdure.contracts.terms import all_terms
 from perdure.errors import InvalidEntity, NotThisDatabase
-from perdure.store.writes import EffectView
+from perdure.store.writes import EffectView, Fence, FenceOp
 from perdure.workflow.carried import CARRIED, Carried, Remembered, Unsettled, found_on_record
 from perdure.workflow.leaving import fail
 from perdure.workflow.status import LifecycleStatus
@@ -116,17 +117,25 @@ class Memory:
             keys |= {Key.of(self.entity, names.get(name, name), suffix or None, number) for number in range(times)}
         return sorted(keys)
 
-    def find_doubts(self, on_record: dict[str, EffectView]) -> None:
+    def find_doubts(self, on_record: dict[str, EffectView]) -> list[Fence]:
         """Learn of doubts that stand on record, and that this run has not dealt with: attempts of workflow tasks that
-        were lost, where the tasks that were made in their place took another way."""
-        terms = all_terms(self.lifecycle.effects)
+        were lost, where the tasks that were made in their place took another way. A person settles them, but for those
+        of effects that may be repeated: what is returned gives these up."""
+        terms, given_up = all_terms(self.lifecycle.effects), []
         for key, view in on_record.items():
             effect, suffix, _ = Key(key).performance
             newest = Key.of(self.entity, effect, suffix, self.again.get(self._slot(slot_of(effect, suffix)), 0))
-            waits = key == newest and effect in terms
-            self.unsettled[key] = found_on_record(
-                view, workflow.now(), (effect, suffix, terms[effect]) if waits else None
-            )
+            known = terms.get(effect) if key == newest else None
+            if known is not None and known.in_doubt.repeats:
+                why = "its workflow task was lost, and the next one took another way"
+                slot, token = slot_of(effect, suffix), view.token or ""
+                given_up.append(
+                    Fence(op=FenceOp.RESOLVE, key=key, effect=slot, token=token, status=Status.ABANDONED, why=why)
+                )
+            else:
+                performance = None if known is None else (effect, suffix, known)
+                self.unsettled[key] = found_on_record(view, workflow.now(), performance)
+        return given_up
 
     @property
     def attention(self) -> str | None:

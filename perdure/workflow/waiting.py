@@ -133,7 +133,8 @@ class Waiting(Recording):
             if not answer.unsettled:
                 break
             self.show(before)
-            self.find_doubts(answer.unsettled)
+            for given_up in self.find_doubts(answer.unsettled):
+                await self.write(self.order(fence=given_up))
             await self.lifecycle._settle_left()
         self.acted()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from perdure import Status
 from tests.apps.contracts import Errand
-from tests.apps.talking import RingLater
+from tests.apps.talking import RingAgain, RingLater
 from tests.world import World
 
 APP = "tests.apps.talking:app"
@@ -26,6 +26,22 @@ async def test_an_entity_does_not_end_before_a_person_has_settled_what_a_lost_ta
     assert await world.ended("ring-later", "a") == "cancelled"
     assert await world.db.fetchval("select status from perdure.effect") == "done"
     assert world.counterparty.accepted.total() == 1
+
+
+async def test_nobody_is_called_for_what_may_be_repeated(world: World) -> None:
+    world.counterparty.before_replying.shut()
+    first = await world.spawn(APP)
+    await world.client.start(RingAgain, "a", Errand())
+    await world.counterparty.has_accepted()
+    await first.kill()
+    world.counterparty.before_replying.open()
+    await world.handle("ring-again", "a").signal(RingAgain.hear, "not now")
+    await world.spawn(APP)
+
+    assert await world.ended("ring-again", "a") == "cancelled"
+    [effect] = await world.db.fetch("select status, why from perdure.effect")
+    assert tuple(effect) == ("abandoned", "its workflow task was lost, and the next one took another way")
+    assert await world.db.fetchval("select count(*) from perdure.transition where attention is not null") == 0
 
 
 async def _waits_for_a_person(world: World) -> bool:

@@ -26,6 +26,7 @@ from perdure import (
     Lifecycle,
     Lookup,
     Question,
+    Repeat,
     Retry,
     seconds,
     state,
@@ -34,13 +35,16 @@ from tests.apps.calls import do_errand, find_errand
 from tests.apps.contracts import Errand, Ticket
 from tests.apps.errands import Way
 
+ESCALATE = Escalate()
 QUICK = Retry(initial=seconds(0.1), cap=seconds(1))
 SLOW = Retry(initial=timedelta(hours=1), cap=timedelta(hours=1))
 
 
-def _ring(name: str, inline: bool = False, retry: Retry = QUICK) -> Effect[Errand, Ticket]:
+def _ring(
+    name: str, inline: bool = False, retry: Retry = QUICK, doubt: Escalate | Repeat = ESCALATE
+) -> Effect[Errand, Ticket]:
     return Effect[Errand, Ticket](
-        name, timeout=seconds(1), doubt=Escalate(), retry=retry, inline=inline, heartbeat=seconds(2)
+        name, timeout=seconds(1), doubt=doubt, retry=retry, inline=inline, heartbeat=seconds(2)
     )
 
 
@@ -54,6 +58,7 @@ def _look(tail: str, inline: bool) -> Effect[Errand, Ticket]:
 
 RING, RING_INLINE = _ring("do-ring"), _ring("do-ring-inline", inline=True)
 RING_LATER = _ring("do-ring-later", inline=True)
+RING_AGAIN = _ring("do-ring-again", inline=True, doubt=Repeat())
 RING_SLOWLY = _ring("do-slow", retry=SLOW)
 RING_ON = _ring("do-plod")
 LOOK, LOOK_INLINE = _look("", False), _look("-inline", True)
@@ -98,6 +103,12 @@ class _Talk(Lifecycle[Errand, Way]):
                 case Ended(why):
                     await self.enter(Way.FAILED, why=why)
                     await self.retry_requested()
+
+    async def do_it_later(self, errand: Errand) -> None:
+        """The same after a second, unless it has heard a word by then."""
+        if await self.wait_for(lambda: bool(self.words), until=self.started_at + timedelta(seconds=1)):
+            return await self.enter(Way.CANCELLED)
+        await self.do_it(errand)
 
     @workflow.signal
     def hear(self, word: str) -> None:
@@ -148,9 +159,20 @@ class RingLater(_Talk):
     @workflow.run
     async def run(self, errand: Errand) -> None:
         """See the base class."""
-        if await self.wait_for(lambda: bool(self.words), until=self.started_at + timedelta(seconds=1)):
-            return await self.enter(Way.CANCELLED)
-        await self.do_it(errand)
+        await self.do_it_later(errand)
+
+
+@workflow.defn(name="ring-again")
+class RingAgain(_Talk):
+    """The same, of an effect that is repeated in doubt."""
+
+    states = STATES
+    effects = (RING_AGAIN,)
+
+    @workflow.run
+    async def run(self, errand: Errand) -> None:
+        """See the base class."""
+        await self.do_it_later(errand)
 
 
 @workflow.defn(name="slow")
@@ -234,7 +256,7 @@ class Rest(Lifecycle[Errand, Way]):
         await self.enter(Way.DONE, why=f"{(workflow.now() - since).days} days")
 
 
-LIFECYCLES = (Ring, RingInline, RingLater, Slow, Look, LookInline, Plod, Rest)
+LIFECYCLES = (Ring, RingInline, RingLater, RingAgain, Slow, Look, LookInline, Plod, Rest)
 
 
 def _does(effect: Effect[Errand, Ticket]) -> Callable[..., Any]:
