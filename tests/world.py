@@ -131,12 +131,27 @@ class World:
 
     async def asked(self, lifecycle: str, entity_id: object = "a") -> LifecycleStatus:
         """The answer to its query `status`, once Temporal knows it."""
+        await self.until_delivered(lifecycle, entity_id)
+        return LifecycleStatus.model_validate(await self.query(lifecycle, entity_id, "status"))
 
-        async def known() -> bool:
+    async def until_delivered(self, lifecycle: str, entity_id: object) -> None:
+        """Wait until Temporal knows it."""
+
+        async def delivered() -> bool:
             return not (await self.client.status(lifecycle, entity_id)).waits_for_delivery
 
-        await self.until(known, f"{lifecycle}/{entity_id} delivered")
-        return LifecycleStatus.model_validate(await self.query(lifecycle, entity_id, "status"))
+        await self.until(delivered, f"{lifecycle}/{entity_id} delivered")
+
+    async def at_rest(self, lifecycle: str, entity_id: object = "a") -> LifecycleStatus | None:
+        """Its `status`, if it has no workflow task; None if it has one.
+
+        For workers without a cache: the SDK may lose the workflow task of a run that is queried meanwhile.
+        """
+        await self.until_delivered(lifecycle, entity_id)
+        described = await self.handle(lifecycle, entity_id).describe()
+        if described.raw_description.HasField("pending_workflow_task"):
+            return None
+        return await self.asked(lifecycle, entity_id)
 
     async def query(self, lifecycle: str, entity_id: object, name: str) -> Any:
         """The answer to a query, asked again in the instant in which a new run has no workflow task yet."""

@@ -143,8 +143,10 @@ async def test_a_cancel_that_comes_twice_or_too_late_is_refused_with_a_sentence(
 
 
 async def _waits(world: World, kind: str) -> bool:
-    return any(each.next_at and each.attempts for each in (await world.asked(kind)).effects)
+    status = await world.at_rest(kind)
+    return status is not None and any(each.next_at and each.attempts for each in status.effects)
 
 
 async def _parked(world: World) -> bool:
-    return any(each.parked for each in (await world.asked("ring")).effects)
+    status = await world.at_rest("ring")
+    return status is not None and any(each.parked for each in status.effects)

@@ -140,12 +140,15 @@ async def _versions_grow(world: World) -> bool:
 
 
 async def _waits(world: World) -> bool:
-    return any(each.next_at and each.attempts for each in (await world.asked("slow")).effects)
+    status = await world.at_rest("slow")
+    return status is not None and any(each.next_at and each.attempts for each in status.effects)
 
 
 async def _parked(world: World) -> bool:
-    return any(each.parked for each in (await world.asked("ring")).effects)
+    status = await world.at_rest("ring")
+    return status is not None and any(each.parked for each in status.effects)
 
 
 async def _waits_for_retry(world: World) -> bool:
-    return (await world.asked("ring")).waits_for_retry
+    status = await world.at_rest("ring")
+    return status is not None and status.waits_for_retry

@@ -82,8 +82,10 @@ async def test_what_is_asked_before_the_delivery_says_so(world: World) -> None:
 
 
 async def _waits(world: World, kind: str) -> bool:
-    return any(each.next_at and each.attempts for each in (await world.asked(kind)).effects)
+    status = await world.at_rest(kind)
+    return status is not None and any(each.next_at and each.attempts for each in status.effects)
 
 
 async def _waits_for_retry(world: World) -> bool:
-    return (await world.asked("ring")).waits_for_retry
+    status = await world.at_rest("ring")
+    return status is not None and status.waits_for_retry

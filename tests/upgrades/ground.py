@@ -52,7 +52,7 @@ class Ground:
     async def start(self, given: Any = None, entity_id: str = "a") -> None:
         """Start it, and wait until Temporal knows it."""
         await self.client.start(self.lifecycle, entity_id, given or {})
-        await self.world.asked(self.lifecycle, entity_id)
+        await self.world.until_delivered(self.lifecycle, entity_id)
 
     async def new_run(self, state: str, kind: type[Any]) -> None:
         """A new run, as one of this edition would have handed it on in `state`, for whichever worker is there: while
