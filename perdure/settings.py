@@ -67,7 +67,7 @@ class Settings(BaseSettings):
     task_queue: str = Field(default="perdure", max_length=200, pattern=r"^[^:\s]+$")
     grace: float = Field(default=10.0, ge=0, le=3600)
     connections: int = Field(default=5, ge=2, le=100)
-    workflows_cached: int = Field(default=1000, ge=1)
+    workflows_cached: int = Field(default=1000, ge=0)
     effects_at_once: int = Field(default=100, ge=1)
     relay: bool = True
     relay_every: float = Field(default=0.025, gt=0, le=60)

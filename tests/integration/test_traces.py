@@ -147,7 +147,11 @@ async def test_a_run_that_leaves_a_workers_memory_makes_no_span_before_it_is_ove
     world.counterparty.replies += [{"refused": "no"}]
     await world.db.execute(WITH_THE_TRACE, "repeat", "a", "{}", CALLER)
     await world.is_in("repeat", "a", "failed")
-    await world.query("repeat", "a", "status")
+
+    async def replayed() -> bool:
+        return await world.at_rest("repeat", "a") is not None
+
+    await world.until(replayed, "repeat/a answered a query at rest")
     assert await worker.stop() == 0
     assert {each.name for each in collector.spans} == {
         "perdure.deliver repeat", "perdure.perform do-repeat", "perdure.attempt do-repeat",
