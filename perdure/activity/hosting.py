@@ -23,7 +23,7 @@ from perdure.contracts.steps import Step
 from perdure.contracts.terms import all_terms, terms_of
 from perdure.errors import DatabaseUnavailable, NotThisDatabase
 from perdure.store.writes import Answer, Store, Write
-from perdure.workflow.recording import WRITE
+from perdure.workflow.recorder import WRITE
 
 _SETTLED = (Status.DONE, Status.REFUSED, Status.ABANDONED)
 

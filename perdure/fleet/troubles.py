@@ -13,7 +13,7 @@ from perdure.contracts.keys import Entity
 from perdure.fleet.service import Service
 from perdure.queries import query
 from perdure.store.postgres import Pool
-from perdure.workflow.conduct import ODDITY, TROUBLE
+from perdure.workflow.conductor import ODDITY, TROUBLE
 
 
 class Troubles(Service):

@@ -17,7 +17,7 @@ from perdure.errors import StepFailed
 from perdure.store.writes import Store, Write
 from perdure.testing.engine_activities import ActivityCall, ActivityEnd, Completed, Failed, TimedOut
 from perdure.testing.script import After, Contract, Ended, Late, NotPickedUp, Script, ScriptError, WorkerLost
-from perdure.workflow.recording import WRITE
+from perdure.workflow.recorder import WRITE
 
 _MISSED_AFTER = timedelta(seconds=5)
 """Time-out of a workflow task, as the relay starts runs: after that another worker runs an inline call again."""

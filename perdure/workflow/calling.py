@@ -30,7 +30,8 @@ _AT_LEAST = timedelta(milliseconds=1)
 _AHEAD = Priority(priority_key=1)
 """A question that waits in line behind the calls would come too late to say whether one is to be repeated."""
 
-_ONCE = RetryPolicy(maximum_attempts=1)
+ONCE = RetryPolicy(maximum_attempts=1)
+"""The workflow owns the attempts."""
 _TO_ITS_END = ActivityCancellationType.WAIT_CANCELLATION_COMPLETED
 """What was handed out before it could be taken back ends as it does; what was not is over at once."""
 
@@ -69,7 +70,7 @@ async def call(contract: Effect[Any, Any] | Find[Any, Any], order: Any, way: Way
             order,
             result_type=Report,
             start_to_close_timeout=whole,
-            retry_policy=_ONCE,
+            retry_policy=ONCE,
             summary=summary,
         )
         return local
@@ -84,7 +85,7 @@ async def call(contract: Effect[Any, Any] | Find[Any, Any], order: Any, way: Way
         schedule_to_start_timeout=picked_up,
         start_to_close_timeout=whole,
         heartbeat_timeout=heartbeat,
-        retry_policy=_ONCE,
+        retry_policy=ONCE,
         summary=summary,
         priority=_AHEAD if contract.limit is not None and isinstance(contract, Find) else Priority.default,
         cancellation_type=_TO_ITS_END if contract.limit is not None else ActivityCancellationType.TRY_CANCEL,

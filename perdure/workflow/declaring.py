@@ -54,7 +54,7 @@ def _left(handler: Callable[..., Any], answers: bool) -> Callable[..., Any]:
             reason = reason_of(error)
             self._perdure.left_by(reason)
             if answers:
-                raise ApplicationError(why_left(self._perdure, reason), type=NotNow.__name__) from None
+                raise ApplicationError(why_left(self._perdure.run, reason), type=NotNow.__name__) from None
 
     return handle
 
@@ -62,8 +62,9 @@ def _left(handler: Callable[..., Any], answers: bool) -> Callable[..., Any]:
 def _guarded(handler: Callable[..., Any], validator: Callable[..., None] | None) -> Callable[..., None]:
     @functools.wraps(handler)
     def check(self: Any, *given: Any) -> None:
-        if self._perdure.final or self._perdure.overtaken:
-            refuse_if_over(self._perdure)
+        run = self._perdure.run
+        if run.final or run.overtaken:
+            refuse_if_over(run)
         if validator is not None:
             validator(self, *given)
 

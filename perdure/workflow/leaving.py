@@ -90,6 +90,10 @@ class Part:
         await until(lambda: task.done() or self.reason is not None)
         self.check()
 
+    def end(self) -> None:
+        """The conductor goes on without it."""
+        self.over = True
+
     def check(self) -> None:
         """Raise what `code` raised, if it has ended, or else the reason why it was left."""
         if self._task is not None and self._task.done():

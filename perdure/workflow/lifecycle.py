@@ -5,9 +5,7 @@ A subclass is an ordinary `@workflow.defn` class: all that Temporal documents ap
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
-from contextlib import suppress
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any, ClassVar, Generic, Literal, NoReturn, TypeVar
@@ -26,6 +24,7 @@ from perdure.contracts.terms import own_terms
 from perdure.errors import DeclarationError
 from perdure.store.writes import AppColumn
 from perdure.workflow.answering import Answering
+from perdure.workflow.conductor import Conductor
 from perdure.workflow.declaring import (
     check_effects,
     check_handlers,
@@ -35,11 +34,8 @@ from perdure.workflow.declaring import (
     put_conductor_around_run,
 )
 from perdure.workflow.leaving import inside, to_its_end
-from perdure.workflow.passing import passed
-from perdure.workflow.performing import Performance
 from perdure.workflow.reading import read
 from perdure.workflow.requests import Request
-from perdure.workflow.stepping import take
 
 I = TypeVar("I")  # noqa: E741 - the field's own letter for an input
 S = TypeVar("S", bound=StrEnum)
@@ -110,18 +106,18 @@ class Lifecycle(Answering, Generic[I, S]):
     @property
     def state(self) -> S:
         """The state it is in."""
-        state: S = self.declared[self._perdure.state].name
+        state: S = self.declared[self._perdure.run.state].name
         return state
 
     @property
     def entity(self) -> Entity:
         """Whose lifecycle it is."""
-        return self._perdure.entity
+        return self._perdure.run.entity
 
     @property
     def started_at(self) -> datetime:
         """When the entity was started, in this round: the same in every run, so what is counted from it stays."""
-        return self._perdure.started_at
+        return self._perdure.run.started_at
 
     async def enter(self, state: S, why: str | None = None) -> None:
         """Enter `state`, committed in the mirror before this returns.
@@ -133,7 +129,7 @@ class Lifecycle(Answering, Generic[I, S]):
         Raises:
             DeclarationError: the present state does not lead there.
         """
-        await inside(lambda: to_its_end(self._perdure.enter(state.value, why)))
+        await inside(lambda: to_its_end(self._perdure.transitions.enter(state.value, why)))
 
     async def perform(
         self,
@@ -176,28 +172,18 @@ class Lifecycle(Answering, Generic[I, S]):
         if effect not in self.effects:
             raise DeclarationError(f"{type(self).__name__} performs {effect!r}, which is not in its `effects`")
         own = own_terms(effect, doubt=doubt, timeout=timeout, retry=retry)
-        on_the_way, at_the_end = entering and entering.value, then and then.value
-
-        async def performed() -> Done[Out] | Ended:
-            performance = Performance(self._perdure, effect, effect.dump_input(given), suffix, own)
-            performance.witness = witness
-            end = await to_its_end(performance.run(on_the_way, at_the_end, expires_at), performance.withdraw)
-            if performance.ordered_at is not None:
-                passed(performance.ordered_at)
-            return end
-
-        return await inside(performed)
-
-    async def _settle_left(self) -> None:
-        """Settle what is in doubt and `run` has not come back to: by its own policy; by a person, where only the record
-        knows of it."""
-        for left in self._perdure.doubts_left:
-            effect = next((each for each in self.effects if each.identity == left.effect), None)
-            if effect is not None:
-                performance = Performance(self._perdure, effect, left.given, left.suffix, left.own)
-                performance.withdraw()
-                with suppress(asyncio.CancelledError):
-                    await performance.run(None, None, None)
+        return await inside(
+            lambda: self._perdure.perform(
+                effect,
+                given,
+                suffix=suffix,
+                own=own,
+                entering=entering and entering.value,
+                then=then and then.value,
+                expires_at=expires_at,
+                witness=witness,
+            )
+        )
 
     async def step(self, step: Step[In, Out], given: In) -> Out:
         """Take a step, again and again until it succeeds, and give what it returned.
@@ -212,11 +198,11 @@ class Lifecycle(Answering, Generic[I, S]):
         """
         if step not in self.steps:
             raise DeclarationError(f"{type(self).__name__} takes {step!r}, which is not in its `steps`")
-        return await inside(lambda: take(self._perdure, step, given))
+        return await inside(lambda: self._perdure.take(step, given))
 
     async def retry_requested(self) -> Request:
         """Wait until somebody asks for a retry (`retry_now`, `send_again`); says who and why."""
-        return await inside(self._perdure.retry_requested)
+        return await inside(self._perdure.waiter.retry_requested)
 
     async def wait_until(self, when: datetime) -> None:
         """Wait for a time (aware)."""
@@ -224,7 +210,7 @@ class Lifecycle(Answering, Generic[I, S]):
 
     async def wait_for(self, condition: Callable[[], bool], *, until: datetime | None = None) -> bool:
         """Wait until `condition()`, that a message brings about, or until a time; False if that came first."""
-        return await inside(lambda: self._perdure.wait_for(condition, until))
+        return await inside(lambda: self._perdure.waiter.wait_for(condition, until))
 
     def snapshot(self) -> BaseModel | None:
         """What `run` must find again when it is started from its top; override it, and `recall` it in `run`.
@@ -239,21 +225,21 @@ class Lifecycle(Answering, Generic[I, S]):
 
         Where `kind` can't read it, the entity stands still and wants a person, until code is deployed that can.
         """
-        kept = self._perdure.recalled
-        if kept is None:
+        run = self._perdure.run
+        if run.recalled is None:
             return None
-        recalled = read(self._perdure, "the snapshot", lambda: kind.model_validate(kept))
-        self._perdure.recalled_well = True
+        recalled = read(run, "the snapshot", lambda: kind.model_validate(run.recalled))
+        run.has_recalled()
         return recalled
 
     async def save(self) -> None:
         """Commit the snapshot now, without a change of state."""
-        await inside(lambda: to_its_end(self._perdure.save()))
+        await inside(lambda: to_its_end(self._perdure.recorder.move_here("saved")))
 
     def report(self, how_far: str | None) -> None:
         """Say how far it is: one line without personal data, for the Web UI and the query `status`; not on record."""
-        self._perdure.how_far = how_far
-        self._perdure.describe()
+        self._perdure.run.report(how_far)
+        self._perdure.recorder.describe()
 
     def ask_for_clean_up(self, why: str) -> None:
         """Something is odd: a clean-up is to look at this entity, once the grace time has passed.
@@ -277,4 +263,12 @@ class Lifecycle(Answering, Generic[I, S]):
 
         Await it in `run`, in a state that is not final; it waits for updates and attempts under way.
         """
-        await inside(self._perdure.renew)
+        await inside(self._perdure.waiter.renew)
+
+    @property
+    def _perdure(self) -> Conductor:
+        """Made when first needed: messages can arrive before `run` begins, and `__init__` is the author's."""
+        conductor: Conductor | None = self.__dict__.get("__perdure")
+        if conductor is None:
+            conductor = self.__dict__["__perdure"] = Conductor(self)
+        return conductor

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 import json
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from pydantic import BaseModel, TypeAdapter
 from temporalio import workflow
@@ -16,10 +16,7 @@ from temporalio import workflow
 from perdure.contracts.effects import problem
 from perdure.contracts.states import suggestion
 from perdure.errors import PerdureError, UnreadableRecord
-from perdure.workflow.requests import Request
-
-if TYPE_CHECKING:
-    from perdure.workflow.lifecycle import Lifecycle
+from perdure.workflow.author import Author
 
 MESSAGE = "perdure-message"
 """Name of the signal that carries one."""
@@ -50,7 +47,7 @@ class _NotOne(PerdureError, TypeError):
     """A handler takes more than a message carries."""
 
 
-def unfit(lifecycle: type[Lifecycle[Any, Any]], message: Message) -> str | None:
+def unfit(lifecycle: type[Author], message: Message) -> str | None:
     """Why the lifecycle could make nothing of a message; None if it can. Says where, not what (it may be personal)."""
     if message.kind == "cancel":
         return None if lifecycle.declared.cancelled else "it declares no state with cancelled=True to end in"
@@ -66,20 +63,17 @@ def unfit(lifecycle: type[Lifecycle[Any, Any]], message: Message) -> str | None:
     return None
 
 
-def signals(lifecycle: type[Lifecycle[Any, Any]]) -> list[str]:
+def signals(lifecycle: type[Author]) -> list[str]:
     """Names of the signals that a lifecycle has handlers for."""
     return list(_handlers(lifecycle))
 
 
-async def hand_over(lifecycle: Lifecycle[Any, Any], message: Message) -> None:
+async def hand_over(lifecycle: Any, message: Message) -> None:
     """Give it to the author's handler; what that does before its first `await` is done when this returns to the loop.
 
     Raises:
         UnreadableRecord: today's code has no handler for it, or can't read it: its task fails until it can.
     """
-    if message.kind == "cancel":
-        lifecycle._perdure.request_cancel(Request.model_validate(message.payload))
-        return
     if why := unfit(type(lifecycle), message):
         raise UnreadableRecord(f"message {message.id}: {why}")
     result = _handlers(type(lifecycle))[message.name].fn(lifecycle, *_given(type(lifecycle), message))
@@ -87,7 +81,7 @@ async def hand_over(lifecycle: Lifecycle[Any, Any], message: Message) -> None:
         await result
 
 
-def _given(lifecycle: type[Lifecycle[Any, Any]], message: Message) -> list[Any]:
+def _given(lifecycle: type[Author], message: Message) -> list[Any]:
     """The handler's arguments."""
     adapters = _adapters(lifecycle, message.name)
     if len(adapters) > 1:
@@ -95,7 +89,7 @@ def _given(lifecycle: type[Lifecycle[Any, Any]], message: Message) -> list[Any]:
     return [each.validate_json(json.dumps(message.payload)) for each in adapters]
 
 
-def _adapters(lifecycle: type[Lifecycle[Any, Any]], name: str) -> list[TypeAdapter[Any]]:
+def _adapters(lifecycle: type[Author], name: str) -> list[TypeAdapter[Any]]:
     known = _ADAPTERS.get((lifecycle, name))
     if known is None:
         handler = _handlers(lifecycle)[name]
@@ -105,7 +99,7 @@ def _adapters(lifecycle: type[Lifecycle[Any, Any]], name: str) -> list[TypeAdapt
     return known
 
 
-def _handlers(lifecycle: type[Lifecycle[Any, Any]]) -> dict[str, workflow._SignalDefinition]:
+def _handlers(lifecycle: type[Author]) -> dict[str, workflow._SignalDefinition]:
     """The author's own, by name."""
     definition = workflow._Definition.must_from_class(lifecycle)
     return {

@@ -8,16 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import timedelta
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from temporalio import workflow
 
 from perdure.contracts.effects import problem
 from perdure.errors import DeclarationError, UnreadableRecord
 from perdure.workflow.leaving import Cancelled, Leave, until
-
-if TYPE_CHECKING:
-    from perdure.workflow.conduct import Conductor
+from perdure.workflow.recorder import Recorder
+from perdure.workflow.run_state import RunState
+from perdure.workflow.waiter import Waiter
 
 T = TypeVar("T")
 
@@ -37,7 +37,7 @@ class Unreadable(Leave):
         self.reading = reading
 
 
-def read(conductor: Conductor, what: str, reading: Callable[[], T]) -> T:
+def read(run: RunState, what: str, reading: Callable[[], T]) -> T:
     """What `reading` returns.
 
     Raises:
@@ -48,7 +48,7 @@ def read(conductor: Conductor, what: str, reading: Callable[[], T]) -> T:
     if value is not None and not workflow.unsafe.is_replaying():
         return value[0]
     # On replay: whether it stood still here then. For the first time: puts that on record.
-    if workflow.patched(f"perdure: {what} can't be read ({conductor.stood})"):
+    if workflow.patched(f"perdure: {what} can't be read ({run.standstill.times})"):
         raise Unreadable(what, why or "by the code that came here first", reading)
     if value is not None:
         return value[0]
@@ -58,35 +58,36 @@ def read(conductor: Conductor, what: str, reading: Callable[[], T]) -> T:
     )
 
 
-async def stand_still(conductor: Conductor, trouble: Unreadable) -> None:
-    """Want a person, or another deploy, until the code can read it.
+async def stand_still(run: RunState, recorder: Recorder, waiter: Waiter, trouble: Unreadable) -> None:
+    """Need a person, or another deploy, until the code can read it.
 
     Raises:
         Cancelled: somebody asked for the end.
-        Overtaken: the database says that it is over.
+        Overtaken: the database has reported that it is over.
     """
-    conductor.unread, conductor.stands = trouble.attention, True
-    conductor.ask_for_clean_up("it stands still")
-    await conductor.write(conductor.order(move=conductor.move_to(conductor.state, trouble.attention)))
+    standstill = run.standstill
+    standstill.begin(trouble.attention)
+    await recorder.move_here(trouble.attention)
     pause, longest = LOOKS_AGAIN
     looks = 0
-    while not _reads(trouble, f"perdure: {trouble.what} is read again ({conductor.stood}.{looks})"):
-        conductor.describe()
-        conductor.look, looks = False, looks + 1
+    while not _reads(trouble, f"perdure: {trouble.what} is read again ({standstill.times}.{looks})"):
+        recorder.describe()
+        standstill.has_looked()
+        looks += 1
         if not await until(
-            lambda: conductor.look or conductor.cancel is not None or conductor.over is not None,
+            lambda: standstill.looks or run.asked.cancel is not None or waiter.over is not None,
             pause.total_seconds(),
             "looks again whether it can be read",
         ):
             pause = min(2 * pause, longest)
-        if conductor.over is not None:
-            raise conductor.over
-        if conductor.cancel is not None:
-            conductor.unread, conductor.stands = None, False
+        if waiter.over is not None:
+            raise waiter.over
+        if run.asked.cancel is not None:
+            standstill.give_up()
             raise Cancelled
-    conductor.unread = None
-    await conductor.write(conductor.order(move=conductor.move_to(conductor.state, f"{trouble.what} is read again")))
-    conductor.stands, conductor.stood = False, conductor.stood + 1
+    standstill.readable()
+    await recorder.move_here(f"{trouble.what} is read again")
+    standstill.end()
 
 
 def _reads(trouble: Unreadable, mark: str) -> bool:

@@ -15,20 +15,21 @@ from perdure.activity.orders import Report, Said, StepOrder
 from perdure.contracts.keys import Key
 from perdure.contracts.steps import Step
 from perdure.store.writes import Fence, FenceOp
-from perdure.workflow.calling import BOOKKEEPING, SILENCE
-from perdure.workflow.conduct import Conductor
+from perdure.workflow.calling import BOOKKEEPING, ONCE, SILENCE
 from perdure.workflow.fitting import check_size
 from perdure.workflow.leaving import Cancelled, Overtaken, to_its_end
 from perdure.workflow.reading import read
+from perdure.workflow.recorder import Recorder
+from perdure.workflow.run_state import RunState
+from perdure.workflow.waiter import Waiter
 
 In = TypeVar("In")
 Out = TypeVar("Out")
 
-_ONCE = RetryPolicy(maximum_attempts=1)
 _AGAIN = RetryPolicy(initial_interval=timedelta(seconds=1), maximum_interval=timedelta(minutes=1))
 
 
-async def take(conductor: Conductor, step: Step[In, Out], given: In) -> Out:
+async def take(run: RunState, recorder: Recorder, waiter: Waiter, step: Step[In, Out], given: In) -> Out:
     """What the step returned.
 
     Raises:
@@ -38,39 +39,39 @@ async def take(conductor: Conductor, step: Step[In, Out], given: In) -> Out:
     """
     order = StepOrder(
         # It asks what a look-up asks: whether this is the database of this entity, and the entity open.
-        write=conductor.order(
-            fence=Fence(op=FenceOp.READ, key=Key.of(conductor.entity, step.identity), effect=step.identity, token="")
+        write=recorder.order(
+            fence=Fence(op=FenceOp.READ, key=Key.of(run.entity, step.identity), effect=step.identity, token="")
         ),
         input=step.dump_input(given),
         timeout=step.timeout.total_seconds(),
     )
-    check_size(conductor.entity, f"the step {step.name}", order)
+    check_size(run.entity, f"the step {step.name}", order)
     withdrawn = asyncio.Event()
-    async with conductor.under_way():
-        report = await to_its_end(_call(conductor, step, order, withdrawn), withdrawn.set)
-    conductor.learn(report.version)
+    async with recorder.under_way():
+        report = await to_its_end(_call(waiter, step, order, withdrawn), withdrawn.set)
+    run.learn(report.version)
     if report.said is Said.OVER:
         raise Overtaken(report.state)
-    return read(conductor, f"what {step.name} returned", lambda: step.receipt.validate_python(report.receipt))
+    return read(run, f"what {step.name} returned", lambda: step.receipt.validate_python(report.receipt))
 
 
-async def _call(conductor: Conductor, step: Step[Any, Any], order: StepOrder, withdrawn: asyncio.Event) -> Report:
+async def _call(waiter: Waiter, step: Step[Any, Any], order: StepOrder, withdrawn: asyncio.Event) -> Report:
     try:
         report: Report = await workflow.execute_local_activity(
             step.identity,
             order,
             result_type=Report,
             start_to_close_timeout=step.timeout + BOOKKEEPING,
-            retry_policy=_ONCE,
+            retry_policy=ONCE,
             summary=step.name,
         )
     except (ActivityError, ApplicationError):
-        return await _until_it_succeeds(conductor, step, order, withdrawn)
+        return await _until_it_succeeds(waiter, step, order, withdrawn)
     return report
 
 
 async def _until_it_succeeds(
-    conductor: Conductor, step: Step[Any, Any], order: StepOrder, withdrawn: asyncio.Event
+    waiter: Waiter, step: Step[Any, Any], order: StepOrder, withdrawn: asyncio.Event
 ) -> Report:
     """Not in the workflow task: while it can't succeed this waits without growing the history.
 
@@ -90,7 +91,7 @@ async def _until_it_succeeds(
         summary=f"{step.name}, until it succeeds",
     )
     try:
-        await conductor.pause(None, lambda: taking.done() or withdrawn.is_set())
+        await waiter.pause(None, lambda: taking.done() or withdrawn.is_set())
         if not taking.done():
             raise asyncio.CancelledError
     except (Cancelled, asyncio.CancelledError):

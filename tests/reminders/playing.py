@@ -144,7 +144,7 @@ class Player:
     def _made(self) -> DosageReminders:
         one = DosageReminders()
         one.__dict__["__perdure"] = types.SimpleNamespace(
-            state=self._state, started_at=self.life.start.replace(tzinfo=UTC)
+            run=types.SimpleNamespace(state=self._state, started_at=self.life.start.replace(tzinfo=UTC))
         )
 
         async def step(contract: Any, given: Any) -> Any:
@@ -156,7 +156,7 @@ class Player:
             return contract.receipt.validate_json(contract.receipt.dump_json(said))
 
         async def enter(state: Reminding, why: str | None = None) -> None:
-            self._state = one.__dict__["__perdure"].state = state.value
+            self._state = one.__dict__["__perdure"].run.state = state.value
             self.records.states.append((self.now, state.value, why))
             await save()
 

@@ -380,8 +380,8 @@ def _watching(world: World) -> Iterator[None]:
     plain = Performance.run
 
     async def run(self: Any, *args: Any) -> Any:
-        if self._own is not None:
-            world.policies[str(self.key)] = self._own.doubt
+        if self.record.own is not None:
+            world.policies[str(self.key)] = self.record.own.doubt
         end = await plain(self, *args)
         if not workflow.unsafe.is_replaying():
             assert world.task is not None
