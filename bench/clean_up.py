@@ -21,12 +21,13 @@ from rich.table import Table
 from bench.waiting import Waiting, app
 from infra.postgres import PostgresServer
 from infra.temporal import TemporalServer
-from perdure import AppRows, PerdurePlugin, Settings, schema
-from perdure.cleaning.findings import Findings
-from perdure.cleaning.ground import Ground
-from perdure.cleaning.parts import PARTS
-from perdure.fleet.worker import new_identity, new_worker
-from perdure.store.connecting import open_pool
+from perdure import AppRows, PerdurePlugin, Settings
+from perdure._reconcile.findings import Findings
+from perdure._reconcile.ground import Ground
+from perdure._reconcile.parts import PARTS
+from perdure._store import schema
+from perdure._store.connecting import open_pool
+from perdure._worker.worker import new_identity, new_worker
 
 GATE = 1.2
 COMMENT = '{"id": 1, "post_id": 1, "author": "Ann", "body": "Well said.", "recipient": "bob@example.org"}'

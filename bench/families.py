@@ -33,7 +33,7 @@ from rich.table import Table
 from infra.guard import GuardedProcess
 from infra.postgres import PostgresServer
 from infra.temporal import TemporalServer
-from perdure import schema
+from perdure._store import schema
 
 ROOT = Path(__file__).parents[1]
 TABLES = ROOT / "activities" / "web_jobs.sql"
@@ -257,7 +257,7 @@ async def ground() -> AsyncIterator[Ground]:
                 "PERDURE_WEB_ORIGINS": origin,
                 "PERDURE_WEB_NETWORKS": "127.0.0.0/8",
             }
-            command = [sys.executable, "-m", "perdure.command", "worker", "workers.web_jobs:app"]
+            command = [sys.executable, "-m", "perdure.cli", "worker", "workers.web_jobs:app"]
             log = Path(folder) / "worker.log"
             worker = GuardedProcess(command, ask=signal.SIGTERM, log=log, cwd=ROOT, env=environment)
             try:

@@ -21,7 +21,7 @@ import asyncpg
 import psutil
 
 from infra.postgres import PostgresServer
-from perdure import schema
+from perdure._store import schema
 
 Connection: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
 

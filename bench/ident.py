@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.table import Table
 
 from infra.postgres import PostgresServer
-from perdure import schema
+from perdure._store import schema
 
 _IDS = {
     "a number, 1 to 7 digits": "n::text",

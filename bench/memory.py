@@ -23,7 +23,7 @@ from rich.table import Table
 from infra.guard import GuardedProcess
 from infra.postgres import PostgresServer
 from infra.temporal import TemporalServer
-from perdure import schema
+from perdure._store import schema
 
 ROOT = Path(__file__).parents[1]
 INPUT = {"id": 1, "post_id": 7, "author": "Ann", "body": "Well said. " * 10, "recipient": "bob@blog.example"}
@@ -56,7 +56,7 @@ async def _measure(count: int, cached: int) -> tuple[int, int]:
             "PERDURE_DATABASE_URL": postgres.dsn(),
             "PERDURE_WORKFLOWS_CACHED": str(cached),
         }
-        command = [sys.executable, "-m", "perdure.command", "worker", "bench.waiting:app"]
+        command = [sys.executable, "-m", "perdure.cli", "worker", "bench.waiting:app"]
         log = Path(folder) / "worker.log"
         worker = GuardedProcess(command, ask=signal.SIGTERM, log=log, cwd=ROOT, env=environment)
         try:

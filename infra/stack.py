@@ -21,7 +21,7 @@ from infra.postgres import PostgresServer
 from infra.progress import progress
 from infra.restartable import Restartable
 from infra.temporal import TemporalServer
-from perdure import schema
+from perdure._store import schema
 
 MAIL_SECRET = "a-secret-of-demonstrations-on-this-machine"
 ROOT = Path(__file__).parent.parent
@@ -146,7 +146,7 @@ class WorkerProcess(Restartable):
         """
         begin = self.log.stat().st_size if self.log.exists() else 0
         self._process = GuardedProcess(
-            [sys.executable, "-m", "perdure.command", "worker", self._app],
+            [sys.executable, "-m", "perdure.cli", "worker", self._app],
             ask=signal.SIGTERM,
             log=self.log,
             cwd=ROOT,

@@ -7,9 +7,16 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from perdure._crypto.private import Private, PrivateAs, PrivatePattern
+    from perdure._crypto.service import KeyService
+    from perdure._wire.requests import Request, Resolution, SendAgain
+    from perdure._wire.status import LifecycleStatus
+    from perdure._worker.plugin import PerdurePlugin
+    from perdure._workflow.lifecycle import Lifecycle
     from perdure.app import App
     from perdure.client import Client, EffectRecord, EntityStatus, Handle
     from perdure.client.feed import Event
+    from perdure.contracts.app_column import AppColumn
     from perdure.contracts.app_rows import AppRows
     from perdure.contracts.attempt import Attempt, Question
     from perdure.contracts.effects import Effect, Find
@@ -32,20 +39,14 @@ if TYPE_CHECKING:
     from perdure.contracts.policies import Dedupe, Escalate, Lookup, Repeat, Retry
     from perdure.contracts.states import State, state
     from perdure.contracts.steps import Occasion, Step
-    from perdure.encryption.private import Private, PrivateAs, PrivatePattern
-    from perdure.encryption.service import KeyService
     from perdure.errors import PerdureError
-    from perdure.fleet.plugin import PerdurePlugin
     from perdure.settings import Settings
-    from perdure.store.writes import AppColumn
-    from perdure.workflow.lifecycle import Lifecycle
-    from perdure.workflow.requests import Request, Resolution, SendAgain
-    from perdure.workflow.status import LifecycleStatus
 
 _MODULES = {
     "app": ("App",),
     "client": ("Client", "EffectRecord", "EntityStatus", "Handle"),
     "client.feed": ("Event",),
+    "contracts.app_column": ("AppColumn",),
     "contracts.app_rows": ("AppRows",),
     "contracts.attempt": ("Attempt", "Question"),
     "contracts.effects": ("Effect", "Find"),
@@ -61,7 +62,6 @@ _MODULES = {
         "GaveUp",
         "InDoubt",
         "NotDone",
-        "Occasion",
         "Refused",
         "Status",
         "WasRefused",
@@ -69,15 +69,14 @@ _MODULES = {
     "contracts.policies": ("Dedupe", "Escalate", "Lookup", "Repeat", "Retry"),
     "contracts.states": ("State", "state"),
     "contracts.steps": ("Occasion", "Step"),
-    "encryption.private": ("Private", "PrivateAs", "PrivatePattern"),
-    "encryption.service": ("KeyService",),
+    "_crypto.private": ("Private", "PrivateAs", "PrivatePattern"),
+    "_crypto.service": ("KeyService",),
     "errors": ("PerdureError",),
-    "fleet.plugin": ("PerdurePlugin",),
+    "_worker.plugin": ("PerdurePlugin",),
     "settings": ("Settings",),
-    "store.writes": ("AppColumn",),
-    "workflow.lifecycle": ("Lifecycle",),
-    "workflow.requests": ("Request", "Resolution", "SendAgain"),
-    "workflow.status": ("LifecycleStatus",),
+    "_workflow.lifecycle": ("Lifecycle",),
+    "_wire.requests": ("Request", "Resolution", "SendAgain"),
+    "_wire.status": ("LifecycleStatus",),
 }
 _WHERE = {name: module for module, names in _MODULES.items() for name in names}
 """Imported when used: a contract must pull in no database driver, and pytest, which loads our plugin, nothing."""

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from temporalio import workflow
 
+from perdure._crypto.private import sealed_data
+from perdure._workflow.lifecycle import Lifecycle
 from perdure.contracts.effects import Effect, Find, contract_of, problem
 from perdure.contracts.keys import check_name
 from perdure.contracts.limits import limits_of
 from perdure.contracts.states import suggestion
 from perdure.contracts.steps import Step
-from perdure.encryption.private import sealed_data
 from perdure.errors import DeclarationError, InvalidInput, UnknownLifecycle
-from perdure.workflow.lifecycle import Lifecycle
 
 if TYPE_CHECKING:
     from perdure.settings import Settings

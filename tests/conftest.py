@@ -16,7 +16,7 @@ import pytest
 from infra.memory import memory
 from infra.postgres import PostgresServer
 from infra.temporal import TemporalServer
-from perdure import schema
+from perdure._store import schema
 from tests.mail_secret import MAIL_SECRET
 from tests.world import World
 

@@ -23,7 +23,7 @@ class Forked:
     """`perdure` with these arguments, in exactly this environment; what it says goes to the log."""
 
     def __init__(self, arguments: list[str], environment: Mapping[str, str], log: Path) -> None:
-        _FORK.set_forkserver_preload([*PRELOADED, "perdure.command"])
+        _FORK.set_forkserver_preload([*PRELOADED, "perdure.cli"])
         self._process = _FORK.Process(target=_be_perdure, args=(arguments, dict(environment), log), daemon=True)
         self._process.start()
 
@@ -55,6 +55,6 @@ def _be_perdure(arguments: list[str], environment: dict[str, str], log: Path) ->
     os.dup2(said, sys.stdout.fileno())
     os.dup2(said, sys.stderr.fileno())
     sys.argv = ["perdure", *arguments]
-    from perdure.command import main
+    from perdure.cli import main
 
     main()

@@ -51,7 +51,7 @@ async def at_terminal(world: World, *arguments: str) -> AsyncIterator[OnTerminal
     ours, its = pty.openpty()
     os.set_blocking(ours, False)
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "perdure.command", *arguments),
+        *(sys.executable, "-m", "perdure.cli", *arguments),
         env={**world.environment(), "TERM": "xterm", "COLUMNS": "200"},
         stdin=its,
         stdout=its,

@@ -21,7 +21,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from infra.postgres import PostgresServer
 from infra.temporal import TemporalServer, obtain_temporal
 from perdure import App, Client, LifecycleStatus, PerdurePlugin, Settings
-from perdure.fleet.worker import new_identity, new_worker
+from perdure._worker.worker import new_identity, new_worker
 from tests.counterparty import Counterparty
 from tests.deadline import DEADLINE, in_time, until
 from tests.forked import Forked
@@ -247,7 +247,7 @@ class WorkerProcess:
             return
         with self.log.open("wb") as log:
             self._process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-m", "perdure.command", "worker", self._app),
+                *(sys.executable, "-m", "perdure.cli", "worker", self._app),
                 env=self._environment,
                 stderr=log,
                 stdout=log,

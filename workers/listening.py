@@ -15,11 +15,11 @@ from typing import ClassVar
 import asyncpg
 from aiohttp import web
 
-from perdure.fleet.worker import told_to_stop
+from perdure._store.schema import Connection
+from perdure._store.secured import connect
+from perdure._worker.worker import told_to_stop
 from perdure.logs import says
-from perdure.schema import Connection
 from perdure.settings import Settings
-from perdure.store.secured import connect
 
 LONGEST = 20.0
 """Seconds that a connection lives: headers, body and answer."""

@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from perdure.command.printing import refuse
+from perdure._worker.worker import stop_at_once
+from perdure.cli.printing import refuse
 from perdure.errors import InvalidSetting
-from perdure.fleet.worker import stop_at_once
 from perdure.logs import set_up
 from perdure.settings import Settings, settings
 

@@ -12,7 +12,7 @@ import asyncpg
 from activities.twilio.resources import Telephony
 from activities.twilio.resources import lifespan as telephony_lifespan
 from perdure import Occasion, Settings
-from perdure.store.secured import connect
+from perdure._store.secured import connect
 
 
 @dataclass(frozen=True, slots=True)

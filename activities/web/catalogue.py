@@ -13,8 +13,8 @@ from typing import Any, TypeAlias
 import asyncpg
 
 from activities.web.job_type import JobType, Unusable, of_row
+from perdure._store.schema import Connection
 from perdure.errors import NotNow
-from perdure.schema import Connection
 
 FIELDS = tuple(name for name in JobType.model_fields if name != "changed_at")
 _UPSERT = (

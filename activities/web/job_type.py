@@ -15,8 +15,8 @@ from activities.contracts.web_job import Policy, Route, TypeName
 from activities.web import urls
 from activities.web.origins import same_origin
 from perdure import NotDone
-from perdure.operating.durations import duration, written
-from perdure.schema import Connection
+from perdure._operations.durations import duration, written
+from perdure._store.schema import Connection
 
 OURS = (
     *("host", "connection", "content-length", "transfer-encoding", "te", "trailer", "upgrade", "expect"),

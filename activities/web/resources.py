@@ -13,7 +13,7 @@ from aiohttp.abc import AbstractResolver
 from activities.web.names import Names
 from activities.web.turnstile import Turnstile
 from perdure import Attempt, Question, Settings
-from perdure.store.secured import connect
+from perdure._store.secured import connect
 
 
 @dataclass(frozen=True, slots=True)

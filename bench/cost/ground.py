@@ -24,7 +24,7 @@ from infra.guard import GuardedProcess
 from infra.ports import free_port
 from infra.postgres import PostgresServer
 from infra.temporal import TemporalServer
-from perdure import schema
+from perdure._store import schema
 
 ROOT = Path(__file__).parents[2]
 WAYS = ("sample", "activity", "inline", "floor")

@@ -17,8 +17,8 @@ from infra.guard import GuardedProcess
 
 WORKERS: dict[str, list[str]] = {
     "sample": ["bench.cost.sample"],
-    "activity": ["perdure.command", "worker", "bench.cost.bodies:by_activity"],
-    "inline": ["perdure.command", "worker", "bench.cost.bodies:inline"],
+    "activity": ["perdure.cli", "worker", "bench.cost.bodies:by_activity"],
+    "inline": ["perdure.cli", "worker", "bench.cost.bodies:inline"],
 }
 """What each way's worker is started as; the floor's lives in the app's process, so that starts can be eager."""
 

@@ -13,8 +13,8 @@ from bench.outbox.ground import Ground
 from bench.outbox.life import Given, Nothing, app
 from bench.outbox.marks import began
 from perdure import PerdurePlugin
-from perdure.relay.relay import BATCH, Relay
-from perdure.store.postgres import Database
+from perdure._services.relay import BATCH, Relay
+from perdure._store.postgres import Database
 
 _COMMIT = "select count(perdure.start('nothing', $1 || n, '{\"number\": 1}')) from generate_series(1, $2) n"
 _WAITING = "select count(*) from perdure.outbox"

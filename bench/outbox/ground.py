@@ -13,8 +13,9 @@ import temporalio.client
 from bench.outbox.life import app
 from infra.postgres import PostgresServer
 from infra.temporal import TemporalServer
-from perdure import PerdurePlugin, Settings, schema
-from perdure.fleet.worker import new_identity, new_worker
+from perdure import PerdurePlugin, Settings
+from perdure._store import schema
+from perdure._worker.worker import new_identity, new_worker
 
 
 class Ground:

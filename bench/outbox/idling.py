@@ -33,7 +33,7 @@ async def idle(here: Ground, relay_every: float | None, seconds: float) -> tuple
     }
     with tempfile.TemporaryDirectory(prefix="perdure-bench-") as folder:
         log = Path(folder) / "worker.log"
-        command = [sys.executable, "-m", "perdure.command", "worker", "bench.outbox.life:app"]
+        command = [sys.executable, "-m", "perdure.cli", "worker", "bench.outbox.life:app"]
         worker = GuardedProcess(command, ask=signal.SIGTERM, log=log, cwd=ROOT, env=environment)
         try:
             async with asyncio.timeout(60):

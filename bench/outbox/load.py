@@ -15,7 +15,7 @@ import asyncpg
 from infra.postgres import PostgresServer
 from infra.postgres_binaries import postgres_binaries
 from infra.postgres_user import server_account
-from perdure import schema
+from perdure._store import schema
 
 TABLE = """
     create table comment (

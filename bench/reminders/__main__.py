@@ -92,7 +92,7 @@ def main(
 
 
 async def _by_perdure(count: int, cached: int) -> Seen:
-    async with ground("perdure.command", "worker", "workers.reminders:app", cached=cached) as made:
+    async with ground("perdure.cli", "worker", "workers.reminders:app", cached=cached) as made:
 
         def spread(first: datetime) -> list[datetime]:
             due = Due("daily", first.replace(tzinfo=None), first)

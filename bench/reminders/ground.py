@@ -21,7 +21,7 @@ from infra.guard import GuardedProcess
 from infra.postgres import PostgresServer
 from infra.telephony.server import ACCOUNT, TOKEN, TelephonyServer
 from infra.temporal import TemporalServer
-from perdure import schema
+from perdure._store import schema
 
 ROOT = Path(__file__).parents[2]
 SENDER = "+15005550006"

@@ -34,7 +34,8 @@ from infra.stack import ROOT
 from infra.telephony.numbers import GOOD
 from infra.telephony.server import ACCOUNT, TOKEN, TelephonyServer
 from infra.time_skipping import time_skipping_environment
-from perdure import PerdurePlugin, schema
+from perdure import PerdurePlugin
+from perdure._store import schema
 from perdure.settings import Settings
 
 PATIENTS, FEWEST = 50, 14

@@ -14,13 +14,13 @@ from temporalio.client import WorkflowUpdateFailedError, WorkflowUpdateRPCTimeou
 from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError, RPCStatusCode
 
+from perdure._wire.requests import Request, Resolution
 from perdure.client.calls import Call, as_json, call
 from perdure.client.records import EntityStatus
 from perdure.contracts.keys import Entity
 from perdure.contracts.outcomes import Status
 from perdure.contracts.sizes import ELSEWHERE, LARGEST_RECEIPT, size_of
 from perdure.errors import AlreadyFinished, EngineUnavailable, InvalidInput, NotNow, NoWorkflow
-from perdure.workflow.requests import Request, Resolution
 
 PATIENCE = timedelta(seconds=20)
 """How long an update is waited for, where nobody says otherwise."""

@@ -13,9 +13,9 @@ from typing import Any
 
 from pydantic_core import PydanticSerializationError, to_jsonable_python
 
+from perdure._crypto.private import SEALING
 from perdure.contracts.keys import Entity, id_text
 from perdure.contracts.sizes import ELSEWHERE, LARGEST
-from perdure.encryption.private import SEALING
 from perdure.errors import InvalidInput
 
 _TYPES = {"input": "jsonb", "payload": "jsonb", "receipt": "jsonb", "not_before": "timestamptz", "priority": "integer"}

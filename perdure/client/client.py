@@ -21,13 +21,13 @@ from perdure.errors import DatabaseUnavailable, NotConnected, NotThisDatabase
 if TYPE_CHECKING:  # a web app that only starts needs none of these
     import temporalio.client
 
+    from perdure._store.postgres import Pool
+    from perdure._wire.requests import Request
     from perdure.app import App
     from perdure.client.feed import Event
     from perdure.client.naming import Which
     from perdure.contracts.outcomes import Status
     from perdure.settings import Settings
-    from perdure.store.postgres import Pool
-    from perdure.workflow.requests import Request
 
 
 class Client(Transactional):
@@ -78,9 +78,9 @@ class Client(Transactional):
             DatabaseUnavailable: no PostgreSQL answers.
             SchemaMismatch: its schema is missing, too old or too new.
         """
-        from perdure import schema
+        from perdure._store import schema
+        from perdure._store.postgres import Database
         from perdure.settings import settings
-        from perdure.store.postgres import Database
 
         config = config or settings()
         database = Database(config.database_url, most=config.connections)
@@ -202,10 +202,10 @@ class Client(Transactional):
             AlreadyFinished: it came too late.
             EngineUnavailable: no Temporal server answered, or no worker; whether it was accepted is not known.
         """
+        from perdure._crypto.private import SEALING
+        from perdure._crypto.sealed import bound_to
+        from perdure._wire.requests import Resolution
         from perdure.client.asking import settling
-        from perdure.encryption.private import SEALING
-        from perdure.encryption.sealed import bound_to
-        from perdure.workflow.requests import Resolution
 
         with bound_to(entity_of(name_of(lifecycle), entity_id)):
             receipt = to_jsonable_python(receipt, context=SEALING)
@@ -225,7 +225,7 @@ class Client(Transactional):
             send_refused: whether an effect that was refused may be sent again, under a new key. If not, an entity
                 whose retry would do that raises `NotNow`.
         """
-        from perdure.workflow.requests import RetryRequest
+        from perdure._wire.requests import RetryRequest
 
         asked = RetryRequest(by=by, note=note, send_refused=send_refused)
         return await self._update(lifecycle, entity_id, "retry_now", asked)
@@ -234,13 +234,13 @@ class Client(Transactional):
         self, lifecycle: Which, entity_id: object, *, by: str, note: str, effect: str | None = None
     ) -> str:
         """Send an effect anew that ended without being done, under a new key; raises as `resolve`."""
-        from perdure.workflow.requests import SendAgain
+        from perdure._wire.requests import SendAgain
 
         return await self._update(lifecycle, entity_id, "send_again", SendAgain(by=by, note=note, effect=effect))
 
     async def _update(self, lifecycle: Which, entity_id: object, update: str, asked: Request) -> str:
+        from perdure._crypto.codec import encrypting_client
         from perdure.client.asking import PATIENCE, Asking
-        from perdure.encryption.codec import encrypting_client
         from perdure.settings import settings
 
         config = self._config or settings()

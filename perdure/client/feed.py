@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 
 import asyncpg
 
+from perdure._store.postgres import answering
 from perdure.errors import DatabaseUnavailable, InvalidPosition
 from perdure.logs import says
-from perdure.store.postgres import answering
 
 if TYPE_CHECKING:
-    from perdure.store.postgres import Pool
+    from perdure._store.postgres import Pool
 
 log = logging.getLogger("perdure.feed")
 

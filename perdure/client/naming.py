@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import TypeAdapter, ValidationError
 
+from perdure._crypto.private import sealed_data
+from perdure._crypto.sealed import bound_to
 from perdure.client.calls import as_json
 from perdure.contracts.keys import Entity
 from perdure.contracts.states import suggestion
-from perdure.encryption.private import sealed_data
-from perdure.encryption.sealed import bound_to
 from perdure.errors import InvalidInput
 
 if TYPE_CHECKING:
+    from perdure._workflow.lifecycle import Lifecycle
     from perdure.app import App
-    from perdure.workflow.lifecycle import Lifecycle
 
     Which = type[Lifecycle[Any, Any]] | str
     Known = type[Lifecycle[Any, Any]] | None

@@ -10,11 +10,11 @@ from typing import Any
 import asyncpg
 from pydantic import TypeAdapter
 
+from perdure._store.postgres import Pool, answering
+from perdure._store.queries import query
 from perdure.client.calls import Call
 from perdure.client.records import EntityStatus
 from perdure.errors import InvalidInput, NoSuchEntity, NotNow
-from perdure.queries import query
-from perdure.store.postgres import Pool, answering
 
 _STATUS = TypeAdapter(EntityStatus)
 

@@ -17,12 +17,12 @@ from perdure.errors import NotConnected
 from perdure.telemetry import names, traces
 
 if TYPE_CHECKING:  # a web app that only starts needs none of these
+    from perdure._store.postgres import Pool
+    from perdure._wire.requests import Request
+    from perdure._workflow.lifecycle import Lifecycle
     from perdure.app import App
     from perdure.client.client import Client
     from perdure.client.naming import Which
-    from perdure.store.postgres import Pool
-    from perdure.workflow.lifecycle import Lifecycle
-    from perdure.workflow.requests import Request
 
 I = TypeVar("I")  # noqa: E741
 T = TypeVar("T")
@@ -205,7 +205,7 @@ class Transactional(ABC):
 
         async def work() -> str:
             if connection is None:
-                from perdure.workflow.requests import Request
+                from perdure._wire.requests import Request
 
                 return await self._update(lifecycle, entity_id, "cancel", Request(by=by, note=note))
             entity = entity_of(name_of(lifecycle), entity_id)

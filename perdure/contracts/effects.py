@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar, get_args
 
 from pydantic import TypeAdapter, ValidationError
 
+from perdure._common.privacy import describe_invalid, reason
 from perdure.contracts.keys import check_name
 from perdure.contracts.limits import Limit
 from perdure.contracts.policies import Dedupe, DoubtPolicy, Lookup, Retry
 from perdure.contracts.spans import check_spans
 from perdure.contracts.unordered import holds_set, is_untyped
 from perdure.errors import DeclarationError, InvalidInput
-from perdure.privacy import describe_invalid, reason
 
 if TYPE_CHECKING:
     from perdure.contracts.attempt import Attempt, Question

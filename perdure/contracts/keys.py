@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from urllib.parse import unquote
 from uuid import UUID
 
+from perdure._common.shown import UNSEEN
 from perdure.contracts.scopes import scope_of_workflow, workflow_prefix
 from perdure.errors import InvalidEntity, InvalidInput
-from perdure.shown import UNSEEN
 
 LONGEST_ID = 900
 """Bytes of UTF-8. Temporal refuses workflow ids over 1,000; lifecycle and scope need the rest."""

@@ -39,7 +39,7 @@ from temporalio.worker._workflow_instance import (
     WorkflowInstanceDetails,
 )
 
-from perdure.workflow.waiter import RECORDED_FIRST
+from perdure._workflow.waiter import RECORDED_FIRST
 
 _T = TypeVar("_T")
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from perdure._wire.writes import Answer, Fence, FenceOp, Store, Verdict, Write
 from perdure.contracts.outcomes import Status
-from perdure.store.writes import Answer, Fence, FenceOp, Store, Verdict, Write
 
 
 class Recorded:

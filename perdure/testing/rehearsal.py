@@ -14,24 +14,25 @@ from enum import StrEnum
 from itertools import groupby
 from typing import Any, Generic, TypeVar
 
-from perdure.activity.execution import Fitting
+from perdure._activity.execution import Fitting
+from perdure._store.memory import MemoryStore
+from perdure._wire.carried import CARRIED, Carried
+from perdure._wire.names import WAKE
+from perdure._wire.status import LifecycleStatus
+from perdure._wire.terms import all_terms
+from perdure._wire.writes import EffectView
+from perdure._workflow.lifecycle import Lifecycle
 from perdure.app import contracts_of, input_json, name_of
 from perdure.contracts.effects import Effect, Find
 from perdure.contracts.keys import Entity, Key
 from perdure.contracts.outcomes import Status
 from perdure.contracts.steps import Step
-from perdure.contracts.terms import all_terms
-from perdure.store.memory import MemoryStore
-from perdure.store.writes import EffectView
 from perdure.testing.bugs import Bugs
 from perdure.testing.engine import START, RunEnd, VirtualWorkflow, WorkflowTaskFailed
 from perdure.testing.messages import Answered, Message, Post
 from perdure.testing.recorded import Recorded
 from perdure.testing.script import Calls, Contract, Script, ScriptError
 from perdure.testing.stage import Call, Stage
-from perdure.workflow.carried import CARRIED, Carried
-from perdure.workflow.lifecycle import Lifecycle
-from perdure.workflow.status import LifecycleStatus
 
 I = TypeVar("I")  # noqa: E741 - the field's own letter for an input
 S = TypeVar("S", bound=StrEnum)
@@ -145,7 +146,7 @@ async def rehearse(
         outside=lambda happens, after: engine.outside(happens, after=after),
     )
     renewing = Renewing(lambda: (engine.runs, engine.moves + sum(map(len, stage.calls.values()))))
-    memory = MemoryStore(stage.clock, on_late=lambda key: engine.signal("perdure-wake", key))
+    memory = MemoryStore(stage.clock, on_late=lambda key: engine.signal(WAKE, key))
     recorded = Recorded(memory)
     effects = {name: each for each in lifecycle.effects for name in each.names}
     stage.store = Fitting(recorded, effects.get)

@@ -10,14 +10,14 @@ from typing import Any, TypeAlias
 
 from temporalio.exceptions import ApplicationError, TimeoutType
 
-from perdure.activity.execution import ask, attempt, keep, take
-from perdure.activity.orders import AttemptOrder, QuestionOrder, Report, StepOrder
+from perdure._activity.execution import ask, attempt, keep, take
+from perdure._wire.names import WRITE
+from perdure._wire.orders import AttemptOrder, QuestionOrder, Report, StepOrder
+from perdure._wire.writes import Store, Write
 from perdure.contracts.effects import Effect, Find
 from perdure.errors import StepFailed
-from perdure.store.writes import Store, Write
 from perdure.testing.engine_activities import ActivityCall, ActivityEnd, Completed, Failed, TimedOut
 from perdure.testing.script import After, Contract, Ended, Late, NotPickedUp, Script, ScriptError, WorkerLost
-from perdure.workflow.recorder import WRITE
 
 _MISSED_AFTER = timedelta(seconds=5)
 """Time-out of a workflow task, as the relay starts runs: after that another worker runs an inline call again."""

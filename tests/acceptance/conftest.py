@@ -13,7 +13,7 @@ import pytest
 from infra.memory import memory
 from infra.postgres import PostgresServer
 from infra.temporal import TemporalServer
-from perdure import schema
+from perdure._store import schema
 from tests.conftest import APP_TABLES, PROMPT_TIMERS, as_admin
 from tests.world import World
 

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from activities.contracts.sendmail import Kind, Letter
+from perdure._store.schema import Connection
 from perdure.contracts.keys import Entity, Key
-from perdure.schema import Connection
 from perdure.testing.crashing.case import exited, preload
 from perdure.testing.crashing.victim import Orders, work
 from tests.mail_secret import token_of

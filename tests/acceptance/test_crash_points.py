@@ -12,9 +12,9 @@ from activities.contracts.comment import Comment
 from infra.mail.server import MailServer, count_by_message_id
 from infra.postgres import PostgresServer
 from infra.temporal import TemporalServer
+from perdure._store.schema import Connection
 from perdure.contracts.keys import Key
 from perdure.errors import DeclarationError
-from perdure.schema import Connection
 from perdure.testing.crashing import CrashPointsFailed, Proof, Servers, Way
 from tests.apps import forgetful, straight
 from tests.apps.contracts import Errand

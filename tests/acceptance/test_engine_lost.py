@@ -179,7 +179,7 @@ async def two_workers(world: World) -> None:
 async def command(world: World, *arguments: str) -> str:
     """What `perdure` says; it must succeed."""
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "perdure.command", *arguments),
+        *(sys.executable, "-m", "perdure.cli", *arguments),
         env=world.environment(),
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,

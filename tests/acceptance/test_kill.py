@@ -13,7 +13,7 @@ import pytest
 from temporalio.api.enums.v1 import TimeoutType
 
 from perdure import Status
-from perdure.workflow.recorder import WRITE
+from perdure._wire.names import WRITE
 from tests.acceptance.errands import (
     KINDS,
     LOOKUPS,

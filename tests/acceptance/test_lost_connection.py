@@ -12,8 +12,8 @@ from collections.abc import Iterator
 import pytest
 from temporalio.client import Client
 
-from perdure import faults
-from perdure.relay.relay import Relay
+from perdure._common import faults
+from perdure._services.relay import Relay
 from perdure.testing.proxy import Proxy, proxied
 from tests.apps import listening
 from tests.apps.bodies import app

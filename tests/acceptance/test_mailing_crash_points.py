@@ -14,8 +14,8 @@ import pytest
 from activities.contracts.sendmail import Kind
 from infra.postgres import PostgresServer
 from infra.temporal import TemporalServer
+from perdure._store.schema import Connection
 from perdure.contracts.keys import Key
-from perdure.schema import Connection
 from perdure.testing.crashing import Servers
 from tests.acceptance.mailings import TABLE, letter
 from tests.mail_secret import token_of

@@ -13,7 +13,7 @@ import pytest
 from activities.contracts.web_job import Job
 from infra.postgres import PostgresServer
 from infra.temporal import TemporalServer
-from perdure.schema import Connection
+from perdure._store.schema import Connection
 from perdure.testing.crashing import Proof, Servers, Way
 from tests.pages import Pages, answers
 from workflows.web_job import WebJob

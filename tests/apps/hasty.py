@@ -11,8 +11,8 @@ from pydantic import model_validator
 from temporalio import workflow
 
 from perdure import App, Lifecycle, state
-from perdure.cleaning import entities
-from perdure.cleaning import workflow as cleaning_workflow
+from perdure._reconcile import entities
+from perdure._reconcile import workflow as cleaning_workflow
 from tests.apps.contracts import Errand
 from tests.apps.frail import Stay
 

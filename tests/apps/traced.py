@@ -16,7 +16,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from temporalio.contrib.opentelemetry import create_tracer_provider
 
 from perdure import Client, PerdurePlugin, minutes
-from perdure.fleet.worker import leave, new_worker
+from perdure._worker.worker import leave, new_worker
 from tests.apps.bodies import app
 from tests.apps.contracts import Errand
 from tests.running import running

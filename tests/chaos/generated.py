@@ -6,11 +6,11 @@ import random
 
 from temporalio import workflow
 
-from perdure.store.writes import AppColumn
+from perdure._workflow.lifecycle import Lifecycle
+from perdure.contracts.app_column import AppColumn
 from perdure.testing.exploring import programs
 from perdure.testing.exploring.other_side import SECRET
 from perdure.testing.exploring.programs import COUNT, Author, Interpreter, Place, Program
-from perdure.workflow.lifecycle import Lifecycle
 from tests.chaos.plan import GENERATED
 
 PACE = 0.2

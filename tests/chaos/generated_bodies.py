@@ -7,10 +7,10 @@ from collections.abc import Callable
 from typing import Any
 
 from perdure import App, Attempt, Question, Step
+from perdure._workflow.lifecycle import Lifecycle
 from perdure.app import contracts_of
 from perdure.contracts.effects import Effect, Find
 from perdure.contracts.steps import Occasion
-from perdure.workflow.lifecycle import Lifecycle
 from tests.apps.calls import do_errand, find_errand
 from tests.apps.contracts import Errand
 from tests.chaos.generated import Generated, GeneratedLater

@@ -17,6 +17,7 @@ from temporalio.client import WorkflowHistory
 from temporalio.worker import Replayer, UnsandboxedWorkflowRunner
 
 from perdure import PerdurePlugin
+from perdure._workflow.performing import Performance
 from perdure.contracts.keys import Entity
 from perdure.testing.exploring.database import belongs
 from perdure.testing.exploring.evidence import Account, Evidence, Told
@@ -24,7 +25,6 @@ from perdure.testing.exploring.judge import judge
 from perdure.testing.exploring.other_side import SECRET
 from perdure.testing.exploring.scenario import Finding
 from perdure.testing.exploring.sql_record import SqlRecord
-from perdure.workflow.performing import Performance
 from tests.chaos import generated, generated_bodies
 from tests.chaos.company import Company
 from tests.chaos.other_side import OtherSide

@@ -16,7 +16,7 @@ import asyncpg
 from infra.mail.server import At, Fault, MailServer
 from infra.postgres import PostgresServer
 from infra.temporal_server import TemporalOnPostgres
-from perdure import schema
+from perdure._store import schema
 from perdure.testing.exploring.sql_record import SqlRecord
 from perdure.testing.proxy import Proxy, proxied
 from tests.chaos.app import app

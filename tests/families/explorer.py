@@ -8,7 +8,7 @@ from pathlib import Path
 
 import asyncpg
 
-from perdure.fleet.columns import declare
+from perdure._worker.columns import declare
 from perdure.testing.exploring.explorer import quiet
 from perdure.testing.exploring.scenario import Finding, Scenario
 from perdure.testing.exploring.scenarios import shrink

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import asyncpg
 
+from perdure._wire.requests import Resolution
 from perdure.contracts.keys import Entity
 from perdure.contracts.outcomes import Status
 from perdure.testing.exploring.people import People
 from perdure.testing.exploring.sql_acts import Act
 from perdure.testing.exploring.sql_sessions import VirtualSession
-from perdure.workflow.requests import Resolution
 from tests.families.judge import recount
 from tests.families.scenario import MASTERS, Job
 

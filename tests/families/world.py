@@ -15,12 +15,12 @@ from unittest.mock import patch
 from activities.settings import web_settings
 from activities.web import asking, looking_up, turnstile
 from activities.web.resources import Web
-from perdure.activity.hosting import TemporalHost
+from perdure._activity.hosting import TemporalHost
+from perdure._services import follower as following
+from perdure._services.follower import Follower
+from perdure._services.service import TROUBLE
+from perdure._wire.writes import Answer, Write
 from perdure.contracts.keys import Entity
-from perdure.fleet import follower as following
-from perdure.fleet.follower import Follower
-from perdure.fleet.service import TROUBLE
-from perdure.store.writes import Answer, Write
 from perdure.testing.exploring.database import Row
 from perdure.testing.exploring.scenario import Event, Finding
 from perdure.testing.exploring.sql_database import Borrowed, SqlDatabase, WorkerStore

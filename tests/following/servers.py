@@ -20,7 +20,7 @@ from infra.memory import memory
 from infra.postgres import PostgresServer
 from infra.postgres_binaries import postgres_binaries
 from infra.postgres_user import let_in, server_account
-from perdure import schema
+from perdure._store import schema
 
 SETTINGS = """
 max_prepared_transactions = 20

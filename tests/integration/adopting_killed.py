@@ -14,10 +14,10 @@ from typing import Any
 
 import asyncpg
 
-from perdure.adopting.adopting import Adoption, Doubt
-from perdure.adopting.existing_work import ExistingWork, of_table
+from perdure._reconcile.importing.adopting import Adoption, Doubt
+from perdure._reconcile.importing.existing_work import ExistingWork, of_table
+from perdure._store.schema import Connection
 from perdure.app import name_of
-from perdure.schema import Connection
 from tests.apps.errands import Lookup
 from tests.integration.archiving.killed import die_before
 

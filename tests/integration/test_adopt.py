@@ -14,7 +14,7 @@ import asyncpg
 import pytest
 from typer.testing import CliRunner
 
-from perdure.command import cli
+from perdure.cli import cli
 from perdure.errors import PerdureError
 from tests.apps.bodies import app
 from tests.world import World
@@ -38,7 +38,7 @@ async def jobs(world: World) -> None:
 async def begun(world: World, lifecycle: str, *options: str) -> AsyncIterator[asyncio.subprocess.Process]:
     """The command in a process of its own, which ends with the context."""
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "perdure.command", "adopt", "tests.apps.bodies:app", lifecycle, *options),
+        *(sys.executable, "-m", "perdure.cli", "adopt", "tests.apps.bodies:app", lifecycle, *options),
         env=world.environment(),
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,

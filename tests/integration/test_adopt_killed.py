@@ -12,7 +12,7 @@ import asyncpg
 import pytest
 
 from infra.postgres import PostgresServer
-from perdure.schema import Connection
+from perdure._store.schema import Connection
 from tests.deadline import in_time
 from tests.integration.adopting_killed import adoption
 
@@ -224,7 +224,7 @@ async def test_a_row_that_somebody_holds_is_taken_over_later_or_named(dsn: str, 
 
 
 async def test_rows_of_a_query_that_can_not_be_locked_are_taken_over_without(db: Connection) -> None:
-    from perdure.adopting.existing_work import ExistingWork
+    from perdure._reconcile.importing.existing_work import ExistingWork
 
     await db.execute(SOME)
     sql = "select id, max(status) as status, '{}'::jsonb as input from job group by id"

@@ -17,7 +17,7 @@ from temporalio.service import RPCError
 from infra.postgres import PostgresServer
 from infra.promtool import obtain_promtool
 from infra.temporal import TemporalServer
-from perdure.store.postgres import Database
+from perdure._store.postgres import Database
 from perdure.telemetry import names
 from tests.apps.bodies import app
 from tests.integration.test_metrics import Metered, metered, value_in

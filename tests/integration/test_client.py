@@ -150,7 +150,7 @@ async def test_an_unknown_lifecycle_is_named_with_the_nearest_that_is_known(worl
 
 
 async def test_a_database_that_is_not_there_is_named_without_its_password(world: World, monkeypatch: Any) -> None:
-    monkeypatch.setattr("perdure.store.postgres.Database.open.__kwdefaults__", {"patience": 0.1})
+    monkeypatch.setattr("perdure._store.postgres.Database.open.__kwdefaults__", {"patience": 0.1})
     gone = world.config.model_copy(update={"database_url": f"postgresql://me:secret@127.0.0.1:{free_port()}/app"})
     with pytest.raises(DatabaseUnavailable, match=r"no PostgreSQL answers at postgresql://me@127.0.0.1:\d+/app") as no:
         async with Client.connect(gone):

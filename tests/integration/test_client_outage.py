@@ -9,7 +9,8 @@ import asyncpg
 import pytest
 
 from infra.postgres import PostgresServer
-from perdure import Client, Settings, schema, seconds
+from perdure import Client, Settings, seconds
+from perdure._store import schema
 from perdure.errors import DatabaseUnavailable
 from tests.apps.contracts import Errand
 from tests.deadline import DEADLINE

@@ -32,12 +32,12 @@ from perdure import (
     Status,
     minutes,
 )
+from perdure._wire.status import LifecycleStatus
+from perdure._wire.writes import Answer, FenceOp, Store, Write
+from perdure._worker.worker import new_identity, new_worker
 from perdure.contracts.effects import Effect
-from perdure.fleet.worker import new_identity, new_worker
-from perdure.store.writes import Answer, FenceOp, Store, Write
 from perdure.testing import CANCEL_WORKFLOW, Recorded, When, WhenParked, WorkerLost, rehearse
 from perdure.testing.script import Contract, Script
-from perdure.workflow.status import LifecycleStatus
 from tests.apps.contracts import INLINE, REGULAR, Errand, Ticket
 from tests.apps.errands import LIFECYCLES
 from tests.running import running

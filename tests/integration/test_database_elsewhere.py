@@ -9,8 +9,8 @@ from google.protobuf.duration_pb2 import Duration
 from temporalio.api.workflowservice.v1 import RegisterNamespaceRequest
 
 from perdure import PerdurePlugin
+from perdure._worker.worker import new_worker
 from perdure.errors import NotThisDatabase
-from perdure.fleet.worker import new_worker
 from tests.apps.bodies import app
 from tests.apps.contracts import Errand
 from tests.world import World

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 import asyncpg
 import pytest
 
-from perdure import schema
+from perdure._store import schema
 from tests.following.servers import Servers
 
 FEED = "select id, version, position from perdure.feed($1, 100)"

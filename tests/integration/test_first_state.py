@@ -14,9 +14,9 @@ from temporalio import workflow
 from infra.postgres import PostgresServer
 from infra.temporal import TemporalServer
 from perdure import App, AppColumn, Client, Lifecycle, state
+from perdure._worker.record import check_record
 from perdure.contracts.states import States
 from perdure.errors import DeclarationError
-from perdure.fleet.record import check_record
 from tests.world import World
 
 

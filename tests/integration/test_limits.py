@@ -16,7 +16,7 @@ from temporalio.service import RPCError
 from infra.postgres import PostgresServer
 from infra.temporal import TemporalServer
 from perdure import Status
-from perdure.fleet.queues import queues
+from perdure._services.queues import queues
 from tests.apps.contracts import Errand
 from tests.apps.limited import ACCOUNT, app
 from tests.integration.operating.reading import perdure

@@ -17,10 +17,10 @@ from temporalio.service import RPCError
 from infra.postgres import PostgresServer
 from infra.temporal import TemporalServer
 from perdure import PerdurePlugin
+from perdure._services.relay import Relay
+from perdure._store.postgres import Database
 from perdure.errors import EngineUnavailable
 from perdure.logs import FIELDS
-from perdure.relay.relay import Relay
-from perdure.store.postgres import Database
 from tests.apps.listening import app
 from tests.world import World
 

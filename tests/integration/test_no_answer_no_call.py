@@ -7,10 +7,10 @@ from datetime import UTC, datetime
 
 from infra.postgres import PostgresServer
 from perdure import Attempt
-from perdure.activity.execution import attempt
-from perdure.activity.orders import AttemptOrder, Said
-from perdure.store.postgres import Database, PostgresStore
-from perdure.store.writes import Fence, FenceOp, Write
+from perdure._activity.execution import attempt
+from perdure._store.postgres import Database, PostgresStore
+from perdure._wire.orders import AttemptOrder, Said
+from perdure._wire.writes import Fence, FenceOp, Write
 from tests.apps.contracts import REGULAR, Errand, Ticket
 
 

@@ -21,9 +21,9 @@ from temporalio.service import RetryConfig
 
 from infra.postgres import PostgresServer
 from infra.temporal import TemporalServer
+from perdure._services.relay import BATCH, Relay
+from perdure._store.postgres import Database
 from perdure.errors import EngineUnavailable
-from perdure.relay.relay import BATCH, Relay
-from perdure.store.postgres import Database
 from tests.apps.listening import app
 from tests.world import World
 

@@ -13,8 +13,8 @@ import pytest
 from infra.pgbouncer import PgBouncer
 from infra.postgres import PostgresServer
 from perdure import Client
-from perdure.store.connecting import Pool
-from perdure.store.postgres import Database
+from perdure._store.connecting import Pool
+from perdure._store.postgres import Database
 from tests.apps.straight import app
 from tests.deadline import in_time
 from tests.world import World

@@ -17,14 +17,14 @@ from temporalio.service import RPCError
 
 from infra.postgres import PostgresServer
 from infra.temporal import TemporalServer
+from perdure._reconcile.recovery.engine import why_lost
+from perdure._reconcile.recovery.recovery import Recovered, recover
+from perdure._services.ownership.exchange import Exchange
+from perdure._services.ownership.keeper import keeper_id
+from perdure._store.queries import query
+from perdure._wire.carried import CARRIED, Carried
 from perdure.contracts.outcomes import Status
 from perdure.errors import NotNow
-from perdure.ownership.exchange import Exchange
-from perdure.ownership.keeper import keeper_id
-from perdure.queries import query
-from perdure.recovering.engine import why_lost
-from perdure.recovering.recovery import Recovered, recover
-from perdure.workflow.carried import CARRIED, Carried
 from tests.apps.lasting import KeptSale, Sale, app
 from tests.deadline import in_time
 from tests.world import World

@@ -14,7 +14,7 @@ from typer.testing import CliRunner, Result
 
 from infra.postgres import PostgresServer
 from infra.temporal import TemporalServer
-from perdure.command import cli
+from perdure.cli import cli
 from tests.apps.listening import app
 from tests.world import World
 

@@ -38,7 +38,7 @@ async def relay(world: World) -> AsyncIterator[RelayProcess]:
     """One that has its start-up before it."""
     with (world.folder / "relay.log").open("wb") as log:
         process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "perdure.command", "relay", "tests.apps.bodies:app"),
+            *(sys.executable, "-m", "perdure.cli", "relay", "tests.apps.bodies:app"),
             env=world.environment(),
             stdout=log,
             stderr=log,

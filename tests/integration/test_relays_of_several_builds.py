@@ -15,9 +15,9 @@ from temporalio import workflow
 from infra.postgres import PostgresServer
 from infra.temporal import TemporalServer
 from perdure import App, Lifecycle, state
+from perdure._services.relay import BATCH, PATIENCE, Relay
+from perdure._store.postgres import Database
 from perdure.logs import FIELDS
-from perdure.relay.relay import BATCH, PATIENCE, Relay
-from perdure.store.postgres import Database
 from tests.apps.listening import Assent, Nod, Question
 from tests.world import World
 

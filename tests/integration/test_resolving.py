@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from perdure import Status
+from perdure._store.postgres import Database, PostgresStore
+from perdure._wire.writes import Fence, FenceOp, Write
 from perdure.errors import AlreadyFinished, NotNow
-from perdure.store.postgres import Database, PostgresStore
-from perdure.store.writes import Fence, FenceOp, Write
 from tests.apps.contracts import Errand
 from tests.apps.talking import Ring, RingInline, app
 from tests.world import World

@@ -10,8 +10,9 @@ import asyncpg
 import pytest
 from typer.testing import CliRunner
 
-from perdure import Client, Settings, schema
-from perdure.command import cli
+from perdure import Client, Settings
+from perdure._store import schema
+from perdure.cli import cli
 from perdure.errors import SchemaMismatch
 from tests.world import World
 

@@ -13,8 +13,8 @@ from temporalio.service import RPCError
 
 from infra.postgres import PostgresServer
 from infra.temporal import TemporalServer
-from perdure.relay.relay import BATCH, Relay
-from perdure.store.postgres import Database
+from perdure._services.relay import BATCH, Relay
+from perdure._store.postgres import Database
 from tests.apps.listening import app
 from tests.world import World
 

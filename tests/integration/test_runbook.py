@@ -9,7 +9,7 @@ import asyncpg
 import pytest
 
 from infra.postgres import PostgresServer
-from perdure.cleaning.kinds import KINDS
+from perdure._store.finding_kinds import KINDS
 
 FOLDER = Path(__file__).parents[2] / "docs" / "runbook"
 BLOCKS = {

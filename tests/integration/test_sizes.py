@@ -15,9 +15,9 @@ from pydantic import SecretStr
 from temporalio.client import WorkflowExecutionStatus, WorkflowUpdateFailedError
 
 from perdure import Client, Status
+from perdure._wire.requests import Resolution
 from perdure.contracts.sizes import LARGEST, LARGEST_RECEIPT
 from perdure.errors import InvalidInput
-from perdure.workflow.requests import Resolution
 from tests.apps.large import CALLS, Wanted, app, smaller
 from tests.world import World
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from perdure._store.queries import query
 from perdure.errors import NotPermitted
-from perdure.queries import query
 from tests.apps.bodies import app
 from tests.integration.operating.reading import nobody, perdure
 from tests.world import World
@@ -121,7 +121,7 @@ async def test_what_is_in_doubt_or_finished_or_was_found_is_told(world: World) -
 
 
 async def test_many_finished_ones_are_estimated_not_counted(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("perdure.operating.overview.COUNTED", 3)
+    monkeypatch.setattr("perdure._operations.overview.COUNTED", 3)
     await world.db.execute(
         "insert into perdure.finished (lifecycle, id, round, state, created_at) "
         "select 'a', n::text, 0, 'done', now() from generate_series(1, 50) n; analyze perdure.finished"

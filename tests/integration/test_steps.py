@@ -75,7 +75,7 @@ async def closed(world: World) -> bool:
 async def test_a_step_under_way_when_postgresql_goes_is_taken_when_it_is_back(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("perdure.activity.execution.PATIENCE", 0.3)
+    monkeypatch.setattr("perdure._activity.execution.PATIENCE", 0.3)
     async with world.worker(app):
         await told(world, "wait")
         await taken(world, 1)
@@ -90,7 +90,7 @@ async def test_a_step_under_way_when_postgresql_goes_is_taken_when_it_is_back(
 async def test_no_step_is_taken_in_a_database_that_was_stopped(
     world: World, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("perdure.activity.execution.PATIENCE", 0.3)
+    monkeypatch.setattr("perdure._activity.execution.PATIENCE", 0.3)
     async with world.worker(app):
         await told(world, "fail")
         await taken(world, 1)

@@ -14,7 +14,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from perdure import Status
-from perdure.command import cli
+from perdure.cli import cli
 from perdure.errors import NotPermitted
 from tests.apps.contracts import Errand
 from tests.apps.errands import Escalate, Lookup, LookupInline

@@ -12,7 +12,7 @@ import asyncpg
 
 from infra.postgres import PostgresServer
 from infra.temporal import TemporalServer
-from perdure import schema
+from perdure._store import schema
 from tests.replay.scenarios import SCENARIOS, Scenario
 from tests.world import World
 

@@ -11,7 +11,7 @@ import asyncpg
 import pytest
 from typer.testing import CliRunner
 
-from perdure.command import cli
+from perdure.cli import cli
 from tests.world import World
 
 

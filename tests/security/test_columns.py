@@ -6,11 +6,11 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from perdure.fleet.follower import Follower
-from perdure.queries import query
-from perdure.store.connecting import open_pool
-from perdure.store.postgres import Pool, PostgresStore
-from perdure.store.writes import Move, Write
+from perdure._services.follower import Follower
+from perdure._store.connecting import open_pool
+from perdure._store.postgres import Pool, PostgresStore
+from perdure._store.queries import query
+from perdure._wire.writes import Move, Write
 from tests.deadline import DEADLINE
 from tests.security.conftest import Roles, perdure
 from tests.world import World

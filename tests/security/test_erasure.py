@@ -15,8 +15,8 @@ from typer.testing import CliRunner
 from infra.postgres import PostgresServer
 from infra.temporal import TemporalServer
 from perdure import Entity, Erasure
-from perdure.archiving.belongings import Rows
-from perdure.command import cli
+from perdure._retention.belongings import Rows
+from perdure.cli import cli
 from perdure.errors import DeclarationError
 from tests.apps.visits import TABLES, Booked, Visit, app
 from tests.collector import Collector, collecting

@@ -8,9 +8,9 @@ import unicodedata
 import asyncpg
 import pytest
 
+from perdure._common.shown import UNSEEN
 from perdure.contracts.keys import check_entity_id
 from perdure.errors import InvalidEntity
-from perdure.shown import UNSEEN
 from tests.world import World
 
 CHECKED = """

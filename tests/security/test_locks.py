@@ -8,12 +8,12 @@ import asyncpg
 import pytest
 
 from activities.web import catalogue
-from perdure import schema
+from perdure._services.follower import Follower
+from perdure._store import schema
+from perdure._store.connecting import open_pool
+from perdure._store.postgres import PostgresStore
+from perdure._wire.writes import Move, Write
 from perdure.errors import NotNow
-from perdure.fleet.follower import Follower
-from perdure.store.connecting import open_pool
-from perdure.store.postgres import PostgresStore
-from perdure.store.writes import Move, Write
 from tests.apps.bodies import app
 from tests.apps.contracts import Errand
 from tests.deadline import DEADLINE, in_time
@@ -139,5 +139,9 @@ def test_no_statement_waits_without_a_bound_for_an_advisory_lock() -> None:
         for path in (root / room).rglob("*.py")
         if "pg_advisory" in path.read_text() and "pg_try_advisory" not in path.read_text()
     }
-    assert found == {"perdure/schema/__init__.py", "perdure/archiving/working.py", "activities/web/catalogue.py"}
+    assert found == {
+        "perdure/_store/schema/__init__.py",
+        "perdure/_retention/working.py",
+        "activities/web/catalogue.py",
+    }
     assert "pg_advisory" not in catalogue.tables()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from perdure.schema.kinds import Kind
+from perdure._store.schema.kinds import Kind
 from tests.security.conftest import Roles, perdure
 from tests.world import World
 

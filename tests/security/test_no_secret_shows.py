@@ -13,7 +13,7 @@ import pytest
 import typer.main
 
 from infra.ports import free_port
-from perdure.command import cli
+from perdure.cli import cli
 from tests.apps.contracts import Errand
 from tests.apps.errands import Lookup
 from tests.deadline import in_time
@@ -87,7 +87,7 @@ async def test_a_worker_and_a_relay_that_run_show_none(world: World, secrets: Ma
     await world.client.start(Lookup, "a", Errand())
     assert await world.ended("lookup", "a") == "done"
     lines = list(command_lines())
-    assert any("perdure.command worker" in line for line in lines)
+    assert any("perdure.cli worker" in line for line in lines)
     assert shown_in("\n".join(lines)) == []
     assert await worker.stop() == 0
     relay.send_signal(signal.SIGTERM)

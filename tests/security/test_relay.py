@@ -29,7 +29,7 @@ async def test_a_relay_delivers_with_the_rights_of_its_role(world: World, roles:
     log = world.folder / "relay.log"
     with log.open("wb") as file:
         process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "perdure.command", "relay", "tests.apps.bodies:app"),
+            *(sys.executable, "-m", "perdure.cli", "relay", "tests.apps.bodies:app"),
             env={**world.environment(), "PERDURE_DATABASE_URL": roles.url(name)},
             stdout=file,
             stderr=file,

@@ -16,10 +16,10 @@ from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 from infra.postgres import PostgresServer
 from infra.temporal import TemporalServer
 from perdure import Client, Entity, Status
-from perdure.activity.orders import AttemptOrder, Report
+from perdure._services.ownership.exchange import plain
+from perdure._wire.orders import AttemptOrder, Report
+from perdure._wire.writes import Fence, FenceOp, Write
 from perdure.errors import DeclarationError, NotThisDatabase
-from perdure.ownership.exchange import plain
-from perdure.store.writes import Fence, FenceOp, Write
 from tests.apps.bodies import app
 from tests.apps.contracts import Errand
 from tests.conftest import as_admin

@@ -16,13 +16,13 @@ import pytest
 
 import perdure
 from activities.web.job_type import JobType
-from perdure.command.printing import print_line, print_note
+from perdure._common.shown import UNSEEN, code, json_text, lines, markdown, one_line
+from perdure._operations.doubts import Doubt
+from perdure._wire.status import EffectStatus, LifecycleStatus
+from perdure._workflow.details import details
+from perdure.cli.printing import print_line, print_note
 from perdure.contracts.outcomes import Status
 from perdure.logs import FIELDS, JsonLines, PlainLines
-from perdure.operating.doubts import Doubt
-from perdure.shown import UNSEEN, code, json_text, lines, markdown, one_line
-from perdure.workflow.details import details
-from perdure.workflow.status import EffectStatus, LifecycleStatus
 from tests.integration.operating.reading import perdure as run
 from tests.world import World
 from workers.job_types.file import read, write
@@ -177,7 +177,7 @@ def test_every_command_prints_through_one_module() -> None:
     """So nothing is printed as it is by mistake. Modules whose text is Perdure's own, or is for a pipe, stand here."""
     own = {"printing.py", "schema.py", "diagram.py", "encryption.py", "set_up.py", "files.py"}
     root = Path(perdure.__file__).parents[1]
-    files = [*(root / "perdure" / "command").glob("*.py"), *(root / "workers").rglob("*.py")]
+    files = [*(root / "perdure" / "cli").glob("*.py"), *(root / "workers").rglob("*.py")]
     assert len(files) > 40
     for file in files:
         calls = [node for node in ast.walk(ast.parse(file.read_text())) if isinstance(node, ast.Call)]

@@ -11,9 +11,9 @@ from temporalio.client import Client
 
 from infra.postgres import PostgresServer
 from infra.temporal import TemporalServer
+from perdure._services.credentials import Renewal, profile
+from perdure._store.postgres import Database
 from perdure.errors import UnusableFile
-from perdure.fleet.credentials import Renewal, profile
-from perdure.store.postgres import Database
 from tests.apps.contracts import Errand
 from tests.apps.errands import Lookup
 from tests.certificates import Authority, server_context

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from typer.testing import CliRunner
 
-from perdure.command import cli
+from perdure.cli import cli
 from perdure.errors import DeclarationError
 
 

@@ -7,9 +7,9 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from perdure._operations.bulk import AT_ONCE, UNANSWERED, Bulk, Name, Tally
 from perdure.contracts.keys import Entity
 from perdure.errors import EngineUnavailable, NotNow
-from perdure.operating.bulk import AT_ONCE, UNANSWERED, Bulk, Name, Tally
 from tests.deadline import in_time
 
 

@@ -8,8 +8,8 @@ from enum import StrEnum
 from temporalio import workflow
 
 from perdure import Lifecycle, Request, Status, state
+from perdure._wire.status import LifecycleStatus
 from perdure.testing import START, At, When, WorkerLost, rehearse
-from perdure.workflow.status import LifecycleStatus
 from tests.apps import errands
 from tests.apps.contracts import REGULAR, Errand, Ticket
 

@@ -16,8 +16,8 @@ import typer.main
 from typer.core import TyperCommand, TyperGroup
 from typer.testing import CliRunner
 
-from perdure.command import cli
-from perdure.command.cli import PANELS
+from perdure.cli import cli
+from perdure.cli.cli import PANELS
 
 PAGE = (Path(__file__).parents[2] / "docs" / "command.md").read_text()
 STATUSES = re.findall(r"^\| `perdure ([a-z -]+)` \|", PAGE.partition("## Exit statuses")[2], re.MULTILINE)
@@ -81,7 +81,7 @@ def test_no_command_is_documented_that_is_not_there() -> None:
     ],
 )
 def test_wrong_usage_is_one_line_that_names_the_way_out(arguments: list[str], says: str) -> None:
-    done = subprocess.run([sys.executable, "-m", "perdure.command", *arguments], capture_output=True, text=True)
+    done = subprocess.run([sys.executable, "-m", "perdure.cli", *arguments], capture_output=True, text=True)
     assert (done.returncode, done.stdout, done.stderr) == (2, "", says)
 
 
@@ -103,7 +103,7 @@ def test_a_shell_completes_commands_and_options() -> None:
     def completed(words: str, position: int) -> list[str]:
         environment = {"_PERDURE_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": str(position)}
         done = subprocess.run(
-            [sys.executable, "-m", "perdure.command"], capture_output=True, text=True, env={**os.environ, **environment}
+            [sys.executable, "-m", "perdure.cli"], capture_output=True, text=True, env={**os.environ, **environment}
         )
         assert done.returncode == 0, done.stderr
         return done.stdout.split()

@@ -182,6 +182,6 @@ def test_importing_what_workflows_import_pulls_in_no_client_library(module: str)
     listing = f"import {module}, sys; print(*sys.modules)"
     modules = subprocess.run([sys.executable, "-c", listing], check=True, capture_output=True, text=True).stdout.split()
     assert module in modules
-    assert {"pytest", "asyncpg", "aiosmtplib", "aiosmtpd", "perdure.store.postgres", "activities.smtp"}.isdisjoint(
+    assert {"pytest", "asyncpg", "aiosmtplib", "aiosmtpd", "perdure._store.postgres", "activities.smtp"}.isdisjoint(
         modules
     )

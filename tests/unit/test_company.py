@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from perdure.store.company import COMPANY, LONGEST, Company
+from perdure._store.company import COMPANY, LONGEST, Company
 
 
 def after(writes: int, every: float, *, commit: float) -> tuple[Company, float]:

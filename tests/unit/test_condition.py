@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from perdure.operating.condition import Attempt, Condition, Engine, Facts, Task, standing
+from perdure._operations.condition import Attempt, Condition, Engine, Facts, Task, standing
 
 NOW = datetime(2026, 7, 1, 12, tzinfo=UTC)
 DOUBTS = {"send-mail": "it is in doubt, and find-mail is asked"}

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from perdure import Dedupe, Effect, Escalate, Find, Lookup, Repeat, Retry, Status, seconds
-from perdure.store.writes import EffectView
-from perdure.workflow.decision import SOON, Again, Ask, Decision, Known, Look, Park, Record, Settled, decide
+from perdure._wire.known import Known
+from perdure._wire.writes import EffectView
+from perdure._workflow.decision import SOON, Again, Ask, Decision, Look, Park, Record, Settled, decide
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
 AT_ONCE = timedelta(0)

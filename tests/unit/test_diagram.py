@@ -8,8 +8,8 @@ from temporalio import workflow
 from typer.testing import CliRunner
 
 from perdure import Lifecycle, state
-from perdure.command import cli
-from perdure.operating.diagram import diagram
+from perdure._operations.diagram import diagram
+from perdure.cli import cli
 
 NOTIFICATION = """\
 ---

@@ -19,7 +19,7 @@ import pytest
 import typer.main
 
 from activities.settings import MailSettings, TelephonySettings, WebSettings
-from perdure.command import cli
+from perdure.cli import cli
 from perdure.settings import Settings
 from workers import job_types, telephony_commands
 
@@ -104,7 +104,7 @@ def _declared_settings() -> set[str]:
     mail = {f"PERDURE_MAIL_{field.upper()}" for field in MailSettings.model_fields}
     web = {f"PERDURE_WEB_{field.upper()}" for field in WebSettings.model_fields}
     telephony = {f"PERDURE_TELEPHONY_{field.upper()}" for field in TelephonySettings.model_fields}
-    rooms = (ROOT / "activities" / "contracts", ROOT / "infra", ROOT / "perdure" / "command")
+    rooms = (ROOT / "activities" / "contracts", ROOT / "infra", ROOT / "perdure" / "cli")
     read_elsewhere = [file for room in rooms for file in room.glob("*.py")]
     elsewhere = {name for file in read_elsewhere for name in _strings_that_name_a_variable(file)}
     return own | mail | web | telephony | elsewhere

@@ -13,7 +13,7 @@ from activities.contracts.plan import Plan, Rule
 from activities.contracts.reminders import TURN, WITHDRAW, Ahead, Change, Patient, SignUp, Since, Turn, Upto
 from activities.reminders.agenda import AT_ONCE, NotStarted, Starting, agenda, problem_with
 from perdure import Entity, Private, Request, hours, minutes, seconds
-from perdure.encryption.sealed import bound_to
+from perdure._crypto.sealed import bound_to
 from perdure.errors import UnknownKey, Unopenable
 from perdure.testing import At, Rehearsal, rehearse
 from workflows.dosage_reminders import DosageReminders, Reminding

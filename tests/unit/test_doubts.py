@@ -32,18 +32,18 @@ from perdure import (
     seconds,
     state,
 )
-from perdure.activity.execution import digest
+from perdure._activity.execution import digest
+from perdure._store.memory import MemoryStore
+from perdure._wire.carried import CARRIED, Carried, Unsettled
+from perdure._wire.known import Known
+from perdure._wire.requests import Resolution
+from perdure._wire.terms import terms_of
+from perdure._wire.writes import EffectView, Fence, FenceOp, Move, Write
 from perdure.contracts.policies import DoubtPolicy
-from perdure.contracts.terms import terms_of
-from perdure.store.memory import MemoryStore
-from perdure.store.writes import EffectView, Fence, FenceOp, Move, Write
 from perdure.testing import START, After, At, Late, NotPickedUp, Rehearsal, WhenParked, WorkerLost, rehearse
 from perdure.testing.engine import VirtualWorkflow
 from perdure.testing.script import Script
 from perdure.testing.stage import Stage
-from perdure.workflow.carried import CARRIED, Carried, Unsettled
-from perdure.workflow.decision import Known
-from perdure.workflow.requests import Resolution
 from tests.deadline import DEADLINE
 
 TWICE = Retry(initial=seconds(1), jitter=0, maximum=2)

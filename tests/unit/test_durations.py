@@ -6,8 +6,8 @@ from datetime import timedelta
 
 import pytest
 
+from perdure._operations.durations import duration, shown, written
 from perdure.errors import InvalidSetting
-from perdure.operating.durations import duration, shown, written
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from perdure import faults
+from perdure._common import faults
 from perdure.testing.crashing.places import Places
 
 ROOT = Path(__file__).parents[2]
@@ -28,13 +28,13 @@ def test_only_the_victim_of_a_proof_switches_fault_points_on() -> None:
 
 def test_a_worker_does_not_even_import_the_harness() -> None:
     seen = subprocess.run(
-        [sys.executable, "-c", "import sys, perdure.command, workers.app; print(*sys.modules)"],
+        [sys.executable, "-c", "import sys, perdure.cli, workers.app; print(*sys.modules)"],
         cwd=ROOT,
         capture_output=True,
         text=True,
         check=True,
     ).stdout.split()
-    assert "perdure.faults" in seen
+    assert "perdure._common.faults" in seen
     assert [name for name in seen if name.startswith("perdure.testing")] == []
 
 
@@ -57,6 +57,6 @@ def test_each_visit_of_a_place_has_a_name_of_its_own() -> None:
 def _touches_the_switch(tree: ast.AST) -> bool:
     return any(
         (isinstance(node, ast.Attribute) and ast.unparse(node) in ("faults.inject", "faults._reached"))
-        or (isinstance(node, ast.ImportFrom) and node.module == "perdure.faults")
+        or (isinstance(node, ast.ImportFrom) and node.module == "perdure._common.faults")
         for node in ast.walk(tree)
     )

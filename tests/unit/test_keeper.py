@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from itertools import count
 from typing import Any
 
-from perdure.ownership.keeper import SILENCE, Incarnation, Kept, Proposal, Reply, Word
+from perdure._wire.keeper import SILENCE, Incarnation, Kept, Proposal, Reply, Word
 
 BEGAN = datetime(2026, 1, 1, tzinfo=UTC)
 _MARKS = count()

@@ -31,6 +31,8 @@ from perdure import (
     seconds,
     state,
 )
+from perdure._workflow.leaving import Cancelled, Leave, Overtaken, Renewal, reason_of
+from perdure._workflow.reading import Unreadable
 from perdure.errors import DeclarationError
 from perdure.testing import (
     CANCEL_WORKFLOW,
@@ -42,8 +44,6 @@ from perdure.testing import (
     WorkerLost,
     rehearse,
 )
-from perdure.workflow.leaving import Cancelled, Leave, Overtaken, Renewal, reason_of
-from perdure.workflow.reading import Unreadable
 
 RETRY = Retry(initial=seconds(10), jitter=0)
 FIND, FIND_INLINE = Find[str, int]("find"), Find[str, int]("find-inline", inline=True)

@@ -34,8 +34,8 @@ from perdure import (
     seconds,
     state,
 )
+from perdure._operations.diagram import diagram
 from perdure.errors import DeclarationError, InvalidInput
-from perdure.operating.diagram import diagram
 from perdure.testing import (
     CANCEL_WORKFLOW,
     START,

@@ -33,18 +33,18 @@ from perdure import (
     seconds,
     state,
 )
-from perdure.activity.execution import attempt
-from perdure.activity.hosting import TemporalHost
-from perdure.activity.orders import AttemptOrder, Said
+from perdure._activity.execution import attempt
+from perdure._activity.hosting import TemporalHost
+from perdure._services.queues import queues
+from perdure._store.memory import MemoryStore
+from perdure._wire.orders import AttemptOrder, Said
+from perdure._wire.terms import Terms, terms_of
+from perdure._wire.writes import Answer, Fence, FenceOp, Move, Write
 from perdure.contracts.attempt import boot_clock
 from perdure.contracts.keys import Key
 from perdure.contracts.limits import limits_of
-from perdure.contracts.terms import Terms, terms_of
 from perdure.errors import DeclarationError, InvalidEntity
-from perdure.fleet.queues import queues
 from perdure.settings import Settings
-from perdure.store.memory import MemoryStore
-from perdure.store.writes import Answer, Fence, FenceOp, Move, Write
 from perdure.testing import At, NotPickedUp, rehearse
 from tests.deadline import DEADLINE
 
@@ -212,7 +212,7 @@ async def test_an_attempt_that_is_handed_out_after_its_expiry_leaves_no_record_a
 async def test_a_call_ends_in_the_time_that_was_counted_before_its_commit(monkeypatch: pytest.MonkeyPatch) -> None:
     """What the commit took is none of the call's time: the database counts from the commit (invariant 5)."""
     now = boot_clock()
-    monkeypatch.setattr("perdure.activity.execution.boot_clock", lambda: now)
+    monkeypatch.setattr("perdure._activity.execution.boot_clock", lambda: now)
     monkeypatch.setattr("perdure.contracts.attempt.boot_clock", lambda: now)
 
     class Slow(MemoryStore):

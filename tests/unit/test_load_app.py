@@ -23,7 +23,7 @@ BROKEN = {
 
 def loaded(folder: Path, path: str) -> tuple[int, str]:
     """Exit status and output of a command that loads an app, run in that folder."""
-    command = [sys.executable, "-m", "perdure.command", "worker", path]
+    command = [sys.executable, "-m", "perdure.cli", "worker", path]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
     assert done.stdout == ""
     return done.returncode, done.stderr
@@ -45,7 +45,7 @@ def test_an_error_inside_the_apps_module_is_shown_with_its_own_lines_alone(shop:
     assert said.startswith(f"perdure: 'shop.workers:app' can't be imported: {why}\n")
     assert said.rstrip().endswith(why)
     assert f'File "{shop}/shop/workers.py", line ' in said
-    assert "perdure/fleet" not in said
+    assert "perdure/_worker" not in said
     assert "importlib" not in said
     assert "no 'app'" not in said
     assert "run it from the folder" not in said

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from temporalio.service import RPCError, RPCStatusCode
 
+from perdure._worker.namespace import check_namespace
 from perdure.errors import EngineUnavailable
-from perdure.fleet.namespace import check_namespace
 
 
 @pytest.mark.parametrize(

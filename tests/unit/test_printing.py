@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from perdure.command.printing import print_table
+from perdure.cli.printing import print_table
 
 
 def test_nothing_that_was_written_moves_the_terminals_cursor(capsys: pytest.CaptureFixture[str]) -> None:

@@ -12,8 +12,8 @@ import asyncpg
 import pytest
 from pydantic import BaseModel, ConfigDict, Discriminator, Tag, TypeAdapter, ValidationError, field_validator
 
+from perdure._common.privacy import describe, describe_invalid, format_error
 from perdure.errors import NotNow
-from perdure.privacy import describe, describe_invalid, format_error
 
 ADDRESS = "ann@example.org"
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
+from perdure._store.record import Doubt, Record, carried_from
+from perdure._wire.carried import HowEnded, Remembered, Unsettled
+from perdure._wire.terms import all_terms
+from perdure._wire.writes import EffectView
 from perdure.contracts.effects import Effect
 from perdure.contracts.outcomes import Status
 from perdure.contracts.policies import Escalate, Repeat
-from perdure.contracts.terms import all_terms
-from perdure.recovering.record import Doubt, Record, carried_from
-from perdure.store.writes import EffectView
-from perdure.workflow.carried import HowEnded, Remembered, Unsettled
 
 READ_AT = datetime(2030, 1, 1, 12, tzinfo=UTC)
 

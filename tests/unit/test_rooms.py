@@ -21,6 +21,23 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
 }
 
 
+INSIDE = (
+    ("errors",),
+    ("_common",),
+    ("logs", "contracts"),
+    ("settings", "_wire"),
+    ("_crypto", "telemetry"),
+    ("_store", "_workflow"),
+    ("app",),
+    ("_activity", "_services", "_retention", "client"),
+    ("_reconcile",),
+    ("_worker",),
+    ("_operations", "testing"),
+    ("cli", "__init__"),
+)
+"""The rooms of `perdure`, the lowest first: each knows only rooms that stand before its own line."""
+
+
 def _imports(file: Path) -> set[str]:
     found: set[str] = set()
     for node in ast.walk(ast.parse(file.read_text())):
@@ -51,6 +68,50 @@ def test_an_arrow_that_points_up_is_seen(tmp_path: Path) -> None:
     file = tmp_path / "wrong.py"
     file.write_text("from workers.app import app\nimport activities.smtp\n")
     assert _imports(file) == {"workers.app.app", "activities.smtp"}
+
+
+def _room(name: str) -> str:
+    """The room of a module, or of a name in one; `__init__` for what the package itself exports."""
+    _, _, rest = name.partition(".")
+    room = rest.partition(".")[0]
+    return room if any(room in floor for floor in INSIDE) else "__init__"
+
+
+def _arrows(file: Path, root: Path) -> list[tuple[str, str]]:
+    """The room of a file, and each name of another room that it imports, for type checkers included."""
+    own = _room(".".join(file.relative_to(root).with_suffix("").parts))
+    return [(own, name) for name in sorted(_imports(file)) if name.startswith("perdure") and _room(name) != own]
+
+
+def _upward(file: Path, root: Path) -> list[str]:
+    height = {room: number for number, floor in enumerate(INSIDE) for room in floor}
+    return [
+        f"{file.relative_to(root)} imports {name}: {own} must not know {_room(name)}"
+        for own, name in _arrows(file, root)
+        if height[_room(name)] >= height[own]
+    ]
+
+
+def test_inside_the_library_all_arrows_point_down() -> None:
+    assert [each for file in (ROOT / "perdure").rglob("*.py") for each in _upward(file, ROOT)] == []
+
+
+def test_each_room_of_the_library_has_its_floor() -> None:
+    there = {
+        path.stem for path in (ROOT / "perdure").iterdir() if path.suffix == ".py" or (path / "__init__.py").exists()
+    }
+    assert there == {room for floor in INSIDE for room in floor}
+
+
+def test_an_arrow_inside_the_library_that_points_up_is_named(tmp_path: Path) -> None:
+    file = tmp_path / "perdure" / "contracts" / "wrong.py"
+    file.parent.mkdir(parents=True)
+    file.write_text(
+        "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from perdure._store.postgres import Pool\n"
+        "from perdure.errors import NotNow\n"
+    )
+    why = "contracts must not know _store"
+    assert _upward(file, tmp_path) == [f"perdure/contracts/wrong.py imports perdure._store.postgres.Pool: {why}"]
 
 
 def test_the_library_does_not_know_what_its_first_application_does() -> None:
@@ -95,4 +156,4 @@ def test_the_wheel_installs_one_name_only(tmp_path: Path) -> None:
     subprocess.run(build, check=True, capture_output=True)
     names = zipfile.ZipFile(next(tmp_path.glob("*.whl"))).namelist()
     assert {name.partition("/")[0] for name in names if ".dist-info" not in name} == {"perdure"}
-    assert {"perdure/py.typed", "perdure/schema/0001_tables.sql"} <= set(names)
+    assert {"perdure/py.typed", "perdure/_store/schema/0001_tables.sql"} <= set(names)

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import typer.main
 
-from perdure.cleaning.kinds import KINDS
-from perdure.command import cli
+from perdure._store.finding_kinds import KINDS
+from perdure.cli import cli
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "docs" / "runbook"

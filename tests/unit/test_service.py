@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from perdure.fleet.service import Service
+from perdure._services.service import Service
 from tests.deadline import in_time
 
 

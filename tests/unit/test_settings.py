@@ -7,9 +7,9 @@ import json
 import pytest
 
 from perdure import Settings
+from perdure._store.postgres import Database
 from perdure.errors import DatabaseUnavailable, InvalidSetting
 from perdure.settings import settings, without_passwords
-from perdure.store.postgres import Database
 
 MARK = "M4RK"
 

@@ -10,10 +10,10 @@ import pytest
 from temporalio import workflow
 
 from perdure import App, Lifecycle, Occasion, Step, seconds, state
+from perdure._workflow.declaring import check_effects
 from perdure.errors import DeclarationError
 from perdure.testing import After, WorkerLost, rehearse
 from perdure.testing.script import ScriptError
-from perdure.workflow.declaring import check_effects
 
 COUNT = Step[int, str]("count-it")
 

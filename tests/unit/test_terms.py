@@ -24,9 +24,9 @@ from perdure import (
     seconds,
     state,
 )
+from perdure._wire.terms import Terms, terms_of
 from perdure.contracts.policies import DoubtPolicy
 from perdure.contracts.states import States
-from perdure.contracts.terms import Terms, terms_of
 from perdure.errors import DeclarationError
 from perdure.testing import rehearse
 

@@ -9,8 +9,8 @@ from pydantic import BaseModel
 from temporalio import workflow
 
 from perdure import Done, Effect, Escalate, Find, InDoubt, Lifecycle, Lookup, NotDone, Repeat, minutes, seconds, state
+from perdure._wire.status import LifecycleStatus
 from perdure.testing import After, At, When, WhenParked, WorkerLost, rehearse
-from perdure.workflow.status import LifecycleStatus
 
 FIND = Find[str, str]("find-witnessed")
 ASKED = Effect[str, str]("call-asked", timeout=seconds(5), doubt=Lookup(FIND, settle=minutes(5), every=seconds(1)))

@@ -15,10 +15,10 @@ from temporalio.worker import Replayer
 from temporalio.workflow import NondeterminismError
 
 from perdure import App, Client, PerdurePlugin, Settings
-from perdure.contracts.terms import all_terms
+from perdure._wire.carried import CARRIED, Carried
+from perdure._wire.terms import all_terms
+from perdure._worker.worker import new_worker
 from perdure.errors import DeclarationError
-from perdure.fleet.worker import new_worker
-from perdure.workflow.carried import CARRIED, Carried
 from tests.deadline import in_time
 from tests.upgrades.editions import Editable, edition
 from tests.world import World

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from perdure.command import cli
+from perdure.cli import cli
 from tests.deadline import in_time
 from tests.replay.record import RELEASES, release
 from tests.upgrades import effects
@@ -20,7 +20,7 @@ from tests.world import World
 async def _replay_from_server(world: World, *arguments: str) -> tuple[int, list[str], str]:
     """Exit status, lines, complaints; in a process of its own, as an operator runs it."""
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "perdure.command", "replay", *arguments),
+        *(sys.executable, "-m", "perdure.cli", "replay", *arguments),
         env=world.environment(),
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,

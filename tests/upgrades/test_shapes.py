@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from perdure.relay.relay import Relay
+from perdure._services.relay import Relay
 from tests.upgrades import shapes
 from tests.upgrades.editions import edition
 from tests.upgrades.ground import Ground, follows, replays

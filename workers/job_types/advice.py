@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from activities.web.job_type import JobType
 from activities.web.origins import forbidden, same_origin
-from perdure.command.printing import complain
+from perdure.cli.printing import complain
 
 HEADER_FIELDS = ("headers", "status_headers")
 SECRET_HEADERS = ("authorization", "cookie", "x-api-key", "api-key", "x-auth-token")

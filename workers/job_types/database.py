@@ -8,11 +8,11 @@ from contextlib import asynccontextmanager
 import asyncpg
 
 from activities.web import catalogue
-from perdure.command.database import opened, transaction
-from perdure.command.printing import print_note
+from perdure._store.postgres import answering
+from perdure._store.schema import Connection
+from perdure.cli.database import opened, transaction
+from perdure.cli.printing import print_note
 from perdure.errors import NotPermitted, SchemaMismatch
-from perdure.schema import Connection
-from perdure.store.postgres import answering
 
 _MANY = 2000
 """From so many on it says how far it is."""

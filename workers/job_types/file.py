@@ -12,10 +12,10 @@ from pydantic import ValidationError
 
 from activities.web.catalogue import FIELDS
 from activities.web.job_type import JobType, problems
+from perdure._common.shown import UNSEEN
+from perdure._operations.durations import written
 from perdure.contracts.states import suggestion
 from perdure.errors import PerdureError
-from perdure.operating.durations import written
-from perdure.shown import UNSEEN
 
 _DEFAULTS = {name: field.default for name, field in JobType.model_fields.items()}
 

@@ -11,7 +11,7 @@ import typer
 from activities.web import catalogue
 from activities.web.catalogue import Change
 from activities.web.job_type import Unusable
-from perdure.command.printing import complain, print_line, refuse
+from perdure.cli.printing import complain, print_line, refuse
 from workers.job_types.change import say_changed
 from workers.job_types.database import let_go, types
 from workers.job_types.file import Entry, InvalidFile, read, write

@@ -8,9 +8,9 @@ from typing import Annotated
 import typer
 
 from activities.web import catalogue
-from perdure.command.database import transaction
-from perdure.command.printing import print_line, refuse
-from perdure.shown import one_line
+from perdure._common.shown import one_line
+from perdure.cli.database import transaction
+from perdure.cli.printing import print_line, refuse
 from workers.job_types.group import commands
 
 _RIGHTS = (

@@ -25,12 +25,12 @@ from activities.web.request import call_of
 from activities.web.resources import Web, lifespan
 from activities.web.signature import NoSecret
 from perdure import Attempt, InDoubt, Key, NotDone, Refused
-from perdure.command.printing import complain, print_line, refuse
+from perdure._common.shown import one_line
+from perdure._operations.durations import written
+from perdure.cli.printing import complain, print_line, refuse
 from perdure.contracts.attempt import boot_clock
 from perdure.contracts.effects import problem
-from perdure.operating.durations import written
 from perdure.settings import settings
-from perdure.shown import one_line
 from workers.job_types.database import types
 from workers.job_types.group import commands
 

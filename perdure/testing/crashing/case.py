@@ -20,16 +20,16 @@ import asyncpg
 import temporalio.client
 from temporalio.contrib.pydantic import pydantic_data_converter
 
+from perdure._store.schema import Connection
+from perdure._workflow.lifecycle import Lifecycle
 from perdure.app import name_of
 from perdure.client import Client, EntityStatus
 from perdure.contracts.keys import Entity
 from perdure.contracts.outcomes import Status
 from perdure.errors import AlreadyFinished, DatabaseUnavailable, EngineUnavailable, NoSuchEntity, NotNow
-from perdure.schema import Connection
 from perdure.settings import Settings
 from perdure.testing.crashing.victim import PRELOADED, Orders, work
 from perdure.testing.proxy import Proxy, proxied
-from perdure.workflow.lifecycle import Lifecycle
 
 Happened = Callable[[str], int | Awaitable[int]]
 """How often the effect of this key happened, asked at the other side."""

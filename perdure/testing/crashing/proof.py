@@ -18,12 +18,12 @@ from urllib.parse import urlsplit, urlunsplit
 import asyncpg
 from temporalio.service import RPCError
 
+from perdure._worker.worker import load_app
+from perdure._workflow.lifecycle import Lifecycle
 from perdure.app import input_json, name_of
 from perdure.errors import DeclarationError, PerdureError
-from perdure.fleet.worker import load_app
 from perdure.testing.crashing.audit import audit, evidence
 from perdure.testing.crashing.case import Case, Commit, Happened, Receipt, Stage, Subject, Way, exited, preload
-from perdure.workflow.lifecycle import Lifecycle
 
 I = TypeVar("I")  # noqa: E741
 Arrange = Callable[[str], Awaitable[None] | None]

@@ -18,9 +18,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from queue import SimpleQueue
 
-from perdure import faults
+from perdure._common import faults
+from perdure._worker.worker import leave, load_app, run_worker
 from perdure.errors import PerdureError
-from perdure.fleet.worker import leave, load_app, run_worker
 from perdure.logs import set_up
 from perdure.settings import settings
 from perdure.testing.crashing.places import Places, WatchedPlugin

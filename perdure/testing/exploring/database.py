@@ -8,13 +8,13 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from perdure._store.memory import MemoryStore
+from perdure._store.record import Doubt, Record
+from perdure._wire.carried import Remembered
+from perdure._wire.writes import Answer, EffectView, Move, Write
 from perdure.contracts.keys import Entity, Key, slot_of
 from perdure.contracts.states import STARTING
 from perdure.errors import DatabaseUnavailable
-from perdure.recovering.record import Doubt, Record
-from perdure.store.memory import MemoryStore
-from perdure.store.writes import Answer, EffectView, Move, Write
-from perdure.workflow.carried import Remembered
 
 if TYPE_CHECKING:
     from perdure.testing.exploring.workers import Worker

@@ -6,11 +6,11 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from perdure._wire.writes import EffectView, Move
 from perdure.contracts.keys import Entity
 from perdure.contracts.outcomes import Done, Ended
 from perdure.contracts.policies import DoubtPolicy
 from perdure.contracts.states import States
-from perdure.store.writes import EffectView, Move
 
 
 @dataclass(frozen=True)

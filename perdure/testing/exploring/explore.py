@@ -9,11 +9,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from perdure._workflow.lifecycle import Lifecycle
 from perdure.contracts.effects import Effect
 from perdure.testing.exploring.explorer import of_lifecycle, of_random_lifecycles
 from perdure.testing.exploring.scenario import Finding, Scenario
 from perdure.testing.exploring.scripts import script_of
-from perdure.workflow.lifecycle import Lifecycle
 
 RUNS = 200
 

@@ -9,12 +9,13 @@ from contextlib import contextmanager
 from random import Random
 from typing import Any
 
+from perdure._wire.writes import FenceOp
+from perdure._workflow.lifecycle import Lifecycle
 from perdure.app import App, contracts_of, name_of
 from perdure.contracts.effects import Effect, Find
 from perdure.contracts.keys import Entity
 from perdure.contracts.outcomes import Status
 from perdure.contracts.steps import Step
-from perdure.store.writes import FenceOp
 from perdure.testing.exploring import programs
 from perdure.testing.exploring.other_side import CALLS, LOOKS, SECRET
 from perdure.testing.exploring.scenario import Finding, Scenario
@@ -22,7 +23,6 @@ from perdure.testing.exploring.scenarios import EVENTS, FAULTS, PLACES, scenario
 from perdure.testing.exploring.subject import Subject, bodies_of
 from perdure.testing.exploring.world import World
 from perdure.testing.script import ScriptError
-from perdure.workflow.lifecycle import Lifecycle
 
 Contract = Effect[Any, Any] | Find[Any, Any] | Step[Any, Any]
 

@@ -10,11 +10,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
+from perdure._wire.writes import EffectView
 from perdure.contracts.keys import Entity
 from perdure.contracts.outcomes import Abandoned, DifferentInput, Done, GaveUp, Status
 from perdure.contracts.policies import Dedupe, DoubtPolicy, Lookup, Repeat
 from perdure.contracts.states import STARTING
-from perdure.store.writes import EffectView
 from perdure.testing.exploring.database import belongs
 from perdure.testing.exploring.evidence import Account, Evidence, Told
 from perdure.testing.exploring.scenario import Finding

@@ -5,12 +5,13 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from perdure._wire.names import MIRROR
+from perdure._wire.requests import Request, Resolution, SendAgain
 from perdure.contracts.keys import Entity
 from perdure.contracts.outcomes import Ended, Status
 from perdure.testing.exploring.database import belongs
 from perdure.testing.exploring.executions import Execution
 from perdure.testing.exploring.temporal import NotFound
-from perdure.workflow.requests import Request, Resolution, SendAgain
 
 if TYPE_CHECKING:
     from perdure.testing.exploring.world import World
@@ -43,7 +44,7 @@ class People:
         """Let mirror and Temporal agree again: what is open goes on, and what goes on shows where it is."""
         self._world.relay.recover()
         with suppress(NotFound):
-            self._world.temporal.signal(entity.workflow_id(None), "perdure-mirror", "reconciliation")
+            self._world.temporal.signal(entity.workflow_id(None), MIRROR, "reconciliation")
 
     def help(self, entity: Entity) -> bool:
         """Do what is needed where nothing goes on by itself; False if there is nothing that anybody could do."""

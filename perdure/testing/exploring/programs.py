@@ -22,14 +22,14 @@ from typing import Any, ClassVar
 from pydantic import BaseModel, Field
 from temporalio import workflow
 
+from perdure._wire.requests import Request
+from perdure._workflow.lifecycle import Lifecycle
 from perdure.contracts.effects import Effect, Find
 from perdure.contracts.limits import Limit
 from perdure.contracts.outcomes import Done
 from perdure.contracts.policies import Dedupe, DoubtPolicy, Escalate, Lookup, Repeat, Retry
 from perdure.contracts.states import state
 from perdure.contracts.steps import Step
-from perdure.workflow.lifecycle import Lifecycle
-from perdure.workflow.requests import Request
 
 NAME = "explored"
 DEPTH = 2

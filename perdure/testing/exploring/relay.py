@@ -5,14 +5,15 @@ from __future__ import annotations
 from random import Random
 from typing import TYPE_CHECKING, Any
 
+from perdure._store.record import carried_from
+from perdure._wire.carried import CARRIED, Carried
+from perdure._wire.messages import Message
+from perdure._wire.names import MESSAGE, WAKE
+from perdure._wire.terms import all_terms
 from perdure.app import input_json
 from perdure.contracts.keys import Entity
-from perdure.contracts.terms import all_terms
-from perdure.recovering.record import carried_from
 from perdure.testing.exploring.database import Row, VirtualDatabase
 from perdure.testing.exploring.temporal import AlreadyStarted, NotFound
-from perdure.workflow.carried import CARRIED, Carried
-from perdure.workflow.messages import MESSAGE, Message
 
 if TYPE_CHECKING:
     from perdure.testing.exploring.world import World
@@ -133,6 +134,6 @@ class VirtualRelay:
         if self._database.is_final(row.entity):
             return
         try:
-            self._world.temporal.signal(row.entity.workflow_id(None), "perdure-wake", key)
+            self._world.temporal.signal(row.entity.workflow_id(None), WAKE, key)
         except NotFound:
             return

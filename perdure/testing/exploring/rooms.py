@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol
 
+from perdure._wire.writes import EffectView, Move, Store
 from perdure.contracts.keys import Entity
-from perdure.store.writes import EffectView, Move, Store
 
 if TYPE_CHECKING:
     from perdure.testing.exploring.database import Row

@@ -16,8 +16,8 @@ from perdure.testing.exploring.evidence import Sent
 from perdure.testing.exploring.sql_acts import NOWHERE, Act
 
 if TYPE_CHECKING:
+    from perdure._store.postgres import Pool
     from perdure.app import App
-    from perdure.store.postgres import Pool
     from perdure.testing.exploring.sql_sessions import VirtualSession
     from perdure.testing.exploring.sql_world import SqlWorld
 

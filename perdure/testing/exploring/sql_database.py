@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import asyncpg
 
+from perdure._store.postgres import PostgresStore
+from perdure._wire.writes import Answer, EffectView, FenceOp, Move, Write
 from perdure.contracts.keys import Entity
 from perdure.errors import DatabaseUnavailable
-from perdure.store.postgres import PostgresStore
-from perdure.store.writes import Answer, EffectView, FenceOp, Move, Write
 from perdure.testing.exploring.calls import Gone
 from perdure.testing.exploring.database import Row
 from perdure.testing.exploring.sql_record import SqlRecord

@@ -7,7 +7,7 @@ from collections import Counter
 
 import asyncpg
 
-from perdure import schema
+from perdure._store import schema
 from perdure.testing.engine import START
 from perdure.testing.exploring.explorer import quiet
 from perdure.testing.exploring.scenario import Finding, Scenario

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from perdure._worker.record import check_record
 from perdure.errors import DeclarationError
-from perdure.fleet.record import check_record
 from perdure.testing.exploring.judge import judge
 from perdure.testing.exploring.scenario import Finding
 from perdure.testing.exploring.sql_acts import NOWHERE

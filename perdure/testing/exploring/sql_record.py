@@ -6,8 +6,8 @@ import json
 from dataclasses import dataclass, field
 from typing import Any
 
+from perdure._wire.writes import EffectView, Move
 from perdure.contracts.keys import Entity
-from perdure.store.writes import EffectView, Move
 
 _EFFECTS = "select key, perdure.effect_view(key) as view from perdure.effect"
 _MOVES = (

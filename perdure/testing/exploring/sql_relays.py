@@ -8,9 +8,9 @@ from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
-from perdure.fleet.service import TROUBLE
-from perdure.recovering.recovery import recover
-from perdure.relay.relay import Relay
+from perdure._reconcile.recovery.recovery import recover
+from perdure._services.relay import Relay
+from perdure._services.service import TROUBLE
 from perdure.settings import Settings
 from perdure.testing.exploring.sql_acts import PLACES, Act
 from perdure.testing.exploring.sql_client import VirtualClient
@@ -42,7 +42,7 @@ current_relay: contextvars.ContextVar[RelayProcess] = contextvars.ContextVar("re
 
 
 def reached(place: str) -> None:
-    """What `perdure.faults` calls."""
+    """What `perdure._common.faults` calls."""
     if place in PLACES and (relay := current_relay.get(None)) is not None:
         relay.reached(place)
 

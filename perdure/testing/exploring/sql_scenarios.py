@@ -8,6 +8,7 @@ from random import Random
 
 from temporalio import workflow
 
+from perdure._workflow.lifecycle import Lifecycle
 from perdure.app import App, contracts_of
 from perdure.testing.exploring import programs
 from perdure.testing.exploring.other_side import SECRET
@@ -16,7 +17,6 @@ from perdure.testing.exploring.scenario import Fault, Scenario
 from perdure.testing.exploring.scenarios import scenario, smaller_scenarios, smaller_steps
 from perdure.testing.exploring.sql_acts import OUTSIDE, PLACES, STARTS, VERBS, WAYS, Act
 from perdure.testing.exploring.subject import Subject, bodies_of
-from perdure.workflow.lifecycle import Lifecycle
 
 SECOND = "second"
 """Only the newer build has it."""

@@ -13,7 +13,7 @@ from typing import Any, TypeVar, cast
 
 import asyncpg
 
-from perdure.store.connecting import BOUNDS, Session
+from perdure._store.connecting import BOUNDS, Session
 from perdure.testing.exploring.sql_clock import SEARCH_PATH, set_clock
 from perdure.testing.exploring.virtual_time import StandsStill, VirtualTime
 

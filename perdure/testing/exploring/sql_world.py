@@ -9,13 +9,13 @@ from contextlib import ExitStack, contextmanager
 from typing import Any, cast
 from unittest.mock import patch
 
-from perdure import faults
+from perdure._common import faults
+from perdure._services import relay as relaying
+from perdure._services.service import TROUBLE
+from perdure._store import connecting, group_commit, postgres
+from perdure._worker.record import check_record
 from perdure.contracts.keys import Entity
 from perdure.errors import DeclarationError
-from perdure.fleet.record import check_record
-from perdure.fleet.service import TROUBLE
-from perdure.relay import relay as relaying
-from perdure.store import connecting, group_commit, postgres
 from perdure.testing.exploring.evidence import Sent
 from perdure.testing.exploring.scenario import Event, Finding
 from perdure.testing.exploring.sql_acts import OUTSIDE, Act

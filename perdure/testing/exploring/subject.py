@@ -6,11 +6,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from perdure._workflow.lifecycle import Lifecycle
 from perdure.app import App, contracts_of
 from perdure.contracts.effects import Effect, Find
 from perdure.contracts.steps import Step
 from perdure.testing.exploring.workers import current_worker
-from perdure.workflow.lifecycle import Lifecycle
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """A worker process in virtual time: its cache of runs, its activities, and the ways in which it can fail.
 
-The activities are those of a real worker (`perdure.activity.hosting`), and the runs are the SDK's own workflow
+The activities are those of a real worker (`perdure._activity.hosting`), and the runs are the SDK's own workflow
 instances. A worker that was killed does nothing any more from its next step outside on; one that is frozen goes on
 later; one that is cut off from Temporal goes on at once, and nobody receives what it reports.
 """
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from temporalio import activity as temporal_activity
 
-from perdure.activity.hosting import Activities as Hosted
+from perdure._activity.hosting import Activities as Hosted
 from perdure.testing import engine_jobs as sdk
 from perdure.testing.engine_activities import (
     ActivityCall,

@@ -15,12 +15,14 @@ from unittest.mock import patch
 from temporalio import workflow
 from temporalio.contrib.pydantic import pydantic_data_converter
 
-from perdure.activity import execution as attempts
-from perdure.activity.hosting import TemporalHost
+from perdure._activity import execution as attempts
+from perdure._activity.hosting import TemporalHost
+from perdure._store import record
+from perdure._wire.names import MIRROR
+from perdure._workflow.performing import Performance
 from perdure.app import App
 from perdure.contracts.effects import Effect
 from perdure.contracts.keys import Entity
-from perdure.recovering import record
 from perdure.testing import engine_jobs as sdk
 from perdure.testing.engine import START
 from perdure.testing.exploring.database import VirtualDatabase
@@ -38,7 +40,6 @@ from perdure.testing.exploring.temporal import VirtualTemporal
 from perdure.testing.exploring.virtual_time import NeverEnds, StandsStill, VirtualLoop, VirtualTime
 from perdure.testing.exploring.workers import Worker, current_worker
 from perdure.testing.exploring.workflow_tasks import WorkflowTask
-from perdure.workflow.performing import Performance
 
 NEVER = 10**9
 MOST_ACTIVATIONS = 3_000
@@ -321,7 +322,7 @@ class World:
                     self.temporal.request_cancel(workflow_id)
             case "mirror":
                 if is_open:
-                    self.temporal.signal(workflow_id, "perdure-mirror", "reconciliation")
+                    self.temporal.signal(workflow_id, MIRROR, "reconciliation")
             case "terminate":
                 if is_open:
                     self.temporal.terminate(workflow_id)

@@ -18,7 +18,7 @@ from temporalio.runtime import LoggingConfig, Runtime, TelemetryConfig, Telemetr
 from infra.memory import memory
 from infra.postgres import PostgresServer
 from infra.temporal import TemporalServer
-from perdure import schema
+from perdure._store import schema
 from tests.chaos.reminders import report
 from tests.chaos.reminders.run import Outcome, Wish, run
 

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 import asyncpg
 from typer.testing import CliRunner, Result
 
-from perdure.command import cli
+from perdure.cli import cli
 from perdure.settings import Settings
 
 Connection: TypeAlias = "asyncpg.Connection[asyncpg.Record]"

@@ -14,9 +14,9 @@ from typing import Any
 
 import asyncpg
 
-from perdure.archiving.dropping import drop
-from perdure.archiving.months import first_day, the_month
-from perdure.archiving.working import working
+from perdure._retention.dropping import drop
+from perdure._retention.months import first_day, the_month
+from perdure._retention.working import working
 
 _VERBS = ("execute", "fetch", "fetchrow", "fetchval")
 

@@ -10,9 +10,9 @@ from pathlib import Path
 import asyncpg
 import pytest
 
-from perdure.archiving import dropping, working
-from perdure.archiving.dropping import tidy
-from perdure.archiving.months import every_month
+from perdure._retention import dropping, working
+from perdure._retention.dropping import tidy
+from perdure._retention.months import every_month
 from tests.deadline import in_time, until
 from tests.integration.archiving.archiving_ground import (
     LONG_AGO,

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from perdure.archiving import exporting, working
-from perdure.archiving.exporting import COLUMNS
-from perdure.archiving.parquet import ParquetFile
+from perdure._retention import exporting, working
+from perdure._retention.exporting import COLUMNS
+from perdure._retention.parquet import ParquetFile
 from tests.integration.archiving.archiving_ground import (
     NAME,
     Connection,

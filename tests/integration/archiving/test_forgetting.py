@@ -12,10 +12,10 @@ import pytest
 from temporalio.service import RPCError, RPCStatusCode
 from typer.testing import Result
 
-from perdure.archiving import exporting, histories, working
-from perdure.archiving.forgetting import find_archives
-from perdure.archiving.histories import delete_runs
-from perdure.archiving.months import every_month
+from perdure._retention import exporting, histories, working
+from perdure._retention.forgetting import find_archives
+from perdure._retention.histories import delete_runs
+from perdure._retention.months import every_month
 from perdure.contracts.keys import Entity
 from perdure.errors import NoSuchEntity, NotNow
 from tests.apps.bodies import app
@@ -168,7 +168,7 @@ async def test_while_a_run_is_open_nothing_is_erased(world: World) -> None:
 async def test_what_can_not_be_forgotten_is_one_line_on_standard_error(world: World) -> None:
     await still_open(world.db, "parked")
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "perdure.command", "forget", "order", "parked", "--app", APP, "--yes"),
+        *(sys.executable, "-m", "perdure.cli", "forget", "order", "parked", "--app", APP, "--yes"),
         env=world.environment(),
         cwd=Path(__file__).parents[3],
         stdout=asyncio.subprocess.PIPE,

@@ -10,10 +10,10 @@ from typing import Any
 import asyncpg
 import pytest
 
-from perdure.archiving import dropping, working
-from perdure.archiving.keeping import MonthsKept, keep_months
-from perdure.archiving.parquet import ParquetFile
-from perdure.store.postgres import Database, Pool
+from perdure._retention import dropping, working
+from perdure._retention.keeping import MonthsKept, keep_months
+from perdure._retention.parquet import ParquetFile
+from perdure._store.postgres import Database, Pool
 from tests.integration.archiving.archiving_ground import Connection, finished, keys, pq, settings, still_open
 
 TABLES = (
@@ -105,7 +105,7 @@ async def test_what_came_after_an_export_is_exported_before_it_goes(
     await finished(db, "a")
     config = settings(dsn, retention=1, archive_to=str(tmp_path))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("perdure.archiving.keeping.drop", _cut_off)
+        patch.setattr("perdure._retention.keeping.drop", _cut_off)
         assert (await keep_months(config, pool)).exported == ["2020-01"]
     await finished(db, "b")
     kept = await keep_months(config, pool)

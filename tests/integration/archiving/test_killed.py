@@ -6,9 +6,9 @@ import asyncio
 import sys
 from datetime import date
 
-from perdure.archiving.dropping import drop
-from perdure.archiving.months import every_month
-from perdure.archiving.working import working
+from perdure._retention.dropping import drop
+from perdure._retention.months import every_month
+from perdure._retention.working import working
 from tests.deadline import in_time
 from tests.integration.archiving.archiving_ground import Connection, finished, key_of, keys, still_open
 

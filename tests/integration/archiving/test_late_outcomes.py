@@ -9,10 +9,10 @@ from typing import Any
 import asyncpg
 import pytest
 
-from perdure.archiving.dropping import tidy
-from perdure.archiving.exporting import COLUMNS
+from perdure._retention.dropping import tidy
+from perdure._retention.exporting import COLUMNS
+from perdure._wire.writes import FenceOp
 from perdure.contracts.outcomes import Status
-from perdure.store.writes import FenceOp
 from tests.integration.archiving.archiving_ground import (
     LONG_AGO,
     NAME,

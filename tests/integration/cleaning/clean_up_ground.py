@@ -14,10 +14,10 @@ from temporalio.api.workflowservice.v1 import DeleteWorkflowExecutionRequest
 from temporalio.client import WorkflowExecutionStatus
 from temporalio.service import RPCError, RPCStatusCode
 
-from perdure.cleaning.entities import open_entities
-from perdure.cleaning.findings import Findings
-from perdure.cleaning.ground import Ground
-from perdure.store.postgres import Database
+from perdure._reconcile.entities import open_entities
+from perdure._reconcile.findings import Findings
+from perdure._reconcile.ground import Ground
+from perdure._store.postgres import Database
 from tests.apps.contracts import Errand
 from tests.apps.frail import app
 from tests.world import World

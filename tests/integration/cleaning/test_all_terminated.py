@@ -12,10 +12,11 @@ from temporalio.client import Client, WorkflowExecutionStatus
 from temporalio.contrib.pydantic import pydantic_data_converter
 from temporalio.service import RPCError, RPCStatusCode
 
+from perdure._services.ownership.exchange import Exchange
+from perdure._services.ownership.keeper import Keeper, keeper_id
+from perdure._services.ownership.ownership import Ownership
+from perdure._wire.keeper import Incarnation, Proposal, Word
 from perdure.errors import NotThisDatabase
-from perdure.ownership.exchange import Exchange
-from perdure.ownership.keeper import Incarnation, Keeper, Proposal, Word, keeper_id
-from perdure.ownership.ownership import Ownership
 from tests.apps.contracts import Errand
 from tests.apps.frail import app
 from tests.integration.cleaning.clean_up_ground import Cleaning, begun, is_open
@@ -28,7 +29,7 @@ TROUBLE = "select perdure.database_trouble()"
 @pytest.fixture(autouse=True)
 def short_ticks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Marks are exchanged more often than in production."""
-    monkeypatch.setattr("perdure.ownership.ownership.TICK", TICK)
+    monkeypatch.setattr("perdure._services.ownership.ownership.TICK", TICK)
 
 
 async def keeper_of(world: World) -> WorkflowExecutionStatus | None:
@@ -121,7 +122,7 @@ async def test_a_copy_that_finds_the_ended_keeper_first_is_told_by_it(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     silence = 1.0
-    monkeypatch.setattr("perdure.ownership.keeper.SILENCE", silence)
+    monkeypatch.setattr("perdure._wire.keeper.SILENCE", silence)
     async with world.worker(app):
         await world.until(partial(keeps, world), "bound")
     row = await world.db.fetchrow("select * from perdure.database")

@@ -15,11 +15,12 @@ from temporalio.client import Client, Schedule, ScheduleUpdate, ScheduleUpdateIn
 from temporalio.service import RPCError
 from typer.testing import CliRunner, Result
 
-from perdure.cleaning.asking import clean_up
-from perdure.cleaning.caretaker import Caretaker
-from perdure.cleaning.schedule import check_schedule, make_schedule
-from perdure.cleaning.workflow import Asked, clean_up_id
-from perdure.command import cli
+from perdure._reconcile.asking import clean_up
+from perdure._reconcile.caretaker import Caretaker
+from perdure._reconcile.schedule import check_schedule, make_schedule
+from perdure._reconcile.workflow import clean_up_id
+from perdure._wire.clean_up import Asked
+from perdure.cli import cli
 from perdure.errors import EngineUnavailable
 from perdure.telemetry import names
 from tests.apps.frail import app

@@ -7,9 +7,9 @@ from datetime import UTC, datetime
 
 from temporalio.testing import ActivityEnvironment
 
-from perdure.cleaning.hosting import CleaningActivities
-from perdure.cleaning.runs import begin, end
-from perdure.cleaning.workflow import Asked, Begun, Done, Named
+from perdure._reconcile.hosting import CleaningActivities
+from perdure._reconcile.runs import begin, end
+from perdure._wire.clean_up import Asked, Begun, Done, Named
 from tests.apps.frail import app
 from tests.integration.cleaning.clean_up_ground import OLD_ENOUGH, cleaning
 from tests.world import World

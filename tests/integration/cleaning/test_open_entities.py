@@ -11,7 +11,7 @@ from typing import Any
 
 from temporalio.client import Client, Interceptor, OutboundInterceptor
 
-from perdure.cleaning.entities import open_entities
+from perdure._reconcile.entities import open_entities
 from tests.apps.frail import app, other_app
 from tests.integration.cleaning.clean_up_ground import (
     Cleaning,

@@ -10,9 +10,9 @@ from typing import Any, TypeAlias
 import temporalio.client
 
 from perdure import App, Entity
-from perdure.cleaning.findings import Findings
-from perdure.cleaning.ground import Ground
-from perdure.store.connecting import Pool, open_pool
+from perdure._reconcile.findings import Findings
+from perdure._reconcile.ground import Ground
+from perdure._store.connecting import Pool, open_pool
 from tests.world import World
 
 Part: TypeAlias = Callable[[Ground, object], Awaitable[None]]

@@ -9,12 +9,12 @@ import asyncpg
 import pytest
 
 from perdure import AppRows, Entity
-from perdure.cleaning import expected
-from perdure.cleaning import missing as module
-from perdure.cleaning.expected import Expected
-from perdure.cleaning.missing import missing
+from perdure._reconcile import expected
+from perdure._reconcile import missing as module
+from perdure._reconcile.expected import Expected
+from perdure._reconcile.missing import missing
+from perdure._worker.plugin import _check as check_at_start
 from perdure.errors import DeclarationError
-from perdure.fleet.plugin import _check as check_at_start
 from tests.apps.expecting import PENDING, TABLE, app_of
 from tests.integration.cleaning_up.clean_up_ground import Sweep, sweeping
 from tests.world import World

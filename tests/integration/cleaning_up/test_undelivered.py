@@ -9,7 +9,7 @@ import pytest
 import temporalio.client
 
 from perdure import PerdurePlugin
-from perdure.cleaning.undelivered import undelivered
+from perdure._reconcile.undelivered import undelivered
 from perdure.errors import EngineUnavailable
 from perdure.testing.proxy import proxied
 from tests.apps.bodies import app
@@ -70,7 +70,7 @@ async def test_what_can_not_be_delivered_is_reported_and_harms_nothing_else(worl
 async def test_a_name_that_no_worker_knows_is_reported_with_how_much_waits_for_it(
     world: World, sweep: Sweep, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("perdure.cleaning.undelivered.STANDSTILL", 1.0)  # nothing can be delivered: no use in waiting
+    monkeypatch.setattr("perdure._reconcile.undelivered.STANDSTILL", 1.0)  # nothing can be delivered: no use in waiting
     await world.db.execute("""
         select perdure.start('unheard-of', n::text, '{}') from generate_series(1, 3) n;
         select perdure.start('counter', 'a', '{}');
@@ -91,8 +91,8 @@ async def test_a_name_that_no_worker_knows_is_reported_with_how_much_waits_for_i
 async def test_temporal_being_away_is_nobodys_fault(
     world: World, sweep: Sweep, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("perdure.relay.delivery._RPC", timedelta(seconds=0.3))
-    monkeypatch.setattr("perdure.cleaning.undelivered._ANSWER", timedelta(seconds=0.3))
+    monkeypatch.setattr("perdure._services.delivery._RPC", timedelta(seconds=0.3))
+    monkeypatch.setattr("perdure._reconcile.undelivered._ANSWER", timedelta(seconds=0.3))
     await world.db.execute("select perdure.start('repeat', 'a', '{}')")
     async with proxied(int(world.temporal.address.rpartition(":")[2])) as proxy:
         address, plugin = f"127.0.0.1:{proxy.port}", PerdurePlugin(app, world.config)

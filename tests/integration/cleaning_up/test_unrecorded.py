@@ -9,8 +9,8 @@ import pytest
 from temporalio.client import WorkflowExecutionStatus
 
 from perdure import Entity
-from perdure.cleaning import unrecorded as module
-from perdure.cleaning.unrecorded import unrecorded
+from perdure._reconcile import unrecorded as module
+from perdure._reconcile.unrecorded import unrecorded
 from tests.apps.bodies import app
 from tests.integration.cleaning_up.clean_up_ground import Sweep
 from tests.world import World

@@ -17,9 +17,10 @@ from temporalio.client import Client
 
 from infra.postgres import PostgresServer
 from infra.temporal import TemporalServer
-from perdure import PerdurePlugin, schema
+from perdure import PerdurePlugin
+from perdure._store import schema
+from perdure._worker.worker import new_worker
 from perdure.errors import NotThisDatabase
-from perdure.fleet.worker import new_worker
 from tests.apps.bodies import app
 from tests.conftest import APP_TABLES, FEWER_MONTHS
 from tests.deadline import in_time
@@ -33,9 +34,9 @@ TICK, SILENCE = 0.3, 2.5
 @pytest.fixture(autouse=True)
 def short_ticks(monkeypatch: pytest.MonkeyPatch) -> None:
     """In this process, where all workers of these tests are."""
-    monkeypatch.setattr("perdure.ownership.ownership.TICK", TICK)
-    monkeypatch.setattr("perdure.ownership.keeper.SILENCE", SILENCE)
-    monkeypatch.setattr("perdure.ownership.adoption.SILENCE", SILENCE)
+    monkeypatch.setattr("perdure._services.ownership.ownership.TICK", TICK)
+    monkeypatch.setattr("perdure._wire.keeper.SILENCE", SILENCE)
+    monkeypatch.setattr("perdure._services.ownership.adoption.SILENCE", SILENCE)
 
 
 @pytest.fixture(scope="session")

@@ -13,13 +13,13 @@ import pytest
 
 from infra.postgres import PostgresServer
 from infra.postgres_user import let_in, server_account
+from perdure._reconcile.recovery.recovery import Recovered, recover
+from perdure._services.ownership.adoption import What
+from perdure._services.ownership.adoption import adopt as adopt_here
+from perdure._services.ownership.exchange import Exchange
+from perdure._store.postgres import Database, PostgresStore
+from perdure._wire.writes import Fence, FenceOp, Write
 from perdure.errors import DatabaseUnavailable
-from perdure.ownership.adoption import What
-from perdure.ownership.adoption import adopt as adopt_here
-from perdure.ownership.exchange import Exchange
-from perdure.recovering.recovery import Recovered, recover
-from perdure.store.postgres import Database, PostgresStore
-from perdure.store.writes import Fence, FenceOp, Write
 from tests.apps.bodies import app
 from tests.deadline import in_time
 from tests.integration.database.clusters import base_backup, run
@@ -50,7 +50,7 @@ async def begins(world: World) -> str:
 async def adopt(world: World, what: str) -> tuple[int, str]:
     """`perdure adopt-database --as ... --yes`: exit status, and what it says."""
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "perdure.command", "adopt-database", "--as", what, "--yes"),
+        *(sys.executable, "-m", "perdure.cli", "adopt-database", "--as", what, "--yes"),
         env=world.environment(),
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.STDOUT,
@@ -131,11 +131,11 @@ async def test_a_copy_that_was_quicker_than_the_marks_is_stopped_by_its_living_o
     world = await worlds.on(source)
     async with world.worker(app):
         await worlds.marked_anew(world)
-        monkeypatch.setattr("perdure.ownership.ownership.TICK", 60)
+        monkeypatch.setattr("perdure._services.ownership.ownership.TICK", 60)
     copy = worlds.running(base_backup(source, worlds.folder, "quick"))
     twin = await worlds.beside(world, copy)
     async with world.worker(app):
-        monkeypatch.setattr("perdure.ownership.ownership.TICK", 0.3)
+        monkeypatch.setattr("perdure._services.ownership.ownership.TICK", 0.3)
         async with twin.worker(app):  # it is taken for the original, started anew
             assert await twin.db.fetchval("select perdure.check_database()")
         async with world.worker(app):

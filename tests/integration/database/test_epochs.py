@@ -10,8 +10,8 @@ import pytest
 
 from infra.postgres import PostgresServer
 from perdure import Request, Status
-from perdure.ownership.adoption import What
-from perdure.workflow.carried import CARRIED, Carried
+from perdure._services.ownership.adoption import What
+from perdure._wire.carried import CARRIED, Carried
 from tests.apps.bodies import app
 from tests.integration.database.clusters import Cluster, base_backup, copy_files, put_back, recover_to
 from tests.integration.database.conftest import Worlds
@@ -76,7 +76,7 @@ async def test_after_a_recovery_to_before_fifty_effects_none_is_sent_twice(
 async def test_a_lagging_standby_takes_over_at_once_and_what_it_lost_is_looked_up(
     worlds: Worlds, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("perdure.ownership.keeper.SILENCE", 3600)  # the worker has come along, so nobody waits
+    monkeypatch.setattr("perdure._wire.keeper.SILENCE", 3600)  # the worker has come along, so nobody waits
     primary = worlds.running(Cluster(worlds.folder / "primary", durable=False))
     world = await worlds.on(primary)
     standby = worlds.running(base_backup(primary, worlds.folder, "standby", standby=True))

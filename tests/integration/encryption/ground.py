@@ -17,8 +17,8 @@ from temporalio.api.workflowservice.v1 import (
 )
 
 from perdure import Private
-from perdure.cleaning.workflow import clean_up_id
-from perdure.encryption.codec import is_ours
+from perdure._crypto.codec import is_ours
+from perdure._reconcile.workflow import clean_up_id
 from tests.apps.confiding import PHONE, SECRET, Secret
 from tests.world import World
 

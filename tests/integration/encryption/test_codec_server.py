@@ -12,7 +12,7 @@ import pytest
 
 from infra.postgres import PostgresServer
 from infra.temporal import TemporalServer
-from perdure.encryption.access import new_token
+from perdure._crypto.access import new_token
 from tests.apps.confiding import PHONE, SECRET, Confide, app
 from tests.forked import Forked
 from tests.integration.encryption.ground import FIRST, GIVEN, keys

@@ -17,8 +17,8 @@ from temporalio.exceptions import ApplicationError
 from infra.postgres import PostgresServer
 from infra.temporal import TemporalServer
 from perdure import Entity, Private
-from perdure.encryption.codec import encrypting, opened
-from perdure.relay import delivery
+from perdure._crypto.codec import encrypting, opened
+from perdure._services import delivery
 from tests.apps import confiding
 from tests.apps.confiding import PHONE, SECRET, Confide, Secret, app
 from tests.integration.encryption.ground import (

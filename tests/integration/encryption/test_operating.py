@@ -13,7 +13,7 @@ from temporalio.service import RPCError
 
 from infra.postgres import PostgresServer
 from infra.temporal import TemporalServer
-from perdure.cleaning.schedule import make_schedule
+from perdure._reconcile.schedule import make_schedule
 from tests.apps import confiding
 from tests.apps.confiding import PHONE, Confide, app
 from tests.integration.encryption.ground import FIRST, GIVEN, SECOND, in_plain, keys, the_clean_up

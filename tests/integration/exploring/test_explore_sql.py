@@ -12,7 +12,7 @@ import asyncpg
 import pytest
 
 from infra.postgres import PostgresServer
-from perdure import queries, schema
+from perdure._store import queries, schema
 from perdure.testing.engine import START
 from perdure.testing.exploring.sql_clock import escapes, reads_real_clock, real_clocks
 from perdure.testing.exploring.sql_database import TABLES

@@ -11,7 +11,7 @@ from typing import Any
 
 from typer.testing import CliRunner, Result
 
-from perdure.command import cli
+from perdure.cli import cli
 from tests.deadline import in_time
 from tests.world import World
 
@@ -27,7 +27,7 @@ async def perdure(world: World, *arguments: str, **more: str) -> Result:
 async def process(world: World, *arguments: str) -> tuple[int | None, str, str]:
     """Run `perdure` as a shell does: exit status, output, errors."""
     running = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "perdure.command", *arguments),
+        *(sys.executable, "-m", "perdure.cli", *arguments),
         env=world.environment(),
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import re
 
-from perdure.operating.condition import Condition, standing
-from perdure.operating.entity import facts_of, read_record
-from perdure.operating.overview import read_overview
-from perdure.operating.selection import Selection, oldest
+from perdure._operations.condition import Condition, standing
+from perdure._operations.entity import facts_of, read_record
+from perdure._operations.overview import read_overview
+from perdure._operations.selection import Selection, oldest
 from tests.acceptance.errands import commit_errands
 from tests.apps.contracts import Errand
 from tests.integration.operating.reading import perdure, shown, stands

@@ -9,9 +9,9 @@ from datetime import timedelta
 
 import pytest
 
-from perdure.operating import selection
-from perdure.operating.condition import Condition
-from perdure.operating.selection import Selection, count, oldest, pages
+from perdure._operations import selection
+from perdure._operations.condition import Condition
+from perdure._operations.selection import Selection, count, oldest, pages
 from tests.integration.operating.reading import APP, perdure, process
 from tests.terminal import at_terminal
 from tests.world import World

@@ -7,7 +7,7 @@ from typing import Any
 
 from typer.testing import CliRunner, Result
 
-from perdure.command import cli
+from perdure.cli import cli
 from tests.world import World
 
 LOST = {"accept": True, "close": True}

@@ -9,7 +9,7 @@ from temporalio.api.common.v1 import WorkflowExecution
 from temporalio.api.workflowservice.v1 import DeleteWorkflowExecutionRequest
 from temporalio.service import RPCError
 
-from perdure.recovering.recovery import recover
+from perdure._reconcile.recovery.recovery import recover
 from tests.integration.reminders.conftest import Clinic, a_plan
 from workers.reminders import app
 

@@ -10,7 +10,7 @@ import asyncpg
 import pytest
 
 from infra.postgres import PostgresServer
-from perdure.store.postgres import PostgresStore
+from perdure._store.postgres import PostgresStore
 from tests.integration.store.store_ground import LIFECYCLE, Connection, declared, run_on, store_at
 
 _TABLES = (

@@ -10,10 +10,10 @@ from typing import Any, TypeAlias
 
 import asyncpg
 
+from perdure._store.postgres import Database, Pool, PostgresStore
+from perdure._store.queries import query
+from perdure._wire.writes import Answer, Fence, FenceOp, Move, Write
 from perdure.contracts.outcomes import Status
-from perdure.queries import query
-from perdure.store.postgres import Database, Pool, PostgresStore
-from perdure.store.writes import Answer, Fence, FenceOp, Move, Write
 from tests.deadline import DEADLINE
 
 Connection: TypeAlias = "asyncpg.Connection[asyncpg.Record]"

@@ -8,10 +8,10 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from perdure._services.follower import Follower
+from perdure._store.postgres import Database, PostgresStore
+from perdure._wire.writes import Gate, Verdict
 from perdure.contracts.outcomes import Status
-from perdure.fleet.follower import Follower
-from perdure.store.postgres import Database, PostgresStore
-from perdure.store.writes import Gate, Verdict
 from tests.deadline import DEADLINE, until
 from tests.integration.store.store_ground import (
     LIFECYCLE,

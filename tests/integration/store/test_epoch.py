@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from perdure._store.memory import MemoryStore
+from perdure._store.postgres import PostgresStore
+from perdure._wire.writes import FenceOp, Gate, Store, Verdict
 from perdure.contracts.outcomes import Status
-from perdure.store.memory import MemoryStore
-from perdure.store.postgres import PostgresStore
-from perdure.store.writes import FenceOp, Gate, Store, Verdict
 from tests.integration.store.store_ground import PATIENCE, a_begin, a_fence, a_write, an_outcome
 from tests.integration.store.test_store_conformance import either, in_memory, say
 

@@ -12,9 +12,9 @@ import asyncpg
 import pytest
 
 from infra.postgres import PostgresServer
-from perdure import schema
-from perdure.queries import query
-from perdure.store.writes import EffectView
+from perdure._store import schema
+from perdure._store.queries import query
+from perdure._wire.writes import EffectView
 from tests.integration.archiving.archiving_ground import finished, perdure
 from tests.integration.store.store_ground import Connection, run_on
 

@@ -9,10 +9,10 @@ from collections.abc import Sequence
 
 import pytest
 
+from perdure._store.group_commit import GroupCommit, Transient
+from perdure._store.postgres import PostgresStore
+from perdure._wire.writes import Answer, Gate, Write
 from perdure.errors import DatabaseUnavailable, RefusedWrite, UnstorableWrite
-from perdure.store.group_commit import GroupCommit, Transient
-from perdure.store.postgres import PostgresStore
-from perdure.store.writes import Answer, Gate, Write
 from tests.integration.store.store_ground import (
     PATIENCE,
     Calls,

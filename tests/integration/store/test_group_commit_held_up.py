@@ -9,11 +9,11 @@ import asyncpg
 import pytest
 
 from infra.postgres import PostgresServer
-from perdure.activity import execution
+from perdure._activity import execution
+from perdure._store.group_commit import SLOW
+from perdure._store.postgres import LONGEST, PostgresStore
+from perdure._wire.writes import Gate
 from perdure.errors import DatabaseUnavailable
-from perdure.store.group_commit import SLOW
-from perdure.store.postgres import LONGEST, PostgresStore
-from perdure.store.writes import Gate
 from perdure.testing.proxy import Proxy, proxied
 from tests.deadline import DEADLINE
 from tests.integration.store.store_ground import (

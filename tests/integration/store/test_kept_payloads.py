@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from perdure.activity.execution import keep
+from perdure._activity.execution import keep
+from perdure._store.postgres import PostgresStore
+from perdure._wire.writes import Verdict
 from perdure.contracts.outcomes import Status
 from perdure.errors import RefusedWrite
-from perdure.store.postgres import PostgresStore
-from perdure.store.writes import Verdict
 from tests.integration.store.store_ground import PATIENCE, Connection, a_begin, a_move, an_outcome, written
 
 BREAKS = {

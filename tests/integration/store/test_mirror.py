@@ -9,9 +9,9 @@ import random
 import asyncpg
 import pytest
 
+from perdure._store.postgres import PostgresStore
+from perdure._wire.writes import Answer, FenceOp, Gate, Move, Verdict, Write
 from perdure.contracts.outcomes import Status
-from perdure.store.postgres import PostgresStore
-from perdure.store.writes import Answer, FenceOp, Gate, Move, Verdict, Write
 from tests.deadline import until
 from tests.integration.store.store_ground import (
     Calls,

@@ -15,7 +15,7 @@ import asyncpg
 import pytest
 
 from infra.postgres import PostgresServer
-from perdure import schema
+from perdure._store import schema
 from perdure.errors import SchemaMismatch
 from tests.deadline import in_time
 from tests.integration.store.store_ground import Connection, run_on
@@ -71,7 +71,7 @@ async def catalog(connection: Connection) -> dict[str, list[tuple[Any, ...]]]:
 async def command(dsn: str, *arguments: str) -> tuple[int, str, str]:
     """Run `perdure`; exit status, standard output, standard error."""
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "perdure.command", *arguments),
+        *(sys.executable, "-m", "perdure.cli", *arguments),
         env={**os.environ, "PERDURE_DATABASE_URL": dsn},
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,

@@ -14,8 +14,8 @@ import pytest
 
 from infra.pgbouncer import PgBouncer
 from infra.postgres import PostgresServer
-from perdure import schema
-from perdure.store.connecting import Pool, open_pool, report_weaknesses
+from perdure._store import schema
+from perdure._store.connecting import Pool, open_pool, report_weaknesses
 from perdure.testing.proxy import proxied
 from tests.deadline import DEADLINE, until
 from tests.integration.store.store_ground import a_begin, run_on

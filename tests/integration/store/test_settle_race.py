@@ -8,8 +8,8 @@ import json
 import asyncpg
 import pytest
 
+from perdure._store.postgres import PostgresStore
 from perdure.contracts.outcomes import Status
-from perdure.store.postgres import PostgresStore
 from tests.deadline import until
 from tests.integration.store.store_ground import LIFECYCLE, Connection, a_begin, a_move, an_outcome, written
 

@@ -8,9 +8,9 @@ from statistics import median
 import pytest
 
 from infra.postgres import PostgresServer
+from perdure._store.company import SLOW_COMMIT
+from perdure._wire.writes import Gate
 from perdure.contracts.outcomes import Status
-from perdure.store.company import SLOW_COMMIT
-from perdure.store.writes import Gate
 from perdure.testing.proxy import proxied
 from tests.integration.store.store_ground import PATIENCE, Calls, a_begin, an_outcome, store_at
 

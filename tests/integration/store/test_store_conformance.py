@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
+from perdure._store.memory import MemoryStore
+from perdure._store.postgres import PostgresStore
+from perdure._wire.writes import Answer, FenceOp, Gate, Move, Store, Verdict, Write
 from perdure.contracts.outcomes import Status
-from perdure.store.memory import MemoryStore
-from perdure.store.postgres import PostgresStore
-from perdure.store.writes import Answer, FenceOp, Gate, Move, Store, Verdict, Write
 from tests.integration.store.store_ground import (
     PATIENCE,
     a_begin,

@@ -9,7 +9,7 @@ import asyncpg
 import pytest
 
 from infra.postgres import PostgresServer
-from perdure import schema
+from perdure._store import schema
 from tests.integration.store.store_ground import Connection, run_on
 
 RIGHTS = """

@@ -190,7 +190,7 @@ async def test_the_receiver_is_a_process_that_ends_when_it_is_told_to(
     receiver: Receiver, postgres: PostgresServer, database: str
 ) -> None:
     running = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "perdure.command", "telephony", "callbacks", "--listen", "127.0.0.1:0"),
+        *(sys.executable, "-m", "perdure.cli", "telephony", "callbacks", "--listen", "127.0.0.1:0"),
         env={
             **os.environ,
             "PERDURE_DATABASE_URL": postgres.dsn(database),

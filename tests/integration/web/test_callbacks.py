@@ -267,7 +267,7 @@ async def test_the_receiver_is_a_process_that_ends_when_it_is_told_to(jobs: Jobs
     await jobs.type()
     await expected(jobs)
     running = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "perdure.command", "job-type", "callbacks", "--listen", "127.0.0.1:0"),
+        *(sys.executable, "-m", "perdure.cli", "job-type", "callbacks", "--listen", "127.0.0.1:0"),
         env={**jobs.world.environment(), "PERDURE_APP": "workers.web_jobs:app", "PERDURE_LOG": "json"},
         stderr=asyncio.subprocess.PIPE,
     )

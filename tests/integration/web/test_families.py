@@ -14,11 +14,11 @@ import asyncpg
 from aiohttp import web
 
 from perdure import Status
-from perdure.fleet.columns import declare
-from perdure.fleet.follower import Follower
-from perdure.store.connecting import open_pool
-from perdure.store.postgres import PostgresStore
-from perdure.store.writes import Move, Write
+from perdure._services.follower import Follower
+from perdure._store.connecting import open_pool
+from perdure._store.postgres import PostgresStore
+from perdure._wire.writes import Move, Write
+from perdure._worker.columns import declare
 from tests.deadline import DEADLINE
 from tests.integration.web.conftest import Jobs
 from tests.pages import Reply, answers, closes, waits_for

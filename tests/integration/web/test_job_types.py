@@ -348,7 +348,7 @@ async def made_once_more(dsn: str) -> None:
 
 async def test_the_command_is_run_as_a_shell_runs_it(jobs: Jobs) -> None:
     running = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "perdure.command", "job-type", "apply", "-"),
+        *(sys.executable, "-m", "perdure.cli", "job-type", "apply", "-"),
         env={**jobs.world.environment(), "PERDURE_APP": "workers.web_jobs:app"},
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,

@@ -16,9 +16,9 @@ from temporalio.exceptions import ApplicationError
 from temporalio.worker import WorkerConfig
 
 from perdure import App, PerdurePlugin, Settings
-from perdure.encryption.codec import CIPHER, KEY_ID, Codec, encrypting, encrypting_client, opened
-from perdure.encryption.failures import Failures
-from perdure.encryption.keyring import Keyring
+from perdure._crypto.codec import CIPHER, KEY_ID, Codec, encrypting, encrypting_client, opened
+from perdure._crypto.failures import Failures
+from perdure._crypto.keyring import Keyring
 from perdure.errors import DeclarationError, NotNow, UnknownKey, Unopenable
 
 A, B = secrets.token_bytes(32), secrets.token_bytes(32)

@@ -21,10 +21,10 @@ from google.protobuf import json_format
 from jwt.algorithms import ECAlgorithm
 from temporalio.api.common.v1 import Payload, Payloads
 
-from perdure.encryption.access import Access, Signed, Tokens, new_token
-from perdure.encryption.codec import Codec
-from perdure.encryption.keyring import Keyring
-from perdure.encryption.server import LARGEST, check_origin, codec_server, serve
+from perdure._crypto.access import Access, Signed, Tokens, new_token
+from perdure._crypto.codec import Codec
+from perdure._crypto.keyring import Keyring
+from perdure._crypto.server import LARGEST, check_origin, codec_server, serve
 from perdure.errors import InvalidSetting
 from perdure.logs import FIELDS
 from tests.deadline import in_time, until

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from typer.testing import CliRunner, Result
 
-from perdure.command import cli
-from perdure.encryption.keyring import Keyring, keyring
+from perdure._crypto.keyring import Keyring, keyring
+from perdure.cli import cli
 from perdure.errors import InvalidInput, InvalidSetting
 from perdure.settings import settings
 
@@ -75,8 +75,8 @@ def test_a_codec_server_that_is_not_safe_does_not_start(
     monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], why: str | None
 ) -> None:
     monkeypatch.setenv("PERDURE_KEYS", run("key", "k").stdout.strip())
-    monkeypatch.setattr("perdure.command.encryption.stop_at_once", lambda: None)
-    monkeypatch.setattr("perdure.command.encryption.set_up", lambda *_: None)
+    monkeypatch.setattr("perdure.cli.encryption.stop_at_once", lambda: None)
+    monkeypatch.setattr("perdure.cli.encryption.set_up", lambda *_: None)
     end = run("codec-server", *arguments)
     if why is None:
         assert (end.exit_code, "needs --audience and --issuer" in " ".join(end.output.split())) == (2, True)

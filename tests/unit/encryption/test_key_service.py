@@ -18,8 +18,8 @@ from cryptography.fernet import Fernet, MultiFernet
 from typer.testing import CliRunner
 
 from perdure import KeyService
-from perdure.command import cli
-from perdure.encryption.keyring import Keyring, keyring
+from perdure._crypto.keyring import Keyring, keyring
+from perdure.cli import cli
 from perdure.errors import InvalidSetting, KeyServiceUnavailable
 from perdure.settings import settings
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from perdure import App, PerdurePlugin, Settings
-from perdure.encryption.codec import encrypts
-from perdure.encryption.keyring import keyring
+from perdure._crypto.codec import encrypts
+from perdure._crypto.keyring import keyring
 from perdure.errors import InvalidSetting
 from perdure.settings import settings
 
@@ -114,7 +114,7 @@ def test_who_has_no_keys_needs_no_package_for_them_and_who_has_is_told_which() -
 import sys
 sys.modules["cryptography"] = None
 from perdure import Private, Settings, errors
-from perdure.encryption.keyring import keyring
+from perdure._crypto.keyring import keyring
 assert Private("x").open() == "x"
 try:
     keyring(Settings(keys="a:{SECRET}"))

@@ -13,10 +13,10 @@ from temporalio.contrib.pydantic import pydantic_data_converter
 from temporalio.exceptions import ApplicationError
 
 from perdure import Done, Effect, Lifecycle, Repeat, Retry, Settings, seconds, state
-from perdure.cleaning.schedule import _decoded
-from perdure.cleaning.workflow import Asked
-from perdure.encryption.codec import Codec, encrypting
-from perdure.encryption.keyring import Keyring
+from perdure._crypto.codec import Codec, encrypting
+from perdure._crypto.keyring import Keyring
+from perdure._reconcile.schedule import _decoded
+from perdure._wire.clean_up import Asked
 from perdure.errors import UnknownKey
 from perdure.testing import rehearse
 from perdure.testing.engine_activities import Failed

@@ -16,11 +16,11 @@ from pydantic_core import to_jsonable_python
 from temporalio import workflow
 
 from perdure import Entity, Private, PrivateAs, PrivatePattern
+from perdure._crypto.private import SEALING, sealed_data
+from perdure._crypto.sealed import bound_to
 from perdure.client.calls import as_json
 from perdure.client.naming import input_text
 from perdure.contracts.effects import problem
-from perdure.encryption.private import SEALING, sealed_data
-from perdure.encryption.sealed import bound_to
 from perdure.errors import InvalidSetting, NotHere, UnknownKey, Unopenable
 
 PHONE = "+15550100123"

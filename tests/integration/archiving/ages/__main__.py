@@ -14,7 +14,7 @@ from collections import Counter
 import asyncpg
 
 from infra.postgres import PostgresServer
-from perdure import schema
+from perdure._store import schema
 from tests.integration.archiving.ages.drawing import drawn, shorter
 from tests.integration.archiving.ages.playing import Play
 from tests.integration.archiving.ages.steps import Step

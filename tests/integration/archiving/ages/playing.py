@@ -11,14 +11,14 @@ from typing import Any, cast
 
 import asyncpg
 
-from perdure.archiving.dropping import check_droppable, drop, tidy
-from perdure.archiving.exporting import export
-from perdure.archiving.forgetting import find_archives
-from perdure.archiving.months import every_month, the_month
-from perdure.archiving.working import working
+from perdure._retention.dropping import check_droppable, drop, tidy
+from perdure._retention.exporting import export
+from perdure._retention.forgetting import find_archives
+from perdure._retention.months import every_month, the_month
+from perdure._retention.working import working
+from perdure._store.schema import Connection as AnyConnection
 from perdure.contracts.keys import Entity
 from perdure.errors import NotNow
-from perdure.schema import Connection as AnyConnection
 from tests.integration.archiving.ages.calendar import MONTHS, emptied, month, moved_back
 from tests.integration.archiving.ages.judging import Record, all_rows, archived, mentions, on_record
 from tests.integration.archiving.ages.steps import NothingToDo, People, Step

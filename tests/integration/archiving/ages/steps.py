@@ -7,9 +7,9 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
+from perdure._wire.writes import Fence, FenceOp, Move, Write
 from perdure.contracts.keys import Entity, Key
 from perdure.contracts.outcomes import Status
-from perdure.store.writes import Fence, FenceOp, Move, Write
 from tests.integration.archiving.archiving_ground import Connection
 
 Step: TypeAlias = list[Any]

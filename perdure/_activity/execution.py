@@ -1,0 +1,448 @@
+"""The activity side: one shared body around every effect and every look-up.
+
+Fence, call, outcome, in that order; the author's body is called only after its attempt is on record, and
+whatever it does comes back as a value, so that the workflow can decide.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import logging
+import secrets
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from typing import Any, Protocol
+
+from pydantic import ValidationError
+
+from perdure._common import faults
+from perdure._common.privacy import describe, format_error
+from perdure._crypto.private import CHECKING, SEALING
+from perdure._crypto.sealed import bound_to
+from perdure._wire.orders import AttemptOrder, QuestionOrder, Report, Said, StepOrder
+from perdure._wire.writes import Answer, EffectView, Fence, FenceOp, Gate, Store, Verdict, Write, storable
+from perdure.contracts.attempt import USELESS, Attempt, Question, boot_clock
+from perdure.contracts.effects import Effect, Find, problem
+from perdure.contracts.keys import Entity, Key
+from perdure.contracts.outcomes import InDoubt, NotDone, Refused, Status
+from perdure.contracts.sizes import ELSEWHERE, LARGEST_RECEIPT, size_of
+from perdure.contracts.spans import LONGEST
+from perdure.contracts.steps import Occasion, Step
+from perdure.errors import DatabaseUnavailable, RefusedWrite, StepFailed, UnstorableWrite
+from perdure.logs import says
+from perdure.telemetry import traces
+
+PATIENCE = 4.0
+"""Seconds that one commit of an attempt may take; three of them fit into `BOOKKEEPING`."""
+STOPPED = "the worker was told to stop"
+A_MOMENT = 0.2
+"""Seconds that a process needs to read what arrived while it was frozen."""
+
+log = logging.getLogger("perdure.effects")
+
+
+class Host(Protocol):
+    """What surrounds an execution: a Temporal activity, or a rehearsal."""
+
+    def heartbeat(self, progress: Any) -> None:
+        """Tell the engine that it is alive, and how far."""
+
+    async def stopping(self) -> None:
+        """Return when the worker was told to stop and the grace time is over."""
+
+    @property
+    def heartbeat_every(self) -> float | None:
+        """Seconds between two heartbeats; None = the engine wants none."""
+
+    @property
+    def stop_asked(self) -> bool:
+        """Whether the worker was told to stop: nothing new is begun."""
+
+    @property
+    def now(self) -> datetime:
+        """The time of day, as this worker knows it."""
+
+    @property
+    def resources(self) -> Any:
+        """What bodies share."""
+
+
+Body = Callable[[Any, Attempt], Awaitable[Any]]
+Answerer = Callable[[Any, Question], Awaitable[Any]]
+Taker = Callable[[Any, Occasion], Awaitable[Any]]
+
+
+async def attempt(effect: Effect[Any, Any], body: Body, order: AttemptOrder, store: Store, host: Host) -> Report:
+    """Make one attempt: on record first, then the call, then its outcome on record."""
+    pulse = Pulse(host, order.progress)
+    async with pulse.beating():
+        with bound_to(_entity(order.write)):
+            return await _attempt(effect, body, order, store, host, pulse)
+
+
+async def ask(find: Find[Any, Any], body: Answerer, order: QuestionOrder, store: Store, host: Host) -> Report:
+    """Ask the other side: the fence is read first, so that a miss is believed only when it can be."""
+    async with Pulse(host).beating():
+        with bound_to(_entity(order.write)):
+            return await _ask(find, body, order, store, host)
+
+
+async def _attempt(
+    effect: Effect[Any, Any], body: Body, order: AttemptOrder, store: Store, host: Host, pulse: Pulse
+) -> Report:
+    token = secrets.token_hex(16)
+    assert order.write.fence is not None
+    key = Key(order.write.fence.key)
+    try:
+        given = effect.input.validate_python(order.input, context=CHECKING)
+    except ValidationError as error:
+        why = f"this worker can't read the input: {problem(error)}"
+        says(log, "not called", level=logging.WARNING, key=key, attempt=order.number, why=why)
+        return _unbegun(token, why)
+    if host.stop_asked:
+        return _unbegun(token, STOPPED, made=False)
+    asked_at = boot_clock()
+    useless_at = None if order.expires_at is None else asked_at + (order.expires_at - host.now).total_seconds()
+    if useless_at is not None and asked_at >= useless_at:  # it has waited for a worker until then
+        return _unbegun(token, USELESS)
+    fence = order.write.fence.model_copy(
+        update={"token": token, "digest": digest(order.input), "in_flight": order.timeout}
+    )
+    try:
+        answer = await store.write(order.write.model_copy(update={"fence": fence}), patience=PATIENCE)
+    except DatabaseUnavailable as error:
+        # No answer = no call. It may be on record all the same, so the workflow takes the token along.
+        return _unbegun(token, str(error), made=False).model_copy(update={"recorded": False})
+    except RefusedWrite as error:
+        return _unbegun(token, str(error))
+    if standing := _no_call(answer, token):
+        says(log, "not called", key=key, attempt=order.number, outcome=standing.said.value)
+        return standing
+    view = answer.effect or EffectView()
+    # Counted from before the commit was asked for: never later than what the database has on record.
+    ends_at = asked_at + min(order.timeout, max(view.in_flight, 0.0))
+    the_attempt = Attempt(
+        key=key,
+        number=view.attempts,
+        first_at=view.first_at or datetime.now(UTC),
+        ends_at=ends_at,
+        progress=order.progress,
+        clue=view.clue,
+        headers=traces.headers(),
+        resources=host.resources,
+        useless_at=useless_at,
+        _note=lambda clue: _note(store, order.write, fence, clue),
+    )
+    pulse.attempt = the_attempt
+    report = await _call(effect, body, given, the_attempt, token, host, order.timeout)
+    faults.point("after the call of", effect.name)
+    says(log, "attempt ended", key=key, attempt=view.attempts, outcome=report.said.value, why=report.why)
+    return await _put_on_record(report, order.write, fence, store, answer.version, order.then)
+
+
+async def _ask(find: Find[Any, Any], body: Answerer, order: QuestionOrder, store: Store, host: Host) -> Report:
+    assert order.write.fence is not None
+    key = Key(order.write.fence.key)
+    try:
+        answer = await store.write(order.write, patience=PATIENCE)
+    except (DatabaseUnavailable, RefusedWrite) as error:
+        return Report(said=Said.UNREAD, token="", why=str(error))
+    view = answer.effect or EffectView()
+    if not view.in_doubt:
+        return Report(said=Said.STANDING, token=view.token or "", effect=view, version=answer.version)
+    believable = view.in_flight + order.settle <= 0
+    question = Question(key, view.first_at or datetime.now(UTC), view.attempts, view.clue, host.resources)
+    report = Report(said=Said.MISS, token=view.token or "", effect=view, believable=believable, version=answer.version)
+    try:
+        given = find.input.validate_python(order.input, context=CHECKING)
+        faults.point("before the look-up", find.name)
+        found = await _until_stop(body(given, question), order.timeout, host)
+        faults.point("after the look-up", find.name)
+        receipt = (
+            None if found is None else find.receipt.dump_python(found, mode="json", context=SEALING, warnings=False)
+        )
+    except Exception as error:  # whatever stops it from answering, it has not answered
+        says(log, "look-up can't answer", key=key, why=describe(error), find=find.name)
+        return report.model_copy(update={"said": Said.MUTE, "why": describe(error)})
+    says(log, "looked up", key=key, find=find.name, hit=receipt is not None, believable=believable)
+    if receipt is None:
+        return report
+    fence = order.write.fence.model_copy(
+        update={"token": view.token or "", "by": "look-up", "why": "found by the look-up"}
+    )
+    hit = report.model_copy(update={"said": Said.DONE, "receipt": receipt})
+    return await _put_on_record(hit, order.write, fence, store, answer.version)
+
+
+async def take(step: Step[Any, Any], body: Taker, order: StepOrder, store: Store, host: Host) -> Report:
+    """Take a step, where the entity is open in this database: not in a copy of it, nor after its end.
+
+    Raises:
+        StepFailed: it is to be taken again.
+        DatabaseUnavailable: as well.
+    """
+    async with Pulse(host).beating():
+        with bound_to(_entity(order.write)):
+            return await _take(step, body, order, store, host)
+
+
+async def _take(step: Step[Any, Any], body: Taker, order: StepOrder, store: Store, host: Host) -> Report:
+    write = order.write
+    answer = await store.write(write, patience=PATIENCE)
+    if answer.gate.over:
+        return Report(said=Said.OVER, token="", state=answer.state, version=answer.version)
+    occasion = Occasion(_entity(write), host.resources)
+    try:
+        given = step.input.validate_python(order.input, context=CHECKING)
+        result = await _until_stop(body(given, occasion), order.timeout, host)
+        receipt = _dumped(step, result)
+        if (size := size_of(receipt)) > LARGEST_RECEIPT:
+            why = f"what it returned has {size} bytes, and may have {LARGEST_RECEIPT}: {ELSEWHERE}"
+            raise StepFailed(f"{step.name}: {why}")
+    except InDoubt as stopped:
+        raise StepFailed(f"{step.name}: {stopped.why}") from None
+    except StepFailed:
+        raise
+    except TimeoutError:
+        raise StepFailed(f"{step.name}: not done within {order.timeout:g} s") from None
+    except Exception as error:
+        says(log, "step failed", entity=str(occasion.entity), step=step.name, why=describe(error))
+        raise StepFailed(f"{step.name}: {describe(error)}") from None  # its cause may quote the input
+    return Report(said=Said.DONE, token="", receipt=receipt, version=answer.version)
+
+
+async def keep(write: Write, store: Store, patience: float) -> Answer:
+    """Commit a write of the workflow's own. Payloads that PostgreSQL can't store are left out, and the record says so;
+    a write that it refuses for any other reason keeps them.
+
+    Raises:
+        DatabaseUnavailable: no answer.
+        RefusedWrite: it was not committed.
+    """
+    try:
+        return await store.write(write, patience=patience)
+    except UnstorableWrite as error:
+        return await store.write(_without_payloads(write, str(error)), patience=patience)
+
+
+def _entity(write: Write) -> Entity:
+    return Entity(write.lifecycle, write.id, write.round)
+
+
+def digest(data: Any) -> str:
+    """SHA-256, in hex, of the input's canonical JSON: the same bytes for every attempt."""
+    return hashlib.sha256(
+        json.dumps(data, sort_keys=True, separators=(",", ":")).encode("utf-8", "surrogatepass")
+    ).hexdigest()
+
+
+def _unbegun(token: str, why: str, *, made: bool = True) -> Report:
+    """The report of an execution that began no attempt; one before it may have, where it was ordered inline."""
+    return Report(said=Said.NOT_DONE, token=token, why=why, begun=False, counts=False, made=made)
+
+
+def _no_call(answer: Answer, token: str) -> Report | None:
+    """The report of an attempt that must not be made; None if it may go."""
+    if answer.verdict in (Verdict.FRESH, Verdict.MINE):
+        return None
+    said = Said.STANDING
+    if answer.gate.over:
+        said = Said.OVER
+    elif answer.verdict is Verdict.DIFFERENT:
+        said = Said.DIFFERENT
+    why = "the other side drops repeats no longer" if answer.verdict is Verdict.OVER else None
+    return Report(
+        said=said, token=token, effect=answer.effect, why=why, state=answer.state, version=answer.version, begun=False
+    )
+
+
+async def _call(
+    effect: Effect[Any, Any], body: Body, given: Any, the_attempt: Attempt, token: str, host: Host, timeout: float
+) -> Report:
+    if host.stop_asked:
+        return Report(said=Said.NOT_DONE, token=token, why=STOPPED, made=False)
+    report = Report(said=Said.IN_DOUBT, token=token)
+    try:
+        if the_attempt.remaining <= 0:
+            raise NotDone("its time was over before the call", counts=False)
+        faults.point("before the call of", effect.name)
+        returned = await _until_stop(body(given, the_attempt), the_attempt.remaining, host)
+        report = Report(said=Said.DONE, token=token, **_kept(effect, returned))
+    except NotDone as no:
+        after = min(no.retry_after, LONGEST).total_seconds() if no.retry_after else None
+        report = Report(said=Said.NOT_DONE, token=token, why=no.why, retry_after=after, counts=no.counts)
+    except Refused as no:
+        report = Report(said=Said.REFUSED, token=token, why=no.why)
+    except InDoubt as doubt:
+        report.why = doubt.why
+    except TimeoutError:
+        report.why = f"no answer within {timeout:g} s"
+    except Exception as error:  # anything else may have happened after the bytes left
+        report.why = describe(error)
+        if not isinstance(error, OSError):  # a broken connection needs no lines of code to be understood
+            log.warning("the body of %s raised a %s\n%s", effect.name, type(error).__name__, format_error(error))
+    report.progress, report.why = the_attempt.latest, storable(report.why)
+    return report
+
+
+async def _until_stop(call: Awaitable[Any], timeout: float, host: Host) -> Any:
+    """Await `call`, at most `timeout` seconds and at most until the worker's grace time is over."""
+    calling, stop = asyncio.ensure_future(call), asyncio.ensure_future(host.stopping())
+    over_at = boot_clock() + timeout
+    try:
+        await asyncio.wait({calling, stop}, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
+        if not calling.done() and boot_clock() > over_at + A_MOMENT:
+            # The process was frozen, and the reply may lie here unread. What has not left yet must not leave now:
+            # that is for `before_first_byte`.
+            await asyncio.wait({calling}, timeout=A_MOMENT)
+        if calling.done():
+            return calling.result()
+        stopped = stop.done()
+        calling.cancel()
+        # It may end well or say NotDone while it is being cancelled; but it can't hold up a stop.
+        await asyncio.wait({calling}, timeout=0.5)
+        if calling.done() and not calling.cancelled():
+            return calling.result()
+        raise InDoubt("the worker stopped in the middle") if stopped else TimeoutError
+    finally:
+        stop.cancel()
+        if not calling.done():
+            calling.cancel()
+
+
+class Pulse:
+    """Heartbeats from the first line of an execution to its last: a slow database is not a lost worker."""
+
+    def __init__(self, host: Host, progress: Any = None) -> None:
+        self.attempt: Attempt | None = None
+        self._host = host
+        self._progress = progress
+
+    @asynccontextmanager
+    async def beating(self) -> AsyncIterator[None]:
+        if (every := self._host.heartbeat_every) is None:
+            yield
+            return
+        task = asyncio.create_task(self._beat(every))
+        try:
+            yield
+        finally:
+            task.cancel()
+            await asyncio.wait({task})
+
+    async def _beat(self, every: float) -> None:
+        while True:
+            await asyncio.sleep(every)  # first: a heartbeat is an action on Temporal's bill, and short calls need none
+            latest = self.attempt.latest if self.attempt else None
+            self._host.heartbeat(self._progress if latest is None else latest)
+
+
+async def _put_on_record(
+    report: Report, write: Write, begun: Fence, store: Store, version: int, then: Write | None = None
+) -> Report:
+    status = Status(report.said.value)
+    fence = begun.model_copy(
+        update={
+            "op": FenceOp.OUTCOME,
+            "status": status,
+            "receipt": report.receipt,
+            "why": storable(report.why) or begun.why,
+        }
+    )
+    moves = then is not None and status is Status.DONE
+    alone = {"move": None, "column": None, "input": None, "fence": fence}
+    order = then.model_copy(update={"fence": fence}) if then and moves else write.model_copy(update=alone)
+    report = report.model_copy(update={"version": version})
+    try:
+        answer = await keep(order, store, PATIENCE)
+    except (DatabaseUnavailable, RefusedWrite):
+        # The workflow puts it on record when PostgreSQL is back, and takes it there through Temporal.
+        if (size := size_of(report.receipt)) > LARGEST_RECEIPT:
+            lost = f"the receipt of {size} bytes was lost: PostgreSQL was away, and Temporal takes {LARGEST_RECEIPT}"
+            report = report.model_copy(update={"receipt": None, "why": lost})
+        return report.model_copy(update={"recorded": False})
+    view = answer.effect or EffectView(status=status, token=begun.token)
+    if status is Status.DONE and view.receipt is None and view.too_large is None:
+        view = _fitting(view.model_copy(update={"receipt": report.receipt}))
+    moved = moves and answer.gate is Gate.OPEN
+    return report.model_copy(update={"effect": view, "receipt": None, "version": answer.version, "moved": moved})
+
+
+async def _note(store: Store, write: Write, begun: Fence, clue: Any) -> None:
+    fence = begun.model_copy(update={"op": FenceOp.NOTE, "clue": clue})
+    await store.write(
+        write.model_copy(update={"move": None, "column": None, "input": None, "fence": fence}),
+        patience=PATIENCE,
+    )
+
+
+def _without_payloads(write: Write, trouble: str) -> Write:
+    """NUL and lone surrogates in a payload must not stop the lifecycle; the audit trail says what is missing."""
+    note = f"(not stored: {trouble})"[:500]
+    move = write.move and write.move.model_copy(
+        update={
+            "snapshot": None,
+            "heard": 0,
+            "memory": None,
+            "why": storable(f"{write.move.why or ''} {note}"),
+            "attention": write.move.attention or note,
+        }
+    )
+    fence = write.fence and write.fence.model_copy(update={"receipt": None, "clue": None, "why": note})
+    return write.model_copy(update={"input": None, "move": move, "fence": fence})
+
+
+def _dumped(contract: Effect[Any, Any] | Find[Any, Any] | Step[Any, Any], returned: Any) -> Any:
+    """What a body returned, as JSON data. A warning of pydantic would quote the value."""
+    return contract.receipt.dump_python(returned, mode="json", context=SEALING, warnings=False)
+
+
+def _kept(effect: Effect[Any, Any], returned: Any) -> dict[str, Any]:
+    """The receipt of what is done. It may be of no use to the workflow, and yet the effect is done."""
+    try:
+        return {"receipt": _dumped(effect, returned)}
+    except Exception as error:
+        says(log, "the receipt can't be kept", level=logging.ERROR, effect=effect.name, why=describe(error))
+        return {"receipt": None, "why": f"done; what the body returned can't be kept: {describe(error)}"}
+
+
+class Fitting:
+    """A store whose answers fit into Temporal; see `Store`.
+
+    A receipt that is too large stays in the database, and its size is given in its place. Code that is deployed later
+    may make it smaller: it is read as the contract declares it now.
+
+    Args:
+        store: keeps everything.
+        contract: gives the contract of an effect by its name.
+    """
+
+    def __init__(self, store: Store, contract: Callable[[str], Effect[Any, Any] | None]) -> None:
+        self._store = store
+        self._contract = contract
+
+    async def write(self, write: Write, *, patience: float) -> Answer:
+        answer = await self._store.write(write, patience=patience)
+        if answer.effect is None or write.fence is None or answer.effect.receipt is None:
+            return answer
+        effect = self._contract(write.fence.effect.partition("/")[0])
+        with bound_to(_entity(write)):
+            return answer.model_copy(update={"effect": _fitting(answer.effect, effect)})
+
+
+def _fitting(view: EffectView, effect: Effect[Any, Any] | None = None) -> EffectView:
+    size = size_of(view.receipt)
+    if size <= LARGEST_RECEIPT:
+        return view
+    if effect is not None:
+        try:
+            smaller = _dumped(effect, effect.receipt.validate_python(view.receipt))
+        except Exception as error:  # as much as if it were too large: today's code has no use for it
+            says(log, "a receipt that is too large can't be read", effect=effect.name, why=describe(error))
+        else:
+            if size_of(smaller) <= LARGEST_RECEIPT:
+                return view.model_copy(update={"receipt": smaller})
+    return view.model_copy(update={"receipt": None, "too_large": size})

@@ -1,0 +1,234 @@
+"""The activities that a worker runs for an app: one for each effect, look-up and step, and the bookkeeping."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
+from typing import Any, assert_never
+
+from temporalio import activity
+from temporalio.exceptions import ApplicationError
+
+from perdure._activity.execution import PATIENCE, Fitting, Pulse, ask, attempt, keep, take
+from perdure._activity.observing import asking, attempting, taking
+from perdure._common import faults
+from perdure._wire.names import WRITE
+from perdure._wire.orders import AttemptOrder, QuestionOrder, Report, StepOrder
+from perdure._wire.terms import all_terms, terms_of
+from perdure._wire.writes import Answer, Store, Write
+from perdure.app import App, Contract
+from perdure.contracts.effects import Effect, Find
+from perdure.contracts.keys import Entity
+from perdure.contracts.outcomes import Status
+from perdure.contracts.policies import Dedupe, Repeat
+from perdure.contracts.steps import Step
+from perdure.errors import DatabaseUnavailable, NotThisDatabase
+
+_SETTLED = (Status.DONE, Status.REFUSED, Status.ABANDONED)
+
+
+class TemporalHost:
+    """What surrounds an execution in a Temporal activity; see `execution.Host`."""
+
+    def __init__(self, grace: float, resources: Any = None) -> None:
+        self._grace = grace
+        self._resources = resources
+        self._info = activity.info()
+        self._given_way = asyncio.get_running_loop().create_future()
+
+    def heartbeat(self, progress: Any) -> None:
+        activity.heartbeat(progress)
+
+    async def stopping(self) -> None:
+        # Fires at once in both kinds of activity; a local one is not even cancelled by the worker's stop.
+        shutdown = asyncio.ensure_future(self._shutdown())
+        try:
+            await asyncio.wait({shutdown, self._given_way}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            shutdown.cancel()
+
+    async def to_its_end(self, execution: Awaitable[Report], *, gives_way: bool) -> Report:
+        """Let an execution end that the engine takes for lost: what it learns late is put on record all the same.
+
+        Args:
+            gives_way: it ends at once, as where the workflow makes the next attempt without waiting for it.
+        """
+        running = asyncio.ensure_future(execution)
+        while not running.done():
+            try:
+                await asyncio.wait({running})
+            except asyncio.CancelledError:  # a heartbeat came too late, or the grace time is over
+                details = activity.cancellation_details()
+                asked = details is not None and details.cancel_requested and not details.worker_shutdown
+                # Where somebody asked for the lifecycle's end, the call goes to its own.
+                if gives_way and not asked and not self._given_way.done():
+                    self._given_way.set_result(None)
+        return running.result()
+
+    async def _shutdown(self) -> None:
+        await activity.wait_for_worker_shutdown()
+        await asyncio.sleep(self._grace)
+
+    @property
+    def heartbeat_every(self) -> float | None:
+        timeout = self._info.heartbeat_timeout
+        return None if self._info.is_local or not timeout else timeout.total_seconds() / 3
+
+    @property
+    def stop_asked(self) -> bool:
+        return activity.is_worker_shutdown()
+
+    @property
+    def now(self) -> datetime:
+        return datetime.now(UTC)
+
+    @property
+    def resources(self) -> Any:
+        return self._resources
+
+
+class Activities:
+    """Makes the activities of an app.
+
+    Args:
+        app: contracts and bodies.
+        store: gives the store, once the worker runs.
+        scope: of the app's database: an order for an entity of another scope is refused.
+        grace: seconds that a call under way is given when the worker is told to stop.
+        resources: gives what bodies share, once the worker runs.
+    """
+
+    def __init__(
+        self,
+        app: App,
+        store: Callable[[], Store],
+        *,
+        scope: str | None,
+        grace: float,
+        resources: Callable[[], Any] = lambda: None,
+    ) -> None:
+        self._app = app
+        self._store = store
+        self._scope = scope
+        self._grace = grace
+        self._resources = resources
+
+    def all(self) -> list[Callable[..., Any]]:
+        """Activity functions for a Temporal worker."""
+        return [self._bookkeeping()] + [
+            self._activity(contract, body, name)
+            for contract, body in self._app.bodies.values()
+            for name in contract.names
+        ]
+
+    def _activity(self, contract: Contract, body: Callable[..., Any], name: str) -> Callable[..., Any]:
+        match contract:
+            case Effect():
+                return self._attempting(contract, body, name)
+            case Find():
+                return self._asking(contract, body, name)
+            case Step():
+                return self._taking(contract, body, name)
+            case _:
+                assert_never(contract)
+
+    def _attempting(self, effect: Effect[Any, Any], body: Callable[..., Any], name: str) -> Callable[..., Any]:
+        @activity.defn(name=name)
+        async def run(order: AttemptOrder) -> Report:
+            self._check(order.write, order.then)
+            host = TemporalHost(self._grace, self._resources())
+            usual = isinstance(effect.doubt, (Repeat, Dedupe))
+            gives_way = usual if order.gives_way is None else order.gives_way
+            making = host.to_its_end(attempt(effect, body, order, self._fitting(), host), gives_way=gives_way)
+            report = self._with_terms(await attempting(effect, order, making), order.write)
+            faults.point("before the report of", effect.name)
+            return report
+
+        return run
+
+    def _asking(self, find: Find[Any, Any], body: Callable[..., Any], name: str) -> Callable[..., Any]:
+        @activity.defn(name=name)
+        async def run(order: QuestionOrder) -> Report:
+            self._check(order.write)
+            host = TemporalHost(self._grace, self._resources())
+            report = await asking(find, order, ask(find, body, order, self._fitting(), host))
+            report = self._with_terms(report, order.write)
+            faults.point("before the report of", find.name)
+            return report
+
+        return run
+
+    def _taking(self, step: Step[Any, Any], body: Callable[..., Any], name: str) -> Callable[..., Any]:
+        @activity.defn(name=name)
+        async def run(order: StepOrder) -> Report:
+            self._check(order.write)
+            host = TemporalHost(min(self._grace, 2.0), self._resources())
+            making = host.to_its_end(take(step, body, order, self._fitting(), host), gives_way=True)
+            report = await taking(step, order, making)
+            faults.point("before the report of", step.name)
+            return report
+
+        return run
+
+    def _bookkeeping(self) -> Callable[..., Any]:
+        @activity.defn(name=WRITE)
+        async def write(order: Write) -> Answer:
+            self._check(order)
+            patience = PATIENCE if activity.info().is_local else 25.0
+            host = TemporalHost(min(self._grace, 2.0))
+            committing = asyncio.ensure_future(keep(order, self._fitting(), patience))
+            stop = asyncio.ensure_future(host.stopping())
+            try:
+                async with Pulse(host).beating():
+                    await asyncio.wait({committing, stop}, return_when=asyncio.FIRST_COMPLETED)
+                if not committing.done():
+                    raise DatabaseUnavailable("the worker stopped before PostgreSQL answered")
+                answer = self._told_terms(committing.result(), order)
+                faults.point("before the report of", order)
+                return answer
+            finally:
+                stop.cancel()
+                committing.cancel()
+
+        return write
+
+    def _check(self, *writes: Write | None) -> None:
+        """Refuse what another workflow orders than the entity's own in this scope, before anything is done."""
+        for each in writes:
+            if each is None:
+                continue
+            entity, ordered_by = Entity(each.lifecycle, each.id), activity.info().workflow_id
+            own = entity.workflow_id(self._scope)
+            if not own == ordered_by == each.workflow_id:
+                raise ApplicationError(
+                    f"{entity} belongs to the workflow {own}: the order came from {ordered_by or 'no workflow'}, "
+                    "and nothing was done",
+                    type=NotThisDatabase.__name__,
+                    non_retryable=True,
+                )
+
+    def _with_terms(self, report: Report, order: Write) -> Report:
+        """What decides about an effect that is not settled stands in the history, beside what is known of it."""
+        effect = self._effect(order)
+        if effect is None or (report.effect is not None and report.effect.status in _SETTLED):
+            return report
+        return report.model_copy(update={"terms": terms_of(effect)})
+
+    def _told_terms(self, answer: Answer, order: Write) -> Answer:
+        if order.input is not None:  # the run's first write: it was started past the relay, which says them else
+            effects = self._app.lifecycle(order.lifecycle).effects
+        else:
+            effect = self._effect(order)
+            effects = (effect,) if effect and answer.effect and answer.effect.status not in _SETTLED else ()
+        return answer.model_copy(update={"terms": all_terms(effects)}) if effects else answer
+
+    def _fitting(self) -> Store:
+        return Fitting(self._store(), self._named)
+
+    def _effect(self, order: Write) -> Effect[Any, Any] | None:
+        return self._named(order.fence.effect.partition("/")[0]) if order.fence else None
+
+    def _named(self, name: str) -> Effect[Any, Any] | None:
+        contract = self._app.contract(name)
+        return contract if isinstance(contract, Effect) else None

@@ -1,0 +1,149 @@
+"""`Codec`: encrypts every payload that goes to Temporal, by AES-256-GCM; and the converter that uses it.
+
+An encrypted payload has the encoding `binary/encrypted`, the id of its key, and as data a nonce of 12 bytes, the
+whole payload that it was, encrypted, and a tag of 16 bytes. Encoding and key id are authenticated. What is not ours
+passes as it is: what was sent before there were keys, and what others send.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from google.protobuf.message import DecodeError
+from temporalio.api.common.v1 import Payload
+from temporalio.api.failure.v1 import Failure
+from temporalio.client import Client
+from temporalio.converter import (
+    DataConverter,
+    DefaultFailureConverter,
+    PayloadCodec,
+)
+
+from perdure._crypto.failures import EncodedFailures, Failures
+from perdure._crypto.keyring import Keyring, keyring
+from perdure.errors import UnknownKey, Unopenable
+
+if TYPE_CHECKING:
+    from perdure.settings import Settings
+
+ENCODING = b"binary/encrypted"
+CIPHER = b"perdure/1 AES-256-GCM"
+"""Metadata `encryption-cipher`: tells our payloads from those of another codec with the same encoding."""
+KEY_ID = "encryption-key-id"
+
+
+class Codec(PayloadCodec):
+    """Encrypts payloads and decrypts them.
+
+    Args:
+        keys: the first one encrypts, all decrypt; None = it encrypts nothing, and says of what is encrypted that
+            keys are missing.
+        encrypting: False = it only decrypts, as before every process has the keys.
+    """
+
+    def __init__(self, keys: Keyring | None, *, encrypting: bool = True) -> None:
+        self.keys = keys
+        self.encrypting = encrypting and keys is not None
+
+    async def encode(self, payloads: Sequence[Payload]) -> list[Payload]:
+        """See base class."""
+        return [self.encrypted(each) for each in payloads] if self.encrypting else list(payloads)
+
+    async def decode(self, payloads: Sequence[Payload]) -> list[Payload]:
+        """See base class. In a worker an error fails the task, which Temporal gives out again: it heals by itself.
+
+        Raises:
+            UnknownKey: a key that this process does not have; the message names its id.
+            Unopenable: it was changed.
+        """
+        return [self.decrypted(each) for each in payloads]
+
+    def encrypted(self, payload: Payload) -> Payload:
+        """One payload, encrypted; one that is ours already stays as it is."""
+        if is_ours(payload):
+            return payload
+        assert self.keys is not None
+        key_id = self.keys.current
+        data = self.keys.encrypt(payload.SerializeToString(), _bound(key_id))
+        metadata = {"encoding": ENCODING, "encryption-cipher": CIPHER, KEY_ID: key_id.encode()}
+        return Payload(metadata=metadata, data=data)
+
+    def decrypted(self, payload: Payload) -> Payload:
+        """One payload as it was; one that is not ours stays as it is. Raises as `decode`."""
+        if not is_ours(payload):
+            return payload
+        key_id = payload.metadata.get(KEY_ID, b"").decode("ascii", "replace")
+        if self.keys is None:
+            raise UnknownKey(f"it is encrypted with the key {key_id!r}, and this process has no keys: set PERDURE_KEYS")
+        plain = self.keys.decrypt(key_id, payload.data, _bound(key_id))
+        try:
+            return Payload.FromString(plain)
+        except DecodeError:
+            raise Unopenable(f"what the key {key_id!r} opens is no payload") from None
+
+
+def is_ours(payload: Payload) -> bool:
+    """Whether `Codec` made it."""
+    metadata = payload.metadata
+    return metadata.get("encoding") == ENCODING and metadata.get("encryption-cipher") == CIPHER
+
+
+def encrypting(given: DataConverter, config: Settings) -> DataConverter:
+    """`given` with the codec that the settings ask for; a codec of its own stays as it is.
+
+    Failures go without the messages of errors that may quote data, see `perdure._crypto.failures`.
+
+    Messages and stack traces of failures, which no codec sees otherwise, are then encrypted as well.
+
+    Raises:
+        InvalidSetting: the keys can't be used.
+    """
+    keys = keyring(config)
+    on = encrypts(config) and given.payload_codec is None
+    failures = given.failure_converter_class
+    if failures is DefaultFailureConverter:
+        failures = EncodedFailures if on else Failures
+    codec = given.payload_codec or Codec(keys, encrypting=on)
+    if codec is given.payload_codec and failures is given.failure_converter_class:
+        return given
+    return dataclasses.replace(given, payload_codec=codec, failure_converter_class=failures)
+
+
+def encrypting_client(client: Client, config: Settings) -> Client:
+    """`client`, with the codec that the settings ask for where it has none. Raises InvalidSetting, as `encrypting`."""
+    converter = encrypting(client.data_converter, config)
+    if converter is client.data_converter:
+        return client
+    made = client.config()
+    made["data_converter"], made["plugins"] = converter, []
+    return Client(**made)
+
+
+def encrypts(config: Settings) -> bool:
+    """Whether payloads are to be encrypted. Raises InvalidSetting: the keys can't be used."""
+    return keyring(config) is not None and config.encrypt is not False
+
+
+async def opened(failure: Failure, converter: DataConverter) -> Failure:
+    """A failure as it stands in a history, with its message readable; as it is, where it can't be opened here."""
+    copy = Failure()
+    copy.CopyFrom(failure)
+    try:
+        if converter.payload_codec is not None:
+            await converter.payload_codec.decode_failure(copy)
+        part = copy
+        while True:
+            if part.HasField("encoded_attributes"):
+                said = converter.payload_converter.from_payload(part.encoded_attributes)
+                part.message, part.stack_trace = str(said["message"]), str(said["stack_trace"])
+            if not part.HasField("cause"):
+                return copy
+            part = part.cause
+    except Exception:  # whatever a codec raises: who asks gets the rest of what is known
+        return failure
+
+
+def _bound(key_id: str) -> bytes:
+    return b":".join((b"perdure-payload:1", ENCODING, key_id.encode()))

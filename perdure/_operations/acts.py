@@ -1,0 +1,191 @@
+"""What an operator does with one entity. Each act is on record in `transition`, with who asked for it and why; one that
+is refused changes nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import asyncpg
+
+from perdure._operations.again import Engine, start_again
+from perdure._store.postgres import Pool
+from perdure._store.schema import Connection
+from perdure._wire.requests import Request, Resolution
+from perdure.app import App
+from perdure.client.asking import settling
+from perdure.client.calls import call
+from perdure.client.client import Client
+from perdure.client.reading import refusals
+from perdure.client.records import EntityStatus
+from perdure.contracts.effects import problem
+from perdure.contracts.keys import Entity
+from perdure.contracts.outcomes import Status
+from perdure.errors import AlreadyFinished, DatabaseUnavailable, InvalidInput, NotNow, NotOnRecord, NoWorkflow
+
+CANCEL = "perdure-cancel"
+"""Id of the message that asks for the end: asked for again, it is not sent again."""
+
+_PATIENCE = "set local lock_timeout = '10s'; set local statement_timeout = '15s'"
+"""A relay may hold an entity for as long as a call to Temporal."""
+_TRIES = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Acts:
+    """The acts, each for one entity and asked for by one person. Each returns what came of it, in a few words.
+
+    All of them raise:
+        NoSuchEntity: the database knows none of that id.
+        NotNow, AlreadyFinished: it makes no sense in the state that the entity is in, or came too late.
+        DatabaseUnavailable, EngineUnavailable: no answer; whether it was accepted is not known.
+        NotOnRecord: it was accepted, and who asked for it could not be written down.
+
+    Attributes:
+        client: with an engine, except for `cancel`, `restart`, and `resolve` of what has ended.
+        pool: the app's database.
+        engine: where workflows are; None = Temporal is not asked.
+        app: checks what its declarations tell.
+        asked: who, and why.
+    """
+
+    client: Client
+    pool: Pool
+    engine: Engine | None
+    app: App | None
+    asked: Request
+
+    async def resolve(self, entity: Entity, outcome: Status, receipt: Any = None, effect: str | None = None) -> str:
+        """Say what became of an effect in doubt, also of an entity that ended with the doubt open."""
+        standing = await self._standing(entity)
+        if standing.final:
+            return await self._settle(entity, standing, outcome, receipt, effect)
+        by, note = self.asked.by, self.asked.note  # the workflow's own move has them on record
+        return await self.client.resolve(
+            entity.lifecycle, entity.id, outcome, by=by, note=note, receipt=receipt, effect=effect
+        )
+
+    async def retry(self, entity: Entity, *, send_refused: bool = True) -> str:
+        """Let it go on at once; where its workflow was terminated, has failed or is gone, from its record.
+
+        Args:
+            send_refused: whether an effect that was refused may be sent again, under a new key.
+        """
+        await self._standing(entity)
+        by, note = self.asked.by, self.asked.note
+        try:
+            answer = await self.client.retry(entity.lifecycle, entity.id, by=by, note=note, send_refused=send_refused)
+        except NoWorkflow:
+            if self.engine is None:
+                raise
+            return await start_again(self.pool, self.engine, entity, self.asked)
+        await self._record(entity, "retry", answer)
+        return answer
+
+    async def send_again(self, entity: Entity, effect: str | None = None) -> str:
+        """Send an effect anew that ended without being done, under a new key."""
+        await self._standing(entity)
+        by, note = self.asked.by, self.asked.note
+        answer = await self.client.send_again(entity.lifecycle, entity.id, by=by, note=note, effect=effect)
+        await self._record(entity, "send-again", answer)
+        return answer
+
+    async def cancel(self, entity: Entity) -> str:
+        """Ask for its end, through the outbox: Temporal may be away."""
+        standing = await self._standing(entity)
+        self._check_can_be_cancelled(entity)
+        asking = call("cancel", entity, made_by=self.asked.by, note=self.asked.note, message_id=CANCEL)
+        async with self._transaction(entity) as connection:
+            answer = await connection.fetchval(asking.sql("${}"), *asking.values)
+            if answer == "sent":
+                await self._note(connection, entity, "cancel asked for")
+        if answer == "finished":
+            standing = await self._standing(entity)
+            raise AlreadyFinished(f"{entity}: too late: already {standing.state}")
+        if answer == "known":
+            if standing.rejected:
+                raise NotNow(f"{entity}: asked for before, and rejected ({standing.rejected}): `perdure rejected list`")
+            return "its end was asked for before"
+        in_doubt = any(each.status is Status.IN_DOUBT for each in standing.effects)
+        return "its end is asked for" + (": what is in doubt is to be resolved first" if in_doubt else "")
+
+    async def restart(self, entity: Entity, given: Any = None) -> str:
+        """Run a finished entity again, as a new round with new keys."""
+        await self._standing(entity)
+        async with self._transaction(entity) as connection:
+            number = await self.client.restart(
+                entity.lifecycle,
+                entity.id,
+                by=self.asked.by,
+                note=self.asked.note,
+                given=given,
+                connection=connection,
+            )
+        return f"runs again, as round {number}"
+
+    async def _standing(self, entity: Entity) -> EntityStatus:
+        if self.app is not None:
+            self.app.lifecycle(entity.lifecycle)
+        return await self.client.status(entity.lifecycle, entity.id)
+
+    async def _settle(
+        self, entity: Entity, standing: EntityStatus, outcome: Status, receipt: Any, effect: str | None
+    ) -> str:
+        said = Resolution(by=self.asked.by, note=self.asked.note, outcome=outcome, receipt=receipt, effect=effect)
+        settle = settling(standing, said)
+        chosen = [each for each in standing.effects if each.status.unknown and effect in (None, each.effect, each.key)]
+        if len(chosen) != 1:
+            names = ", ".join(each.effect for each in standing.effects if each.status.unknown)
+            raise NotNow(f"{entity}: effect={effect!r}: say which of {names}")
+        if outcome is Status.DONE:
+            self._check_receipt(entity, chosen[0].effect, receipt)
+        async with self._transaction(entity) as connection:
+            await connection.fetchval(settle.sql("${}"), *settle.values)
+        return f"resolved as {outcome}; it had ended as {standing.state}"
+
+    def _check_receipt(self, entity: Entity, effect: str, receipt: Any) -> None:
+        """Where a workflow is there it does so by itself."""
+        contract = None if self.app is None else self.app.contract(effect.partition("/")[0])
+        if contract is not None:
+            try:
+                contract.receipt.validate_python(receipt)
+            except ValueError as error:
+                why = f"{entity}: the receipt does not fit what {effect} declares: {problem(error)}"
+                raise InvalidInput(why) from None
+
+    def _check_can_be_cancelled(self, entity: Entity) -> None:
+        if self.app is not None and self.app.lifecycle(entity.lifecycle).declared.cancelled is None:
+            raise NotNow(f"{entity}: {entity.lifecycle} declares no state with cancelled=True to end in")
+
+    @asynccontextmanager
+    async def _transaction(self, entity: Entity) -> AsyncIterator[Connection]:
+        with refusals(str(entity)):
+            try:
+                async with self.pool.acquire() as connection, connection.transaction():
+                    await connection.execute(_PATIENCE)
+                    yield connection
+            except (asyncpg.LockNotAvailableError, asyncpg.QueryCanceledError) as error:
+                raise DatabaseUnavailable(f"{entity} is held by another transaction: ask again later") from error
+
+    async def _record(self, entity: Entity, what: str, answer: str) -> None:
+        """After the act was accepted: one that is refused leaves no trace."""
+        for left in reversed(range(_TRIES)):
+            try:
+                async with self._transaction(entity) as connection:
+                    return await self._note(connection, entity, what)
+            except DatabaseUnavailable as error:
+                if not left:
+                    raise NotOnRecord(
+                        f"{entity}: {answer}; who asked for it could not be written down: {error}"
+                    ) from error
+                await asyncio.sleep(0.5)
+
+    async def _note(self, connection: Connection, entity: Entity, what: str) -> None:
+        why = f"{what}: {self.asked.note}" if self.asked.note else what
+        await connection.fetchval(
+            "select perdure.note($1, $2, $3, $4)", entity.lifecycle, entity.id, self.asked.by, why
+        )

@@ -1,0 +1,263 @@
+"""The conditions that an entity's lifecycle can be in, as its operator sees it: who has the next step.
+
+`standing` is a pure function of what was read: of the app's database always, of Temporal where it was asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from enum import StrEnum
+
+from perdure._operations.durations import shown
+
+POLLS = 75.0
+"""Seconds without a poll after which a worker counts as gone: one poll lasts 60 s, and a killed worker stays listed for
+minutes."""
+_NEARLY = 0.9
+"""Share of a heartbeat time-out: Temporal's SDK holds heartbeats back for 0.8 of it, so less silence means nothing."""
+
+
+class Condition(StrEnum):
+    """Who has the next step."""
+
+    NOT_PICKED_UP = "not-picked-up"
+    """Its start, a message or a task waits, and no worker has it."""
+    HELD = "held"
+    """An attempt or a task runs at a worker."""
+    HOLDER_GONE = "holder-gone"
+    """An attempt or a task was begun, and its worker is not heard any more."""
+    WAITS = "waits"
+    """It waits for a time, a message or a person, as it should."""
+    FINISHED = "finished"
+
+    @property
+    def words(self) -> str:
+        """For a person."""
+        return self.value.replace("-", " ")
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """What Temporal has handed out, or wants to.
+
+    Attributes:
+        what: in words, as `charge-card: attempt 2`.
+        slot: the effect that it is an attempt of, if it is one.
+        began: when a worker took it; None = it waits for one.
+        worker: its identity, where that is known.
+        heard: its last heartbeat.
+        silence: seconds without a heartbeat after which Temporal gives it up; None = none are wanted.
+        until: when Temporal gives it up at the latest.
+        polled: when that worker last asked for work; None = it is not known.
+        queue: where it waits.
+        pollers: how many workers ask for work there; None = that was not read.
+        tries: how often it was handed out.
+    """
+
+    what: str
+    since: datetime
+    slot: str | None = None
+    began: datetime | None = None
+    worker: str | None = None
+    heard: datetime | None = None
+    silence: float | None = None
+    until: datetime | None = None
+    polled: datetime | None = None
+    queue: str = ""
+    pollers: int | None = None
+    tries: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Engine:
+    """What Temporal says of an entity's workflow.
+
+    Attributes:
+        open: whether it runs.
+        status: `running`, `terminated`, ..., `absent`.
+        timers: what it waits for, in words, and until when.
+    """
+
+    open: bool
+    status: str
+    tasks: Sequence[Task] = ()
+    timers: Sequence[tuple[str, datetime]] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """An attempt that the fence has on record, and that did not say how it ended."""
+
+    slot: str
+    number: int
+    began: datetime
+    deadline: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What was read.
+
+    Attributes:
+        now: by the database's clock.
+        final: the state that it ended in.
+        starts: since when its start waits for the relay.
+        trouble: why it was not delivered yet.
+        later: when the app wants it to be started.
+        rejected: why its start or a message could not be delivered.
+        told: since when a message waits for the relay.
+        engine: None = Temporal was not asked, or gave no answer.
+        doubts: what follows when an attempt is lost, by effect.
+    """
+
+    now: datetime
+    final: str | None = None
+    attention: str | None = None
+    starts: datetime | None = None
+    trouble: str | None = None
+    later: datetime | None = None
+    rejected: str | None = None
+    told: datetime | None = None
+    attempts: Sequence[Attempt] = ()
+    engine: Engine | None = None
+    doubts: Mapping[str, str] = field(default_factory=dict)
+
+    def ago(self, then: datetime) -> str:
+        """How long ago that was."""
+        return shown((self.now - then).total_seconds())
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """A condition, and what it means for this entity, in a sentence."""
+
+    condition: Condition
+    sentence: str
+
+
+def standing(facts: Facts) -> Standing:
+    """Who has the next step of it."""
+    rules: list[Callable[[Facts], Standing | None]]
+    rules = [_finished, _starting, _closed, _running, _queued, _on_record, _told]
+    return next(found for rule in [*rules, _waiting] if (found := rule(facts)) is not None)
+
+
+def _finished(facts: Facts) -> Standing | None:
+    return None if facts.final is None else Standing(Condition.FINISHED, f"it ended as {facts.final}")
+
+
+def _starting(facts: Facts) -> Standing | None:
+    if facts.later is not None and facts.later > facts.now:
+        return Standing(Condition.WAITS, f"it is to be started at {_at(facts.later, facts.now)}")
+    if facts.starts is None:
+        return None
+    why = f": {facts.trouble}" if facts.trouble else ""
+    return Standing(Condition.NOT_PICKED_UP, f"its start waits for a relay, for {facts.ago(facts.starts)}{why}")
+
+
+def _closed(facts: Facts) -> Standing | None:
+    if facts.engine is None or facts.engine.open:
+        return None
+    if facts.rejected is not None:
+        return Standing(Condition.WAITS, f"it waits for a person: rejected: {facts.rejected}")
+    if facts.attention is not None:
+        return Standing(Condition.WAITS, f"it waits for a person: {facts.attention} ({_gone(facts.engine)})")
+    return Standing(Condition.HOLDER_GONE, f"{_gone(facts.engine)}: `perdure retry` brings it back")
+
+
+def _running(facts: Facts) -> Standing | None:
+    tasks = [task for task in facts.engine.tasks if task.began is not None] if facts.engine else []
+    if not tasks:
+        return None
+    task = max(tasks, key=lambda each: each.slot is not None)
+    assert task.began is not None
+    what, worker = _words(task, facts), f" at {task.worker}" if task.worker else ""
+    if not _is_gone(task, facts):
+        beats = f", last heartbeat {facts.ago(task.heard)} ago" if task.heard else ""
+        beats = beats or (", no heartbeat yet" if task.silence else "")
+        return Standing(Condition.HELD, f"{what} runs{worker} for {facts.ago(task.began)}{beats}")
+    heard = max(each for each in (task.heard, task.polled if task.silence is None else None, task.began) if each)
+    waits = f"; Temporal waits until {_at(task.until, facts.now)}, then {_then(task.slot, facts)}" if task.until else ""
+    sentence = f"{what} was begun{worker} {facts.ago(task.began)} ago, and last heard {facts.ago(heard)} ago{waits}"
+    return Standing(Condition.HOLDER_GONE, sentence)
+
+
+def _words(task: Task, facts: Facts) -> str:
+    """What it is: also the effect that a workflow task runs in itself."""
+    inline = next((each for each in facts.attempts if task.slot is None and task.began is not None), None)
+    return f"{task.what} with {inline.slot}: attempt {inline.number}" if inline else task.what
+
+
+def _is_gone(task: Task, facts: Facts) -> bool:
+    assert task.began is not None
+    if task.silence is not None:  # it is heard by its heartbeats: one whose places are all taken asks for no work
+        return (facts.now - (task.heard or task.began)).total_seconds() > _NEARLY * task.silence
+    if any(each.deadline < facts.now for each in facts.attempts):  # inline, and its call can't be under way any more
+        return True
+    return task.polled is not None and (facts.now - task.polled).total_seconds() > POLLS
+
+
+def _queued(facts: Facts) -> Standing | None:
+    if facts.engine is None or not facts.engine.tasks:
+        return None
+    task = facts.engine.tasks[0]
+    nobody = f", and nobody asks for work at {task.queue}" if task.pollers == 0 else ""
+    again = f", for the {task.tries}th time" if task.tries > 3 else ""
+    sentence = f"{task.what} waits for a worker{again}, for {facts.ago(task.since)}{nobody}"
+    return Standing(Condition.NOT_PICKED_UP, sentence)
+
+
+def _on_record(facts: Facts) -> Standing | None:
+    if not facts.attempts:
+        return None
+    last = max(facts.attempts, key=lambda each: each.deadline)
+    what = f"{last.slot}: attempt {last.number}"
+    if last.deadline >= facts.now:
+        return Standing(
+            Condition.HELD,
+            f"{what} is on record for {facts.ago(last.began)}, and ends by {_at(last.deadline, facts.now)}",
+        )
+    timers = [at for _, at in facts.engine.timers] if facts.engine else []
+    waits = (
+        f"; the workflow waits until {_at(min(timers), facts.now)}, then {_then(last.slot, facts)}" if timers else ""
+    )
+    sentence = f"{what} should have ended {facts.ago(last.deadline)} ago, and did not say how{waits}"
+    return Standing(Condition.HOLDER_GONE, sentence)
+
+
+def _told(facts: Facts) -> Standing | None:
+    if facts.told is None:
+        return None
+    return Standing(Condition.NOT_PICKED_UP, f"a message waits for a relay, for {facts.ago(facts.told)}")
+
+
+def _waiting(facts: Facts) -> Standing:
+    if facts.attention is not None:
+        return Standing(Condition.WAITS, f"it waits for a person: {facts.attention}")
+    if facts.engine is None:
+        return Standing(Condition.WAITS, "it waits for a time, a message or a worker; Temporal knows which")
+    if facts.engine.timers:
+        what, at = min(facts.engine.timers, key=lambda each: each[1])
+        return Standing(Condition.WAITS, f"it waits until {_at(at, facts.now)}" + (f" ({what})" if what else ""))
+    return Standing(Condition.WAITS, "it waits for a message")
+
+
+def _then(slot: str | None, facts: Facts) -> str:
+    if slot is None:
+        attempt = facts.attempts[0].slot if facts.attempts else None
+        follows = facts.doubts.get(attempt.partition("/")[0]) if attempt else None
+        return "another worker goes on" + (f"; {attempt}: {follows}" if follows else "")
+    return facts.doubts.get(
+        slot.partition("/")[0], "its doubt policy says what follows (--app lets this command read it)"
+    )
+
+
+def _gone(engine: Engine) -> str:
+    return "Temporal knows no workflow of it" if engine.status == "absent" else f"its workflow is {engine.status}"
+
+
+def _at(when: datetime, now: datetime) -> str:
+    utc = when.astimezone(UTC)
+    return f"{utc:%H:%M:%S} UTC" if abs(when - now) < timedelta(hours=12) else f"{utc:%Y-%m-%d %H:%M} UTC"

@@ -1,0 +1,116 @@
+"""Effects of which nobody knows whether they happened, of open entities and of those that ended with the doubt open."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from perdure._operations.selection import PAGE, Named
+from perdure._store.queries import query
+from perdure._store.schema import Connection
+from perdure.contracts.keys import Key
+
+
+@dataclass(frozen=True, slots=True)
+class DoubtSelection:
+    """A filter of effects in doubt; what is None or False filters nothing.
+
+    Attributes:
+        ended: only those whose entity has ended.
+        effect: name of the contract, or with the suffix after a slash.
+        state: the one that the entity is in, or ended in.
+        limit: at most so many.
+    """
+
+    lifecycle: str | None = None
+    ended: bool = False
+    effect: str | None = None
+    state: str | None = None
+    limit: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Doubt:
+    """One effect in doubt.
+
+    Attributes:
+        since: when the last attempt was begun.
+        ended: its entity has ended; nobody asks any more what became of it.
+        state: of the entity.
+        waits_for_person: nothing but `perdure resolve` settles it. Else its doubt policy is at work.
+    """
+
+    lifecycle: str
+    id: str
+    round: int
+    effect: str
+    key: str
+    status: str
+    attempts: int
+    since: datetime
+    why: str | None
+    ended: bool
+    state: str
+    waits_for_person: bool
+
+    @property
+    def token(self) -> str:
+        """The short form of the key, where the other side was given that."""
+        return Key(self.key).token
+
+    @property
+    def settle(self) -> str | None:
+        """The command that settles it, to be completed; None where its policy is at work."""
+        if not self.waits_for_person:
+            return None
+        words = ["perdure", "resolve", self.lifecycle, self.id, "--effect", self.key]
+        return f"{shlex.join(words)} --as OUTCOME --by YOU --note WHY"
+
+
+async def read_doubts(connection: Connection, selection: DoubtSelection) -> list[Doubt]:
+    """Those that it matches, the oldest first."""
+    sql, arguments = _sql(selection)
+    rows = await connection.fetch(f"{sql} order by f.attempt_at, f.key limit {selection.limit or 'all'}", *arguments)
+    return [Doubt(**row) for row in rows]
+
+
+async def count_doubts(connection: Connection, selection: DoubtSelection) -> int:
+    """How many it matches, whatever its limit."""
+    sql, arguments = _sql(selection)
+    return int(await connection.fetchval(f"select count(*) from ({sql}) d", *arguments))
+
+
+async def select_doubtful(connection: Connection, selection: DoubtSelection, after: Named | None = None) -> list[Doubt]:
+    """One page of entities that have some, each with its oldest, in the order of lifecycle and id."""
+    sql, arguments = _doubtful(selection, after)
+    page = f"{sql} order by d.lifecycle, d.id, d.since limit {min(PAGE, selection.limit or PAGE)}"
+    return [Doubt(**row) for row in await connection.fetch(page, *arguments)]
+
+
+async def count_doubtful(connection: Connection, selection: DoubtSelection, after: Named | None = None) -> int:
+    """How many entities follow `after` that have some, up to its limit."""
+    sql, arguments = _doubtful(selection, after)
+    found = f"{sql} order by d.lifecycle, d.id limit {selection.limit or 'all'}"
+    return int(await connection.fetchval(f"select count(*) from ({found}) s", *arguments))
+
+
+def _doubtful(selection: DoubtSelection, after: Named | None) -> tuple[str, list[Any]]:
+    sql, arguments = _sql(selection)
+    behind = ""
+    if after is not None:
+        behind = f" where (d.lifecycle, d.id) > (${len(arguments) + 1}, ${len(arguments) + 2})"
+        arguments = [*arguments, after.lifecycle, after.id]
+    return f"select distinct on (d.lifecycle, d.id) d.* from ({sql}) d{behind}", arguments
+
+
+def _sql(selection: DoubtSelection) -> tuple[str, list[Any]]:
+    filters = {
+        "f.lifecycle = ${}": selection.lifecycle,
+        "${} in (f.effect, split_part(f.effect, '/', 1))": selection.effect,
+        "coalesce(e.state, i.final) = ${}": selection.state,
+    }
+    given = {clause: value for clause, value in filters.items() if value is not None}
+    clauses = [clause.format(n) for n, clause in enumerate(given, 1)] + ["e.lifecycle is null"] * selection.ended
+    return " and ".join([query("doubts"), *clauses]), list(given.values())

@@ -1,0 +1,67 @@
+"""How everything stands, at a glance: from the database what is open, from Temporal its task queues."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from temporalio.client import Client
+from temporalio.service import RPCError
+
+from perdure._operations.condition import POLLS, Condition
+from perdure._services.queues import Queue, queues, read_queue
+from perdure._store.queries import query
+from perdure._store.schema import Connection
+from perdure.app import App
+from perdure.errors import EngineUnavailable
+from perdure.settings import Settings
+
+COUNTED = 10_000
+"""Finished lifecycles that are counted; of more, an estimate is shown."""
+
+
+async def read_overview(connection: Connection) -> dict[str, Any]:
+    """What the database tells. It costs what is open, never what is finished."""
+    rows = [dict(row) for row in await connection.fetch(query("overview"))]
+    doubts = [dict(row) for row in await connection.fetch(query("overview_in_doubt"))]
+    waiting = await connection.fetchrow(query("gauges_waiting"))
+    finished = await connection.fetchrow(query("overview_finished"), COUNTED)
+    rejected = await connection.fetchval("select count(*) from perdure.rejected")
+    findings = [dict(row) for row in await connection.fetch(query("overview_findings"))]
+    clean_up = await connection.fetchrow(query("overview_clean_up"))
+    assert waiting is not None
+    assert finished is not None
+    outbox = {"waiting": waiting["waiting"], "lag_seconds": waiting["lag"], "wanted_later": waiting["later"]}
+    open_ones = [each for each in Condition if each is not Condition.FINISHED]
+    conditions = {each.value: sum(row[each.value.replace("-", "_")] for row in rows) for each in open_ones}
+    return {
+        "open": rows,
+        "conditions": conditions | {Condition.FINISHED.value: finished["finished"]},
+        "finished_estimated": finished["estimated"],
+        "in_doubt": doubts,
+        "outbox": {**outbox, "rejected": rejected, "rows_behind": waiting["behind"]},
+        "findings": findings,
+        "clean_up": dict(clean_up) if clean_up else None,
+    }
+
+
+async def read_queues(client: Client | EngineUnavailable, app: App | None, settings: Settings) -> list[dict[str, Any]]:
+    """What waits in each task queue, and who asks for work there; `error` where Temporal gave no answer."""
+    found = []
+    for name, kind in queues(app, settings):
+        where = {"task_queue": name, "kind": kind}
+        try:
+            if isinstance(client, EngineUnavailable):
+                raise client
+            found.append(where | _shown(await read_queue(client, name, kind)))
+        except EngineUnavailable as error:
+            found.append({**where, "error": str(error)})
+        except RPCError as error:
+            found.append({**where, "error": f"Temporal gave no answer: {error.message}"})
+    return found
+
+
+def _shown(queue: Queue) -> dict[str, Any]:
+    recent = datetime.now(UTC) - timedelta(seconds=POLLS)
+    pollers = sorted(name for name, polled in queue.pollers.items() if polled > recent)
+    return {"backlog": queue.backlog, "backlog_seconds": queue.age, "pollers": pollers, "error": None}

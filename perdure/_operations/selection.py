@@ -1,0 +1,195 @@
+"""Which open entities an operator means: a filter, and the rows that it matches, page by page.
+
+Pages go in the order of lifecycle and id, which nobody's next step changes: whoever acts on each row of each page
+meets every entity once at most.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Any, Protocol
+
+from perdure._operations.condition import Condition
+from perdure._store.finding_kinds import KINDS
+from perdure._store.queries import query
+from perdure._store.schema import Connection
+from perdure.app import App
+from perdure.contracts.keys import Entity
+from perdure.contracts.states import STARTING, suggestion
+from perdure.errors import InvalidSetting
+
+PAGE = 500
+"""Rows of one page."""
+_FOUND = (
+    "exists (select from perdure.finding n "
+    "where n.lifecycle = e.lifecycle and n.id = e.id and n.kind = ${} and not n.mended)"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """A filter of open entities; what is None or False filters nothing.
+
+    Attributes:
+        state: as it is on record.
+        condition: as the database alone can tell it.
+        older_than: in its state for longer than that.
+        in_doubt: an effect of its round is in doubt, or should have ended and did not say how.
+        attention: it wants a person.
+        finding: a clean-up left a finding of this kind about it for a person.
+        limit: at most so many, over all pages.
+    """
+
+    lifecycle: str | None = None
+    state: str | None = None
+    condition: Condition | None = None
+    older_than: timedelta | None = None
+    in_doubt: bool = False
+    attention: bool = False
+    tenant: str | None = None
+    finding: str | None = None
+    limit: int | None = None
+    id: str | None = None
+
+    @property
+    def filters(self) -> bool:
+        """Whether it means less than everything that is open."""
+        return replace(self, limit=None) != Selection()
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """An open entity, as it was when it was read.
+
+    Attributes:
+        stuck_at: when its state will have, or has, lasted longer than it should.
+        version: of its newest write: an act that gives this finds out whether somebody was faster.
+        age: seconds in its state.
+    """
+
+    lifecycle: str
+    id: str
+    round: int
+    state: str
+    since: datetime
+    stuck_at: datetime | None
+    attention: str | None
+    tenant: str | None
+    version: int
+    condition: Condition
+    age: float
+
+    @property
+    def entity(self) -> Entity:
+        """Its name."""
+        return Entity(self.lifecycle, self.id, self.round)
+
+
+class Named(Protocol):
+    """What has the name of an entity."""
+
+    @property
+    def lifecycle(self) -> str: ...
+    @property
+    def id(self) -> str: ...
+
+
+async def select(connection: Connection, selection: Selection, after: Named | None = None) -> list[Row]:
+    """One page: the rows that follow `after`, `PAGE` at most, and never more than the selection's limit."""
+    return await _rows(connection, selection, after, "e.lifecycle, e.id", min(PAGE, selection.limit or PAGE))
+
+
+async def pages(connection: Connection, selection: Selection) -> AsyncIterator[list[Row]]:
+    """Every page that has rows, each read when the one before was dealt with."""
+    last, left = None, selection.limit
+    while left is None or left > 0:
+        page = await select(connection, replace(selection, limit=left), last)
+        if not page:
+            return
+        yield page
+        last, left = page[-1], None if left is None else left - len(page)
+
+
+async def oldest(connection: Connection, selection: Selection) -> list[Row]:
+    """All rows, up to the limit, the longest in their state first."""
+    return await _rows(connection, selection, None, "e.since, e.lifecycle, e.id", selection.limit)
+
+
+async def count(connection: Connection, selection: Selection, after: Named | None = None) -> int:
+    """How many it matches now that follow `after`, up to its limit."""
+    sql, arguments = _sql(selection, after)
+    found = f"{sql} limit {selection.limit or 'all'}"
+    return int(await connection.fetchval(f"select count(*) from ({found}) s", *arguments))
+
+
+async def check(connection: Connection, selection: Selection, app: App | None = None) -> None:
+    """Make sure that its lifecycle, state and finding are names of something.
+
+    Raises:
+        InvalidSetting: nothing on record has that name, and the app declares none; it says what was perhaps meant.
+    """
+    if selection.lifecycle is not None:
+        await check_lifecycle(connection, selection.lifecycle, app)
+    if selection.state is not None:
+        known = await known_states(connection, selection.lifecycle, app)
+        if selection.state not in known:
+            of = f"of {selection.lifecycle} " if selection.lifecycle else ""
+            raise InvalidSetting(f"no state {of}is named {selection.state!r}{suggestion(selection.state, known)}")
+    kinds = {kind.name for kind in KINDS}
+    if selection.finding is not None and selection.finding not in kinds:
+        raise InvalidSetting(f"no finding is named {selection.finding!r}{suggestion(selection.finding, kinds)}")
+
+
+async def check_lifecycle(connection: Connection, name: str, app: App | None = None) -> None:
+    """Make sure that there is such a lifecycle.
+
+    Raises:
+        InvalidSetting: nothing on record has that name, and the app declares none.
+    """
+    known = await known_lifecycles(connection, app)
+    if name not in known:
+        raise InvalidSetting(f"no lifecycle is named {name!r}{suggestion(name, known)}")
+
+
+async def known_lifecycles(connection: Connection, app: App | None = None) -> set[str]:
+    """Names of lifecycles: of those on record, and of those that the app declares."""
+    found = {row["lifecycle"] for row in await connection.fetch(query("lifecycles_on_record"))}
+    return found | set(app.lifecycles if app else ())
+
+
+async def known_states(connection: Connection, lifecycle: str | None, app: App | None = None) -> set[str]:
+    """Names of states: of those that entities are or lately were in, and of those that the app declares."""
+    of = await known_lifecycles(connection, app) if lifecycle is None else {lifecycle}
+    found = {STARTING, *(row["state"] for row in await connection.fetch(query("states_on_record"), sorted(of)))}
+    if app is not None:
+        found |= {name for each in of & set(app.lifecycles) for name in app.lifecycles[each].declared.names}
+    return found
+
+
+async def _rows(
+    connection: Connection, selection: Selection, after: Named | None, order: str, limit: int | None
+) -> list[Row]:
+    sql, arguments = _sql(selection, after)
+    found = await connection.fetch(f"{sql} order by {order} limit {limit or 'all'}", *arguments)
+    return [Row(**{**row, "condition": Condition(row["condition"])}) for row in found]
+
+
+def _sql(selection: Selection, after: Named | None) -> tuple[str, list[Any]]:
+    filters: dict[str, Any] = {
+        "e.lifecycle = ${}": selection.lifecycle,
+        "e.id = ${}": selection.id,
+        "e.state = ${}": selection.state,
+        "e.tenant = ${}": selection.tenant,
+        "c.condition = ${}": selection.condition and selection.condition.value,
+        _FOUND: selection.finding,
+        "e.since < now() - ${}::interval": selection.older_than,
+    }
+    given = {clause: value for clause, value in filters.items() if value is not None}
+    clauses, arguments = [clause.format(n) for n, clause in enumerate(given, 1)], list(given.values())
+    if after is not None:
+        arguments += [after.lifecycle, after.id]
+        clauses.append(f"(e.lifecycle, e.id) > (${len(given) + 1}, ${len(given) + 2})")
+    clauses += ["f.doubt"] * selection.in_doubt + ["e.attention is not null"] * selection.attention
+    return " ".join([query("selected"), "where", " and ".join(clauses) or "true"]), arguments

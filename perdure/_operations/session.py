@@ -1,0 +1,114 @@
+"""The connections of somebody who acts: to the app's database, and where a workflow is asked, to its Temporal."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+
+import asyncpg
+from temporalio.service import RPCError
+
+from perdure._operations.acts import Acts
+from perdure._operations.again import Engine
+from perdure._services.ownership.exchange import Exchange
+from perdure._store import schema
+from perdure._store.postgres import Database, Pool, answering
+from perdure._store.schema import Connection
+from perdure._wire.requests import Request
+from perdure._worker.plugin import PerdurePlugin
+from perdure._worker.worker import connect
+from perdure.app import App
+from perdure.client.client import Client
+from perdure.errors import EngineUnavailable, NotPermitted
+from perdure.settings import Settings
+
+_READING = "set local lock_timeout = '15s'; set local statement_timeout = '60s'"
+_BINDING = "select mark, scope, namespace, namespace_id from perdure.database"
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """What one command works with; from `session`."""
+
+    config: Settings
+    pool: Pool
+    app: App | None
+    asked: Request
+    patience: timedelta
+
+    @property
+    def client(self) -> Client:
+        """Without an engine."""
+        return Client(self.pool, config=self.config, app=self.app)
+
+    @asynccontextmanager
+    async def reading(self) -> AsyncIterator[Connection]:
+        """A short transaction, with a person's patience."""
+        with answering(), _permitted():
+            async with self.pool.acquire() as connection, connection.transaction(readonly=True):
+                await connection.execute(_READING)
+                yield connection
+
+    async def acts(self, *, engine: bool) -> Acts:
+        """The acts.
+
+        Raises:
+            EngineUnavailable: no Temporal server answers.
+            NotThisDatabase: it is not the one that this database works with.
+        """
+        if not engine:
+            return Acts(self.client, self.pool, None, self.app, self.asked)
+        connected = await connect(PerdurePlugin(self.app or App([], []), self.config))
+        async with self.reading() as connection:
+            binding = await connection.fetchrow(_BINDING)
+        assert binding is not None
+        try:
+            await Exchange(connected, self.config).check_binding(binding)
+        except RPCError as error:
+            raise EngineUnavailable(f"no answer from Temporal: {error}") from error
+        client = Client(self.pool, connected, config=self.config, app=self.app, patience=self.patience)
+        return Acts(client, self.pool, Engine(connected, self.config.scope), self.app, self.asked)
+
+
+@asynccontextmanager
+async def session(config: Settings, app: App | None, asked: Request, patience: float) -> AsyncIterator[Session]:
+    """Connect to the app's database, for as long as one command lasts.
+
+    Args:
+        patience: seconds that a workflow's answer is waited for.
+
+    Raises:
+        DatabaseUnavailable: no PostgreSQL answers.
+        SchemaMismatch: its schema is missing, too old or too new.
+        NotPermitted: this role could act, and not write down who did.
+    """
+    database = Database(config.database_url, most=config.connections, closed_path=True)
+    pool = await database.open()
+    try:
+        with answering(), _permitted():
+            async with pool.acquire() as connection:
+                await schema.check(connection)
+                await _check_rights(connection)
+            yield Session(config, pool, app, asked, timedelta(seconds=patience))
+    finally:
+        await database.close()
+
+
+@contextmanager
+def _permitted() -> Iterator[None]:
+    try:
+        yield
+    except asyncpg.InsufficientPrivilegeError as error:
+        raise NotPermitted(f"{error}: an owner of the schema runs `perdure grant ROLE --as operator`") from error
+
+
+async def _check_rights(connection: Connection) -> None:
+    """Whoever acts must be able to write down that they did, and that is known beforehand."""
+    may = "select has_function_privilege('perdure.note(text, text, text, text)', 'execute')"
+    if not await connection.fetchval(may):
+        role = await connection.fetchval("select current_user")
+        raise NotPermitted(
+            f"the role {role!r} may not act: an owner of the schema runs `perdure grant {role} --as operator`"
+        )

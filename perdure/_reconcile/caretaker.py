@@ -1,0 +1,86 @@
+"""The service that sees to it that clean-ups are made: once per fleet after its start, and when a lifecycle asks."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from datetime import timedelta
+
+from temporalio.client import Client
+
+from perdure._reconcile.schedule import jitter, make_schedule
+from perdure._reconcile.starting import start_clean_up
+from perdure._services.service import Service
+from perdure._store.postgres import Pool
+from perdure._store.queries import query
+from perdure._wire.clean_up import Asked, Named
+from perdure.contracts.keys import Entity
+from perdure.settings import Settings
+
+FIRST = 20.0, 40.0
+"""Seconds after a worker's start, at random: not all workers of a fleet look at once."""
+EVERY = 300.0
+"""Seconds between two looks."""
+_MOST = 1000
+_A_MOMENT = 1.0
+
+
+class Caretaker(Service):
+    """Starts clean-ups that are due.
+
+    Args:
+        pool: the app's database, which knows when the last one was.
+        client: Temporal.
+        settings: how often, and what is young.
+    """
+
+    def __init__(self, pool: Pool, client: Client, settings: Settings) -> None:
+        super().__init__("caretaker", every=EVERY)
+        self._pool = pool
+        self._client = client
+        self._settings = settings
+        self._looks_at = time.monotonic() + random.uniform(*FIRST)
+        self._asked: dict[Entity, tuple[float, str]] = {}
+        self._loop_of_worker: asyncio.AbstractEventLoop | None = None
+
+    async def start(self) -> None:
+        """Begin; the first look comes a little later."""
+        self._loop_of_worker = asyncio.get_running_loop()
+        await super().start()
+
+    def ask(self, entity: Entity, why: str) -> None:
+        """From a workflow's thread: it saw something odd. It is looked at alone, once it is old enough for that."""
+        if len(self._asked) < _MOST:
+            due = time.monotonic() + self._settings.clean_up_grace + _A_MOMENT
+            self._asked.setdefault(entity, (due, why))
+        if self._loop_of_worker is not None and not self._loop_of_worker.is_closed():
+            self._loop_of_worker.call_soon_threadsafe(self.nudge)
+
+    async def once(self) -> bool:
+        """Start what is due."""
+        now = time.monotonic()
+        for entity, (due, why) in list(self._asked.items()):
+            if due <= now:
+                await self._start(f"{entity.lifecycle}: {why}", entity)
+                del self._asked[entity]
+        if now >= self._looks_at:
+            await self._look()
+            self._looks_at = time.monotonic() + EVERY
+        soonest = min([self._looks_at, *(due for due, _ in list(self._asked.values()))])
+        self.every = max(soonest - time.monotonic(), 0.1)
+        return False
+
+    async def _look(self) -> None:
+        """The Schedule is there, and the last clean-up is not too long ago."""
+        every = timedelta(hours=self._settings.clean_up_every)
+        if not every:
+            return
+        await make_schedule(self._client, self._settings)
+        # The Schedule's own comes late by its jitter, and takes its time.
+        if await self._pool.fetchval(query("clean_up_due"), every + 2 * jitter(every) + timedelta(minutes=10)):
+            await self._start("worker")
+
+    async def _start(self, by: str, entity: Entity | None = None) -> None:
+        only = None if entity is None else Named(lifecycle=entity.lifecycle, id=entity.id, round=entity.round)
+        await start_clean_up(self._client, self._settings.scope, Asked(by=by[:200], only=only))

@@ -1,0 +1,56 @@
+"""What an open row is beside a workflow that is not open: Temporal is asked for that one, and what it says decides."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from enum import Enum
+
+from temporalio.client import WorkflowExecutionDescription, WorkflowExecutionStatus
+from temporalio.service import RPCError, RPCStatusCode
+
+from perdure._reconcile.ended import ended
+from perdure._reconcile.ground import Ground
+from perdure._reconcile.row import Row
+from perdure._reconcile.unfinished import unfinished
+from perdure._reconcile.vanished import vanished
+from perdure._wire.carried import CARRIED, Carried
+
+_RPC = timedelta(seconds=10)
+_OPEN = (WorkflowExecutionStatus.RUNNING, WorkflowExecutionStatus.CONTINUED_AS_NEW)
+
+
+class _Round(Enum):
+    EARLIER, THIS, LATER = range(3)
+
+
+async def is_open_after_all(ground: Ground, row: Row) -> bool:
+    """Whether its workflow is open, which is known only a moment later to lists; if not, see to that."""
+    handle = ground.engine.get_workflow_handle(row.entity.workflow_id(ground.settings.scope))
+    try:
+        seen = await handle.describe(rpc_timeout=_RPC)
+    except RPCError as error:
+        if error.status is not RPCStatusCode.NOT_FOUND:
+            raise
+        await vanished(ground, row, "there is no workflow of it in Temporal")
+        return False
+    if seen.status in _OPEN:
+        return True
+    match await _round_of(seen, row):
+        case _Round.EARLIER:
+            await vanished(ground, row, "its last workflow is of an earlier round")
+        case _Round.THIS if seen.status is WorkflowExecutionStatus.COMPLETED:
+            await unfinished(ground, row, seen)
+        case _Round.THIS:
+            await ended(ground, row, seen)
+        case _:
+            pass  # the database knows less than Temporal: what it is says `perdure adopt-database`
+    return False
+
+
+async def _round_of(seen: WorkflowExecutionDescription, row: Row) -> _Round:
+    memo = await seen.memo_value(CARRIED, None, type_hint=Carried)
+    if memo is None:  # started past perdure: then the row was made by it, or is of a later round
+        return _Round.EARLIER if seen.close_time and seen.close_time < row.created_at else _Round.THIS
+    if memo.round < row.entity.round:
+        return _Round.EARLIER
+    return _Round.THIS if memo.round == row.entity.round else _Round.LATER

@@ -1,0 +1,146 @@
+"""The rows of the app that should have a lifecycle, as `AppRows` declares them: checked, planned, read."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import asyncpg
+
+from perdure._reconcile.importing.existing_work import Place
+from perdure._store.connecting import APPS_PATH
+from perdure._store.schema import Connection
+from perdure.contracts.app_rows import AppRows
+from perdure.errors import DeclarationError
+
+BIG = 100_000
+"""Rows; a table of more is not read from end to end each time."""
+PAGE = 500
+TIMEOUT = "30s"
+"""For each look of PostgreSQL's."""
+
+_PARTIAL = "select indpred is not null from pg_index where indexrelid = format('%I.%I', $1::text, $2::text)::regclass"
+_SCANS = ("Seq Scan", "Index Scan", "Index Only Scan")
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A row that has no lifecycle; `input` is JSON text."""
+
+    id: str
+    input: str | None
+    tenant: str | None
+
+
+class Expected:
+    """What one lifecycle expects.
+
+    Args:
+        lifecycle: its name.
+        rows: as declared.
+    """
+
+    def __init__(self, lifecycle: str, rows: AppRows) -> None:
+        self.lifecycle = lifecycle
+        self._of = f"from ({rows.sql}\n) q"  # behind a line of its own: the query may end in a comment
+
+    async def check(self, db: Connection) -> None:
+        """Make sure that PostgreSQL can run it.
+
+        Raises:
+            DeclarationError: it can't, or has not the columns that are needed.
+        """
+        try:
+            async with db.transaction():
+                await db.execute(APPS_PATH)
+                for sql in (self._keys(), self._rows("null")):
+                    await db.fetch(f"explain {sql}")
+        except (asyncpg.LockNotAvailableError, asyncpg.QueryCanceledError):
+            return  # the app changes that table at this moment: the clean-up will see
+        except asyncpg.PostgresError as error:
+            if (error.sqlstate or "08").startswith(("08", "53", "57", "58")):
+                raise
+            raise DeclarationError(
+                f"{self.lifecycle}: PostgreSQL can't run the query of `expects`: {error}. It is one select with the "
+                "columns id, input (jsonb) and maybe tenant"
+            ) from error
+
+    async def refusal(self, db: Connection) -> str | None:
+        """Why it would cost too much, by PostgreSQL's plan; None if it would not. In a transaction."""
+        await db.execute(APPS_PATH)
+        plan = json.loads(await db.fetchval(f"explain (verbose, format json) {self._keys()}"))[0]["Plan"]
+        read: dict[str, int] = {}
+        for node in _nodes(plan):
+            table = await _read_whole(db, node)
+            if table is not None:
+                read[table] = await _estimate(db, table)
+        if sum(read.values()) <= BIG:
+            return None
+        biggest = max(read, key=lambda table: read[table])
+        return f"PostgreSQL would read all of {biggest}, some {read[biggest]:,} rows"
+
+    async def places(self, db: Connection, number: int, only: str | None) -> AsyncIterator[list[Place]]:
+        """Pages of the rows that have no lifecycle, by a cursor of PostgreSQL's: in a transaction.
+
+        Args:
+            number: tells the cursors of several lifecycles apart. A statement with one name has one type of key.
+            only: this id alone.
+        """
+        # Between two pages of its cursor rows are started, in other transactions.
+        between = "set local idle_in_transaction_session_timeout = '120s'"
+        await db.execute(f"set local statement_timeout = '{TIMEOUT}'; {between}; {APPS_PATH}")
+        await db.execute(f"declare perdure_expected_{number} no scroll cursor for {self._keys(only)}")
+        while page := await db.fetch(f"fetch {PAGE} from perdure_expected_{number}"):
+            yield [Place(row["key"], row["id"]) for row in page]
+        await db.execute(f"close perdure_expected_{number}")
+
+    async def rows(self, db: Connection, places: Sequence[Place]) -> list[Row]:
+        """Those of these rows that are still expected.
+
+        Raises:
+            asyncpg.PostgresError: the query fails for one of them.
+        """
+        async with db.transaction():
+            await db.execute(APPS_PATH)
+            found = await db.fetch(self._rows("$1"), [each.key for each in places])
+        return [Row(row["id"], row["input"], row["tenant"]) for row in found]
+
+    def _keys(self, only: str | None = None) -> str:
+        """The `offset 0` keeps the planner from reading all of `ident`, which holds every entity there ever was."""
+        one = "" if only is None else f" and q.id::text = {_literal(only)}"
+        return f"""select q.id as key, q.id::text as id {self._of}
+            where not exists (select from perdure.ident i
+                where i.lifecycle = '{self.lifecycle}' and i.id = q.id::text collate "C" offset 0){one}"""
+
+    def _rows(self, keys: str) -> str:
+        return f"""select q.id::text as id, q.input::jsonb::text as input, to_jsonb(q) ->> 'tenant' as tenant {self._of}
+            where q.id = any({keys})"""
+
+
+def _nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    yield plan
+    for each in plan.get("Plans", ()):
+        yield from _nodes(each)
+
+
+async def _read_whole(db: Connection, node: dict[str, Any]) -> str | None:
+    """The table that this step of a plan reads from end to end, or None."""
+    if node["Node Type"] not in _SCANS or "Index Cond" in node:
+        return None
+    schema = node["Schema"]
+    index = node.get("Index Name")
+    if index is not None and await db.fetchval(_PARTIAL, schema, index):
+        return None
+    return str(await db.fetchval("select format('%I.%I', $1::text, $2::text)", schema, node["Relation Name"]))
+
+
+async def _estimate(db: Connection, table: str) -> int:
+    """How many rows it has, as the planner guesses now: statistics may be missing."""
+    plan = await db.fetchval(f"explain (format json) select from only {table}")
+    return int(json.loads(plan)[0]["Plan"]["Plan Rows"])
+
+
+def _literal(text: str) -> str:
+    return "E'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"

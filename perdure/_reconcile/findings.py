@@ -1,0 +1,57 @@
+"""Writes down what a clean-up saw, and what it did about it."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+
+from perdure._store.finding_kinds import Kind
+from perdure._store.postgres import Pool
+from perdure._store.queries import query
+from perdure.contracts.keys import Entity
+from perdure.logs import says
+
+log = logging.getLogger("perdure.clean-up")
+
+
+class Findings:
+    """The findings of one run.
+
+    Args:
+        pool: the app's database.
+        run: number of the clean-up, from `perdure.clean_up`.
+    """
+
+    def __init__(self, pool: Pool, run: int) -> None:
+        self._pool = pool
+        self._run = run
+        self.mended_now: Counter[str] = Counter()
+        """How many were mended, by kind."""
+        self.reported_now: Counter[str] = Counter()
+        """How many are left to a person, by kind."""
+
+    async def mended(self, kind: Kind, entity: Entity | None, what: str, *, about: str = "") -> None:
+        """It was mended: nothing is left to do."""
+        self.mended_now[kind.name] += 1
+        await self._write(kind, entity, what, "", about, mended=True)
+
+    async def report(self, kind: Kind, entity: Entity | None, what: str, advice: str, *, about: str = "") -> None:
+        """It is left to a person.
+
+        Args:
+            what: what is seen, in a sentence; no personal data.
+            advice: what the person can do, ready to be pasted where it is a command.
+            about: tells two findings of one kind and entity apart: a state, a key.
+        """
+        self.reported_now[kind.name] += 1
+        await self._write(kind, entity, what, advice, about, mended=False)
+
+    async def _write(self, kind: Kind, entity: Entity | None, what: str, advice: str, about: str, mended: bool) -> None:
+        lifecycle, id, round = (entity.lifecycle, entity.id, entity.round) if entity else ("", "", 0)
+        new = await self._pool.fetchval(
+            query("found"), kind.name, lifecycle, id, about, round, what[:2000], advice[:2000], mended, self._run
+        )
+        if new:
+            level = logging.INFO if mended else logging.WARNING
+            done = "mended" if mended else "found"
+            says(log, done, level=level, kind=kind.name, lifecycle=lifecycle or None, id=id or None, what=what)

@@ -1,0 +1,176 @@
+"""Runs clean-ups in every worker: a small worker of its own, on a task queue of its own, whatever versions and queues
+the lifecycles use."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from typing import Any
+
+import asyncpg
+import temporalio.client
+from temporalio import activity
+from temporalio.common import MetricMeter
+from temporalio.exceptions import ApplicationError
+from temporalio.worker import UnsandboxedWorkflowRunner, Worker
+
+from perdure._reconcile.findings import Findings
+from perdure._reconcile.ground import Ground
+from perdure._reconcile.parts import PARTS, Part
+from perdure._reconcile.runs import begin, end, looked_up
+from perdure._reconcile.workflow import BEGIN, END, HEARTBEAT, PART, CleanUp, clean_up_id
+from perdure._services.credentials import renewed
+from perdure._store.postgres import Pool
+from perdure._wire.clean_up import Asked, Begun, Done, Summary
+from perdure.app import App
+from perdure.contracts.keys import Entity
+from perdure.errors import NoSuchEntity
+from perdure.settings import Settings
+from perdure.telemetry import names
+from perdure.telemetry.metrics import count
+
+log = logging.getLogger("perdure.clean-up")
+
+_BEAT = HEARTBEAT.total_seconds() / 6
+_STOPPING = 2.0
+# SQLSTATE: what the statement means is not there, and will not be; a copy, until somebody says what it is.
+_NEVER = re.compile("42|57PE1")
+
+
+@asynccontextmanager
+async def cleaning_up(
+    pool: Pool, client: temporalio.client.Client, app: App, settings: Settings, meter: MetricMeter | None
+) -> AsyncIterator[None]:
+    """Answer for clean-ups while the context lasts.
+
+    Args:
+        client: without plugins: they would run a worker inside the worker.
+    """
+    hosted = CleaningActivities(pool, client, app, settings, meter)
+    worker = Worker(
+        client,
+        task_queue=clean_up_id(settings.scope),
+        workflows=[CleanUp],
+        activities=hosted.all(),
+        workflow_runner=UnsandboxedWorkflowRunner(),
+        max_cached_workflows=0,  # no killed worker is waited for
+        max_concurrent_workflow_task_polls=1,
+        max_concurrent_activity_task_polls=1,
+        max_concurrent_activities=2,
+        max_heartbeat_throttle_interval=timedelta(seconds=5),
+        graceful_shutdown_timeout=timedelta(),
+    )
+    renewed(worker)
+    running = asyncio.create_task(worker.run(), name="perdure clean-up")
+    running.add_done_callback(_say_why)
+    try:
+        yield
+    finally:
+        stopping = asyncio.create_task(worker.shutdown())
+        await asyncio.wait({running, stopping}, timeout=_STOPPING)
+        for task in (running, stopping):
+            task.cancel()
+        await asyncio.gather(running, stopping, return_exceptions=True)
+
+
+def _say_why(ended: asyncio.Task[None]) -> None:
+    """The lifecycles go on without it; another worker may answer."""
+    if not ended.cancelled() and (error := ended.exception()) is not None:
+        log.error("clean-ups are not answered for by this worker any more", exc_info=error)
+
+
+class CleaningActivities:
+    """What the workflow calls; see `workflow`."""
+
+    def __init__(
+        self,
+        pool: Pool,
+        client: temporalio.client.Client,
+        app: App,
+        settings: Settings,
+        meter: MetricMeter | None = None,
+    ) -> None:
+        self._pool = pool
+        self._client = client
+        self._app = app
+        self._settings = settings
+        self._meter = meter
+
+    def all(self) -> list[Callable[..., Any]]:
+        """All of them, for a worker."""
+        return [self.begin, self.end, *(self._of(part) for part in PARTS.values())]
+
+    @activity.defn(name=BEGIN)
+    async def begin(self, asked: Asked, execution: str) -> Begun:
+        """Put it on record, and say what is to be done."""
+        try:
+            only = await looked_up(self._pool, asked.only)
+        except NoSuchEntity as error:
+            raise ApplicationError(str(error), type=NoSuchEntity.__name__, non_retryable=True) from error
+        parts = [each.name for each in PARTS.values() if only is None or each.of_one]
+        return (await begin(self._pool, self._settings, asked, execution)).model_copy(
+            update={"parts": parts, "only": only}
+        )
+
+    @activity.defn(name=END)
+    async def end(self, done: Done) -> Summary:
+        """Put on record what came of it; what it looked for, and did not see again, is over."""
+        return await end(self._pool, self._app, done)
+
+    def _of(self, part: Part) -> Callable[..., Any]:
+        @activity.defn(name=PART + part.name)
+        async def do(begun: Begun) -> int:
+            return await self._do(part, begun)
+
+        return do
+
+    async def _do(self, part: Part, begun: Begun) -> int:
+        told: list[object] = list(activity.info().heartbeat_details[-1:])
+        ground = self._ground(begun, told)
+        beating = asyncio.create_task(_beat(told))
+        try:
+            # A copy of the database, or one that was put back, touches nothing (invariant 11).
+            await self._pool.fetchval("select perdure.check_database()")
+            seen = await part.does(ground, told[-1] if told else None)
+        except asyncpg.PostgresError as error:
+            if _NEVER.match(error.sqlstate or ""):
+                raise ApplicationError(str(error), type=type(error).__name__, non_retryable=True) from error
+            raise
+        finally:
+            beating.cancel()
+            self._count(ground.findings)
+        return seen if isinstance(seen, int) else 0
+
+    def _ground(self, begun: Begun, told: list[object]) -> Ground:
+        def beat(cursor: object) -> None:
+            told[:] = [cursor]
+            activity.heartbeat(cursor)
+
+        only = begun.only
+        return Ground(
+            pool=self._pool,
+            engine=self._client,
+            app=self._app,
+            settings=self._settings,
+            findings=Findings(self._pool, begun.run),
+            younger_than=begun.younger_than,
+            asked_since=begun.asked_since,
+            only=None if only is None else Entity(only.lifecycle, only.id, only.round or 0),
+            beat=beat,
+        )
+
+    def _count(self, findings: Findings) -> None:
+        if self._meter is not None:
+            for kind, times in findings.mended_now.items():
+                count(self._meter, names.MENDED, times, kind=kind)
+
+
+async def _beat(told: list[object]) -> None:
+    """Between two pages, too: it lives, and is where it said last."""
+    while True:
+        await asyncio.sleep(_BEAT)
+        activity.heartbeat(*told)

@@ -1,0 +1,1 @@
+"""Imports rows of work that something else has polled so far."""

@@ -1,0 +1,169 @@
+"""An existing table of work, as `perdure adopt` reads it: id, status, input, since of each row, in order of the id."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import Any
+
+import asyncpg
+
+from perdure._store.schema import Connection
+from perdure.errors import PerdureError
+
+_COLUMNS = ("id", "status", "input")
+
+
+class InvalidSource(PerdureError, ValueError):
+    """What was given as the existing work can't be read; the message says why."""
+
+
+_LOCK = "for no key update"
+
+
+class Lock(Enum):
+    """How rows are locked while they are taken over."""
+
+    NONE = ""
+    FREE_ONLY = f"{_LOCK} skip locked"
+    """Rows that somebody holds are left out."""
+    WAIT = _LOCK
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Id of a row, in its own type and as text."""
+
+    key: Any
+    id: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One row of existing work; `input` is JSON text, `since` a time as PostgreSQL writes it."""
+
+    id: str
+    status: str
+    input: str | None
+    since: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class ExistingWork:
+    """Existing work in an app's database.
+
+    Attributes:
+        sql: a query with the columns id, status, input (jsonb) and maybe since (timestamptz).
+        lifecycle: name of the one that the rows are for: whose row has it already is left out.
+        statuses: only rows in one of these.
+        dated: whether it has the column since.
+        lockable: whether its rows can be locked; those of a query that groups or unites can't.
+    """
+
+    sql: str
+    lifecycle: str
+    statuses: tuple[str, ...]
+    dated: bool
+    lockable: bool
+
+    @classmethod
+    async def check(cls, db: Connection, sql: str, lifecycle: str, statuses: Sequence[str]) -> ExistingWork:
+        """The same, once PostgreSQL has said that it can be run.
+
+        Raises:
+            InvalidSource: it can't, has not the columns that are needed, or its rows may not be locked.
+        """
+        try:
+            columns = {each.name for each in (await db.prepare(sql)).get_attributes()}
+        except (asyncpg.PostgresError, asyncpg.InterfaceError) as error:
+            raise InvalidSource(f"PostgreSQL can't run {sql!r}: {error}") from error
+        if missing := [each for each in _COLUMNS if each not in columns]:
+            raise InvalidSource(
+                f"{sql!r} has no column named {missing[0]!r}: name them id, status, input and maybe since"
+            )
+        found = cls(sql, lifecycle, tuple(statuses), "since" in columns, lockable=True)
+        try:
+            await db.prepare(found._rows())
+            return replace(found, lockable=await found._can_lock(db))
+        except (asyncpg.PostgresError, asyncpg.InterfaceError) as error:
+            raise InvalidSource(f"PostgreSQL can't read the columns of {sql!r}: {error}") from error
+
+    async def _can_lock(self, db: Connection) -> bool:
+        try:
+            await db.fetch(f"select from ({self.sql}) q limit 0 {_LOCK}")
+        except asyncpg.FeatureNotSupportedError:
+            return False
+        except asyncpg.InsufficientPrivilegeError as error:
+            raise InvalidSource(
+                f"the role may not lock the rows of {self.sql!r} ({error}): grant it update on one of their columns"
+            ) from error
+        return True
+
+    async def estimate(self, db: Connection) -> int:
+        """How many rows there are, as PostgreSQL guesses."""
+        plan = await db.fetchval(f"explain (format json) {self._keys()}", *self._which)
+        return int(json.loads(plan)[0]["Plan"]["Plan Rows"])
+
+    async def places(self, db: Connection, after: Place | None, most: int) -> list[Place]:
+        """The next rows that have no lifecycle yet; `after` None = from the first."""
+        further, values = ("", ()) if after is None else ("and q.id > $4", (after.key,))
+        rows = await db.fetch(f"{self._keys(further)} limit $3", *self._which, most, *values)
+        return [Place(row["key"], row["id"]) for row in rows]
+
+    async def rows(self, db: Connection, places: Sequence[Place], lock: Lock = Lock.NONE) -> list[Row]:
+        """Those of these rows that are still in one of the statuses; with a lock nobody changes them until the
+        transaction ends.
+
+        Raises:
+            asyncpg.PostgresError: the query fails for one of them, or somebody holds one for too long.
+        """
+        sql = f"{self._rows()} {lock.value}" if self.lockable else self._rows()
+        found = await db.fetch(sql, [each.key for each in places], list(self.statuses))
+        return [Row(row["id"], row["status"], row["input"], row["since"]) for row in found]
+
+    @property
+    def _which(self) -> tuple[list[str], str]:
+        return list(self.statuses), self.lifecycle
+
+    def _keys(self, further: str = "") -> str:
+        return f"""select q.id as key, q.id::text as id from ({self.sql}) q
+            where q.status::text = any($1::text[]) {further} and not exists (
+                select from perdure.ident i where i.lifecycle = $2 and i.id = q.id::text collate "C")
+            order by q.id"""
+
+    def _rows(self) -> str:
+        since = "to_jsonb(q.since::timestamptz) #>> '{}'" if self.dated else "null"
+        return f"""select q.id::text, q.status::text, q.input::jsonb::text as input, {since} as since
+            from ({self.sql}) q where q.id = any($1) and q.status::text = any($2::text[]) order by q.id"""
+
+
+async def of_table(db: Connection, table: str, key: str, column: str, given: str | None, since: str | None) -> str:
+    """The query for a table of the app's.
+
+    Args:
+        table: its name, with its schema where that is not on the search path.
+        key: the column with the entity id.
+        column: the one with the status.
+        given: SQL expression of the input; None = the whole row as JSON.
+        since: the column, or SQL expression, that says when the work was begun.
+
+    Raises:
+        InvalidSource: there is no such table or column.
+    """
+    try:
+        name = await db.fetchval("select $1::regclass::text", table)
+    except asyncpg.PostgresError as error:
+        raise InvalidSource(f"--table {table}: {error}") from error
+    known = {row[0] for row in await db.fetch("select attname from pg_attribute where attrelid = $1::regclass", table)}
+    for option, each in (("--key", key), ("--column", column)):
+        if each not in known:
+            raise InvalidSource(f"{option} {each}: {table} has no such column")
+    parts = [f"t.{_quoted(key)} as id", f"t.{_quoted(column)} as status", f"({given or 'to_jsonb(t)'}) as input"]
+    parts += [f"({since}) as since"] if since else []
+    return f"select {', '.join(parts)} from {name} t"
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'

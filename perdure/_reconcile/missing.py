@@ -1,0 +1,157 @@
+"""MISSING: rows of the app that should have a lifecycle by what it `expects`, and have none. They are started."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import asyncpg
+
+from perdure._common.privacy import describe
+from perdure._reconcile.expected import Expected, Row
+from perdure._reconcile.ground import Ground
+from perdure._reconcile.importing.apart import apart
+from perdure._reconcile.importing.existing_work import Place
+from perdure._store.finding_kinds import MISSING
+from perdure._workflow.lifecycle import Lifecycle
+from perdure.app import input_json
+from perdure.contracts.app_rows import AppRows
+from perdure.contracts.keys import Entity
+from perdure.errors import InvalidEntity, InvalidInput
+
+TOLD = 200
+"""Rows of a lifecycle that get a finding of their own; what is beyond them is counted."""
+WHY = "started by the clean-up: its row had no lifecycle"
+
+_BUSY = ("40001", "40P01", "55P03")  # somebody writes it at this moment
+_TRANSIENT = ("08", "53", "57", "58")
+_OVERDUE = "57014"
+_START = """
+    with started as materialized (
+        select x.id, perdure.start($1, x.id, x.input, x.tenant, priority => 5) as answer
+        from jsonb_to_recordset($2::jsonb) x (id text, input jsonb, tenant text)
+    )
+    select id, perdure.note($1, id, $3, $4) from started where answer = 'started'
+"""
+
+
+async def missing(ground: Ground, cursor: object) -> None:
+    """Start what is missing, lifecycle by lifecycle. Not in a copied database: rows that came with it, and have no
+    lifecycle, are the original's (invariant 11).
+
+    Args:
+        cursor: name of the lifecycle that it was at.
+    """
+    if await ground.pool.fetchval("select copied_at is not null from perdure.database"):
+        return
+    for number, (name, lifecycle) in enumerate(sorted(ground.app.lifecycles.items())):
+        other = ground.only is not None and ground.only.lifecycle != name
+        if lifecycle.expects is None or other or (isinstance(cursor, str) and name < cursor):
+            continue
+        ground.beat(name)
+        await _Search(ground, name, lifecycle, lifecycle.expects).run(number)
+
+
+class _Search:
+    """The search for one lifecycle's rows."""
+
+    def __init__(self, ground: Ground, name: str, lifecycle: type[Lifecycle[Any, Any]], rows: AppRows) -> None:
+        self._ground = ground
+        self._name = name
+        self._lifecycle = lifecycle
+        self._expected = Expected(name, rows)
+        self._started = 0
+        self._refused: list[tuple[str | None, str]] = []
+
+    async def run(self, number: int) -> None:
+        """Page through them; what is wrong with the query is said, and harms no other lifecycle (invariant 8)."""
+        only = self._ground.only
+        try:
+            async with self._ground.pool.acquire() as db, db.transaction(readonly=True):
+                if why := await self._expected.refusal(db):
+                    await self._refuse_query(why)
+                    return
+                async for page in self._expected.places(db, number, only.id if only else None):
+                    await self._start(page)
+                    self._ground.beat(self._name)
+        except asyncpg.PostgresError as error:
+            state = error.sqlstate or ""
+            if state != _OVERDUE and state.startswith((*_TRANSIENT, *_BUSY)):
+                raise
+            await self._refuse_query(describe(error))
+        await self._say()
+
+    async def _start(self, places: Sequence[Place]) -> None:
+        """In transactions of their own: the cursor's lasts too long for that. The rows are read once more, since they
+        may have changed."""
+        known = [place for place in places if place.id is not None]
+        if len(known) < len(places):
+            self._refused.append((None, "its id is null"))
+        async with self._ground.pool.acquire(timeout=10) as db:
+            rows = await apart(known, lambda some: self._expected.rows(db, some), lambda each: self._refuse(each.id))
+            orders = sorted(filter(None, map(self._order, rows)), key=lambda order: str(order["id"]))
+            started = await apart(orders, lambda some: self._commit(db, some), lambda each: self._refuse(each["id"]))
+        for row in started:
+            await self._say_started(row["id"])
+
+    def _order(self, row: Row) -> dict[str, Any] | None:
+        try:
+            entity = Entity(self._name, row.id)
+            given = input_json(self._lifecycle, None if row.input is None else json.loads(row.input))
+        except (InvalidEntity, InvalidInput) as error:
+            self._refuse(row.id)(error)
+            return None
+        return {"id": entity.id, "input": given, "tenant": row.tenant}
+
+    async def _commit(self, db: Any, orders: Sequence[dict[str, Any]]) -> list[asyncpg.Record]:
+        found: list[asyncpg.Record] = await db.fetch(_START, self._name, json.dumps(list(orders)), self._ground.by, WHY)
+        return found
+
+    def _refuse(self, row_id: str | None) -> Callable[[Exception], None]:
+        def note(why: Exception) -> None:
+            if getattr(why, "sqlstate", None) not in _BUSY:
+                self._refused.append((row_id, str(why)))
+
+        return note
+
+    async def _refuse_query(self, why: str) -> None:
+        advice = (
+            "Give `expects` a partial index, or an index and a time bound: docs/clean-up.md, Rows of the app. For very "
+            f"many rows: perdure adopt APP {self._name}"
+        )
+        await self._ground.findings.report(
+            MISSING,
+            None,
+            f"the query of {self._name}.expects can't be used: {why}",
+            advice,
+            about=f"{self._name}: query",
+        )
+
+    async def _say_started(self, row_id: str) -> None:
+        self._started += 1
+        if self._started <= TOLD:
+            await self._ground.findings.mended(
+                MISSING, Entity(self._name, row_id), "it had no lifecycle, and was started"
+            )
+
+    async def _say(self) -> None:
+        findings = self._ground.findings
+        if (more := self._started - TOLD) > 0:
+            what = f"{more} more of {self._name} had no lifecycle, and were started"
+            await findings.mended(MISSING, None, what, about=f"{self._name}: others, started")
+        for row_id, why in self._refused[:TOLD]:
+            await self._say_refused(row_id, why)
+        if (more := len(self._refused) - TOLD) > 0:
+            what = f"{more} more rows for {self._name} have no lifecycle, and can't be started as they are"
+            advice = "Correct the first ones, and look again."
+            await findings.report(MISSING, None, what, advice, about=f"{self._name}: others")
+
+    async def _say_refused(self, row_id: str | None, why: str) -> None:
+        what = f"it has no lifecycle, and can't be started as it is: {why}"
+        advice = "Correct the row, or what `expects` makes of it"
+        try:
+            await self._ground.findings.report(MISSING, Entity(self._name, row_id or ""), what, advice)
+        except InvalidEntity:
+            about = f"{self._name}: {row_id}"[:200]
+            await self._ground.findings.report(MISSING, None, f"a row for {self._name}: {what}", advice, about=about)

@@ -1,0 +1,22 @@
+"""What clean-ups have left on record, for whoever asks."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from perdure._store.queries import query
+from perdure._store.schema import Connection
+from perdure._wire.clean_up import Named
+
+
+async def last_clean_up(connection: Connection) -> dict[str, Any] | None:
+    """The last whole clean-up; None = there was none."""
+    row = await connection.fetchrow(query("last_clean_up"))
+    return None if row is None else {**row, "summary": json.loads(row["summary"] or "{}")}
+
+
+async def findings_left(connection: Connection, only: Named | None, most: int) -> list[dict[str, Any]]:
+    """What is left for a person, the oldest first."""
+    one = (None, None) if only is None else (only.lifecycle, only.id)
+    return [dict(row) for row in await connection.fetch(query("findings_left"), *one, most)]

@@ -1,0 +1,1 @@
+"""Recovery: continues open lifecycles from the database after Temporal has lost their histories."""

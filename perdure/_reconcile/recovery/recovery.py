@@ -1,0 +1,115 @@
+"""Every open entity whose workflow is gone goes on from its record, as after the loss of the whole engine."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+
+import asyncpg
+import temporalio.client
+from temporalio.client import WorkflowExecutionStatus
+from temporalio.service import RPCError, RPCStatusCode
+
+from perdure._store.postgres import Pool, answering
+from perdure._store.queries import query
+from perdure.contracts.keys import Entity
+from perdure.errors import EngineUnavailable, InvalidEntity, NotNow
+
+PAGE = 200
+AT_ONCE = 32
+"""Questions to Temporal under way."""
+_RPC = timedelta(seconds=10)
+
+
+@dataclass(slots=True)
+class Recovered:
+    """How it went.
+
+    Attributes:
+        open: entities that were looked at.
+        running: they have an open workflow, and are left alone.
+        started: they are started again.
+        waiting: their start is on its way, or was rejected, or they moved meanwhile.
+        ended: their workflow is there and closed: the clean-up's matter.
+    """
+
+    open: int = 0
+    running: int = 0
+    started: int = 0
+    waiting: int = 0
+    ended: int = 0
+
+
+async def recover(
+    pool: Pool,
+    engine: temporalio.client.Client,
+    scope: str | None,
+    *,
+    by: str,
+    why: str,
+    tell: Callable[[Recovered], None] = lambda _: None,
+) -> Recovered:
+    """Start again what has no workflow in Temporal. Safe to stop at any time, and to run again.
+
+    Args:
+        by, why: for the record.
+        tell: is told after each page how far it is.
+
+    Raises:
+        DatabaseUnavailable: PostgreSQL does not answer.
+        EngineUnavailable: Temporal does not.
+        NotNow: somebody holds an entity for long.
+    """
+    seen, last = Recovered(), ("", "")
+    while True:
+        with answering():
+            page = await pool.fetch(query("open_page"), *last, PAGE)
+        if not page:
+            return seen
+        gone = await _without_workflow(engine, scope, page, seen)
+        if gone:
+            begun = await _start_again(pool, gone, by, why)
+            seen.started += begun
+            seen.waiting += len(gone) - begun
+        seen.open += len(page)
+        last = page[-1]["lifecycle"], page[-1]["id"]
+        tell(seen)
+
+
+async def _start_again(pool: Pool, gone: Sequence[asyncpg.Record], by: str, why: str) -> int:
+    columns = ([row[name] for row in gone] for name in ("lifecycle", "id", "round", "version"))
+    try:
+        with answering():
+            async with pool.acquire(timeout=10) as connection, connection.transaction():
+                await connection.execute("set local lock_timeout = '10s'; set local statement_timeout = '60s'")
+                return len(await connection.fetch(query("start_these_again"), *columns, by, why))
+    except asyncpg.LockNotAvailableError as error:
+        first = f"{gone[0]['lifecycle']}/{gone[0]['id']}"
+        raise NotNow(f"one of the {len(gone)} from {first} on is held by another transaction: run it again") from error
+
+
+async def _without_workflow(
+    engine: temporalio.client.Client, scope: str | None, page: Sequence[asyncpg.Record], seen: Recovered
+) -> list[asyncpg.Record]:
+    """Those that Temporal knows nothing of; the others are counted."""
+    room = asyncio.Semaphore(AT_ONCE)
+
+    async def status(row: asyncpg.Record) -> WorkflowExecutionStatus | None:
+        try:
+            workflow_id = Entity(row["lifecycle"], row["id"]).workflow_id(scope)
+            async with room:
+                return (await engine.get_workflow_handle(workflow_id).describe(rpc_timeout=_RPC)).status
+        except InvalidEntity:  # SQL lets through what Python would not: the relay will reject it, with the reason
+            return None
+        except RPCError as error:
+            if error.status is RPCStatusCode.NOT_FOUND:
+                return None
+            name = f"{row['lifecycle']}/{row['id']}"
+            raise EngineUnavailable(f"Temporal does not say whether {name} runs: {error}; run it again") from error
+
+    found = await asyncio.gather(*(status(row) for row in page))
+    seen.running += sum(each is WorkflowExecutionStatus.RUNNING for each in found)
+    seen.ended += sum(each not in (WorkflowExecutionStatus.RUNNING, None) for each in found)
+    return [row for row, each in zip(page, found, strict=True) if each is None]

@@ -1,0 +1,67 @@
+"""The record of clean-ups: `perdure.clean_up`, and what becomes of findings that are not seen again."""
+
+from __future__ import annotations
+
+import json
+
+from perdure._reconcile.parts import PARTS
+from perdure._store.postgres import Pool
+from perdure._store.queries import query
+from perdure._wire.clean_up import Asked, Begun, Counts, Done, Named, Summary
+from perdure.app import App
+from perdure.errors import NoSuchEntity
+from perdure.settings import Settings
+
+ENTITIES = "open-entities"
+_PATIENCE = "set local lock_timeout = '5s'; set local statement_timeout = '60s'"
+
+
+async def looked_up(pool: Pool, only: Named | None) -> Named | None:
+    """With the round that the entity is in.
+
+    Raises:
+        NoSuchEntity: the database knows none.
+    """
+    if only is None:
+        return None
+    round = await pool.fetchval(
+        "select round from perdure.ident where lifecycle = $1 and id = $2", only.lifecycle, only.id
+    )
+    if round is None:
+        raise NoSuchEntity(f"{only.lifecycle}/{only.id}: the database knows no such entity")
+    return Named(lifecycle=only.lifecycle, id=only.id, round=round)
+
+
+async def begin(pool: Pool, settings: Settings, asked: Asked, execution: str) -> Begun:
+    """Put a clean-up on record, once for each `execution` (run id of its workflow)."""
+    grace = settings.clean_up_grace if asked.grace is None else asked.grace
+    only = None if asked.only is None else [asked.only.lifecycle, asked.only.id]
+    about = json.dumps({"execution": execution, "only": only, "everything": asked.everything})
+    row = await pool.fetchrow(query("clean_up_begin"), asked.by, about, execution, grace, settings.clean_up_every)
+    assert row is not None
+    # One entity is asked in any case.
+    since = None if asked.everything or only is not None else row["asked_since"]
+    return Begun(run=row["run"], younger_than=row["younger_than"], asked_since=since)
+
+
+async def end(pool: Pool, app: App, done: Done) -> Summary:
+    """Put its end on record, and forget what is over; can be done twice."""
+    begun, only = done.begun, done.begun.only
+    looked = [PARTS[name] for name in begun.parts if name in PARTS and name not in done.failed]
+    kinds = [kind.name for part in looked for kind in part.kinds]
+    one = (None, None) if only is None else (only.lifecycle, only.id)
+    async with pool.acquire(timeout=30) as connection, connection.transaction():
+        await connection.execute(_PATIENCE)
+        await connection.execute(
+            query("findings_over"), begun.run, kinds, list(app.lifecycles), begun.younger_than, *one
+        )
+        rows = await connection.fetch(query("findings_counted"), begun.run, *one)
+        summary = Summary(
+            run=begun.run,
+            seen=done.seen,
+            kinds={row["kind"]: Counts(mended=row["mended"], left=row["left"]) for row in rows},
+            failed=done.failed,
+        )
+        about = summary.model_dump_json(include={"kinds", "failed"})
+        await connection.execute(query("clean_up_end"), begun.run, summary.seen, summary.mended, summary.left, about)
+    return summary

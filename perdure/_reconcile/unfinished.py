@@ -1,0 +1,63 @@
+"""UNFINISHED: the workflow closed normally, and the mirror shows it as open: its final state is mirrored."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from temporalio.client import WorkflowExecutionDescription, WorkflowQueryFailedError
+from temporalio.service import RPCError, RPCStatusCode
+
+from perdure._reconcile.ground import Ground
+from perdure._reconcile.row import Row
+from perdure._store.finding_kinds import UNFINISHED
+from perdure._store.postgres import PostgresStore
+from perdure._wire.status import LifecycleStatus
+from perdure._wire.writes import Gate, Move, Write
+
+_ANSWER = timedelta(seconds=10)
+_PATIENCE = 5.0
+_NO_ANSWER = {
+    RPCStatusCode.NOT_FOUND: "its history is gone",
+    RPCStatusCode.CANCELLED: "no worker answers",
+    RPCStatusCode.DEADLINE_EXCEEDED: "no worker answers",
+}
+
+
+async def unfinished(ground: Ground, row: Row, seen: WorkflowExecutionDescription) -> None:
+    """Mirror the state that the closed workflow says it ended in."""
+    handle = ground.engine.get_workflow_handle(seen.id, run_id=seen.run_id)
+    try:
+        said: LifecycleStatus = await handle.query("status", result_type=LifecycleStatus, rpc_timeout=_ANSWER)
+    except WorkflowQueryFailedError:
+        await _report(ground, row, "its workflow has ended, and today's code can't follow its history to say how")
+    except RPCError as error:
+        if error.status not in _NO_ANSWER:
+            raise
+        await _report(ground, row, f"its workflow has ended, and can't be asked how: {_NO_ANSWER[error.status]}")
+    else:
+        if not said.final:
+            await _report(ground, row, f"its workflow has ended in {said.state!r}, which is not final today")
+        elif await _write(ground, row, seen.id, said):
+            await ground.findings.mended(UNFINISHED, row.entity, f"its workflow has ended as {said.state}: mirrored")
+
+
+async def _write(ground: Ground, row: Row, workflow_id: str, said: LifecycleStatus) -> bool:
+    write = Write(
+        lifecycle=row.entity.lifecycle,
+        id=row.entity.id,
+        round=row.entity.round,
+        version=max(said.version, row.version + 1),
+        workflow_id=workflow_id,
+        move=Move(state=said.state, final=True, why="its workflow ended so: mirrored again", by=ground.by),
+    )
+    store = PostgresStore(ground.pool)
+    try:
+        answer = await store.write(write, patience=_PATIENCE)
+    finally:
+        await store.close()
+    return answer.gate is Gate.OPEN
+
+
+async def _report(ground: Ground, row: Row, what: str) -> None:
+    advice = f"Its history says how it ended. To let it go on from its record: {row.command('retry', '--by', 'YOU')}"
+    await ground.findings.report(UNFINISHED, row.entity, what, advice)

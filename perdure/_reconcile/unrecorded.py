@@ -1,0 +1,211 @@
+"""UNRECORDED, OUTLIVED: open workflows that the database knows nothing of, or whose entity is finished.
+
+What visibility says is a hint: each is confirmed by `describe`, and then told to mirror itself again. A run writes the
+row anew, or learns that it is over and ends. One that does neither is a person's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import shlex
+import time
+from collections.abc import Awaitable, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+
+import asyncpg
+from temporalio.client import WorkflowExecution, WorkflowExecutionDescription, WorkflowExecutionStatus, WorkflowHandle
+from temporalio.service import RPCError, RPCStatusCode
+
+from perdure._reconcile.ground import Ground
+from perdure._reconcile.writing import fetch
+from perdure._store.finding_kinds import OUTLIVED, UNRECORDED, Kind
+from perdure._store.queries import query
+from perdure._wire.carried import CARRIED, Carried
+from perdure._wire.names import MIRROR
+from perdure.contracts.keys import Entity
+from perdure.contracts.scopes import workflow_prefix
+from perdure.errors import InvalidEntity
+
+PAGE = 500
+AT_ONCE = 20
+"""Workflows that are described and told at the same time."""
+PATIENCE = 15.0
+"""Seconds in which a workflow has to follow."""
+
+_EVERY = 0.1
+_RPC = timedelta(seconds=10)
+
+
+@dataclass(frozen=True, slots=True)
+class Odd:
+    """An open workflow that the record does not fit."""
+
+    kind: Kind
+    entity: Entity
+    handle: WorkflowHandle[object, object]
+
+    @classmethod
+    def of(cls, ground: Ground, kind: Kind, entity: Entity, run_id: str | None) -> Odd:
+        """With the handle of this one run."""
+        handle = ground.engine.get_workflow_handle(entity.workflow_id(ground.settings.scope), run_id=run_id)
+        return cls(kind, entity, handle)
+
+
+async def unrecorded(ground: Ground, cursor: object, *, patience: float = PATIENCE) -> None:
+    """Page through the open workflows of the app's lifecycles.
+
+    Args:
+        cursor: the lifecycle that it was at, and the page of it.
+        patience: seconds in which the workflows of a page have to follow.
+    """
+    at, token = cursor if isinstance(cursor, (list, tuple)) and len(cursor) == 2 else ("", None)
+    if ground.only is not None:
+        await _look_at_one(ground, ground.only, patience)
+        return
+    for name in sorted(ground.app.lifecycles):
+        if name >= str(at):
+            await _page_through(ground, name, str(token) if token and name == at else None, patience)
+
+
+async def _look_at_one(ground: Ground, entity: Entity, patience: float) -> None:
+    handle = ground.engine.get_workflow_handle(entity.workflow_id(ground.settings.scope))
+    description = await _described(handle)
+    if description is not None and description.start_time < ground.younger_than:
+        await _compare(ground, entity.lifecycle, {entity.id: description}, patience)
+
+
+async def _page_through(ground: Ground, name: str, token: str | None, patience: float) -> None:
+    prefix = _prefix(ground, name)
+    pages = ground.engine.list_workflows(
+        f"ExecutionStatus = 'Running' AND WorkflowType = '{name}' AND WorkflowId STARTS_WITH '{prefix}' "
+        f"AND StartTime < '{ground.younger_than.isoformat()}'",
+        page_size=PAGE,
+        next_page_token=base64.b64decode(token) if token else None,
+        rpc_timeout=_RPC,
+    )
+    while True:
+        await pages.fetch_next_page()
+        page = pages.current_page or ()
+        await _compare(ground, name, {each.id.removeprefix(prefix): each for each in page}, patience)
+        if pages.next_page_token is None:
+            return
+        ground.beat([name, base64.b64encode(pages.next_page_token).decode()])
+
+
+async def _compare(ground: Ground, name: str, runs: dict[str, WorkflowExecution], patience: float) -> None:
+    """Of these open workflows, by entity id: find the odd ones, and tell them."""
+    odd = []
+    for row in await fetch(ground, query("recorded"), name, list(runs), ground.younger_than):
+        kind = await _kind(row, runs[row["id"]])
+        if kind is None:
+            continue
+        try:
+            entity = Entity(name, row["id"], row["round"] or 0)
+        except InvalidEntity as error:
+            what = f"the open workflow {_prefix(ground, name)}{row['id']} can't be an entity's: {error}"
+            await ground.findings.report(UNRECORDED, None, what, "Terminate it in Temporal.", about=row["id"][:200])
+            continue
+        odd.append(Odd.of(ground, kind, entity, runs[row["id"]].run_id))
+    told = [each for each, yes in zip(odd, await _at_once([_tell(ground, each) for each in odd]), strict=True) if yes]
+    await _see_them_follow(ground, told, patience)
+
+
+async def _kind(row: asyncpg.Record, run: WorkflowExecution) -> Kind | None:
+    if row["round"] is None:
+        return UNRECORDED
+    if row["final"] is not None:
+        return OUTLIVED if row["since"] is None else None  # else it may be about to close
+    if row["round"] > 0:
+        carried = await run.memo_value(CARRIED, None, type_hint=Carried)
+        return OUTLIVED if carried is not None and carried.round < row["round"] else None
+    return None
+
+
+def _prefix(ground: Ground, name: str) -> str:
+    """What the ids of a lifecycle's workflows begin with."""
+    return workflow_prefix(name, ground.settings.scope)
+
+
+async def _tell(ground: Ground, odd: Odd) -> bool:
+    """Tell it to mirror itself again; False if there is nothing to tell, after all."""
+    description = await _described(odd.handle)
+    if description is None:
+        return False
+    carried = await description.memo_value(CARRIED, None, type_hint=Carried)
+    if odd.kind is OUTLIVED and carried is not None and carried.round > odd.entity.round:
+        return False  # restarted since
+    try:
+        await odd.handle.signal(MIRROR, ground.by, rpc_timeout=_RPC)
+    except RPCError as error:
+        if error.status is not RPCStatusCode.NOT_FOUND:
+            raise
+        return False
+    return True
+
+
+async def _described(handle: WorkflowHandle[object, object]) -> WorkflowExecutionDescription | None:
+    """What Temporal knows of it, if it is open."""
+    try:
+        description = await handle.describe(rpc_timeout=_RPC)
+    except RPCError as error:
+        if error.status is not RPCStatusCode.NOT_FOUND:
+            raise
+        return None
+    return description if description.status is WorkflowExecutionStatus.RUNNING else None
+
+
+async def _see_them_follow(ground: Ground, told: Sequence[Odd], patience: float) -> None:
+    end, left = time.monotonic() + patience, list(told)
+    while left:
+        over = time.monotonic() > end
+        follows = await _at_once([_follows(ground, each) for each in left])
+        for each, mended in zip(left, follows, strict=True):
+            if mended:
+                await ground.findings.mended(each.kind, each.entity, _MENDED[each.kind.name])
+            elif over:
+                await _report(ground, each)
+        left = [] if over else [each for each, mended in zip(left, follows, strict=True) if not mended]
+        if left:
+            await asyncio.sleep(_EVERY)
+
+
+_MENDED = {
+    UNRECORDED.name: "its workflow was open, and it had no row: the run has written it anew",
+    OUTLIVED.name: "it was finished, and its workflow still open: the run has ended",
+}
+
+
+async def _follows(ground: Ground, odd: Odd) -> bool:
+    if odd.kind is OUTLIVED:
+        return await _described(odd.handle) is None
+    on_record = "select exists (select from perdure.ident where lifecycle = $1 and id = $2)"
+    return bool(await ground.pool.fetchval(on_record, odd.entity.lifecycle, odd.entity.id))
+
+
+async def _report(ground: Ground, odd: Odd) -> None:
+    description = await _described(odd.handle)
+    if description is None:
+        return
+    task = description.raw_description.pending_workflow_task
+    why = f"its task has failed {task.attempt} times" if task.attempt > 1 else "no worker takes its task"
+    has = "has no row" if odd.kind is UNRECORDED else "is finished"
+    shown = shlex.join(["temporal", "workflow", "show", "--workflow-id", odd.handle.id])
+    await ground.findings.report(
+        odd.kind,
+        odd.entity,
+        f"its workflow is open, it {has}, and the run does not answer: {why}",
+        f"Run a worker whose code fits it. What it did: {shown}",
+    )
+
+
+async def _at_once(waiting: Sequence[Awaitable[bool]]) -> list[bool]:
+    """Not all of a page at the same time."""
+    gate = asyncio.Semaphore(AT_ONCE)
+
+    async def one(each: Awaitable[bool]) -> bool:
+        async with gate:
+            return await each
+
+    return await asyncio.gather(*(one(each) for each in waiting))

@@ -1,0 +1,81 @@
+"""`perdure-clean-up`: the workflow that compares outbox, mirror and Temporal, one part after the other.
+
+It decides nothing: its parts are activities that can be repeated, and go on where they were when their worker is lost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any
+
+from temporalio import workflow
+from temporalio.common import RetryPolicy
+from temporalio.exceptions import ActivityError
+
+from perdure._wire.clean_up import Asked, Begun, Done, Named, Summary
+
+CLEAN_UP = "perdure-clean-up"
+BEGIN = "perdure.clean-up.begin"
+PART = "perdure.clean-up."
+"""Activity types of the parts: this, and the part's name."""
+END = "perdure.clean-up.end"
+HEARTBEAT = timedelta(seconds=60)
+
+_ON = RetryPolicy(initial_interval=timedelta(seconds=1), maximum_interval=timedelta(minutes=1))
+_A_WHILE = RetryPolicy(
+    initial_interval=timedelta(seconds=1), maximum_interval=timedelta(minutes=5), maximum_attempts=10
+)
+"""Some nine minutes, apart from the time that the attempts take."""
+_LONGEST = timedelta(hours=12)
+
+
+def clean_up_id(scope: str | None, only: Named | None = None) -> str:
+    """Workflow id of the clean-up; without `only` also its task queue, and the id of its Schedule."""
+    whole = f"{CLEAN_UP}:{scope}" if scope else CLEAN_UP
+    return whole if only is None else f"{whole}/{only.lifecycle}/{only.id}"[:990]
+
+
+@workflow.defn(name=CLEAN_UP)
+class CleanUp:
+    """One clean-up, of all or of one entity."""
+
+    @workflow.run
+    async def run(self, asked: Asked) -> Summary:
+        """Do the parts; one that fails for good keeps no other from being done."""
+        begun: Begun = await _call(BEGIN, [asked, workflow.info().run_id], Begun, _ON, asked.by)
+        done = Done(begun=begun)
+        for number, part in enumerate(begun.parts, 1):
+            try:
+                done.seen += await _call(PART + part, [begun], int, _A_WHILE, f"{number} of {len(begun.parts)}")
+            except ActivityError as error:
+                done.failed[part] = _why(error)
+        summary: Summary = await _call(END, [done], Summary, _ON, None)
+        workflow.set_current_details(_table(summary))
+        return summary
+
+
+async def _call(name: str, given: Sequence[Any], result: type[Any], retry: RetryPolicy, summary: str | None) -> Any:
+    return await workflow.execute_activity(
+        name,
+        args=given,
+        result_type=result,
+        start_to_close_timeout=_LONGEST,
+        heartbeat_timeout=HEARTBEAT,
+        retry_policy=retry,
+        summary=summary,
+    )
+
+
+def _why(error: ActivityError) -> str:
+    cause = error.cause or error
+    return f"{getattr(cause, 'type', None) or type(cause).__name__}: {cause}".splitlines()[0][:500]
+
+
+def _table(summary: Summary) -> str:
+    """Markdown, for the Web UI."""
+    rows = [f"| {kind} | {each.mended} | {each.left} |" for kind, each in sorted(summary.kinds.items())]
+    failed = [f"- **{part} failed**: {why}" for part, why in summary.failed.items()]
+    looked = f"{summary.seen} open entities were looked at; {summary.mended} mended, {summary.left} left for a person."
+    table = ["| kind | mended | left |", "|---|---|---|", *rows] if rows else ["Nothing was found."]
+    return "\n".join([looked, "", *table, "", *failed]).rstrip()

@@ -1,0 +1,29 @@
+"""How a clean-up calls a function that changes an entity: with a little more patience than a worker's writes have."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import asyncpg
+
+from perdure._reconcile.ground import Ground
+
+HELD = (asyncpg.LockNotAvailableError, asyncpg.QueryCanceledError, asyncpg.DeadlockDetectedError)
+"""Somebody has it at this moment: it is the next clean-up's."""
+
+_PATIENCE = "set local lock_timeout = '2s'; set local statement_timeout = '20s'"
+_POOL = 30.0
+
+
+async def call(ground: Ground, statement: str, *given: Any) -> Any:
+    """The one value that `statement` returns, in a transaction of its own."""
+    async with ground.pool.acquire(timeout=_POOL) as connection, connection.transaction():
+        await connection.execute(_PATIENCE)
+        return await connection.fetchval(statement, *given)
+
+
+async def fetch(ground: Ground, statement: str, *given: Any) -> list[asyncpg.Record]:
+    """The rows that `statement` returns; a page may take longer than a write may."""
+    async with ground.pool.acquire(timeout=_POOL) as connection, connection.transaction(readonly=True):
+        await connection.execute(_PATIENCE)
+        return await connection.fetch(statement, *given)

@@ -1,0 +1,184 @@
+"""`perdure archive drop`: a month leaves the database whole, without holding up whoever writes.
+
+Each step may be repeated, and finds what the ones before it left: so it may be cut off anywhere, and run again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import asyncpg
+
+from perdure._retention.months import Month, now
+from perdure._retention.working import briefly, step
+from perdure._store.queries import query
+from perdure._store.schema import Connection
+from perdure.errors import NotNow
+
+BATCH = 500
+"""Entities whose effects go in one transaction."""
+
+_ATTEMPTS = 10
+
+Tell = Callable[[str], None]
+
+
+class ExportedTooEarly(NotNow):
+    """Rows came into the month after it was exported: export it again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Dropped:
+    """What became of a month.
+
+    Attributes:
+        carried: open entities whose transitions of that month were kept apart, and how many of these.
+        doubts: keys of effects in doubt, whose rows stay until they are settled.
+    """
+
+    month: str
+    carried: tuple[tuple[str, int], ...]
+    doubts: tuple[str, ...]
+
+
+async def check_droppable(connection: Connection, month: Month, retention: int | None, *, without_export: bool) -> None:
+    """Make sure that a month may go.
+
+    Raises:
+        NotNow: it is not over, is to be kept still, or was not exported.
+    """
+    at = await now(connection)
+    if at < month.over_at():
+        raise NotNow(f"{month} is not over: it can be dropped from {month.over_at():%Y-%m-%d %H:%M} UTC on")
+    if at < (until := month.kept_until(retention)):
+        raise NotNow(f"{month} is kept until {until:%Y-%m-%d %H:%M} UTC: PERDURE_RETENTION is {retention} months")
+    if month.exported_at is None and not without_export:
+        raise NotNow(f"{month} was not exported: `perdure archive export {month}` first, or --without-export")
+
+
+async def drop(connection: Connection, month: Month, tell: Tell, *, without_export: bool) -> Dropped:
+    """Drop a month that may go: its tables, the effects of what finished in it, and what else is about those.
+
+    Args:
+        tell: is given a line about each step.
+
+    Raises:
+        ExportedTooEarly: rows came into it since its export; they are still there.
+        NotNow: somebody holds its tables.
+    """
+    await _say(connection, month)
+    await _carry_over(connection, month)
+    for part, table in month.tables.items():
+        tell(f"detaching perdure.{table.name}: waits for transactions that are open now")
+        await _detach(connection, part, table.name)
+    await _say(connection, month)
+    await _carry_over(connection, month)
+    if not without_export:
+        await _check_export(connection, month)
+    await _clear(connection, month)
+    await _drop_tables(connection, month)
+    await tidy(connection)
+    return await _told(connection, month)
+
+
+async def tidy(connection: Connection) -> None:
+    """Let go what outlived its month: doubts that were settled since, transitions of entities that are over."""
+    gone = BATCH
+    while gone >= BATCH:
+        async with step(connection):
+            gone = int((await connection.execute(query("kept_effects"), BATCH)).split()[-1])
+    async with step(connection):
+        await connection.execute(query("carried_over"))
+
+
+async def _say(connection: Connection, month: Month) -> None:
+    """Nobody makes it again, and the feed tells its followers. After it is detached once more: a transaction that was
+    open for a day may have written into it."""
+    await briefly(connection, lambda: connection.execute("select perdure.say_dropping($1)", month.first))
+
+
+async def _carry_over(connection: Connection, month: Month) -> None:
+    if "transition" not in month.tables:
+        return
+    sql = query("month_carry").format(transition=month.tables["transition"].name)
+    last: tuple[str, str] | None = ("", "")
+    while last is not None:
+        async with step(connection):
+            row = await connection.fetchrow(sql, *last, BATCH)
+        last = None if row is None else (row["lifecycle"], row["id"])
+
+
+async def _detach(connection: Connection, part: str, name: str) -> None:
+    """Concurrently: a plain detach, or a drop, would stall every writer behind one reader.
+
+    One that was cut off is finished first, whosever it was. PostgreSQL allows one at a time for each parent; the
+    server may still be at it for a client that is gone.
+    """
+    for attempt in range(_ATTEMPTS):
+        row = await connection.fetchrow(query("month_detaching"), f"perdure.{part}", name)
+        if row is None:
+            return
+        how = "finalize" if row["pending"] else "concurrently"
+        try:
+            await connection.execute(f"alter table perdure.{part} detach partition perdure.{row['name']} {how}")
+        except (asyncpg.ObjectNotInPrerequisiteStateError, asyncpg.UndefinedTableError):
+            if attempt + 1 == _ATTEMPTS:
+                raise
+
+
+async def _check_export(connection: Connection, month: Month) -> None:
+    for file in month.files:
+        if file.part in month.tables:
+            name = month.tables[file.part].name
+            count = await connection.fetchval(f"select count(*) from perdure.{name}")
+            forgotten = await connection.fetchval(
+                "select coalesce((forgotten ->> $2)::int, 0) from perdure.month where month = $1",
+                *(month.first, file.part),
+            )
+            if count + forgotten > file.rows:
+                raise ExportedTooEarly(
+                    f"{month} has {count} rows in perdure.{name}, and {file.rows} were exported: "
+                    f"`perdure archive export {month}` again, then drop it"
+                )
+
+
+async def _clear(connection: Connection, month: Month) -> None:
+    if "finished" not in month.tables:
+        return
+    async with step(connection):
+        begun = "update perdure.month set clearing_at = coalesce(clearing_at, clock_timestamp()) where month = $1"
+        await connection.execute(begun, month.first)
+    sql = query("month_clear").format(finished=month.tables["finished"].name)
+    last: tuple[str, str, int] | None = ("", "", -1)
+    while last is not None:
+        async with step(connection):
+            row = await connection.fetchrow(sql, *last, BATCH, month.first)
+        last = None if row is None else (row["lifecycle"], row["id"], row["round"])
+
+
+async def _drop_tables(connection: Connection, month: Month) -> None:
+    names = ", ".join(f"perdure.{table.name}" for table in month.tables.values())
+
+    async def act() -> None:
+        await connection.execute(f"drop table if exists {names}")
+        await connection.execute(
+            "insert into perdure.month (month, dropped_at) values ($1, clock_timestamp()) "
+            "on conflict (month) do update set dropped_at = excluded.dropped_at",
+            month.first,
+        )
+
+    try:
+        await briefly(connection, act)
+    except asyncpg.LockNotAvailableError:
+        raise NotNow(f"somebody reads {names} by name: end that, and run this again") from None
+
+
+async def _told(connection: Connection, month: Month) -> Dropped:
+    carried = await connection.fetch(query("month_carried"), month.begin, month.end)
+    doubts = await connection.fetch("select key from perdure.kept_effect where month = $1 order by key", month.first)
+    return Dropped(
+        str(month),
+        tuple((f"{row['lifecycle']}/{row['id']}", row["rows"]) for row in carried),
+        tuple(row["key"] for row in doubts),
+    )

@@ -1,0 +1,187 @@
+"""`perdure archive export`: a month as three Parquet files, of what finished in it, its transitions and its effects."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import ParamSpec, TypeVar
+
+import asyncpg
+
+from perdure._retention.months import File, Month, now
+from perdure._retention.parquet import Column, ParquetFile, check_library
+from perdure._retention.working import briefly, step
+from perdure._store.schema import Connection
+from perdure.errors import NotNow
+
+GROUP_ROWS, GROUP_BYTES = 20_000, 16_000_000
+"""At most so much in one row group: what an export holds in memory is a few times that."""
+_FETCHED = 4_000_000
+"""Bytes that one question to the database should bring."""
+
+_ENTITY: tuple[Column, ...] = (("lifecycle", "text"), ("id", "text"), ("round", "int"))
+COLUMNS: dict[str, tuple[Column, ...]] = {
+    "finished": (
+        *_ENTITY,
+        *((name, "text") for name in ("state", "why", "input", "snapshot", "tenant", "workflow_id")),
+        *(("created_at", "time"), ("finished_at", "time")),
+    ),
+    "transition": (
+        *(*_ENTITY, ("version", "bigint")),
+        *((name, "text") for name in ("state", "attention", "why", "made_by", "session_role")),
+        *(("at", "time"), ("seq", "bigint"), ("effect", "text")),
+    ),
+    "effect": (
+        *(*_ENTITY, ("key", "text"), ("effect", "text"), ("token", "text"), ("status", "text"), ("digest", "text")),
+        *(("attempts", "int"), ("version", "bigint")),
+        *((name, "time") for name in ("first_at", "attempt_at", "deadline", "earlier_doubt")),
+        *((name, "text") for name in ("receipt", "clue", "why", "settled_by")),
+    ),
+}
+"""What is exported of each table; jsonb as text."""
+
+_FROM = {
+    "finished": "perdure.{finished} x",
+    "transition": "perdure.{transition} x",
+    "effect": "perdure.{finished} f join perdure.effect x using (lifecycle, id, round)",
+}
+_ORDER = {"finished": ("round", "finished_at"), "transition": ("version", "at"), "effect": ("round", "key")}
+
+P = ParamSpec("P")
+T = TypeVar("T")
+Tell = Callable[[str], None]
+
+
+async def export(connection: Connection, month: Month, folder: Path, tell: Tell) -> tuple[File, ...]:
+    """Write a month's files into a folder, in place of those of an earlier export, and put that on record.
+
+    Args:
+        folder: is made where it is not there.
+        tell: is given a line about each step.
+
+    Raises:
+        NotNow: the month is not over, somebody still writes into it, or a file can't be written as it should be.
+        InvalidSetting: pyarrow is not installed.
+    """
+    check_library()
+    if await now(connection) < month.over_at():
+        raise NotNow(f"{month} is not over: it can be exported from {month.over_at():%Y-%m-%d %H:%M} UTC on")
+    if month.clearing_at is not None:
+        raise NotNow(f"{month} is being dropped, and no longer whole: `perdure archive drop {month}` finishes that")
+    folder = await _filed(_made, folder)
+    await _wait_for_writers(connection, month)
+    paths = {part: folder / f"{part}-{month}.parquet" for part in COLUMNS if _table_of(part) in month.tables}
+    await _announce(connection, month, paths.values())
+    files = await _write_all(connection, month, paths, tell)
+    async with step(connection):
+        await connection.execute(
+            "insert into perdure.month (month, exported_at, files) values ($1, clock_timestamp(), $2::jsonb) "
+            "on conflict (month) do update set exported_at = excluded.exported_at, files = excluded.files, "
+            "forgotten = '{}'",
+            *(month.first, json.dumps([asdict(each) for each in files])),
+        )
+    return files
+
+
+def _table_of(part: str) -> str:
+    return "finished" if part == "effect" else part
+
+
+async def _announce(connection: Connection, month: Month, paths: Iterable[Path]) -> None:
+    """From now on `perdure forget` looks into these files. Until they are complete the month counts as not exported."""
+    async with step(connection):
+        await connection.execute(
+            "insert into perdure.month (month, paths) values ($1, $2) on conflict (month) do update set "
+            "exported_at = null, "
+            "paths = array(select unnest(month.paths) union select unnest(excluded.paths) order by 1)",
+            *(month.first, [str(path) for path in paths]),
+        )
+
+
+async def _wait_for_writers(connection: Connection, month: Month) -> None:
+    """Whoever began to write before the month's end is waited for; after this it does not change any more."""
+    names = ", ".join(f"perdure.{table.name}" for table in month.tables.values())
+    try:
+        await briefly(connection, lambda: connection.execute(f"lock table {names} in share mode"))
+    except asyncpg.LockNotAvailableError:
+        raise NotNow(f"a transaction still writes into {month}: end it (pg_stat_activity shows it)") from None
+
+
+async def _write_all(connection: Connection, month: Month, paths: Mapping[str, Path], tell: Tell) -> tuple[File, ...]:
+    """All of them from one snapshot."""
+    files = []
+    async with connection.transaction(isolation="repeatable_read", readonly=True):
+        await connection.execute("set local statement_timeout = 0")
+        about = {"database": await _database(connection), "month": str(month)}
+        for part, path in paths.items():
+            count, size = await _write(connection, month, part, path, about | {"part": part})
+            files.append(File(part, str(path), count, size))
+            tell(f"wrote {path}: {count} rows, {size} bytes")
+    return tuple(files)
+
+
+async def _write(
+    connection: Connection, month: Month, part: str, path: Path, about: Mapping[str, str]
+) -> tuple[int, int]:
+    source = _FROM[part].format(**{name: table.name for name, table in month.tables.items()})
+    wanted = ", ".join(f"x.{name}" for name, _ in COLUMNS[part])
+    order = ", ".join(f"x.{name}" for name in ("lifecycle", "id", *_ORDER[part]))
+    file = await _filed(ParquetFile, path, COLUMNS[part], about)
+    try:
+        await _stream(connection, f"select {wanted} from {source} order by {order}", file)
+        count: int = await connection.fetchval(f"select count(*) from {source}")
+        return count, await _filed(file.finish, count)
+    except BaseException:
+        file.abandon()
+        raise
+
+
+async def _stream(connection: Connection, sql: str, file: ParquetFile) -> None:
+    """Rows by a cursor, a few MB at a time, into row groups."""
+    cursor = await connection.cursor(sql)
+    group: list[asyncpg.Record] = []
+    held, most = 0, 10
+    while rows := await cursor.fetch(most):
+        size = sum(_bytes(row) for row in rows)
+        most = max(1, min(5_000, _FETCHED * len(rows) // max(size, 1)))
+        group += rows
+        held += size
+        if len(group) >= GROUP_ROWS or held >= GROUP_BYTES:
+            await _filed(file.add, group)
+            group, held = [], 0
+    if group:
+        await _filed(file.add, group)
+
+
+async def _filed(work: Callable[P, T], *given: P.args, **more: P.kwargs) -> T:
+    """Do work on files in a thread, to its end: nobody removes what it still writes.
+
+    Raises:
+        NotNow: it can't be written; said like that, since an `OSError` would be taken for PostgreSQL's.
+    """
+    doing = asyncio.ensure_future(asyncio.to_thread(work, *given, **more))
+    try:
+        return await asyncio.shield(doing)
+    except asyncio.CancelledError:
+        await asyncio.wait({doing})
+        raise
+    except OSError as error:
+        raise NotNow(f"it can't be written: {error}") from error
+
+
+def _bytes(row: asyncpg.Record) -> int:
+    return sum(len(value) if isinstance(value, str) else 8 for value in row)
+
+
+def _made(folder: Path) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder.absolute()
+
+
+async def _database(connection: Connection) -> str:
+    """Which database a file is of."""
+    sql = "select format('%s.%s', system_identifier, database_oid) from perdure.incarnation()"
+    return str(await connection.fetchval(sql))

@@ -1,0 +1,160 @@
+"""`perdure forget`: erases what is on record of a finished entity and of all that belongs to it, in the database and
+in Temporal."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+import asyncpg
+from temporalio.client import Client
+
+from perdure._retention.belongings import Belongings, Rows
+from perdure._retention.histories import closed_runs, delete_runs
+from perdure._retention.months import Month, every_month
+from perdure._retention.parquet import half_written, holds
+from perdure._store.queries import query
+from perdure._store.schema import Connection
+from perdure.contracts.keys import Entity
+from perdure.errors import InvalidInput, InvalidSetting, NoSuchEntity, NotNow
+
+T = TypeVar("T")
+
+_AT_ONCE = 20
+"""Workflows that Temporal is asked about, or deletes, at a time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Forgotten:
+    """What went, and what is not reached from here.
+
+    Attributes:
+        rows: how many went from the database, by table.
+        app_rows: how many rows of the app were erased, by table.
+        runs: how many runs' histories went from Temporal.
+        archives: files that hold one of the entities.
+        unread: files that may hold one, each with why that can't be seen from here.
+    """
+
+    rows: Mapping[str, int]
+    app_rows: Mapping[str, int]
+    runs: int
+    archives: tuple[str, ...]
+    unread: tuple[str, ...]
+
+
+class Eraser:
+    """Erases entities.
+
+    Args:
+        connection: of the owner of the schema, with no transaction open.
+        rows: the app's.
+        engine: a client of Temporal.
+        scope: as the workers have it.
+    """
+
+    def __init__(self, connection: Connection, rows: Rows, engine: Client, scope: str | None) -> None:
+        self._connection = connection
+        self._rows = rows
+        self._engine = engine
+        self._scope = scope
+
+    async def check(self, entities: Sequence[Entity]) -> None:
+        """Refuse what can't be erased now, before anything is.
+
+        Raises:
+            NoSuchEntity: the last one, which was named, does not exist.
+            NotNow: one is open, or an effect of it is in doubt.
+            EngineUnavailable: Temporal gave no answer.
+        """
+        lifecycle, entity_id = entities[-1].lifecycle, entities[-1].id
+        known = "select exists (select from perdure.ident where lifecycle = $1 and id = $2)"
+        if not await self._connection.fetchval(known, lifecycle, entity_id):
+            raise NoSuchEntity(f"there is no {entities[-1]}: it was never started, or its transaction was rolled back")
+        names, ids = [each.lifecycle for each in entities], [each.id for each in entities]
+        if left := await self._connection.fetch(query("not_forgettable"), names, ids):
+            first = Entity(left[0]["lifecycle"], left[0]["id"])
+            of = f" ({len(left)} of {len(entities)} entities are open or in doubt)" if len(entities) > 1 else ""
+            if left[0]["open"]:
+                raise NotNow(f"{first} is still open{of}: cancel it first, and wait for its end")
+            raise NotNow(f"whether {left[0]['key']!r} happened is not known{of}: settle it first (perdure resolve)")
+        await _each(entities, lambda each: closed_runs(self._engine, each.workflow_id(self._scope)))
+
+    async def erase(self, belongings: Belongings, by: str) -> Forgotten:
+        """Erase them, some at a time. It may be cut off anywhere, and run again: an entity is found again as long as
+        anything of what belongs to it is left.
+
+        Args:
+            by: who asks, for the record.
+
+        Raises:
+            NotNow: one was begun anew meanwhile, or a month is being exported or dropped.
+            InvalidInput: `by` can't be used.
+            EngineUnavailable: Temporal gave no answer.
+        """
+        rows: Counter[str] = Counter()
+        app_rows: Counter[str] = Counter()
+        runs = 0
+        entities = belongings.entities
+        for start in range(0, len(entities), _AT_ONCE):
+            some = entities[start : start + _AT_ONCE]
+            for each in some:
+                rows.update(await _erase(self._connection, each, by))
+            runs += sum(await _each(some, lambda one: delete_runs(self._engine, one.workflow_id(self._scope))))
+            for each in some:
+                app_rows.update(await self._rows.erase(each))
+        archives, unread = find_archives(await every_month(self._connection), entities)
+        return Forgotten(rows, app_rows, runs, archives, unread)
+
+
+def find_archives(months: Iterable[Month], entities: Sequence[Entity]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Files that hold one of these entities, and those of which that can't be told from here.
+
+    An export that was cut off may have left files, of which some are half written. A path without a file counts only
+    where the newest export has written it, or its folder can't be seen from here.
+    """
+    found, unread = [], []
+    for month in months:
+        newest = {file.path for file in month.files}
+        for path in (Path(each) for each in month.paths):
+            unread += [f"{each} is half written: delete it" for each in half_written(path)]
+            if not path.exists() and path.parent.is_dir() and str(path) not in newest:
+                continue
+            try:
+                if holds(path, entities):
+                    found.append(str(path))
+            except OSError:
+                unread.append(f"{path} can't be read from here")
+            except InvalidSetting as error:
+                unread.append(f"{path}: {error}")
+    return tuple(found), tuple(unread)
+
+
+async def _each(entities: Iterable[Entity], act: Callable[[Entity], Awaitable[T]]) -> list[T]:
+    """Act on each, some at a time."""
+    few = asyncio.Semaphore(_AT_ONCE)
+
+    async def one(entity: Entity) -> T:
+        async with few:
+            return await act(entity)
+
+    return await asyncio.gather(*map(one, entities))
+
+
+async def _erase(connection: Connection, entity: Entity, by: str) -> Mapping[str, int]:
+    try:
+        async with connection.transaction():
+            await connection.execute("set local lock_timeout = '15s'; set local statement_timeout = '60s'")
+            found = await connection.fetchval("select perdure.forget($1, $2, $3)", entity.lifecycle, entity.id, by)
+    except asyncpg.NoDataFoundError:
+        return {}  # what belongs to another one, and was never started
+    except asyncpg.ObjectNotInPrerequisiteStateError as error:
+        raise NotNow(f"{error.args[0]}: {getattr(error, 'hint', None)}") from error
+    except asyncpg.DataError as error:
+        raise InvalidInput(f"{error.args[0]}: {getattr(error, 'hint', None)}") from error
+    return {table: int(count) for table, count in json.loads(found).items()}

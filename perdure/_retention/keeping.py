@@ -1,0 +1,118 @@
+"""What the clean-up does about months: makes those to come, exports and drops those that are older than wanted."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import asyncpg
+
+from perdure._retention.dropping import ExportedTooEarly, check_droppable, drop, tidy
+from perdure._retention.exporting import export
+from perdure._retention.months import Month, every_month, now, the_month
+from perdure._retention.working import working
+from perdure._store import schema
+from perdure._store.postgres import Pool, answering
+from perdure._store.schema import Connection
+from perdure.errors import DatabaseUnavailable, PerdureError
+from perdure.logs import says
+from perdure.settings import Settings
+
+log = logging.getLogger("perdure.archive")
+
+_OWNS = "select pg_has_role(nspowner, 'usage') from pg_namespace where nspname = 'perdure'"
+
+
+@dataclass(slots=True)
+class MonthsKept:
+    """What was done.
+
+    Attributes:
+        exported: months that were written to PERDURE_ARCHIVE_TO, as `2026-01`.
+        dropped: months that are gone from the database.
+        carried: transitions of open entities that were kept apart.
+        doubts: keys of effects whose doubt outlived their month; those rows stay.
+        troubles: what could not be done, a sentence each.
+    """
+
+    exported: list[str] = field(default_factory=list)
+    dropped: list[str] = field(default_factory=list)
+    carried: int = 0
+    doubts: list[str] = field(default_factory=list)
+    troubles: list[str] = field(default_factory=list)
+
+
+async def keep_months(config: Settings, pool: Pool) -> MonthsKept:
+    """Make the months to come; where PERDURE_RETENTION is set, export what is older (to PERDURE_ARCHIVE_TO, where
+    that is set) and drop it. A month whose export fails is not dropped, and stands in `troubles`.
+
+    Safe at any time, from many places at once, and to be cut off. It may take hours: give it a heartbeat.
+
+    Raises:
+        DatabaseUnavailable: no PostgreSQL answers.
+    """
+    with answering():
+        async with pool.acquire() as connection:
+            await schema.make_months(connection)
+    kept = MonthsKept()
+    if config.retention is None:
+        return kept
+    try:
+        async with working(config.database_url) as connection:
+            if not await connection.fetchval(_OWNS):
+                who = "only the owner of the schema can drop months"
+                kept.troubles.append(f"{who}: run `perdure archive drop` as that role")
+                return kept
+            for month in await _too_old(connection, config.retention):
+                await _let_go(connection, month, config, kept)
+            await tidy(connection)
+    except DatabaseUnavailable:
+        raise
+    except PerdureError as error:
+        kept.troubles.append(str(error))
+    return kept
+
+
+async def _too_old(connection: Connection, retention: int) -> Sequence[Month]:
+    at = await now(connection)
+    return [each for each in await every_month(connection) if each.tables and each.kept_until(retention) <= at]
+
+
+async def _let_go(connection: Connection, month: Month, config: Settings, kept: MonthsKept) -> None:
+    """One that can't go leaves the others to go."""
+    try:
+        await _export_and_drop(connection, month, config, kept)
+    except (PerdureError, asyncpg.PostgresError, OSError) as error:
+        if connection.is_closed():
+            raise
+        kept.troubles.append(f"{month}: {error}")
+        says(log, "month not dropped", level=logging.WARNING, month=str(month), why=str(error))
+
+
+async def _export_and_drop(connection: Connection, month: Month, config: Settings, kept: MonthsKept) -> None:
+    without = config.archive_to is None
+    if month.exported_at is None and config.archive_to is not None:
+        month = await _export(connection, month, config.archive_to, kept)
+    await check_droppable(connection, month, config.retention, without_export=without)
+    try:
+        gone = await drop(connection, month, _log, without_export=without)
+    except ExportedTooEarly:
+        if config.archive_to is None:
+            raise
+        month = await _export(connection, month, config.archive_to, kept)
+        gone = await drop(connection, month, _log, without_export=without)
+    kept.dropped.append(gone.month)
+    kept.carried += sum(rows for _, rows in gone.carried)
+    kept.doubts += gone.doubts
+
+
+async def _export(connection: Connection, month: Month, folder: str, kept: MonthsKept) -> Month:
+    await export(connection, month, Path(folder), _log)
+    kept.exported.append(str(month))
+    return await the_month(connection, month.first)
+
+
+def _log(line: str) -> None:
+    says(log, "archive", did=line)

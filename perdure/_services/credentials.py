@@ -1,0 +1,156 @@
+"""What a connection to Temporal is made with: certificates, keys, API key, from `TEMPORAL_*` and its profiles.
+
+The SDK reads the files once. `Renewal` reads them again and connects anew when they have changed, so that certificates
+and API keys are replaced while a worker runs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import logging
+from typing import Any, TypeVar
+from weakref import WeakKeyDictionary, WeakSet
+
+from temporalio.client import Client
+from temporalio.envconfig import ClientConfigProfile, ClientConnectConfig
+from temporalio.service import ServiceClient, _BridgeServiceClient
+from temporalio.worker import Worker
+
+from perdure._services.service import Service
+from perdure.errors import EngineUnavailable, InvalidSetting, UnusableFile
+from perdure.logs import says
+
+log = logging.getLogger("perdure.worker")
+
+LOOK_EVERY = 10.0
+"""Seconds between two looks at the files."""
+CONNECT = 15.0
+"""Seconds that one attempt to connect may take."""
+_READ_AGAIN = ("tls", "api_key", "rpc_metadata")
+_FILES = {
+    "server_root_ca_cert": "TEMPORAL_TLS_SERVER_CA_CERT_PATH",
+    "client_cert": "TEMPORAL_TLS_CLIENT_CERT_PATH",
+    "client_private_key": "TEMPORAL_TLS_CLIENT_KEY_PATH",
+}
+_NOT_TLS = "the server at {} does not use TLS, and this client does: set TEMPORAL_TLS=false"
+_CLOSES = (
+    "the server at {} closes the connection: if it uses TLS, set TEMPORAL_TLS=true; if it asks for a client "
+    "certificate, set TEMPORAL_TLS_CLIENT_CERT_PATH and TEMPORAL_TLS_CLIENT_KEY_PATH to one that it accepts"
+)
+_REFUSED = {
+    "InvalidContentType": (_NOT_TLS, ()),
+    "InvalidCertificate": (
+        "the certificate of the server at {} is not trusted: set TEMPORAL_TLS_SERVER_CA_CERT_PATH",
+        ("server_root_ca_cert",),
+    ),
+    "InconsistentKeys": ("certificate and key do not belong together", ("client_cert", "client_private_key")),
+    "NoCertificatesPresented": ("there is no certificate in PEM in the file", ("client_cert",)),
+    "PrivateKeyParseError": ("there is no private key in PEM in the file", ("client_private_key",)),
+    "`get_system_info` call error": (_CLOSES, ("client_cert",)),
+}
+"""What the error of the SDK's core contains, what it means, and which files it is about."""
+
+W = TypeVar("W", bound=Worker)
+_workers: WeakKeyDictionary[ServiceClient, WeakSet[Worker]] = WeakKeyDictionary()
+
+
+def profile() -> ClientConnectConfig:
+    """The arguments of `temporalio.client.Client.connect`, by the environment as it is now.
+
+    Raises:
+        UnusableFile: a file that it names can't be read.
+        InvalidSetting: the profile can't be used; nothing of it is quoted.
+    """
+    try:
+        return ClientConfigProfile.load().to_client_connect_config()
+    except OSError as error:
+        raise UnusableFile(f"{_setting_of(str(error.filename))} can't be read: {error.strerror}") from None
+    except Exception as error:  # the core's ConfigError, which quotes the line, and so an API key, is no public class
+        raise InvalidSetting(
+            f"the profile of TEMPORAL_* and TEMPORAL_CONFIG_FILE can't be used ({type(error).__name__}): "
+            "`temporal config list` checks it"
+        ) from None
+
+
+def why_not(address: str, error: BaseException) -> str:
+    """Why no client could be connected, in one line; the SDK gives the cause as text of its core alone."""
+    text = (str(error) or type(error).__name__).splitlines()[0][:200]
+    if isinstance(error, ValueError):
+        text = "a client certificate and its key must be given together, or neither"
+        return f"{text}: TEMPORAL_TLS_CLIENT_CERT_PATH, TEMPORAL_TLS_CLIENT_KEY_PATH"
+    for mark, (why, files) in _REFUSED.items():
+        if mark in text:
+            named = ", ".join(f"{_FILES[each]}={file!r}" for each, file in _files().items() if each in files)
+            return f"{why.format(address)} ({f'{named}; ' if named else ''}{text})"
+    return f"no Temporal server answers at {address}: start it, or set TEMPORAL_ADDRESS ({text})"
+
+
+def renewed(worker: W) -> W:
+    """The same worker, which `Renewal` gives each new connection of its client."""
+    _workers.setdefault(worker.client.service_client, WeakSet()).add(worker)
+    return worker
+
+
+class Renewal(Service):
+    """Connects a client anew, in place, when what it was connected with has changed. What it can't connect with it
+    logs, and the connection that there is stays.
+
+    Args:
+        client: was connected with `made_with`.
+        made_with: from `profile`.
+        every: seconds between two looks.
+    """
+
+    def __init__(self, client: Client, made_with: ClientConnectConfig, every: float = LOOK_EVERY) -> None:
+        super().__init__("connection to Temporal", every)
+        self._service = client.service_client
+        self._made_with = {name: made_with.get(name) for name in _READ_AGAIN}
+
+    async def once(self) -> bool:
+        """See base class.
+
+        Raises:
+            UnusableFile, InvalidSetting: as `profile`.
+            EngineUnavailable: no connection is made with what is new.
+        """
+        config = self._service.config
+        found: dict[str, Any] = dict(await asyncio.to_thread(profile))
+        new = {name: found.get(name) for name in _READ_AGAIN}
+        if new == self._made_with:
+            return False
+        changed: dict[str, Any] = new | {"rpc_metadata": new["rpc_metadata"] or {}}
+        try:
+            connected = await asyncio.wait_for(ServiceClient.connect(dataclasses.replace(config, **changed)), CONNECT)
+        except (RuntimeError, TimeoutError, ValueError) as error:
+            raise EngineUnavailable(why_not(config.target_host, error)) from None
+        self._take(connected)
+        self._made_with = new
+        says(log, "connected to Temporal anew: its certificates or API key have changed")
+        return False
+
+    def _take(self, connected: ServiceClient) -> None:
+        """All that was made from the client shares one service client, so that one is changed, and then each worker
+        is given it again, which takes the connection out of it."""
+        service = self._service
+        assert isinstance(service, _BridgeServiceClient)
+        assert isinstance(connected, _BridgeServiceClient)
+        service.config, service._bridge_config = connected.config, connected._bridge_config
+        service._bridge_client = connected._bridge_client
+        for worker in list(_workers.get(service, ())):
+            worker.client = worker.client
+
+
+def _files() -> dict[str, str]:
+    """The files of the profile, by the name of their field."""
+    try:
+        tls = ClientConfigProfile.load().tls
+    except Exception:  # it could be read a moment ago: the message goes without the names
+        return {}
+    found = {name: getattr(tls, name, None) for name in _FILES}
+    return {name: str(file) for name, file in found.items() if file is not None and not isinstance(file, str | bytes)}
+
+
+def _setting_of(file: str) -> str:
+    names = [_FILES[name] for name, each in _files().items() if each == file]
+    return f"{names[0] if names else 'TEMPORAL_CONFIG_FILE'}={file!r}"

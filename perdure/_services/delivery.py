@@ -1,0 +1,254 @@
+"""How one row of the outbox reaches Temporal.
+
+Every delivery can be repeated: a start finds what it started, a message is heard once.
+"""
+
+from __future__ import annotations
+
+import json
+from datetime import timedelta
+from typing import Any, TypeAlias
+
+import asyncpg
+from temporalio.client import Client
+from temporalio.common import Priority
+from temporalio.exceptions import WorkflowAlreadyStartedError
+from temporalio.service import RPCError, RPCStatusCode
+
+from perdure._common.shown import markdown
+from perdure._services.ownership.epochs import start_policies, why_not_ours
+from perdure._store.record import Record, carried_from
+from perdure._wire.carried import CARRIED, Carried
+from perdure._wire.messages import Message
+from perdure._wire.names import MESSAGE, WAKE
+from perdure._wire.requests import Request
+from perdure._wire.terms import Terms, all_terms
+from perdure._workflow.messages import signals, unfit
+from perdure.app import App, input_json
+from perdure.contracts.keys import Entity
+from perdure.contracts.sizes import ELSEWHERE, LARGEST, size_of
+from perdure.errors import EngineUnavailable, InvalidEntity, InvalidInput, PerdureError
+from perdure.settings import Settings
+from perdure.telemetry import names, traces
+
+Row: TypeAlias = asyncpg.Record
+
+TASK_TIMEOUT = timedelta(seconds=5)
+"""A killed worker's inline effect is noticed after this."""
+
+_RPC = timedelta(seconds=10)
+_OF_THE_SERVER = {
+    RPCStatusCode.PERMISSION_DENIED: "refuses this client the namespace {!r}: correct its API key or certificate, or "
+    "what they permit",
+    RPCStatusCode.UNAUTHENTICATED: "does not accept the credentials of this client for the namespace {!r}: correct its "
+    "API key or certificate",
+    RPCStatusCode.UNIMPLEMENTED: "does not know what is asked of it in the namespace {!r}: does TEMPORAL_ADDRESS name "
+    "the frontend of a Temporal server?",
+}
+_NO_NAMESPACE = (
+    "has no namespace {!r}, or it was deleted: create it again, or correct TEMPORAL_NAMESPACE. All that waits is kept"
+)
+_USUAL = 3
+
+
+class Undeliverable(PerdureError):
+    """Delivering it again can't help."""
+
+
+class Unreadable(Undeliverable):
+    """The code of this relay can't read it. Another relay may run newer code."""
+
+
+class NotForUs(PerdureError):
+    """This relay does not know what it names. Another one may."""
+
+
+class NotYet(PerdureError):
+    """Temporal answers, and can't take it now."""
+
+
+class Delivery:
+    """Delivers rows.
+
+    Args:
+        client: Temporal; where a worker of the same process uses it too, workflows start eagerly.
+        app: knows the lifecycles.
+        settings: scope, task queue.
+    """
+
+    def __init__(self, client: Client, app: App, settings: Settings) -> None:
+        self._client = client
+        self._app = app
+        self._settings = settings
+
+    async def deliver(self, row: Row, cancel: Row | None = None) -> None:
+        """Deliver a row.
+
+        Args:
+            row: what waits; see `queries/lines.sql`.
+            cancel: with a start: a message behind it that asks for the end, so that no effect is begun.
+
+        Raises:
+            Undeliverable: and never will be; `Unreadable`, unless another relay has newer code.
+            NotForUs: this relay does not know the lifecycle or the signal.
+            NotYet: it must wait for something in Temporal.
+            EngineUnavailable: Temporal serves nobody here, as where the namespace is gone: that is no row's fault.
+            RPCError: Temporal has trouble.
+        """
+        if row["orphan"]:
+            raise Undeliverable(f"the database has no entity {row['lifecycle']}/{row['id']}: nothing can be told to it")
+        try:
+            entity = Entity(row["lifecycle"], row["id"], row["round"])
+        except InvalidEntity as error:  # SQL lets through what Python would not
+            raise Undeliverable(str(error)) from error
+        try:
+            if row["kind"] == "start":
+                await self._start(entity, row, cancel)
+            elif row["kind"] == "message":
+                await self._send(entity, row)
+            else:
+                await self._wake(entity, json.loads(row["body"])["key"])
+        except WorkflowAlreadyStartedError:
+            await self._check_round(entity, row)
+        except RPCError as error:
+            if (why := _of_the_server(error)) is not None:
+                raise EngineUnavailable(f"Temporal {why.format(self._client.namespace)}") from error
+            if error.status is RPCStatusCode.INVALID_ARGUMENT:
+                raise Undeliverable(f"Temporal refuses it: {error.message}") from error
+            raise
+
+    def can_cancel(self, row: Row) -> bool:
+        """Whether the lifecycle of this row has a state for a cancel to end in."""
+        known = self._app.lifecycles.get(row["lifecycle"])
+        return known is not None and known.declared.cancelled is not None
+
+    async def _start(self, entity: Entity, row: Row, cancel: Row | None) -> None:
+        self._check_known(row)
+        lifecycle = self._app.lifecycle(entity.lifecycle)
+        _check_size(row["input"])
+        given = _loaded(row["input"])
+        if row["record"] is None:  # else it was read before, and where it can't be now the run says so
+            try:
+                given = _with_what_is_new(given, input_json(lifecycle, given))
+            except InvalidInput as error:
+                raise Unreadable(str(error)) from error
+            _check_bytes(size_of(given))  # with the defaults that the model has
+        asked = None if cancel is None else Request.model_validate(_loaded(cancel["payload"]))
+        carried = _carried(row, all_terms(lifecycle.effects), asked)
+        workflow_id = entity.workflow_id(self._settings.scope)
+        about = {names.LIFECYCLE: entity.lifecycle, names.ROUND: entity.round, names.WORKFLOW_ID: workflow_id}
+        with traces.span(
+            f"{names.SPAN_DELIVER} {entity.lifecycle}",
+            about,
+            kind=traces.SpanKind.CONSUMER,
+            parent=row["traceparent"],
+        ):
+            await self._start_workflow(entity, workflow_id, given, carried, row)
+
+    async def _start_workflow(self, entity: Entity, workflow_id: str, given: Any, carried: Carried, row: Row) -> None:
+        reuse, conflict = start_policies(row)
+        priority = row["priority"]
+        await self._client.start_workflow(
+            entity.lifecycle,
+            given,
+            id=workflow_id,
+            task_queue=self._settings.queue,
+            memo={CARRIED: carried},
+            id_reuse_policy=reuse,
+            id_conflict_policy=conflict,
+            # An eager start would run on this worker's build, also where another one is current.
+            request_eager_start=self._settings.deployment is None,
+            task_timeout=TASK_TIMEOUT,
+            static_summary=markdown(entity),
+            priority=Priority() if priority == _USUAL else Priority(priority_key=priority),
+            rpc_timeout=_RPC,
+        )
+
+    async def _send(self, entity: Entity, row: Row) -> None:
+        self._check_known(row)
+        _check_size(row["payload"])
+        message = Message(
+            ordinal=row["ordinal"],
+            id=row["message_id"],
+            kind=row["says"],
+            name=row["name"],
+            payload=_loaded(row["payload"]),
+        )
+        lifecycle = self._app.lifecycle(entity.lifecycle)
+        if message.kind == "signal" and message.name not in signals(lifecycle):
+            raise NotForUs(f"{entity.lifecycle} has no handler for the signal {message.name!r}")
+        if why := unfit(lifecycle, message):
+            raise Unreadable(f"{entity.lifecycle}: {why}")
+        await self._signal(entity, MESSAGE, message)
+
+    async def _wake(self, entity: Entity, key: str) -> None:
+        try:
+            await self._signal(entity, WAKE, key)
+        except NotYet:
+            return  # there is nobody to be woken
+
+    async def _signal(self, entity: Entity, name: str, given: Any) -> None:
+        handle = self._client.get_workflow_handle(entity.workflow_id(self._settings.scope))
+        try:
+            await handle.signal(name, given, rpc_timeout=_RPC)
+        except RPCError as error:
+            if error.status is RPCStatusCode.NOT_FOUND and _of_the_server(error) is None:
+                raise NotYet(f"no workflow of {entity} is open in Temporal") from error
+            raise
+
+    async def _check_round(self, entity: Entity, row: Row) -> None:
+        """The run that is there must not be the last one's, whose final state is on record before it closes; nor
+        another entity's, of before a restore."""
+        handle = self._client.get_workflow_handle(entity.workflow_id(self._settings.scope))
+        if why := await why_not_ours(handle, row):
+            raise Undeliverable(why)
+        if entity.round == 0:
+            return
+        memo = await (await handle.describe(rpc_timeout=_RPC)).memo_value(CARRIED, None, type_hint=Carried)
+        if memo is not None and memo.round < entity.round:
+            raise NotYet(f"the run of round {memo.round} is still closing")
+
+    def _check_known(self, row: Row) -> None:
+        if row["lifecycle"] not in self._app.lifecycles:
+            raise NotForUs(f"no lifecycle is named {row['lifecycle']!r}")
+
+
+def _of_the_server(error: RPCError) -> str | None:
+    """What keeps Temporal from taking anything in this namespace; None if it may be the fault of one row."""
+    if any("/temporal.api.errordetails.v1.Namespace" in each.type_url for each in error.grpc_status.details):
+        return _NO_NAMESPACE
+    return _OF_THE_SERVER.get(error.status)
+
+
+def _carried(row: Row, terms: dict[str, Terms], cancel: Request | None) -> Carried:
+    gaps = row["epoch"] is not None and row["epoch"] < row["newest_epoch"]
+    if row["record"] is None:
+        # Not when its run begins: what came due between its commit and that must not be taken for past.
+        started_at = row["started_at"]
+        # A run that is gone has made attempts. If their records are lost later, this one can't know of them.
+        gaps = gaps or row["attempted"]
+        carried = Carried(round=row["round"], version=row["version"], started_at=started_at, terms=terms)
+    else:
+        carried = carried_from(Record.model_validate_json(row["record"]), row["round"], row["version"], terms)
+    known = {"gaps": gaps} if cancel is None else {"gaps": gaps, "cancel": cancel}
+    return carried.model_copy(update=known)
+
+
+def _check_size(text: str | None) -> None:
+    _check_bytes(0 if text is None else len(text.encode()))
+
+
+def _check_bytes(size: int) -> None:
+    if size > LARGEST:
+        raise Undeliverable(f"{size} bytes are too many, Temporal takes {LARGEST}: {ELSEWHERE}")
+
+
+def _with_what_is_new(committed: Any, read: Any) -> Any:
+    """The input as this worker reads it, and what only newer workers know of: they may run it."""
+    if not isinstance(committed, dict) or not isinstance(read, dict):
+        return read
+    return committed | {name: _with_what_is_new(committed.get(name), value) for name, value in read.items()}
+
+
+def _loaded(value: Any) -> Any:
+    return json.loads(value) if isinstance(value, str) else value

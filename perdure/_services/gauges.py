@@ -1,0 +1,170 @@
+"""Reads how everything stands from the database and from Temporal, and shows it as gauges.
+
+Every worker with metrics does, and all read the same: a dashboard takes the maximum, not the sum. A label takes
+its values from what the app declares; what it does not declare is `other`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import time
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import asyncpg
+from temporalio.client import Client
+from temporalio.common import MetricMeter
+
+from perdure._services.queues import Queue, queues, read_queue
+from perdure._services.service import Service
+from perdure._store.finding_kinds import KINDS
+from perdure._store.postgres import Pool
+from perdure._store.queries import query
+from perdure.app import App
+from perdure.contracts.states import STARTING, States
+from perdure.settings import Settings
+from perdure.telemetry import names
+from perdure.telemetry.metrics import show
+
+EVERY = 15.0
+"""Seconds between two readings; more where a reading is slow, so that it takes a twentieth of the time at most."""
+_LONGEST = 10.0
+_KINDS = ("start", "message", "wake")
+"""Of rows of the outbox."""
+_UNKNOWN = math.nan
+"""In place of a reading that Temporal did not give: an old one would look like a new one, and be compared as one."""
+
+Numbers = dict[tuple[str, ...], float]
+
+
+class Gauges(Service):
+    """Shows how everything stands.
+
+    Args:
+        pool: the app's database.
+        client: Temporal.
+        app: whose lifecycles, states and effects are shown.
+        settings: the task queue.
+        meter: where they are shown.
+        every: seconds between two readings.
+    """
+
+    def __init__(
+        self, pool: Pool, client: Client, app: App, settings: Settings, meter: MetricMeter, every: float = EVERY
+    ) -> None:
+        super().__init__("gauges", every)
+        self._pool = pool
+        self._client = client
+        self._meter = meter
+        self._at_least = every
+        self._states = [(name, state) for name, each in app.lifecycles.items() for state in _open_states(each.declared)]
+        self._effects = [
+            (name, effect)
+            for name, each in app.lifecycles.items()
+            for effect in [*(effect.name for effect in each.effects), names.OTHER]
+        ]
+        self._lifecycles = list(app.lifecycles)
+        self._rejected = [(name, kind) for name in [*self._lifecycles, names.OTHER] for kind in _KINDS]
+        self._queues = queues(app, settings)
+        self._cleans_up = settings.clean_up_every > 0
+
+    async def once(self) -> bool:
+        """One reading: of Temporal also where the database does not answer."""
+        try:
+            await self._read_database()
+        finally:
+            await self._read_task_queues()
+        return False
+
+    async def _read_database(self) -> None:
+        began = time.monotonic()
+        async with self._pool.acquire(timeout=5) as connection, connection.transaction(readonly=True):
+            await connection.execute(f"set local statement_timeout = '{_LONGEST:g}s'")
+            open_ones = await connection.fetch(query("gauges_open"), self._lifecycles)
+            in_doubt = await connection.fetch(query("gauges_in_doubt"), self._lifecycles)
+            parked = await connection.fetch(query("gauges_parked"), self._lifecycles)
+            waiting = await connection.fetchrow(query("gauges_waiting"))
+            rejected = await connection.fetch(query("gauges_rejected"))
+            found = await connection.fetch(query("gauges_findings"))
+            clean_up_age = await connection.fetchval(query("gauges_clean_up")) if self._cleans_up else 0.0
+        self._show_open(open_ones)
+        self._show_doubt(in_doubt, parked)
+        assert waiting is not None
+        self._show_waiting(waiting)
+        self._show_rejected(rejected)
+        self._show_clean_up(found, clean_up_age)
+        show(self._meter, names.READ_AT, time.time())
+        self.every = max(self._at_least, 20 * (time.monotonic() - began))
+
+    async def _read_task_queues(self) -> None:
+        """All at once: while Temporal is away each question waits for its time-out."""
+        asked = [read_queue(self._client, task_queue, kind) for task_queue, kind in self._queues]
+        answers = await asyncio.gather(*asked, return_exceptions=True)
+        for (task_queue, kind), answer in zip(self._queues, answers, strict=True):
+            self._show_task_queue(task_queue, kind, answer if isinstance(answer, Queue) else None)
+        if any(isinstance(answer, Queue) for answer in answers):
+            show(self._meter, names.TEMPORAL_ANSWERED_AT, time.time())
+        for answer in answers:
+            if isinstance(answer, BaseException):
+                raise answer
+
+    def _show_open(self, rows: Iterable[asyncpg.Record]) -> None:
+        counts, oldest = dict.fromkeys(self._states, 0.0), dict.fromkeys(self._states, 0.0)
+        stuck, attention = (dict.fromkeys([(name,) for name in self._lifecycles], 0.0) for _ in range(2))
+        for row in rows:
+            name = row["lifecycle"]
+            where = name, row["state"] if (name, row["state"]) in counts else names.OTHER
+            counts[where] += row["open"]
+            oldest[where] = max(oldest[where], row["oldest"])
+            stuck[name,] += row["stuck"]
+            attention[name,] += row["attention"]
+        self._show_all({names.OPEN: counts, names.OLDEST_SECONDS: oldest, names.STUCK: stuck})
+        self._show_all({names.ATTENTION: attention})
+
+    def _show_doubt(self, in_doubt: Iterable[asyncpg.Record], parked: Iterable[asyncpg.Record]) -> None:
+        counts, oldest = dict.fromkeys(self._effects, 0.0), dict.fromkeys(self._effects, 0.0)
+        for row in in_doubt:
+            where = row["lifecycle"], row["effect"]
+            if where not in counts:  # declared by an earlier version of the app
+                where = row["lifecycle"], names.OTHER
+            counts[where] += row["in_doubt"]
+            oldest[where] = max(oldest[where], row["oldest"])
+        waits = dict.fromkeys([(name,) for name in self._lifecycles], 0.0)
+        waits |= {(row["lifecycle"],): float(row["parked"]) for row in parked}
+        self._show_all({names.IN_DOUBT: counts, names.IN_DOUBT_SECONDS: oldest, names.PARKED: waits})
+
+    def _show_waiting(self, row: asyncpg.Record) -> None:
+        show(self._meter, names.RELAY_WAITING, row["waiting"])
+        show(self._meter, names.RELAY_LAG_SECONDS, row["lag"])
+        show(self._meter, names.BEHIND, row["behind"])
+        show(self._meter, names.RELAY_UNKNOWN, row["unknown"])
+
+    def _show_rejected(self, rows: Iterable[asyncpg.Record]) -> None:
+        counts = dict.fromkeys(self._rejected, 0.0)
+        for row in rows:
+            lifecycle = row["lifecycle"] if row["lifecycle"] in self._lifecycles else names.OTHER
+            counts[lifecycle, row["kind"]] += row["rejected"]
+        self._show_all({names.REJECTED: counts})
+
+    def _show_clean_up(self, rows: Iterable[asyncpg.Record], age: float) -> None:
+        counts = dict.fromkeys([(kind.name,) for kind in KINDS], 0.0)
+        counts |= {(row["kind"],): float(row["found"]) for row in rows if (row["kind"],) in counts}
+        self._show_all({names.FINDINGS: counts})
+        show(self._meter, names.CLEAN_UP_AGE_SECONDS, age)
+
+    def _show_task_queue(self, task_queue: str, kind: str, seen: Queue | None) -> None:
+        labels = {"task_queue": task_queue, "kind": kind}
+        show(self._meter, names.POLLERS, len(seen.pollers) if seen else _UNKNOWN, **labels)
+        show(self._meter, names.BACKLOG, seen.backlog if seen else _UNKNOWN, **labels)
+        show(self._meter, names.BACKLOG_SECONDS, seen.age if seen else _UNKNOWN, **labels)
+
+    def _show_all(self, gauges: Mapping[names.Metric, Numbers | Mapping[Any, float]]) -> None:
+        for metric, values in gauges.items():
+            for labels, value in values.items():
+                show(self._meter, metric, value, **dict(zip(metric.labels, labels, strict=True)))
+
+
+def _open_states(states: States[Any]) -> list[str]:
+    open_ones = [each for each in states.names if each not in states or not states[each].final]
+    return [STARTING, *open_ones, names.OTHER]

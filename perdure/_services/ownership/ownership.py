@@ -1,0 +1,153 @@
+"""Exchanges the database's mark with Temporal: so a copy of it, or an older state, is told before it sends anything.
+
+At a worker's start, now and then by one worker of the fleet, and at once when PostgreSQL says that it was not verified
+since its start.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+import time
+from collections.abc import Callable
+
+import asyncpg
+
+from perdure._services.ownership.exchange import WAYS_OUT, Exchange, incarnation_of
+from perdure._services.service import TROUBLE, Service
+from perdure._store.postgres import Pool
+from perdure._store.queries import query
+from perdure._store.schema import Connection
+from perdure._wire.keeper import TICK, Incarnation, Proposal, Reply, Word
+from perdure.errors import EngineUnavailable, NotThisDatabase
+from perdure.logs import says
+
+log = logging.getLogger("perdure.ownership")
+
+NOT_VERIFIED = "not verified"
+"""What `perdure.database_trouble` says until the mark was exchanged."""
+_AT_START = 15.0
+"""Seconds for which a worker that starts waits for Temporal's word."""
+_SAY_AGAIN = 60.0
+
+
+class Ownership(Service):
+    """Sees to it that the database's mark is exchanged.
+
+    Args:
+        pool: the app's database.
+        exchange: with whom.
+        verified: called when writes may go again.
+    """
+
+    LONGEST_PAUSE = 2.0
+
+    def __init__(self, pool: Pool, exchange: Exchange, verified: Callable[[], None] = lambda: None) -> None:
+        super().__init__("ownership", every=min(1.0, TICK / 2))
+        self._pool = pool
+        self._exchange = exchange
+        self._verified = verified
+        self._tick = TICK
+        self._came_from: Incarnation | None = None
+        self._said: tuple[str, float] = "", 0.0
+
+    async def claim(self) -> None:
+        """Before a worker takes work: bind the database, or make sure that it is the one.
+
+        Raises:
+            NotThisDatabase: it is not; the message says what to do.
+            EngineUnavailable: Temporal does not answer, and nothing may begin before it has.
+        """
+        until = time.monotonic() + _AT_START
+        while True:
+            row = await self._row()
+            await self._exchange.check_binding(row)
+            if row["trouble"] not in (None, NOT_VERIFIED):
+                raise NotThisDatabase(f"{row['trouble']}: {WAYS_OUT}")
+            verified = row["mark"] is not None and row["trouble"] is None
+            if verified and row["age"] < self._tick:
+                return
+            reply, why = None, "another worker asks"
+            try:
+                reply = await self._swap()
+            except NotThisDatabase:
+                raise
+            except TROUBLE as error:
+                why = repr(error)
+            late = reply is None and (verified or time.monotonic() > until)
+            if late and row["mark"] is None:
+                raise EngineUnavailable(f"Temporal has not answered what database this is: {why}")
+            if late or (reply is not None and reply.word is Word.WAIT):
+                return  # where it is not verified no write goes
+            if reply is None:
+                await asyncio.sleep(0.1)
+
+    async def once(self) -> bool:
+        """Exchange the mark if it is time, or if nothing goes before."""
+        row = await self._row()
+        if row["trouble"] not in (None, NOT_VERIFIED):
+            self._say(row["trouble"])
+            return False
+        if row["trouble"] is None and row["mark"] is not None:
+            self._came_from = incarnation_of(row)
+            if row["age"] < self._tick:
+                return False
+        await self._swap()
+        return False
+
+    async def _swap(self) -> Reply | None:
+        """One exchange; None if another worker makes it now."""
+        async with self._pool.acquire(timeout=5) as connection, connection.transaction():
+            if not await connection.fetchval("select true from perdure.database for update skip locked"):
+                return None
+            row = await connection.fetchrow(query("database"))
+            assert row is not None
+            if row["stopped"] or (row["trouble"] is None and row["mark"] and row["age"] < self._tick):
+                return None
+            await self._exchange.check_binding(row)
+            said = self._proposal(row)
+            reply = await self._exchange.propose(said)
+            if reply.word is Word.AGAIN:
+                row = await connection.fetchrow(query("database"))
+                assert row is not None
+                said = self._proposal(row).model_copy(update={"answer": reply.question})
+                reply = await self._exchange.propose(said)
+            await self._obey(connection, said, reply)
+        if reply.word is Word.GO:
+            self._came_from = said.incarnation
+            if row["trouble"] is not None or row["mark"] is None:
+                says(log, "verified", database=str(said.incarnation), epoch=reply.epoch)
+                self._verified()
+        elif reply.word is Word.STOP and row["mark"] is None:
+            raise NotThisDatabase(f"{reply.why}: choose another PERDURE_SCOPE; or {WAYS_OUT}")
+        else:
+            self._say(reply.why)
+        return reply
+
+    async def _obey(self, connection: Connection, said: Proposal, reply: Reply) -> None:
+        if reply.word is Word.GO:
+            await self._exchange.write_down(connection, said, reply)
+        elif reply.word is Word.STOP and said.mark is not None:
+            await connection.execute("update perdure.database set stopped = $1", reply.why)
+
+    def _proposal(self, row: asyncpg.Record) -> Proposal:
+        return Proposal(
+            mark=row["mark"],
+            next=secrets.token_hex(16),
+            incarnation=incarnation_of(row),
+            epoch=row["epoch"],
+            came_from=self._came_from,
+        )
+
+    async def _row(self) -> asyncpg.Record:
+        async with self._pool.acquire(timeout=5) as connection:
+            row = await connection.fetchrow(query("database"))
+        assert row is not None
+        return row
+
+    def _say(self, why: str) -> None:
+        said, at = self._said
+        if why != said or time.monotonic() > at + _SAY_AGAIN:
+            says(log, "nothing is sent from here", level=logging.ERROR, why=f"{why}; {WAYS_OUT}")
+            self._said = why, time.monotonic()

@@ -1,0 +1,380 @@
+"""The relay: delivers to Temporal what the app committed. Any number may run; each entity goes to one of them.
+
+A batch is claimed, delivered and deleted in one transaction, and every delivery can be repeated: a crash at any
+instant delivers again, never not at all.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+import os
+import random
+import secrets
+import socket
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from math import inf
+
+import asyncpg
+from temporalio.client import Client
+from temporalio.common import MetricMeter
+from temporalio.service import RPCError
+
+from perdure._common import faults
+from perdure._common.privacy import describe, reason
+from perdure._services.delivery import Delivery, NotForUs, NotYet, Row, Undeliverable, Unreadable
+from perdure._services.service import TROUBLE, Service
+from perdure._store.postgres import Pool
+from perdure._store.queries import query
+from perdure._store.schema import Connection
+from perdure._workflow.messages import signals
+from perdure.app import App
+from perdure.errors import EngineUnavailable, PerdureError
+from perdure.logs import says
+from perdure.settings import Settings
+from perdure.telemetry import metrics, names
+
+log = logging.getLogger("perdure.relay")
+
+BATCH = 50
+"""Entities at once, and rows of each."""
+FEW = 20
+"""Rows per second; more of them wait for each other."""
+SHARED = 10
+"""So many rows then share a transaction, if that takes no longer than `LONGEST_WAIT`."""
+LONGEST_WAIT = 0.2
+LONGEST_LINE = 4.0
+"""Seconds after which nothing more of an entity is begun in one transaction: PostgreSQL ends one that stands still for
+15 s, and a call to Temporal takes 10 s at most."""
+
+_TROUBLE = (EngineUnavailable, RPCError, TimeoutError, OSError)
+SEEN_EVERY = 5.0
+"""Seconds between two notes that this relay runs; one that has made none for a minute counts as gone."""
+LOOK_EVERY = 60.0
+"""Seconds between two looks for what no relay knows."""
+PATIENCE = timedelta(hours=1)
+"""A row is rejected that has been due for as long, and names what no relay has known for as long. A relay must itself
+have run for as long to do so."""
+_BY_THE_INDEX = "; ".join(
+    f"set local enable_{each} = off" for each in ("bitmapscan", "seqscan", "sort", "hashjoin", "mergejoin")
+)
+"""Otherwise PostgreSQL may read and sort all that is due for each batch, where its statistics are older than that."""
+_REST_OF_REJECTED = timedelta(seconds=30)
+
+
+@dataclass(slots=True)
+class Line:
+    """What waits for one entity, in its order, and what became of it."""
+
+    rows: list[Row]
+    delivered: list[Row] = field(default_factory=list)
+    rejected: list[tuple[Row, Undeliverable]] = field(default_factory=list)
+    declined: tuple[Row, NotForUs | Unreadable] | None = None
+    """The first row that this relay leaves to others."""
+    failed: tuple[Row, BaseException] | None = None
+    held_until: datetime | None = None
+    """When the first row that is not delivered will be looked at; None = it is due."""
+
+    @property
+    def unordered(self) -> list[Row]:
+        """Messages that are due and have no place in the order yet."""
+        return [
+            row
+            for row in self.rows
+            if row["kind"] == "message" and row["ordinal"] is None and not row["waits"] and not row["over"]
+        ]
+
+
+class Relay(Service):
+    """Delivers what stands in the outbox.
+
+    Args:
+        pool: the app's database.
+        client: Temporal; where a worker of the same process uses it too, workflows start eagerly.
+        app: knows the lifecycles.
+        settings: scope, task queue, pace.
+        meter: counts what becomes of the rows.
+    """
+
+    def __init__(
+        self, pool: Pool, client: Client, app: App, settings: Settings, meter: MetricMeter | None = None
+    ) -> None:
+        super().__init__("relay", settings.relay_every)
+        self._pool = pool
+        self._delivery = Delivery(client, app, settings)
+        self.id = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
+        self._lifecycles = list(app.lifecycles)
+        self._first = {name: each.declared.initial.value for name, each in app.lifecycles.items()}
+        self._signals = [f"{name}.{signal}" for name, each in app.lifecycles.items() for signal in signals(each)]
+        self._seen_at = self._looked_at = -inf
+        self._idle = settings.relay_every
+        self._meter = meter
+        self.delivered = 0
+        """How many rows it has delivered."""
+        self._delivered_at = 0.0
+        self._alone = 0
+        """So many batches are of one entity each: one of those before could not be put on record."""
+        self._window = BATCH
+        """Entities in the next batch: one while Temporal is away, and then twice as many each time, so that it is not
+        run over by what has piled up."""
+
+    async def once(self) -> bool:
+        """Deliver a batch; True if there may be more to do at once."""
+        async with self._pool.acquire(timeout=5) as connection:
+            await self._be_seen(connection)
+            if not await connection.fetchval(query("due"), self._lifecycles):
+                self.every = self._idle
+                return False
+            claimed: list[Row] = []
+            try:
+                return await self._deliver_batch(connection, claimed)
+            except Exception as error:
+                if not claimed or not _is_of_rows(error):
+                    raise
+                await self._part(connection, claimed, error)
+                return True
+
+    async def stop(self, *, patience: float = 2.0) -> None:
+        """See base class. The other relays no longer count this one."""
+        await super().stop(patience=patience)
+        with suppress(*TROUBLE):
+            await self.leave()
+
+    async def leave(self) -> None:
+        """Take this relay off the record of those that run."""
+        self._seen_at = -inf
+        async with asyncio.timeout(1), self._pool.acquire() as connection:
+            await connection.execute("delete from perdure.relay where id = $1", self.id)
+
+    async def _be_seen(self, connection: Connection) -> None:
+        """Put on record that this relay runs and what it knows; now and then look for what no relay knows."""
+        now = time.monotonic()
+        if now < self._seen_at + SEEN_EVERY:
+            return
+        await connection.execute("select perdure.relay_seen($1, $2, $3)", self.id, self._lifecycles, self._signals)
+        self._seen_at = now
+        if now < self._looked_at + LOOK_EVERY:
+            return
+        self._looked_at = now
+        for row in await connection.fetch(query("unknown_names")):
+            about = {"rows": row["waiting"], "since": row["since"]}
+            says(log, f"rows wait: no worker that runs knows {row['name']}", level=logging.WARNING, **about)
+        await connection.execute("select perdure.say_unknown(), perdure.reopen_declined()")
+        rejected = await connection.fetchval(query("reject_unknown"), self.id, PATIENCE)
+        if rejected:
+            says(log, "rejected what no relay knows", level=logging.ERROR, rows=rejected)
+
+    async def _part(self, connection: Connection, claimed: Sequence[Row], error: Exception) -> None:
+        """Part a batch that the database or this code can't deal with into its entities; put off one that stands alone:
+        it is in nobody else's way (invariant 8)."""
+        if len(claimed) > 1:
+            self._alone = 2 * len(claimed)  # others may become due meanwhile
+            return
+        lifecycle, entity_id = claimed[0]["lifecycle"], claimed[0]["id"]
+        log.error("what waits for %s/%s can't be dealt with", lifecycle, entity_id, exc_info=error)
+        await connection.execute(query("outbox_put_off"), lifecycle, entity_id, describe(error))
+
+    async def _deliver_batch(self, connection: Connection, claimed: list[Row]) -> bool:
+        most = 1 if self._alone else self._window
+        self._alone = max(self._alone - 1, 0)
+        async with connection.transaction():
+            claimed += await self._claim(connection, most)
+            if not claimed:  # another relay delivers them now
+                return False
+            lines = await _lines(connection, claimed)
+            full = len(claimed) == most
+            await asyncio.gather(*(self._follow(line) for line in lines))
+            away = self._is_away(lines)
+            await self._put_on_record(connection, lines, away)
+            ordered = await _order(connection, lines)
+            for line in lines:
+                for row in line.delivered:
+                    faults.point("after the delivery of a", row["kind"])
+            faults.point("before the commit of the outbox")
+        faults.point("after the commit of the outbox")
+        count = sum(len(line.delivered) for line in lines)
+        self.delivered += count
+        self._say(lines)
+        self._keep_pace(count)
+        if away is not None:
+            raise away if isinstance(away, EngineUnavailable) else EngineUnavailable(f"Temporal takes nothing: {away}")
+        return ordered or full or any(line.declined for line in lines)
+
+    async def _claim(self, connection: Connection, most: int) -> list[Row]:
+        """Entities that nobody else delivers to now."""
+        await connection.execute(_BY_THE_INDEX)
+        # In another order each time: of two lifecycles with a backlog none has to wait for the other.
+        known = random.sample(self._lifecycles, len(self._lifecycles))
+        return await connection.fetch(query("claim"), most, known, self.id)
+
+    async def _follow(self, line: Line) -> None:
+        """Deliver what is due, in order, until something can't be, or until it has taken long."""
+        until = time.monotonic() + LONGEST_LINE
+        for row in line.rows:
+            if time.monotonic() > until:
+                return
+            if row["over"] and row["kind"] != "wake":
+                # Finished or restarted since (invariant 7). A wake goes all the same: a stale worker may have made the
+                # end, and the run that waits must hear of it.
+                line.delivered.append(row)
+            elif (row["kind"] == "message" and row["ordinal"] is None) or not await self._attempted(line, row):
+                return
+
+    async def _attempted(self, line: Line, row: Row) -> bool:
+        """Deliver one row; False if what is behind it has to wait."""
+        cancel = None
+        if row["kind"] == "start":
+            if line.unordered and not line.delivered:
+                return False  # first they get their places: one of them may be a cancel, which goes along
+            cancel = next((each for each in line.rows if each["says"] == "cancel" and each["ordinal"]), None)
+        overruled = cancel is not None and row["wanted_later"] and self._delivery.can_cancel(row)
+        if row["waits"] and not overruled:
+            line.held_until = row["not_before"]
+            return False
+        faults.point("before the delivery of a", row["kind"])
+        try:
+            await self._delivery.deliver(row, cancel)
+        except (NotForUs, Unreadable) as why:
+            line.declined = row, why
+            return False
+        except Undeliverable as why:
+            line.rejected.append((row, why))
+            if row["kind"] != "start":
+                return True
+            line.held_until = datetime.now(UTC) + _REST_OF_REJECTED
+            return False
+        except Exception as error:  # whatever it is, it is in nobody else's way (invariant 8)
+            line.failed = row, error
+            return False
+        line.delivered.append(row)
+        return True
+
+    def _is_away(self, lines: Sequence[Line]) -> BaseException | None:
+        """What keeps Temporal from taking anything at all; None if it took something, or only single rows failed."""
+        troubles = [line.failed[1] for line in lines if line.failed and isinstance(line.failed[1], _TROUBLE)]
+        for_all = next((each for each in troubles if isinstance(each, EngineUnavailable)), None)
+        if for_all or (troubles and not any(row for line in lines for row in line.delivered)):
+            self._window = 1
+            return for_all or troubles[0]
+        self._window = max(1, self._window // 2) if 2 * len(troubles) > len(lines) else min(BATCH, self._window * 2)
+        return None
+
+    async def _put_on_record(self, connection: Connection, lines: Sequence[Line], away: BaseException | None) -> None:
+        """What is not delivered is tried again later, each row by itself.
+
+        While Temporal is away that is no row's fault. Only the first one is put off, so that the next probe is another:
+        this one alone may be what Temporal can't take.
+        """
+        delivered = [row for line in lines for row in line.delivered]
+        if delivered:
+            columns = _columns(delivered, "lifecycle", "id", "seq")
+            await connection.execute(query("delivered"), *columns, [self._first_state(row) for row in delivered])
+        if over := [row for row in delivered if row["over"] and row["kind"] == "message"]:
+            await connection.execute(query("too_late"), *_columns(over, "lifecycle", "id", "round", "message_id"))
+        moved = [
+            line.rows[0]
+            for line in lines
+            if (line.delivered or line.rejected) and any(row["declined"] for row in line.rows)
+        ]
+        if moved:
+            await connection.execute(query("reopen"), *_columns(moved, "lifecycle", "id"))
+        postponed = False
+        for line in lines:
+            if line.declined is not None:
+                await self._decline(connection, line)
+            for row, why in line.rejected:
+                await self._reject(connection, row, why)
+            if line.failed is not None and not (away and postponed):
+                await self._postpone(connection, *line.failed)
+                postponed = True
+            elif line.held_until is not None:
+                first = line.rows[0]
+                await connection.execute(query("hold"), first["lifecycle"], first["id"], line.held_until)
+
+    def _first_state(self, row: Row) -> str | None:
+        """What an entity is in from its delivery on; None for a row that started nothing."""
+        return self._first.get(row["lifecycle"]) if row["kind"] == "start" and not row["over"] else None
+
+    async def _decline(self, connection: Connection, line: Line) -> None:
+        """Leave it to others, whose code may be newer; where none is left that may read it, it is rejected."""
+        assert line.declined is not None
+        row, why = line.declined
+        key = row["lifecycle"], row["id"], row["seq"]
+        alone = await connection.fetchval(query("decline"), *key, self.id)
+        if alone and isinstance(why, Unreadable):
+            line.rejected.append((row, why))
+            await connection.execute(query("reopen"), [row["lifecycle"]], [row["id"]])
+            if row["kind"] == "start":
+                line.held_until = datetime.now(UTC) + _REST_OF_REJECTED
+
+    async def _postpone(self, connection: Connection, row: Row, error: BaseException) -> None:
+        if not isinstance(error, (NotYet, *_TROUBLE)):
+            log.error("delivering %s/%s failed", row["lifecycle"], row["id"], exc_info=error)
+        why = error.message[:500] if isinstance(error, RPCError) else reason(error)[:500]
+        await connection.execute(query("postpone"), row["lifecycle"], row["id"], row["seq"], why)
+
+    async def _reject(self, connection: Connection, row: Row, why: Undeliverable) -> None:
+        says(log, "rejected", level=logging.ERROR, lifecycle=row["lifecycle"], id=row["id"], why=str(why))
+        await connection.execute(query("reject"), row["lifecycle"], row["id"], row["seq"], str(why))
+        attention = f"rejected: {why}" if row["kind"] == "start" else f"a message was rejected: {why}"
+        await connection.execute(
+            "update perdure.entity set attention = $3 where lifecycle = $1 and id = $2",
+            row["lifecycle"],
+            row["id"],
+            attention,
+        )
+
+    def _keep_pace(self, count: int) -> None:
+        """Few rows are looked for often, so that each is delivered soon; many wait for each other, and cost a
+        transaction for some."""
+        now = time.monotonic()
+        rate = count / max(now - self._delivered_at, 0.001)
+        self.every = self._idle if rate < FEW else max(self._idle, min(SHARED / rate, LONGEST_WAIT))
+        self._delivered_at = now
+
+    def _say(self, lines: Sequence[Line]) -> None:
+        delivered = sum(len(line.delivered) for line in lines)
+        says(log, "delivered", count=delivered, of=sum(len(line.rows) for line in lines))
+        if self._meter is None:
+            return
+        for line in lines:
+            for metric, rows in (
+                (names.RELAY_DELIVERED, line.delivered),
+                (names.RELAY_REJECTED, [row for row, _ in line.rejected]),
+                (names.RELAY_POSTPONED, [line.failed[0]] if line.failed else []),
+            ):
+                for row in rows:
+                    metrics.count(self._meter, metric, kind=row["kind"])
+
+
+async def _lines(connection: Connection, entities: Sequence[Row]) -> list[Line]:
+    """What waits for each of them."""
+    rows = await connection.fetch(query("lines"), *_columns(entities, "lifecycle", "id"), BATCH)
+    return [Line(list(line)) for _, line in itertools.groupby(rows, key=lambda row: (row["lifecycle"], row["id"]))]
+
+
+def _is_of_rows(error: Exception) -> bool:
+    """Whether it can be for what the rows hold; else the servers, or the rights of this role, are in trouble."""
+    if isinstance(error, asyncpg.PostgresError):
+        return not (error.sqlstate or "").startswith(("08", "25", "40", "42", "53", "55", "57", "58"))
+    return not isinstance(error, (PerdureError, RPCError, asyncpg.InterfaceError, OSError, TimeoutError))
+
+
+async def _order(connection: Connection, lines: Sequence[Line]) -> bool:
+    """Put on record in which order messages go, before any of them does: a delivery that is repeated keeps it, whatever
+    was committed meanwhile. True if there were some."""
+    rows = [row for line in lines for row in line.unordered]
+    if not rows:
+        return False
+    await connection.execute(query("order"), *_columns(rows, "lifecycle", "id", "round", "message_id"))
+    faults.point("after the messages got their places")
+    return True
+
+
+def _columns(rows: Sequence[Row], *wanted: str) -> list[list[object]]:
+    return [[row[name] for row in rows] for name in wanted]

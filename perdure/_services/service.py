@@ -1,0 +1,101 @@
+"""The shape of every background service: `start`, `stop`, a loop, and one verb that the subclass gives."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import time
+
+import asyncpg
+from temporalio.service import RPCError
+
+from perdure._common.privacy import reason
+from perdure.errors import PerdureError
+from perdure.logs import says
+
+log = logging.getLogger("perdure.service")
+
+TROUBLE = (PerdureError, RPCError, asyncpg.PostgresError, asyncpg.InterfaceError, OSError, TimeoutError)
+"""What the outside world can do to a service; it says so and goes on."""
+
+
+SAY_AGAIN = 60.0
+"""Seconds after which a trouble that goes on is logged again."""
+
+
+class Service:
+    """Does one thing again and again until it is stopped.
+
+    Args:
+        name: for the logs.
+        every: seconds between two rounds while there is nothing to do.
+    """
+
+    LONGEST_PAUSE = 5.0
+    """Seconds between two rounds while the outside world is in trouble."""
+
+    def __init__(self, name: str, every: float) -> None:
+        self.name = name
+        self.every = every
+        self._task: asyncio.Task[None] | None = None
+        self._stopping = asyncio.Event()
+        self._nudged = asyncio.Event()
+        self._said: tuple[str, float] = "", 0.0
+
+    async def once(self) -> bool:
+        """One round; True if there is more to do at once."""
+        raise NotImplementedError
+
+    async def start(self) -> None:
+        """Begin, in the background."""
+        self._stopping.clear()
+        self._task = asyncio.create_task(self._loop(), name=f"perdure {self.name}")
+
+    async def stop(self, *, patience: float = 2.0) -> None:
+        """End after the round under way; cut it off after `patience` seconds."""
+        self._stopping.set()
+        self._nudged.set()
+        task, self._task = self._task, None
+        if task is not None:
+            await asyncio.wait({task}, timeout=patience)
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+    def nudge(self) -> None:
+        """There is something to do: don't wait for the next round."""
+        self._nudged.set()
+
+    async def _loop(self) -> None:
+        failures = 0
+        while not self._stopping.is_set():
+            self._nudged.clear()
+            try:
+                more = await self.once()
+                failures = 0
+            except Exception as error:  # a service that ended would leave the worker running without it
+                more, failures = False, failures + 1
+                self._tell(error, failures)
+            if not more:
+                await self._rest(failures)
+
+    def _tell(self, error: Exception, failures: int) -> None:
+        if isinstance(error, TROUBLE):
+            # The message of Temporal is about the server and a workflow; it quotes no payload.
+            why = error.message if isinstance(error, RPCError) else reason(error)
+            said, at = self._said
+            if why == said and time.monotonic() < at + SAY_AGAIN:
+                return
+            self._said = why, time.monotonic()
+            says(log, f"{self.name}: trouble, will go on", level=logging.WARNING, failures=failures, why=why)
+        else:
+            log.error("%s: a bug, will go on", self.name, exc_info=error)
+
+    async def _rest(self, failures: int) -> None:
+        """Jittered, so that a fleet does not come in step."""
+        growth = 2 ** min(failures, 30)  # an outage of hours brings numbers that no float holds
+        pause = min(self.every * growth, max(self.LONGEST_PAUSE, self.every)) * random.uniform(0.8, 1.2)
+        try:
+            await asyncio.wait_for(self._nudged.wait(), pause)
+        except TimeoutError:
+            return

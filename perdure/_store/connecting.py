@@ -1,0 +1,287 @@
+"""How each session with the app's database is opened: how long it may wait, and what its promises rest on. This is the
+one place for worker, relay and commands, for direct connections and for PgBouncer in transaction mode.
+
+Behind PgBouncer nothing of a session outlives its transaction. So no statement is prepared by name, and each
+transaction sets its bounds itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+import socket
+import time
+import weakref
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+
+import asyncpg
+
+from perdure._store.secured import connect
+from perdure.logs import says
+
+T = TypeVar("T")
+Pool: TypeAlias = "asyncpg.Pool[asyncpg.Record]"
+if TYPE_CHECKING:
+    _Connection: TypeAlias = asyncpg.Connection[asyncpg.Record]
+else:
+    _Connection = asyncpg.Connection
+
+log = logging.getLogger("perdure.store")
+
+BOUNDS = {
+    # What the app keeps locked must hold up nobody else (invariant 8).
+    "lock_timeout": "250ms",
+    # Less than postgres.LONGEST: the server ends a statement that stands still, and with it the locks that it holds; it
+    # would not notice for a long time that its client has gone.
+    "statement_timeout": "1500ms",
+    # A process that vanished, or stands still, in the middle of a transaction keeps its locks no longer. A relay waits
+    # for Temporal in its transaction; one call takes 10 s at most.
+    "idle_in_transaction_session_timeout": "15s",
+    # Each step of a write must see what others committed before it.
+    "default_transaction_isolation": "read committed",
+}
+PATIENCE = 5.0
+"""Seconds that a statement may take for its client: the server's bound, and `_ON_THE_WAY`."""
+_ON_THE_WAY = 3.5
+_UNBOUNDED = 3600.0
+_NAME = {"application_name": "perdure"}
+_ROLLBACK = 1.0
+_PATH = "select set_config('search_path', 'pg_catalog', {local})"
+APPS_PATH = "select set_config('search_path', perdure.path_of_session(), true)"
+"""For a transaction that runs SQL of the app: names as the app's own sessions resolve them."""
+_KEEPALIVES = {"TCP_KEEPIDLE": 10, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 3}
+
+# A commit that is not on disk when it is answered would lose the fence (invariant 2). `remote_apply` is stronger.
+_DURABLE = (
+    "select set_config('synchronous_commit', 'on', {local}) "
+    "where current_setting('synchronous_commit') not in ('on', 'remote_apply')"
+)
+# The server notices within half a minute that the client's machine has gone. Not every platform has all of these.
+_VIGILANT = """do $$ declare
+    each record;
+begin
+    for each in select * from (values
+        ('tcp_keepalives_idle', '10'), ('tcp_keepalives_interval', '5'), ('tcp_keepalives_count', '3'),
+        ('tcp_user_timeout', '20000'), ('client_connection_check_interval', '5000')) x (name, value)
+    loop
+        begin
+            perform set_config(each.name, each.value, false);
+        exception when others then
+            null;
+        end;
+    end loop;
+end $$"""
+# By the simple protocol: before this is known, nothing may be prepared.
+_HOLD = f"""do $$ begin
+    if current_setting('lock_timeout') <> '{BOUNDS["lock_timeout"]}' then
+        raise exception 'the session has other bounds' using errcode = 'assert_failure';
+    end if;
+end $$"""
+_BEGIN = "".join(f"set local {name.removeprefix('default_')} = '{value}'; " for name, value in BOUNDS.items()) + (
+    _DURABLE.format(local="true")
+)
+_STATEMENT_TIMEOUT = re.compile(r"\bstatement_timeout = '?(\d+)(ms|s|min)?\b")
+_SECONDS = {None: 0.001, "ms": 0.001, "s": 1.0, "min": 60.0}
+
+
+async def open_pool(url: str, most: int, *, closed_path: bool = False) -> Pool:
+    """A pool whose sessions have `BOUNDS`, or whose transactions do where a pooler keeps no sessions.
+
+    Args:
+        url: `postgresql://user:password@host:port/database`.
+        most: how many connections.
+        closed_path: whether names are looked for in `pg_catalog` alone. Whoever may create in a schema of the role's
+            path could have functions and operators of theirs run in place of those that a statement means.
+    """
+    closed = partial(_pool, url, most, closed_path=closed_path)
+    try:
+        pool = await closed(Session, server_settings=_NAME | BOUNDS)
+    except asyncpg.ProtocolViolationError as error:
+        if "startup parameter" not in str(error):
+            raise
+    else:
+        if await _hold(pool):
+            return pool
+        await pool.close()
+    return await closed(SessionOfPooler, server_settings=_NAME, statement_cache_size=0)
+
+
+async def connect_for_long_work(url: str, name: str, **more: Any) -> asyncpg.Connection[asyncpg.Record]:
+    """One connection whose statements have no bounds, for work on many rows.
+
+    Args:
+        url: as for `open_pool`.
+        name: its `application_name`.
+        more: further arguments for asyncpg.
+    """
+    settings = {"application_name": name} | more.pop("server_settings", {})
+    connection: asyncpg.Connection[asyncpg.Record] = await connect(url, timeout=10, server_settings=settings, **more)
+    _keep_alive(connection)
+    return connection
+
+
+async def weaknesses(connection: Any) -> list[str]:
+    """Why this server may lose what it has committed, in sentences; none where it does not."""
+    found = []
+    for name, what in (
+        ("fsync", "a crash of its machine can lose or damage everything"),
+        ("full_page_writes", "a crash of its machine can damage what was written last"),
+    ):
+        if await connection.fetchval(f"select current_setting('{name}')") == "off":
+            found.append(f"{name}=off: {what}")
+    commits = await connection.fetchval("select current_setting('synchronous_commit')")
+    if commits not in ("on", "remote_apply"):
+        found.append(f"synchronous_commit={commits}, and a pooler keeps it: a crash can lose what was committed last")
+    return found
+
+
+async def report_weaknesses(connection: Any) -> None:
+    """Log in one line why this server may lose what it has committed, if it may."""
+    if found := await weaknesses(connection):
+        says(log, "PostgreSQL may lose what it commits", level=logging.ERROR, why="; ".join(found))
+
+
+class Session(_Connection):
+    """Waits for no answer longer than `PATIENCE`, or than the `statement_timeout` that its transaction has set. When no
+    answer comes the connection is dropped, and with it the idle ones of its pool: they may be lost in the same way.
+    """
+
+    def __init__(self, *args: Any, **more: Any) -> None:
+        super().__init__(*args, **more)
+        self._lent = False
+        self.closed_path = False
+        self.others: weakref.WeakSet[Session] = weakref.WeakSet()
+        self._patience = PATIENCE
+
+    def lend(self, lent: bool) -> None:
+        """Note whether somebody has it from the pool."""
+        self._lent = lent
+
+    async def execute(self, query: str, *args: Any, timeout: float | None = None) -> str:
+        """See base class."""
+        return await self._run(query, partial(super().execute, query, *args), timeout)
+
+    async def fetch(self, query: str, *args: Any, timeout: float | None = None, **more: Any) -> list[Any]:
+        """See base class."""
+        return await self._run(query, partial(super().fetch, query, *args, **more), timeout)
+
+    async def fetchrow(self, query: str, *args: Any, timeout: float | None = None, **more: Any) -> Any:
+        """See base class."""
+        return await self._run(query, partial(super().fetchrow, query, *args, **more), timeout)
+
+    async def fetchval(self, query: str, *args: Any, column: int = 0, timeout: float | None = None) -> Any:
+        """See base class."""
+        return await self._run(query, partial(super().fetchval, query, *args, column=column), timeout)
+
+    async def _run(self, query: str, statement: Callable[..., Awaitable[T]], timeout: float | None) -> T:
+        return await self._answered(query, statement, timeout)
+
+    async def _answered(self, query: str, statement: Callable[..., Awaitable[T]], timeout: float | None) -> T:
+        if not self._begun():
+            self._patience = PATIENCE
+        if found := _STATEMENT_TIMEOUT.search(query):  # of this transaction, and its client waits as long
+            bound = int(found[1]) * _SECONDS[found[2]]
+            self._patience = bound + _ON_THE_WAY if bound else _UNBOUNDED
+        patience = self._patience if timeout is None else timeout
+        began = time.monotonic()
+        try:
+            return await statement(timeout=patience)
+        except TimeoutError:
+            self._drop(query, time.monotonic() - began)
+            raise TimeoutError(f"PostgreSQL has not answered within {patience:g} s: {_shortened(query)}") from None
+
+    def _begun(self) -> bool:
+        return not self.is_closed() and self.is_in_transaction()
+
+    def _drop(self, query: str, waited: float) -> None:
+        task = asyncio.current_task()
+        what = "PostgreSQL does not answer: the connection is dropped"
+        service = task.get_name().removeprefix("perdure ") if task else None
+        about = {"service": service, "waited": f"{waited:.1f} s", "statement": _shortened(query)}
+        says(log, what, level=logging.WARNING, **about)
+        for other in [self, *(each for each in self.others if not each._lent)]:
+            other.terminate()  # to ask the server to cancel it, as the pool does, would wait once more
+
+
+class SessionOfPooler(Session):
+    """Runs each statement in a transaction that has `BOUNDS`: the open one, or one of its own."""
+
+    async def execute(self, query: str, *args: Any, timeout: float | None = None) -> str:
+        """See base class; `transaction()` begins and ends by it."""
+        if query.startswith("BEGIN"):
+            begin = partial(_Connection.execute, self, f"{query} {self._beginning}")
+            return await self._answered(query, begin, timeout)
+        return await super().execute(query, *args, timeout=timeout)
+
+    @property
+    def _beginning(self) -> str:
+        return f"{_BEGIN}; {_PATH.format(local='true')}" if self.closed_path else _BEGIN
+
+    async def _run(self, query: str, statement: Callable[..., Awaitable[T]], timeout: float | None) -> T:
+        if self._begun():
+            return await self._answered(query, statement, timeout)
+        await self._answered(query, partial(_Connection.execute, self, f"begin; {self._beginning}"), timeout)
+        try:
+            result = await self._answered(query, statement, timeout)
+            await self._answered(query, partial(_Connection.execute, self, "commit"), timeout)
+        except (asyncpg.PostgresError, asyncpg.InterfaceError):
+            if self._begun():
+                await _Connection.execute(self, "rollback", timeout=_ROLLBACK)
+            raise
+        except BaseException:
+            self.terminate()  # cut off halfway: the pooler ends the transaction with the connection
+            raise
+        return result
+
+
+async def _pool(url: str, most: int, kind: type[Session], *, closed_path: bool, **more: Any) -> Pool:
+    sessions: weakref.WeakSet[Session] = weakref.WeakSet()
+
+    async def begin(session: Any) -> None:
+        session.others = sessions
+        session.closed_path = closed_path
+        sessions.add(session)
+        _keep_alive(session)
+        if kind is Session:  # start-up parameters can't depend on what the role has, nor on the platform
+            await session.execute(f"{_DURABLE.format(local='false')}; {_VIGILANT}")
+            if closed_path:
+                await session.execute(_PATH.format(local="false"))
+
+    more |= {"connect": connect, "connection_class": kind, "init": begin, "setup": _lend, "reset": _take_back}
+    pool: Pool = await asyncpg.create_pool(url, min_size=1, max_size=most, timeout=5, **more)
+    return pool
+
+
+def _keep_alive(connection: Any) -> None:
+    """The client notices within half a minute that the server's machine has gone, however long it may wait."""
+    wire = connection._transport.get_extra_info("socket")
+    if wire is not None and wire.family in (socket.AF_INET, socket.AF_INET6):
+        wire.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for name, value in _KEEPALIVES.items():
+            if (option := getattr(socket, name, None)) is not None:
+                wire.setsockopt(socket.IPPROTO_TCP, option, value)
+
+
+async def _hold(pool: Pool) -> bool:
+    """False where a pooler was told to ignore the bounds (ignore_startup_parameters)."""
+    try:
+        await pool.execute(_HOLD)
+    except asyncpg.AssertError:
+        return False
+    return True
+
+
+async def _lend(connection: Any) -> None:
+    connection.lend(True)
+
+
+async def _take_back(connection: Any) -> None:
+    """Nobody changes a session's settings here: the pool's own reset would cost each write a second round trip."""
+    connection.lend(False)
+
+
+def _shortened(query: str) -> str:
+    return " ".join(query.split())[:80]

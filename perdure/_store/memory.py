@@ -1,0 +1,285 @@
+"""Fence and mirror in memory, for rehearsals: the same answers as PostgreSQL's, on a clock of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+
+from perdure._wire.writes import Answer, EffectView, Fence, FenceOp, Gate, Move, Verdict, Write
+from perdure.contracts.keys import Entity, Key
+from perdure.contracts.outcomes import Status
+from perdure.contracts.states import STARTING
+
+
+@dataclass(slots=True)
+class _Effect:
+    view: EffectView
+    digest: str | None
+    """'' = nobody knows what it was given."""
+    deadline: datetime
+    attempt_at: datetime
+    earlier_doubt: datetime | None = None
+    """When the first attempt was begun, of those before the current one, that is in doubt."""
+
+    @property
+    def in_doubt_since(self) -> datetime | None:
+        """When the first attempt was begun that is in doubt."""
+        if not self.view.in_doubt:
+            return None
+        return self.earlier_doubt or (self.view.first_at if self.view.attempts == 1 else self.attempt_at)
+
+    def learn(self, version: int, **more: object) -> None:
+        """Note what a write of that version has brought."""
+        self.view = self.view.model_copy(update=more | {"version": max(version, self.view.version)})
+
+
+@dataclass(slots=True)
+class _Entity:
+    round: int
+    created_at: datetime
+    epoch: int = 0
+    version: int = 0
+    state: str | None = None
+    final: bool = False
+    moves: list[Move] = field(default_factory=list)
+    snapshot: object = None
+    untouched: _Entity | None = None
+    """As it was before its first attempt."""
+
+    def keep(self) -> None:
+        """Keep what `restore` brings back."""
+        if self.untouched is None:
+            self.untouched = replace(self, moves=[*self.moves])
+
+    def restore(self) -> None:
+        """Be as before the first attempt."""
+        if (kept := self.untouched) is not None:
+            self.version, self.state, self.final = kept.version, kept.state, kept.final
+            self.moves, self.snapshot, self.untouched = kept.moves, kept.snapshot, None
+
+
+class MemoryStore:
+    """Keeps fence and mirror of a rehearsal; see `Store`.
+
+    Args:
+        clock: the time, aware; deadlines are counted on it.
+        on_late: called with the key when `done` comes after the attempt was given up for lost.
+    """
+
+    def __init__(self, clock: Callable[[], datetime], on_late: Callable[[str], None] | None = None) -> None:
+        self._clock = clock
+        self._on_late = on_late
+        self._entities: dict[tuple[str, str], _Entity] = {}
+        self._effects: dict[str, _Effect] = {}
+        self._epoch = 0
+
+    def start(self, entity: Entity, state: str) -> None:
+        """What `perdure.start` does in the app's transaction."""
+        self._entities[entity.lifecycle, entity.id] = _Entity(
+            entity.round, self._clock(), self._epoch, state=state, moves=[Move(state=state)]
+        )
+
+    def delivered(self, entity: Entity, state: str) -> None:
+        """What a relay commits when it has delivered a start: the first state, without a transition."""
+        known = self._entities[entity.lifecycle, entity.id]
+        if known.round == entity.round and known.state == STARTING:
+            known.state = state
+
+    def lose_records(self) -> None:
+        """As if the database were restored to before all attempts, or a standby without them took over."""
+        for entity in self._entities.values():
+            entity.restore()
+        self._effects.clear()
+        self._epoch = int(self._clock().timestamp() * 1_000_000)
+
+    async def write(self, write: Write, *, patience: float) -> Answer:
+        unknown = _Entity(write.round, self._clock(), self._epoch)
+        entity = self._entities.setdefault((write.lifecycle, write.id), unknown)
+        gate = _gate(entity, write)
+        if write.fence:
+            entity.keep()
+        verdict = self._work_fence(write, gate) if write.fence else None
+        begins = write.fence is not None and write.fence.op is FenceOp.BEGIN
+        unsettled = None
+        if (
+            write.move
+            and gate is Gate.OPEN
+            and write.version > entity.version
+            and (not begins or verdict is Verdict.FRESH)
+        ):
+            if unsettled := self._unsettled(write, write.move):
+                gate = Gate.UNSETTLED
+            else:
+                _move(entity, write.version, write.move)
+        return Answer(
+            gate=gate,
+            state=entity.state,
+            round=entity.round,
+            version=entity.version,
+            verdict=verdict,
+            effect=self.effect(write.fence.key) if write.fence else None,
+            unsettled=unsettled,
+        )
+
+    def _unsettled(self, write: Write, move: Move) -> dict[str, EffectView] | None:
+        """The effects that the entity must not end with, by key."""
+        if not move.final or move.told is None:
+            return None
+        own = Key.of(Entity(write.lifecycle, write.id, write.round), "")
+        doubts = (key for key, each in self._effects.items() if each.view.in_doubt and key.startswith(own))
+        return {key: view for key in doubts if key not in move.told and (view := self.effect(key))} or None
+
+    def moves(self, lifecycle: str, entity_id: str) -> list[Move]:
+        """All transitions of an entity, oldest first."""
+        entity = self._entities.get((lifecycle, entity_id))
+        return list(entity.moves) if entity else []
+
+    def state(self, entity: Entity) -> str:
+        """The state that the mirror has of an entity."""
+        return self._entities[entity.lifecycle, entity.id].state or STARTING
+
+    def version(self, entity: Entity) -> int:
+        """The newest version that the mirror has of an entity."""
+        return self._entities[entity.lifecycle, entity.id].version
+
+    def lost_since_its_start(self, entity: Entity) -> bool:
+        """Whether the records of attempts were lost since an entity was started."""
+        return self._entities[entity.lifecycle, entity.id].epoch < self._epoch
+
+    def snapshot(self, lifecycle: str, entity_id: str) -> object:
+        """The last snapshot of an entity, as JSON data."""
+        entity = self._entities.get((lifecycle, entity_id))
+        return entity.snapshot if entity else None
+
+    def effect(self, key: str) -> EffectView | None:
+        """What the fence knows of an effect now."""
+        known = self._effects.get(key)
+        if known is None:
+            return None
+        now = self._clock()
+        return known.view.model_copy(
+            update={
+                "since_first": (now - (known.view.first_at or now)).total_seconds(),
+                "in_doubt_for": (now - (known.in_doubt_since or now)).total_seconds(),
+                "in_flight": (known.deadline - now).total_seconds(),
+            }
+        )
+
+    def effects(self) -> dict[str, EffectView]:
+        """All effects on record, by key."""
+        return {key: view for key in self._effects if (view := self.effect(key)) is not None}
+
+    def _work_fence(self, write: Write, gate: Gate) -> Verdict | None:
+        fence = write.fence
+        assert fence is not None
+        if fence.op is FenceOp.BEGIN:
+            known = self._effects.get(fence.key)
+            open_still = known is not None and known.view.in_doubt
+            if known is not None and open_still and known.view.token == fence.token:
+                return Verdict.MINE
+            return self._begin(write, fence) if gate in (Gate.OPEN, Gate.LATE) else None
+        doubtful = self._doubt_lost_record(fence, self._entities[write.lifecycle, write.id])
+        known = self._effects.get(fence.key)
+        match fence.op:
+            case FenceOp.OUTCOME | FenceOp.RESOLVE if known is not None:
+                return self._settle(write.version, fence, known)
+            case FenceOp.NOTE if known is not None and known.view.token == fence.token:
+                known.view = known.view.model_copy(update={"clue": fence.clue})
+                return Verdict.STORED
+            case FenceOp.LOST if known is not None:
+                lost = {"status": Status.IN_DOUBT, "why": fence.why}
+                known.learn(write.version, **(lost if known.view.status is Status.ATTEMPTING else {}))
+        not_made = fence.op is FenceOp.OUTCOME and fence.status is Status.NOT_DONE
+        if known is None and not doubtful and (not_made or fence.op is FenceOp.LOST):
+            now = self._clock()
+            view = EffectView(
+                status=Status.NOT_DONE, token=fence.token, version=write.version, first_at=now, why=fence.why
+            )
+            self._effects[fence.key] = _Effect(view, "", now, now)
+        return Verdict.STANDING
+
+    def _doubt_lost_record(self, fence: Fence, entity: _Entity) -> bool:
+        """What was ordered in an older epoch and has no record may have been done (invariant 11)."""
+        if fence.key in self._effects or not self._epoch or fence.since is None:
+            return False
+        begun_again = entity.epoch < self._epoch <= (fence.began or 0)
+        if fence.since >= self._epoch and not begun_again:
+            return False
+        now = self._clock()
+        ordered = datetime.fromtimestamp(fence.since / 1_000_000, UTC)
+        first_at = min(ordered, now, entity.created_at if begun_again else now)
+        view = EffectView(status=Status.IN_DOUBT, token="lost", attempts=1, first_at=first_at, why="no record of it")
+        self._effects[fence.key] = _Effect(view, "", now + timedelta(seconds=fence.in_flight), now)
+        return True
+
+    def _begin(self, write: Write, fence: Fence) -> Verdict:
+        if self._doubt_lost_record(fence, self._entities[write.lifecycle, write.id]):
+            return Verdict.STANDING
+        now = self._clock()
+        deadline = now + timedelta(seconds=fence.in_flight)
+        known = self._effects.get(fence.key)
+        if known is None:
+            view = EffectView(
+                status=Status.ATTEMPTING, token=fence.token, attempts=1, version=write.version, first_at=now
+            )
+            self._effects[fence.key] = _Effect(view, fence.digest, deadline, now)
+            return Verdict.FRESH
+        settled = known.view.status in (Status.DONE, Status.REFUSED, Status.ABANDONED)
+        if settled or write.version <= known.view.version:
+            return Verdict.STANDING
+        if known.digest not in ("", fence.digest):
+            return Verdict.DIFFERENT
+        doubt = known.in_doubt_since
+        if doubt is not None and known.view.token != fence.after:
+            return Verdict.STANDING
+        if doubt is not None and fence.within is not None and (now - doubt).total_seconds() >= fence.within:
+            return Verdict.OVER
+        known.deadline = deadline if doubt is None else max(known.deadline, deadline)
+        known.digest, known.attempt_at, known.earlier_doubt = fence.digest, now, doubt
+        known.learn(
+            write.version,
+            status=Status.ATTEMPTING,
+            token=fence.token,
+            attempts=known.view.attempts + 1,
+            first_at=known.view.first_at if known.view.attempts else now,
+            why=None,
+        )
+        return Verdict.FRESH
+
+    def _settle(self, version: int, fence: Fence, known: _Effect) -> Verdict:
+        was, said, why = known.view.status, fence.status, fence.why
+        current, outcome = known.view.token == fence.token, fence.op is FenceOp.OUTCOME
+        if was is Status.DONE:
+            return Verdict.STANDING
+        if said is not Status.DONE and not (current and was.unknown):
+            return Verdict.STANDING
+        about_this_one = said is Status.NOT_DONE or (said is Status.REFUSED and fence.within is None)
+        if outcome and about_this_one and known.earlier_doubt is not None:
+            said, why = Status.IN_DOUBT, "; ".join([*([why] if why else []), "an earlier attempt is in doubt"])
+        known.learn(version, status=said, why=why, **({"receipt": fence.receipt} if said is Status.DONE else {}))
+        late = not current or was is not Status.ATTEMPTING
+        told = said is not Status.IN_DOUBT and (outcome or said is Status.DONE)
+        if late and told and fence.by is None and self._on_late:
+            self._on_late(fence.key)
+        return Verdict.STORED
+
+
+def _gate(entity: _Entity, write: Write) -> Gate:
+    same_state = write.move is not None and write.move.state == entity.state
+    if write.round != entity.round:
+        return Gate.OTHER_ROUND
+    if entity.final and not (write.version == entity.version and same_state):
+        return Gate.FINAL
+    if write.version < entity.version:
+        return Gate.LATE
+    if write.version == entity.version and write.move is not None and not same_state and not entity.final:
+        return Gate.LATE
+    return Gate.OPEN
+
+
+def _move(entity: _Entity, version: int, move: Move) -> None:
+    entity.version, entity.state, entity.final = version, move.state, move.final
+    entity.moves.append(move)
+    if move.snapshot is not None:
+        entity.snapshot = move.snapshot

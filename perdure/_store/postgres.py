@@ -1,0 +1,171 @@
+"""Fence and mirror in PostgreSQL: the function `perdure.apply_writes`, called in batches."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import asyncpg
+from temporalio.common import MetricMeter
+
+from perdure._common.privacy import describe
+from perdure._store.connecting import Pool as Pool
+from perdure._store.connecting import open_pool
+from perdure._store.group_commit import MOST_BYTES, PER_BYTE, GroupCommit, Locked, Transient, Unacceptable, Unstorable
+from perdure._store.schema import Connection
+from perdure._store.secured import setting_of, unusable
+from perdure._wire.writes import Answer, Write
+from perdure.errors import DatabaseUnavailable, InvalidSetting
+from perdure.settings import without_passwords
+from perdure.telemetry.metrics import measured
+
+LONGEST = 2.5
+"""Seconds for one small commit: a dead connection is given up while there is patience left for another one."""
+_SLOWEST = 1e-4
+_APPLY = "select * from perdure.apply_writes($1::jsonb)"
+_LOCKED = ("40001", "40P01", "55P03", "57014")  # serialization failure, deadlock, lock or statement time-out
+_UNVERIFIED = "57PE2"
+_UNSTORABLE = ("22021", "22P02", "22P05", "22003", "54")
+"""NUL and lone surrogates in text and JSON, a number that no numeric holds, a key or value above the limits."""
+_TRANSIENT_CLASSES = ("08", "53", "57", "58")  # connection, resources, operator intervention, system
+
+
+class PostgresStore:
+    """Keeps fence and mirror in the schema `perdure`; see `Store`.
+
+    Args:
+        pool: connections to the app's database, from `connect`.
+        meter: measures the commits.
+        unverified: called when PostgreSQL waits for word from Temporal of what database it is (invariant 11).
+        moved: called with the name of a lifecycle when one of its entities has a new state.
+    """
+
+    def __init__(
+        self,
+        pool: Pool,
+        meter: MetricMeter | None = None,
+        unverified: Callable[[], None] | None = None,
+        moved: Callable[[str], None] | None = None,
+    ) -> None:
+        self.pool = pool
+        self._moved = moved
+        self._per_byte = PER_BYTE
+        self._unverified = unverified
+        self._group = GroupCommit(self._commit if meter is None else measured(self._commit, meter))
+
+    async def write(self, write: Write, *, patience: float) -> Answer:
+        answer = await self._group.write(write, patience=patience)
+        if self._moved is not None and write.move is not None:
+            self._moved(write.lifecycle)
+        return answer
+
+    async def close(self) -> None:
+        """Wait for writes under way. The pool stays open: it is the caller's."""
+        await self._group.close()
+
+    async def _commit(self, batch: Sequence[str]) -> list[Answer | None]:
+        try:
+            async with self.pool.acquire(timeout=LONGEST) as connection:
+                rows = await self._apply(connection, f"[{','.join(batch)}]")
+        except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, TimeoutError) as error:
+            if self._unverified is not None and getattr(error, "sqlstate", None) == _UNVERIFIED:
+                self._unverified()
+            raise kind_of(error) from error
+        return [None if row[0] is None else Answer.model_validate_json(row[0]) for row in rows]
+
+    async def _apply(self, connection: Connection, batch: str) -> list[asyncpg.Record]:
+        """Large batches are given longer, and much longer after a time-out: a slow link is not a lost connection."""
+        size, began = len(batch), time.monotonic()
+        try:
+            rows = await connection.fetch(_APPLY, batch, timeout=LONGEST + size * self._per_byte)
+        except TimeoutError:
+            self._per_byte = min(self._per_byte * 4, _SLOWEST)
+            raise
+        if size > MOST_BYTES // 2:
+            self._per_byte = max(PER_BYTE, 2 * (time.monotonic() - began) / size)
+        return rows
+
+
+class Database:
+    """The pool of connections to the app's database, opened when first needed.
+
+    Args:
+        url: `postgresql://user:password@host:port/database`.
+        most: how many connections one process may hold.
+        closed_path: see `open_pool`.
+    """
+
+    def __init__(self, url: str, *, most: int = 5, closed_path: bool = False) -> None:
+        self._url = url
+        self._closed_path = closed_path
+        self._most = most
+        self._pool: Pool | None = None
+
+    async def open(self, *, patience: float = 10.0) -> Pool:
+        """Open the pool, waiting while the server is not there yet.
+
+        Raises:
+            DatabaseUnavailable: if it is not there after `patience` seconds.
+            InvalidSetting: if the URL can't be used.
+        """
+        until = time.monotonic() + patience
+        while self._pool is None:
+            try:
+                self._pool = await open_pool(self._url, self._most, closed_path=self._closed_path)
+            except (asyncpg.InvalidCatalogNameError, asyncpg.InvalidAuthorizationSpecificationError) as error:
+                raise unusable(self._url, error) from error
+            except (asyncpg.PostgresError, OSError, TimeoutError) as error:
+                if isinstance(error, InvalidSetting):
+                    raise
+                if time.monotonic() >= until:
+                    raise DatabaseUnavailable(
+                        f"no PostgreSQL answers at {without_passwords(self._url)} ({error}): "
+                        f"start it, or set {setting_of(self._url)}"
+                    ) from error
+                await asyncio.sleep(0.2)
+        return self._pool
+
+    async def close(self) -> None:
+        """Close the pool; at once if the server does not answer."""
+        pool, self._pool = self._pool, None
+        if pool is not None:
+            try:
+                await asyncio.wait_for(pool.close(), 2)
+            except (TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError, OSError):
+                pool.terminate()
+
+
+def as_json(value: Any) -> str | None:
+    """`value` as JSON text for a `jsonb` parameter."""
+    return None if value is None else json.dumps(value)
+
+
+@contextmanager
+def answering() -> Iterator[None]:
+    """Turn what a lost, absent or overloaded server makes asyncpg raise into `DatabaseUnavailable`."""
+    try:
+        yield
+    except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, TimeoutError) as error:
+        kind = kind_of(error)
+        if isinstance(kind, Transient) and (
+            not isinstance(kind, Locked) or isinstance(error, asyncpg.QueryCanceledError)
+        ):
+            raise DatabaseUnavailable(f"PostgreSQL gave no answer: {kind}; ask again when it is back") from error
+        raise
+
+
+def kind_of(error: Exception) -> Transient | Unacceptable:
+    """What can help after this error of PostgreSQL's."""
+    if isinstance(error, asyncpg.PostgresError):
+        state = error.sqlstate or ""
+        if state in _LOCKED:
+            return Locked(describe(error))
+        if state.startswith(_UNSTORABLE):
+            return Unstorable(describe(error))
+        if not state.startswith(_TRANSIENT_CLASSES):
+            return Unacceptable(describe(error))
+    return Transient(describe(error))

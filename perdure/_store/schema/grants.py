@@ -1,0 +1,168 @@
+"""The statements that give a role its rights, by what was granted to it before and what is granted now."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from perdure._store.queries import query
+from perdure._store.schema import Connection
+from perdure._store.schema.kinds import DISPATCHED, RIGHTS, Kind
+from perdure.errors import InvalidSetting
+
+CALLBACKS = "perdure:callbacks"
+"""How the comment of a function begins that an application made for a role of callbacks alone."""
+
+_ROLE = "select quote_ident(rolname) from pg_roles where rolname = $1"
+_LITERAL = "select quote_literal(x) from unnest($1::text[]) x"
+_FUNCTIONS = (
+    "select proname as name, oid::regprocedure::text as function from pg_proc "
+    "where pronamespace = 'perdure'::regnamespace order by proname, oid"
+)
+_MARKED = (
+    "select p.oid::regprocedure::text as function, quote_ident(n.nspname) as schema from pg_proc p "
+    "join pg_namespace n on n.oid = p.pronamespace where obj_description(p.oid, 'pg_proc') like $1 || '%' order by 1"
+)
+_GRANTED = "select kind, lifecycle, tenant from perdure.permission where role = $1 and kind <> $2"
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """One kind of rights of one role.
+
+    Attributes:
+        lifecycles: these alone; none = every one.
+        tenants: these alone; none = every one.
+    """
+
+    role: str
+    kind: Kind
+    lifecycles: tuple[str, ...] = ()
+    tenants: tuple[str, ...] = ()
+
+    @property
+    def scoped(self) -> bool:
+        """Whether it is limited."""
+        return bool(self.lifecycles or self.tenants)
+
+
+async def statements(connection: Connection, grant: Grant) -> list[str]:
+    """The statements that give the role these rights beside those of other kinds that it has.
+
+    Raises:
+        InvalidSetting: there is no such role, or this kind of role can't be limited.
+    """
+    name = await connection.fetchval(_ROLE, grant.role)
+    if name is None:
+        raise InvalidSetting(f"there is no role {grant.role!r} in this PostgreSQL: create role ... login, first")
+    if grant.scoped and not RIGHTS[grant.kind].scoped:
+        raise InvalidSetting(f"a role of kind {grant.kind} can't be limited to lifecycles or tenants: leave them out")
+    found = [f"grant usage on schema perdure to {name}"]
+    found += await _permissions(connection, grant)
+    found += await _functions(connection, grant, name)
+    found += await _tables(connection, grant, name)
+    if RIGHTS[grant.kind].sequences:
+        found.append(f"grant usage on all sequences in schema perdure to {name}")
+    if grant.kind is Kind.CALLBACKS:
+        marked = await connection.fetch(_MARKED, CALLBACKS)
+        found += [f"grant usage on schema {each['schema']} to {name}" for each in marked]
+        found += [f"grant execute on function {each['function']} to {name}" for each in marked]
+    return list(dict.fromkeys(found))
+
+
+async def _permissions(connection: Connection, grant: Grant) -> list[str]:
+    """What `perdure.permit` and later grants go by."""
+    role, kind = await _literals(connection, (grant.role, grant.kind))
+    found = [f"delete from perdure.permission where role = {role} and kind = {kind}"]
+    if grant.kind is Kind.CALLBACKS and not grant.lifecycles:
+        return found
+    lifecycles = await _literals(connection, grant.lifecycles) or ["null"]
+    tenants = await _literals(connection, grant.tenants) or ["null"]
+    rows = ", ".join(f"({role}, {kind}, {one}, {two})" for one in lifecycles for two in tenants)
+    return [*found, f"insert into perdure.permission (role, kind, lifecycle, tenant) values {rows}"]
+
+
+async def _functions(connection: Connection, grant: Grant, name: str) -> list[str]:
+    """A right without limits is taken back where no kind of the role's gives it any more."""
+    known = await connection.fetch(_FUNCTIONS)
+    names = [each["name"] for each in known]
+    wanted, unlimited = set(_wanted(grant, names)), set()
+    for each in await connection.fetch(_GRANTED, grant.role, str(grant.kind)):
+        other = Grant(grant.role, Kind(each["kind"]), *_one(each["lifecycle"]), *_one(each["tenant"]))
+        unlimited |= set(_wanted(other, names))
+    taken = {f"{each}_any" for each in DISPATCHED if f"{each}_scoped" in wanted} - unlimited
+    return [
+        *(f"revoke execute on function {each['function']} from {name}" for each in known if each["name"] in taken),
+        *(f"grant execute on function {each['function']} to {name}" for each in known if each["name"] in wanted),
+    ]
+
+
+def _wanted(grant: Grant, known: Sequence[str]) -> list[str]:
+    if grant.kind is Kind.CALLBACKS and not grant.lifecycles:
+        return []
+    names = RIGHTS[grant.kind].names(known)
+    limited = {f"{each}_any": f"{each}_scoped" for each in DISPATCHED} if grant.scoped else {}
+    return [limited.get(each, each) for each in names]
+
+
+async def _tables(connection: Connection, grant: Grant, name: str) -> list[str]:
+    """Rights on tables; where a role is limited, policies: PostgreSQL then needs one for each role that has a right."""
+    rights = RIGHTS[grant.kind]
+    found = []
+    for table in await connection.fetch(query("tables")):
+        may = rights.tables.get(table["name"], rights.usual)
+        if not may or (grant.scoped and not (table["of_lifecycle"] and table["of_entity"])):
+            continue
+        on = f"perdure.{table['name']}"
+        if "insert" in may and table["name"] == "transition":
+            others = ", ".join(each for each in may if each != "insert")
+            found += [f"grant {others} on {on} to {name}", f"grant insert ({table['columns']}) on {on} to {name}"]
+        else:
+            found.append(f"grant {', '.join(may)} on {on} to {name}")
+        if table["secured"] or grant.scoped:
+            found += await _policies(connection, grant, name, table)
+    return found
+
+
+async def _policies(connection: Connection, grant: Grant, name: str, table: object) -> list[str]:
+    row: dict[str, object] = dict(table)  # type: ignore[call-overload]
+    on = f"perdure.{row['name']}"
+    found = [] if row["secured"] else [f"alter table {on} enable row level security"]
+    for other in row["grantees"] if isinstance(row["grantees"], list) else ():
+        if other != name:
+            found += _policy(on, other, "true", "all")
+    limit = await _limit(connection, grant, row)
+    return [*found, *_policy(on, name, limit, "select" if grant.scoped else "all")]
+
+
+def _policy(on: str, role: str, limit: str, verb: str) -> list[str]:
+    policy = '"perdure ' + role.strip('"') + '"'
+    check = f" with check ({limit})" if verb == "all" else ""
+    return [
+        f"drop policy if exists {policy} on {on}",
+        f"create policy {policy} on {on} for {verb} to {role} using ({limit}){check}",
+    ]
+
+
+async def _limit(connection: Connection, grant: Grant, table: dict[str, object]) -> str:
+    parts = []
+    if grant.lifecycles:
+        parts.append(f"lifecycle in ({', '.join(await _literals(connection, grant.lifecycles))})")
+    if grant.tenants:
+        tenants = ", ".join(await _literals(connection, grant.tenants))
+        same = f"e.lifecycle = {table['name']}.lifecycle and e.id = {table['name']}.id and e.tenant in ({tenants})"
+        parts.append(
+            f"tenant in ({tenants})"
+            if table["of_tenant"]
+            else f"(exists (select from perdure.entity e where {same}) "
+            f"or exists (select from perdure.finished e where {same}))"
+        )
+    return " and ".join(parts) or "true"
+
+
+async def _literals(connection: Connection, texts: Sequence[str]) -> list[str]:
+    return [row[0] for row in await connection.fetch(_LITERAL, list(texts))]
+
+
+def _one(text: str | None) -> tuple[tuple[str, ...]]:
+    return ((text,) if text else (),)

@@ -1,0 +1,193 @@
+"""What workers and the keeper of a database's mark exchange, and what the keeper knows. `Kept` does no I/O."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from enum import StrEnum
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+TICK = 10.0
+"""Seconds between two exchanges; a copy that is older than two is told by its mark."""
+SILENCE = 1.5 * TICK
+"""Seconds after which a server that was not heard is taken for gone."""
+
+
+class Incarnation(BaseModel):
+    """A PostgreSQL server from its start to its stop, and the database in it."""
+
+    model_config = ConfigDict(frozen=True)
+
+    system_identifier: int
+    database_oid: int
+    timeline: int
+    started: datetime
+
+    def is_of(self, other: Incarnation) -> bool:
+        """Whether both are of one lineage: only dumps, template copies and `pg_upgrade` are not."""
+        mine, theirs = (self.system_identifier, self.database_oid), (other.system_identifier, other.database_oid)
+        return mine == theirs
+
+    def __str__(self) -> str:
+        return (
+            f"system {self.system_identifier}, oid {self.database_oid}, timeline {self.timeline}, "
+            f"started {self.started:%Y-%m-%d %H:%M:%S}"
+        )
+
+
+class Proposal(BaseModel):
+    """What a worker says of the database that it is connected to.
+
+    Attributes:
+        mark: what the database has; None = nothing yet.
+        next: what it will have.
+        epoch: the newest that the database knows.
+        came_from: the incarnation that this very process was connected to before, by the same URL.
+        answer: to the question of the last reply; given only after the database was read again.
+        force: what a person says that this is.
+    """
+
+    mark: str | None
+    next: str
+    incarnation: Incarnation
+    epoch: int = 0
+    came_from: Incarnation | None = None
+    answer: str | None = None
+    force: Literal["restored", "moved"] | None = None
+
+
+class Word(StrEnum):
+    """What the keeper says."""
+
+    GO = "go"
+    """It is the one: write the next mark."""
+    WAIT = "wait"
+    """Another server was heard a moment ago."""
+    AGAIN = "again"
+    """Read the database again, and say it again with the answer."""
+    STOP = "stop"
+    """It is a copy, or an older state."""
+
+
+class Reply(BaseModel):
+    """The keeper's answer; `epoch` is for `GO`, `seconds` for `WAIT`."""
+
+    word: Word
+    epoch: int = 0
+    why: str = ""
+    seconds: float = 0.0
+    question: str | None = None
+
+
+class Kept(BaseModel):
+    """What is known of the database.
+
+    Attributes:
+        current: the mark that it had when it was heard last.
+        pending: marks that it may have since.
+        holder: the incarnation that has them.
+        former: the one before.
+        vouched: whether a worker that had been connected to the one before came from there, or a person said so.
+        expelled: incarnations that are copies.
+        heard_at: when the holder was heard last.
+        waiting, waiting_since: one that asks to take over.
+        question: what a former one has to answer, to show that it lives.
+    """
+
+    current: str | None = None
+    pending: list[str] = Field(default_factory=list)
+    holder: Incarnation | None = None
+    former: Incarnation | None = None
+    vouched: bool = False
+    expelled: list[Incarnation] = Field(default_factory=list)
+    epoch: int = 0
+    heard_at: datetime | None = None
+    waiting: Incarnation | None = None
+    waiting_since: datetime | None = None
+    question: str | None = None
+
+    def begin_again(self, now: datetime) -> None:
+        """The keeper was ended from outside, and is started with what it knew: meanwhile it could hear nobody, so a
+        takeover waits for the server before as if that had been heard just now."""
+        self.heard_at = now
+        self.waiting = self.waiting_since = None
+
+    def hear(self, said: Proposal, now: datetime, question: str) -> Reply:
+        """Answer a proposal; `question` is to be asked where one is needed."""
+        if said.force is not None:
+            return self._hear_force(said, now)
+        if self.holder is None:
+            if said.mark is not None:
+                return _stop("Temporal has no record of this database: its keeper was ended, or the engine was lost")
+            return self._accept(said, now)
+        if not said.incarnation.is_of(self.holder) or (said.mark is None and self.current is not None):
+            return _stop(f"another database works with this namespace and scope ({self.holder})")
+        if said.incarnation in self.expelled:
+            return _stop("it is a copy of a database that lives on")
+        if said.incarnation == self.former:
+            return self._hear_former(said, now, question)
+        if said.incarnation.timeline != self.holder.timeline:
+            return self._hear_takeover(said, now)
+        if said.mark not in (self.current, *self.pending):
+            return _stop(f"its mark is an old one: it is a copy, or an older state of it was put back ({self.holder})")
+        return self._accept(said, now)
+
+    def _hear_former(self, said: Proposal, now: datetime, question: str) -> Reply:
+        """It was taken for gone. A message of it may only be late: so it has to show that it lives."""
+        if said.answer is None or said.answer != self.question:
+            self.question = question
+            return Reply(word=Word.AGAIN, question=question)
+        if self.vouched:
+            return _stop(f"another server has taken over from this one ({self.holder})")
+        # Whoever followed was its copy, and may have sent something.
+        assert self.holder is not None
+        self.expelled, self.former = [*self.expelled, self.holder][-20:], None
+        return self._accept(said, now, new_epoch=True)
+
+    def _hear_takeover(self, said: Proposal, now: datetime) -> Reply:
+        """Promoted, or recovered to a point in time: so it may lack what was committed last."""
+        assert self.holder is not None
+        assert self.heard_at is not None
+        if said.came_from != self.holder:
+            if self.waiting != said.incarnation or self.waiting_since is None:
+                self.waiting, self.waiting_since = said.incarnation, now
+            if self.heard_at > self.waiting_since:
+                self.expelled = [*self.expelled, said.incarnation][-20:]
+                return _stop(f"it is a copy of a database that lives on ({self.holder})")
+            if (left := SILENCE - (now - self.heard_at).total_seconds()) > 0:
+                return Reply(word=Word.WAIT, seconds=left, why=f"the server before was heard lately ({self.holder})")
+        return self._accept(said, now, new_epoch=True)
+
+    def _hear_force(self, said: Proposal, now: datetime) -> Reply:
+        if self.holder is not None and self.heard_at is not None and self.holder != said.incarnation:
+            left = SILENCE - (now - self.heard_at).total_seconds()
+            if left > 0:
+                why = f"the database that this one is to replace was heard lately: stop its workers ({self.holder})"
+                return Reply(word=Word.WAIT, seconds=left, why=why)
+        self.expelled = [each for each in self.expelled if each != said.incarnation]
+        if said.incarnation == self.former:
+            self.former = None
+        reply = self._accept(said, now, new_epoch=said.force == "restored")
+        self.current, self.pending, self.vouched = said.mark, [said.next], True
+        return reply
+
+    def _accept(self, said: Proposal, now: datetime, *, new_epoch: bool = False) -> Reply:
+        if self.holder is not None and self.holder != said.incarnation:
+            if self.holder not in self.expelled:
+                self.former, self.vouched = self.holder, said.came_from == self.holder
+            self.question = self.waiting = self.waiting_since = None
+        if said.mark == self.current:
+            # An order of before may still come, and may have been the one that was written.
+            self.pending = [*self.pending, said.next][-50:]
+        else:
+            self.current, self.pending = said.mark, [said.next]
+        self.holder, self.heard_at = said.incarnation, now
+        self.epoch = max(self.epoch, said.epoch)
+        if new_epoch:
+            self.epoch = max(int(now.timestamp() * 1_000_000), self.epoch + 1)
+        return Reply(word=Word.GO, epoch=self.epoch)
+
+
+def _stop(why: str) -> Reply:
+    return Reply(word=Word.STOP, why=why)

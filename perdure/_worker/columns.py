@@ -1,0 +1,90 @@
+"""The columns of the app's tables that show states: declared in the database by whoever owns the schema, so that no
+order names a table, and written by a session whose rights the triggers of these tables can borrow."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+from perdure._store.queries import query
+from perdure._store.schema import Connection
+from perdure._store.schema.rights import check_mirror
+from perdure.contracts.app_column import AppColumn
+from perdure.errors import DeclarationError, NotPermitted
+from perdure.logs import says
+
+log = logging.getLogger("perdure.store")
+
+Declared = Mapping[str, AppColumn | None]
+"""By the name of the lifecycle."""
+
+_OWNS = (
+    "select has_table_privilege('perdure.app_column', 'insert') and has_table_privilege('perdure.app_column', 'delete')"
+)
+_FORGET = "delete from perdure.app_column where lifecycle = $1"
+_DECLARED = (
+    "select exists (select from perdure.app_column where lifecycle = $1 and app_table = $2 "
+    "and key_column = $3 and state_column = $4)"
+)
+
+
+async def find(connection: Connection, lifecycle: str, column: AppColumn) -> Any:
+    """The names of a declared column in the database, see `queries/app_column.sql`.
+
+    Raises:
+        DeclarationError: there is no such table or column.
+    """
+    found = await connection.fetchrow(query("app_column"), column.table, column.key, column.column)
+    if found is None:
+        raise DeclarationError(f"{lifecycle}: mirror={column} names a table or column that the database does not have")
+    return found
+
+
+async def declare(connection: Connection, columns: Declared) -> dict[str, Any]:
+    """Put on record in the database which columns these lifecycles have; needs the rights of the schema's owner.
+
+    Returns:
+        The names of each, as `find` gives them, by lifecycle.
+
+    Raises:
+        DeclarationError: there is no such table or column.
+    """
+    declared: dict[str, Any] = {}
+    for lifecycle, column in columns.items():
+        if column is None:
+            await connection.execute(_FORGET, lifecycle)
+        else:
+            declared[lifecycle] = found = await find(connection, lifecycle, column)
+            await connection.execute(query("declare_column"), lifecycle, found["app_table"], column.key, column.column)
+    return declared
+
+
+async def prepare(connection: Connection, writer: Connection, columns: Declared) -> None:
+    """Declare the columns where this role owns the schema, else check that they are declared; and that they can be
+    written.
+
+    Args:
+        writer: a connection of the role that writes them; it may be `connection`.
+
+    Raises:
+        DeclarationError: there is no such table or column.
+        NotPermitted: another column is on record, or the role may not write it; the message names the command.
+    """
+    if await connection.fetchval(_OWNS):
+        async with connection.transaction():
+            await declare(connection, columns)
+    for lifecycle, column in columns.items():
+        if column is None:
+            continue
+        found = await find(connection, lifecycle, column)
+        table = found["app_table"]
+        if not await connection.fetchval(_DECLARED, lifecycle, table, column.key, column.column):
+            raise NotPermitted(
+                f"{lifecycle}: {table}.{found['state']} is not on record as its column: the owner of the schema runs "
+                "`perdure grant ROLE --as column --app MODULE:APP` for the role in PERDURE_COLUMN_DATABASE_URL"
+            )
+        await check_mirror(writer, lifecycle, table, column.key, column.column)
+        if writer is connection and not found["own"]:
+            what = "the triggers of this table run with the rights of the worker: set PERDURE_COLUMN_DATABASE_URL"
+            says(log, what, level=logging.WARNING, table=table, owner=found["owner"], lifecycle=lifecycle)

@@ -1,0 +1,276 @@
+"""`PerdurePlugin`: makes any Temporal worker run an app's lifecycles: `Worker(..., plugins=[PerdurePlugin(app)])`."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, nullcontext, suppress
+from datetime import timedelta
+from typing import Any
+
+import temporalio.client
+import temporalio.worker
+from temporalio.client import ClientConfig, WorkflowHistory
+from temporalio.contrib.pydantic import PydanticPayloadConverter, pydantic_data_converter
+from temporalio.converter import DataConverter, DefaultPayloadConverter
+from temporalio.service import ConnectConfig, ServiceClient
+from temporalio.worker import (
+    Replayer,
+    ReplayerConfig,
+    Worker,
+    WorkerConfig,
+    WorkflowReplayResult,
+    WorkflowRunner,
+)
+from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner
+
+from perdure._activity.hosting import Activities
+from perdure._crypto.codec import Codec, encrypting, encrypts
+from perdure._reconcile.caretaker import Caretaker
+from perdure._reconcile.expected import Expected
+from perdure._reconcile.hosting import cleaning_up
+from perdure._services.follower import Follower
+from perdure._services.gauges import Gauges
+from perdure._services.ownership.exchange import Exchange, plain
+from perdure._services.ownership.ownership import Ownership
+from perdure._services.relay import Relay
+from perdure._services.service import TROUBLE, Service
+from perdure._store.postgres import Database, Pool, PostgresStore
+from perdure._store.schema.kinds import Kind
+from perdure._store.schema.rights import permitted
+from perdure._wire.writes import Store
+from perdure._worker.columns import prepare as prepare_columns
+from perdure._worker.limited import run_with_limits
+from perdure._worker.preparing import prepare
+from perdure._worker.record import check_record
+from perdure._worker.troubles import Listener, Troubles
+from perdure._workflow.lifecycle import Lifecycle
+from perdure.app import App
+from perdure.contracts.keys import Entity
+from perdure.contracts.scopes import scope_of_queue
+from perdure.errors import DeclarationError, PerdureError
+from perdure.settings import Settings, settings
+from perdure.telemetry import traces
+from perdure.telemetry.metrics import meter_of
+
+REPORTING = 3.0
+"""Seconds, beyond the grace time, for attempts that were cut off to be reported in doubt."""
+_LAST_LOOK = 2.0
+
+
+class PerdurePlugin(temporalio.client.Plugin, temporalio.worker.Plugin):
+    """Adds an app's lifecycles, effects, relay and follower to a worker, and the data converter to a client.
+
+    Args:
+        app: the registry.
+        config: settings; read from the environment where not given.
+    """
+
+    def __init__(self, app: App, config: Settings | None = None) -> None:
+        self.app = app
+        self.config = config or settings()
+        encrypts(self.config)  # keys that can't be used are said now, not by the first task
+        self.ready = asyncio.Event()
+        """Set once the database is there and fits, and the worker takes work."""
+        self._store: PostgresStore | None = None
+        self._resources: Any = None
+        self._services: list[Service] = []
+        self._troubles: Troubles | None = None
+        self._caretaker: Caretaker | None = None
+        self._follower: Follower | None = None
+
+    def configure_client(self, config: ClientConfig) -> ClientConfig:
+        """See base class."""
+        config["data_converter"] = encrypting(_pydantic(config.get("data_converter")), self.config)
+        if (tracing := traces.interceptor(config["interceptors"])) is not None:
+            config["interceptors"] = [*config["interceptors"], tracing]
+        return config
+
+    async def connect_service_client(
+        self, config: ConnectConfig, next: Callable[[ConnectConfig], Awaitable[ServiceClient]]
+    ) -> ServiceClient:
+        """See base class."""
+        return await next(config)
+
+    def configure_worker(self, config: WorkerConfig) -> WorkerConfig:
+        """See base class.
+
+        Raises:
+            DeclarationError: the worker's task queue is of another scope; or its client has a data converter that
+                can't carry perdure's models, or does not encrypt although there are keys.
+        """
+        if scope_of_queue(config["task_queue"]) != self.config.scope:
+            raise DeclarationError(
+                f"task_queue={config['task_queue']!r} is not of this scope "
+                f"(PERDURE_SCOPE={self.config.scope or 'none'!r}): give the worker task_queue=plugin.config.queue"
+            )
+        client = config["client"].config(active_config=True)
+        converter = client["data_converter"]
+        if not issubclass(converter.payload_converter_class, PydanticPayloadConverter):
+            raise DeclarationError(
+                "the worker's client can't carry perdure's models: connect it with "
+                "Client.connect(..., plugins=[PerdurePlugin(app)]) or data_converter=pydantic_data_converter"
+            )
+        codec = converter.payload_codec
+        if (codec is None or (isinstance(codec, Codec) and not codec.encrypting)) and encrypts(self.config):
+            raise DeclarationError(
+                "the worker's client does not encrypt, and there are keys (PERDURE_KEYS): connect it with "
+                "Client.connect(..., plugins=[PerdurePlugin(app)]), or set PERDURE_ENCRYPT=false"
+            )
+        if not config.get("graceful_shutdown_timeout"):
+            # Temporal's default is to cancel every activity at once, before it can report.
+            config["graceful_shutdown_timeout"] = timedelta(seconds=self.config.grace + REPORTING)
+        activities = Activities(
+            self.app,
+            self._running_store,
+            scope=self.config.scope,
+            grace=self.config.grace,
+            resources=lambda: self._resources,
+        )
+        config["workflows"] = [*config.get("workflows", ()), *self.app.lifecycles.values()]
+        config["activities"] = [*config.get("activities", ()), *activities.all()]
+        config["workflow_runner"] = _passing_through(config.get("workflow_runner"), self.app)
+        given = [*config.get("interceptors", ()), Listener(self._tell, self._ask)]
+        config["interceptors"] = given
+        if (tracing := traces.interceptor([*client["interceptors"], *given])) is not None:
+            config["interceptors"] = [*given, tracing]
+        return config
+
+    async def run_worker(self, worker: Worker, next: Callable[[Worker], Awaitable[None]]) -> None:
+        """See base class."""
+        database = Database(self.config.database_url, most=self.config.connections, closed_path=True)
+        writing = Database(self.config.column_database_url or self.config.database_url, most=2)
+        pool = await database.open()
+        try:
+            columns = await writing.open() if self.config.column_database_url else pool
+            await _check(pool, self.app, columns)
+            exchange = Exchange(worker.client, self.config)
+            async with exchange.answering():
+                ownership = Ownership(pool, exchange, self._nudge)
+                await ownership.claim()
+                async with self._lifespan() as self._resources:
+                    await self._run_services(pool, columns, worker, ownership)
+                    client, meter = plain(worker.client), meter_of(worker.client)
+                    async with cleaning_up(pool, client, self.app, self.config, meter):
+                        await run_with_limits(worker, self.app.limits, next)
+        finally:
+            await self.stop_services()
+            await self._show_the_last()
+            await writing.close()
+            await database.close()
+
+    def _lifespan(self) -> AbstractAsyncContextManager[Any]:
+        return self.app.lifespan(self.config) if self.app.lifespan else nullcontext()
+
+    async def _run_services(self, pool: Pool, columns: Pool, worker: Worker, ownership: Ownership) -> None:
+        meter = meter_of(worker.client)
+        self._follower = Follower(columns)
+        self._store = PostgresStore(pool, meter, ownership.nudge, self._moved)
+        self._troubles = Troubles(pool)
+        self._caretaker = Caretaker(pool, worker.client, self.config)
+        self._services = [ownership, self._follower, self._troubles, self._caretaker]
+        if self.config.relay:
+            self._services.append(Relay(pool, worker.client, self.app, self.config, meter))
+        if meter is not None:
+            self._services.append(Gauges(pool, worker.client, self.app, self.config, meter))
+        for service in self._services:
+            await service.start()
+        self.ready.set()
+
+    def _moved(self, lifecycle: str) -> None:
+        if self._follower is not None and self.app.lifecycles[lifecycle].mirror is not None:
+            self._follower.nudge()
+
+    def _nudge(self) -> None:
+        """Writes may go again: whoever waits for that need not wait longer."""
+        for service in self._services:
+            service.nudge()
+
+    async def stop_services(self) -> None:
+        """Stop relay, follower and gauges; the first thing to do when a worker is to stop: nothing new is begun."""
+        services, self._services = self._services, []
+        for service in services:
+            await service.stop()
+
+    async def _show_the_last(self) -> None:
+        """What ended while the worker was stopping need not wait for another worker to show in the app's tables."""
+        if self._follower is not None:
+            with suppress(*TROUBLE):
+                async with asyncio.timeout(_LAST_LOOK):
+                    while await self._follower.once():
+                        pass
+
+    def configure_replayer(self, config: ReplayerConfig) -> ReplayerConfig:
+        """See base class."""
+        reading = self.config.model_copy(update={"encrypt": False})  # nothing is sent; the reason is to be read
+        config["data_converter"] = encrypting(_pydantic(config.get("data_converter")), reading)
+        config["workflows"] = [*config.get("workflows", ()), *self.app.lifecycles.values()]
+        config["workflow_runner"] = _passing_through(config.get("workflow_runner"), self.app)
+        return config
+
+    def run_replayer(
+        self,
+        replayer: Replayer,
+        histories: AsyncIterator[WorkflowHistory],
+        next: Callable[
+            [Replayer, AsyncIterator[WorkflowHistory]],
+            AbstractAsyncContextManager[AsyncIterator[WorkflowReplayResult]],
+        ],
+    ) -> AbstractAsyncContextManager[AsyncIterator[WorkflowReplayResult]]:
+        """See base class."""
+        return next(replayer, histories)
+
+    def _tell(self, entity: Entity, why: str) -> None:
+        if self._troubles is not None:
+            self._troubles.tell(entity, why)
+
+    def _ask(self, entity: Entity, why: str) -> None:
+        if self._caretaker is not None:
+            self._caretaker.ask(entity, why)
+
+    def _running_store(self) -> Store:
+        if self._store is None:
+            raise PerdureError("the worker does not run yet")
+        return self._store
+
+
+def _pydantic(given: DataConverter | None) -> DataConverter:
+    """The pydantic converter in place of the default one; a codec stays."""
+    if given is None:
+        return pydantic_data_converter
+    if given.payload_converter_class is DefaultPayloadConverter:
+        return dataclasses.replace(given, payload_converter_class=PydanticPayloadConverter)
+    return given
+
+
+def _passing_through(given: WorkflowRunner | None, app: App) -> WorkflowRunner:
+    """Contracts and models are imported once, not for every run; the sandbox keeps its restrictions."""
+    runner = given or SandboxedWorkflowRunner()
+    if not isinstance(runner, SandboxedWorkflowRunner):
+        return runner
+    modules = {contract.module for contract, _ in app.bodies.values()}
+    modules |= {module for each in app.lifecycles.values() if (module := _module_of_input(each)) != each.__module__}
+    restrictions = runner.restrictions.with_passthrough_modules(
+        *("perdure", "pydantic", "pydantic_core", "annotated_types", "opentelemetry"),
+        "asyncpg",  # its C code crashes the process when it is imported a second time, as the sandbox would
+        *modules,
+    )
+    return dataclasses.replace(runner, restrictions=restrictions)
+
+
+def _module_of_input(lifecycle: type[Lifecycle[Any, Any]]) -> str:
+    return str(getattr(lifecycle.input._type, "__module__", "builtins"))
+
+
+async def _check(pool: Pool, app: App, columns: Pool) -> None:
+    """The schema is there, and so is each declared column of the app; nobody is where the code does not know."""
+    declared = {name: lifecycle.mirror for name, lifecycle in app.lifecycles.items()}
+    async with pool.acquire() as connection, permitted(connection, Kind.WORKER):
+        await prepare(connection, Kind.WORKER)
+        for name, lifecycle in app.lifecycles.items():
+            await check_record(connection, name, lifecycle)
+            if lifecycle.expects is not None:
+                await Expected(name, lifecycle.expects).check(connection)
+        async with nullcontext(connection) if columns is pool else columns.acquire() as writer:
+            await prepare_columns(connection, writer, declared)

@@ -1,0 +1,42 @@
+"""What a worker looks at when it starts: whether its code fits what is on record of lifecycles that are open."""
+
+from __future__ import annotations
+
+import shlex
+from typing import Any
+
+from perdure._store.queries import query
+from perdure._store.schema import Connection
+from perdure._workflow.lifecycle import Lifecycle
+from perdure.contracts.effects import Effect
+from perdure.contracts.states import STARTING
+from perdure.errors import DeclarationError
+
+
+async def check_record(connection: Connection, name: str, lifecycle: type[Lifecycle[Any, Any]]) -> None:
+    """Make sure that the lifecycle declares what its open entities are in.
+
+    Raises:
+        DeclarationError: some are in a state that it does not declare, or have an effect under way or in doubt that
+            it does not declare. They could not go on, or would send again under another name.
+    """
+    rows = await connection.fetch(query("undeclared_states"), name, [STARTING, *lifecycle.declared.names])
+    if rows:
+        state, entity_id = rows[0]["state"], rows[0]["id"]
+        raise DeclarationError(
+            f"{name}: open ones are in the state {state!r}, which it does not declare, {name}/{entity_id} for one: "
+            f"keep that state until none is in it, or say which one it is now: state(..., formerly=({state!r},)). "
+            f"To see them: perdure list {name} --state {shlex.quote(state)}"
+        )
+    rows = await connection.fetch(query("undeclared_effects"), name, _names(lifecycle.effects))
+    if rows:
+        effect, entity_id = rows[0]["effect"], rows[0]["id"]
+        raise DeclarationError(
+            f"{name}: an attempt of {effect!r} is under way or in doubt, and it declares no such effect, "
+            f"{name}/{entity_id} has one: keep the contract until that is settled, or say which one it is now: "
+            f"Effect(..., formerly=({effect!r},)). To see it: {shlex.join(['perdure', 'show', name, entity_id])}"
+        )
+
+
+def _names(effects: tuple[Effect[Any, Any], ...]) -> list[str]:
+    return [name for effect in effects for name in effect.names]

@@ -1,0 +1,160 @@
+"""`perdure replay`: replays histories of an app's lifecycles with today's code, before it is deployed.
+
+They come from a server, or from files that were saved before. Where today's code takes another way than a history
+says, a worker that has this code could not go on with that run.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from temporalio.api.enums.v1 import EventType
+from temporalio.client import WorkflowHistory
+from temporalio.runtime import LoggingConfig, Runtime, TelemetryConfig, TelemetryFilter
+from temporalio.worker import Replayer
+
+from perdure._worker.plugin import PerdurePlugin
+from perdure._worker.worker import connect
+from perdure.app import App
+from perdure.errors import InvalidHistory
+from perdure.settings import Settings
+
+_UNSAFE = re.compile(r"[^A-Za-z0-9._~-]+")
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """A run that today's code can't follow."""
+
+    workflow_id: str
+    run_id: str
+    lifecycle: str
+    event: str
+    why: str
+
+    def __str__(self) -> str:
+        return f"{self.workflow_id} {self.run_id} {self.lifecycle}: {self.event}: {self.why}"
+
+
+@dataclass(slots=True)
+class Replayed:
+    """How it went: runs replayed, runs of workflows that the app does not have, and the differences."""
+
+    runs: int = 0
+    foreign: int = 0
+    differences: int = 0
+
+
+async def replay(
+    app: App,
+    config: Settings,
+    histories: AsyncIterator[WorkflowHistory],
+    *,
+    limit: int | None = None,
+    differs: Callable[[Difference], None],
+    done: Callable[[Replayed], None],
+) -> Replayed:
+    """Replay each of them.
+
+    Args:
+        limit: how many at most.
+        differs: is told of each run that can't be followed.
+        done: is told after each run how far it is.
+    """
+    quiet = TelemetryConfig(logging=LoggingConfig(TelemetryFilter(core_level="ERROR", other_level="ERROR")))
+    replayer = Replayer(workflows=[], plugins=[PerdurePlugin(app, config)], runtime=Runtime(telemetry=quiet))
+    seen = Replayed()
+    async for history in histories:
+        if limit is not None and seen.runs >= limit:
+            break
+        run_id, lifecycle = _begin(history)
+        if lifecycle not in app.lifecycles:
+            seen.foreign += 1
+            continue
+        result = await replayer.replay_workflow(history, raise_on_replay_failure=False)
+        seen.runs += 1
+        if result.replay_failure is not None:
+            seen.differences += 1
+            event, why = _difference(history, result.replay_failure)
+            differs(Difference(history.workflow_id, run_id, lifecycle, event, why))
+        done(seen)
+    return seen
+
+
+async def from_files(paths: Sequence[Path]) -> AsyncIterator[WorkflowHistory]:
+    """Histories from JSON files, and from all `*.json` in folders and below them; as `save`, the Web UI and
+    `temporal workflow show --output json` write them.
+
+    Raises:
+        InvalidHistory: there is none, or one is no history; the message names the file.
+    """
+    files = [file for path in paths for file in (sorted(path.rglob("*.json")) if path.is_dir() else [path])]
+    if not files:
+        raise InvalidHistory(f"no *.json in {', '.join(map(str, paths))}: save some with `perdure replay --save`")
+    for file in files:
+        try:
+            data = json.loads(file.read_text())
+            history = WorkflowHistory.from_json(str(data.get("workflowId") or _named(data) or file.stem), data)
+            _begin(history)
+        except (OSError, ValueError, AttributeError, KeyError, TypeError, IndexError) as error:
+            raise InvalidHistory(f"{file} is no history of a workflow: {error}") from error
+        yield history
+
+
+async def from_server(
+    app: App, config: Settings, query: str | None = None, limit: int | None = None
+) -> AsyncIterator[WorkflowHistory]:
+    """Histories from the server that `TEMPORAL_*` names: of the runs that `query` finds, or else of the app's open
+    ones, at most `limit`.
+
+    Raises:
+        EngineUnavailable: no server answers.
+    """
+    client = await connect(PerdurePlugin(app, config))
+    async for run in client.list_workflows(query or _open(app, config), limit=limit):
+        yield await client.get_workflow_handle(run.id, run_id=run.run_id).fetch_history()
+
+
+async def saved(histories: AsyncIterator[WorkflowHistory], folder: Path) -> AsyncIterator[WorkflowHistory]:
+    """The same, each written to `folder` as well, as `<lifecycle>/<run id>.json`."""
+    async for history in histories:
+        run_id, lifecycle = _begin(history)
+        file = folder / _UNSAFE.sub("_", lifecycle) / f"{_UNSAFE.sub('_', run_id)}.json"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(json.dumps({"workflowId": history.workflow_id, **json.loads(history.to_json())}) + "\n")
+        yield history
+
+
+def _open(app: App, config: Settings) -> str:
+    names = ", ".join(f"'{name}'" for name in app.lifecycles)
+    return f"ExecutionStatus = 'Running' and WorkflowType in ({names}) and TaskQueue = '{config.queue}'"
+
+
+def _begin(history: WorkflowHistory) -> tuple[str, str]:
+    """Run id and workflow type."""
+    started = history.events[0].workflow_execution_started_event_attributes
+    return started.original_execution_run_id, started.workflow_type.name
+
+
+def _named(data: dict[str, Any]) -> str | None:
+    """Newer servers say the workflow id in the history itself."""
+    started = data["events"][0].get("workflowExecutionStartedEventAttributes", {})
+    return str(started["workflowId"]) if "workflowId" in started else None
+
+
+def _difference(history: WorkflowHistory, failure: Exception) -> tuple[str, str]:
+    """The first event that differs, as far as the SDK says it, and how."""
+    text = str(failure)
+    message = re.search(r'message: "((?:[^"\\]|\\.)*)"', text)
+    why = (message[1] if message else text).replace("\n", " ")[:500]
+    by_id, by_type = re.search(r"HistoryEvent\(id: (\d+)", text), re.search(r"scheduled event '([^']+)'", why)
+    for event in history.events:
+        kind = event.activity_task_scheduled_event_attributes.activity_type.name
+        if (by_id and event.event_id == int(by_id[1])) or (by_type and kind == by_type[1]):
+            return f"event {event.event_id} {EventType.Name(event.event_type).removeprefix('EVENT_TYPE_')}", why
+    return "an event that the SDK does not name", why

@@ -1,0 +1,73 @@
+"""Shows in the mirror that the code of a lifecycle fails. The run itself can't: Temporal tries its task again until
+code is deployed that follows the history, and what it wrote meanwhile would stand in that history."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+
+from temporalio.worker import Interceptor, WorkflowInboundInterceptor, WorkflowInterceptorClassInput
+
+from perdure._services.service import Service
+from perdure._store.postgres import Pool
+from perdure._store.queries import query
+from perdure._workflow.conductor import ODDITY, TROUBLE
+from perdure.contracts.keys import Entity
+
+
+class Troubles(Service):
+    """Writes what runs told it, as what their entities want a person for; the next write of such a run clears it.
+
+    Args:
+        pool: the app's database.
+    """
+
+    def __init__(self, pool: Pool) -> None:
+        super().__init__("troubles", every=5.0)
+        self._pool = pool
+        self._told: deque[tuple[Entity, str]] = deque(maxlen=1000)
+        self._loop_of_worker: asyncio.AbstractEventLoop | None = None
+
+    async def start(self) -> None:
+        """Begin. What earlier code could not follow, this one may: whatever still fails says so again."""
+        self._loop_of_worker = asyncio.get_running_loop()
+        async with self._pool.acquire(timeout=5) as connection:
+            await connection.execute(query("troubles_over"))
+        await super().start()
+
+    async def once(self) -> bool:
+        """Write what was told."""
+        while self._told:
+            entity, why = self._told[0]
+            async with self._pool.acquire(timeout=5) as connection:
+                await connection.execute(query("trouble"), entity.lifecycle, entity.id, entity.round, why)
+            self._told.popleft()
+        return False
+
+    def tell(self, entity: Entity, why: str) -> None:
+        """From a workflow's thread: its code failed."""
+        self._told.append((entity, why))
+        if self._loop_of_worker is not None and not self._loop_of_worker.is_closed():
+            self._loop_of_worker.call_soon_threadsafe(self.nudge)
+
+
+class Listener(Interceptor):
+    """Lets workflows tell.
+
+    Args:
+        tell: is told whose code fails, and how.
+        ask: is told which entity a clean-up should look at, and why.
+    """
+
+    def __init__(self, tell: Callable[[Entity, str], None], ask: Callable[[Entity, str], None]) -> None:
+        self._tell = tell
+        self._ask = ask
+
+    def workflow_interceptor_class(
+        self, input: WorkflowInterceptorClassInput
+    ) -> type[WorkflowInboundInterceptor] | None:
+        """See base class."""
+        input.unsafe_extern_functions[TROUBLE] = self._tell
+        input.unsafe_extern_functions[ODDITY] = self._ask
+        return None

@@ -1,0 +1,191 @@
+"""A worker process: `perdure worker package.module:app`. Stops in order, and exits 0 whatever else is down."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import secrets
+import signal
+import socket
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from typing import Any, NoReturn
+
+from temporalio.client import Client
+from temporalio.common import VersioningBehavior, WorkerDeploymentVersion
+from temporalio.envconfig import ClientConnectConfig
+from temporalio.runtime import Runtime
+from temporalio.worker import Worker, WorkerDeploymentConfig
+
+from perdure._common.loading import load
+from perdure._services.credentials import CONNECT, Renewal, profile, renewed, why_not
+from perdure._worker.namespace import check_namespace
+from perdure._worker.plugin import REPORTING, PerdurePlugin
+from perdure.app import App
+from perdure.errors import DeclarationError, EngineUnavailable, PerdureError
+from perdure.logs import says
+from perdure.settings import Settings
+from perdure.telemetry.exporting import exporting
+
+log = logging.getLogger("perdure.worker")
+
+STICKY = timedelta(seconds=1)
+"""How long a workflow task waits for a worker that may be gone: 1 s, since the default made 12 s of a kill."""
+
+
+def load_app(path: str) -> App:
+    """The app that `package.module:name` stands for.
+
+    Raises:
+        DeclarationError: there is none; the message says what is wrong.
+    """
+    found = load(path)
+    if not isinstance(found, App):
+        raise DeclarationError(f"{path!r} is a {type(found).__name__}, not a perdure App")
+    return found
+
+
+async def connect(plugin: PerdurePlugin, *, identity: str | None = None, runtime: Runtime | None = None) -> Client:
+    """A Temporal client from `TEMPORAL_*` and its profiles.
+
+    Raises:
+        EngineUnavailable: no server answers, or it has no such namespace, or refuses it; the message names its address.
+        InvalidSetting: a file or a profile can't be used.
+    """
+    return (await _connected(plugin, identity, runtime))[0]
+
+
+@asynccontextmanager
+async def staying_connected(
+    plugin: PerdurePlugin, stop: asyncio.Task[bool], runtime: Runtime
+) -> AsyncIterator[Client | None]:
+    """A client as from `connect`, which is connected anew when its certificates or its API key change; None if the
+    process is told to stop before."""
+    connecting = asyncio.create_task(_connected(plugin, new_identity(), runtime))
+    if not await before(stop, connecting):
+        yield None
+        return
+    client, made_with = await connecting
+    renewal = Renewal(client, made_with)
+    await renewal.start()
+    try:
+        yield client
+    finally:
+        await renewal.stop()
+
+
+async def _connected(
+    plugin: PerdurePlugin, identity: str | None, runtime: Runtime | None
+) -> tuple[Client, ClientConnectConfig]:
+    made_with = profile()
+    address = made_with.setdefault("target_host", "localhost:7233")
+    try:
+        client = await asyncio.wait_for(
+            Client.connect(**made_with, plugins=[plugin], identity=identity, runtime=runtime), CONNECT
+        )
+        await check_namespace(client)
+    except (RuntimeError, TimeoutError, ValueError) as error:
+        if isinstance(error, PerdureError):
+            raise
+        raise EngineUnavailable(why_not(address, error)) from error
+    return client, made_with
+
+
+async def run_worker(app: App, config: Settings, *, plugin: PerdurePlugin | None = None) -> None:
+    """Run a worker until SIGTERM or SIGINT: intake stops, calls end within the grace time, the rest is reported."""
+    with exporting(config) as runtime:
+        await _run(app, config, plugin, runtime)
+
+
+async def _run(app: App, config: Settings, plugin: PerdurePlugin | None, runtime: Runtime) -> None:
+    stop = told_to_stop()
+    plugin = plugin or PerdurePlugin(app, config)
+    async with staying_connected(plugin, stop, runtime) as client:
+        if client is not None:
+            await _work(app, config, plugin, client, stop)
+
+
+async def _work(app: App, config: Settings, plugin: PerdurePlugin, client: Client, stop: asyncio.Task[bool]) -> None:
+    worker = new_worker(client, config)
+    running = asyncio.create_task(worker.run())
+    if not await before(stop, asyncio.create_task(plugin.ready.wait()), running):
+        return
+    if not running.done():
+        says(log, "running", lifecycles=",".join(app.lifecycles), task_queue=config.queue, scope=config.scope)
+    await asyncio.wait({running, stop}, return_when=asyncio.FIRST_COMPLETED)
+    if running.done():
+        return await running  # it never ends by itself but by an error
+    says(log, "stopping", grace=config.grace)
+    await plugin.stop_services()
+    ended, _ = await asyncio.wait(
+        {asyncio.create_task(worker.shutdown()), running}, timeout=config.grace + REPORTING + 2
+    )
+    says(log, "stopped" if running in ended or running.done() else "stopped without an answer from Temporal")
+
+
+def new_worker(client: Client, config: Settings) -> Worker:
+    """A Temporal worker as perdure wants it; the plugin comes with the client."""
+    worker = Worker(
+        client,
+        task_queue=config.queue,
+        max_cached_workflows=config.workflows_cached,
+        max_concurrent_activities=config.effects_at_once,
+        max_concurrent_local_activities=2 * config.effects_at_once + 100,  # the bookkeeping needs room beside them
+        sticky_queue_schedule_to_start_timeout=STICKY,
+        graceful_shutdown_timeout=timedelta(seconds=config.grace + REPORTING),
+        deployment_config=_versioned(config.deployment) if config.deployment else None,
+    )
+    return renewed(worker)
+
+
+def _versioned(deployment: str) -> WorkerDeploymentConfig:
+    """The default stands on the worker: on a class it would make unversioned workers reject every task."""
+    name, build, *auto = deployment.split(":")
+    return WorkerDeploymentConfig(
+        version=WorkerDeploymentVersion(deployment_name=name, build_id=build),
+        use_worker_versioning=True,
+        default_versioning_behavior=VersioningBehavior.AUTO_UPGRADE if auto else VersioningBehavior.PINNED,
+    )
+
+
+def new_identity() -> str:
+    """Unique for each incarnation: a restarted worker is another one."""
+    return f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
+
+
+def stop_at_once() -> None:
+    """Until the worker runs there is nothing to bring to an end. As process 1 it would not even hear the signal."""
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: leave(0))
+
+
+def leave(status: int) -> NoReturn:
+    """End the process now: after all is done, an interpreter that tears down native threads can abort (134),
+    and a hung thread would keep it alive."""
+    logging.shutdown()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(status)
+
+
+def told_to_stop() -> asyncio.Task[bool]:
+    """Done once SIGTERM or SIGINT has come."""
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    return asyncio.create_task(stop.wait())
+
+
+async def before(stop: asyncio.Task[bool], *starting: asyncio.Task[Any]) -> bool:
+    """Wait for the first of `starting`; False, and they are cut off, if the worker is told to stop before."""
+    await asyncio.wait({stop, *starting}, return_when=asyncio.FIRST_COMPLETED)
+    if not stop.done():
+        return True
+    for task in starting:
+        task.cancel()
+    await asyncio.wait(starting, timeout=2)
+    says(log, "stopped before it ran")
+    return False

@@ -1,0 +1,152 @@
+"""What every lifecycle answers: the updates of an operator, the query `status`, and the signals of perdure's own."""
+
+from __future__ import annotations
+
+from temporalio import workflow
+from temporalio.exceptions import ApplicationError
+
+from perdure._wire.messages import Message
+from perdure._wire.names import MESSAGE, MIRROR, WAKE
+from perdure._wire.requests import Request, Resolution, RetryRequest, SendAgain
+from perdure._wire.status import LifecycleStatus
+from perdure._workflow.conductor import Conductor
+from perdure._workflow.leaving import until
+from perdure._workflow.messages import hand_over
+from perdure._workflow.rules import closing, ended, parked, refuse_if_over
+from perdure.contracts.effects import problem
+from perdure.contracts.outcomes import Status
+from perdure.contracts.sizes import ELSEWHERE, LARGEST_RECEIPT, size_of
+from perdure.errors import NotNow
+
+
+class Answering:
+    """The part of a `Lifecycle` that others talk to; nothing of it can be overridden."""
+
+    @workflow.update
+    async def resolve(self, said: Resolution) -> str:
+        """Say what became of an effect in doubt."""
+        self._perdure.waiter.update_came()
+        run, performance = self._perdure.run, parked(self._perdure.run, said.effect)
+        performance.resolve(said)
+        await until(lambda: performance.resolved is not None or run.leaving or run.overtaken)
+        if performance.resolved is None:
+            # Of Temporal's own kind: past the validator any other exception would fail the workflow task for ever.
+            raise ApplicationError(closing(run) or "nothing came of it", type=NotNow.__name__)
+        return performance.resolved
+
+    @resolve.validator
+    def _check_resolve(self, said: Resolution) -> None:
+        refuse_if_over(self._perdure.run)
+        performance = parked(self._perdure.run, said.effect)
+        if performance.resolution is not None:
+            raise NotNow(f"{performance.slot} is being resolved by {performance.resolution.by} right now")
+        if said.outcome not in (Status.DONE, Status.NOT_DONE, Status.ABANDONED):
+            raise NotNow(f"outcome={said.outcome.value!r}: say done, not_done or abandoned")
+        if said.outcome is Status.DONE:
+            if (size := size_of(said.receipt)) > LARGEST_RECEIPT:
+                raise NotNow(f"the receipt has {size} bytes, and may have {LARGEST_RECEIPT}: {ELSEWHERE}")
+            try:
+                performance.effect.receipt.validate_python(said.receipt)
+            except ValueError as error:
+                raise NotNow(f"the receipt does not fit what {performance.slot} declares: {problem(error)}") from error
+
+    @workflow.update
+    async def retry_now(self, asked: RetryRequest) -> str:
+        """Go on at once: with the next attempt, or from where it waits for somebody to ask."""
+        self._perdure.waiter.update_came()
+        run = self._perdure.run
+        run.standstill.look()
+        if run.asked.waits_for_retry and run.asked.retry is None:
+            run.asked.for_retry(asked)
+        for performance in run.effects.performances.values():
+            performance.hurry()
+        return f"goes on from {run.state}"
+
+    @retry_now.validator
+    def _check_retry_now(self, asked: RetryRequest) -> None:
+        run = self._perdure.run
+        refuse_if_over(run)
+        if run.standstill.stands:
+            return
+        effects = run.effects
+        if run.asked.waits_for_retry:
+            anew = {"Abandoned", "DifferentInput"}
+            blocked = [key for key, how in effects.ended.items() if how.kind in anew]
+            if blocked and len(blocked) == len(effects.ended):
+                raise NotNow(f"{blocked[0]} was given up, so a retry would make no call: use send_again")
+            if effects.refused and not asked.send_refused:
+                slots = ", ".join(sorted(effects.refused))
+                raise NotNow(
+                    f"{slots} was refused, and this retry is not to send it again: use send_again, or retry it by name"
+                )
+            return
+        if waiting := [each.slot for each in effects.performances.values() if each.parked]:
+            raise NotNow(f"{waiting[0]} is in doubt: nobody knows whether it happened, so use resolve")
+        if not any(each.pauses for each in effects.performances.values()):
+            raise NotNow(f"nothing waits for a retry in state {run.state!r}")
+
+    @workflow.update
+    async def send_again(self, asked: SendAgain) -> str:
+        """Send an effect anew that ended without being done: new key, so the other side sees a new request."""
+        self._perdure.waiter.update_came()
+        run = self._perdure.run
+        slot = run.effects.send_anew(ended(run, asked.effect))
+        run.asked.for_retry(asked)
+        return f"{slot} goes anew"
+
+    @send_again.validator
+    def _check_send_again(self, asked: SendAgain) -> None:
+        refuse_if_over(self._perdure.run)
+        run = self._perdure.run
+        if not run.asked.waits_for_retry:
+            raise NotNow(f"nothing waits to be sent again in state {run.state!r}")
+        ended(run, asked.effect)
+
+    @workflow.update
+    async def cancel(self, asked: Request) -> str:
+        """End it: no new attempt is begun, no wait goes on. What is under way or in doubt is settled first."""
+        self._perdure.waiter.update_came()
+        self._perdure.request_cancel(asked)
+        return "will be cancelled as soon as nothing is under way"
+
+    @cancel.validator
+    def _check_cancel(self, asked: Request) -> None:
+        run = self._perdure.run
+        refuse_if_over(run)
+        if run.declared.cancelled is None:
+            raise NotNow(f"{run.entity.lifecycle} declares no state with cancelled=True to end in")
+        if run.asked.cancel is not None:
+            raise NotNow(f"{run.asked.cancel.by} has asked for that already")
+        if waiting := [each.slot for each in run.effects.performances.values() if each.parked]:
+            raise NotNow(f"{waiting[0]} is in doubt: resolve it first, as abandoned if need be")
+
+    @workflow.query
+    def status(self) -> LifecycleStatus:
+        """Where it is, and what it waits for."""
+        return self._perdure.run.status()
+
+    @workflow.signal(name=WAKE)
+    def _wake(self, key: str) -> None:
+        """An outcome came late: whoever performs `key` reads the fence again."""
+        self._perdure.run.standstill.look()
+        if performance := self._perdure.run.effects.performances.get(key):
+            performance.look_again()
+
+    @workflow.signal(name=MIRROR)
+    async def _mirror_again(self, by: str) -> None:
+        """The mirror does not show what this run has done: it is to write it again."""
+        await self._perdure.mirror_again(by)
+
+    @workflow.signal(name=MESSAGE)
+    async def _receive(self, message: Message) -> None:
+        """A message from the outbox; one that is delivered again is heard once."""
+        if not self._perdure.run.hear(message.ordinal):
+            return
+        if message.kind == "cancel":
+            self._perdure.request_cancel(Request.model_validate(message.payload))
+        else:
+            await hand_over(self, message)
+
+    @property
+    def _perdure(self) -> Conductor:
+        raise NotImplementedError

@@ -1,0 +1,318 @@
+"""One run of a lifecycle from its birth to its end, or to a new run. No other module continues as new, or ends."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from datetime import datetime, timedelta
+from typing import Any, TypeVar
+
+from temporalio import workflow
+from temporalio.exceptions import FailureError
+
+from perdure._common.privacy import describe
+from perdure._wire.requests import Request
+from perdure._wire.terms import Terms
+from perdure._workflow.author import Author
+from perdure._workflow.fitting import check_size
+from perdure._workflow.leaving import Cancelled, Leave, Overtaken, Part, Renewal, fail, to_its_end, until
+from perdure._workflow.passing import passed
+from perdure._workflow.performing import Performance
+from perdure._workflow.reading import Unreadable, read, stand_still
+from perdure._workflow.recorder import Recorder
+from perdure._workflow.run_state import RunState
+from perdure._workflow.stepping import take
+from perdure._workflow.transitions import Transitions
+from perdure._workflow.waiter import Waiter
+from perdure.contracts.effects import Effect, problem
+from perdure.contracts.outcomes import Done, Ended
+from perdure.contracts.steps import Step
+from perdure.errors import DeclarationError, InvalidInput
+from perdure.telemetry import names, traces
+
+In = TypeVar("In")
+Out = TypeVar("Out")
+Run = Callable[[Any], Coroutine[Any, Any, None]]
+"""The author's `run`, of which Temporal has given the input."""
+
+TOLD_AGAIN = timedelta(minutes=1)
+TROUBLE = "perdure_trouble"
+"""What a worker offers to its workflows: to be told that their code fails."""
+ODDITY = "perdure_oddity"
+"""And to be told that a clean-up should look at their entity."""
+
+
+class Conductor:
+    """Conducts one run.
+
+    Attributes:
+        run: what the run knows.
+        recorder: writes for it.
+        waiter: waits for it.
+        transitions: change its state.
+    """
+
+    def __init__(self, author: Author) -> None:
+        self._author = author
+        self.run = RunState(author)
+        self.recorder = Recorder(self.run, author)
+        self.waiter = Waiter(self.run, self.recorder)
+        self.transitions = Transitions(self.run, self.recorder, self.waiter, self._settle_doubts)
+        self._begun = False
+        self._given: Any = None
+        self._part = Part()
+        """The author's code that is under way."""
+
+    async def conduct(self, run: Run, given: Any) -> None:
+        """Run the author's `run` and bring it to an end that loses nothing."""
+        self._given = given
+        entity = self.run.entity
+        about = {
+            names.LIFECYCLE: entity.lifecycle,
+            names.ROUND: entity.round,
+            names.WORKFLOW_ID: workflow.info().workflow_id,
+        }
+        with traces.span_in_workflow(f"{names.SPAN_RUN} {entity.lifecycle}", about):
+            try:
+                renewing = await self._heed_cancellation(asyncio.ensure_future(self._lead(run)))
+                memo = self.run.memo(self._author) if renewing else {}
+                check_size(self.run.entity, "what it hands to its next run", memo)
+            except Exception as error:
+                self._report_failure(error)
+                raise
+        if renewing:
+            workflow.continue_as_new(given, memo=memo)
+
+    async def perform(
+        self,
+        effect: Effect[In, Out],
+        given: In,
+        *,
+        suffix: str | None,
+        own: Terms | None,
+        entering: str | None,
+        then: str | None,
+        expires_at: datetime | None,
+        witness: Callable[[], Out | None] | None,
+    ) -> Done[Out] | Ended:
+        """Perform an effect for the author's code; see `Lifecycle.perform`."""
+        performance = self._performance(
+            effect,
+            effect.dump_input(given),
+            suffix=suffix,
+            own=own,
+            entering=entering,
+            then=then,
+            expires_at=expires_at,
+            witness=witness,
+        )
+        end = await to_its_end(performance.run(), performance.withdraw)
+        if performance.ordered_at is not None:
+            passed(performance.ordered_at)
+        return end
+
+    async def take(self, step: Step[In, Out], given: In) -> Out:
+        """Take a step for the author's code; see `Lifecycle.step`."""
+        return await take(self.run, self.recorder, self.waiter, step, given)
+
+    async def mirror_again(self, by: str) -> None:
+        """Write the state that it is in once more, with its input: the mirror has lost it, or shows another. Where the
+        database knows an end, the run comes to it."""
+        run = self.run
+        if not run.born or run.final or run.overtaken or run.leaving:
+            return  # it writes by itself, or has written
+        move = self.recorder.move_to(run.state, "mirrored again", by)
+        try:
+            await self.recorder.write(self.recorder.order(move=move, given=self._given))
+        except Overtaken as standing:
+            self.waiter.overtaken(standing)
+
+    def request_cancel(self, request: Request) -> None:
+        """Note that somebody asked for the end; without a state for that it is only logged."""
+        run = self.run
+        if run.declared.cancelled is None:
+            workflow.logger.warning("not cancelled: %s declares no state with cancelled=True", run.entity.lifecycle)
+        elif run.asked.cancel is None:
+            run.asked.for_cancel(request)
+            for each in run.effects.performances.values() if self.waiter.may_cancel() else ():
+                each.take_back()
+
+    def left_by(self, reason: Leave) -> None:
+        """A handler has left: what that means for the whole run."""
+        if isinstance(reason, Overtaken):
+            self.waiter.overtaken(reason)
+        elif isinstance(reason, Unreadable):
+            self._part.leave(reason)
+
+    def ask_for_clean_up(self, why: str) -> None:
+        """Once, by the worker that is here first: nothing of it stands in the history."""
+        ask = workflow.extern_functions().get(ODDITY)
+        if ask is not None and not workflow.unsafe.is_replaying():
+            ask(self.run.entity, why)
+
+    async def _heed_cancellation(self, run: asyncio.Future[bool]) -> bool:
+        """Temporal's own cancellation becomes a request like any other: it never tears an attempt apart."""
+        while not run.done():
+            try:
+                await workflow.wait([run])
+            except asyncio.CancelledError:
+                self.request_cancel(Request(by="temporal", note="cancellation was requested through Temporal"))
+        return await run
+
+    async def _lead(self, run: Run) -> bool:
+        """Come to an end; True if that is a new run."""
+        renewing = False
+        await self._hear_again()
+        try:
+            await self._run_or_cancel(run)
+        except Renewal:
+            renewing = True
+            self.run.leave()
+        except Overtaken as standing:
+            workflow.logger.info("ended as %s: the database says so", standing.state)
+            self.run.overtake(standing.state)
+        self._part.end()
+        await self.waiter.drained()
+        self.recorder.close()
+        return renewing
+
+    async def _hear_again(self) -> None:
+        """What it was told before its history was lost is heard before `run` begins, so that the waits which that ended
+        are over, and it catches up. A message that can't be delivered any more is not waited for much longer."""
+        run = self.run
+        if run.last_message < run.expects:
+            await until(
+                lambda: run.last_message >= run.expects,
+                TOLD_AGAIN.total_seconds(),
+                "is told again what it was told before",
+            )
+
+    async def _run_or_cancel(self, run: Run) -> None:
+        try:
+            while not await self._run(run):
+                pass
+        except Cancelled:
+            await self._settle()
+            if not self.run.final and not self.run.asked.cancelled_before:
+                await self._attend(self._author.cancelling(self.run.asked.begin_cancelling()))
+                await self._settle()
+            if not self.run.final:
+                await self._end_cancelled()
+
+    async def _run(self, run: Run) -> bool:
+        """Whether it is over; False if `run` is to be started from its top, since what stopped it can be read now."""
+        try:
+            readable = self._read(self._given)
+            read(self.run, "the state", lambda: self.run.declared[self.run.state])
+            await self._be_born(readable)
+            self._begun = True
+            if self.run.asked.cancelled_before:
+                raise Cancelled
+            await self._attend(run(readable))
+            if self.run.asked.was_cancelling and not self.run.final:
+                raise Cancelled
+        except Unreadable as trouble:
+            self._part.end()
+            self.ask_for_clean_up("it stands still")
+            await stand_still(self.run, self.recorder, self.waiter, trouble)
+            if self._begun and self.run.recalled_well:  # what it did since then must not be done to it twice
+                await until(lambda: self.waiter.may_renew(wanted=True))
+                raise Renewal from None
+            await self.waiter.nothing_under_way()
+            return False
+        self._check_end()
+        return True
+
+    async def _attend(self, code: Coroutine[Any, Any, None]) -> None:
+        """Await a part of the author's code, until it ends or has to be left."""
+        self._part = Part(lambda: self.run.asked.ending)
+        await self._part.attend(code)
+
+    async def _settle(self) -> None:
+        """What other branches of the part that was left have under way, or in doubt, comes to its end first.
+
+        Raises:
+            Overtaken: one of them learned that the entity is over.
+            Renewal: a doubt is to be settled in a new run.
+            Exception: one of them failed.
+        """
+        await self.waiter.nothing_under_way()
+        self._part.end()
+        with suppress(Cancelled):
+            self._part.check()
+        await self._settle_doubts()
+
+    async def _settle_doubts(self) -> None:
+        """Settle what is in doubt and `run` has not come back to: by its own policy; by a person, where only the record
+        knows of it."""
+        for left in self.run.effects.doubts_left:
+            effect = next((each for each in self._author.effects if each.identity == left.effect), None)
+            if effect is not None:
+                performance = self._performance(effect, left.given, suffix=left.suffix, own=left.own)
+                performance.withdraw()
+                with suppress(asyncio.CancelledError):
+                    await performance.run()
+
+    def _performance(self, effect: Effect[In, Out], given: Any, **more: Any) -> Performance[In, Out]:
+        return Performance(self.run, self.recorder, self.waiter, self.transitions, effect, given, **more)
+
+    def _read(self, given: Any) -> Any:
+        def reading() -> Any:
+            return self._author.input.validate_json(json.dumps(given))
+
+        if not self.run.born and not workflow.unsafe.is_replaying():
+            try:
+                return reading()
+            except (ValueError, TypeError) as error:
+                why = f"{self.run.entity.lifecycle}: the input does not fit: {problem(error)}"
+                fail(why, InvalidInput.__name__)
+        return read(self.run, "the input", reading)
+
+    async def _be_born(self, given: Any) -> None:
+        """A start past perdure (the `temporal` command, the Web UI) is put on record first, so that no entity is
+        ever only in Temporal; and it ends here if the entity is final already (invariant 7)."""
+        run = self.run
+        if not run.catching_up:
+            self.recorder.publish()
+        if not run.born:
+            try:
+                await self._record_birth(given)
+            except Overtaken as standing:
+                if standing.round <= run.entity.round:
+                    raise
+                # Whoever starts by hand does not know how often the entity was restarted.
+                run.take_round(standing.round)
+                await self._record_birth(given)
+            run.be_born()
+        self.recorder.count_state()
+        self.recorder.describe()
+
+    async def _record_birth(self, given: Any) -> None:
+        move = self.recorder.move_to(self.run.state, "started")
+        given = self._author.input.dump_python(given, mode="json")
+        answer = await self.recorder.write(self.recorder.order(move=move, given=given))
+        self.run.effects.take_terms(answer.terms)
+
+    def _check_end(self) -> None:
+        run = self.run
+        if not run.final:
+            raise DeclarationError(
+                f"{run.entity}: run() returned in state {run.state!r}, which is not final: enter a final state first"
+            )
+
+    async def _end_cancelled(self) -> None:
+        cancel, state = self.run.asked.cancel, self.run.declared.cancelled
+        assert cancel is not None
+        assert state is not None
+        try:
+            await self.transitions.move(state, cancel.note or "cancelled", cancel.by)
+        except Overtaken as standing:
+            self.run.overtake(standing.state)
+
+    def _report_failure(self, error: Exception) -> None:
+        """The code fails, and goes on failing until other code is deployed: only from outside can that be shown."""
+        report = workflow.extern_functions().get(TROUBLE)
+        if report is not None and not isinstance(error, FailureError):
+            report(self.run.entity, describe(error))

@@ -1,0 +1,161 @@
+"""What to do next about one effect: a pure function of its contract and of what is known. No I/O, no clock.
+
+The workflow owns the attempts (invariant 3): every attempt and look-up is one activity, made once, and after
+each this function is asked.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, TypeAlias, assert_never
+
+from perdure._wire.known import NOW, Known
+from perdure._wire.terms import Terms
+from perdure.contracts.effects import Effect
+from perdure.contracts.outcomes import Status
+from perdure.contracts.policies import Dedupe, DoubtPolicy, Escalate, Lookup, Repeat
+
+_Terms: TypeAlias = Effect[Any, Any] | Terms
+SOON = timedelta(seconds=1)
+_DOUBLINGS, _OF_MANY = 4, 8
+"""How often the pause between two look-ups doubles; where there is no end of them, and so many at once, more often."""
+
+
+@dataclass(frozen=True, slots=True)
+class Again:
+    """Make an attempt after a pause; a doubtful one before it is taken over, where it was begun `within` that time.
+
+    The fence judges that, by the database's clock: an attempt may wait long for a worker, or for its turn.
+    """
+
+    pause: timedelta
+    within: timedelta | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """Ask the look-up after a pause."""
+
+    pause: timedelta
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """Read the fence after a pause: the attempt on record may be alive, and nobody has taken it for lost."""
+
+    pause: timedelta
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """Put on record that it was not done: enough believable misses."""
+
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Park:
+    """Read the fence after a pause, and if that tells nothing new, wait for a person."""
+
+    pause: timedelta
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """Nothing is left to do; `expired`, `gave_up` and `refused` say why where the status does not."""
+
+    status: Status
+    expired: bool = False
+    gave_up: bool = False
+    refused: bool = False
+    different: bool = False
+
+
+Decision: TypeAlias = Again | Ask | Look | Record | Park | Settled
+
+
+def decide(
+    effect: Effect[Any, Any],
+    known: Known,
+    *,
+    now: datetime,
+    expires_at: datetime | None = None,
+    ending: bool = False,
+    luck: float = 0.0,
+) -> Decision:
+    """The next step for `effect`.
+
+    Args:
+        ending: somebody has asked for the end. A workflow task that was lost may have begun an attempt that this run
+            does not know of, so the fence is read before anything is left.
+        luck: in [-1, 1], places pauses inside their jitter.
+    """
+    status = known.effect.status
+    terms = known.terms or effect
+    if status in (Status.DONE, Status.REFUSED, Status.ABANDONED):
+        return Settled(status)
+    if known.different:
+        return Settled(status, different=True)
+    expired = expires_at is not None and now >= expires_at
+    if (expired or ending) and not known.read:
+        return Look(NOW)
+    if expired:
+        return Settled(status, expired=True)
+    if known.effect.in_doubt:
+        if known.last is Status.REFUSED:
+            return Settled(status, refused=True)
+        return _in_doubt(terms.doubt, terms, known, luck)
+    if _is_spent(terms, known):
+        return Settled(status, gave_up=True)
+    return Again(_pause(terms, known, luck))
+
+
+def _in_doubt(policy: DoubtPolicy[Any, Any], terms: _Terms, known: Known, luck: float) -> Decision:
+    if isinstance(policy, (Repeat, Dedupe)) and known.effect.status is Status.ATTEMPTING and known.in_flight > NOW:
+        # Another execution of the same attempt, as when a message made the workflow task run again.
+        return Look(min(known.in_flight, SOON))
+    # A doubt alone never ends in giving up; a definite no may be the last one allowed, though an earlier attempt is in
+    # doubt.
+    spent = known.last is Status.NOT_DONE and _is_spent(terms, known)
+    match policy:
+        case Repeat():
+            return Settled(known.effect.status, gave_up=True) if spent else Again(_pause(terms, known, luck))
+        case Dedupe(window, margin, otherwise):
+            pause, within = _pause(terms, known, luck), window - margin - terms.timeout
+            fits = not spent and known.in_doubt_for + pause < within
+            return Again(pause, within) if fits else _in_doubt(otherwise, terms, known, luck)
+        case Lookup(otherwise=otherwise):
+            if policy.tries is not None and known.mute >= policy.tries:
+                return _in_doubt(otherwise, terms, known, luck)
+            if known.misses >= policy.misses:
+                return Record(f"{policy.find.name} looked {known.asked} times and did not find it")
+            return Ask(_until_next_question(policy, known))
+        case Escalate():
+            return Park(max(known.in_flight, NOW))
+        case _:
+            assert_never(policy)
+
+
+def _is_spent(terms: _Terms, known: Known) -> bool:
+    """Whether as many attempts have failed as may."""
+    return terms.retry.maximum is not None and known.failures - known.spared >= terms.retry.maximum
+
+
+def _pause(terms: _Terms, known: Known, luck: float) -> timedelta:
+    if known.unmade:
+        return SOON
+    if not known.failures:
+        return NOW
+    return max(terms.retry.pause(known.failures, luck), known.retry_after or NOW)
+
+
+def _until_next_question(policy: Lookup[Any, Any], known: Known) -> timedelta:
+    """At once, then less and less often, but in any case when a miss begins to count."""
+    if not known.asked:
+        return NOW
+    # Once the other side has said that it has nothing, the answer is near.
+    doublings = _OF_MANY if policy.tries is None and not known.misses else _DOUBLINGS
+    pause = policy.every * (1 << min(known.asked - 1, doublings))
+    believable = known.in_flight + policy.settle
+    return min(pause, believable) if believable > NOW else pause

@@ -1,0 +1,127 @@
+"""Checks of a lifecycle when its class is made, and what is put around what its author wrote."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Any, TypeVar, get_args, get_origin, get_type_hints
+
+from temporalio import workflow
+from temporalio.exceptions import ApplicationError
+
+from perdure._workflow.leaving import Leave, reason_of
+from perdure._workflow.rules import refuse_if_over, why_left
+from perdure.contracts.unordered import set_in
+from perdure.errors import DeclarationError, NotNow
+
+_MAY_OVERRIDE = (
+    *("states", "effects", "steps", "mirror", "expects", "erasure", "search_attribute", "if_ended"),
+    *("run", "snapshot", "cancelling"),
+)
+
+
+def check_handlers(cls: type[Any], base: type[Any]) -> None:
+    """A subclass that overrides a handler would lose its validator in silence."""
+    defined = {name for each in base.__mro__ for name in each.__dict__}
+    for name in cls.__dict__:
+        if name in defined and name not in _MAY_OVERRIDE and not name.startswith("__"):
+            raise DeclarationError(f"{cls.__name__}.{name} overrides what every lifecycle has: take another name")
+    if "run" not in cls.__dict__ or not hasattr(cls.__dict__["run"], "__temporal_workflow_run"):
+        raise DeclarationError(f"{cls.__name__} needs its own `@workflow.run async def run(self, given)`")
+
+
+def guard_handlers(cls: type[Any]) -> None:
+    """An author's update that meets the end is told so, as those of the base class are; a handler that is left, because
+    the whole run is, ends too."""
+    for handler in cls.__dict__.values():
+        definition = getattr(handler, "__temporal_signal_definition", None)
+        if isinstance(handler, workflow.UpdateMethodMultiParam):
+            definition = handler._defn
+            # The definition is frozen, and `set_validator` takes only the first one.
+            object.__setattr__(definition, "validator", _guarded(definition.fn, definition.validator))
+        if definition is not None and inspect.iscoroutinefunction(definition.fn):
+            answers = isinstance(handler, workflow.UpdateMethodMultiParam)
+            object.__setattr__(definition, "fn", _left(definition.fn, answers))
+
+
+def _left(handler: Callable[..., Any], answers: bool) -> Callable[..., Any]:
+    @functools.wraps(handler)
+    async def handle(self: Any, *given: Any) -> Any:
+        try:
+            return await handler(self, *given)
+        except (Leave, BaseExceptionGroup) as error:
+            reason = reason_of(error)
+            self._perdure.left_by(reason)
+            if answers:
+                raise ApplicationError(why_left(self._perdure.run, reason), type=NotNow.__name__) from None
+
+    return handle
+
+
+def _guarded(handler: Callable[..., Any], validator: Callable[..., None] | None) -> Callable[..., None]:
+    @functools.wraps(handler)
+    def check(self: Any, *given: Any) -> None:
+        run = self._perdure.run
+        if run.final or run.overtaken:
+            refuse_if_over(run)
+        if validator is not None:
+            validator(self, *given)
+
+    return check
+
+
+def input_type(cls: type[Any], base: type[Any]) -> Any:
+    """The concrete type: Temporal decodes nothing for a TypeVar."""
+    declared = next(
+        (get_args(each)[0] for each in getattr(cls, "__orig_bases__", ()) if _derives(get_origin(each), base)),
+        None,
+    )
+    if declared is None or isinstance(declared, TypeVar):
+        raise DeclarationError(f"{cls.__name__}: write `class {cls.__name__}(Lifecycle[Input, States])`")
+    parameters = list(inspect.signature(cls.run).parameters.values())[1:]
+    hinted = get_type_hints(cls.run).get(parameters[0].name) if len(parameters) == 1 else None
+    if hinted != declared:
+        raise DeclarationError(
+            f"{cls.__name__}.run must take one input annotated {declared!r}, as in Lifecycle[...]; it takes {hinted!r}"
+        )
+    return declared
+
+
+def _derives(origin: Any, base: type[Any]) -> bool:
+    return isinstance(origin, type) and issubclass(origin, base)
+
+
+def check_effects(cls: type[Any]) -> None:
+    """No two of its effects or steps share a name, and each has its types; an effect's input has one order of bytes."""
+    names = [each.name for each in (*cls.effects, *cls.steps)]
+    if twice := {name for name in names if names.count(name) > 1}:
+        raise DeclarationError(f"{cls.__name__}: {twice.pop()!r} is declared twice")
+    for each in (*cls.effects, *cls.steps):
+        _ = each.input, each.receipt
+    for effect in cls.effects:
+        if where := set_in(effect.input):
+            raise DeclarationError(
+                f"{cls.__name__}: the input of {effect.name!r} holds a set: {where}. Each worker would write it in "
+                "another order, as other bytes: use a list or a tuple"
+            )
+
+
+def check_if_ended(cls: type[Any]) -> None:
+    """Misspelt, it would let an entity wait for a person in silence, or go on without one."""
+    if cls.if_ended not in ("attention", "again"):
+        raise DeclarationError(f"{cls.__name__}: if_ended={cls.if_ended!r}: write 'attention' or 'again'")
+
+
+def put_conductor_around_run(cls: type[Any]) -> None:
+    """Put the conductor around the author's `run`. To Temporal it takes anything, since an input that Temporal
+    can't decode would keep the workflow task failing for ever; the conductor reads it, and says what is wrong."""
+    run = cls.run
+
+    @functools.wraps(run)
+    async def conducted(self: Any, given: Any = None) -> None:
+        await self._perdure.conduct(functools.partial(run, self), given)
+
+    taken = list(inspect.signature(run).parameters)[1]
+    conducted.__annotations__ = {**run.__annotations__, taken: Any}
+    cls.run = conducted

@@ -1,0 +1,198 @@
+"""What one performance knows of its effect: the fence's record of it, and what its attempts have reported."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any, Generic, TypeVar
+
+from temporalio import workflow
+
+from perdure._wire.carried import Unsettled
+from perdure._wire.known import Known
+from perdure._wire.orders import Report, Said
+from perdure._wire.terms import Terms
+from perdure._wire.writes import Answer, EffectView, Fence, FenceOp, storable
+from perdure._workflow.passing import earliest_call
+from perdure._workflow.recorder import Recorder
+from perdure._workflow.run_state import RunState, microseconds
+from perdure.contracts.effects import Effect
+from perdure.contracts.keys import slot_of
+from perdure.contracts.outcomes import Status
+
+In = TypeVar("In")
+Out = TypeVar("Out")
+
+STAYS_BEHIND = "perdure: what an earlier run performed leads no further"
+
+
+class EffectRecord(Generic[In, Out]):
+    """What is known of one effect.
+
+    Args:
+        given: its input, as JSON data.
+        suffix: tells several performances of it apart.
+        own: what this performance has in place of the contract's terms.
+
+    Attributes:
+        slot: its name, with the suffix.
+        name, inline: the way that this run calls it: the one that stands in its history, whatever the contract says
+            today.
+        left: what the run before has left of it.
+        known: what `decide` decides from.
+        seen_at: when the fence's record was last read.
+        progress: what the last attempt's heartbeat has reported.
+    """
+
+    def __init__(
+        self,
+        run: RunState,
+        recorder: Recorder,
+        effect: Effect[In, Out],
+        given: Any,
+        suffix: str | None,
+        own: Terms | None,
+    ) -> None:
+        self._run = run
+        self._recorder = recorder
+        self.effect = effect
+        self.input = given
+        self.own = own
+        self._suffix = suffix
+        self.slot = slot_of(effect.name, suffix)
+        begun_with = run.effects.terms.get(effect.identity)
+        self.name = begun_with.name if begun_with else effect.identity
+        self.inline = begun_with.inline if begun_with else effect.inline
+        self.key = run.effects.new_key(run.entity, effect, suffix)
+        # What the run before knew goes on: its failures count, its doubt needs no second look at the fence.
+        self.left = run.effects.unsettled.get(self.key) or Unsettled(known=Known())
+        self.known = replace(self.left.known, read=False, terms=own or self.left.known.terms or begun_with)
+        self.seen_at = self.left.seen_at or workflow.now()
+        self.progress = self.left.progress
+        self._since = self.left.since or self._ordered_first()
+
+    def _ordered_first(self) -> int:
+        """The earliest time at which it can have been ordered, in microseconds: if its record is lost, the fence takes
+        nothing for untouched that was ordered before."""
+        run, at = self._run, earliest_call() if self.inline else workflow.now()
+        if run.gaps:
+            return microseconds(run.started_at)
+        repeats = self.repeats or run.effects.performed_before is None
+        return run.began if repeats or at is None else microseconds(at)
+
+    @property
+    def is_new(self) -> bool:
+        """Whether no earlier run has performed it to its end."""
+        earlier = self._run.effects.performed_before
+        return not self._run.catching_up or (earlier is not None and self.slot not in earlier)
+
+    @property
+    def repeats(self) -> bool:
+        """Whether an earlier run may have performed it."""
+        return self._run.catching_up or self.slot in (self._run.effects.performed_before or ())
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether the run before has done more than this: what an earlier run performed to its end is settled once
+        more, since the database has lost the record of it. After a retry it is performed anew."""
+        run = self._run
+        repeats = run.catching_up and run.asked.retry is None
+        return repeats and self.slot in (run.effects.performed_before or ()) and workflow.patched(STAYS_BEHIND)
+
+    @property
+    def in_doubt(self) -> bool:
+        """Whether nobody knows what became of an attempt."""
+        return self.known.effect.in_doubt
+
+    @property
+    def timeout(self) -> timedelta:
+        """Of its next call: the one that `decide` reckons with, when it judges what still fits into a window."""
+        return (self.known.terms or self.effect).timeout
+
+    def note(self, **changes: Any) -> None:
+        """Know that from now on; see `Known`."""
+        self.known = replace(self.known, **changes)
+
+    def unsettled(self, attention: str | None, next_at: Any) -> Unsettled:
+        """What the next run must know of it."""
+        return Unsettled(
+            known=replace(self.known, terms=None),  # a new run takes today's
+            seen_at=self.seen_at,
+            progress=self.progress,
+            since=self._since,
+            attention=attention,
+            next_at=next_at,
+            effect=self.effect.identity,
+            suffix=self._suffix,
+            given=self.input,
+            own=self.own,
+        )
+
+    def fence(self, op: FenceOp, *, token: str | None = None, **more: Any) -> Fence:
+        """What a write asks of the effect's record."""
+        return Fence(
+            op=op,
+            key=self.key,
+            effect=self.slot,
+            token=token or self.known.effect.token or "",
+            in_flight=self.timeout.total_seconds(),
+            since=self._since,
+            began=self._run.began,
+            **more,
+        )
+
+    async def ask(self, op: FenceOp, **more: Any) -> Answer:
+        """Read the record, or change it; the answer is not taken in yet."""
+        return await self._recorder.fence(self.fence(op, **more))
+
+    async def settle(self, status: Status, why: str, *, receipt: Any = None, by: str | None = None) -> None:
+        """Compare-and-set on the token that was read: whatever came in meanwhile stands."""
+        answer = await self.ask(FenceOp.RESOLVE, status=status, receipt=receipt, why=storable(why), by=storable(by))
+        self.see(answer.effect or EffectView(), answer)
+        self.known = self.known.settled()
+
+    def see(self, view: EffectView, source: Report | Answer) -> None:
+        """Take in the record, and the terms of the worker that read it."""
+        of_each = source.terms or {} if isinstance(source, Answer) else {self.effect.identity: source.terms}
+        terms = of_each.get(self.effect.identity)
+        self.note(effect=view, read=True, terms=self.own or terms or self.known.terms)
+        self.seen_at = workflow.now()
+        self._run.stay_ahead(view.version)
+
+    def take_progress(self, progress: Any) -> None:
+        """What an attempt has reported of its progress."""
+        self.progress = progress
+
+    def note_end(self, report: Report) -> None:
+        """What the end of an attempt means for the next one."""
+        known = replace(self.known.settled(), unmade=not report.made, different=report.said is Said.DIFFERENT)
+        if report.made:
+            failed = report.said is not Said.STANDING
+            definite = report.begun and report.said in (Said.NOT_DONE, Said.REFUSED)
+            known = replace(
+                known,
+                failures=known.failures + failed,
+                spared=known.spared + (failed and not report.counts),
+                last=Status(report.said.value) if definite else None,
+                retry_after=timedelta(seconds=report.retry_after) if report.retry_after else None,
+            )
+            if not report.begun and report.why and not known.effect.attempts:  # no record has the reason
+                known = replace(known, effect=known.effect.model_copy(update={"why": report.why}))
+        self.known = known
+
+    def note_loss(self, begun: bool) -> None:
+        """What the loss of an attempt means for the next one; `begun`: the record of it was made."""
+        known = self.known.settled()
+        # A lost attempt that is on record as not done may not have called anybody: only its report knew.
+        self.known = replace(
+            known,
+            failures=known.failures + 1,
+            spared=known.spared + (not begun or known.effect.status is Status.NOT_DONE),
+            unmade=False,
+            last=None,
+            retry_after=None,
+        )
+
+    def note_resolution(self) -> None:
+        """A person has settled it: failures are counted anew."""
+        self.known = replace(self.known.settled(), failures=0, spared=0)

@@ -1,0 +1,87 @@
+"""Messages that come through the outbox: each has its place in the entity's order, and is heard once.
+
+They come in an envelope, the signal `perdure-message`. A signal of their own name would be dropped by Temporal's SDK
+where its payload can't be read, and heard twice where it is delivered twice.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+from typing import Any
+
+from pydantic import TypeAdapter
+from temporalio import workflow
+
+from perdure._wire.messages import Message
+from perdure._workflow.author import Author
+from perdure.contracts.effects import problem
+from perdure.contracts.states import suggestion
+from perdure.errors import PerdureError, UnreadableRecord
+
+_ADAPTERS: dict[tuple[type[Any], str], list[TypeAdapter[Any]]] = {}
+"""What reads the payload of each handler; made once."""
+
+
+class _NotOne(PerdureError, TypeError):
+    """A handler takes more than a message carries."""
+
+
+def unfit(lifecycle: type[Author], message: Message) -> str | None:
+    """Why the lifecycle could make nothing of a message; None if it can. Says where, not what (it may be personal)."""
+    if message.kind == "cancel":
+        return None if lifecycle.declared.cancelled else "it declares no state with cancelled=True to end in"
+    handlers = _handlers(lifecycle)
+    if message.name not in handlers:
+        return f"it has no handler for the signal {message.name!r}{suggestion(message.name, handlers)}"
+    try:
+        _given(lifecycle, message)
+    except ValueError as error:
+        return f"the payload of {message.name!r} does not fit: {problem(error)}"
+    except TypeError as error:
+        return f"{message.name!r}: {problem(error)}"
+    return None
+
+
+def signals(lifecycle: type[Author]) -> list[str]:
+    """Names of the signals that a lifecycle has handlers for."""
+    return list(_handlers(lifecycle))
+
+
+async def hand_over(lifecycle: Any, message: Message) -> None:
+    """Give it to the author's handler; what that does before its first `await` is done when this returns to the loop.
+
+    Raises:
+        UnreadableRecord: today's code has no handler for it, or can't read it: its task fails until it can.
+    """
+    if why := unfit(type(lifecycle), message):
+        raise UnreadableRecord(f"message {message.id}: {why}")
+    result = _handlers(type(lifecycle))[message.name].fn(lifecycle, *_given(type(lifecycle), message))
+    if inspect.isawaitable(result):
+        await result
+
+
+def _given(lifecycle: type[Author], message: Message) -> list[Any]:
+    """The handler's arguments."""
+    adapters = _adapters(lifecycle, message.name)
+    if len(adapters) > 1:
+        raise _NotOne(f"its handler takes {len(adapters)} arguments, and a message carries one")
+    return [each.validate_json(json.dumps(message.payload)) for each in adapters]
+
+
+def _adapters(lifecycle: type[Author], name: str) -> list[TypeAdapter[Any]]:
+    known = _ADAPTERS.get((lifecycle, name))
+    if known is None:
+        handler = _handlers(lifecycle)[name]
+        taken = list(inspect.signature(handler.fn).parameters)[1:]
+        known = [TypeAdapter(each) for each in handler.arg_types or [Any] * len(taken)]
+        _ADAPTERS[lifecycle, name] = known
+    return known
+
+
+def _handlers(lifecycle: type[Author]) -> dict[str, workflow._SignalDefinition]:
+    """The author's own, by name."""
+    definition = workflow._Definition.must_from_class(lifecycle)
+    return {
+        name: each for name, each in definition.signals.items() if name is not None and not name.startswith("perdure-")
+    }

@@ -1,0 +1,432 @@
+"""One call of `perform`: the loop that asks `decide` what to do next, and does it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Any, Generic, TypeVar, assert_never
+
+from temporalio import workflow
+from temporalio.exceptions import ActivityError, ApplicationError
+
+from perdure._common.shown import markdown
+from perdure._wire.carried import Unsettled
+from perdure._wire.known import Known
+from perdure._wire.orders import QuestionOrder, Report, Said
+from perdure._wire.requests import Resolution
+from perdure._wire.status import EffectStatus
+from perdure._wire.terms import Terms
+from perdure._wire.writes import EffectView, FenceOp, storable
+from perdure._workflow.attempts import Attempts
+from perdure._workflow.calling import Way, call
+from perdure._workflow.decision import Again, Ask, Look, Park, Record, Settled, decide
+from perdure._workflow.effect_record import EffectRecord
+from perdure._workflow.fitting import check_size
+from perdure._workflow.leaving import Cancelled, Leave, Renewal
+from perdure._workflow.reading import LOOKS_AGAIN, read
+from perdure._workflow.recorder import Recorder
+from perdure._workflow.run_state import RunState
+from perdure._workflow.transitions import Transitions
+from perdure._workflow.waiter import Waiter
+from perdure.contracts.attempt import USELESS
+from perdure.contracts.effects import Effect
+from perdure.contracts.keys import Key
+from perdure.contracts.outcomes import Abandoned, DifferentInput, Done, Ended, Expired, GaveUp, Status, WasRefused
+from perdure.contracts.policies import Lookup
+from perdure.contracts.sizes import ELSEWHERE, LARGEST_RECEIPT
+from perdure.errors import DeclarationError
+from perdure.telemetry import metrics, names, traces
+
+In = TypeVar("In")
+Out = TypeVar("Out")
+
+READ_AT_CANCEL = "perdure: a cancel in a pause reads the fence"
+
+_ENDINGS: dict[str, type[Ended]] = {
+    kind.__name__: kind for kind in (WasRefused, Expired, Abandoned, GaveUp, DifferentInput)
+}
+
+
+class Performance(Generic[In, Out]):
+    """One effect being performed.
+
+    Args:
+        given: its input, as JSON data.
+        suffix: tells several performances of it apart.
+        own: what this performance has in place of the contract's terms.
+        entering: state that is committed with the first attempt's record.
+        then: state that it is to be in if it is done.
+        expires_at: from then on it is of no use.
+        witness: asked while nobody knows whether it happened.
+    """
+
+    def __init__(
+        self,
+        run: RunState,
+        recorder: Recorder,
+        waiter: Waiter,
+        transitions: Transitions,
+        effect: Effect[In, Out],
+        given: Any,
+        *,
+        suffix: str | None = None,
+        own: Terms | None = None,
+        entering: str | None = None,
+        then: str | None = None,
+        expires_at: datetime | None = None,
+        witness: Callable[[], Out | None] | None = None,
+    ) -> None:
+        self._run = run
+        self._recorder = recorder
+        self._waiter = waiter
+        self._transitions = transitions
+        self._entering = entering
+        self._then = then
+        self._expires_at = expires_at
+        self._witness = witness
+        self.record = EffectRecord(run, recorder, effect, given, suffix, own)
+        self._attempts = Attempts(run, recorder, self.record, entering=entering, then=then, expires_at=expires_at)
+        self.attention = self.record.left.attention
+        """Why a person is needed, where it is parked, or was in the run before."""
+        self._goes_on_at = self.record.left.next_at
+        """When the pause ends that the run before was in."""
+        self._next_at: datetime | None = None
+        """When the pause ends that it is in."""
+        self._hurried = False
+        self._poked = False
+        """A late outcome came in: the fence knows more."""
+        self._withdrawn = False
+        """The code that awaits it was cancelled."""
+        self.parked = False
+        self.resolution: Resolution | None = None
+        self.resolved: str | None = None
+        """What became of the resolution."""
+
+    async def run(self) -> Done[Out] | Ended:
+        """Perform it until it is settled; and be in the state `then` if it is done."""
+        self._attempts.check()
+        end = await self._perform()
+        if self._entering is not None and self._attempts.hides():
+            await self._transitions.follow(self._entering)
+        if self._then is not None and isinstance(end, Done) and not self._attempts.has_followed():
+            await self._transitions.follow(self._then)
+        return end
+
+    @property
+    def effect(self) -> Effect[In, Out]:
+        """Its contract."""
+        return self.record.effect
+
+    @property
+    def key(self) -> Key:
+        """Its idempotency key."""
+        return self.record.key
+
+    @property
+    def slot(self) -> str:
+        """The effect's name, with its suffix."""
+        return self.record.slot
+
+    @property
+    def known(self) -> Known:
+        """What is known of the effect."""
+        return self.record.known
+
+    @property
+    def pauses(self) -> bool:
+        """Whether it waits for the time of its next step."""
+        return self._next_at is not None
+
+    @property
+    def ordered_at(self) -> datetime | None:
+        """When its last attempt was ordered as an activity."""
+        return self._attempts.ordered_at
+
+    def status(self) -> EffectStatus:
+        """Where it is, as the query `status` shows it."""
+        view = self.known.effect
+        return EffectStatus(
+            effect=self.slot,
+            key=self.key,
+            status=view.status,
+            attempts=view.attempts,
+            parked=self.parked,
+            why=view.why,
+            next_at=self._next_at,
+        )
+
+    def unsettled(self) -> Unsettled:
+        """What the next run must know of it."""
+        return self.record.unsettled(self.attention, self._next_at)
+
+    def resolve(self, said: Resolution) -> None:
+        """A person has reported what became of it."""
+        self.resolution = said
+
+    def hurry(self) -> None:
+        """A retry was requested: a pause before the next step ends now."""
+        self._hurried = self.pauses
+
+    def look_again(self) -> None:
+        """A late outcome came in: the fence knows more."""
+        self._poked = True
+
+    def take_back(self) -> None:
+        """The end was requested: an attempt that still waits for its turn is not handed out."""
+        self._attempts.take_back()
+
+    def withdraw(self) -> None:
+        """The code that awaits it was cancelled: it stops as soon as it is in no doubt, and begins no attempt till then
+        but to settle one."""
+        self._withdrawn = True
+        self.take_back()
+
+    async def _perform(self) -> Done[Out] | Ended:
+        effects = self._run.effects
+        if self.key in effects.performances:
+            raise DeclarationError(f"{self.key} is being performed already: give one of them another suffix")
+        if self._run.catching_up and (ended := effects.repeat_end(self)):
+            return _ENDINGS[ended.kind](ended.why, ended.in_doubt)
+        effects.begin(self)
+        about = {names.LIFECYCLE: self._run.entity.lifecycle, names.EFFECT: self.effect.name}
+        try:
+            with traces.span_in_workflow(f"{names.SPAN_PERFORM} {self.effect.name}", about, Leave):
+                end = await self._until_settled()
+            effects.settled(self)
+            return end
+        except (Renewal, asyncio.CancelledError):
+            effects.leave_unsettled(self)
+            raise
+        finally:
+            effects.over(self)
+
+    async def _until_settled(self) -> Done[Out] | Ended:
+        record = self.record
+        while True:
+            if (receipt := self._witnessed()) is not None:
+                await record.settle(Status.DONE, "said by a message", receipt=receipt, by="message")
+            match self._decide():
+                case Again(pause, within):
+                    if await self._wait(pause):
+                        await self._attempts.make(within)
+                case Ask(pause):
+                    if await self._wait(pause):
+                        await self._look_up()
+                case Look(pause):
+                    if not pause or await self._wait(pause):
+                        await self._read()
+                case Record(why):
+                    await record.settle(Status.NOT_DONE, why)
+                case Park(pause):
+                    if await self._wait(pause):
+                        await self._park()
+                case Settled() as settled:
+                    if self.known.effect.too_large is None:
+                        return self._end(settled)
+                    await self._until_it_fits()
+                case never:
+                    assert_never(never)
+
+    def _decide(self) -> Again | Ask | Look | Record | Park | Settled:
+        luck = workflow.random().uniform(-1, 1) if self.known.failures else 0.0
+        now, ending = workflow.now(), self._run.asked.ending
+        known = replace(self.known, age=max(now - self.record.seen_at, timedelta(0)))
+        return decide(self.effect, known, now=now, expires_at=self._expires_at, ending=ending, luck=luck)
+
+    async def _wait(self, pause: timedelta) -> bool:
+        """Pause; False if the time that the effect is of use ended first, so that `decide` has the word.
+
+        Raises:
+            Cancelled: somebody asked for the end. Where it is in doubt, that is settled first.
+        """
+        now, expires_at = workflow.now(), self._expires_at
+        end = now + pause if expires_at is None else min(now + pause, expires_at)
+        if self._goes_on_at is not None:
+            end, self._goes_on_at = min(end, max(self._goes_on_at, now)), None
+        self._next_at = end
+        try:
+            await self._waiter.pause(
+                (end - now).total_seconds(),
+                self._roused,
+                cancellable=not self.record.in_doubt,
+                summary=markdown(f"{self.slot}: next step"),
+            )
+        except Cancelled:
+            if not self.record.inline or self._run.catching_up or not workflow.patched(READ_AT_CANCEL):
+                raise
+            await self._read()  # a workflow task that was lost may have begun the attempt that this pause was for
+            if not self.record.in_doubt and self.known.effect.status is not Status.DONE:
+                raise
+            self._next_at = None
+            return False
+        # A workflow task that was lost since then may have begun an attempt that this run does not know of.
+        self.record.note(read=False)
+        if self._stops:
+            raise asyncio.CancelledError
+        roused, self._hurried, self._next_at = self._roused(), False, None
+        if self._poked:
+            await self._read()
+            return False
+        if self._witnessed() is not None:
+            return False
+        return roused or expires_at is None or workflow.now() < expires_at
+
+    @property
+    def _stops(self) -> bool:
+        return self._withdrawn and not self.record.in_doubt
+
+    def _roused(self) -> bool:
+        return self._hurried or self._poked or self._stops or self._witnessed() is not None
+
+    def _witnessed(self) -> Any:
+        """The receipt, as JSON data, that a message has brought for what nobody knows else; None if none has."""
+        if self._witness is None or not self.record.in_doubt:
+            return None
+        said = self._witness()
+        return None if said is None else self.effect.receipt.dump_python(said, mode="json")
+
+    async def _read(self, op: FenceOp = FenceOp.READ, **more: Any) -> None:
+        self._poked = False
+        await self._attempts.read(op, **more)
+
+    async def _look_up(self) -> None:
+        record, known = self.record, self.known
+        policy = (known.terms or self.effect).doubt
+        assert isinstance(policy, Lookup)
+        find = policy.find
+        order = QuestionOrder(
+            write=self._recorder.order(fence=record.fence(FenceOp.READ)),
+            input=record.input,
+            settle=policy.settle.total_seconds(),
+            timeout=find.timeout.total_seconds(),
+        )
+        check_size(self._run.entity, f"a look-up of {self.slot}", order)
+        try:
+            async with self._recorder.under_way():
+                self._recorder.describe()
+                way = Way(find.name, find.inline, find.timeout, self._expires_at)
+                report = await call(find, order, way, markdown(f"{self.slot}: look-up {known.asked + 1}"))
+        except (ActivityError, ApplicationError):
+            report = Report(said=Said.MUTE, token="", why="its worker was lost")
+        self._run.learn(report.version)
+        if report.effect is not None:
+            record.see(report.effect, report)
+        if answered := _answer(report):
+            lifecycle = self._run.entity.lifecycle
+            metrics.count(workflow.metric_meter(), names.LOOK_UPS, lifecycle=lifecycle, find=find.name, answer=answered)
+        mute = known.mute + 1 if report.said is Said.MUTE else 0
+        misses = known.misses + 1 if report.said is Said.MISS and report.believable else known.misses
+        record.note(asked=known.asked + 1, mute=mute, misses=misses)
+        if report.said is Said.DONE and not report.recorded:
+            await record.settle(Status.DONE, "found by the look-up", receipt=report.receipt, by="look-up")
+
+    async def _until_it_fits(self) -> None:
+        """It is done, and its receipt is in the database alone, too large for Temporal: wait for a deploy of code that
+        declares a smaller one. Nothing is called again."""
+        pause, longest = LOOKS_AGAIN
+        await self._need_person(
+            f"{self.slot} is done, and its receipt of {self.known.effect.too_large} bytes does not fit into Temporal, "
+            f"which takes {LARGEST_RECEIPT}: deploy a receipt type without the large part ({ELSEWHERE}), then retry"
+        )
+        self._expires_at = None  # what is done is of use
+        while self.known.effect.too_large is not None:
+            await self._wait(pause)
+            pause = min(2 * pause, longest)
+            await self._read()
+        self.attention = None
+        await self._recorder.move_here(f"the receipt of {self.slot} fits")
+
+    async def _need_person(self, attention: str) -> bool:
+        """Show why a person is needed; False if the run before has done so."""
+        if attention == self.attention:
+            return False
+        self.attention = attention
+        await self._recorder.move_here(attention)
+        return True
+
+    async def _park(self) -> None:
+        """Wait until a person resolves it."""
+        # Not only read: of an inline attempt nobody has said yet that it is lost, so its late `done` would wake nobody.
+        await self._read(FenceOp.LOST, why="no word of how it ended")
+        if not self.record.in_doubt or self.known.effect.in_flight > 0:
+            return
+        if await self._need_person(f"{self.slot} is in doubt: {self.known.effect.why or 'no word of how it ended'}"):
+            self._attempts.acted()
+        if not self.record.is_behind:
+            self._run.arrived()
+        self.parked = True
+        try:
+            left = None if self._expires_at is None else (self._expires_at - workflow.now()).total_seconds()
+            await self._waiter.pause(
+                left,
+                lambda: self.resolution is not None or self._poked or self._witnessed() is not None,
+                cancellable=False,  # an end now would leave the doubt to nobody
+                summary=markdown(f"{self.slot}: parked"),
+            )
+        finally:
+            self.parked = False
+        self.attention = None
+        if self.resolution is None:
+            await self._read()  # a witness is heard before the next step
+        else:
+            await self._take(self.resolution)
+
+    async def _take(self, said: Resolution) -> None:
+        """Put on record what a person has reported."""
+        record, recorder = self.record, self._recorder
+        fence = record.fence(
+            FenceOp.RESOLVE,
+            status=said.outcome,
+            receipt=said.receipt,
+            why=storable(said.note),
+            by=storable(said.by),
+        )
+        why = f"{self.slot} resolved as {said.outcome}: {said.note}"
+        move = recorder.move_to(self._run.state, why, said.by)
+        answer = await recorder.write(recorder.order(fence=fence, move=move))
+        record.see(answer.effect or EffectView(), answer)
+        status = self.known.effect.status
+        self.resolved = (
+            f"resolved as {status}" if status is said.outcome else f"too late: it had become {status} meanwhile"
+        )
+        self.resolution = None
+        record.note_resolution()
+
+    def _end(self, settled: Settled) -> Done[Out] | Ended:
+        view = self.known.effect
+        if settled.status is Status.DONE:
+            return Done(self._receipt(view.receipt))
+        doubt = view.in_doubt
+        ended: Ended
+        if settled.expired:
+            ended = Expired(USELESS + (", and in doubt" if doubt else ""), doubt)
+            self._count_expired(doubt)
+        elif settled.gave_up:
+            failed = self.known.failures - self.known.spared
+            ended = GaveUp(f"{failed} attempts failed, the last: {view.why}", doubt)
+        elif settled.different:
+            ended = DifferentInput("an earlier attempt under this key had another input", doubt)
+        elif settled.status is Status.ABANDONED:
+            ended = Abandoned(view.why or "abandoned")
+        else:
+            ended = WasRefused(view.why or "refused", doubt)
+        self._run.effects.note_end(self, ended)
+        return ended
+
+    def _count_expired(self, in_doubt: bool) -> None:
+        lifecycle, outcome = self._run.entity.lifecycle, Status.IN_DOUBT if in_doubt else Status.NOT_DONE
+        metrics.count(
+            workflow.metric_meter(), names.EXPIRED, lifecycle=lifecycle, effect=self.effect.name, outcome=outcome.value
+        )
+
+    def _receipt(self, data: Any) -> Out:
+        return read(self._run, f"the receipt of {self.slot}", lambda: self.effect.receipt.validate_python(data))
+
+
+def _answer(report: Report) -> str | None:
+    """In what a look-up ended, as the metric says it; None if nobody was asked."""
+    if report.said is Said.MISS:
+        return "miss" if report.believable else "early"
+    return {Said.DONE: "hit", Said.MUTE: "mute"}.get(report.said)

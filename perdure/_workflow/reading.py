@@ -1,0 +1,103 @@
+"""Reading what is on record with today's code; what that can't read makes the entity stand still and say so.
+
+Code that comes later may be able to read it, and replays what this code did. So the history says by a marker where a
+run stood still, and by another one where it went on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import TypeVar
+
+from temporalio import workflow
+
+from perdure._workflow.leaving import Cancelled, Leave, until
+from perdure._workflow.recorder import Recorder
+from perdure._workflow.run_state import RunState
+from perdure._workflow.waiter import Waiter
+from perdure.contracts.effects import problem
+from perdure.errors import DeclarationError, UnreadableRecord
+
+T = TypeVar("T")
+
+LOOKS_AGAIN = timedelta(seconds=10), timedelta(hours=1)
+"""The first and the longest pause after which a run that stands still looks whether its code can read it now."""
+
+
+class Unreadable(Leave):
+    """Today's code can't read something that is on record; the history says so too."""
+
+    rank = 2
+
+    def __init__(self, what: str, why: str, reading: Callable[[], object]) -> None:
+        super().__init__(what)
+        self.attention = f"{what} can't be read: {why}"
+        self.what = what
+        self.reading = reading
+
+
+def read(run: RunState, what: str, reading: Callable[[], T]) -> T:
+    """What `reading` returns.
+
+    Raises:
+        Unreadable: it can't be read, or could not when this run came here first.
+        UnreadableRecord: an earlier version of the code has read it, and went on; this one can't follow.
+    """
+    value, why = _trouble(reading)
+    if value is not None and not workflow.unsafe.is_replaying():
+        return value[0]
+    # On replay: whether it stood still here then. For the first time: puts that on record.
+    if workflow.patched(f"perdure: {what} can't be read ({run.standstill.times})"):
+        raise Unreadable(what, why or "by the code that came here first", reading)
+    if value is not None:
+        return value[0]
+    raise UnreadableRecord(
+        f"{workflow.info().workflow_id}: {what} was read by an earlier version of this code, today's can't read it: "
+        f"{why}. Deploy one that can: give new fields a default, or upcast in a validator with mode='before'"
+    )
+
+
+async def stand_still(run: RunState, recorder: Recorder, waiter: Waiter, trouble: Unreadable) -> None:
+    """Need a person, or another deploy, until the code can read it.
+
+    Raises:
+        Cancelled: somebody asked for the end.
+        Overtaken: the database has reported that it is over.
+    """
+    standstill = run.standstill
+    standstill.begin(trouble.attention)
+    await recorder.move_here(trouble.attention)
+    pause, longest = LOOKS_AGAIN
+    looks = 0
+    while not _reads(trouble, f"perdure: {trouble.what} is read again ({standstill.times}.{looks})"):
+        recorder.describe()
+        standstill.has_looked()
+        looks += 1
+        if not await until(
+            lambda: standstill.looks or run.asked.cancel is not None or waiter.over is not None,
+            pause.total_seconds(),
+            "looks again whether it can be read",
+        ):
+            pause = min(2 * pause, longest)
+        if waiter.over is not None:
+            raise waiter.over
+        if run.asked.cancel is not None:
+            standstill.give_up()
+            raise Cancelled
+    standstill.readable()
+    await recorder.move_here(f"{trouble.what} is read again")
+    standstill.end()
+
+
+def _reads(trouble: Unreadable, mark: str) -> bool:
+    """Whether the code of this worker can read it; on replay, whether that time's could."""
+    can = workflow.unsafe.is_replaying() or _trouble(trouble.reading)[0] is not None
+    return can and workflow.patched(mark)
+
+
+def _trouble(reading: Callable[[], T]) -> tuple[tuple[T] | None, str | None]:
+    try:
+        return (reading(),), None
+    except (ValueError, TypeError, DeclarationError) as error:
+        return None, problem(error)

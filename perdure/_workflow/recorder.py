@@ -1,0 +1,174 @@
+"""What a run puts on record: it orders writes, and shows the state that it is in from then on."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from typing import Any
+
+from temporalio import workflow
+from temporalio.common import RetryPolicy, SearchAttributeKey
+from temporalio.exceptions import ActivityError, ApplicationError
+
+from perdure._common.shown import markdown
+from perdure._wire.names import WRITE
+from perdure._wire.writes import Answer, Fence, Move, Write, storable
+from perdure._workflow.author import Author
+from perdure._workflow.calling import ONCE, SILENCE
+from perdure._workflow.details import details
+from perdure._workflow.fitting import check_size
+from perdure._workflow.leaving import Overtaken, for_ever
+from perdure._workflow.run_state import RunState
+from perdure.telemetry import metrics, names
+
+_UNTIL_WRITTEN = RetryPolicy(initial_interval=timedelta(seconds=1), maximum_interval=timedelta(seconds=20))
+
+
+class Recorder:
+    """Writes for one run.
+
+    Attributes:
+        last_move: version of the newest write that shows a state.
+        in_flight: how many calls and writes are under way.
+    """
+
+    def __init__(self, run: RunState, author: Author) -> None:
+        self._run = run
+        self._author = author
+        self.last_move = 0
+        self.in_flight = 0
+        self._closed = False
+        self._counted = run.state if run.catching_up else None
+        """The state that was last counted as entered."""
+
+    def order(self, *, move: Move | None = None, fence: Fence | None = None, given: Any = None) -> Write:
+        """A write of this entity with a version of its own."""
+        entity = self._run.entity
+        return Write(
+            lifecycle=entity.lifecycle,
+            id=entity.id,
+            round=entity.round,
+            version=self._run.next_version(),
+            workflow_id=workflow.info().workflow_id,
+            move=move,
+            fence=fence,
+            input=given,
+        )
+
+    def move_to(self, state: str, why: str | None = None, by: str | None = None) -> Move:
+        """The mirror part of a write that shows `state`."""
+        run = self._run
+        declared = run.declared.on_record(state)
+        attention = run.attention or (why if declared.attention else None) or run.attention_in(state)
+        snapshot, heard = run.kept(self._author)
+        return Move(
+            state=state,
+            final=declared.final,
+            attention=None if declared.final else storable(attention),
+            why=storable(why),
+            by=storable(by),
+            snapshot=snapshot,
+            heard=heard,
+            memory=None if declared.final else run.remembered(),
+            within=declared.within.total_seconds() if declared.within else None,
+            told=run.effects.dealt_with(run.entity) if declared.final else None,
+        )
+
+    async def write(self, order: Write) -> Answer:
+        """Commit `order`, however long the database is away.
+
+        Raises:
+            Overtaken: the entity is final, or was restarted, and the order had something to show.
+            TooLarge: Temporal would not take it.
+        """
+        check_size(self._run.entity, "what it writes", order)
+        if order.move is not None:
+            self.last_move = order.version
+        async with self.under_way():
+            answer = await _write(order)
+        self._run.learn(answer.version)
+        if order.move is not None and answer.gate.over:
+            raise Overtaken(answer.state, answer.round)
+        return answer
+
+    async def move(self, state: str, why: str | None = None, by: str | None = None) -> Answer:
+        """Commit that the mirror shows `state`; raises as `write` does."""
+        return await self.write(self.order(move=self.move_to(state, why, by)))
+
+    async def move_here(self, why: str | None = None, by: str | None = None) -> None:
+        """Commit that the mirror shows the state that it is in; raises as `write` does."""
+        await self.move(self._run.state, why, by)
+
+    async def fence(self, fence: Fence) -> Answer:
+        """Read or write an effect's record; raises as `write` does."""
+        return await self.write(self.order(fence=fence))
+
+    @asynccontextmanager
+    async def under_way(self) -> AsyncIterator[None]:
+        """Around each call and write: meanwhile the run neither ends nor goes on in a new one."""
+        if self._closed:
+            await for_ever()
+        self.in_flight += 1
+        try:
+            yield
+        finally:
+            self.in_flight -= 1
+
+    def close(self) -> None:
+        """The run is over, here or for good: nothing more is begun in it."""
+        self._closed = True
+
+    def show(self, state: str) -> None:
+        """Be in `state` from now on, as far as queries and the Web UI see."""
+        if self._run.be_in(state):
+            self.publish()
+        self.describe()
+
+    def acted(self) -> None:
+        """The run is further than the one before it, and has done what a retry was requested for."""
+        self._run.arrived()
+        self._run.has_moved()
+        self._run.asked.retry_is_done()
+        self.count_state()
+
+    def describe(self) -> None:
+        """Show the Web UI where it is and what a person can do."""
+        workflow.set_current_details(details(self._run.status()))
+
+    def publish(self) -> None:
+        """Show its state in the lifecycle's search attribute, if it has one."""
+        if self._author.search_attribute is not None:
+            key = SearchAttributeKey.for_keyword(self._author.search_attribute)
+            workflow.upsert_search_attributes([key.value_set(self._run.state)])
+
+    def count_state(self) -> None:
+        """It is on record that this state was entered."""
+        state, lifecycle = self._run.state, self._run.entity.lifecycle
+        if state != self._counted:
+            self._counted = state
+            metrics.count(workflow.metric_meter(), names.STATES_ENTERED, lifecycle=lifecycle, state=state)
+
+
+async def _write(order: Write) -> Answer:
+    try:
+        answer: Answer = await workflow.execute_local_activity(
+            WRITE,
+            order,
+            result_type=Answer,
+            start_to_close_timeout=timedelta(seconds=5),
+            retry_policy=ONCE,
+            summary=markdown(order),
+        )
+    except (ActivityError, ApplicationError):
+        # Not in the workflow task: while PostgreSQL is away this waits without growing the history.
+        answer = await workflow.execute_activity(
+            WRITE,
+            order,
+            result_type=Answer,
+            start_to_close_timeout=timedelta(seconds=30),
+            heartbeat_timeout=SILENCE,
+            retry_policy=_UNTIL_WRITTEN,
+            summary=markdown(f"{order}, until PostgreSQL is back"),
+        )
+    return answer

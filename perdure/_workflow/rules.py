@@ -1,0 +1,47 @@
+"""What can be asked of a run now; what makes no sense is refused with a sentence why."""
+
+from __future__ import annotations
+
+from perdure._workflow.leaving import Leave
+from perdure._workflow.ledger import Performing
+from perdure._workflow.run_state import RunState
+from perdure.errors import NotNow
+
+
+def refuse_if_over(run: RunState) -> None:
+    """Raise `NotNow` if nothing can be asked of this run any more."""
+    if why := closing(run):
+        raise NotNow(why)
+
+
+def closing(run: RunState) -> str | None:
+    """Why nothing can be asked of this run any more."""
+    if run.final or run.overtaken:
+        return f"too late: already {run.state}"
+    return "it goes on in a new run: ask again in a moment" if run.leaving else None
+
+
+def why_left(run: RunState, reason: Leave) -> str:
+    """Why a handler was left, as whoever sent the update reads it."""
+    asked = run.asked.cancel
+    return closing(run) or (f"{asked.by} has asked for its end" if asked else f"it can't go on now: {reason}")
+
+
+def parked(run: RunState, slot: str | None) -> Performing:
+    """The parked effect that `slot` names; the only one, where `slot` is None."""
+    there = [each for each in run.effects.performances.values() if each.parked]
+    chosen = [each for each in there if slot in (None, each.slot, each.key)]
+    if len(chosen) == 1:
+        return chosen[0]
+    if not there:
+        raise NotNow(f"nothing is parked in doubt in state {run.state!r}")
+    raise NotNow(f"effect={slot!r}: say which of {', '.join(each.slot for each in there)}")
+
+
+def ended(run: RunState, slot: str | None) -> str:
+    """Key of the effect that ended without being done, and that `slot` names."""
+    chosen = [key for key in run.effects.ended if slot in (None, key, run.effects.ended[key].slot)]
+    if len(chosen) == 1:
+        return chosen[0]
+    names = ", ".join(run.effects.ended[key].slot for key in run.effects.ended)
+    raise NotNow(f"effect={slot!r}: say which of {names}" if names else "no effect has ended without being done")

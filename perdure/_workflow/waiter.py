@@ -1,0 +1,165 @@
+"""How a run waits, and when it leaves for a new one: an update that was acknowledged is never lost on the way."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+from typing import NoReturn
+
+from temporalio import workflow
+
+from perdure._common import faults
+from perdure._wire.requests import Request
+from perdure._workflow.leaving import Cancelled, Overtaken, Renewal, until
+from perdure._workflow.passing import passed
+from perdure._workflow.recorder import Recorder
+from perdure._workflow.run_state import RunState
+
+RECORDED_FIRST = "perdure: updates are on record first"
+MESSAGES = 50
+"""History events of messages that a run must have seen in its first wait before it may go on in a new one."""
+
+
+class Waiter:
+    """Waits for one run.
+
+    Attributes:
+        over: the database has reported, beside what the run does, that it is over: the next wait ends with that.
+    """
+
+    def __init__(self, run: RunState, recorder: Recorder) -> None:
+        self._run = run
+        self._recorder = recorder
+        self.over: Overtaken | None = None
+        self._renewing = False
+        self._rested_at: int | None = None
+        """Length of the history when this run began its first wait."""
+        self._updated_at: int | None = None
+        """Length of the history when the last update came."""
+
+    async def pause(
+        self,
+        seconds: float | None,
+        wake: Callable[[], bool],
+        *,
+        cancellable: bool = True,
+        summary: str | None = None,
+    ) -> bool:
+        """Wait until `wake()`, at most `seconds`; True if woken.
+
+        Raises:
+            Cancelled: somebody asked for the end, and `cancellable`.
+            Overtaken: the database has reported that the entity is over.
+            Renewal: the history is long, and nothing is in flight.
+        """
+        run = self._run
+        if wake() or run.asked.cancel is not None:
+            await self._until_recorded()
+        if wake():  # what was accepted is dealt with before anything is left
+            return True
+        self._check_leave(cancellable)
+        if seconds is not None and seconds <= 0:
+            return False
+
+        def woken() -> bool:
+            return wake() or self.may_renew() or self.may_cancel(cancellable) or self.over is not None
+
+        if self._rested_at is None:
+            self._rested_at = workflow.info().get_current_history_length()
+        self._recorder.describe()
+        if not workflow.unsafe.is_replaying():
+            faults.point("during the wait", summary or run.state)
+        in_time = await until(woken, seconds, summary)
+        run.has_moved()
+        if not in_time:
+            return False
+        passed(workflow.now())
+        is_so = wake()
+        if is_so or run.asked.cancel is not None:
+            await self._until_recorded()
+        if not is_so:
+            self._check_leave(cancellable)
+        return True
+
+    async def wait_for(self, condition: Callable[[], bool], until: datetime | None) -> bool:
+        """Wait for a condition, or a time; see `Lifecycle.wait_for`."""
+        left = None if until is None else max((until - workflow.now()).total_seconds(), 0.0)
+        if left != 0.0 and not condition():  # a wait that is over at once may lie before where the run was
+            self._run.arrived()
+        in_time = await self.pause(left, condition)
+        if not in_time and until is not None:
+            passed(until)
+        return in_time
+
+    async def retry_requested(self) -> Request:
+        """Wait until somebody asks for a retry; see `Lifecycle.retry_requested`."""
+        asked = self._run.asked
+        asked.await_retry(anew=not self._run.catching_up)
+        self._run.arrived()
+        try:
+            await self.pause(None, lambda: asked.retry is not None)
+        finally:
+            asked.stop_awaiting_retry()
+        assert asked.retry is not None
+        return asked.retry
+
+    async def quiet(self, holds: Callable[[], bool]) -> None:
+        """Return at a moment when that holds: what else goes on at the same moment may have begun something."""
+        while not holds():
+            await until(holds)
+
+    async def nothing_under_way(self) -> None:
+        """Return at a moment when nothing is being performed, called or written."""
+        await self.quiet(lambda: not self._run.effects.performances and not self._recorder.in_flight)
+
+    async def drained(self) -> None:
+        """Wait for handlers, calls and writes: without this wait 58 of 60 acknowledged updates were lost."""
+        await self.quiet(lambda: workflow.all_handlers_finished() and not self._recorder.in_flight)
+
+    def update_came(self) -> None:
+        """An update of perdure's own has come; until its workflow task is over, the server can lose it."""
+        self._updated_at = workflow.info().get_current_history_length()
+
+    async def _until_recorded(self) -> None:
+        """What an update asks for is not begun before the update stands in the history: if its workflow task were lost,
+        database and other side would have what no run knows of, and the run would wait to be asked for it."""
+        while self._updated_at == workflow.info().get_current_history_length():
+            if not workflow.patched(RECORDED_FIRST):
+                return
+            await workflow.sleep(0.001, summary="the update is on record")
+
+    def overtaken(self, reason: Overtaken) -> None:
+        """The database has reported that it is over: the next wait ends with that."""
+        self.over = self.over or reason
+
+    def _check_leave(self, cancellable: bool) -> None:
+        """Raise `Overtaken`, `Cancelled` or `Renewal` if it is time for that."""
+        if self.over is not None:
+            raise self.over
+        if self.may_cancel(cancellable):
+            raise Cancelled
+        if self.may_renew():
+            raise Renewal
+
+    def may_cancel(self, cancellable: bool = True) -> bool:
+        """Whether the end that somebody asked for may come now: not before a run that starts from its top is back at
+        what was in doubt, to settle that first."""
+        doubts = self._run.catching_up and self._run.effects.doubts_left
+        return cancellable and self._run.asked.ending and not doubts
+
+    async def renew(self) -> NoReturn:
+        """Go on in a new run, as soon as no attempt and no update is under way."""
+        self._renewing = True
+        await until(self.may_renew)
+        raise Renewal
+
+    def may_renew(self, wanted: bool = False) -> bool:
+        """Whether it is time for a new run, and nothing is under way that would be torn apart: an attempt whose
+        reply it would miss, an update that waits for what only this run can bring."""
+        wanted = wanted or self._renewing or (workflow.info().is_continue_as_new_suggested() and self._has_moved())
+        return wanted and not self._recorder.in_flight and not self._run.final and workflow.all_handlers_finished()
+
+    def _has_moved(self) -> bool:
+        """Whether this run has done more than catch up: else one whose catching up is long would renew for ever."""
+        length = workflow.info().get_current_history_length()
+        return self._run.moved or (self._rested_at is not None and length > self._rested_at + MESSAGES)

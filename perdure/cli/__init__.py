@@ -1,0 +1,85 @@
+"""The command `perdure`: one module for each group of verbs, registered when it is imported here."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import typer
+from typer.exceptions import TyperException
+
+from perdure._worker.worker import leave
+from perdure.cli import (
+    acts,
+    adopt,
+    adopt_database,
+    archive,
+    clean_up,
+    diagram,
+    doubts,
+    encryption,
+    forget,
+    grant,
+    limit,
+    list_open,
+    recover,
+    rejected,
+    replay,
+    running,
+    schema,
+    show,
+    status,
+)
+from perdure.cli.cli import cli
+from perdure.cli.printing import complain, complain_at_length
+from perdure.errors import PerdureError
+
+__all__ = [
+    "acts",
+    "adopt",
+    "adopt_database",
+    "archive",
+    "clean_up",
+    "cli",
+    "diagram",
+    "doubts",
+    "encryption",
+    "forget",
+    "grant",
+    "limit",
+    "list_open",
+    "main",
+    "recover",
+    "rejected",
+    "replay",
+    "running",
+    "schema",
+    "show",
+    "status",
+]
+
+
+def main() -> None:
+    """Entry point: errors are one line; exit status 0 = done, 1 = it could not be done, 2 = wrong usage."""
+    try:
+        leave(cli(prog_name="perdure", standalone_mode=False) or 0)
+    except PerdureError as error:
+        complain_at_length(error)
+        leave(1)
+    except typer.Abort:
+        complain("nothing was done")
+        leave(1)
+    except KeyboardInterrupt:
+        leave(130)
+    except TyperException as error:
+        leave(_usage(error))
+
+
+def _usage(error: Any) -> int:
+    """Typer's own way is a box of several lines."""
+    context = getattr(error, "ctx", None)
+    if type(error).__name__ == "NoArgsIsHelpError":
+        error.show()
+    else:
+        what = " ".join(error.format_message().split()).rstrip(".")
+        complain(what + (f": see {context.command_path} --help" if context else ""))
+    return int(error.exit_code)

@@ -1,0 +1,198 @@
+"""What the acts have in common: whom they are for, one or many; asking first; what is said, and the exit status."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import shlex
+import signal
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import suppress
+from dataclasses import dataclass, fields
+from typing import Any, Concatenate, ParamSpec, TypeVar, get_type_hints
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from perdure._common.shown import one_line
+from perdure._operations.acts import Acts
+from perdure._operations.bulk import Bulk, Name, Tally
+from perdure._operations.session import Session, session
+from perdure.app import App
+from perdure.cli.app_option import loaded
+from perdure.cli.printing import complain, print_line, refuse
+from perdure.cli.whom import Whom
+from perdure.contracts.keys import Entity
+from perdure.errors import InvalidEntity, InvalidSetting, PerdureError, UnknownLifecycle
+from perdure.settings import settings
+
+T = TypeVar("T", bound=Whom)
+P = ParamSpec("P")
+
+
+@dataclass(frozen=True, slots=True)
+class Verb:
+    """One act, as its command says it.
+
+    Attributes:
+        name: of the command.
+        how: what follows the entities in the question, as in `resolve 7 of order as not_done?`.
+        done: what follows a number, as in `7 resolved as not_done`.
+        act: for one entity.
+        engine: whether a workflow is asked.
+        ended_too: whether what has ended is dealt with in the database alone.
+    """
+
+    name: str
+    done: str
+    act: Callable[[Acts, Entity], Awaitable[str]]
+    how: str = ""
+    engine: bool = True
+    ended_too: bool = False
+
+
+def options_of(whom: type[T]) -> Callable[[Callable[Concatenate[T, P], None]], Callable[..., None]]:
+    """A command whose first parameter is a `Whom` has its options on the command line."""
+
+    def decorate(command: Callable[Concatenate[T, P], None]) -> Callable[..., None]:
+        shared, own = get_type_hints(whom, include_extras=True), get_type_hints(command, include_extras=True)
+        names = [each.name for each in fields(whom)]
+
+        def run(**given: Any) -> None:
+            command(whom(**{name: given.pop(name) for name in names}), **given)  # type: ignore[call-arg]
+
+        first = [_parameter(each.name, shared[each.name], each.default) for each in fields(whom)]
+        more = list(inspect.signature(command).parameters.values())[1:]
+        rest = [_parameter(each.name, own[each.name], each.default) for each in more]
+        run.__signature__ = inspect.Signature(first + rest)  # type: ignore[attr-defined]
+        run.__doc__, run.__name__ = command.__doc__, command.__name__
+        return run
+
+    return decorate
+
+
+def carry_out(whom: Whom, verb: Verb) -> None:
+    """Do it for one, or for all that are chosen, and leave with the exit status that says how it went."""
+    whom.check()
+    try:
+        app = loaded(whom.app)
+        if whom.entity_id is not None:
+            assert whom.of is not None
+            asyncio.run(_one(whom, verb, app, Name(whom.of, whom.entity_id)))
+            return
+        status = asyncio.run(_many(whom, verb, app))
+    except (InvalidSetting, InvalidEntity, UnknownLifecycle) as error:
+        refuse(error, 2)
+    except PerdureError as error:
+        refuse(error, 1)
+    if status:
+        raise typer.Exit(status)
+
+
+def confirm(question: str, yes: bool) -> None:
+    """Ask whether to do that for so many; leaves with 1 where the person declines, and with 2 where none can be asked.
+
+    Args:
+        yes: the command line has answered already.
+    """
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        refuse(f"{question}? There is no terminal to ask at: give --yes, or --dry-run to see them", 2)
+    typer.confirm(f"{question}?", abort=True, err=True)
+
+
+def _parameter(name: str, annotation: Any, default: Any) -> inspect.Parameter:
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=annotation, default=default)
+
+
+async def _one(whom: Whom, verb: Verb, app: App | None, name: Name) -> None:
+    entity = name.entity
+    async with session(settings(), app, whom.asked, whom.timeout) as opened:
+        engine = verb.engine
+        if verb.ended_too:
+            engine = not (await opened.client.status(entity.lifecycle, entity.id)).final
+        acts = await opened.acts(engine=engine)
+        print_line(f"{entity}: {await verb.act(acts, entity)}")
+
+
+async def _many(whom: Whom, verb: Verb, app: App | None) -> int:
+    after = Name.of(whom.resume_after) if whom.resume_after else None
+    async with session(settings(), app, whom.asked, whom.timeout) as opened:
+        async with opened.reading() as connection:
+            await whom.check_names(connection, app)
+            count = await whom.count(connection, after)
+        if not count:
+            refuse("nothing matches", 1)
+        if whom.dry_run:
+            async for row in _rows(whom, opened, after):
+                print_line(whom.shown(row))
+            return 0
+        _ask(whom, verb, count)
+        acts = await opened.acts(engine=verb.engine)
+        tally = await _carry_out(
+            whom, verb, acts, (Name(row.lifecycle, row.id) async for row in _rows(whom, opened, after)), count
+        )
+    return _report(tally, verb, count)
+
+
+async def _rows(whom: Whom, opened: Session, after: Name | None) -> AsyncIterator[Any]:
+    """Page by page; nothing is held open meanwhile."""
+    left = whom.limit
+    while left is None or left > 0:
+        async with opened.reading() as connection:
+            page = await whom.page(connection, after, left)
+        if not page:
+            return
+        for row in page:
+            yield row
+        after, left = Name(page[-1].lifecycle, page[-1].id), None if left is None else left - len(page)
+
+
+def _ask(whom: Whom, verb: Verb, count: int) -> None:
+    question = " ".join([verb.name, f"{count:,}", f"of {whom.lifecycle}" if whom.lifecycle else "entities", verb.how])
+    confirm(question.strip(), whom.yes)
+
+
+async def _carry_out(whom: Whom, verb: Verb, acts: Acts, names: AsyncIterator[Name], count: int) -> Tally:
+    stop = asyncio.Event()
+    console = Console(stderr=True, soft_wrap=True)
+    columns = (TextColumn(verb.name), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+        task = bar.add_task(verb.name, total=count)
+
+        def progress(tally: Tally) -> None:
+            bar.update(task, completed=tally.dealt_with)
+
+        def refused(error: PerdureError) -> None:
+            console.print(f"perdure: {one_line(error)}", markup=False, highlight=False)
+
+        bulk = Bulk(lambda entity: verb.act(acts, entity), whom.rate, stop, refused, progress)
+        _stop_on_interrupt(stop)
+        return await bulk.run(names)
+
+
+def _stop_on_interrupt(stop: asyncio.Event) -> None:
+    """Those under way are the last; a second Ctrl-C waits for nothing."""
+    loop = asyncio.get_running_loop()
+
+    def interrupted() -> None:
+        stop.set()
+        loop.remove_signal_handler(signal.SIGINT)
+
+    with suppress(ValueError, RuntimeError):  # not in the main thread
+        loop.add_signal_handler(signal.SIGINT, interrupted)
+
+
+def _report(tally: Tally, verb: Verb, count: int) -> int:
+    print_line(f"{tally.accepted:,} {verb.done}" + (f", {tally.refused:,} refused" if tally.refused else ""))
+    go_on = "run it again" + (f", with {shlex.join(['--resume-after', str(tally.last)])}" if tally.last else "")
+    if tally.unanswered:
+        complain(f"stopped after {tally.dealt_with:,} of {count:,}, since nobody answers: {go_on}")
+        return 1
+    if tally.interrupted:
+        complain(f"interrupted after {tally.dealt_with:,} of {count:,}: {go_on}")
+        return 130
+    return 1 if tally.refused else 0

@@ -1,0 +1,39 @@
+"""`--app`, or PERDURE_APP: the App whose declarations a command needs to know, or can say more with."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from perdure._worker.worker import load_app
+from perdure.app import App
+
+AppOption = Annotated[
+    str | None,
+    typer.Option(
+        "--app", envvar="PERDURE_APP", metavar="MODULE:NAME", help="the App, as package.module:name", show_default=False
+    ),
+]
+"""`app: AppOption = None` in the signature of a command."""
+
+
+def loaded(app: str | None) -> App | None:
+    """The app, where one is named.
+
+    Raises:
+        DeclarationError: it is not there.
+    """
+    return None if app is None else load_app(app)
+
+
+def required(app: str | None) -> App:
+    """The app, for a command that can't do without.
+
+    Raises:
+        BadParameter: none is named.
+        DeclarationError: it is not there.
+    """
+    if app is None:
+        raise typer.BadParameter("give --app package.module:name, or set PERDURE_APP", param_hint="--app")
+    return load_app(app)

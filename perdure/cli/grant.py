@@ -1,0 +1,78 @@
+"""`perdure grant`: the rights of a role that is not the owner of the schema."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Annotated
+
+import asyncpg
+import typer
+
+from perdure._common.shown import one_line
+from perdure._store.schema import Connection
+from perdure._store.schema.grants import Grant, statements
+from perdure._store.schema.kinds import Kind
+from perdure._worker.columns import declare
+from perdure.app import App
+from perdure.cli.app_option import AppOption, loaded
+from perdure.cli.cli import RUN, cli
+from perdure.cli.database import transaction
+from perdure.cli.printing import print_line
+from perdure.errors import NotPermitted
+
+_OWNS = "select pg_has_role(nspowner, 'usage') from pg_namespace where nspname = 'perdure'"
+
+
+@cli.command(epilog="Example: perdure grant shop_app --as app --lifecycle order", rich_help_panel=RUN)
+def grant(
+    role: Annotated[str, typer.Argument(help="a role that exists")],
+    kind: Annotated[Kind, typer.Option("--as", help="what the role is for: docs/security.md lists what each may do")],
+    lifecycle: Annotated[
+        list[str] | None, typer.Option(help="only this lifecycle; may be repeated. Default: every lifecycle")
+    ] = None,
+    tenant: Annotated[
+        list[str] | None, typer.Option(help="only entities of this tenant; may be repeated. Default: every tenant")
+    ] = None,
+    app: AppOption = None,
+) -> None:
+    """Give a role what it needs for one purpose, and nothing else. A role may have several purposes.
+
+    Repeat it with other lifecycles or tenants to replace those that were granted for this purpose. With `--as column`
+    and --app, the columns that the app's lifecycles declare are put on record, and the role may write them.
+    Prints the SQL that it ran.
+    """
+    given = Grant(role, kind, tuple(lifecycle or ()), tuple(tenant or ()))
+    if kind is Kind.COLUMN and app is None:
+        raise typer.BadParameter(
+            "give --app package.module:name, whose columns the role is to write", param_hint="--app"
+        )
+    for statement in asyncio.run(_grant(given, loaded(app) if kind is Kind.COLUMN else None)):
+        print_line(one_line(f"{statement};"))
+
+
+async def _grant(given: Grant, app: App | None) -> list[str]:
+    async with transaction() as connection:
+        if not await connection.fetchval(_OWNS):  # PostgreSQL only warns where there is no grant option
+            raise NotPermitted("only the owner of the schema can grant rights in it: run `perdure grant` as its owner")
+        found = await statements(connection, given)
+        if app is not None:
+            found += await _columns(connection, given.role, app)
+        for statement in found:
+            try:
+                await connection.execute(statement)
+            except asyncpg.InsufficientPrivilegeError as error:
+                raise NotPermitted(f"`{statement}`: {error.args[0]}: run it as the owner of that table") from error
+    return found
+
+
+async def _columns(connection: Connection, role: str, app: App) -> list[str]:
+    """Resolve the columns that are declared, and put them on record; the statements that let the role write them."""
+    columns = {name: lifecycle.mirror for name, lifecycle in app.lifecycles.items()}
+    name = await connection.fetchval("select quote_ident($1)", role)
+    found = []
+    for row in (await declare(connection, columns)).values():
+        found += [
+            f"grant usage on schema {row['schema']} to {name}",
+            f"grant select ({row['key']}), update ({row['state']}) on {row['app_table']} to {name}",
+        ]
+    return list(dict.fromkeys(found))

@@ -1,0 +1,79 @@
+"""`perdure recover`: open lifecycles whose workflows are gone go on from their record."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from typing import Annotated
+
+import typer
+
+from perdure._reconcile.recovery.engine import rebind, why_lost
+from perdure._reconcile.recovery.recovery import Recovered, recover
+from perdure._services.ownership.exchange import Exchange
+from perdure._store.postgres import Pool
+from perdure._worker.plugin import PerdurePlugin
+from perdure._worker.worker import connect
+from perdure.app import App
+from perdure.cli.cli import MEND, cli
+from perdure.cli.database import opened
+from perdure.cli.printing import complain, print_line, print_note, print_progress
+from perdure.cli.who import By, Note, request
+from perdure.settings import Settings, settings
+
+_LOST = "This Temporal knows nothing of what is open in this database: {why}."
+_SURE = (
+    "Is the one that it worked with lost for good? If that still runs somewhere, or comes back, both work on the same "
+    "entities."
+)
+
+
+@cli.command(
+    "recover", epilog="Example: perdure recover --by ann --note 'the cluster burnt down'", rich_help_panel=MEND
+)
+def recover_all(
+    by: By = "",
+    note: Note = "",
+    yes: Annotated[bool, typer.Option("--yes", help="don't ask")] = False,
+) -> None:
+    """Let every open lifecycle that has no workflow in Temporal go on from its record in the app's database.
+
+    After the loss of the whole engine: with TEMPORAL_* naming the new one. While all is well it changes nothing. It may
+    be stopped, and run again. Exit status 1 if a workflow is there, and closed, under an open lifecycle.
+    """
+    asked = request(by, note)
+    seen = asyncio.run(_recover(settings(), asked.by, asked.note, yes))
+    if sys.stderr.isatty():
+        print_note("")
+    print_line(
+        f"{seen.open} open: {seen.running} run, {seen.started} start again from their record, "
+        f"{seen.waiting} wait for delivery or were rejected, {seen.ended} have a workflow that is closed"
+    )
+    if seen.started:
+        print_line("They start as soon as a worker runs: `perdure status` shows how many still wait.")
+    if seen.ended:
+        complain("for those that are closed: perdure clean-up --now")
+        raise typer.Exit(1)
+
+
+async def _recover(config: Settings, by: str, note: str, yes: bool) -> Recovered:
+    async with opened() as pool:
+        engine = await connect(PerdurePlugin(App([], []), config))
+        await _make_sure(pool, Exchange(engine, config), yes)
+        why = f"recovered: no workflow in Temporal{': ' if note else ''}{note}"
+        return await recover(pool, engine, config.scope, by=by, why=why, tell=_tell)
+
+
+async def _make_sure(pool: Pool, exchange: Exchange, yes: bool) -> None:
+    async with pool.acquire() as connection:
+        if (why := await why_lost(connection, exchange)) is None:
+            return
+        print_line(_LOST.format(why=why))
+        if not yes:
+            typer.confirm(_SURE, abort=True)
+        await rebind(connection, exchange, print_line)
+
+
+def _tell(seen: Recovered) -> None:
+    if sys.stderr.isatty():
+        print_progress(f"{seen.open} looked at, {seen.started} start again")

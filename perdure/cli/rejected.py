@@ -1,0 +1,188 @@
+"""`perdure rejected`: what could not be delivered, to be delivered again or given up."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Sequence
+from typing import Annotated, Any
+
+import asyncpg
+import typer
+
+from perdure._common.shown import one_line
+from perdure._store.postgres import answering
+from perdure._store.queries import query
+from perdure.cli.acting import confirm
+from perdure.cli.cli import ACT, cli
+from perdure.cli.database import PATIENCE, opened, transaction
+from perdure.cli.printing import complain, moment, print_json, print_line, print_table, refuse
+from perdure.cli.who import By, Note, request
+
+Seqs = Annotated[
+    list[int] | None, typer.Argument(metavar="[SEQ]...", help="numbers that `perdure rejected list` shows")
+]
+OfLifecycle = Annotated[str | None, typer.Option("--lifecycle", help="those of this lifecycle")]
+WithReason = Annotated[str | None, typer.Option("--reason", help="those whose reason contains this text")]
+AtMost = Annotated[int | None, typer.Option("--limit", help="at most so many, the oldest first", min=1)]
+DontAsk = Annotated[bool, typer.Option("--yes", help="with a filter: don't ask")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="with a filter: list them, do nothing")]
+
+_REFUSED = (asyncpg.DataError, asyncpg.NoDataFoundError, asyncpg.ObjectNotInPrerequisiteStateError)
+
+group = typer.Typer(no_args_is_help=True, help="What could not be delivered: list it, deliver it again, drop it.")
+cli.add_typer(group, name="rejected", rich_help_panel=ACT)
+
+
+@group.command("list", epilog="Example: perdure rejected list --lifecycle order")
+def list_rejected(
+    lifecycle: OfLifecycle = None,
+    reason: WithReason = None,
+    limit: Annotated[int, typer.Option(help="at most so many", min=1)] = 100,
+    as_json: Annotated[bool, typer.Option("--json", help="one JSON object a line")] = False,
+) -> None:
+    """List what was rejected, the oldest first."""
+    rows = asyncio.run(_rows(lifecycle, reason, limit))
+    if as_json:
+        for row in rows:
+            print_json(row)
+    elif rows:
+        cells = [(row["seq"], _entity(row), row["kind"], moment(row["rejected_at"]), row["reason"]) for row in rows]
+        print_table(("seq", "entity", "kind", "rejected at", "reason"), cells)
+    else:
+        print_line("nothing was rejected")
+
+
+@group.command("retry", epilog="Example: perdure rejected retry --lifecycle order --reason 'no worker' --by ann")
+def retry(
+    seqs: Seqs = None,
+    by: By = "",
+    note: Note = "",
+    given: Annotated[
+        typer.FileText | None, typer.Option("--input", help="a start's corrected input, JSON; - = standard input")
+    ] = None,
+    lifecycle: OfLifecycle = None,
+    reason: WithReason = None,
+    limit: AtMost = None,
+    yes: DontAsk = False,
+    dry_run: DryRun = False,
+) -> None:
+    """Deliver again: a start, or a message as the last of its entity's. By number, or all that a filter chooses.
+
+    Exit status 1 if one was refused or nothing matches.
+    """
+    if given is not None and len(seqs or ()) != 1:
+        raise typer.BadParameter("--input corrects one start: give one SEQ")
+    corrected = None if given is None else _json(given)
+    call = "select perdure.retry_rejected($1, $2, $3, $4::jsonb)"
+    made_by = request(by, note).by
+    if chosen := _chosen("retry", seqs, lifecycle, reason, limit, yes, dry_run):
+        _carry_out("delivered again", call, chosen, made_by, note, corrected, named=bool(seqs))
+
+
+@group.command("drop", epilog="Example: perdure rejected drop 17 --by ann --note 'a test'")
+def drop(
+    seqs: Seqs = None,
+    by: By = "",
+    note: Note = "",
+    lifecycle: OfLifecycle = None,
+    reason: WithReason = None,
+    limit: AtMost = None,
+    yes: DontAsk = False,
+    dry_run: DryRun = False,
+) -> None:
+    """Give up: a first start as if it had never been, a restart so that the entity is finished again, a message.
+
+    By number, or all that a filter chooses. Exit status 1 if one was refused or nothing matches.
+    """
+    made_by = request(by, note).by
+    if chosen := _chosen("drop", seqs, lifecycle, reason, limit, yes, dry_run):
+        call = "select perdure.drop_rejected($1, $2, $3)"
+        _carry_out("dropped", call, chosen, made_by, note, named=bool(seqs))
+
+
+def _chosen(
+    verb: str,
+    seqs: Sequence[int] | None,
+    lifecycle: str | None,
+    reason: str | None,
+    limit: int | None,
+    yes: bool,
+    dry_run: bool,
+) -> list[int]:
+    """The numbers that were given, or those that the filter chooses, once the person has agreed to that many."""
+    filtered = lifecycle is not None or reason is not None
+    if seqs and (filtered or limit or yes or dry_run):
+        refuse("give SEQ, or a filter, not both", 2)
+    if seqs:
+        return list(seqs)
+    if not filtered:
+        refuse("give SEQ, or a filter: --lifecycle, --reason", 2)
+    rows = asyncio.run(_rows(lifecycle, reason, limit))
+    if not rows:
+        refuse("nothing that was rejected matches", 1)
+    if dry_run:
+        for row in rows:
+            print_line(one_line(f"{row['seq']}  {_entity(row)}  {row['kind']}  {row['reason']}"))
+        return []
+    confirm(f"{verb} {len(rows):,} that were rejected", yes)
+    return [row["seq"] for row in rows]
+
+
+def _carry_out(done: str, call: str, seqs: Sequence[int], *given: str | None, named: bool) -> None:
+    accepted, failed = asyncio.run(_each(done, call, seqs, *given, named=named))
+    if not named:
+        print_line(f"{accepted:,} {done}" + (f", {failed:,} refused" if failed else ""))
+    if failed:
+        raise typer.Exit(1)
+
+
+async def _each(done: str, call: str, seqs: Sequence[int], *given: str | None, named: bool) -> tuple[int, int]:
+    accepted = failed = 0
+    async for seq, answer in _calls(call, seqs, *given):
+        if isinstance(answer, str):
+            accepted += 1
+            if named:
+                print_line(f"{seq}: {answer} {done}")
+        else:
+            failed += 1
+            complain(f"{seq}: {_sentence(answer)}")
+    return accepted, failed
+
+
+async def _calls(call: str, seqs: Sequence[int], *given: str | None) -> AsyncIterator[tuple[int, str | BaseException]]:
+    """Each in a transaction of its own: what can't be done harms none of the others, and nothing is held for long."""
+    async with opened() as pool:
+        for seq in seqs:
+            answer: str | BaseException
+            try:
+                with answering():
+                    async with pool.acquire() as connection, connection.transaction():
+                        await connection.execute(PATIENCE)
+                        answer = str(await connection.fetchval(call, seq, *given))
+            except _REFUSED as error:
+                answer = error
+            yield seq, answer
+
+
+async def _rows(lifecycle: str | None, reason: str | None, limit: int | None) -> list[dict[str, Any]]:
+    async with transaction() as connection:
+        return [dict(row) for row in await connection.fetch(query("rejected"), lifecycle, reason, limit)]
+
+
+def _entity(row: dict[str, Any]) -> str:
+    return f"{row['lifecycle']}/{row['id']}" + (f"~{row['round']}" if row["round"] else "")
+
+
+def _json(file: typer.FileText) -> str:
+    text = file.read()
+    try:
+        json.loads(text)
+    except ValueError as error:
+        raise typer.BadParameter(f"{file.name} is no JSON: {error}", param_hint="--input") from None
+    return text
+
+
+def _sentence(error: BaseException) -> str:
+    hint = getattr(error, "hint", None)
+    return f"{error.args[0]}: {hint}" if hint else str(error)

@@ -1,0 +1,49 @@
+"""`perdure worker`, `perdure relay`: what runs until it is told to stop."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine
+from typing import Annotated, Any
+
+import typer
+
+from perdure._common.privacy import describe
+from perdure._worker.relaying import run_relay
+from perdure._worker.worker import leave, load_app, run_worker, stop_at_once
+from perdure.app import App
+from perdure.cli.cli import RUN, cli
+from perdure.errors import PerdureError
+from perdure.logs import set_up
+from perdure.settings import Settings, settings
+
+log = logging.getLogger("perdure.worker")
+
+
+@cli.command(epilog="Example: perdure worker workers.app:app", rich_help_panel=RUN)
+def worker(app: Annotated[str, typer.Argument(help="the App to run, as package.module:name")]) -> None:
+    """Run a worker for an app, until SIGTERM."""
+    _run(app, run_worker)
+
+
+@cli.command(epilog="Example: perdure relay workers.app:app", rich_help_panel=RUN)
+def relay(
+    app: Annotated[str, typer.Argument(help="the App to start, as package.module:name")],
+) -> None:
+    """Run the relay alone, until SIGTERM, where the workers run without (PERDURE_RELAY=false)."""
+    _run(app, run_relay)
+
+
+def _run(app: str, until_stopped: Callable[[App, Settings], Coroutine[Any, Any, None]]) -> None:
+    stop_at_once()
+    config = settings()
+    set_up(config.log, config.log_level)
+    try:
+        asyncio.run(until_stopped(load_app(app), config))
+    except Exception as error:
+        if config.log == "text":
+            raise
+        # Whoever reads the lines as JSON has to find in them why it ended.
+        log.critical("ended: %s", describe(error), exc_info=None if isinstance(error, PerdureError) else error)
+        leave(1)

@@ -1,0 +1,34 @@
+"""Who does something, and why, as the command line says it: for the record."""
+
+from __future__ import annotations
+
+import getpass
+from typing import Annotated
+
+import typer
+from pydantic import ValidationError
+
+from perdure._wire.requests import Request
+from perdure.cli.printing import refuse
+from perdure.contracts.effects import problem
+
+By = Annotated[
+    str, typer.Option(envvar="PERDURE_BY", help="who says so, for the record; default: the user of this machine")
+]
+Note = Annotated[str, typer.Option(help="why, for the record: no personal data")]
+
+
+def request(by: str, note: str = "") -> Request:
+    """Both of them; leaves with 2 where they can't be used."""
+    try:
+        return Request(by=by or _os_user(), note=note)
+    except ValidationError as error:
+        refuse(f"--by or --note can't be used: {problem(error)}", 2)
+
+
+def _os_user() -> str:
+    """Empty where the machine does not know."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return ""

@@ -1,0 +1,20 @@
+"""`AppColumn`: where the app's own table shows the state."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class AppColumn:
+    """A column of the app's own table that shows the lifecycle's state.
+
+    Args:
+        table: name of the table, with its schema where that is not on the search path.
+        column: the column that holds the state; text, varchar or an enum.
+        key: the column that holds the entity id; any type that PostgreSQL can read from text.
+    """
+
+    table: str
+    column: str
+    key: str = "id"

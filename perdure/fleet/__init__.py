@@ -1,1 +1,0 @@
-"""What runs beside the lifecycles: the worker process, the plugin, the follower, the gauges."""

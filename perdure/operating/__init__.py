@@ -1,1 +1,0 @@
-"""What an operator is shown, and what an operator does. No Typer here: `perdure.command` has the verbs."""

@@ -1,1 +1,0 @@
-"""The way of committed rows to Temporal."""
