@@ -13,6 +13,7 @@ from typing import Any
 import asyncpg
 
 from perdure._operations.again import Engine, start_again
+from perdure._store.bounds import bounds
 from perdure._store.postgres import Pool
 from perdure._store.schema import Connection
 from perdure._wire.requests import Request, Resolution
@@ -30,7 +31,7 @@ from perdure.errors import AlreadyFinished, DatabaseUnavailable, InvalidInput, N
 CANCEL = "perdure-cancel"
 """Id of the message that asks for the end: asked for again, it is not sent again."""
 
-_PATIENCE = "set local lock_timeout = '10s'; set local statement_timeout = '15s'"
+_PATIENCE = bounds(lock="10s", statement="15s")
 """A relay may hold an entity for as long as a call to Temporal."""
 _TRIES = 3
 

@@ -14,6 +14,7 @@ from perdure._operations.acts import Acts
 from perdure._operations.again import Engine
 from perdure._services.ownership.exchange import Exchange
 from perdure._store import schema
+from perdure._store.bounds import bounds
 from perdure._store.postgres import Database, Pool, answering
 from perdure._store.schema import Connection
 from perdure._wire.requests import Request
@@ -24,7 +25,7 @@ from perdure.client.client import Client
 from perdure.errors import EngineUnavailable, NotPermitted
 from perdure.settings import Settings
 
-_READING = "set local lock_timeout = '15s'; set local statement_timeout = '60s'"
+_READING = bounds(lock="15s", statement="60s")
 _BINDING = "select mark, scope, namespace, namespace_id from perdure.database"
 
 

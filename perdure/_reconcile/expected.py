@@ -10,6 +10,7 @@ from typing import Any
 import asyncpg
 
 from perdure._reconcile.importing.existing_work import Place
+from perdure._store.bounds import bounds
 from perdure._store.connecting import APPS_PATH
 from perdure._store.schema import Connection
 from perdure.contracts.app_rows import AppRows
@@ -88,9 +89,8 @@ class Expected:
             number: tells the cursors of several lifecycles apart. A statement with one name has one type of key.
             only: this id alone.
         """
-        # Between two pages of its cursor rows are started, in other transactions.
-        between = "set local idle_in_transaction_session_timeout = '120s'"
-        await db.execute(f"set local statement_timeout = '{TIMEOUT}'; {between}; {APPS_PATH}")
+        # It is idle between two pages of its cursor, while rows are started in other transactions.
+        await db.execute(f"{bounds(statement=TIMEOUT, idle='120s')}; {APPS_PATH}")
         await db.execute(f"declare perdure_expected_{number} no scroll cursor for {self._keys(only)}")
         while page := await db.fetch(f"fetch {PAGE} from perdure_expected_{number}"):
             yield [Place(row["key"], row["id"]) for row in page]

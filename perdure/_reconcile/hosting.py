@@ -23,7 +23,7 @@ from perdure._reconcile.ground import Ground
 from perdure._reconcile.parts import PARTS, Part
 from perdure._reconcile.runs import begin, end, looked_up
 from perdure._reconcile.workflow import BEGIN, END, HEARTBEAT, PART, CleanUp, clean_up_id
-from perdure._services.credentials import renewed
+from perdure._services.side_worker import side_worker
 from perdure._store.postgres import Pool
 from perdure._wire.clean_up import Asked, Begun, Done, Summary
 from perdure.app import App
@@ -64,17 +64,8 @@ async def cleaning_up(
         max_heartbeat_throttle_interval=timedelta(seconds=5),
         graceful_shutdown_timeout=timedelta(),
     )
-    renewed(worker)
-    running = asyncio.create_task(worker.run(), name="perdure clean-up")
-    running.add_done_callback(_say_why)
-    try:
+    async with side_worker(worker, "perdure clean-up", patience=_STOPPING, ended=_say_why):
         yield
-    finally:
-        stopping = asyncio.create_task(worker.shutdown())
-        await asyncio.wait({running, stopping}, timeout=_STOPPING)
-        for task in (running, stopping):
-            task.cancel()
-        await asyncio.gather(running, stopping, return_exceptions=True)
 
 
 def _say_why(ended: asyncio.Task[None]) -> None:

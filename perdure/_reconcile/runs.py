@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 from perdure._reconcile.parts import PARTS
+from perdure._store.bounds import bounds
 from perdure._store.postgres import Pool
 from perdure._store.queries import query
 from perdure._wire.clean_up import Asked, Begun, Counts, Done, Named, Summary
@@ -13,7 +14,7 @@ from perdure.errors import NoSuchEntity
 from perdure.settings import Settings
 
 ENTITIES = "open-entities"
-_PATIENCE = "set local lock_timeout = '5s'; set local statement_timeout = '60s'"
+_PATIENCE = bounds(lock="5s", statement="60s")
 
 
 async def looked_up(pool: Pool, only: Named | None) -> Named | None:

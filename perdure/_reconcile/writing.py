@@ -7,11 +7,12 @@ from typing import Any
 import asyncpg
 
 from perdure._reconcile.ground import Ground
+from perdure._store.bounds import bounds
 
 HELD = (asyncpg.LockNotAvailableError, asyncpg.QueryCanceledError, asyncpg.DeadlockDetectedError)
 """Somebody has it at this moment: it is the next clean-up's."""
 
-_PATIENCE = "set local lock_timeout = '2s'; set local statement_timeout = '20s'"
+_PATIENCE = bounds(lock="2s", statement="20s")
 _POOL = 30.0
 
 

@@ -10,13 +10,14 @@ from dataclasses import dataclass
 import asyncpg
 
 from perdure._common.privacy import describe
+from perdure._store.bounds import bounds
 from perdure._store.schema import Connection
 from perdure.app import App
 from perdure.contracts.erasure import Erasure
 from perdure.contracts.keys import Entity
 from perdure.errors import DeclarationError, NotPermitted
 
-_BOUNDS = "set local lock_timeout = '15s'; set local statement_timeout = '60s'"
+_BOUNDS = bounds(lock="15s", statement="60s")
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ import asyncpg
 from perdure._retention.months import File, Month, now
 from perdure._retention.parquet import Column, ParquetFile, check_library
 from perdure._retention.working import briefly, step
+from perdure._store.bounds import bounds
 from perdure._store.schema import Connection
 from perdure.errors import NotNow
 
@@ -114,7 +115,7 @@ async def _write_all(connection: Connection, month: Month, paths: Mapping[str, P
     """All of them from one snapshot."""
     files = []
     async with connection.transaction(isolation="repeatable_read", readonly=True):
-        await connection.execute("set local statement_timeout = 0")
+        await connection.execute(bounds(statement="0"))
         about = {"database": await _database(connection), "month": str(month)}
         for part, path in paths.items():
             count, size = await _write(connection, month, part, path, about | {"part": part})

@@ -18,6 +18,7 @@ from perdure._retention.belongings import Belongings, Rows
 from perdure._retention.histories import closed_runs, delete_runs
 from perdure._retention.months import Month, every_month
 from perdure._retention.parquet import half_written, holds
+from perdure._store.bounds import bounds
 from perdure._store.queries import query
 from perdure._store.schema import Connection
 from perdure.contracts.keys import Entity
@@ -149,7 +150,7 @@ async def _each(entities: Iterable[Entity], act: Callable[[Entity], Awaitable[T]
 async def _erase(connection: Connection, entity: Entity, by: str) -> Mapping[str, int]:
     try:
         async with connection.transaction():
-            await connection.execute("set local lock_timeout = '15s'; set local statement_timeout = '60s'")
+            await connection.execute(bounds(lock="15s", statement="60s"))
             found = await connection.fetchval("select perdure.forget($1, $2, $3)", entity.lifecycle, entity.id, by)
     except asyncpg.NoDataFoundError:
         return {}  # what belongs to another one, and was never started

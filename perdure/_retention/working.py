@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 
 import asyncpg
 
+from perdure._store.bounds import bounds
 from perdure._store.connecting import connect_for_long_work
 from perdure._store.postgres import answering
 from perdure._store.schema import Connection
@@ -15,9 +16,9 @@ from perdure.errors import NotNow
 
 _LOCK = "select pg_advisory_xact_lock(hashtext('perdure.archive'))"
 _PATH = "set local search_path = pg_catalog"
-_WAITING = "set local lock_timeout = '5s'; set local idle_in_transaction_session_timeout = 0"
-_LONG = f"set local statement_timeout = 0; set local lock_timeout = '15s'; {_PATH}"
-_BRIEF = f"set local statement_timeout = 0; set local lock_timeout = '200ms'; {_PATH}"
+_WAITING = bounds(lock="5s", idle="0")
+_LONG = f"{bounds(lock='15s', statement='0')}; {_PATH}"
+_BRIEF = f"{bounds(lock='200ms', statement='0')}; {_PATH}"
 _TRIES = 40
 _PAUSE = 0.2
 

@@ -11,6 +11,7 @@ import time
 import asyncpg
 
 from perdure._services.service import Service
+from perdure._store.bounds import bounds
 from perdure._store.group_commit import Locked, Unacceptable
 from perdure._store.postgres import Pool, kind_of
 from perdure.logs import says
@@ -25,7 +26,7 @@ MUCH = 5
 _AT_ONCE = 0.005
 SLICE = 2.0
 """Seconds for the rows of one table while each of them has a transaction of its own."""
-_ALONE = "set local statement_timeout = '5s'"
+_ALONE = bounds(statement="5s")
 """The app's triggers may take so long where no other row waits for them in the same transaction."""
 _DEFERRED = "set constraints all immediate"
 """Has the app's deferred triggers fire in a statement: the commit itself has no time-out."""

@@ -18,6 +18,7 @@ from temporalio.common import MetricMeter
 
 from perdure._services.queues import Queue, queues, read_queue
 from perdure._services.service import Service
+from perdure._store.bounds import bounds
 from perdure._store.finding_kinds import KINDS
 from perdure._store.postgres import Pool
 from perdure._store.queries import query
@@ -80,7 +81,7 @@ class Gauges(Service):
     async def _read_database(self) -> None:
         began = time.monotonic()
         async with self._pool.acquire(timeout=5) as connection, connection.transaction(readonly=True):
-            await connection.execute(f"set local statement_timeout = '{_LONGEST:g}s'")
+            await connection.execute(bounds(statement=f"{_LONGEST:g}s"))
             open_ones = await connection.fetch(query("gauges_open"), self._lifecycles)
             in_doubt = await connection.fetch(query("gauges_in_doubt"), self._lifecycles)
             parked = await connection.fetch(query("gauges_parked"), self._lifecycles)

@@ -31,11 +31,10 @@ from perdure._reconcile.caretaker import Caretaker
 from perdure._reconcile.expected import Expected
 from perdure._reconcile.hosting import cleaning_up
 from perdure._services.follower import Follower
-from perdure._services.gauges import Gauges
 from perdure._services.ownership.exchange import Exchange, plain
 from perdure._services.ownership.ownership import Ownership
-from perdure._services.relay import Relay
-from perdure._services.service import TROUBLE, Service
+from perdure._services.service import TROUBLE
+from perdure._services.services import Services, delivering
 from perdure._store.postgres import Database, Pool, PostgresStore
 from perdure._store.schema.kinds import Kind
 from perdure._store.schema.rights import permitted
@@ -75,7 +74,7 @@ class PerdurePlugin(temporalio.client.Plugin, temporalio.worker.Plugin):
         """Set once the database is there and fits, and the worker takes work."""
         self._store: PostgresStore | None = None
         self._resources: Any = None
-        self._services: list[Service] = []
+        self._services = Services()
         self._troubles: Troubles | None = None
         self._caretaker: Caretaker | None = None
         self._follower: Follower | None = None
@@ -147,7 +146,7 @@ class PerdurePlugin(temporalio.client.Plugin, temporalio.worker.Plugin):
             await _check(pool, self.app, columns)
             exchange = Exchange(worker.client, self.config)
             async with exchange.answering():
-                ownership = Ownership(pool, exchange, self._nudge)
+                ownership = Ownership(pool, exchange, self._services.nudge)
                 await ownership.claim()
                 async with self._lifespan() as self._resources:
                     await self._run_services(pool, columns, worker, ownership)
@@ -169,29 +168,17 @@ class PerdurePlugin(temporalio.client.Plugin, temporalio.worker.Plugin):
         self._store = PostgresStore(pool, meter, ownership.nudge, self._moved)
         self._troubles = Troubles(pool)
         self._caretaker = Caretaker(pool, worker.client, self.config)
-        self._services = [ownership, self._follower, self._troubles, self._caretaker]
-        if self.config.relay:
-            self._services.append(Relay(pool, worker.client, self.app, self.config, meter))
-        if meter is not None:
-            self._services.append(Gauges(pool, worker.client, self.app, self.config, meter))
-        for service in self._services:
-            await service.start()
+        beside = delivering(pool, worker.client, self.app, self.config, meter, relay=self.config.relay)
+        await self._services.start(ownership, self._follower, self._troubles, self._caretaker, *beside)
         self.ready.set()
 
     def _moved(self, lifecycle: str) -> None:
         if self._follower is not None and self.app.lifecycles[lifecycle].mirror is not None:
             self._follower.nudge()
 
-    def _nudge(self) -> None:
-        """Writes may go again: whoever waits for that need not wait longer."""
-        for service in self._services:
-            service.nudge()
-
     async def stop_services(self) -> None:
         """Stop relay, follower and gauges; the first thing to do when a worker is to stop: nothing new is begun."""
-        services, self._services = self._services, []
-        for service in services:
-            await service.stop()
+        await self._services.stop()
 
     async def _show_the_last(self) -> None:
         """What ended while the worker was stopping need not wait for another worker to show in the app's tables."""

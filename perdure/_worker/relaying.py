@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from temporalio.client import Client
 from temporalio.runtime import Runtime
 
-from perdure._services.gauges import Gauges
 from perdure._services.ownership.exchange import Exchange
 from perdure._services.ownership.ownership import Ownership
-from perdure._services.relay import Relay
-from perdure._services.service import Service
+from perdure._services.services import Services, delivering
 from perdure._store.postgres import Database, Pool
 from perdure._store.schema.kinds import Kind
 from perdure._store.schema.rights import permitted
@@ -73,24 +71,13 @@ async def _relay_until(
 
 @asynccontextmanager
 async def _delivering(pool: Pool, app: App, config: Settings, client: Client) -> AsyncIterator[None]:
-    services: list[Service] = []
+    services = Services()
     exchange = Exchange(client, config)
     async with exchange.answering():
-        ownership = Ownership(pool, exchange, lambda: _nudge(services))
+        ownership = Ownership(pool, exchange, services.nudge)
         await ownership.claim()
-        meter = meter_of(client)
-        services += [ownership, Relay(pool, client, app, config, meter)]
-        if meter is not None:
-            services.append(Gauges(pool, client, app, config, meter))
         try:
-            for service in services:
-                await service.start()
+            await services.start(ownership, *delivering(pool, client, app, config, meter_of(client), relay=True))
             yield
         finally:
-            for service in services:
-                await service.stop()
-
-
-def _nudge(services: Sequence[Service]) -> None:
-    for service in services:
-        service.nudge()
+            await services.stop()

@@ -9,12 +9,13 @@ from typing import Literal
 import asyncpg
 
 from perdure._store import schema
+from perdure._store.bounds import bounds
 from perdure._store.postgres import Database, Pool, answering
 from perdure._store.schema import Connection
 from perdure.errors import NotPermitted
 from perdure.settings import settings
 
-PATIENCE = "set local lock_timeout = '15s'; set local statement_timeout = '60s'"
+PATIENCE = bounds(lock="15s", statement="60s")
 """For a person, who waits longer than a worker does: a relay may hold an entity for as long as a call to Temporal."""
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import asyncpg
 
+from perdure._store.bounds import bounds
 from perdure._store.postgres import answering
 from perdure.errors import DatabaseUnavailable, InvalidPosition
 from perdure.logs import says
@@ -89,7 +90,7 @@ async def _page(pool: Pool, after: str | None) -> list[Event]:
                 rows = await pool.fetch(call, after, PAGE, timeout=_PATIENCE)
             except asyncpg.QueryCanceledError:  # the pool's statement_timeout is one for writes
                 async with pool.acquire() as connection, connection.transaction():
-                    await connection.execute("set local statement_timeout = 0")
+                    await connection.execute(bounds(statement="0"))
                     rows = await connection.fetch(call, after, PAGE, timeout=_LONG_PATIENCE)
     except (asyncpg.ObjectNotInPrerequisiteStateError, asyncpg.InvalidParameterValueError) as error:
         said = (error.args[0], getattr(error, "detail", None), getattr(error, "hint", None))

@@ -94,11 +94,6 @@ class Proxy:
         """
         self._trap = _Trap(mark, forward=True)
 
-    @property
-    def open_connections(self) -> int:
-        """How many clients are connected now, frozen ones included."""
-        return len(self._writers) // 2
-
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """One client's connection, both ways, until either side ends it."""
         self.accepted += 1

@@ -18,6 +18,7 @@ import asyncpg
 
 from perdure._reconcile.importing.apart import apart
 from perdure._reconcile.importing.existing_work import ExistingWork, Lock, Place, Row
+from perdure._store.bounds import bounds
 from perdure._store.schema import Connection
 from perdure._workflow.lifecycle import Lifecycle
 from perdure.app import input_json, name_of
@@ -32,8 +33,7 @@ _ADOPT = """select x.id, perdure.adopt($1, x.id, x.input, $2, x.effect, x.key, x
 
 # The app waits for a row that is being taken over: as long as its batch takes, or 5 s for a process that stands still.
 _BOUNDS = {
-    lock: f"set local lock_timeout = '{wait}'; set local statement_timeout = '30s'; "
-    "set local idle_in_transaction_session_timeout = '5s'"
+    lock: bounds(lock=wait, statement="30s", idle="5s")
     for lock, wait in ((Lock.NONE, "5s"), (Lock.FREE_ONLY, "200ms"), (Lock.WAIT, "5s"))
 }
 

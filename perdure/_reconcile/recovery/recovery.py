@@ -12,6 +12,7 @@ import temporalio.client
 from temporalio.client import WorkflowExecutionStatus
 from temporalio.service import RPCError, RPCStatusCode
 
+from perdure._store.bounds import bounds
 from perdure._store.postgres import Pool, answering
 from perdure._store.queries import query
 from perdure.contracts.keys import Entity
@@ -83,7 +84,7 @@ async def _start_again(pool: Pool, gone: Sequence[asyncpg.Record], by: str, why:
     try:
         with answering():
             async with pool.acquire(timeout=10) as connection, connection.transaction():
-                await connection.execute("set local lock_timeout = '10s'; set local statement_timeout = '60s'")
+                await connection.execute(bounds(lock="10s", statement="60s"))
                 return len(await connection.fetch(query("start_these_again"), *columns, by, why))
     except asyncpg.LockNotAvailableError as error:
         first = f"{gone[0]['lifecycle']}/{gone[0]['id']}"

@@ -13,6 +13,7 @@ from typing import Literal
 import asyncpg
 
 from perdure._services.ownership.exchange import Exchange, incarnation_of
+from perdure._store.bounds import bounds
 from perdure._store.queries import query
 from perdure._store.schema import Connection
 from perdure._wire.keeper import SILENCE, Proposal, Word
@@ -96,7 +97,7 @@ async def _is_settled(row: asyncpg.Record, exchange: Exchange) -> bool:
 
 async def _make_copy(connection: Connection, exchange: Exchange) -> str:
     async with connection.transaction():
-        await connection.execute("set local lock_timeout = '10s'; set local statement_timeout = 0")
+        await connection.execute(bounds(lock="10s", statement="0"))
         row = await connection.fetchrow("select * from perdure.database for update")
         assert row is not None
         here = exchange.scope, await exchange.namespace_id()
@@ -127,7 +128,7 @@ async def take_over(
     until = time.monotonic() + 4 * SILENCE
     while True:
         async with connection.transaction():
-            await connection.execute("set local lock_timeout = '10s'; set local statement_timeout = '20s'")
+            await connection.execute(bounds(lock="10s", statement="20s"))
             await connection.execute("select from perdure.database for update")
             row = await connection.fetchrow(query("database"))
             assert row is not None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
@@ -20,8 +19,9 @@ from temporalio.common import WorkflowIDConflictPolicy
 from temporalio.service import RPCError, RPCStatusCode
 from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 
-from perdure._services.credentials import renewed
 from perdure._services.ownership.keeper import Keeper, keeper_id
+from perdure._services.side_worker import side_worker
+from perdure._store.bounds import bounds
 from perdure._store.queries import query
 from perdure._store.schema import Connection
 from perdure._wire.keeper import Incarnation, Kept, Proposal, Reply, Word
@@ -159,7 +159,7 @@ class Exchange:
             *(self.namespace, await self.namespace_id(), self.scope),
         )
         if reply.epoch > said.epoch:
-            await connection.execute("set local statement_timeout = 0")
+            await connection.execute(bounds(statement="0"))
             await connection.execute(query("start_again"))
 
     @asynccontextmanager
@@ -174,16 +174,8 @@ class Exchange:
             max_cached_workflows=0,
             max_concurrent_workflow_task_polls=1,
         )
-        renewed(worker)
-        running = asyncio.create_task(worker.run(), name="perdure keeper")
-        try:
+        async with side_worker(worker, "perdure keeper"):
             yield
-        finally:
-            stopping = asyncio.create_task(worker.shutdown())
-            await asyncio.wait({running, stopping}, timeout=2)
-            for task in (running, stopping):
-                task.cancel()
-            await asyncio.gather(running, stopping, return_exceptions=True)
 
     def _making(self, kept: Kept | None) -> WithStartWorkflowOperation[Keeper, None]:
         return WithStartWorkflowOperation(

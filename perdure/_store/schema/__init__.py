@@ -15,6 +15,7 @@ from typing import TypeAlias
 
 import asyncpg
 
+from perdure._store.bounds import bounds
 from perdure.errors import NotNow, SchemaMismatch
 
 Connection: TypeAlias = "asyncpg.Connection[asyncpg.Record] | asyncpg.pool.PoolConnectionProxy[asyncpg.Record]"
@@ -81,7 +82,7 @@ async def migrate(connection: Connection) -> list[Migration]:
         await connection.execute("set local statement_timeout = 0; set local search_path = pg_catalog")
         await _alone(connection)
         missing = await _missing(connection)
-        await connection.execute("set local lock_timeout = 0")
+        await connection.execute(bounds(lock="0"))
         for each in missing:
             await connection.execute(each.sql)
             await connection.execute(
@@ -103,7 +104,7 @@ async def _alone(connection: Connection) -> None:
     the lock is one of its tables', which needs a right on it. Everybody can hold the other lock, so nobody waits for
     it without end.
     """
-    await connection.execute(f"set local lock_timeout = '{_PATIENCE}'")
+    await connection.execute(bounds(lock=_PATIENCE))
     try:
         if await connection.fetchval(_MIGRATED) is None:
             await connection.execute("select pg_advisory_xact_lock($1)", _LOCK)
@@ -120,7 +121,7 @@ async def _alone(connection: Connection) -> None:
 async def make_months(connection: Connection) -> None:
     """Make the partitions of the months to come. The first time that takes longer than a write may."""
     async with connection.transaction():
-        await connection.execute("set local lock_timeout = 0; set local statement_timeout = 0")
+        await connection.execute(bounds(lock="0", statement="0"))
         await connection.execute("select perdure.make_months()")
 
 
@@ -131,7 +132,7 @@ async def note_database(connection: Connection) -> None:
     """
     with suppress(asyncpg.LockNotAvailableError):
         async with connection.transaction():
-            await connection.execute("set local lock_timeout = '1s'")
+            await connection.execute(bounds(lock="1s"))
             await connection.execute("select perdure.feed_here()")
 
 
