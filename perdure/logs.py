@@ -9,8 +9,8 @@ import sys
 from datetime import UTC, datetime
 from typing import Any
 
-from perdure._common.privacy import format_error
-from perdure._common.shown import field, lines, one_line
+from perdure._text.privacy import format_error
+from perdure._text.shown import field, lines, one_line
 
 FIELDS = "perdure"
 """Attribute of a log record that holds the fields."""

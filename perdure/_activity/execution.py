@@ -18,10 +18,10 @@ from typing import Any, Protocol
 
 from pydantic import ValidationError
 
-from perdure._common import faults
-from perdure._common.privacy import describe, format_error
+from perdure import _faults as faults
 from perdure._crypto.private import CHECKING, SEALING
 from perdure._crypto.sealed import bound_to
+from perdure._text.privacy import describe, format_error
 from perdure._wire.orders import AttemptOrder, QuestionOrder, Report, Said, StepOrder
 from perdure._wire.writes import Answer, EffectView, Fence, FenceOp, Gate, Store, Verdict, Write, storable
 from perdure.contracts.attempt import USELESS, Attempt, Question, boot_clock

@@ -10,9 +10,9 @@ from typing import Any, assert_never
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
+from perdure import _faults as faults
 from perdure._activity.execution import PATIENCE, Fitting, Pulse, ask, attempt, keep, take
 from perdure._activity.observing import asking, attempting, taking
-from perdure._common import faults
 from perdure._wire.names import WRITE
 from perdure._wire.orders import AttemptOrder, QuestionOrder, Report, StepOrder
 from perdure._wire.terms import all_terms, terms_of

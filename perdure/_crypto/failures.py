@@ -13,7 +13,7 @@ from temporalio.converter import (
 )
 from temporalio.exceptions import ApplicationError, FailureError
 
-from perdure._common.privacy import describe, safe_message
+from perdure._text.privacy import describe, safe_message
 
 
 class Failures(DefaultFailureConverter):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Protocol, runtime_checkable
 
-from perdure._common.loading import load
+from perdure._loading import load
 from perdure.errors import DeclarationError, InvalidSetting, KeyServiceUnavailable
 
 

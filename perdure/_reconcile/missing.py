@@ -8,12 +8,12 @@ from typing import Any
 
 import asyncpg
 
-from perdure._common.privacy import describe
 from perdure._reconcile.expected import Expected, Row
 from perdure._reconcile.ground import Ground
 from perdure._reconcile.importing.apart import apart
 from perdure._reconcile.importing.existing_work import Place
 from perdure._store.finding_kinds import MISSING
+from perdure._text.privacy import describe
 from perdure._workflow.lifecycle import Lifecycle
 from perdure.app import input_json
 from perdure.contracts.app_rows import AppRows

@@ -7,8 +7,8 @@ from datetime import timedelta
 from temporalio.client import Client, WorkflowHandle
 from temporalio.common import WorkflowIDConflictPolicy, WorkflowIDReusePolicy
 
-from perdure._common.shown import markdown
 from perdure._reconcile.workflow import CleanUp, clean_up_id
+from perdure._text.shown import markdown
 from perdure._wire.clean_up import Asked, Summary
 
 _RPC = timedelta(seconds=10)

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 
 import asyncpg
 
-from perdure._common.privacy import describe
 from perdure._store.bounds import bounds
 from perdure._store.schema import Connection
+from perdure._text.privacy import describe
 from perdure.app import App
 from perdure.contracts.erasure import Erasure
 from perdure.contracts.keys import Entity

@@ -15,9 +15,9 @@ from temporalio.common import Priority
 from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.service import RPCError, RPCStatusCode
 
-from perdure._common.shown import markdown
 from perdure._services.ownership.epochs import start_policies, why_not_ours
 from perdure._store.record import Record, carried_from
+from perdure._text.shown import markdown
 from perdure._wire.carried import CARRIED, Carried
 from perdure._wire.messages import Message
 from perdure._wire.names import MESSAGE, WAKE

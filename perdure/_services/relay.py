@@ -25,13 +25,13 @@ from temporalio.client import Client
 from temporalio.common import MetricMeter
 from temporalio.service import RPCError
 
-from perdure._common import faults
-from perdure._common.privacy import describe, reason
+from perdure import _faults as faults
 from perdure._services.delivery import Delivery, NotForUs, NotYet, Row, Undeliverable, Unreadable
 from perdure._services.service import TROUBLE, Service
 from perdure._store.postgres import Pool
 from perdure._store.queries import query
 from perdure._store.schema import Connection
+from perdure._text.privacy import describe, reason
 from perdure._workflow.messages import signals
 from perdure.app import App
 from perdure.errors import EngineUnavailable, PerdureError

@@ -10,7 +10,7 @@ import time
 import asyncpg
 from temporalio.service import RPCError
 
-from perdure._common.privacy import reason
+from perdure._text.privacy import reason
 from perdure.errors import PerdureError
 from perdure.logs import says
 

@@ -14,10 +14,10 @@ from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from perdure._common import faults
-from perdure._common.privacy import describe
+from perdure import _faults as faults
 from perdure._crypto.private import SEALING
 from perdure._store.company import Company
+from perdure._text.privacy import describe
 from perdure._wire.writes import Answer, Write
 from perdure.errors import DatabaseUnavailable, RefusedWrite, UnstorableWrite
 from perdure.logs import says

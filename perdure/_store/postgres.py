@@ -12,12 +12,12 @@ from typing import Any
 import asyncpg
 from temporalio.common import MetricMeter
 
-from perdure._common.privacy import describe
 from perdure._store.connecting import Pool as Pool
 from perdure._store.connecting import open_pool
 from perdure._store.group_commit import MOST_BYTES, PER_BYTE, GroupCommit, Locked, Transient, Unacceptable, Unstorable
 from perdure._store.schema import Connection
 from perdure._store.secured import setting_of, unusable
+from perdure._text.privacy import describe
 from perdure._wire.writes import Answer, Write
 from perdure.errors import DatabaseUnavailable, InvalidSetting
 from perdure.settings import without_passwords

@@ -20,7 +20,7 @@ from temporalio.envconfig import ClientConnectConfig
 from temporalio.runtime import Runtime
 from temporalio.worker import Worker, WorkerDeploymentConfig
 
-from perdure._common.loading import load
+from perdure._loading import load
 from perdure._services.credentials import CONNECT, Renewal, profile, renewed, why_not
 from perdure._worker.namespace import check_namespace
 from perdure._worker.plugin import REPORTING, PerdurePlugin

@@ -10,7 +10,7 @@ from typing import Any, Generic, TypeVar
 from temporalio import workflow
 from temporalio.exceptions import ActivityError, ApplicationError, CancelledError, TimeoutError, TimeoutType
 
-from perdure._common.shown import markdown
+from perdure._text.shown import markdown
 from perdure._wire.orders import AttemptOrder, Report, Said
 from perdure._wire.writes import EffectView, FenceOp, Move, Write, storable
 from perdure._workflow.calling import InLine, Way, call

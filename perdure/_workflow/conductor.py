@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from temporalio import workflow
 from temporalio.exceptions import FailureError
 
-from perdure._common.privacy import describe
+from perdure._text.privacy import describe
 from perdure._wire.requests import Request
 from perdure._wire.terms import Terms
 from perdure._workflow.author import Author

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from perdure._common.shown import code, json_text, markdown
+from perdure._text.shown import code, json_text, markdown
 from perdure._wire.status import EffectStatus, LifecycleStatus
 
 

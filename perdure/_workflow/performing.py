@@ -11,7 +11,7 @@ from typing import Any, Generic, TypeVar, assert_never
 from temporalio import workflow
 from temporalio.exceptions import ActivityError, ApplicationError
 
-from perdure._common.shown import markdown
+from perdure._text.shown import markdown
 from perdure._wire.carried import Unsettled
 from perdure._wire.known import Known
 from perdure._wire.orders import QuestionOrder, Report, Said

@@ -11,7 +11,7 @@ from temporalio import workflow
 from temporalio.common import RetryPolicy, SearchAttributeKey
 from temporalio.exceptions import ActivityError, ApplicationError
 
-from perdure._common.shown import markdown
+from perdure._text.shown import markdown
 from perdure._wire.names import WRITE
 from perdure._wire.writes import Answer, Fence, Move, Write, storable
 from perdure._workflow.author import Author

@@ -8,7 +8,7 @@ from typing import NoReturn
 
 from temporalio import workflow
 
-from perdure._common import faults
+from perdure import _faults as faults
 from perdure._wire.requests import Request
 from perdure._workflow.leaving import Cancelled, Overtaken, Renewal, until
 from perdure._workflow.passing import passed

@@ -16,10 +16,10 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from perdure._common.shown import one_line
 from perdure._operations.acts import Acts
 from perdure._operations.bulk import Bulk, Name, Tally
 from perdure._operations.session import Session, session
+from perdure._text.shown import one_line
 from perdure.app import App
 from perdure.cli.app_option import loaded
 from perdure.cli.printing import complain, print_line, refuse

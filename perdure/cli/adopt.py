@@ -12,13 +12,13 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
-from perdure._common.shown import one_line
 from perdure._reconcile.importing.adopting import Adopted, Adoption, Doubt
 from perdure._reconcile.importing.existing_work import ExistingWork, InvalidSource, of_table
 from perdure._store import schema
 from perdure._store.connecting import connect_for_long_work
 from perdure._store.postgres import Database, answering
 from perdure._store.schema import Connection
+from perdure._text.shown import one_line
 from perdure._worker.worker import load_app
 from perdure._workflow.lifecycle import Lifecycle
 from perdure.app import name_of

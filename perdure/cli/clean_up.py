@@ -8,10 +8,10 @@ from typing import Annotated, Any
 import typer
 from temporalio.client import WorkflowFailureError
 
-from perdure._common.shown import one_line
 from perdure._operations.durations import duration
 from perdure._reconcile.asking import clean_up
 from perdure._reconcile.reading import findings_left, last_clean_up
+from perdure._text.shown import one_line
 from perdure._wire.clean_up import Asked, Named, Summary
 from perdure._worker.plugin import PerdurePlugin
 from perdure._worker.worker import connect

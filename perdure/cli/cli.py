@@ -10,7 +10,7 @@ import typer
 import typer.main
 from typer.core import TyperGroup
 
-from perdure._common.loading import load
+from perdure._loading import load
 from perdure._worker.worker import load_app
 from perdure.cli.printing import print_line
 from perdure.errors import DeclarationError

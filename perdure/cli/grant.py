@@ -8,10 +8,10 @@ from typing import Annotated
 import asyncpg
 import typer
 
-from perdure._common.shown import one_line
 from perdure._store.schema import Connection
 from perdure._store.schema.grants import Grant, statements
 from perdure._store.schema.kinds import Kind
+from perdure._text.shown import one_line
 from perdure._worker.columns import declare
 from perdure.app import App
 from perdure.cli.app_option import AppOption, loaded

@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from perdure._common.shown import json_text, lines, one_line
+from perdure._text.shown import json_text, lines, one_line
 
 _watching: ContextVar[Console | None] = ContextVar("watching", default=None)
 """What is printed goes there, while a screen is made for `perdure.cli.watching`."""

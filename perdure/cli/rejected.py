@@ -10,9 +10,9 @@ from typing import Annotated, Any
 import asyncpg
 import typer
 
-from perdure._common.shown import one_line
 from perdure._store.postgres import answering
 from perdure._store.queries import query
+from perdure._text.shown import one_line
 from perdure.cli.acting import confirm
 from perdure.cli.cli import ACT, cli
 from perdure.cli.database import PATIENCE, opened, transaction

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from perdure._common.privacy import describe
+from perdure._text.privacy import describe
 from perdure._worker.relaying import run_relay
 from perdure._worker.worker import leave, load_app, run_worker, stop_at_once
 from perdure.app import App

@@ -8,11 +8,11 @@ from typing import Annotated, Any
 
 import typer
 
-from perdure._common.shown import one_line
 from perdure._operations.durations import shown
 from perdure._operations.entity import Seen, as_json, link, read_record, see
 from perdure._operations.selection import check_lifecycle
 from perdure._services.credentials import profile
+from perdure._text.shown import one_line
 from perdure._wire.orders import Said
 from perdure.app import App
 from perdure.cli.app_option import AppOption, loaded

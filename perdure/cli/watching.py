@@ -13,7 +13,7 @@ from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
 
-from perdure._common.shown import one_line
+from perdure._text.shown import one_line
 from perdure.cli.printing import printed, refuse
 from perdure.errors import PerdureError
 

@@ -9,7 +9,6 @@ from typing import Annotated, Any
 
 import typer
 
-from perdure._common.shown import one_line
 from perdure._operations import selection
 from perdure._operations.bulk import Name
 from perdure._operations.condition import Condition
@@ -18,6 +17,7 @@ from perdure._operations.durations import duration
 from perdure._operations.finished import FinishedRow, FinishedSelection, count_finished, select_finished
 from perdure._operations.selection import Row, Selection
 from perdure._store.schema import Connection
+from perdure._text.shown import one_line
 from perdure._wire.requests import Request
 from perdure.app import App
 from perdure.cli.app_option import AppOption

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar, get_args
 
 from pydantic import TypeAdapter, ValidationError
 
-from perdure._common.privacy import describe_invalid, reason
+from perdure._text.privacy import describe_invalid, reason
 from perdure.contracts.keys import check_name
 from perdure.contracts.limits import Limit
 from perdure.contracts.policies import Dedupe, DoubtPolicy, Lookup, Retry

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from urllib.parse import unquote
 from uuid import UUID
 
-from perdure._common.shown import UNSEEN
+from perdure._text.shown import UNSEEN
 from perdure.contracts.scopes import scope_of_workflow, workflow_prefix
 from perdure.errors import InvalidEntity, InvalidInput
 

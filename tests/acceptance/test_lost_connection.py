@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import pytest
 from temporalio.client import Client
 
-from perdure._common import faults
+from perdure import _faults as faults
 from perdure._services.relay import Relay
 from perdure.testing.proxy import Proxy, proxied
 from tests.apps import listening

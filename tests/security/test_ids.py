@@ -8,7 +8,7 @@ import unicodedata
 import asyncpg
 import pytest
 
-from perdure._common.shown import UNSEEN
+from perdure._text.shown import UNSEEN
 from perdure.contracts.keys import check_entity_id
 from perdure.errors import InvalidEntity
 from tests.world import World

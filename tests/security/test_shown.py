@@ -16,8 +16,8 @@ import pytest
 
 import perdure
 from activities.web.job_type import JobType
-from perdure._common.shown import UNSEEN, code, json_text, lines, markdown, one_line
 from perdure._operations.doubts import Doubt
+from perdure._text.shown import UNSEEN, code, json_text, lines, markdown, one_line
 from perdure._wire.status import EffectStatus, LifecycleStatus
 from perdure._workflow.details import details
 from perdure.cli.printing import print_line, print_note

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from perdure._common import faults
+from perdure import _faults as faults
 from perdure.testing.crashing.places import Places
 
 ROOT = Path(__file__).parents[2]
@@ -21,7 +21,7 @@ def test_only_the_victim_of_a_proof_switches_fault_points_on() -> None:
         str(file.relative_to(ROOT))
         for room in ("perdure", "workflows", "activities", "workers")
         for file in (ROOT / room).rglob("*.py")
-        if file.name != "faults.py" and _touches_the_switch(ast.parse(file.read_text()))
+        if file.name != "_faults.py" and _touches_the_switch(ast.parse(file.read_text()))
     }
     assert switches == INJECTS
 
@@ -34,7 +34,7 @@ def test_a_worker_does_not_even_import_the_harness() -> None:
         text=True,
         check=True,
     ).stdout.split()
-    assert "perdure._common.faults" in seen
+    assert "perdure._faults" in seen
     assert [name for name in seen if name.startswith("perdure.testing")] == []
 
 
@@ -57,6 +57,6 @@ def test_each_visit_of_a_place_has_a_name_of_its_own() -> None:
 def _touches_the_switch(tree: ast.AST) -> bool:
     return any(
         (isinstance(node, ast.Attribute) and ast.unparse(node) in ("faults.inject", "faults._reached"))
-        or (isinstance(node, ast.ImportFrom) and node.module == "perdure._common.faults")
+        or (isinstance(node, ast.ImportFrom) and node.module == "perdure._faults")
         for node in ast.walk(tree)
     )

@@ -12,7 +12,7 @@ import asyncpg
 import pytest
 from pydantic import BaseModel, ConfigDict, Discriminator, Tag, TypeAdapter, ValidationError, field_validator
 
-from perdure._common.privacy import describe, describe_invalid, format_error
+from perdure._text.privacy import describe, describe_invalid, format_error
 from perdure.errors import NotNow
 
 ADDRESS = "ann@example.org"

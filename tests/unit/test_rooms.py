@@ -23,7 +23,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
 
 INSIDE = (
     ("errors",),
-    ("_common",),
+    ("_text", "_faults", "_loading"),
     ("logs", "contracts"),
     ("settings", "_wire"),
     ("_crypto", "telemetry"),

@@ -12,8 +12,8 @@ from pydantic import ValidationError
 
 from activities.web.catalogue import FIELDS
 from activities.web.job_type import JobType, problems
-from perdure._common.shown import UNSEEN
 from perdure._operations.durations import written
+from perdure._text.shown import UNSEEN
 from perdure.contracts.states import suggestion
 from perdure.errors import PerdureError
 

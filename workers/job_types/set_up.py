@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from activities.web import catalogue
-from perdure._common.shown import one_line
+from perdure._text.shown import one_line
 from perdure.cli.database import transaction
 from perdure.cli.printing import print_line, refuse
 from workers.job_types.group import commands

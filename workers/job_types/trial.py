@@ -25,8 +25,8 @@ from activities.web.request import call_of
 from activities.web.resources import Web, lifespan
 from activities.web.signature import NoSecret
 from perdure import Attempt, InDoubt, Key, NotDone, Refused
-from perdure._common.shown import one_line
 from perdure._operations.durations import written
+from perdure._text.shown import one_line
 from perdure.cli.printing import complain, print_line, refuse
 from perdure.contracts.attempt import boot_clock
 from perdure.contracts.effects import problem

@@ -12,7 +12,7 @@ from temporalio.bridge.proto.workflow_completion import WorkflowActivationComple
 from temporalio.worker import WorkerConfig, WorkflowInstance, WorkflowInstanceDetails, WorkflowRunner
 from temporalio.workflow import _Definition
 
-from perdure._common import faults
+from perdure import _faults as faults
 from perdure._worker.plugin import PerdurePlugin
 from perdure.app import App
 from perdure.settings import Settings
@@ -44,7 +44,7 @@ class Places:
         self._lock = Lock()
 
     def reached(self, place: str) -> None:
-        """See `perdure._common.faults`; called in the event loop's thread and in those of workflows."""
+        """See `perdure._faults`; called in the event loop's thread and in those of workflows."""
         with self._lock:
             self._visits[place] += 1
             times = self._visits[place]

@@ -18,7 +18,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from queue import SimpleQueue
 
-from perdure._common import faults
+from perdure import _faults as faults
 from perdure._worker.worker import leave, load_app, run_worker
 from perdure.errors import PerdureError
 from perdure.logs import set_up

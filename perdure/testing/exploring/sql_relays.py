@@ -42,7 +42,7 @@ current_relay: contextvars.ContextVar[RelayProcess] = contextvars.ContextVar("re
 
 
 def reached(place: str) -> None:
-    """What `perdure._common.faults` calls."""
+    """What `perdure._faults` calls."""
     if place in PLACES and (relay := current_relay.get(None)) is not None:
         relay.reached(place)
 

@@ -9,7 +9,7 @@ from contextlib import ExitStack, contextmanager
 from typing import Any, cast
 from unittest.mock import patch
 
-from perdure._common import faults
+from perdure import _faults as faults
 from perdure._services import relay as relaying
 from perdure._services.service import TROUBLE
 from perdure._store import connecting, group_commit, postgres

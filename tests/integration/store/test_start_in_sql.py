@@ -9,8 +9,8 @@ from collections.abc import AsyncIterator
 import asyncpg
 import pytest
 
-from perdure._common.shown import UNSEEN
 from perdure._store import schema
+from perdure._text.shown import UNSEEN
 from tests.deadline import until
 from tests.integration.store.store_ground import Connection
 

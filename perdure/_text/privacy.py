@@ -14,7 +14,7 @@ from typing import get_args
 from pydantic import ValidationError
 from pydantic_core.core_schema import ErrorType
 
-from perdure._common.shown import one_line
+from perdure._text.shown import one_line
 
 LONGEST = 500
 """Characters of a description."""

@@ -1,0 +1,1 @@
+"""Text that others wrote, made fit to be shown and logged."""
