@@ -88,6 +88,7 @@ class Carried(BaseModel):
         performed: effects whose performance ended in an earlier run, and that the next may repeat, by name and suffix;
             None = not known.
         retry: a retry that was granted, and that nothing was done about yet.
+        retried: keys of the effects that ended since somebody last asked for a retry; None = nobody has.
         cancel: somebody asked for the end, while a doubt had to be settled first.
         cancelling: that has ended `run`, and what the author has for that was under way.
         began: when the first run of this chain was started, in microseconds.
@@ -112,6 +113,7 @@ class Carried(BaseModel):
     unsettled: dict[str, Unsettled] = Field(default_factory=dict)
     performed: list[str] | None = None
     retry: Request | None = None
+    retried: list[str] | None = None
     cancel: Request | None = None
     cancelling: bool = False
     began: int | None = None

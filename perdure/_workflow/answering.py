@@ -70,10 +70,8 @@ class Answering:
             return
         effects = run.effects
         if run.asked.waits_for_retry:
-            anew = {"Abandoned", "DifferentInput"}
-            blocked = [key for key, how in effects.ended.items() if how.kind in anew]
-            if blocked and len(blocked) == len(effects.ended):
-                raise NotNow(f"{blocked[0]} was given up, so a retry would make no call: use send_again")
+            if key := effects.given_up():
+                raise NotNow(f"{key} was given up, so a retry would make no call: use send_again")
             if effects.refused and not asked.send_refused:
                 slots = ", ".join(sorted(effects.refused))
                 raise NotNow(

@@ -14,7 +14,7 @@ from perdure._wire.terms import Terms, all_terms
 from perdure._wire.writes import EffectView, Fence, FenceOp
 from perdure.contracts.effects import Effect
 from perdure.contracts.keys import Entity, Key, slot_of
-from perdure.contracts.outcomes import Ended, Status, WasRefused
+from perdure.contracts.outcomes import Abandoned, DifferentInput, Ended, Status, WasRefused
 
 
 class Performing(Protocol):
@@ -70,6 +70,7 @@ class Ledger:
     Attributes:
         again: how often each was sent anew, by slot.
         ended: those that ended without being done, by key.
+        ended_since_retry: keys of those that ended since somebody last asked for a retry, oldest first; None = nobody has.
         unsettled: those that an earlier run left under way, or that only the record knows of, by key.
         terms: of the effects in this run, by the names that their keys carry; empty where an older release began it.
         performances: those that are being performed, by key.
@@ -83,6 +84,7 @@ class Ledger:
         self._former = {former: each.name for each in effects for former in each.formerly}
         self.again = {self._slot(slot): times for slot, times in carried.again.items()}
         self.ended = {key: how.model_copy(update={"slot": self._slot(how.slot)}) for key, how in carried.ended.items()}
+        self.ended_since_retry = None if carried.retried is None else dict.fromkeys(carried.retried)
         self.unsettled = dict(carried.unsettled)
         self.terms = dict(carried.terms)
         self.performances: dict[str, Performing] = {}
@@ -126,6 +128,24 @@ class Ledger:
         self.ended[performance.key] = HowEnded(
             slot=performance.slot, kind=type(ended).__name__, why=ended.why, in_doubt=ended.in_doubt
         )
+        if self.ended_since_retry is not None:
+            self.ended_since_retry[performance.key] = None
+
+    def retry_begins(self) -> None:
+        """A retry was requested, and begins."""
+        self.ended_since_retry = {}
+
+    def given_up(self) -> str | None:
+        """Key of an effect that a retry would not call, where it would call no other one either; None if it may call
+        one.
+
+        Which effects `run` comes back to is not known before the first retry. After that, it is what ended again: one
+        that ended earlier, and that `run` has left behind, does not count.
+        """
+        since = self.ended_since_retry
+        count = [(key, how) for key, how in self.ended.items() if not since or key in since]
+        uncalled = [key for key, how in count if how.kind in (Abandoned.__name__, DifferentInput.__name__)]
+        return uncalled[0] if uncalled and len(uncalled) == len(count) else None
 
     def settled(self, performance: Performing) -> None:
         """Its author has the answer."""
@@ -205,6 +225,7 @@ class Ledger:
         return {
             "again": self.again,
             "ended": self.ended,
+            "retried": None if self.ended_since_retry is None else [*self.ended_since_retry],
             "unsettled": unsettled,
             "performed": list(dict.fromkeys(earlier + self._performed)),
             "terms": all_terms(self._effects),

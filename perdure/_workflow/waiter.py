@@ -101,6 +101,7 @@ class Waiter:
         finally:
             asked.stop_awaiting_retry()
         assert asked.retry is not None
+        self._run.effects.retry_begins()
         return asked.retry
 
     async def quiet(self, holds: Callable[[], bool]) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 
 from perdure import Status
 from perdure.testing.exploring.evidence import Sent
+from perdure.testing.exploring.people import GIVEN_UP
 from tests.chaos.generated import PACE
 from tests.chaos.other_side import TRUTHFUL_PAUSE, OtherSide
 from tests.chaos.plan import GENERATED, Plan, Start
@@ -70,7 +71,7 @@ class Company:
                 await self._send(entity_id)
                 return None
             case "retry":
-                return await answered(lambda: client.retry(GENERATED, entity_id, by="chaos"))
+                return await self._retry(entity_id)
             case "send again":
                 return await answered(lambda: client.send_again(GENERATED, entity_id, by="chaos", note="please"))
             case "cancel":
@@ -78,6 +79,17 @@ class Company:
             case _:
                 handle = self._world.handle(GENERATED, entity_id)
                 return await trouble_with(lambda: handle.cancel(rpc_timeout=timedelta(seconds=5)))
+
+    async def _retry(self, entity_id: str) -> Exception | None:
+        """Ask for a retry, or do what the refusal of that says."""
+        client = self._world.client
+        error = await answered(lambda: client.retry(GENERATED, entity_id, by="chaos"))
+        named = None if error is None else GIVEN_UP.search(str(error))
+        if named is None:
+            return error
+        return await answered(
+            lambda: client.send_again(GENERATED, entity_id, by="chaos", note="please", effect=named["key"])
+        )
 
     async def _send(self, entity_id: str) -> None:
         sent, began = self.sent[entity_id], time.monotonic()

@@ -115,6 +115,8 @@ class Ruled(Lifecycle[Order, Step]):
             "final with it": self._final_with_it,
             "stops short": lambda _: self.enter(Step.GOING),
             "limited": self._limited,
+            "one left behind": self._one_left_behind,
+            "two until done": self._two_until_done,
         }
         await ways[order.how](order)
 
@@ -154,6 +156,18 @@ class Ruled(Lifecycle[Order, Step]):
             await self.retry_requested()
         await self.wait_until(START + timedelta(hours=1))
         await self.enter(Step.DONE)
+
+    async def _one_left_behind(self, order: Order) -> None:
+        await self.perform(RING, order, expires_at=START)
+        await self._until_done(order)
+
+    async def _two_until_done(self, order: Order) -> None:
+        while True:
+            ends = await asyncio.gather(self.perform(SEND, order), self.perform(LIMITED, order))
+            if isinstance(ends[1], Done):
+                await self.enter(Step.GOING)
+                return await self.enter(Step.DONE)
+            await self.retry_requested()
 
 
 async def ruled(how: str, script: dict[Any, list[Any]], *messages: Any, lasts: float = 0.0) -> Rehearsal[Step]:
@@ -428,6 +442,22 @@ class TestRetryNow:
         script = {SEND: [InDoubt("cut off")]}
         seen = await ruled("once", script, WhenBlocked("resolve", given_up), WhenBlocked("retry_now", ANN))
         assert why(seen) == "ruled/1/send was given up, so a retry would make no call: use send_again"
+
+    async def test_a_second_one_is_refused_where_the_first_came_back_to_nothing_but_what_was_given_up(self) -> None:
+        given_up = WhenBlocked("resolve", Resolution(by="ann", outcome=Status.ABANDONED, note="sent by hand"))
+        asked = WhenBlocked("retry_now", ANN), WhenBlocked("retry_now", ANN)
+        anew = WhenBlocked("send_again", SendAgain(by="ann", effect="ruled/1/send"))
+        seen = await ruled("one left behind", {SEND: [InDoubt("cut off"), 2]}, given_up, *asked, anew)
+        assert [each.how for each in seen.answers] == ["completed", "completed", "rejected", "completed"]
+        assert why(seen, 2) == "ruled/1/send was given up, so a retry would make no call: use send_again"
+        assert seen.end is Step.DONE
+
+    async def test_each_is_heard_where_one_was_given_up_and_another_can_be_called(self) -> None:
+        given_up = WhenBlocked("resolve", Resolution(by="ann", outcome=Status.ABANDONED, note="sent by hand"))
+        asked = [WhenBlocked("retry_now", ANN)] * 3
+        script: dict[Any, list[Any]] = {SEND: [InDoubt("cut off")], LIMITED: [NotDone("busy")] * 6 + [7]}
+        seen = await ruled("two until done", script, given_up, *asked)
+        assert ([each.how for each in seen.answers], seen.end) == (["completed"] * 4, Step.DONE)
 
     async def test_it_needs_a_name(self) -> None:
         seen = await ruled("once", {SEND: [Refused("no")]}, WhenBlocked("retry_now", {"by": ""}))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import re
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +20,8 @@ if TYPE_CHECKING:
 
 _NAME = "a person"
 _MOST_MESSAGES = 4
+GIVEN_UP = re.compile(r"(?P<key>\S+) was given up, so a retry would make no call: use send_again")
+"""In the refusal of a retry: what is to be sent again instead."""
 
 
 class People:
@@ -31,8 +35,15 @@ class People:
         self._update(entity, "cancel", Request(by=_NAME, note="not wanted"))
 
     def retry(self, entity: Entity) -> None:
-        """Ask for the next attempt now."""
-        self._update(entity, "retry_now", Request(by=_NAME))
+        """Ask for the next attempt now, or do what the refusal of that says."""
+        answer = self._update(entity, "retry_now", Request(by=_NAME))
+        if answer is not None:
+            answer.add_done_callback(lambda answer: self._send_what_was_given_up(entity, answer))
+
+    def _send_what_was_given_up(self, entity: Entity, answer: asyncio.Future[None]) -> None:
+        refusal = None if answer.cancelled() else answer.exception()
+        if refusal is not None and (named := GIVEN_UP.search(str(refusal))):
+            self._update(entity, "send_again", SendAgain(by=_NAME, effect=named["key"]))
 
     def send_again(self, entity: Entity) -> None:
         """Ask for the effect that ended last to be sent under a new key."""
@@ -102,8 +113,8 @@ class People:
             entity, "resolve", Resolution(by=_NAME, note="looked", effect=slot, outcome=outcome, receipt=receipt)
         )
 
-    def _update(self, entity: Entity, name: str, asked: Any) -> None:
+    def _update(self, entity: Entity, name: str, asked: Any) -> asyncio.Future[None] | None:
         try:
-            self._world.temporal.update(entity.workflow_id(None), name, asked)
+            return self._world.temporal.update(entity.workflow_id(None), name, asked)
         except NotFound:
-            return
+            return None
