@@ -70,7 +70,8 @@ class Ledger:
     Attributes:
         again: how often each was sent anew, by slot.
         ended: those that ended without being done, by key.
-        ended_since_retry: keys of those that ended since somebody last asked for a retry, oldest first; None = nobody has.
+        ended_since_retry: keys of those that ended since somebody last asked for a retry, oldest first; None = nobody
+            has.
         unsettled: those that an earlier run left under way, or that only the record knows of, by key.
         terms: of the effects in this run, by the names that their keys carry; empty where an older release began it.
         performances: those that are being performed, by key.

@@ -39,6 +39,8 @@ async def test_nothing_is_lost_and_nothing_happens_twice_while_everything_is_kil
     assert outcome.verdict.ends.total() == LIFECYCLES
     assert outcome.verdict.ends["rolled back"] == sum(not start.kept for start in plan.starts) > 0
     assert outcome.counts["answers of `perform` that it judged"] > 0
+    judged = outcome.counts["random lifecycles that it judged"]
+    assert outcome.counts["ends whose answers a worker has kept"] == judged > 0
     said = json.loads((tmp_path / "chaos.json").read_text())
     assert (said["seed"], said["verdict"]) == (SEED, "good")
     assert "Plotly.newPlot" in (tmp_path / "chaos.html").read_text()

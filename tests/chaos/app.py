@@ -4,7 +4,7 @@ generated lifecycles: in an older build, and in a newer one.
 
 from perdure import App
 from tests.apps import bodies, talking
-from tests.chaos import generated_bodies
+from tests.chaos import answers, generated_bodies
 from workers.app import app as mail_app
 
 PARTS = (bodies.app, talking.app, mail_app)
@@ -19,3 +19,5 @@ def _app(*parts: App) -> App:
 
 app = _app(*PARTS, generated_bodies.older)
 newer = _app(*PARTS, generated_bodies.newer)
+
+answers.keep()

@@ -27,6 +27,7 @@ from perdure.testing.exploring.scenario import Finding
 from perdure.testing.exploring.sql_record import SqlRecord
 from tests.chaos import generated, generated_bodies
 from tests.chaos.company import Company
+from tests.chaos.histories import histories
 from tests.chaos.other_side import OtherSide
 from tests.chaos.plan import GENERATED
 from tests.world import World
@@ -53,7 +54,7 @@ class Judge:
         """What is wrong with one; none, where it is not over."""
         entity = Entity(GENERATED, entity_id)
         told: dict[str, list[Told]] = defaultdict(list)
-        for history in await self._histories(entity):
+        for history in await histories(self._world, entity):
             with _heard(history, told):
                 result = await self._replayer.replay_workflow(history, raise_on_replay_failure=False)
             if result.replay_failure is not None:
@@ -82,16 +83,6 @@ class Judge:
             received=kept["heard"] if kept else None,
             secret=SECRET,
         )
-
-    async def _histories(self, entity: Entity) -> list[WorkflowHistory]:
-        """Of all its runs, the first one first."""
-        found: list[WorkflowHistory] = []
-        run_id: str | None = None
-        while run_id != "":
-            handle = self._world.engine.get_workflow_handle(entity.workflow_id(self._world.scope), run_id=run_id)
-            found.append(await handle.fetch_history())
-            run_id = found[-1].events[0].workflow_execution_started_event_attributes.continued_execution_run_id
-        return found[::-1]
 
 
 @contextmanager

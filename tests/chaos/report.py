@@ -76,10 +76,17 @@ def show(outcome: Outcome, console: Console) -> None:
     console.print(counts, recovery)
     for finding in outcome.verdict.findings:
         console.print(f"[red]{finding.kind}[/red] {finding.who}: {finding.what}", soft_wrap=True)
+    for file in histories(outcome):
+        console.print(f"history: {file}", soft_wrap=True, markup=False)
+
+
+def histories(outcome: Outcome) -> list[str]:
+    """The files with whole histories of the entities that have a finding."""
+    return [file for found in outcome.details.values() for file in found.get("histories", ())]
 
 
 def text(outcome: Outcome) -> str:
-    """The findings with rows and history, for a test that fails."""
+    """The findings with rows and the names of history files, for a test that fails."""
     lines = [f"seed {outcome.plan.seed}: {len(outcome.verdict.findings)} findings"]
     lines += [f"{finding.kind} {finding.who}: {finding.what}" for finding in outcome.verdict.findings]
     return "\n".join([*lines, json.dumps(outcome.details, indent=1)])
@@ -108,6 +115,9 @@ def _parts(outcome: Outcome, plot: str) -> Iterator[str]:
     ]
     yield _table(("after", "faults", "in flight", "p50", "p99", "max"), rows)
     yield "<h2>Findings</h2>" + _table(("kind", "who", "what"), ((f.kind, f.who, f.what) for f in findings))
+    if files := histories(outcome):
+        yield "<p>Whole histories, one file for each run; <code>WorkflowHistory.from_json</code> reads them:</p>"
+        yield "<ul>" + "".join(f"<li><code>{escape(file)}</code></li>" for file in files) + "</ul>"
     for who, found in outcome.details.items():
         yield f"<details><summary>{escape(who)}</summary><pre>{escape(json.dumps(found, indent=1))}</pre></details>"
     yield "<h2>The plan of faults</h2><pre>" + escape("\n".join(map(str, outcome.plan.faults))) + "</pre>"

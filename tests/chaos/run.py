@@ -17,6 +17,7 @@ from infra.mail.server import At, Fault, MailServer
 from infra.postgres import PostgresServer
 from infra.temporal_server import TemporalOnPostgres
 from perdure._store import schema
+from perdure.contracts.keys import Entity
 from perdure.testing.exploring.sql_record import SqlRecord
 from perdure.testing.proxy import Proxy, proxied
 from tests.chaos.app import app
@@ -25,6 +26,7 @@ from tests.chaos.company import Company
 from tests.chaos.facts import WAYS, Books, gather, unasked
 from tests.chaos.faults import Faults, Happened
 from tests.chaos.fleet import Fleet
+from tests.chaos.histories import keep
 from tests.chaos.judging import Judge
 from tests.chaos.load import Load
 from tests.chaos.other_side import OtherSide
@@ -40,6 +42,8 @@ from tests.world import World
 
 PEACE = 300.0
 """Seconds that everything has to come to its end after the last fault is over."""
+HISTORIES = "histories"
+"""Folder in the folder of a run: whole histories of the entities with a finding."""
 _OPEN = "select count(*) from perdure.entity where lifecycle <> 'counter'"
 _SETTINGS = {"limit.historyCount.suggestContinueAsNew": 60}
 """Of Temporal: runs go on in new ones often."""
@@ -164,7 +168,8 @@ class _Ground:
             outcome.clocks = clocks(outcome.happened, _trails(books))
             outcome.counts = _counts(outcome, books, adders, operator, judge, len(ends))
             for finding in outcome.verdict.findings:
-                outcome.details[finding.who] = await _details(connection, self.world, finding.who)
+                if finding.who not in outcome.details:
+                    outcome.details[finding.who] = await details(connection, self.world, finding.who, self.folder)
         finally:
             await connection.close()
 
@@ -270,8 +275,8 @@ def _counts(
     }
 
 
-async def _details(connection: Any, world: World, who: str) -> dict[str, Any]:
-    """Rows and history of what a finding names."""
+async def details(connection: Any, world: World, who: str, folder: Path) -> dict[str, Any]:
+    """Rows of what a finding names, and the files that its histories are kept in."""
     lifecycle, _, entity_id = who.partition("/")
     found: dict[str, Any] = {}
     for table in ("ident", "entity", "effect", "finished", "transition", "outbox", "message", "behind", "rejected"):
@@ -283,8 +288,8 @@ async def _details(connection: Any, world: World, who: str) -> dict[str, Any]:
         found[table] = [{name: str(value) for name, value in row.items()} for row in rows]
     if entity_id:
         try:
-            history = await world.handle(lifecycle, entity_id).fetch_history()
-            found["history"] = [str(event).replace("\n", " ")[:600] for event in history.events]
+            files = await keep(world, Entity(lifecycle, entity_id), folder / HISTORIES)
+            found["histories"] = [str(file) for file in files]
         except TROUBLE as error:
-            found["history"] = [f"none: {error}"]
+            found["no histories"] = str(error)
     return found

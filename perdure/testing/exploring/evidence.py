@@ -75,15 +75,14 @@ class Evidence:
     """See the module.
 
     Attributes:
-        told: what `perform` returned, by key, oldest first; more than once where a run was started from its top.
+        told: what `perform` returned, by key, oldest first; more than once where a run was started from its top. It
+            counts where its workflow task was committed, or has put the end of the entity on record.
         accounts: what the other side counted, by key.
         effects: what the fence has on record, by key.
         moves: what the mirror has shown, oldest first.
         states: what the lifecycle declares.
         settled_by_person: keys of which a person said what became of them.
         records_lost: whether the database has lost the records of attempts.
-        told_in_vain: keys of which a workflow task that was lost told the author that they are in doubt, or are
-            done where their record was lost; it may have put the entity's end on record.
         sent: messages to it.
         received: texts of those that its last snapshot holds, in their order; None = it keeps none.
         secret: personal data in its input, which may stand in payloads only; None = there is none to be looked for.
@@ -97,7 +96,6 @@ class Evidence:
     states: States[Any]
     settled_by_person: Collection[str] = ()
     records_lost: bool = False
-    told_in_vain: Collection[str] = ()
     sent: Sequence[Sent] = ()
     received: Sequence[str] | None = None
     secret: str | None = None

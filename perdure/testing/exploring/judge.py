@@ -83,7 +83,7 @@ def _on_record(evidence: Evidence, key: str, view: EffectView) -> Iterator[Findi
         yield Finding("on record as done, and was not", key)
     # Where the record of how it ended was lost, it stays on record as in doubt, for an operator to settle.
     known = evidence.records_lost and bool(told)
-    if view.in_doubt and not known and key not in evidence.told_in_vain and not any(each.in_doubt for each in told):
+    if view.in_doubt and not known and not any(each.in_doubt for each in told):
         yield Finding("doubt forgotten", f"{key}: {view.status}, told: {_kinds(told)}")
     honest = any(each.in_doubt or isinstance(each.end, Abandoned | Done) for each in told)
     if view.status in (Status.NOT_DONE, Status.REFUSED) and done and not honest:

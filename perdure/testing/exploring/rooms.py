@@ -19,6 +19,8 @@ class OnRecord(Protocol):
 
     def snapshot(self, lifecycle: str, entity_id: str) -> Any: ...
 
+    def version(self, entity: Entity) -> int: ...
+
     def lose_records(self) -> None:
         """The records of all attempts are lost, as by a restore."""
 

@@ -88,6 +88,10 @@ class SqlDatabase:
         """All that the mirror has shown of an entity in its round."""
         return self._record.moves(entity)
 
+    def version(self, entity: Entity) -> int:
+        """Of the newest write that shows a state of an entity."""
+        return self._record.version(entity)
+
     def is_final(self, entity: Entity) -> bool:
         """Whether the mirror shows an end."""
         moves = self.moves(entity)

@@ -16,6 +16,7 @@ _MOVES = (
     "  and f.state = t.state) and t.version = max(t.version) over (partition by t.lifecycle, t.id, t.round) as final "
     "from perdure.transition t order by t.round, t.version, t.at"
 )
+_VERSIONS = "select lifecycle, id, round, version from perdure.ident"
 _SNAPSHOTS = (
     "select lifecycle, id, round, snapshot from perdure.entity union all "
     "select lifecycle, id, round, snapshot from perdure.finished order by round"
@@ -32,6 +33,7 @@ class SqlRecord:
 
     effects: dict[str, EffectView] = field(default_factory=dict)
     _moves: dict[Entity, list[Move]] = field(default_factory=dict)
+    _versions: dict[Entity, int] = field(default_factory=dict)
     _snapshots: dict[tuple[str, str], Any] = field(default_factory=dict)
 
     @classmethod
@@ -45,6 +47,8 @@ class SqlRecord:
                 state=row["state"], final=row["final"], attention=row["attention"], why=row["why"], by=row["made_by"]
             )
             record._moves.setdefault(Entity(row["lifecycle"], row["id"], row["round"]), []).append(move)
+        for row in await connection.fetch(_VERSIONS):
+            record._versions[Entity(row["lifecycle"], row["id"], row["round"])] = row["version"]
         for row in await connection.fetch(_SNAPSHOTS):
             record._snapshots[row["lifecycle"], row["id"]] = json.loads(row["snapshot"] or "null")
         return record
@@ -52,6 +56,10 @@ class SqlRecord:
     def moves(self, entity: Entity) -> list[Move]:
         """All that the mirror has shown of an entity in its round."""
         return self._moves.get(entity, [])
+
+    def version(self, entity: Entity) -> int:
+        """Of the newest write that shows a state of an entity, in this round; 0 = there is none."""
+        return self._versions.get(entity, 0)
 
     def snapshot(self, lifecycle: str, entity_id: str) -> Any:
         """The newest snapshot of an entity."""

@@ -34,7 +34,7 @@ class WorkflowTask:
     Attributes:
         jobs: what it was started for; a lost task gives them back.
         first: whether it is the first one of its run.
-        answers: what `perform` answered, by key; it counts once the task is committed.
+        answers: what `perform` answered, by key; it counts once the task is committed, or has put the end on record.
         completed: called by the worker when it has no more to do for the task.
     """
 
@@ -141,8 +141,6 @@ class WorkflowTasks:
     def _lose(self, task: WorkflowTask, *, with_updates: bool = True) -> None:
         """The task never was: what it did not commit is forgotten, and what it was started for is given again."""
         self._end(task)
-        lost = self._world.records_lost  # then what it told as done may be on record as in doubt
-        self._world.told_in_vain |= {key for key, end in task.answers if getattr(end, "in_doubt", lost)}
         task.worker.forget(task.run)
         self.sticky = None
         kept = []

@@ -19,12 +19,14 @@ from perdure._activity import execution as attempts
 from perdure._activity.hosting import TemporalHost
 from perdure._store import record
 from perdure._wire.names import MIRROR
+from perdure._wire.writes import Write
 from perdure._workflow.performing import Performance
 from perdure.app import App
 from perdure.contracts.effects import Effect
 from perdure.contracts.keys import Entity
 from perdure.testing import engine_jobs as sdk
 from perdure.testing.engine import START
+from perdure.testing.exploring.answers import Answer, Answers, watching, with_those_at_the_end
 from perdure.testing.exploring.database import VirtualDatabase
 from perdure.testing.exploring.evidence import Evidence, Sent, Told
 from perdure.testing.exploring.executions import Execution
@@ -60,7 +62,7 @@ class World:
 
     Attributes:
         told: what `perform` answered, by key; more than once where a run was started from its top.
-        told_in_vain: keys of which a workflow task that was lost told the author that they are in doubt.
+        told_at_end: what `perform` had answered, by key, when a run ordered its end; by the version of that write.
         task: the workflow task that is being worked on.
         policies: doubt policies of performances that have one of their own, by key.
         settled_by_person: keys of which a person said what became of them.
@@ -80,7 +82,7 @@ class World:
         self.flags = [1] if scenario.single_batch else []
         self.findings: list[Finding] = []
         self.told: dict[str, list[Told]] = defaultdict(list)
-        self.told_in_vain: set[str] = set()
+        self.told_at_end: dict[tuple[Entity, int], dict[str, list[Told]]] = defaultdict(lambda: defaultdict(list))
         self.policies: dict[str, Any] = {}
         self.task: WorkflowTask | None = None
         self.settled_by_person: set[str] = set()
@@ -174,14 +176,13 @@ class World:
         keeps = secret is not None and isinstance(kept, dict) and "heard" in kept
         return Evidence(
             entity,
-            told=self.told,
+            told=with_those_at_the_end(self.told, self.told_at_end[entity, store.version(entity)]),
             accounts=self.other_side.accounts,
             effects=store.effects(),
             moves=self.database.moves(entity),
             states=self.app_with(entity.lifecycle).lifecycle(entity.lifecycle).declared,
             settled_by_person=self.settled_by_person,
             records_lost=self.records_lost,
-            told_in_vain=self.told_in_vain,
             sent=self.sent(entity),
             received=kept["heard"] if keeps else None,
             secret=secret,
@@ -378,16 +379,21 @@ def _deterministic(world: World) -> Iterator[None]:
 @contextmanager
 def _watching(world: World) -> Iterator[None]:
     """Show the world what `perform` answers, beside the author."""
-    plain = Performance.run
 
-    async def run(self: Any, *args: Any) -> Any:
-        if self.record.own is not None:
-            world.policies[str(self.key)] = self.record.own.doubt
-        end = await plain(self, *args)
+    def answered(performance: Performance[Any, Any], end: Answer) -> None:
+        if performance.record.own is not None:
+            world.policies[str(performance.key)] = performance.record.own.doubt
         if not workflow.unsafe.is_replaying():
             assert world.task is not None
-            world.task.answers.append((str(self.key), end))
-        return end
+            world.task.answers.append((str(performance.key), end))
 
-    with patch.object(Performance, "run", run):
+    def ends(write: Write, answers: Answers) -> None:
+        if workflow.unsafe.is_replaying():
+            return
+        # Two tasks in turn can order the same version, where Temporal's clock was put back between them.
+        noted = world.told_at_end[Entity(write.lifecycle, write.id, write.round), write.version]
+        for key, each in answers.items():
+            noted[key] += [Told(end, world.loop.time()) for end in each]
+
+    with watching(answered, ends):
         yield

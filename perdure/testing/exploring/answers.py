@@ -1,0 +1,63 @@
+"""What `perform` returns to the author, watched beside the author; and what it had returned when a run ordered its end.
+
+An answer that was given in a workflow task which was lost stands in no history. If that task has put the end on record,
+the entity ended with that answer all the same: the task that is made in its place learns that the entity is over.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, TypeAlias
+from unittest.mock import patch
+from weakref import WeakKeyDictionary
+
+from perdure._wire.writes import Write
+from perdure._workflow.performing import Performance
+from perdure._workflow.recorder import Recorder
+from perdure._workflow.run_state import RunState
+from perdure.contracts.outcomes import Done, Ended
+from perdure.testing.exploring.evidence import Told
+
+Answer: TypeAlias = Done[Any] | Ended
+Answers: TypeAlias = Mapping[str, Sequence[Answer]]
+"""What a run has returned, by key, oldest first."""
+
+
+@contextmanager
+def watching(
+    answered: Callable[[Performance[Any, Any], Answer], None], ends: Callable[[Write, Answers], None]
+) -> Iterator[None]:
+    """Watch the workflows that run in this process.
+
+    Args:
+        answered: called with each answer of `perform`, in a replay as well.
+        ends: called when a run orders a write that puts its end on record, with all that it has returned until then.
+    """
+    perform, order = Performance.run, Recorder.order
+    returned: WeakKeyDictionary[RunState, defaultdict[str, list[Answer]]] = WeakKeyDictionary()
+
+    async def performed(self: Any, *args: Any) -> Any:
+        end = await perform(self, *args)
+        returned.setdefault(self._run, defaultdict(list))[str(self.key)].append(end)
+        answered(self, end)
+        return end
+
+    def ordered(self: Any, **parts: Any) -> Write:
+        write = order(self, **parts)
+        if write.move is not None and write.move.final:
+            ends(write, returned.get(self._run, {}))
+        return write
+
+    with patch.object(Performance, "run", performed), patch.object(Recorder, "order", ordered):
+        yield
+
+
+def with_those_at_the_end(
+    told: Mapping[str, Sequence[Told]], at_the_end: Mapping[str, Sequence[Told]]
+) -> dict[str, list[Told]]:
+    """What the author was told, by key and oldest first: in tasks that were committed, and in the one that has put the
+    end on record."""
+    both = {key: [*told.get(key, ()), *at_the_end.get(key, ())] for key in {**told, **at_the_end}}
+    return {key: sorted(each, key=lambda one: one.at) for key, each in both.items()}

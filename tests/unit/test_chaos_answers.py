@@ -1,0 +1,43 @@
+"""What the chaos' workers keep of answers is read again, for the write that put the end on record."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from perdure import Done, Expired
+from perdure._wire.writes import Move, Write
+from perdure.contracts.keys import Entity
+from perdure.contracts.outcomes import WasRefused
+from perdure.testing.exploring.answers import Answers, with_those_at_the_end
+from perdure.testing.exploring.evidence import Told
+from tests.chaos.answers import Kept, line_of
+from tests.chaos.plan import GENERATED
+
+ENTITY = Entity(GENERATED, "33")
+IN_DOUBT = WasRefused("no", True)
+
+
+def end(version: int) -> Write:
+    move = Move(state="ended", final=True)
+    return Write(lifecycle=GENERATED, id="33", round=0, version=version, workflow_id="s:generated/33", move=move)
+
+
+def test_only_what_the_write_of_the_end_came_with_counts(tmp_path: Path) -> None:
+    file = tmp_path / "answers.jsonl"
+    lost: Answers = {"p1": [IN_DOUBT]}
+    stands: Answers = {"p1": [Done("7")], "p2": [Expired("too late", True)]}
+    file.write_text(line_of(end(5), lost, 1.0) + line_of(end(6), stands, 2.0))
+    told = Kept(file).at_the_end(ENTITY, 6)
+    assert told == {"p1": [Told(Done(None), 2.0)], "p2": [Told(Expired("too late", True), 2.0)]}
+    assert [each.in_doubt for each in told["p2"]] == [True]
+
+
+def test_without_a_file_nothing_was_told(tmp_path: Path) -> None:
+    assert Kept(tmp_path / "none").at_the_end(ENTITY, 6) == {}
+
+
+def test_answers_are_in_the_order_in_which_they_were_given() -> None:
+    early, late = Told(IN_DOUBT, 1.0), Told(Done("7"), 3.0)
+    at_the_end = Told(Expired("too late"), 2.0)
+    both = with_those_at_the_end({"p1": [early, late]}, {"p1": [at_the_end], "p2": [at_the_end]})
+    assert both == {"p1": [early, at_the_end, late], "p2": [at_the_end]}
