@@ -132,7 +132,7 @@ async def test_whoever_holds_the_lock_of_one_entity_delays_its_delivery_alone(wo
 
 def test_no_statement_waits_without_a_bound_for_an_advisory_lock() -> None:
     """Those that are left are tried, or taken in sessions that have a `lock_timeout`."""
-    root = Path(schema.__file__).parents[2]
+    root = Path(schema.__file__).parents[3]
     found = {
         path.relative_to(root).as_posix()
         for room in ("perdure", "activities", "workflows", "workers")

@@ -169,7 +169,7 @@ async def test_what_a_migration_demands_of_workers_stands_in_its_file_and_then_i
         (tmp_path / f"{each.number:04}_{each.name}.sql").write_text(each.sql)
     (tmp_path / "0900_adds.sql").write_text("-- Adds.\ncreate table perdure.a (id int);\n")
     (tmp_path / "0901_takes_away.sql").write_text("-- Takes away.\n-- oldest worker: 900\ndrop table perdure.a;\n")
-    monkeypatch.setattr("perdure.schema.resources.files", lambda _: tmp_path)
+    monkeypatch.setattr("perdure._store.schema.resources.files", lambda _: tmp_path)
     oldest = "select array_agg(oldest order by number) from perdure.migration where number >= 900"
     await schema.migrate(blank)
     assert await blank.fetchval(oldest) == [1, 900]
