@@ -14,14 +14,21 @@ from perdure.cli.printing import print_line
 from perdure.errors import NotPermitted
 from perdure.settings import settings
 
+_FEW = 10
+
 
 @cli.command(epilog="Example: PERDURE_DATABASE_URL=postgresql://localhost/shop perdure migrate", rich_help_panel=RUN)
 def migrate() -> None:
     """Bring the schema `perdure` in the app's database up to date; safe to run many times at once."""
     applied = asyncio.run(_migrate())
-    for each in applied:
+    for each in applied.migrations:
         print_line(f"applied {each.number:04} {each.name}")
-    if not applied:
+    if applied.functions:
+        names = [each.name for each in applied.functions]
+        print_line(f"applied {len(names)} functions" if len(names) > _FEW else f"applied functions: {', '.join(names)}")
+    if applied.newer:
+        print_line(f"the schema is of a newer release than this one ({schema.release()}): its functions stay")
+    elif not applied.anything:
         print_line("up to date")
 
 
@@ -31,7 +38,7 @@ def print_schema() -> None:
     typer.echo(schema.script(), nl=False)
 
 
-async def _migrate() -> list[schema.Migration]:
+async def _migrate() -> schema.Applied:
     database = Database(settings().database_url, most=2)
     pool = await database.open()
     try:

@@ -156,4 +156,8 @@ def test_the_wheel_installs_one_name_only(tmp_path: Path) -> None:
     subprocess.run(build, check=True, capture_output=True)
     names = zipfile.ZipFile(next(tmp_path.glob("*.whl"))).namelist()
     assert {name.partition("/")[0] for name in names if ".dist-info" not in name} == {"perdure"}
-    assert {"perdure/py.typed", "perdure/_store/schema/0001_tables.sql"} <= set(names)
+    assert {
+        "perdure/py.typed",
+        "perdure/_store/schema/0001_base.sql",
+        "perdure/_store/schema/functions/start.sql",
+    } <= set(names)

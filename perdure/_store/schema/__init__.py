@@ -1,22 +1,39 @@
-"""The schema `perdure` in the app's database: numbered plain SQL, applied once each.
+"""The schema `perdure` in the app's database. Tables are made by numbered SQL files, which are applied once each; each
+function has one file, which is applied again when its text has changed.
 
 Old workers and new ones run side by side while a deploy rolls. So a migration adds, and takes nothing away that
 the release before it uses; one that must says so by a line `-- oldest worker: N`: from then on workers whose newest
-migration is older than N do not start.
+migration is older than N do not start. The new text of a function serves the release before as well. An older release
+that migrates puts no older text back.
 """
 
 from __future__ import annotations
 
-import re
+import json
 from contextlib import suppress
-from dataclasses import dataclass
-from importlib import resources
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 import asyncpg
 
 from perdure._store.bounds import bounds
+from perdure._store.schema.files import Function, Migration, functions, migrations, order, release
 from perdure.errors import NotNow, SchemaMismatch
+
+__all__ = [
+    "Applied",
+    "Connection",
+    "Function",
+    "Migration",
+    "check",
+    "functions",
+    "make_months",
+    "migrate",
+    "migrations",
+    "note_database",
+    "release",
+    "script",
+]
 
 Connection: TypeAlias = "asyncpg.Connection[asyncpg.Record] | asyncpg.pool.PoolConnectionProxy[asyncpg.Record]"
 
@@ -26,8 +43,15 @@ _MIGRATED = (  # not to_regclass, which keeps in the session's cache that there 
     "select true from pg_catalog.pg_class c join pg_catalog.pg_namespace n on n.oid = c.relnamespace "
     "where n.nspname = 'perdure' and c.relname = 'migration'"
 )
-_FILE = re.compile(r"(\d{4})_(\w+)\.sql")
-_OLDEST = re.compile(r"^-- oldest worker: (\d+)$", re.MULTILINE)
+# A function may call another one whose file comes later.
+_BEFORE = "set local search_path = pg_catalog; set local check_function_bodies = off;"
+_NOTE_MIGRATION = "insert into perdure.migration (number, name, oldest) values ({}, {}, {})"
+_NOTE_FUNCTION = (
+    "insert into perdure.applied_function (name, sha256, release) values ({}, {}, {}) "
+    "on conflict (name) do update set sha256 = excluded.sha256, release = excluded.release, applied_at = now()"
+)
+_BEGIN_FEED = "select perdure.feed_here();"  # all that is on record in a database that was just made is settled
+_MAKE_MONTHS = "select perdure.make_months();"
 # PostgreSQL lets everybody execute a new function: what any migration has made is closed again.
 _CLOSE = "\n".join(
     f"revoke all on {what} perdure from public;"
@@ -36,42 +60,60 @@ _CLOSE = "\n".join(
 
 
 @dataclass(frozen=True, slots=True)
-class Migration:
-    """One numbered file of SQL.
+class Applied:
+    """What `migrate` has done.
 
     Attributes:
-        oldest: workers run on it whose newest migration is this one or a later one.
+        migrations: those that were missing.
+        functions: those whose text was missing or another one.
+        newer: the schema is of a newer release than this one: its functions stay as they are.
     """
 
-    number: int
-    name: str
-    sql: str
-    oldest: int = 1
+    migrations: list[Migration] = field(default_factory=list)
+    functions: list[Function] = field(default_factory=list)
+    newer: bool = False
+
+    @property
+    def anything(self) -> bool:
+        """Whether the schema was changed."""
+        return bool(self.migrations or self.functions)
 
 
-def migrations() -> list[Migration]:
-    """All migrations that this version knows, in order."""
-    found = []
-    for file in resources.files(__name__).iterdir():
-        if match := _FILE.fullmatch(file.name):
-            sql = file.read_text("utf-8")
-            demand = _OLDEST.search(sql)
-            found.append(Migration(int(match[1]), match[2], sql, int(demand[1]) if demand else 1))
-    return sorted(found, key=lambda each: each.number)
+@dataclass(frozen=True, slots=True)
+class _OnRecord:
+    """What the database says about its schema.
+
+    Attributes:
+        migrations: the oldest worker that each lets run, by number.
+        functions: SHA-256 by name.
+        newer: there is something that a newer release has applied.
+    """
+
+    migrations: dict[int, int] = field(default_factory=dict)
+    functions: dict[str, str] = field(default_factory=dict)
+    newer: bool = False
+
+    def missing(self) -> Applied:
+        """What this version has to apply."""
+        mine = [] if self.newer else [each for each in functions() if self.functions.get(each.name) != each.sha256]
+        return Applied([each for each in migrations() if each.number not in self.migrations], mine, self.newer)
 
 
 def script() -> str:
     """The whole schema as one SQL script, for Alembic, Django and others; it records what it applied."""
     parts = [
         f"-- {each.number:04} {each.name}\n{each.sql}\n"
-        "insert into perdure.migration (number, name, oldest) "
-        f"values ({each.number}, '{each.name}', {each.oldest});\n"
+        f"{_NOTE_MIGRATION.format(each.number, _quoted(each.name), each.oldest)};\n"
         for each in migrations()
     ]
-    return "begin;\n\n" + "\n".join(parts) + f"\n{_CLOSE}\n\ncommit;\n"
+    parts += [
+        f"{each.sql}\n{_NOTE_FUNCTION.format(_quoted(each.name), _quoted(each.sha256), _quoted(release()))};\n"
+        for each in functions()
+    ]
+    return "\n".join(["begin;", _BEFORE, "", *parts, _BEGIN_FEED, _MAKE_MONTHS, _CLOSE, "", "commit;", ""])
 
 
-async def migrate(connection: Connection) -> list[Migration]:
+async def migrate(connection: Connection) -> Applied:
     """Apply what is missing, all of it or nothing, and return it. Safe when many call it at once.
 
     Raises:
@@ -79,24 +121,32 @@ async def migrate(connection: Connection) -> list[Migration]:
         NotNow: another session migrates, and has done so for a minute.
     """
     async with connection.transaction():
-        await connection.execute("set local statement_timeout = 0; set local search_path = pg_catalog")
+        await connection.execute(f"set local statement_timeout = 0; {_BEFORE}")
         await _alone(connection)
         missing = await _missing(connection)
         await connection.execute(bounds(lock="0"))
-        for each in missing:
-            await connection.execute(each.sql)
+        for migration in missing.migrations:
+            await connection.execute(migration.sql)
             await connection.execute(
-                "insert into perdure.migration (number, name, oldest) values ($1, $2, $3)",
-                *(each.number, each.name, each.oldest),
+                _NOTE_MIGRATION.format("$1", "$2", "$3"), *(migration.number, migration.name, migration.oldest)
             )
-        await connection.execute(_CLOSE if missing else "select perdure.make_months()")
+        for function in missing.functions:
+            await connection.execute(function.sql)
+            await connection.execute(
+                _NOTE_FUNCTION.format("$1", "$2", "$3"), *(function.name, function.sha256, release())
+            )
+        if missing.migrations:
+            await connection.execute(_BEGIN_FEED)
+        await connection.execute(_MAKE_MONTHS)
+        if missing.anything:
+            await connection.execute(_CLOSE)
     return missing
 
 
-async def _missing(connection: Connection) -> list[Migration]:
-    applied = await _applied(connection)
-    _refuse_newer(applied)
-    return [each for each in migrations() if each.number not in applied]
+async def _missing(connection: Connection) -> Applied:
+    found = await _on_record(connection)
+    _refuse_newer(found.migrations)
+    return found.missing()
 
 
 async def _alone(connection: Connection) -> None:
@@ -108,7 +158,7 @@ async def _alone(connection: Connection) -> None:
     try:
         if await connection.fetchval(_MIGRATED) is None:
             await connection.execute("select pg_advisory_xact_lock($1)", _LOCK)
-        elif await _missing(connection):
+        elif (await _missing(connection)).anything:
             await connection.execute("lock table perdure.migration in share row exclusive mode")
     except asyncpg.LockNotAvailableError:
         raise NotNow(
@@ -143,30 +193,36 @@ async def check(connection: Connection) -> None:
     Raises:
         SchemaMismatch: if it is missing, older, or too new; the message says what to do.
     """
-    applied = await _applied(connection)
-    _refuse_newer(applied)
-    newest = migrations()[-1].number
-    if not applied:
+    found = await _on_record(connection)
+    _refuse_newer(found.migrations)
+    if not found.migrations:
         database = await connection.fetchval("select current_database()")
         raise SchemaMismatch(f"the database {database!r} has no perdure schema: run `perdure migrate`")
-    if max(applied) < newest:
+    newest = migrations()[-1].number
+    if max(found.migrations) < newest:
         raise SchemaMismatch(
-            f"the perdure schema is at {max(applied)}, this version needs {newest}: run `perdure migrate`"
+            f"the perdure schema is at {max(found.migrations)}, this version needs {newest}: run `perdure migrate`"
+        )
+    if others := found.missing().functions:
+        more = f" and {len(others) - 1} more" if len(others) > 1 else ""
+        raise SchemaMismatch(
+            f"functions of the perdure schema are not those of this version ({others[0].name}{more}): "
+            "run `perdure migrate`"
         )
 
 
-async def _applied(connection: Connection) -> dict[int, int]:
-    """Numbers of the migrations that were applied, and the oldest worker that each lets run."""
+async def _on_record(connection: Connection) -> _OnRecord:
+    """What was applied, as a role may read it that has no right on a table."""
     if await connection.fetchval("select to_regclass('perdure.migration')") is None:
-        return {}
-    rows = await connection.fetch("select * from " + await _where_they_stand(connection))
-    return {row["number"]: row["oldest"] for row in rows}
-
-
-async def _where_they_stand(connection: Connection) -> str:
-    """An app's role may read the function alone; one of an older release was given the table instead."""
-    may = "select has_function_privilege(to_regprocedure('perdure.schema_version()')::oid, 'execute')"
-    return "perdure.schema_version()" if await connection.fetchval(may) else "perdure.migration"
+        return _OnRecord()
+    found = json.loads(await connection.fetchval("select perdure.schema_version()::text"))
+    applied = {each["number"]: each["oldest"] for each in found["migrations"]}
+    releases = {each["release"] for each in found["functions"]}
+    return _OnRecord(
+        applied,
+        {each["name"]: each["sha256"] for each in found["functions"]},
+        max(applied, default=0) > migrations()[-1].number or any(order(each) > order(release()) for each in releases),
+    )
 
 
 def _refuse_newer(applied: dict[int, int]) -> None:
@@ -178,3 +234,7 @@ def _refuse_newer(applied: dict[int, int]) -> None:
             f"migration {number:04} of the perdure schema is for versions that know {max(demands.values()):04}; "
             f"the newest that this one knows is {newest:04}: install the version that made it, or a later one"
         )
+
+
+def _quoted(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"

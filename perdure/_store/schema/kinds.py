@@ -18,7 +18,7 @@ DISPATCHED = frozenset(
         *("restart", "settle", "note", "start_again", "adopt", "retry_rejected", "drop_rejected"),
     }
 )
-"""Functions that exist as NAME, NAME_any and NAME_scoped, see migration 20."""
+"""Functions that exist as NAME, NAME_any and NAME_scoped, in one file of `functions`."""
 COLUMN = (
     *("follow", "show_in_app", "columns_due", "columns_waiting", "take_column"),
     *("column_state", "column_shown", "put_off_column", "path_of_session"),
@@ -71,7 +71,13 @@ class Rights:
         return sorted({*self.functions, *(f"{name}_any" for name in self.functions if name in DISPATCHED)} & set(known))
 
 
-_FIXED = dict.fromkeys(("migration", "month", "kept_effect", "carried_transition", "feed_origin", "app_column"), _READ)
+_FIXED = dict.fromkeys(
+    (
+        *("migration", "applied_function", "month", "kept_effect"),
+        *("carried_transition", "feed_origin", "app_column"),
+    ),
+    _READ,
+)
 
 RIGHTS: dict[Kind, Rights] = {
     Kind.APP: Rights(("start", "signal", "cancel", "status", "feed", "feed_position", "schema_version"), scoped=True),

@@ -1,77 +1,17 @@
-"""A time that an earlier release let in, or that lies far from today, stops no reader, in whatever time zone."""
+"""A time that lies far from today stops no reader, in whatever time zone."""
 
 from __future__ import annotations
 
 import json
-import secrets
-from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 from pathlib import Path
 
-import asyncpg
 import pytest
 
-from infra.postgres import PostgresServer
-from perdure._store import schema
 from perdure._store.queries import query
 from perdure._wire.writes import EffectView
 from tests.integration.archiving.archiving_ground import finished, perdure
-from tests.integration.store.store_ground import Connection, run_on
-
-OLD = 15
-"""The newest migration of a schema that may hold such times."""
-FAR = {
-    "infinity": datetime(9999, 12, 31, tzinfo=UTC),
-    "-infinity": datetime(1, 1, 1, tzinfo=UTC),
-    "290000-01-01 00:00:00+00": datetime(9999, 12, 31, tzinfo=UTC),
-    "4000-01-01 00:00:00+00 BC": datetime(1, 1, 1, tzinfo=UTC),
-}
-
-
-@pytest.fixture
-async def old(postgres: PostgresServer) -> AsyncIterator[Connection]:
-    """A database with the schema of before."""
-    name = "old_" + secrets.token_hex(6)
-    await run_on(postgres.dsn(), f"create database {name} template template1")
-    connection = await asyncpg.connect(postgres.dsn(name))
-    for each in schema.migrations():
-        if each.number <= OLD:
-            await connection.execute(each.sql)
-            await connection.execute(
-                "insert into perdure.migration (number, name, oldest) values ($1, $2, $3)",
-                *(each.number, each.name, each.oldest),
-            )
-    yield connection
-    await connection.close()
-    await run_on(postgres.dsn(), f"drop database {name} with (force)")
-
-
-@pytest.mark.parametrize("far", FAR)
-async def test_far_times_of_an_earlier_schema_are_brought_in_by_the_migration(old: Connection, far: str) -> None:
-    await old.execute(f"""
-        insert into perdure.ident (lifecycle, id) values ('errand', 'a');
-        insert into perdure.entity (lifecycle, id, round, state, stuck_at)
-            values ('errand', 'a', 0, 's', greatest(now(), '{far}'));
-        insert into perdure.effect (
-            key, lifecycle, id, round, effect, token, status, digest, first_at, attempt_at, deadline)
-            values ('k', 'errand', 'a', 0, 'mail', 't', 'in_doubt', '', '{far}', '{far}', '{far}'),
-                ('near', 'errand', 'a', 0, 'mail', 't', 'in_doubt', '', '2026-01-01Z', '2026-01-01Z', '2026-01-01Z');
-        insert into perdure.outbox (lifecycle, id, round, kind, not_before, wanted_at)
-            values ('errand', 'a', 0, 'start', greatest(now(), '{far}'), '{far}');
-        insert into perdure.rejected (seq, lifecycle, id, round, kind, body, reason, wanted_at)
-            values (1, 'errand', 'b', 0, 'start', '{{}}', 'r', '{far}')""")
-    assert schema.migrations()[-1].number > OLD
-    await schema.migrate(old)
-    mended = FAR[far]
-    row = await old.fetchrow("select first_at, attempt_at, deadline, earlier_doubt from perdure.effect where key = 'k'")
-    assert tuple(row or ()) == (mended, mended, mended, None)
-    assert await old.fetchval("select first_at from perdure.effect where key = 'near'") == datetime(
-        2026, 1, 1, tzinfo=UTC
-    )
-    assert await old.fetchval("select wanted_at from perdure.outbox") == mended
-    assert await old.fetchval("select wanted_at from perdure.rejected") == mended
-    for column in ("not_before from perdure.outbox", "stuck_at from perdure.entity"):
-        assert (await old.fetchval(f"select {column}")).year <= 9999
+from tests.integration.store.store_ground import Connection
 
 
 @pytest.mark.parametrize("zone", ["America/New_York", "Asia/Kolkata", "Pacific/Kiritimati", "UTC"])

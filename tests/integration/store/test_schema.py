@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import secrets
-import sys
-from collections.abc import AsyncIterator
+import shutil
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
@@ -14,71 +11,20 @@ from typing import Any
 import asyncpg
 import pytest
 
-from infra.postgres import PostgresServer
 from perdure._store import schema
+from perdure._store.schema import files
 from perdure.errors import SchemaMismatch
-from tests.deadline import in_time
-from tests.integration.store.store_ground import Connection, run_on
+from tests.integration.store.schema_ground import blank, catalog, command, empty
+from tests.integration.store.store_ground import Connection
+
+__all__ = ["blank", "empty"]
 
 NEWEST = schema.migrations()[-1].number
-CATALOG = {
-    "columns": """
-        select table_name, column_name, data_type, column_default, is_nullable, collation_name, is_identity
-        from information_schema.columns where table_schema = 'perdure'""",
-    "relations": """
-        select relname, relkind, reloptions::text, relacl::text, pg_get_expr(relpartbound, oid)
-        from pg_class where relnamespace = 'perdure'::regnamespace""",
-    "constraints": """
-        select conrelid::regclass::text, conname, pg_get_constraintdef(oid)
-        from pg_constraint where connamespace = 'perdure'::regnamespace""",
-    "indexes": "select indexname, indexdef from pg_indexes where schemaname = 'perdure'",
-    "functions": """
-        select pg_get_functiondef(oid), proacl::text from pg_proc where pronamespace = 'perdure'::regnamespace""",
-    "rights": "select nspacl::text from pg_namespace where nspname = 'perdure'",
-    "migrations": "select number, name, oldest from perdure.migration",
-}
 BOUNDS = """
     select inhparent::regclass::text as parent, c.relname, pg_get_expr(c.relpartbound, c.oid) as bound
     from pg_inherits join pg_class c on c.oid = inhrelid
     where c.relkind = 'r' and c.relnamespace = 'perdure'::regnamespace order by 1, 2
 """
-
-
-@pytest.fixture
-async def empty(postgres: PostgresServer) -> AsyncIterator[str]:
-    """URL of a database in which there is nothing."""
-    name = "empty_" + secrets.token_hex(6)
-    await run_on(postgres.dsn(), f"create database {name} template template1")
-    yield postgres.dsn(name)
-    await run_on(postgres.dsn(), f"drop database {name} with (force)")
-
-
-@pytest.fixture
-async def blank(empty: str) -> AsyncIterator[Connection]:
-    """A connection to it."""
-    connection = await asyncpg.connect(empty)
-    yield connection
-    await connection.close()
-
-
-async def catalog(connection: Connection) -> dict[str, list[tuple[Any, ...]]]:
-    """All that the system knows of the schema."""
-    return {
-        name: sorted((tuple(row) for row in await connection.fetch(query)), key=repr) for name, query in CATALOG.items()
-    }
-
-
-async def command(dsn: str, *arguments: str) -> tuple[int, str, str]:
-    """Run `perdure`; exit status, standard output, standard error."""
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "perdure.cli", *arguments),
-        env={**os.environ, "PERDURE_DATABASE_URL": dsn},
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-    )
-    said, complained = await in_time(process.communicate())
-    assert process.returncode is not None
-    return process.returncode, said.decode(), complained.decode()
 
 
 async def test_ten_that_migrate_at_once_make_it_once(empty: str) -> None:
@@ -87,13 +33,15 @@ async def test_ten_that_migrate_at_once_make_it_once(empty: str) -> None:
         for each in connections:
             stack.push_async_callback(each.close)
         applied = await asyncio.gather(*(schema.migrate(each) for each in connections))
-        assert sorted(len(each) for each in applied) == [0] * 9 + [len(schema.migrations())]
+        assert sorted(len(each.migrations) for each in applied) == [0] * 9 + [len(schema.migrations())]
+        assert sorted(len(each.functions) for each in applied) == [0] * 9 + [len(schema.functions())]
         await schema.check(connections[0])
 
 
 async def test_the_command_migrates_however_many_run_it(empty: str, blank: Connection) -> None:
     ends = await asyncio.gather(*(command(empty, "migrate") for _ in range(3)))
     every = "".join(f"applied {each.number:04} {each.name}\n" for each in schema.migrations())
+    every += f"applied {len(schema.functions())} functions\n"
     assert sorted(ends, key=lambda end: len(end[1])) == [(0, "up to date\n", "")] * 2 + [(0, every, "")]
     await schema.check(blank)
 
@@ -123,12 +71,12 @@ async def test_a_database_without_the_schema_says_how_to_make_it(blank: Connecti
         await schema.check(blank)
 
 
-async def test_an_older_schema_says_how_to_bring_it_up_to_date(blank: Connection) -> None:
+async def test_an_older_schema_says_how_to_bring_it_up_to_date(
+    blank: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
     await blank.execute(schema.script())
-    await blank.execute("delete from perdure.migration where number = $1", NEWEST)
-    with pytest.raises(
-        SchemaMismatch, match=f"at {schema.migrations()[-2].number}, this version needs {NEWEST}: run `perdure migrate`"
-    ):
+    monkeypatch.setattr(schema, "migrations", _known_and(schema.Migration(NEWEST + 1, "adds", "")))
+    with pytest.raises(SchemaMismatch, match=f"at {NEWEST}, this version needs {NEWEST + 1}: run `perdure migrate`"):
         await schema.check(blank)
 
 
@@ -139,7 +87,7 @@ async def test_a_newer_schema_that_demands_nothing_new_is_worked_with(blank: Con
     )
     before = await catalog(blank)
     await schema.check(blank)
-    assert await schema.migrate(blank) == []
+    assert await schema.migrate(blank) == schema.Applied(newer=True)
     assert await catalog(blank) == before
 
 
@@ -165,11 +113,10 @@ async def test_a_newer_schema_that_demands_newer_workers_is_left_alone_and_said(
 async def test_what_a_migration_demands_of_workers_stands_in_its_file_and_then_in_the_database(
     blank: Connection, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    for each in schema.migrations():
-        (tmp_path / f"{each.number:04}_{each.name}.sql").write_text(each.sql)
+    shutil.copytree(Path(schema.__file__).parent, tmp_path, dirs_exist_ok=True)
     (tmp_path / "0900_adds.sql").write_text("-- Adds.\ncreate table perdure.a (id int);\n")
     (tmp_path / "0901_takes_away.sql").write_text("-- Takes away.\n-- oldest worker: 900\ndrop table perdure.a;\n")
-    monkeypatch.setattr("perdure._store.schema.resources.files", lambda _: tmp_path)
+    monkeypatch.setattr(files, "folder", lambda: tmp_path)
     oldest = "select array_agg(oldest order by number) from perdure.migration where number >= 900"
     await schema.migrate(blank)
     assert await blank.fetchval(oldest) == [1, 900]
@@ -231,7 +178,7 @@ async def test_migrating_again_makes_the_months_that_have_come(blank: Connection
     await schema.migrate(blank)
     newest = (await blank.fetch(BOUNDS))[-1]["relname"]
     await blank.execute(f"drop table perdure.{newest}")
-    assert await schema.migrate(blank) == []
+    assert await schema.migrate(blank) == schema.Applied()
     assert (await blank.fetch(BOUNDS))[-1]["relname"] == newest
 
 

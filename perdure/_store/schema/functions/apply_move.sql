@@ -1,0 +1,46 @@
+-- Applies the mirror part. The caller holds the row of `ident`.
+create or replace function perdure.apply_move(w jsonb) returns void
+language plpgsql set search_path = perdure, pg_temp as $$
+declare
+    l text := w->>'lifecycle';
+    e text := w->>'id';
+    m jsonb := w->'move';
+    c perdure.app_column;
+    is_final boolean := coalesce((m->>'final')::boolean, false);
+    now_at timestamptz := clock_timestamp();
+    old perdure.entity;
+begin
+    update perdure.ident set version = (w->>'version')::bigint, final = case when is_final then m->>'state' end
+        where lifecycle = l and id = e;
+    insert into perdure.transition (lifecycle, id, round, version, state, attention, why, made_by, at)
+        values (l, e, (w->>'round')::int, (w->>'version')::bigint, m->>'state', m->>'attention', m->>'why', m->>'by', now_at);
+    if is_final then
+        delete from perdure.entity where lifecycle = l and id = e returning * into old;
+        insert into perdure.finished (lifecycle, id, round, state, why, input, snapshot, tenant, workflow_id, created_at, finished_at)
+            values (l, e, (w->>'round')::int, m->>'state', m->>'why', coalesce(old.input, nullif(w->'input', 'null')),
+                coalesce(nullif(m->'snapshot', 'null'), old.snapshot), old.tenant, w->>'workflow_id',
+                coalesce(old.created_at, now_at), now_at);
+        delete from perdure.message where lifecycle = l and id = e;
+    else
+        insert into perdure.entity as x (lifecycle, id, round, state, since, stuck_at, attention, input, snapshot, memory, heard,
+                workflow_id)
+            values (l, e, (w->>'round')::int, m->>'state', now_at, now_at + make_interval(secs => (m->>'within')::float),
+                m->>'attention', nullif(w->'input', 'null'), nullif(m->'snapshot', 'null'),
+                nullif(m->'memory', 'null'), coalesce((m->>'heard')::int, 0), w->>'workflow_id')
+            on conflict (lifecycle, id) do update set
+                state = excluded.state,
+                since = case when x.state = excluded.state then x.since else excluded.since end,
+                stuck_at = case when x.state = excluded.state then x.stuck_at else excluded.stuck_at end,
+                attention = excluded.attention,
+                snapshot = coalesce(excluded.snapshot, x.snapshot),
+                memory = excluded.memory,
+                input = coalesce(x.input, excluded.input),
+                heard = greatest(x.heard, excluded.heard),
+                workflow_id = excluded.workflow_id;
+    end if;
+    select * into c from perdure.app_column x where x.lifecycle = l;
+    if found then
+        insert into perdure.behind (lifecycle, id, version, app_table, app_column, app_key)
+            values (l, e, (w->>'version')::bigint, c.app_table, c.state_column, c.key_column);
+    end if;
+end $$;

@@ -1,0 +1,12 @@
+-- There is no record of an effect whose attempt was lost or gave no answer: from now on that attempt can't begin either.
+create or replace function perdure.bar_attempts(w jsonb) returns void
+language plpgsql set search_path = perdure, pg_temp as $$
+declare
+    f jsonb := w->'fence';
+    now_at timestamptz := clock_timestamp();
+begin
+    insert into perdure.effect (key, lifecycle, id, round, effect, token, status, digest, attempts, first_at, attempt_at, deadline,
+            why, version)
+        values (f->>'key', w->>'lifecycle', w->>'id', (w->>'round')::int, f->>'effect', f->>'token', 'not_done', '', 0,
+            now_at, now_at, now_at, f->>'why', (w->>'version')::bigint);
+end $$;

@@ -1,0 +1,15 @@
+-- Class 57, as for a server that starts up: to a worker it means no answer, so no call.
+create or replace function perdure.check_database() returns boolean
+language plpgsql stable set search_path = perdure, pg_temp as $$
+declare
+    trouble text := perdure.database_trouble();
+begin
+    if trouble is null then
+        return true;
+    elsif trouble = 'not verified' then
+        raise exception 'perdure: this database was not verified with Temporal since PostgreSQL was started'
+            using hint = 'A worker does that within a second, once it reaches Temporal.', errcode = '57PE2';
+    end if;
+    raise exception 'perdure: nothing is sent from here: %', trouble
+        using hint = 'Say what this database is: perdure adopt-database --as copied|restored|moved', errcode = '57PE1';
+end $$;

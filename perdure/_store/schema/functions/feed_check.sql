@@ -1,0 +1,10 @@
+-- A checksum of what a follower has read of a stretch, after the place `since` and up to `past`, and of the newest transaction
+-- of that stretch. Where the server was started again, it shows whether all that is still on record here.
+create or replace function perdure.feed_check(seen pg_snapshot, upto pg_snapshot, since bigint, past bigint, floor bigint) returns bigint
+language plpgsql stable set search_path = perdure, pg_temp set enable_seqscan = off as $$
+begin
+    return (select coalesce(bit_xor(hashtextextended(extract(epoch from x.at)::text, x.seq)), 0)
+            from feed_stretch(seen, upto, since, past, floor, null) x)
+        # (select coalesce(bit_xor(hashtextextended(extract(epoch from x.at)::text, -x.seq)), 0) from transition x
+            where x.xid = (pg_snapshot_xmax(upto)::text::bigint - 1)::text::xid8 and x.seq + 0 > floor);
+end $$;

@@ -1,0 +1,20 @@
+-- Reads an entity's row, and keeps it from being deleted until the transaction ends. It waits for nobody but who deletes the
+-- row, and no run waits for it. A transaction whose snapshot is older than the row's last change gets a serialization failure,
+-- as the snapshot shows a round or a state that is over; that lock is given back at once.
+create or replace function perdure.keep_ident(lifecycle text, entity_id text) returns perdure.ident
+language plpgsql set search_path = perdure, pg_temp as $$
+#variable_conflict use_column
+declare
+    i ident;
+begin
+    if current_setting('transaction_isolation') <> 'read committed' then
+        begin
+            perform from ident x where x.lifecycle = keep_ident.lifecycle and x.id = entity_id for share;
+            raise exception using errcode = 'PE001';
+        exception when sqlstate 'PE001' then
+            null;
+        end;
+    end if;
+    select * into i from ident x where x.lifecycle = keep_ident.lifecycle and x.id = entity_id for key share;
+    return i;
+end $$;

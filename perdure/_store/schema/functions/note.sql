@@ -1,0 +1,43 @@
+-- Puts on record that somebody did something about an entity, in the state that it is in. Returns the version of that
+-- entry, null where there is no such entity.
+create or replace function perdure.note_any(lifecycle text, entity_id text, made_by text, why text) returns bigint
+language plpgsql security definer set search_path = perdure, pg_temp as $$
+#variable_conflict use_column
+declare
+    i ident;
+    noted bigint;
+begin
+    if coalesce(made_by, '') = '' or length(made_by) > 200 or length(why) > 2100 then
+        raise exception 'perdure.note: made_by % or its note can not be used', coalesce(quote_literal(left(made_by, 60)), 'null')
+            using hint = 'Say who, in 1 to 200 characters, and why, in 2000 at most.', errcode = 'invalid_parameter_value';
+    end if;
+    -- While it is held the entity's entries are in order; `ident` itself stays, for a run that lives may write the next version.
+    select * into i from ident x where x.lifecycle = note_any.lifecycle and x.id = entity_id for no key update;
+    if not found then
+        return null;
+    end if;
+    select greatest(i.version, max(t.version)) + 1 into noted from transition t where t.lifecycle = i.lifecycle and t.id = i.id;
+    insert into transition (lifecycle, id, round, version, state, attention, why, made_by)
+        select i.lifecycle, i.id, i.round, noted, coalesce(e.state, i.final), e.attention, note_any.why, note_any.made_by
+        from (select) one left join entity e on e.lifecycle = i.lifecycle and e.id = i.id;
+    return noted;
+end $$;
+
+-- The same for a role that is limited to lifecycles or tenants: where it has the permission.
+create or replace function perdure.note_scoped(lifecycle text, entity_id text, made_by text, why text)
+returns bigint language plpgsql security definer set search_path = perdure, pg_temp as $$
+begin
+    perform perdure.permit('note', '{operator,console}', lifecycle, perdure.tenants(lifecycle, entity_id));
+    return perdure.note_any(lifecycle, entity_id, made_by, why);
+end $$;
+
+-- What is called: with the rights of its caller, the first of the two that this caller may execute. So a function or a trigger of
+-- an application that runs with the rights of its owner needs only what its owner has.
+create or replace function perdure.note(lifecycle text, entity_id text, made_by text, why text)
+returns bigint language plpgsql set search_path = perdure, pg_temp as $$
+begin
+    if has_function_privilege('perdure.note_any(text,text,text,text)', 'execute') then
+        return perdure.note_any(lifecycle, entity_id, made_by, why);
+    end if;
+    return perdure.note_scoped(lifecycle, entity_id, made_by, why);
+end $$;

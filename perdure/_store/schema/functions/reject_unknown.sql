@@ -1,0 +1,39 @@
+-- Puts aside what has waited for `patience` for a name that no relay has known for as long, or only what waits for one entity.
+-- Returns how many rows that were, 100 at most.
+create or replace function perdure.reject_unknown(patience interval, lifecycle text default null, entity_id text default null) returns int
+language plpgsql set search_path = perdure, pg_temp as $$
+#variable_conflict use_column
+declare
+    w record;
+    why text;
+    put_aside int := 0;
+begin
+    for w in
+        select o.lifecycle, o.id, o.seq, o.kind, u.signal
+        from unknown_names(greatest(patience, interval '1 minute')) u
+        join outbox o on o.lifecycle = u.lifecycle
+        left join message m on m.lifecycle = o.lifecycle and m.id = o.id and m.round = o.round
+            and m.message_id = o.message_id and m.kind = 'signal'
+        where m.name is not distinct from u.signal and greatest(o.created_at, o.wanted_at) <= clock_timestamp() - patience
+            and (reject_unknown.lifecycle is null or (o.lifecycle = reject_unknown.lifecycle and o.id = entity_id))
+        order by o.seq
+        limit 100
+    loop
+        if pg_try_advisory_xact_lock(hashtextextended(w.lifecycle || '/' || w.id, x'70657264'::bigint)) then -- as a relay does
+            why := format('no worker knows %s', name_unknown(w.lifecycle, w.signal));
+            with gone as (
+                delete from outbox o where o.lifecycle = w.lifecycle and o.id = w.id and o.seq = w.seq returning *)
+            insert into rejected (seq, lifecycle, id, round, kind, body, reason, traceparent, priority, wanted_at, message_id, created_at)
+            select g.seq, g.lifecycle, g.id, g.round, g.kind, g.body, why, g.traceparent, g.priority, g.wanted_at, g.message_id,
+                g.created_at
+            from gone g;
+            if found then
+                put_aside := put_aside + 1;
+                update entity x set attention = case w.kind when 'start' then 'rejected: ' else 'a message was rejected: ' end || why
+                    where x.lifecycle = w.lifecycle and x.id = w.id;
+                update outbox o set declined = '{}' where o.lifecycle = w.lifecycle and o.id = w.id and o.declined <> '{}';
+            end if;
+        end if;
+    end loop;
+    return put_aside;
+end $$;

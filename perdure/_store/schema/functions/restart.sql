@@ -1,0 +1,63 @@
+-- Runs a finished entity again, as a new round with new keys. Returns the round.
+create or replace function perdure.restart_any(lifecycle text, entity_id text, made_by text, note text,
+    input jsonb default null, traceparent text default null)
+returns int language plpgsql security definer set search_path = perdure, pg_temp as $$
+#variable_conflict use_column
+declare
+    i ident;
+    doubtful text;
+    last finished;
+begin
+    select * into i from ident x where x.lifecycle = restart_any.lifecycle and x.id = entity_id for no key update;
+    if not found then
+        raise exception 'perdure.restart: there is no %/%', restart_any.lifecycle, entity_id
+            using hint = 'perdure.start starts it for the first time.', errcode = 'no_data_found';
+    end if;
+    if i.final is null then
+        raise exception 'perdure.restart: %/% is still open', restart_any.lifecycle, entity_id
+            using hint = 'Only a finished entity can be restarted; retry_now or cancel it.', errcode = 'object_not_in_prerequisite_state';
+    end if;
+    select key into doubtful from effect x where x.lifecycle = restart_any.lifecycle and x.id = entity_id
+        and status in ('attempting', 'in_doubt') limit 1;
+    if found then
+        raise exception 'perdure.restart: whether % happened is not known', quote_literal(doubtful)
+            using hint = 'Resolve that effect first, else it could happen twice.', errcode = 'object_not_in_prerequisite_state';
+    end if;
+    select * into last from finished x where x.lifecycle = restart_any.lifecycle and x.id = entity_id order by finished_at desc limit 1;
+    if last.input is null and restart_any.input is null then
+        raise exception 'perdure.restart: the input of %/% is no longer on record', restart_any.lifecycle, entity_id
+            using hint = 'Give it again: input => ...', errcode = 'no_data_found';
+    end if;
+    update ident x set round = i.round + 1, version = i.version + 1, final = null
+        where x.lifecycle = restart_any.lifecycle and x.id = entity_id;
+    delete from behind b where b.lifecycle = restart_any.lifecycle and b.id = entity_id; -- the last round's
+    insert into entity (lifecycle, id, round, state, input, tenant)
+        values (restart_any.lifecycle, entity_id, i.round + 1, 'starting', coalesce(restart_any.input, last.input),
+            coalesce(i.tenant, last.tenant));
+    insert into transition (lifecycle, id, round, version, state, why, made_by)
+        values (restart_any.lifecycle, entity_id, i.round + 1, i.version + 1, 'starting', note, restart_any.made_by);
+    insert into outbox (lifecycle, id, round, kind, traceparent)
+        values (restart_any.lifecycle, entity_id, i.round + 1, 'start', checked_traceparent(restart_any.traceparent));
+    return i.round + 1;
+end $$;
+
+-- The same for a role that is limited to lifecycles or tenants: where it has the permission.
+create or replace function perdure.restart_scoped(lifecycle text, entity_id text, made_by text, note text,
+    input jsonb default null, traceparent text default null)
+returns int language plpgsql security definer set search_path = perdure, pg_temp as $$
+begin
+    perform perdure.permit('restart', '{operator,console}', lifecycle, perdure.tenants(lifecycle, entity_id));
+    return perdure.restart_any(lifecycle, entity_id, made_by, note, input, traceparent);
+end $$;
+
+-- What is called: with the rights of its caller, the first of the two that this caller may execute. So a function or a trigger of
+-- an application that runs with the rights of its owner needs only what its owner has.
+create or replace function perdure.restart(lifecycle text, entity_id text, made_by text, note text,
+    input jsonb default null, traceparent text default null)
+returns int language plpgsql set search_path = perdure, pg_temp as $$
+begin
+    if has_function_privilege('perdure.restart_any(text,text,text,text,jsonb,text)', 'execute') then
+        return perdure.restart_any(lifecycle, entity_id, made_by, note, input, traceparent);
+    end if;
+    return perdure.restart_scoped(lifecycle, entity_id, made_by, note, input, traceparent);
+end $$;

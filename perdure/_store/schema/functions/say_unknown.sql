@@ -1,0 +1,16 @@
+-- Says in the rows that wait for such a name why they do: 1000 at most.
+create or replace function perdure.say_unknown() returns void
+language plpgsql set search_path = perdure, pg_temp as $$
+begin
+    update outbox o set error = x.why
+        from (
+            select y.lifecycle, y.id, y.seq, format('no worker that runs knows %s', name_unknown(u.lifecycle, u.signal)) as why
+            from unknown_names() u
+            join outbox y on y.lifecycle = u.lifecycle
+            left join message m on m.lifecycle = y.lifecycle and m.id = y.id and m.round = y.round
+                and m.message_id = y.message_id and m.kind = 'signal'
+            where m.name is not distinct from u.signal and (y.wanted_at is null or y.wanted_at <= clock_timestamp())
+                and y.error is null
+            limit 1000 for update of y skip locked) x
+        where o.lifecycle = x.lifecycle and o.id = x.id and o.seq = x.seq;
+end $$;

@@ -1,0 +1,34 @@
+-- What became of an attempt. `done` always wins; any other word needs the current token. A no about this attempt is none
+-- about an earlier one that is in doubt: the effect stays in doubt. Where the other side drops repeats (`within`), a refusal is
+-- its answer to all of them.
+create or replace function perdure.settle_attempt(w jsonb) returns text
+language plpgsql set search_path = perdure, pg_temp as $$
+declare
+    f jsonb := w->'fence';
+    old perdure.effect;
+    said text := f->>'status';
+    outcome boolean := f->>'op' = 'outcome';
+begin
+    select * into old from perdure.effect where key = f->>'key';
+    if not found or old.status = 'done' then
+        return 'standing';
+    end if;
+    if said <> 'done' and (old.token <> f->>'token' or old.status not in ('attempting', 'in_doubt')) then
+        return 'standing';
+    end if;
+    if outcome and old.earlier_doubt is not null and (said = 'not_done' or said = 'refused' and f->>'within' is null) then
+        said := 'in_doubt';
+        f := f || jsonb_build_object('why', left(concat_ws('; ', f->>'why', 'an earlier attempt is in doubt'), 2000));
+    end if;
+    update perdure.effect set status = said, receipt = case when said = 'done' then nullif(f->'receipt', 'null') else receipt end,
+        why = f->>'why', settled_by = f->>'by', version = greatest(version, (w->>'version')::bigint) where key = old.key;
+    -- It came late: whoever took it for lost, parked or gave it up must hear of it.
+    if said <> 'in_doubt' and (outcome or said = 'done') and (old.token <> f->>'token' or old.status <> 'attempting') then
+        insert into perdure.outbox (lifecycle, id, round, kind, body)
+            select w->>'lifecycle', w->>'id', (w->>'round')::int, 'wake', jsonb_build_object('key', old.key)
+            where f->>'by' is null and exists (
+                select from perdure.ident where lifecycle = w->>'lifecycle' and id = w->>'id'
+                    and round = (w->>'round')::int and final is null);
+    end if;
+    return 'stored';
+end $$;

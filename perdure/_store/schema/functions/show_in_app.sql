@@ -1,0 +1,37 @@
+-- Shows in the app's own row how far an entity is: 'shown', 'held' (the app holds its row) or 'missing' (it has none); null
+-- where nothing is to be shown, or another session does it now. It waits for nobody; the app's triggers are the app's.
+create or replace function perdure.show_in_app(lifecycle text, entity_id text) returns text
+language plpgsql set search_path = perdure, pg_temp as $$
+#variable_conflict use_column
+declare
+    place record;
+    newest record;
+    app_row text;
+    locked boolean;
+    present boolean;
+begin
+    -- One session at a time, and it reads the state afterwards: so the column never goes back.
+    select * into place from perdure.take_column(show_in_app.lifecycle, entity_id);
+    if place.app_table is null then
+        return null;
+    end if;
+    app_row := format('from %s where %I = %L', place.app_table::regclass, place.key_column, entity_id);
+    execute 'select true ' || app_row || ' for no key update skip locked' into locked;
+    if locked is null then
+        execute format('select exists (select %s)', app_row) into present;
+        if present then
+            perform perdure.put_off_column(show_in_app.lifecycle, entity_id, null);
+            return 'held';
+        end if;
+    end if;
+    select * into newest from perdure.column_state(show_in_app.lifecycle, entity_id);
+    if locked and newest.state is not null then
+        -- The app's triggers find their tables by it. `follow` asks for it once: PostgreSQL computes every setting for the answer.
+        perform set_config('search_path', coalesce(nullif(current_setting('perdure.apps_path', true), ''), perdure.path_of_session()), true);
+        execute pg_catalog.format('update %s set %I = %L where %I = %L', place.app_table::pg_catalog.regclass, place.state_column,
+            newest.state, place.key_column, entity_id);
+        perform pg_catalog.set_config('search_path', 'perdure, pg_temp', true);
+    end if;
+    perform perdure.column_shown(show_in_app.lifecycle, entity_id, newest.upto);
+    return case when locked then 'shown' else 'missing' end;
+end $$;

@@ -1,0 +1,15 @@
+-- An open entity wants a person, and says so: false, and nothing is changed, where it was written since `version`.
+create or replace function perdure.want_person(lifecycle text, entity_id text, round int, version bigint, attention text, made_by text)
+returns boolean language plpgsql security definer set search_path = perdure, pg_temp as $$
+#variable_conflict use_column
+declare
+    i ident;
+begin
+    i := perdure.hold_open(want_person.lifecycle, entity_id, want_person.round, want_person.version);
+    if i.id is null then
+        return false;
+    end if;
+    update entity e set attention = want_person.attention where e.lifecycle = i.lifecycle and e.id = i.id;
+    perform perdure.note(i.lifecycle, i.id, want_person.made_by, want_person.attention);
+    return true;
+end $$;
