@@ -293,11 +293,15 @@ class Memory(_Record):
     asked: tuple[Asked, ...] = ()
 
     def concerned_by(self, asked: Asked) -> bool:
-        """Whether what is due after it is not what was due before it, or is not to be sent."""
+        """Whether what was due before it has to be dealt with before it holds."""
         if asked.change is None:
             return True
         after = asked.change.made_to(self.patient)
-        return after.zone != self.patient.zone or times(after.plan) != times(self.patient.plan)
+        if after.zone != self.patient.zone or times(after.plan) != times(self.patient.plan):
+            return True
+        # Whether a clock that was put past a dose was put past its window, too, depends on the window of then.
+        put_past = self.upto.zone not in (None, self.patient.zone)
+        return put_past and windows(after.plan) != windows(self.patient.plan)
 
     def after(self, asked: Asked) -> Memory:
         """What it keeps after that. A rule that is new, or has other times, counts from then on."""
@@ -321,7 +325,15 @@ class Memory(_Record):
 
 def times(plan: Any) -> dict[str, str]:
     """What of a plan, as given, says when: by the ids of its rules."""
+    return _of_rules(plan, "rule", "start", "except_for")
+
+
+def windows(plan: Any) -> dict[str, str]:
+    """How long each dose of a plan, as given, is of use: by the ids of its rules."""
+    return _of_rules(plan, "window")
+
+
+def _of_rules(plan: Any, *keys: str) -> dict[str, str]:
     rules = plan.rules if isinstance(plan, PlanAsGiven) and isinstance(plan.rules, list) else []
-    told = [each.model_dump(mode="json") for each in rules if isinstance(each, RuleAsGiven)]
-    keys = ("rule", "start", "except_for")
-    return {str(each.get("id")): json.dumps([each.get(key) for key in keys]) for each in told}
+    given = [each.model_dump(mode="json") for each in rules if isinstance(each, RuleAsGiven)]
+    return {str(each.get("id")): json.dumps([each.get(key) for key in keys]) for each in given}
