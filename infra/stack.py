@@ -21,7 +21,7 @@ from infra.postgres import PostgresServer
 from infra.progress import progress
 from infra.restartable import Restartable
 from infra.temporal import TemporalServer
-from perdure._store import schema
+from perdure import database
 
 MAIL_SECRET = "a-secret-of-demonstrations-on-this-machine"
 ROOT = Path(__file__).parent.parent
@@ -124,7 +124,7 @@ class Stack:
     async def _prepare_database(self) -> None:
         connection = await asyncpg.connect(self.dsn)
         try:
-            await schema.migrate(connection)
+            await database.migrate(connection)
             await connection.execute(self._tables.read_text())
         finally:
             await connection.close()

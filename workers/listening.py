@@ -7,17 +7,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import signal
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import ClassVar
 
-import asyncpg
 from aiohttp import web
 
-from perdure._store.schema import Connection
-from perdure._store.secured import connect
-from perdure._worker.worker import told_to_stop
+from perdure.database import Connection, Pool, open_pool
 from perdure.logs import says
 from perdure.settings import Settings
 
@@ -95,30 +93,23 @@ class Listener(ABC):
 
 async def until_told(listener: Listener, host: str, port: int) -> None:
     """Listen until SIGTERM or SIGINT."""
-    stop = told_to_stop()
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
     async with listener.listening(host, port) as at:
         says(listener.log, "listening", address=f"{host}:{at}")
-        await stop
+        await stop.wait()
         says(listener.log, "stopping")
 
 
-def pool_of(config: Settings, name: str, patience: float) -> AbstractAsyncContextManager[asyncpg.Pool[asyncpg.Record]]:
+def pool_of(config: Settings, name: str, patience: float) -> AbstractAsyncContextManager[Pool]:
     """Connections to the app's database, for those who won't wait long.
 
     Args:
         name: by which they show in the database.
         patience: seconds that a statement may take.
     """
-    return asyncpg.create_pool(
-        config.database_url,
-        connect=connect,
-        min_size=0,
-        max_size=config.connections,
-        command_timeout=patience,
-        statement_cache_size=0,  # for PgBouncer
-        init=_patient,
-        server_settings={"application_name": name},
-    )
+    return open_pool(config, name, command_timeout=patience, init=_patient)
 
 
 async def _patient(connection: Connection) -> None:

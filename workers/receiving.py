@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from perdure._worker.worker import stop_at_once
 from perdure.cli.printing import refuse
 from perdure.errors import InvalidSetting
 from perdure.logs import set_up
@@ -20,7 +21,7 @@ def receive_at(listen: str, receive: Receive, example: str) -> None:
     host, colon, port = listen.rpartition(":")
     if not colon or not host or not port.isdecimal() or int(port) > 65535:
         refuse(f"--listen: {listen!r} is not HOST:PORT, as {example}", 2)
-    stop_at_once()
+    _stop_at_once()
     config = settings()
     set_up(config.log, config.log_level)
     try:
@@ -29,3 +30,9 @@ def receive_at(listen: str, receive: Receive, example: str) -> None:
         refuse(str(error), 2)
     except OSError as error:
         refuse(f"can't listen at {listen}: {error.strerror or error}", 1)
+
+
+def _stop_at_once() -> None:
+    """Until it listens there is nothing to bring to an end. As process 1 it would not even notice the signal."""
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: os._exit(0))

@@ -7,12 +7,10 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
-import asyncpg
-
 from activities.twilio.resources import Telephony
 from activities.twilio.resources import lifespan as telephony_lifespan
 from perdure import Occasion, Settings
-from perdure._store.secured import connect
+from perdure.database import Pool, open_pool
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,11 +22,11 @@ class Reminders:
         telephony: what telephony shares.
     """
 
-    pool: asyncpg.Pool[asyncpg.Record]
+    pool: Pool
     telephony: Telephony
 
 
-def pool_of(given: Occasion) -> asyncpg.Pool[asyncpg.Record]:
+def pool_of(given: Occasion) -> Pool:
     """Connections to the app's database."""
     resources: Any = given.resources
     assert isinstance(resources, Reminders), "App(lifespan=activities.reminders.resources.lifespan) is missing"
@@ -44,14 +42,6 @@ async def lifespan(config: Settings) -> AsyncIterator[Reminders]:
     """
     async with (
         telephony_lifespan(config) as telephony,
-        asyncpg.create_pool(
-            config.database_url,
-            connect=connect,
-            min_size=0,
-            max_size=config.connections,
-            command_timeout=5,
-            statement_cache_size=0,  # for PgBouncer
-            server_settings={"application_name": "perdure reminders"},
-        ) as pool,
+        open_pool(config, "perdure reminders", command_timeout=5) as pool,
     ):
         yield Reminders(pool, telephony)

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 import asyncpg
 
 from activities.web.job_type import JobType, Unusable, of_row
-from perdure._store.schema import Connection
+from perdure.database import Connection
 from perdure.errors import NotNow
 
 FIELDS = tuple(name for name in JobType.model_fields if name != "changed_at")

@@ -13,10 +13,10 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 
 from activities.contracts.web_job import Policy, Route, TypeName
 from activities.web import urls
+from activities.web.durations import duration, written
 from activities.web.origins import same_origin
 from perdure import NotDone
-from perdure._operations.durations import duration, written
-from perdure._store.schema import Connection
+from perdure.database import Connection
 
 OURS = (
     *("host", "connection", "content-length", "transfer-encoding", "te", "trailer", "upgrade", "expect"),

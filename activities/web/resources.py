@@ -7,13 +7,12 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-import asyncpg
 from aiohttp.abc import AbstractResolver
 
 from activities.web.names import Names
 from activities.web.turnstile import Turnstile
 from perdure import Attempt, Question, Settings
-from perdure._store.secured import connect
+from perdure.database import Pool, open_pool
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +25,7 @@ class Web:
         turnstile: how many calls of each type are under way.
     """
 
-    pool: asyncpg.Pool[asyncpg.Record]
+    pool: Pool
     names: AbstractResolver = field(default_factory=Names)
     turnstile: Turnstile = field(default_factory=Turnstile)
 
@@ -41,15 +40,7 @@ def web_of(given: Attempt | Question) -> Web:
 @asynccontextmanager
 async def lifespan(config: Settings) -> AsyncIterator[Web]:
     """Open it for one worker."""
-    async with asyncpg.create_pool(
-        config.database_url,
-        connect=connect,
-        min_size=0,
-        max_size=config.connections,
-        command_timeout=10,
-        statement_cache_size=0,  # for PgBouncer
-        server_settings={"application_name": "perdure web jobs"},
-    ) as pool:
+    async with open_pool(config, "perdure web jobs", command_timeout=10) as pool:
         web = Web(pool)
         try:
             yield web

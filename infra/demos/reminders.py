@@ -34,8 +34,7 @@ from infra.stack import ROOT
 from infra.telephony.numbers import GOOD
 from infra.telephony.server import ACCOUNT, TOKEN, TelephonyServer
 from infra.time_skipping import time_skipping_environment
-from perdure import PerdurePlugin
-from perdure._store import schema
+from perdure import PerdurePlugin, database
 from perdure.settings import Settings
 
 PATIENTS, FEWEST = 50, 14
@@ -114,7 +113,7 @@ async def servers() -> AsyncIterator[tuple[str, Connection, WorkflowEnvironment,
             time_skipping_environment(data_converter=pydantic_data_converter, runtime=quiet) as environment,
         ):
             connection = await asyncpg.connect(postgres.dsn())
-            await schema.migrate(connection)
+            await database.migrate(connection)
             await connection.execute(TABLES.read_text())
             yield postgres.dsn(), connection, environment, telephony
             await connection.close()

@@ -25,16 +25,6 @@ def duration(text: str) -> timedelta:
     return timedelta(seconds=seconds)
 
 
-def written(span: timedelta) -> str:
-    """A duration as `duration` reads it, none of it lost: `90s`, `10m`, `1d`."""
-    for unit, size in reversed(_UNITS.items()):
-        whole, rest = divmod(span, timedelta(seconds=size))
-        if whole and not rest:
-            return f"{whole}{unit}"
-    seconds = f"{span // timedelta(seconds=1)}.{span.microseconds:06}".rstrip("0").rstrip(".")
-    return f"{seconds}s"
-
-
 def shown(seconds: float) -> str:
     """A duration in at most two units: `3.2 s`, `4 min 10 s`, `2 h 5 min`, `3 d 4 h`."""
     if seconds < 60:

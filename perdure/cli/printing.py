@@ -1,4 +1,8 @@
-"""How the commands print: tables on a terminal; in a pipe plain columns, without colours, boxes or cut lines."""
+"""How the commands print: tables on a terminal; in a pipe plain columns, without colours, boxes or cut lines.
+
+Commands that an application adds print by these functions, too. `one_line` and `lines` make text safe to show that
+comes from data: no character in it moves the cursor, or adds a line.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +17,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from perdure._text.shown import json_text, lines, one_line
+from perdure._text.shown import json_text
+from perdure._text.shown import lines as lines
+from perdure._text.shown import one_line as one_line
 
 _watching: ContextVar[Console | None] = ContextVar("watching", default=None)
 """What is printed goes there, while a screen is made for `perdure.cli.watching`."""

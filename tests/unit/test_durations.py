@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from perdure._operations.durations import duration, shown, written
+from perdure._operations.durations import duration, shown
 from perdure.errors import InvalidSetting
 
 
@@ -40,13 +40,3 @@ def test_what_is_no_duration_is_refused_with_the_ways_to_write_one(text: str) ->
 )
 def test_a_duration_is_shown_in_two_units_at_most(seconds: float, text: str) -> None:
     assert shown(seconds) == text
-
-
-@pytest.mark.parametrize("text", ["0s", "0.25s", "90s", "0.000001s", "10m", "24h", "36h", "3d", "90061s"])
-def test_a_duration_is_written_as_it_is_read(text: str) -> None:
-    assert duration(written(duration(text))) == duration(text)
-
-
-def test_a_duration_is_written_in_the_largest_unit_that_it_fills() -> None:
-    given = ("60s", "90s", "24h", "0.5m", "1.5s")
-    assert [written(duration(text)) for text in given] == ["1m", "90s", "1d", "30s", "1.5s"]

@@ -28,7 +28,7 @@ INSIDE = (
     ("settings", "_wire"),
     ("_crypto", "telemetry"),
     ("_store", "_workflow"),
-    ("app",),
+    ("app", "database"),
     ("_activity", "_services", "_retention", "client"),
     ("_reconcile",),
     ("_worker",),
@@ -112,6 +112,54 @@ def test_an_arrow_inside_the_library_that_points_up_is_named(tmp_path: Path) -> 
     )
     why = "contracts must not know _store"
     assert _upward(file, tmp_path) == [f"perdure/contracts/wrong.py imports perdure._store.postgres.Pool: {why}"]
+
+
+APPLICATIONS = ("workflows", "activities", "workers", "infra")
+"""The rooms that hold what a user of the library would write: they are examples, too."""
+
+
+def _inner_names(file: Path, root: Path) -> list[str]:
+    """What of perdure's inside an application uses: private modules and names that it imports, for type checkers
+    included, and private attributes of objects that are not its own."""
+    tree = ast.parse(file.read_text())
+    found = [
+        f"{file.relative_to(root)} imports {name}"
+        for name in sorted(_imports(file))
+        if name.startswith("perdure.") and any(part.startswith("_") for part in name.split("."))
+    ]
+    attributes = [node for node in ast.walk(tree) if isinstance(node, ast.Attribute) and _is_private(node.attr)]
+    found += [
+        f"{file.relative_to(root)}:{node.lineno} uses {ast.unparse(node)}"
+        for node in attributes
+        if ast.unparse(node.value) not in ("self", "cls", "super()")
+    ]
+    return found
+
+
+def _is_private(name: str) -> bool:
+    documented = ("_replace", "_exit")  # of named tuples, and of `os`
+    return name.startswith("_") and not name.startswith("__") and name not in documented
+
+
+@pytest.mark.parametrize("room", APPLICATIONS)
+def test_an_application_uses_public_names_only(room: str) -> None:
+    assert [each for file in (ROOT / room).rglob("*.py") for each in _inner_names(file, ROOT)] == []
+
+
+def test_an_inner_name_that_an_application_uses_is_named(tmp_path: Path) -> None:
+    file = tmp_path / "wrong.py"
+    file.write_text(
+        "from typing import TYPE_CHECKING\nimport perdure._text.shown\nfrom perdure import _wire, errors\n"
+        "if TYPE_CHECKING:\n    from perdure._store.postgres import Pool\n"
+        "def given(client):\n    from perdure.client.client import _known\n    return client._pool\n"
+    )
+    assert _inner_names(file, tmp_path) == [
+        "wrong.py imports perdure._store.postgres.Pool",
+        "wrong.py imports perdure._text.shown",
+        "wrong.py imports perdure._wire",
+        "wrong.py imports perdure.client.client._known",
+        "wrong.py:8 uses client._pool",
+    ]
 
 
 def test_the_library_does_not_know_what_its_first_application_does() -> None:

@@ -11,8 +11,7 @@ from pydantic import ValidationError
 from activities.web import catalogue, urls
 from activities.web.catalogue import Change
 from activities.web.job_type import JobType, problems
-from perdure._text.shown import one_line
-from perdure.cli.printing import print_line, refuse
+from perdure.cli.printing import one_line, print_line, refuse
 from workers.job_types.advice import advise
 from workers.job_types.database import let_go, types
 from workers.job_types.group import commands

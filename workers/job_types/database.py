@@ -8,10 +8,9 @@ from contextlib import asynccontextmanager
 import asyncpg
 
 from activities.web import catalogue
-from perdure._store.postgres import answering
-from perdure._store.schema import Connection
-from perdure.cli.database import opened, transaction
+from perdure.cli.database import transaction
 from perdure.cli.printing import print_note
+from perdure.database import Connection
 from perdure.errors import NotPermitted, SchemaMismatch
 
 _MANY = 2000
@@ -42,18 +41,10 @@ async def let_go(names: Iterable[str]) -> int:
     It may be stopped at any time, and run again.
     """
     told = 0
-    async with opened() as pool:
-
-        @asynccontextmanager
-        async def page() -> AsyncIterator[Connection]:
-            with answering():
-                async with pool.acquire() as connection:
-                    yield connection
-
-        for name in names:
-            so_far = 0
-            async for so_far in catalogue.let_go(page, name):
-                if so_far >= _MANY:
-                    print_note(f"{so_far} jobs of {name} are let go")
-            told += so_far
+    for name in names:
+        so_far = 0
+        async for so_far in catalogue.let_go(transaction, name):
+            if so_far >= _MANY:
+                print_note(f"{so_far} jobs of {name} are let go")
+        told += so_far
     return told

@@ -11,9 +11,9 @@ import yaml
 from pydantic import ValidationError
 
 from activities.web.catalogue import FIELDS
+from activities.web.durations import written
 from activities.web.job_type import JobType, problems
-from perdure._operations.durations import written
-from perdure._text.shown import UNSEEN
+from perdure.cli.printing import lines
 from perdure.contracts.states import suggestion
 from perdure.errors import PerdureError
 
@@ -75,7 +75,7 @@ def write(types: Iterable[JobType]) -> str:
     if not plain:
         return "[]\n"
     text = yaml.safe_dump(plain, sort_keys=False, allow_unicode=True, width=1000)
-    if UNSEEN.search(text.replace("\n", "")):  # written as escapes
+    if lines(text) != text:  # it has characters that can't be seen: they are written as escapes
         text = yaml.safe_dump(plain, sort_keys=False, width=1000)
     return text
 

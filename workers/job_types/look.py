@@ -9,10 +9,9 @@ import typer
 
 from activities.web import catalogue, urls
 from activities.web.catalogue import FIELDS, Found
+from activities.web.durations import written
 from activities.web.job_type import JobType, Unusable
-from perdure._operations.durations import written
-from perdure._text.shown import one_line
-from perdure.cli.printing import moment, print_json, print_line, print_table, refuse
+from perdure.cli.printing import moment, one_line, print_json, print_line, print_table, refuse
 from workers.job_types.advice import HEADER_FIELDS, SECRET_HEADERS, advise
 from workers.job_types.database import types
 from workers.job_types.group import commands

@@ -8,9 +8,8 @@ from typing import Annotated
 import typer
 
 from activities.web import catalogue
-from perdure._text.shown import one_line
 from perdure.cli.database import transaction
-from perdure.cli.printing import print_line, refuse
+from perdure.cli.printing import one_line, print_line, refuse
 from workers.job_types.group import commands
 
 _RIGHTS = (

@@ -18,6 +18,7 @@ from activities.contracts.web_job import Answer, Call, Then
 from activities.settings import web_settings
 from activities.web import catalogue
 from activities.web.calling import call_type
+from activities.web.durations import written
 from activities.web.exchange import Request
 from activities.web.job_type import JobType, Unusable
 from activities.web.readiness import callback_token, why_not
@@ -25,9 +26,7 @@ from activities.web.request import call_of
 from activities.web.resources import Web, lifespan
 from activities.web.signature import NoSecret
 from perdure import Attempt, InDoubt, Key, NotDone, Refused
-from perdure._operations.durations import written
-from perdure._text.shown import one_line
-from perdure.cli.printing import complain, print_line, refuse
+from perdure.cli.printing import complain, one_line, print_line, refuse
 from perdure.contracts.attempt import boot_clock
 from perdure.contracts.effects import problem
 from perdure.settings import settings
