@@ -82,7 +82,7 @@ chaos-reminders: $(STAMP) ## thousands of patients due within a minute while wor
 bench: $(STAMP) ## what a lifecycle costs, beside Temporal's samples (BENCH="--rounds 3 --runs 200")
 	@$(BIN)/python -m bench.cost $(BENCH)
 
-histories: $(STAMP) ## record this release's workflow histories, which later releases must replay
+histories: $(STAMP) ## record this release: workflow histories, which later releases must replay, and the wheel
 	@$(BIN)/python -m tests.replay.record
 
 lock: $(STAMP) ## renew requirements.lock and infra/locks: the newest versions that pyproject.toml allows

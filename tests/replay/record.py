@@ -1,9 +1,10 @@
-"""Records the histories of this release: `make histories`. What an earlier release recorded is never touched."""
+"""Records this release: histories and wheel (`make histories`). What an earlier release left is never touched."""
 
 from __future__ import annotations
 
 import asyncio
 import re
+import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -46,10 +47,17 @@ async def record(scenario: Scenario, postgres: PostgresServer, temporal: Tempora
             await world.db.execute("insert into perdure.database default values")  # the next world has its own scope
 
 
+def build(folder: Path) -> None:
+    """Write the wheel of the checkout."""
+    options = ("--no-deps", "--no-build-isolation", "--quiet", "--wheel-dir", str(folder))
+    subprocess.run([sys.executable, "-m", "pip", "wheel", *options, str(RELEASES.parents[1])], check=True)
+
+
 async def main() -> None:
-    """Record every scenario, on servers of their own."""
+    """Record every scenario, on servers of their own, and build the wheel."""
     folder = RELEASES / release() / "histories"
     folder.mkdir(parents=True, exist_ok=True)
+    build(folder.parent)
     with PostgresServer(durable=False) as postgres, TemporalServer() as temporal:
         admin = await asyncpg.connect(postgres.dsn())
         await admin.execute("create database histories")

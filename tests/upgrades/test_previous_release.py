@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from perdure import Client, Status
+from perdure._store.schema.files import order
 from tests.replay.record import RELEASES, release
 from tests.upgrades import both
 from tests.world import FreshWorkerProcess, World
@@ -20,12 +21,12 @@ PURCHASE = "purchase"
 
 
 def _previous_release() -> Path:
-    """Wheel of the newest release before this one."""
+    """Wheel of the newest release before this one; where there is none, this one's as it was when it was recorded."""
 
-    def number(wheel: Path) -> tuple[int, ...]:
-        return tuple(int(part) for part in wheel.parent.name.split("."))
+    def age(wheel: Path) -> tuple[bool, tuple[int, ...]]:
+        return wheel.parent.name != release(), order(wheel.parent.name)
 
-    return max((each for each in RELEASES.glob("*/*.whl") if each.parent.name != release()), key=number)
+    return max(RELEASES.glob("*/*.whl"), key=age)
 
 
 class OldWorker(FreshWorkerProcess):
@@ -39,7 +40,7 @@ class OldWorker(FreshWorkerProcess):
     async def launch(self) -> None:
         with self.log.open("wb") as log:
             self._process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-m", "perdure.command", "worker", self._app),  # the old name of `perdure.cli`
+                *(sys.executable, "-m", "perdure.cli", "worker", self._app),
                 cwd=self._folder,  # what is looked for first
                 env=self._environment,
                 stderr=log,
@@ -49,7 +50,8 @@ class OldWorker(FreshWorkerProcess):
 
 @pytest.fixture
 async def old(world: World, tmp_path: Path) -> OldWorker:
-    """A worker of the release before, that runs."""
+    """A worker of the release before, that runs on a schema which the next release has migrated."""
+    await world.db.execute("update perdure.applied_function set release = '999.0.0'")
     folder = tmp_path / "old"
     with zipfile.ZipFile(_previous_release()) as wheel:
         wheel.extractall(folder)
