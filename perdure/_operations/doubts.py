@@ -8,9 +8,11 @@ from datetime import datetime
 from typing import Any
 
 from perdure._operations.selection import PAGE, Named
-from perdure._store.queries import query
 from perdure._store.schema import Connection
+from perdure._store.sql import queries
 from perdure.contracts.keys import Key
+
+query = queries(__name__)
 
 
 @dataclass(frozen=True, slots=True)

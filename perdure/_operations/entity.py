@@ -14,13 +14,15 @@ from temporalio.service import RPCError
 from perdure._operations.condition import Attempt, Engine, Facts, Standing, standing
 from perdure._operations.engine import look
 from perdure._operations.history import History
-from perdure._store.queries import query
 from perdure._store.schema import Connection
+from perdure._store.sql import queries
 from perdure.app import App
 from perdure.contracts.effects import Effect
 from perdure.contracts.keys import Entity, Key
 from perdure.contracts.policies import Dedupe, DoubtPolicy, Escalate, Lookup, Repeat
 from perdure.errors import EngineUnavailable, NoSuchEntity
+
+query = queries(__name__)
 
 TRANSITIONS = 500
 """Transitions that are shown, the newest ones."""

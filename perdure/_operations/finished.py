@@ -7,8 +7,10 @@ from datetime import datetime
 from typing import Any
 
 from perdure._operations.selection import PAGE, Named
-from perdure._store.queries import query
 from perdure._store.schema import Connection
+from perdure._store.sql import queries
+
+query = queries(__name__)
 
 _DOUBT = (
     "exists (select from perdure.effect x where x.lifecycle = f.lifecycle and x.id = f.id and x.round = f.round "

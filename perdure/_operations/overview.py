@@ -10,11 +10,13 @@ from temporalio.service import RPCError
 
 from perdure._operations.condition import POLLS, Condition
 from perdure._services.queues import Queue, queues, read_queue
-from perdure._store.queries import query
 from perdure._store.schema import Connection
+from perdure._store.sql import queries, shared
 from perdure.app import App
 from perdure.errors import EngineUnavailable
 from perdure.settings import Settings
+
+query = queries(__name__)
 
 COUNTED = 10_000
 """Finished lifecycles that are counted; of more, an estimate is shown."""
@@ -24,7 +26,7 @@ async def read_overview(connection: Connection) -> dict[str, Any]:
     """What the database tells. It costs what is open, never what is finished."""
     rows = [dict(row) for row in await connection.fetch(query("overview"))]
     doubts = [dict(row) for row in await connection.fetch(query("overview_in_doubt"))]
-    waiting = await connection.fetchrow(query("gauges_waiting"))
+    waiting = await connection.fetchrow(shared("gauges_waiting"))
     finished = await connection.fetchrow(query("overview_finished"), COUNTED)
     rejected = await connection.fetchval("select count(*) from perdure.rejected")
     findings = [dict(row) for row in await connection.fetch(query("overview_findings"))]

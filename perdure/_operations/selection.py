@@ -13,12 +13,14 @@ from typing import Any, Protocol
 
 from perdure._operations.condition import Condition
 from perdure._store.finding_kinds import KINDS
-from perdure._store.queries import query
 from perdure._store.schema import Connection
+from perdure._store.sql import queries
 from perdure.app import App
 from perdure.contracts.keys import Entity
 from perdure.contracts.states import STARTING, suggestion
 from perdure.errors import InvalidSetting
+
+query = queries(__name__)
 
 PAGE = 500
 """Rows of one page."""

@@ -13,10 +13,12 @@ from perdure._reconcile.schedule import jitter, make_schedule
 from perdure._reconcile.starting import start_clean_up
 from perdure._services.service import Service
 from perdure._store.postgres import Pool
-from perdure._store.queries import query
+from perdure._store.sql import queries
 from perdure._wire.clean_up import Asked, Named
 from perdure.contracts.keys import Entity
 from perdure.settings import Settings
+
+query = queries(__name__)
 
 FIRST = 20.0, 40.0
 """Seconds after a worker's start, at random: not all workers of a fleet look at once."""

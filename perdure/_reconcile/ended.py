@@ -12,7 +12,9 @@ from perdure._reconcile.row import Row
 from perdure._reconcile.vanished import start_again
 from perdure._reconcile.writing import call
 from perdure._store.finding_kinds import ENDED
-from perdure._store.queries import query
+from perdure._store.sql import queries
+
+query = queries(__name__)
 
 
 async def ended(ground: Ground, row: Row, seen: WorkflowExecutionDescription) -> None:

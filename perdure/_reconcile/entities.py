@@ -25,8 +25,10 @@ from perdure._reconcile.unreadable import unreadable
 from perdure._reconcile.writing import HELD, fetch
 from perdure._services.service import TROUBLE
 from perdure._store.finding_kinds import UNREADABLE
-from perdure._store.queries import query
+from perdure._store.sql import queries
 from perdure.errors import InvalidEntity
+
+query = queries(__name__)
 
 PAGE = 200
 """Entities that Temporal is asked about at once; their ids have to fit into one request."""

@@ -7,9 +7,11 @@ from collections import Counter
 
 from perdure._store.finding_kinds import Kind
 from perdure._store.postgres import Pool
-from perdure._store.queries import query
+from perdure._store.sql import queries
 from perdure.contracts.keys import Entity
 from perdure.logs import says
+
+query = queries(__name__)
 
 log = logging.getLogger("perdure.clean-up")
 

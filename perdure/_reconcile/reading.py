@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from perdure._store.queries import query
 from perdure._store.schema import Connection
+from perdure._store.sql import queries
 from perdure._wire.clean_up import Named
+
+query = queries(__name__)
 
 
 async def last_clean_up(connection: Connection) -> dict[str, Any] | None:

@@ -7,11 +7,13 @@ import json
 from perdure._reconcile.parts import PARTS
 from perdure._store.bounds import bounds
 from perdure._store.postgres import Pool
-from perdure._store.queries import query
+from perdure._store.sql import queries
 from perdure._wire.clean_up import Asked, Begun, Counts, Done, Named, Summary
 from perdure.app import App
 from perdure.errors import NoSuchEntity
 from perdure.settings import Settings
+
+query = queries(__name__)
 
 ENTITIES = "open-entities"
 _PATIENCE = bounds(lock="5s", statement="60s")

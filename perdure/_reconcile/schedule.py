@@ -24,10 +24,12 @@ from temporalio.service import RPCError, RPCStatusCode
 from perdure._reconcile.ground import Ground
 from perdure._reconcile.workflow import CleanUp, clean_up_id
 from perdure._store.finding_kinds import SCHEDULE
-from perdure._store.queries import query
+from perdure._store.sql import queries
 from perdure._wire.clean_up import Asked
 from perdure.errors import Unopenable
 from perdure.settings import Settings
+
+query = queries(__name__)
 
 _RPC = timedelta(seconds=10)
 _ASKED = Asked(by="schedule")

@@ -17,12 +17,14 @@ from perdure._reconcile.ground import Ground
 from perdure._reconcile.writing import fetch
 from perdure._services.relay import Relay
 from perdure._store.finding_kinds import UNDELIVERED
-from perdure._store.queries import query
+from perdure._store.sql import queries, shared
 from perdure._workflow.messages import signals
 from perdure.app import App
 from perdure.contracts.keys import Entity
 from perdure.errors import EngineUnavailable, InvalidEntity
 from perdure.telemetry.metrics import meter_of
+
+query = queries(__name__)
 
 MOST = 500
 """Rows that are tried anew, and findings, in one clean-up."""
@@ -51,7 +53,7 @@ async def undelivered(ground: Ground, cursor: object) -> None:
     ]
     delivered = await _deliver(ground, cursor if isinstance(cursor, int) else 0)
     await _say(ground, delivered, before, await _overdue(ground))
-    for row in await fetch(ground, query("unknown_names")):
+    for row in await fetch(ground, shared("unknown_names")):
         if not _is_known(ground.app, row):  # else no relay runs, and that is said already
             await _report_unknown(ground, row)
     for row in await fetch(ground, query("still_failing"), tried, ground.younger_than, list(ground.app.lifecycles)):

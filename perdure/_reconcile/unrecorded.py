@@ -21,12 +21,14 @@ from temporalio.service import RPCError, RPCStatusCode
 from perdure._reconcile.ground import Ground
 from perdure._reconcile.writing import fetch
 from perdure._store.finding_kinds import OUTLIVED, UNRECORDED, Kind
-from perdure._store.queries import query
+from perdure._store.sql import queries
 from perdure._wire.carried import CARRIED, Carried
 from perdure._wire.names import MIRROR
 from perdure.contracts.keys import Entity
 from perdure.contracts.scopes import workflow_prefix
 from perdure.errors import InvalidEntity
+
+query = queries(__name__)
 
 PAGE = 500
 AT_ONCE = 20

@@ -12,9 +12,11 @@ import asyncpg
 
 from perdure._retention.months import Month, now
 from perdure._retention.working import briefly, step
-from perdure._store.queries import query
 from perdure._store.schema import Connection
+from perdure._store.sql import queries
 from perdure.errors import NotNow
+
+query = queries(__name__)
 
 BATCH = 500
 """Entities whose effects go in one transaction."""

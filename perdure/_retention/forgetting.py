@@ -19,10 +19,12 @@ from perdure._retention.histories import closed_runs, delete_runs
 from perdure._retention.months import Month, every_month
 from perdure._retention.parquet import half_written, holds
 from perdure._store.bounds import bounds
-from perdure._store.queries import query
 from perdure._store.schema import Connection
+from perdure._store.sql import queries
 from perdure.contracts.keys import Entity
 from perdure.errors import InvalidInput, InvalidSetting, NoSuchEntity, NotNow
+
+query = queries(__name__)
 
 T = TypeVar("T")
 

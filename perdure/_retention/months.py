@@ -10,9 +10,11 @@ from datetime import UTC, date, datetime, timedelta
 
 import asyncpg
 
-from perdure._store.queries import query
 from perdure._store.schema import Connection
+from perdure._store.sql import queries
 from perdure.errors import NotNow
+
+query = queries(__name__)
 
 SETTLING = timedelta(days=1)
 """How long after its end a month counts as over: clocks differ, and who began before midnight may still write."""

@@ -21,12 +21,14 @@ from perdure._services.service import Service
 from perdure._store.bounds import bounds
 from perdure._store.finding_kinds import KINDS
 from perdure._store.postgres import Pool
-from perdure._store.queries import query
+from perdure._store.sql import queries, shared
 from perdure.app import App
 from perdure.contracts.states import STARTING, States
 from perdure.settings import Settings
 from perdure.telemetry import names
 from perdure.telemetry.metrics import show
+
+query = queries(__name__)
 
 EVERY = 15.0
 """Seconds between two readings; more where a reading is slow, so that it takes a twentieth of the time at most."""
@@ -85,7 +87,7 @@ class Gauges(Service):
             open_ones = await connection.fetch(query("gauges_open"), self._lifecycles)
             in_doubt = await connection.fetch(query("gauges_in_doubt"), self._lifecycles)
             parked = await connection.fetch(query("gauges_parked"), self._lifecycles)
-            waiting = await connection.fetchrow(query("gauges_waiting"))
+            waiting = await connection.fetchrow(shared("gauges_waiting"))
             rejected = await connection.fetch(query("gauges_rejected"))
             found = await connection.fetch(query("gauges_findings"))
             clean_up_age = await connection.fetchval(query("gauges_clean_up")) if self._cleans_up else 0.0

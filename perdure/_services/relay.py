@@ -29,8 +29,8 @@ from perdure import _faults as faults
 from perdure._services.delivery import Delivery, NotForUs, NotYet, Row, Undeliverable, Unreadable
 from perdure._services.service import TROUBLE, Service
 from perdure._store.postgres import Pool
-from perdure._store.queries import query
 from perdure._store.schema import Connection
+from perdure._store.sql import queries, shared
 from perdure._text.privacy import describe, reason
 from perdure._workflow.messages import signals
 from perdure.app import App
@@ -38,6 +38,8 @@ from perdure.errors import EngineUnavailable, PerdureError
 from perdure.logs import says
 from perdure.settings import Settings
 from perdure.telemetry import metrics, names
+
+query = queries(__name__)
 
 log = logging.getLogger("perdure.relay")
 
@@ -161,7 +163,7 @@ class Relay(Service):
         if now < self._looked_at + LOOK_EVERY:
             return
         self._looked_at = now
-        for row in await connection.fetch(query("unknown_names")):
+        for row in await connection.fetch(shared("unknown_names")):
             about = {"rows": row["waiting"], "since": row["since"]}
             says(log, f"rows wait: no worker that runs knows {row['name']}", level=logging.WARNING, **about)
         await connection.execute("select perdure.say_unknown(), perdure.reopen_declined()")

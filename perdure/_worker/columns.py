@@ -7,12 +7,14 @@ import logging
 from collections.abc import Mapping
 from typing import Any
 
-from perdure._store.queries import query
 from perdure._store.schema import Connection
 from perdure._store.schema.rights import check_mirror
+from perdure._store.sql import queries
 from perdure.contracts.app_column import AppColumn
 from perdure.errors import DeclarationError, NotPermitted
 from perdure.logs import says
+
+query = queries(__name__)
 
 log = logging.getLogger("perdure.store")
 

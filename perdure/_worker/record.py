@@ -5,12 +5,14 @@ from __future__ import annotations
 import shlex
 from typing import Any
 
-from perdure._store.queries import query
 from perdure._store.schema import Connection
+from perdure._store.sql import queries
 from perdure._workflow.lifecycle import Lifecycle
 from perdure.contracts.effects import Effect
 from perdure.contracts.states import STARTING
 from perdure.errors import DeclarationError
+
+query = queries(__name__)
 
 
 async def check_record(connection: Connection, name: str, lifecycle: type[Lifecycle[Any, Any]]) -> None:

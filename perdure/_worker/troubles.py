@@ -11,9 +11,11 @@ from temporalio.worker import Interceptor, WorkflowInboundInterceptor, WorkflowI
 
 from perdure._services.service import Service
 from perdure._store.postgres import Pool
-from perdure._store.queries import query
+from perdure._store.sql import queries
 from perdure._workflow.conductor import ODDITY, TROUBLE
 from perdure.contracts.keys import Entity
+
+query = queries(__name__)
 
 
 class Troubles(Service):

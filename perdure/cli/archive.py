@@ -16,12 +16,14 @@ from perdure._retention.dropping import Dropped, check_droppable, drop
 from perdure._retention.exporting import export
 from perdure._retention.months import Month, every_month, first_day, now, the_month
 from perdure._retention.working import step, working
-from perdure._store.queries import query
 from perdure._store.schema import Connection
+from perdure._store.sql import queries
 from perdure.cli.cli import MEND, cli
 from perdure.cli.database import opened, transaction
 from perdure.cli.printing import moment, print_json, print_line, print_table
 from perdure.settings import settings
+
+query = queries(__name__)
 
 _COUNTED = 1000
 """Open entities of a month are counted up to here; looking at all could take long."""

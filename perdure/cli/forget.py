@@ -15,8 +15,8 @@ from perdure._retention.belongings import Belongings, Rows
 from perdure._retention.forgetting import Eraser, Forgotten
 from perdure._services.ownership.exchange import Exchange
 from perdure._store.postgres import Database, answering
-from perdure._store.queries import query
 from perdure._store.schema import Connection
+from perdure._store.sql import shared
 from perdure._worker.plugin import PerdurePlugin
 from perdure._worker.worker import connect
 from perdure.app import App
@@ -55,7 +55,7 @@ async def _forget(app: App, entity: Entity, by: str, yes: bool) -> None:
                 async with pool.acquire() as connection:
                     engine = await connect(PerdurePlugin(App([], []), config))
                     # Else it would be gone here, and stay in the Temporal that has it.
-                    bound = await connection.fetchrow(query("database"))
+                    bound = await connection.fetchrow(shared("database"))
                     assert bound is not None
                     await Exchange(engine, config).check_binding(bound)
                     rows = Rows(apps, app)

@@ -11,13 +11,15 @@ import asyncpg
 import typer
 
 from perdure._store.postgres import answering
-from perdure._store.queries import query
+from perdure._store.sql import queries
 from perdure._text.shown import one_line
 from perdure.cli.acting import confirm
 from perdure.cli.cli import ACT, cli
 from perdure.cli.database import PATIENCE, opened, transaction
 from perdure.cli.printing import complain, moment, print_json, print_line, print_table, refuse
 from perdure.cli.who import By, Note, request
+
+query = queries(__name__)
 
 Seqs = Annotated[
     list[int] | None, typer.Argument(metavar="[SEQ]...", help="numbers that `perdure rejected list` shows")

@@ -11,10 +11,12 @@ import asyncpg
 from pydantic import TypeAdapter
 
 from perdure._store.postgres import Pool, answering
-from perdure._store.queries import query
+from perdure._store.sql import queries
 from perdure.client.calls import Call
 from perdure.client.records import EntityStatus
 from perdure.errors import InvalidInput, NoSuchEntity, NotNow
+
+query = queries(__name__)
 
 _STATUS = TypeAdapter(EntityStatus)
 

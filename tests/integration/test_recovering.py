@@ -21,7 +21,7 @@ from perdure._reconcile.recovery.engine import why_lost
 from perdure._reconcile.recovery.recovery import Recovered, recover
 from perdure._services.ownership.exchange import Exchange
 from perdure._services.ownership.keeper import keeper_id
-from perdure._store.queries import query
+from perdure._store.sql import queries
 from perdure._wire.carried import CARRIED, Carried
 from perdure.contracts.outcomes import Status
 from perdure.errors import NotNow
@@ -396,7 +396,7 @@ async def test_what_is_said_after_a_restore_is_heard_by_a_run_that_heard_what_is
         await world.until(lambda: world.db.fetchval(delivered), "delivered")
         await world.db.execute("delete from perdure.message")  # as if they had been committed after the point in time
         await world.db.execute("update perdure.database set epoch = extract(epoch from clock_timestamp()) * 1e6")
-        await world.db.execute(query("start_again"))
+        await world.db.execute(queries("perdure._services")("start_again"))
 
         await world.client.signal("sale", "a", "hear", 3)
 

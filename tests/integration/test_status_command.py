@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from perdure._store.queries import query
+from perdure._store.sql import shared
 from perdure.errors import NotPermitted
 from tests.apps.bodies import app
 from tests.integration.operating.reading import nobody, perdure
@@ -63,7 +63,7 @@ async def test_what_the_app_wants_later_does_not_wait_before_its_time(world: Wor
     )
     found = await outbox(world)
     assert (found["waiting"], found["wanted_later"], round(found["lag_seconds"] / 3600)) == (1, 0, 1)
-    assert await world.db.fetchval(query("gauges_waiting")) == 1  # the metric, too
+    assert await world.db.fetchval(shared("gauges_waiting")) == 1  # the metric, too
 
 
 async def test_task_queues_show_who_asks_for_work_and_without_temporal_the_rest_is_shown(world: World) -> None:

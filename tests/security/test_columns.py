@@ -9,7 +9,7 @@ import pytest
 from perdure._services.follower import Follower
 from perdure._store.connecting import open_pool
 from perdure._store.postgres import Pool, PostgresStore
-from perdure._store.queries import query
+from perdure._store.sql import queries
 from perdure._wire.writes import Move, Write
 from tests.deadline import DEADLINE
 from tests.security.conftest import Roles, perdure
@@ -158,7 +158,7 @@ async def test_a_function_in_a_schema_of_the_path_is_never_run_as_the_worker(wor
     pool = await open_pool(roles.url(worker), 2, closed_path=True)
     await world.db.execute("select perdure.start('errand', 'b', '{}')")
     async with pool.acquire() as connection, connection.transaction():
-        claimed = await connection.fetch(query("claim"), 10, ["errand"], "relay")
+        claimed = await connection.fetch(queries("perdure._services")("claim"), 10, ["errand"], "relay")
     await pool.close()
     assert [row["id"] for row in claimed] == ["b"]
     assert await planted.fetch("select * from public.seen") == []

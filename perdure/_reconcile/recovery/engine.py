@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 from perdure._services.ownership.adoption import take_over
 from perdure._services.ownership.exchange import Exchange
-from perdure._store.queries import query
 from perdure._store.schema import Connection
+from perdure._store.sql import shared
 from perdure._wire.keeper import SILENCE
 from perdure.errors import NotNow
 
@@ -19,7 +19,7 @@ async def why_lost(connection: Connection, exchange: Exchange) -> str | None:
         NotNow: the one that the database worked with was heard a moment ago.
         NotThisDatabase: the database works with another scope.
     """
-    row = await connection.fetchrow(query("database"))
+    row = await connection.fetchrow(shared("database"))
     assert row is not None
     why = await exchange.why_lost(row)
     if why is not None and row["trouble"] is None and row["age"] < SILENCE:

@@ -14,9 +14,11 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from perdure._store.bounds import bounds
 from perdure._store.postgres import Pool, answering
-from perdure._store.queries import query
+from perdure._store.sql import queries
 from perdure.contracts.keys import Entity
 from perdure.errors import EngineUnavailable, InvalidEntity, NotNow
+
+query = queries(__name__)
 
 PAGE = 200
 AT_ONCE = 32

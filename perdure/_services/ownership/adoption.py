@@ -14,10 +14,12 @@ import asyncpg
 
 from perdure._services.ownership.exchange import Exchange, incarnation_of
 from perdure._store.bounds import bounds
-from perdure._store.queries import query
 from perdure._store.schema import Connection
+from perdure._store.sql import queries, shared
 from perdure._wire.keeper import SILENCE, Proposal, Word
 from perdure.errors import NotThisDatabase
+
+query = queries(__name__)
 
 
 class What(StrEnum):
@@ -52,7 +54,7 @@ class Found:
 
 async def look(connection: Connection) -> Found:
     """What there is to be adopted."""
-    row = await connection.fetchrow(query("database"))
+    row = await connection.fetchrow(shared("database"))
     assert row is not None
     return Found(
         row,
@@ -130,7 +132,7 @@ async def take_over(
         async with connection.transaction():
             await connection.execute(bounds(lock="10s", statement="20s"))
             await connection.execute("select from perdure.database for update")
-            row = await connection.fetchrow(query("database"))
+            row = await connection.fetchrow(shared("database"))
             assert row is not None
             said = Proposal(
                 mark=row["mark"],

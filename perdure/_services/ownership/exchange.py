@@ -22,12 +22,14 @@ from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 from perdure._services.ownership.keeper import Keeper, keeper_id
 from perdure._services.side_worker import side_worker
 from perdure._store.bounds import bounds
-from perdure._store.queries import query
 from perdure._store.schema import Connection
+from perdure._store.sql import queries
 from perdure._wire.keeper import Incarnation, Kept, Proposal, Reply, Word
 from perdure.errors import EngineUnavailable, NotThisDatabase
 from perdure.logs import says
 from perdure.settings import Settings
+
+query = queries(__name__)
 
 log = logging.getLogger("perdure.ownership")
 

@@ -17,8 +17,8 @@ import asyncpg
 from perdure._services.ownership.exchange import WAYS_OUT, Exchange, incarnation_of
 from perdure._services.service import TROUBLE, Service
 from perdure._store.postgres import Pool
-from perdure._store.queries import query
 from perdure._store.schema import Connection
+from perdure._store.sql import shared
 from perdure._wire.keeper import TICK, Incarnation, Proposal, Reply, Word
 from perdure.errors import EngineUnavailable, NotThisDatabase
 from perdure.logs import says
@@ -101,7 +101,7 @@ class Ownership(Service):
         async with self._pool.acquire(timeout=5) as connection, connection.transaction():
             if not await connection.fetchval("select true from perdure.database for update skip locked"):
                 return None
-            row = await connection.fetchrow(query("database"))
+            row = await connection.fetchrow(shared("database"))
             assert row is not None
             if row["stopped"] or (row["trouble"] is None and row["mark"] and row["age"] < self._tick):
                 return None
@@ -109,7 +109,7 @@ class Ownership(Service):
             said = self._proposal(row)
             reply = await self._exchange.propose(said)
             if reply.word is Word.AGAIN:
-                row = await connection.fetchrow(query("database"))
+                row = await connection.fetchrow(shared("database"))
                 assert row is not None
                 said = self._proposal(row).model_copy(update={"answer": reply.question})
                 reply = await self._exchange.propose(said)
@@ -142,7 +142,7 @@ class Ownership(Service):
 
     async def _row(self) -> asyncpg.Record:
         async with self._pool.acquire(timeout=5) as connection:
-            row = await connection.fetchrow(query("database"))
+            row = await connection.fetchrow(shared("database"))
         assert row is not None
         return row
 

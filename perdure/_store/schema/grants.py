@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from perdure._store.queries import query
 from perdure._store.schema import Connection
 from perdure._store.schema.kinds import DISPATCHED, RIGHTS, Kind
+from perdure._store.sql import queries
 from perdure.errors import InvalidSetting
+
+query = queries(__name__)
 
 CALLBACKS = "perdure:callbacks"
 """How the comment of a function begins that an application made for a role of callbacks alone."""

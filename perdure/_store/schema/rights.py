@@ -11,10 +11,12 @@ from contextlib import asynccontextmanager
 
 import asyncpg
 
-from perdure._store.queries import query
 from perdure._store.schema import Connection
 from perdure._store.schema.kinds import RIGHTS, Kind
+from perdure._store.sql import queries
 from perdure.errors import NotPermitted
+
+query = queries(__name__)
 
 _NAMES = "select distinct proname from pg_proc where pronamespace = to_regnamespace('perdure')"
 

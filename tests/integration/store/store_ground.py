@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 import asyncpg
 
 from perdure._store.postgres import Database, Pool, PostgresStore
-from perdure._store.queries import query
+from perdure._store.sql import queries
 from perdure._wire.writes import Answer, Fence, FenceOp, Move, Write
 from perdure.contracts.outcomes import Status
 from tests.deadline import DEADLINE
@@ -37,7 +37,7 @@ async def store_at(dsn: str, *, connections: int = 5) -> AsyncIterator[PostgresS
 
 async def declared(db: Connection, lifecycle: str, table: str, key: str, state: str) -> None:
     """Put on record which column of the app's shows the states of a lifecycle."""
-    await db.execute(query("declare_column"), lifecycle, table, key, state)
+    await db.execute(queries("perdure._worker")("declare_column"), lifecycle, table, key, state)
 
 
 def a_write(

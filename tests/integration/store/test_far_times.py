@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from perdure._store.queries import query
+from perdure._store.sql import queries
 from perdure._wire.writes import EffectView
 from tests.integration.archiving.archiving_ground import finished, perdure
 from tests.integration.store.store_ground import Connection
@@ -25,7 +25,7 @@ async def test_a_time_far_from_today_is_read_in_any_time_zone(db: Connection, zo
     assert view.first_at == datetime.fromisoformat(since)
     assert view.in_flight > 0
     await db.execute("delete from perdure.outbox; update perdure.entity set attention = 'in doubt'")
-    rows = await db.fetch(query("open_for_clean_up"), ["errand"], "", "", 10, None, None)
+    rows = await db.fetch(queries("perdure._reconcile")("open_for_clean_up"), ["errand"], "", "", 10, None, None)
     [doubt] = json.loads(rows[0]["doubts"])
     assert datetime.fromisoformat(doubt["first_at"]) == datetime.fromisoformat(since)
     assert datetime.fromisoformat(doubt["deadline"]) == datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC)
