@@ -1,0 +1,36 @@
+"""Queries: each room has those that it sends, and no others."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+import perdure
+from perdure._store.sql import queries, shared
+
+ROOT = Path(perdure.__file__).parent
+FILES = sorted(ROOT.glob("*/queries/*.sql"))
+_NAMED = re.compile(r"(?<![.\w])(query|shared)\(\"(\w+)\"\)")
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: f"{file.parents[1].name}/{file.stem}")
+def test_a_query_is_sent_by_its_room_or_by_several_where_the_store_has_it(file: Path) -> None:
+    room = file.parents[1]
+    named = [each for each in ROOT.rglob("*.py") if f'"{file.stem}"' in each.read_text()]
+    rooms = {ROOT / each.relative_to(ROOT).parts[0] for each in named}
+    assert room in rooms or (room.name == "_store" and len(rooms) > 1)
+
+
+def test_each_query_that_is_named_is_there() -> None:
+    found = 0
+    for module in ROOT.rglob("*.py"):
+        text = module.read_text()
+        if "from perdure._store.sql import" not in text:
+            continue
+        own = queries(".".join(("perdure", *module.relative_to(ROOT).with_suffix("").parts)))
+        for which, name in _NAMED.findall(text):
+            assert (own if which == "query" else shared)(name).strip()
+            found += 1
+    assert found > 60
