@@ -14,7 +14,10 @@ from perdure._services.service import Service
 from perdure._store.bounds import bounds
 from perdure._store.group_commit import Locked, Unacceptable
 from perdure._store.postgres import Pool, kind_of
+from perdure._store.sql import queries
 from perdure.logs import says
+
+query = queries(__name__)
 
 log = logging.getLogger("perdure.follower")
 
@@ -52,7 +55,7 @@ class Follower(Service):
         self._looked_at = time.monotonic()
         try:
             async with self._pool.acquire(timeout=5) as connection:
-                row = await connection.fetchrow("select settled, waiting from perdure.follow($1)", BATCH)
+                row = await connection.fetchrow(query("follow"), BATCH)
         except asyncpg.PostgresError as error:
             if not isinstance(kind_of(error), (Locked, Unacceptable)):
                 raise
@@ -63,7 +66,7 @@ class Follower(Service):
 
     async def _each_by_itself(self) -> bool:
         """One of them is refused, or slow, maybe only at the commit: nobody else's progress depends on it."""
-        rows = await self._pool.fetch("select app_table, lifecycle, id from perdure.columns_due($1, true)", BATCH)
+        rows = await self._pool.fetch(query("columns_due"), BATCH)
         settled = False
         for _, of_table in itertools.groupby(rows, key=lambda row: row["app_table"]):
             until = time.monotonic() + SLICE
@@ -77,7 +80,7 @@ class Follower(Service):
         try:
             async with self._pool.acquire(timeout=5) as connection, connection.transaction():
                 await connection.execute(_ALONE)
-                found = await connection.fetchval("select perdure.show_in_app($1, $2)", lifecycle, entity_id)
+                found = await connection.fetchval(query("show_in_app"), lifecycle, entity_id)
                 await connection.execute(_DEFERRED)
             return found in ("shown", "missing")
         except asyncpg.PostgresError as error:
@@ -86,5 +89,5 @@ class Follower(Service):
                 raise
             what = "the app's row can't be brought up to date, and is tried again later"
             says(log, what, level=logging.WARNING, lifecycle=lifecycle, id=entity_id, why=str(why))
-            await self._pool.execute("select perdure.put_off_column($1, $2, $3)", lifecycle, entity_id, str(why))
+            await self._pool.execute(query("put_off_column"), lifecycle, entity_id, str(why))
             return False

@@ -151,14 +151,14 @@ class Relay(Service):
         """Take this relay off the record of those that run."""
         self._seen_at = -inf
         async with asyncio.timeout(1), self._pool.acquire() as connection:
-            await connection.execute("delete from perdure.relay where id = $1", self.id)
+            await connection.execute(query("relay_gone"), self.id)
 
     async def _be_seen(self, connection: Connection) -> None:
         """Put on record that this relay runs and what it knows; now and then look for what no relay knows."""
         now = time.monotonic()
         if now < self._seen_at + SEEN_EVERY:
             return
-        await connection.execute("select perdure.relay_seen($1, $2, $3)", self.id, self._lifecycles, self._signals)
+        await connection.execute(query("relay_seen"), self.id, self._lifecycles, self._signals)
         self._seen_at = now
         if now < self._looked_at + LOOK_EVERY:
             return
@@ -166,7 +166,7 @@ class Relay(Service):
         for row in await connection.fetch(shared("unknown_names")):
             about = {"rows": row["waiting"], "since": row["since"]}
             says(log, f"rows wait: no worker that runs knows {row['name']}", level=logging.WARNING, **about)
-        await connection.execute("select perdure.say_unknown(), perdure.reopen_declined()")
+        await connection.execute(query("look_after_declined"))
         rejected = await connection.fetchval(query("reject_unknown"), self.id, PATIENCE)
         if rejected:
             says(log, "rejected what no relay knows", level=logging.ERROR, rows=rejected)
@@ -325,7 +325,7 @@ class Relay(Service):
         await connection.execute(query("reject"), row["lifecycle"], row["id"], row["seq"], str(why))
         attention = f"rejected: {why}" if row["kind"] == "start" else f"a message was rejected: {why}"
         await connection.execute(
-            "update perdure.entity set attention = $3 where lifecycle = $1 and id = $2",
+            query("want_attention"),
             row["lifecycle"],
             row["id"],
             attention,

@@ -58,8 +58,8 @@ async def look(connection: Connection) -> Found:
     assert row is not None
     return Found(
         row,
-        await connection.fetchval("select count(*) from perdure.entity"),
-        await connection.fetchval("select count(*) from perdure.outbox"),
+        await connection.fetchval(query("open_counted")),
+        await connection.fetchval(query("outbox_counted")),
     )
 
 
@@ -100,7 +100,7 @@ async def _is_settled(row: asyncpg.Record, exchange: Exchange) -> bool:
 async def _make_copy(connection: Connection, exchange: Exchange) -> str:
     async with connection.transaction():
         await connection.execute(bounds(lock="10s", statement="0"))
-        row = await connection.fetchrow("select * from perdure.database for update")
+        row = await connection.fetchrow(query("database_held"))
         assert row is not None
         here = exchange.scope, await exchange.namespace_id()
         if row["mark"] is not None and (row["scope"], row["namespace_id"]) == here:
@@ -112,7 +112,7 @@ async def _make_copy(connection: Connection, exchange: Exchange) -> str:
             f"copied from scope {row['scope'] or 'none'!r} in namespace {row['namespace']!r}: belongs to the original"
         )
         rested = await connection.execute(query("rest_outbox"), whose)
-        marked = await connection.execute("update perdure.entity set attention = $1, left_to = $1", whose)
+        marked = await connection.execute(query("leave_to_original"), whose)
         await connection.execute(query("unbound"))
     return (
         f"{_count(rested)} rows of the outbox were put aside, {_count(marked)} open entities are left to the original"
@@ -131,7 +131,7 @@ async def take_over(
     while True:
         async with connection.transaction():
             await connection.execute(bounds(lock="10s", statement="20s"))
-            await connection.execute("select from perdure.database for update")
+            await connection.execute(query("database_held"))
             row = await connection.fetchrow(shared("database"))
             assert row is not None
             said = Proposal(

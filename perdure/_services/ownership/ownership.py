@@ -18,10 +18,12 @@ from perdure._services.ownership.exchange import WAYS_OUT, Exchange, incarnation
 from perdure._services.service import TROUBLE, Service
 from perdure._store.postgres import Pool
 from perdure._store.schema import Connection
-from perdure._store.sql import shared
+from perdure._store.sql import queries, shared
 from perdure._wire.keeper import TICK, Incarnation, Proposal, Reply, Word
 from perdure.errors import EngineUnavailable, NotThisDatabase
 from perdure.logs import says
+
+query = queries(__name__)
 
 log = logging.getLogger("perdure.ownership")
 
@@ -99,7 +101,7 @@ class Ownership(Service):
     async def _swap(self) -> Reply | None:
         """One exchange; None if another worker makes it now."""
         async with self._pool.acquire(timeout=5) as connection, connection.transaction():
-            if not await connection.fetchval("select true from perdure.database for update skip locked"):
+            if not await connection.fetchval(query("database_if_free")):
                 return None
             row = await connection.fetchrow(shared("database"))
             assert row is not None
@@ -129,7 +131,7 @@ class Ownership(Service):
         if reply.word is Word.GO:
             await self._exchange.write_down(connection, said, reply)
         elif reply.word is Word.STOP and said.mark is not None:
-            await connection.execute("update perdure.database set stopped = $1", reply.why)
+            await connection.execute(query("stop_database"), reply.why)
 
     def _proposal(self, row: asyncpg.Record) -> Proposal:
         return Proposal(

@@ -1,0 +1,1 @@
+select app_table, lifecycle, id from perdure.columns_due($1, true)

@@ -1,0 +1,1 @@
+select settled, waiting from perdure.follow($1)

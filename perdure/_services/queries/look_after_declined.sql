@@ -1,0 +1,1 @@
+select perdure.say_unknown(), perdure.reopen_declined()

@@ -1,0 +1,1 @@
+select perdure.put_off_column($1, $2, $3)

@@ -1,0 +1,1 @@
+delete from perdure.relay where id = $1

@@ -1,0 +1,1 @@
+select perdure.relay_seen($1, $2, $3)

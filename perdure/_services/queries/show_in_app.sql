@@ -1,0 +1,1 @@
+select perdure.show_in_app($1, $2)

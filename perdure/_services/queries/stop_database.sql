@@ -1,0 +1,1 @@
+update perdure.database set stopped = $1
