@@ -36,7 +36,7 @@ from infra.temporal import TemporalServer
 from perdure._store import schema
 
 ROOT = Path(__file__).parents[1]
-TABLES = ROOT / "activities" / "web_jobs.sql"
+TABLES = ROOT / "activities" / "web_jobs" / "tables.sql"
 WAYS = ("one by one", "children")
 PAGE = 1000
 """Children on one page of a list."""
@@ -257,7 +257,7 @@ async def ground() -> AsyncIterator[Ground]:
                 "PERDURE_WEB_ORIGINS": origin,
                 "PERDURE_WEB_NETWORKS": "127.0.0.0/8",
             }
-            command = [sys.executable, "-m", "perdure.cli", "worker", "workers.web_jobs:app"]
+            command = [sys.executable, "-m", "perdure.cli", "worker", "workers.web_jobs.app:app"]
             log = Path(folder) / "worker.log"
             worker = GuardedProcess(command, ask=signal.SIGTERM, log=log, cwd=ROOT, env=environment)
             try:

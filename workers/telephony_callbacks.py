@@ -19,7 +19,7 @@ from activities.settings import TelephonySettings, telephony_settings
 from activities.twilio.credentials import auth_tokens
 from activities.twilio.request import RETRIES
 from activities.twilio.signature import form_of, is_genuine
-from activities.web.signature import NoSecret
+from activities.web_jobs.signature import NoSecret
 from perdure.errors import InvalidSetting
 from perdure.logs import says
 from perdure.settings import Settings

@@ -10,7 +10,7 @@ import base64
 from pydantic import SecretStr
 
 from activities.settings import TelephonySettings
-from activities.web.signature import NoSecret, text_at
+from activities.web_jobs.signature import NoSecret, text_at
 
 _PLACES = ("env:", "file:")
 

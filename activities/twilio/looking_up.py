@@ -19,9 +19,9 @@ from activities.twilio.outcomes import ending, said
 from activities.twilio.request import account, get, mark, number, place
 from activities.twilio.resources import telephony_of
 from activities.twilio.sending import accepted, bounds
-from activities.web.asking import spanned
-from activities.web.exchange import Broken, Exchange, NotAllowed
-from activities.web.signature import NoSecret
+from activities.web_jobs.asking import spanned
+from activities.web_jobs.exchange import Broken, Exchange, NotAllowed
+from activities.web_jobs.signature import NoSecret
 from perdure import NotDone, Question
 
 SECONDS: Final = 18.0

@@ -11,7 +11,7 @@ from xml.sax.saxutils import escape, quoteattr
 from activities.contracts.telephony import Channel, Notice, reference_of
 from activities.settings import TelephonySettings
 from activities.twilio.credentials import authorization
-from activities.web.exchange import Request
+from activities.web_jobs.exchange import Request
 from perdure import Key, Refused
 
 VERSION: Final = "2010-04-01"

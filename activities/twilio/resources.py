@@ -12,8 +12,8 @@ from aiohttp.abc import AbstractResolver
 
 from activities.settings import TelephonySettings, telephony_settings
 from activities.twilio.credentials import auth_tokens, authorization
-from activities.web.names import Names
-from activities.web.signature import NoSecret
+from activities.web_jobs.names import Names
+from activities.web_jobs.signature import NoSecret
 from perdure import Attempt, Question, Settings
 from perdure.errors import InvalidSetting
 

@@ -15,9 +15,9 @@ from activities.settings import TelephonySettings, telephony_settings
 from activities.twilio.outcomes import OURS_PAUSE, ending, said
 from activities.twilio.request import LEAST_VALIDITY, call, message, post, seconds_left
 from activities.twilio.resources import Telephony, telephony_of
-from activities.web.asking import spanned
-from activities.web.exchange import Bounds, Broken, Exchange, NotAllowed, Reply, Request
-from activities.web.signature import NoSecret
+from activities.web_jobs.asking import spanned
+from activities.web_jobs.exchange import Bounds, Broken, Exchange, NotAllowed, Reply, Request
+from activities.web_jobs.signature import NoSecret
 from perdure import Attempt, InDoubt, NotDone, Refused
 from perdure.errors import PerdureError
 

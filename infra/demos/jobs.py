@@ -29,7 +29,7 @@ from infra.demos.job_pages import FILES, PageProcess, missing
 from infra.stack import ROOT, Stack
 
 CHILDREN, FEWEST = 500, 30
-APP = "workers.web_jobs:app"
+APP = "workers.web_jobs.app:app"
 MASTER = "month"
 TYPE = """
     insert into web_job.type (name, url, children, timeout, doubt, remembers, signed_with)
@@ -72,7 +72,7 @@ async def demo(children: int, keep: bool) -> int:
     for why in filter(None, map(missing, FILES)):
         say(f"[yellow]{why}[/yellow]")
     batch = Batch(children, [page.language for page in pages])
-    stack = Stack(folder, app=APP, tables=ROOT / "activities" / "web_jobs.sql", mail=False)
+    stack = Stack(folder, app=APP, tables=ROOT / "activities" / "web_jobs" / "tables.sql", mail=False)
     async with stack.up(), running(pages), batch.serving():
         say(f"PostgreSQL and Temporal are up. Web UI: [link]{stack.temporal.ui_url}[/link]")
         say(f"pages in {', '.join(page.language for page in pages)} are up; each drops repeats of an Idempotency-Key")

@@ -10,15 +10,15 @@ from typing import Any
 import asyncpg
 import pytest
 
-from activities.contracts.web_job import Job
+from activities.web_jobs.contracts import Job
 from infra.postgres import PostgresServer
 from infra.temporal import TemporalServer
 from perdure._store.schema import Connection
 from perdure.testing.crashing import Proof, Servers, Way
 from tests.pages import Pages, answers
-from workflows.web_job import WebJob
+from workflows.web_jobs.web_job import WebJob
 
-TABLES = (Path(__file__).parents[2] / "activities" / "web_jobs.sql").read_text()
+TABLES = (Path(__file__).parents[2] / "activities" / "web_jobs" / "tables.sql").read_text()
 
 
 @pytest.fixture
@@ -56,7 +56,7 @@ async def prove(crash_points: Callable[..., Any], pages: Pages, type: str, *plac
     proof: Proof = await crash_points(
         WebJob,
         Job(type=type),
-        app="workers.web_jobs:app",
+        app="workers.web_jobs.app:app",
         happened=happened,
         commit=with_its_types,
         environment={"PERDURE_WEB_ORIGINS": pages.origin, "PERDURE_WEB_NETWORKS": "127.0.0.0/8"},

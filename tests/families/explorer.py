@@ -16,13 +16,13 @@ from perdure.testing.exploring.sql_explorer import prepare
 from perdure.testing.exploring.subject import Subject
 from tests.families.scenario import FamilyScenario, smaller
 from tests.families.world import FamilyWorld
-from workers.web_jobs import app
-from workflows.web_job import WebJob
+from workers.web_jobs.app import app
+from workflows.web_jobs.web_job import WebJob
 
 _NAMES = "create sequence sim.names minvalue 0"
 _RANDOM = "select pg_get_functiondef(oid) as text from pg_proc where prosrc like '%gen_random_uuid()%'"
 _NAMED = "md5(nextval('sim.names')::text)::uuid"
-TABLES = Path(__file__).parents[2] / "activities" / "web_jobs.sql"
+TABLES = Path(__file__).parents[2] / "activities" / "web_jobs" / "tables.sql"
 
 
 class FamilyExplorer:

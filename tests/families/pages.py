@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, quote, unquote, urlsplit
 
-from activities.web.exchange import Broken, Reply, Request, Stage
+from activities.web_jobs.exchange import Broken, Reply, Request, Stage
 from perdure.testing.exploring.workers import current_worker
 from tests.families.scenario import MASTERS, TYPES, Listing, Page
 
@@ -43,7 +43,7 @@ class Work:
 
 
 class Played:
-    """One exchange with a page, in place of `activities.web.exchange.Exchange`."""
+    """One exchange with a page, in place of `activities.web_jobs.exchange.Exchange`."""
 
     def __init__(
         self,

@@ -12,9 +12,9 @@ from random import Random
 from typing import Any
 from unittest.mock import patch
 
-from activities.settings import web_settings
-from activities.web import asking, looking_up, turnstile
-from activities.web.resources import Web
+from activities.web_jobs import asking, looking_up, turnstile
+from activities.web_jobs.resources import Web
+from activities.web_jobs.settings import web_settings
 from perdure._activity.hosting import TemporalHost
 from perdure._services import follower as following
 from perdure._services.follower import Follower

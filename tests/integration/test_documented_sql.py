@@ -29,7 +29,9 @@ GROUND = """
     insert into perdure.rejected (seq, lifecycle, id, round, kind, body, reason)
         values (1, 'comment-notification', '42', 0, 'start', '{}', 'the input does not fit');
 """
-TABLES = [DOCS.parent / file for file in ("infra/mailings.sql", "activities/web_jobs.sql", "activities/reminders.sql")]
+TABLES = [
+    DOCS.parent / file for file in ("infra/mailings.sql", "activities/web_jobs/tables.sql", "activities/reminders.sql")
+]
 JOB_TYPES = """
     insert into web_job.type (name, url, children) values
         ('send-invoice', 'http://127.0.0.1:8087/invoices', '{send-invoice}'),

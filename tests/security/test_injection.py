@@ -13,10 +13,10 @@ from pydantic import ValidationError
 
 from activities.contracts.mail import Mail
 from activities.sendmail import send_by_sendmail
-from activities.web.exchange import Exchange, Request
-from activities.web.job_type import JobType
-from activities.web.names import Names
-from activities.web.request import structured, url_of
+from activities.web_jobs.exchange import Exchange, Request
+from activities.web_jobs.job_type import JobType
+from activities.web_jobs.names import Names
+from activities.web_jobs.request import structured, url_of
 from perdure import Entity, Key
 from tests.pages import Pages
 from tests.unit import mail_ground, web_ground

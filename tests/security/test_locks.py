@@ -7,7 +7,7 @@ from pathlib import Path
 import asyncpg
 import pytest
 
-from activities.web import catalogue
+from activities.web_jobs import catalogue
 from perdure._services.follower import Follower
 from perdure._store import schema
 from perdure._store.connecting import open_pool
@@ -132,7 +132,7 @@ async def test_whoever_holds_the_lock_of_one_entity_delays_its_delivery_alone(wo
 
 def test_no_statement_waits_without_a_bound_for_an_advisory_lock() -> None:
     """Those that are left are tried, or taken in sessions that have a `lock_timeout`."""
-    root = Path(schema.__file__).parents[3]
+    root = Path(__file__).parents[2]
     found = {
         path.relative_to(root).as_posix()
         for room in ("perdure", "activities", "workflows", "workers")
@@ -142,6 +142,6 @@ def test_no_statement_waits_without_a_bound_for_an_advisory_lock() -> None:
     assert found == {
         "perdure/_store/schema/__init__.py",
         "perdure/_retention/working.py",
-        "activities/web/catalogue.py",
+        "activities/web_jobs/catalogue.py",
     }
     assert "pg_advisory" not in catalogue.tables()

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 import perdure
-from activities.web.job_type import JobType
+from activities.web_jobs.job_type import JobType
 from perdure._operations.doubts import Doubt
 from perdure._text.shown import UNSEEN, code, json_text, lines, markdown, one_line
 from perdure._wire.status import EffectStatus, LifecycleStatus
@@ -25,7 +25,7 @@ from perdure.contracts.outcomes import Status
 from perdure.logs import FIELDS, JsonLines, PlainLines
 from tests.integration.operating.reading import perdure as run
 from tests.world import World
-from workers.job_types.file import read, write
+from workers.web_jobs.job_types.file import read, write
 
 EVIL = [
     *("\x1b[2J\x1b[31mgone", "\x9b2J", "two\nlines", "over\rwritten", "\u202egnp.exe", "a\u200bb", "a\u2028b", "\x07"),
@@ -191,7 +191,7 @@ async def test_a_role_with_an_evil_name_is_granted_its_rights_in_lines_that_show
     await world.db.execute(f"create role {quoted}")
     try:
         for command in (["grant", name, "--as", "app"], ["job-type", "set-up", "--grant", name]):
-            end = await run(world, *command, PERDURE_APP="workers.web_jobs:app")
+            end = await run(world, *command, PERDURE_APP="workers.web_jobs.app:app")
             assert quoted.partition("\x1b")[0] in end.stdout
             assert not UNSEEN.search((end.stdout + end.stderr).replace("\n", "")), (command, end.stdout)
             assert not [line for line in end.stdout.splitlines() if line.startswith("perdure:")]

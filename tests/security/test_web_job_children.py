@@ -10,7 +10,7 @@ import pytest
 
 from tests.integration.web.conftest import Jobs, jobs, pages
 from tests.pages import answers
-from workers.web_jobs import app
+from workers.web_jobs.app import app
 
 __all__ = ["jobs", "pages"]
 REFUSED = "select master, id, why from web_job.refused_child order by master, id"

@@ -33,7 +33,7 @@ async def test_a_role_that_inserts_jobs_counts_for_no_family_what_it_has_set(
     before = await jobs.db.fetchrow(COUNTS)
     name = await roles.make("app")
     await perdure(jobs.world, "grant", name, "--as", "app")
-    monkeypatch.setenv("PERDURE_APP", "workers.web_jobs:app")
+    monkeypatch.setenv("PERDURE_APP", "workers.web_jobs.app:app")
     await perdure(jobs.world, "job-type", "set-up", "--grant", name)
     app = await roles.connect(name)
     await app.execute("select set_config('web_job.moves', $1, false)", FORGED)

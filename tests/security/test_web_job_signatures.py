@@ -13,11 +13,11 @@ import aiohttp
 import pytest
 from multidict import CIMultiDict
 
-from activities.settings import web_settings
+from activities.web_jobs.settings import web_settings
 from infra.demos.job_pages import FILES, PageProcess, missing
 from tests.integration.web.conftest import Jobs, jobs, pages
 from tests.pages import Asked, Pages, answers, closes
-from workers.web_jobs import app
+from workers.web_jobs.app import app
 
 __all__ = ["jobs", "pages"]
 SECRET = "whsec_" + base64.b64encode(b"a secret that the page has too").decode()

@@ -18,13 +18,19 @@ from typing import Any
 import pytest
 import typer.main
 
-from activities.settings import MailSettings, TelephonySettings, WebSettings
+from activities.settings import MailSettings, TelephonySettings
+from activities.web_jobs.settings import WebSettings
 from perdure.cli import cli
 from perdure.settings import Settings
-from workers import job_types, telephony_commands
+from workers import telephony_commands
+from workers.web_jobs import job_types
 
 ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
+PAGES = [
+    *(ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"),
+    *sorted((ROOT / "docs").rglob("*.md")),
+    *sorted((ROOT / "activities").rglob("README.md")),
+]
 NAMES = [str(page.relative_to(ROOT)) for page in PAGES]
 RUNS = "<!-- runs -->"
 _FENCED = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -104,8 +110,8 @@ def _declared_settings() -> set[str]:
     mail = {f"PERDURE_MAIL_{field.upper()}" for field in MailSettings.model_fields}
     web = {f"PERDURE_WEB_{field.upper()}" for field in WebSettings.model_fields}
     telephony = {f"PERDURE_TELEPHONY_{field.upper()}" for field in TelephonySettings.model_fields}
-    rooms = (ROOT / "activities" / "contracts", ROOT / "infra", ROOT / "perdure" / "cli")
-    read_elsewhere = [file for room in rooms for file in room.glob("*.py")]
+    read_elsewhere = [file for room in (ROOT / "infra", ROOT / "perdure" / "cli") for file in room.glob("*.py")]
+    read_elsewhere += [file for file in (ROOT / "activities").rglob("*.py") if "contracts" in str(file)]
     elsewhere = {name for file in read_elsewhere for name in _strings_that_name_a_variable(file)}
     return own | mail | web | telephony | elsewhere
 

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from activities.web import urls
-from activities.web.job_type import JobType, problems
-from workers.job_types.file import Entry, InvalidFile, read, write
+from activities.web_jobs import urls
+from activities.web_jobs.job_type import JobType, problems
+from workers.web_jobs.job_types.file import Entry, InvalidFile, read, write
 
 GIVEN = {"name": "page", "url": "https://host/page"}
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from activities.twilio.outcomes import TABLE, Verdict, ending, said
-from activities.web.exchange import Reply
+from activities.web_jobs.exchange import Reply
 from perdure import InDoubt, NotDone, Refused
 
 PAGE = Path(__file__).parents[2] / "docs" / "telephony.md"

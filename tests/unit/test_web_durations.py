@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from activities.web.durations import duration, written
+from activities.web_jobs.durations import duration, written
 
 
 @pytest.mark.parametrize(

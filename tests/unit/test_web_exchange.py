@@ -10,8 +10,8 @@ from contextlib import asynccontextmanager
 import pytest
 from aiohttp.abc import AbstractResolver, ResolveResult
 
-from activities.web.exchange import Broken, Exchange, Request
-from activities.web.names import Names
+from activities.web_jobs.exchange import Broken, Exchange, Request
+from activities.web_jobs.names import Names
 from infra.ports import free_port
 from perdure import Attempt, InDoubt, NotDone, Refused
 from tests.deadline import DEADLINE, in_time

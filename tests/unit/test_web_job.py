@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from activities.contracts.web_job import (
+from activities.web_jobs.contracts import (
     ADVANCE,
     AGAIN,
     CALL,
@@ -27,7 +27,7 @@ from activities.contracts.web_job import (
 )
 from perdure import InDoubt, NotDone, Refused, Request, Resolution, Status, hours, minutes, seconds
 from perdure.testing import After, At, Rehearsal, WhenBlocked, WhenIn, WhenParked, WorkerLost, rehearse
-from workflows.web_job import LOOK_AGAIN, SOON, Progress, WebJob
+from workflows.web_jobs.web_job import LOOK_AGAIN, SOON, Progress, WebJob
 
 HELD, PROCESSING, COMPLETE, FAILED = Progress.HELD, Progress.PROCESSING, Progress.COMPLETE, Progress.FAILED
 CANCELLED = Progress.CANCELLED

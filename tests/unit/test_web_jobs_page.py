@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from activities.contracts.web_job import Answer
-from activities.settings import WebSettings
-from activities.web.children import Listing
-from activities.web.outcomes import TABLE, Verdict, verdict
+from activities.web_jobs.children import Listing
+from activities.web_jobs.contracts import Answer
+from activities.web_jobs.outcomes import TABLE, Verdict, verdict
+from activities.web_jobs.settings import WebSettings
 
 PAGE = (Path(__file__).parents[2] / "docs" / "web-jobs.md").read_text()
 SAID = {

@@ -8,8 +8,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from activities.contracts.web_job import Then
-from activities.web.outcomes import LONGEST_PAUSE, TABLE, pause_of
+from activities.web_jobs.contracts import Then
+from activities.web_jobs.outcomes import LONGEST_PAUSE, TABLE, pause_of
 from perdure import InDoubt, NotDone, Refused
 from tests.pages import Pages, answers
 from tests.unit.web_ground import LOCAL, attempt, call, job_type, settings

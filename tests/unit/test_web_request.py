@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from activities.contracts.web_job import Call
-from activities.web.request import structured, url_of
-from activities.web.signature import NoSecret, secrets, signature_base, signed
+from activities.web_jobs.contracts import Call
+from activities.web_jobs.request import structured, url_of
+from activities.web_jobs.signature import NoSecret, secrets, signature_base, signed
 from perdure import Entity, Key, Refused
 from tests.pages import Pages
 from tests.unit.web_ground import LOCAL, attempt, call, job, job_type, settings

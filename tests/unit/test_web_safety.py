@@ -7,10 +7,10 @@ from ipaddress import ip_network
 
 import pytest
 
-from activities.settings import web_settings
-from activities.web.addresses import allowed
-from activities.web.origins import forbidden
-from activities.web.request import url_of
+from activities.web_jobs.addresses import allowed
+from activities.web_jobs.origins import forbidden
+from activities.web_jobs.request import url_of
+from activities.web_jobs.settings import web_settings
 from perdure import InDoubt, NotDone, Refused
 from perdure.errors import InvalidSetting
 from tests.pages import Pages, answers

@@ -12,13 +12,13 @@ from typing import Any
 
 from aiohttp.abc import AbstractResolver, ResolveResult
 
-from activities.contracts.web_job import Answer, Call
-from activities.settings import web_settings
-from activities.web.calling import call_type
-from activities.web.job_type import JobType
-from activities.web.names import Names
-from activities.web.request import call_of
-from activities.web.resources import Web
+from activities.web_jobs.calling import call_type
+from activities.web_jobs.contracts import Answer, Call
+from activities.web_jobs.job_type import JobType
+from activities.web_jobs.names import Names
+from activities.web_jobs.request import call_of
+from activities.web_jobs.resources import Web
+from activities.web_jobs.settings import web_settings
 from perdure import Attempt, Entity, Key
 from perdure.contracts.attempt import boot_clock
 

@@ -10,14 +10,14 @@ from typing import Any
 import asyncpg
 import pytest
 
-from activities.settings import web_settings
+from activities.web_jobs.settings import web_settings
 from infra.postgres import PostgresServer
 from infra.temporal import TemporalServer
 from tests.pages import Pages
 from tests.world import World
-from workers.web_jobs import app
+from workers.web_jobs.app import app
 
-TABLES = (Path(__file__).parents[3] / "activities" / "web_jobs.sql").read_text()
+TABLES = (Path(__file__).parents[3] / "activities" / "web_jobs" / "tables.sql").read_text()
 
 
 class Jobs:

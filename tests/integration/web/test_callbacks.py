@@ -19,13 +19,13 @@ import asyncpg
 import pytest
 from aiohttp import web
 
-from activities.settings import web_settings
+from activities.web_jobs.settings import web_settings
 from tests.deadline import in_time
 from tests.integration.operating.reading import nobody
 from tests.integration.web.conftest import Jobs
 from tests.pages import answers, closes
-from workers.callbacks import MOST, Receiver
-from workers.web_jobs import app
+from workers.web_jobs.app import app
+from workers.web_jobs.callbacks import MOST, Receiver
 
 TOKEN = "5f" * 32
 PARKED = "select attention like '%is in doubt%' from perdure.entity where id = $1"
@@ -268,7 +268,7 @@ async def test_the_receiver_is_a_process_that_ends_when_it_is_told_to(jobs: Jobs
     await expected(jobs)
     running = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "perdure.cli", "job-type", "callbacks", "--listen", "127.0.0.1:0"),
-        env={**jobs.world.environment(), "PERDURE_APP": "workers.web_jobs:app", "PERDURE_LOG": "json"},
+        env={**jobs.world.environment(), "PERDURE_APP": "workers.web_jobs.app:app", "PERDURE_LOG": "json"},
         stderr=asyncio.subprocess.PIPE,
     )
     try:

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 from aiohttp import web as aio
 
-from activities.contracts.web_job import Answer, Call, Family, Follow, Page, Then
-from activities.settings import web_settings
-from activities.web import calling, following, listing, looking_up
-from activities.web.resources import Web, lifespan
+from activities.web_jobs import calling, following, listing, looking_up
+from activities.web_jobs.contracts import Answer, Call, Family, Follow, Page, Then
+from activities.web_jobs.resources import Web, lifespan
+from activities.web_jobs.settings import web_settings
 from perdure import Attempt, Entity, Key, NotDone, Question, Refused
 from perdure.contracts.attempt import boot_clock
 from tests.integration.web.conftest import Jobs

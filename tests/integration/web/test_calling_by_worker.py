@@ -11,7 +11,7 @@ from aiohttp import web
 
 from tests.integration.web.conftest import Jobs
 from tests.pages import answers, closes
-from workers.web_jobs import app
+from workers.web_jobs.app import app
 
 SECRET = "whsec_" + "QUJD" * 8
 

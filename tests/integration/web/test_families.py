@@ -22,8 +22,8 @@ from perdure._worker.columns import declare
 from tests.deadline import DEADLINE
 from tests.integration.web.conftest import Jobs
 from tests.pages import Reply, answers, closes, waits_for
-from workers.web_jobs import app
-from workflows.web_job import WebJob
+from workers.web_jobs.app import app
+from workflows.web_jobs.web_job import WebJob
 
 COUNTED = """
     select f.master from web_job.family f left join web_job.job j on j.parent = f.master group by f.master

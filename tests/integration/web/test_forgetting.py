@@ -11,7 +11,7 @@ from tests.integration.web.conftest import Jobs
 from tests.integration.web.test_families import counts, led
 from tests.pages import answers
 
-APP = "workers.web_jobs:app"
+APP = "workers.web_jobs.app:app"
 
 
 async def test_a_master_is_forgotten_with_its_children_callbacks_and_refused_children(jobs: Jobs) -> None:

@@ -16,16 +16,16 @@ import pytest
 from pydantic import ValidationError
 from typer.testing import Result
 
-from activities.settings import web_settings
-from activities.web import catalogue
-from activities.web.job_type import JobType, problems
+from activities.web_jobs import catalogue
+from activities.web_jobs.job_type import JobType, problems
+from activities.web_jobs.settings import web_settings
 from perdure.errors import NotPermitted, SchemaMismatch
 from tests.deadline import in_time
 from tests.integration.operating.reading import perdure
 from tests.integration.web.conftest import Jobs
 from tests.pages import answers
 from tests.world import World
-from workers.web_jobs import app
+from workers.web_jobs.app import app
 
 GOOD: dict[str, Any] = {"name": "page", "url": "https://host/page"}
 BAD: list[tuple[dict[str, Any], str, str]] = [
@@ -73,7 +73,7 @@ WHY_NOT_CALLED = (
 
 async def job_type(jobs: Jobs, *arguments: str, status: int = 0) -> Result:
     """Run `perdure job-type` in this process; its end."""
-    end = await perdure(jobs.world, "job-type", *arguments, PERDURE_APP="workers.web_jobs:app")
+    end = await perdure(jobs.world, "job-type", *arguments, PERDURE_APP="workers.web_jobs.app:app")
     assert end.exit_code == status, end.output + repr(end.exception)
     return end
 
@@ -314,7 +314,7 @@ async def test_an_app_with_the_rights_of_set_up_inserts_jobs_and_reads_what_beca
         end = await perdure(
             jobs.world,
             *("job-type", "list"),
-            PERDURE_APP="workers.web_jobs:app",
+            PERDURE_APP="workers.web_jobs.app:app",
             PERDURE_DATABASE_URL=jobs.world.dsn.replace("postgres@", f"{role}@"),
         )
         assert isinstance(end.exception, NotPermitted)
@@ -323,7 +323,7 @@ async def test_an_app_with_the_rights_of_set_up_inserts_jobs_and_reads_what_beca
 
 
 async def test_without_its_tables_it_says_how_they_are_made(world: World) -> None:
-    app_named = {"PERDURE_APP": "workers.web_jobs:app"}
+    app_named = {"PERDURE_APP": "workers.web_jobs.app:app"}
     end = await perdure(world, "job-type", "list", **app_named)
     assert isinstance(end.exception, SchemaMismatch)
     assert "perdure job-type set-up" in str(end.exception)
@@ -349,7 +349,7 @@ async def made_once_more(dsn: str) -> None:
 async def test_the_command_is_run_as_a_shell_runs_it(jobs: Jobs) -> None:
     running = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "perdure.cli", "job-type", "apply", "-"),
-        env={**jobs.world.environment(), "PERDURE_APP": "workers.web_jobs:app"},
+        env={**jobs.world.environment(), "PERDURE_APP": "workers.web_jobs.app:app"},
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,

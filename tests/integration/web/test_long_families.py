@@ -13,7 +13,7 @@ from infra.temporal import TemporalServer
 from tests.conftest import PROMPT_TIMERS
 from tests.integration.web.conftest import Jobs
 from tests.integration.web.test_families import counts, lists
-from workers.web_jobs import app
+from workers.web_jobs.app import app
 
 CACHED = 1000 if sdk.__version__.startswith("1.32.") else 5
 """Workflows in the worker's cache: fewer than there are. With temporalio 1.32 a worker can stop for good then."""

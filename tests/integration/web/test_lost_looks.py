@@ -6,7 +6,7 @@ import asyncio
 
 from tests.integration.web.conftest import Jobs
 from tests.pages import answers, waits_for
-from workers.web_jobs import app
+from workers.web_jobs.app import app
 
 LOOKS = "select count(*) from perdure.effect where effect like 'advance-family/%' and status = 'done'"
 MADE_AND_LOST = """

@@ -19,11 +19,11 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from activities.settings import web_settings
+from activities.web_jobs.settings import web_settings
 from infra.demos.job_pages import FILES, PageProcess, missing
 from tests.integration.operating.reading import perdure
 from tests.integration.web.conftest import Jobs
-from workers.web_jobs import app
+from workers.web_jobs.app import app
 
 SECRET = "whsec_" + base64.b64encode(b"a secret that the page has too").decode()
 ANOTHER = "whsec_" + base64.b64encode(b"a secret that it has not").decode()
@@ -166,7 +166,7 @@ async def test_the_commands_in_the_documentation_make_the_job_types_that_it_name
     lines = re.findall(r"^\$ perdure (job-type .*)$", WEB_JOBS.read_text(), re.MULTILINE)
     for line in lines:
         words = shlex.split(line.replace("shop_app", "postgres"), comments=True)
-        end = await perdure(jobs.world, *words, PERDURE_APP="workers.web_jobs:app")
+        end = await perdure(jobs.world, *words, PERDURE_APP="workers.web_jobs.app:app")
         assert end.exit_code == 0, end.output
     rows = await jobs.db.fetch("select name, method, doubt from web_job.type order by name")
     assert [tuple(row) for row in rows] == [("old-billing", "GET", "escalate"), ("send-invoice", "POST", "escalate")]

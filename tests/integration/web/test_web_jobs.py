@@ -6,7 +6,7 @@ from datetime import timedelta
 
 from tests.integration.web.conftest import Jobs
 from tests.pages import answers
-from workers.web_jobs import app
+from workers.web_jobs.app import app
 
 
 async def test_an_inserted_job_is_called_once_and_its_row_shows_it(jobs: Jobs) -> None:

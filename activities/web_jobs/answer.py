@@ -1,0 +1,81 @@
+"""What a page's answer of 2xx is: the receipt, and what follows from it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from activities.web_jobs import children
+from activities.web_jobs.contracts import Answer, Then
+from activities.web_jobs.exchange import Reply
+from activities.web_jobs.origins import within_origin
+from activities.web_jobs.outcomes import pause_of
+from activities.web_jobs.plain_json import flaw_of, parsed
+from activities.web_jobs.resources import Web
+from perdure import Refused
+
+MOST_KEPT = 16_000
+"""Bytes of a body that the receipt keeps: it stands in the history, and in each look at the job."""
+
+
+async def answer_of(reply: Reply, *, web: Web, job: str, url: str, callback: bool = False) -> Answer:
+    """The receipt. Children are on record before it is there.
+
+    Args:
+        url: that was asked.
+        callback: the page may call back.
+
+    Raises:
+        Refused: the page says that it was done, and what it says beyond that can't be used. Not in doubt, since calling
+            again would bring the same; not done, since children would be lost in silence.
+    """
+    body = _body(reply)
+    pause = pause_of(reply.headers.get("Retry-After"))
+    receipt = Answer(
+        status=reply.status,
+        body=body if len(reply.body or b"") <= MOST_KEPT else None,
+        retry_after=None if pause is None else pause.total_seconds(),
+    )
+    if reply.status == 202 and (place := reply.headers.get("Location")):
+        return receipt.model_copy(update={"then": Then.FOLLOW, "location": _location(url, place)})
+    if reply.status == 202 and callback:
+        return receipt.model_copy(update={"then": Then.CALLBACK})
+    if not children.lists_children(body):
+        return receipt
+    try:
+        listed = children.listing(body, master=job, url=url, following=reply.next)
+    except children.Unusable as error:
+        raise Refused(f"answered {reply.status}, so it was called; but its children can't be used: {error}") from None
+    await children.put_on_record(web, job, 0, listed)
+    return receipt.model_copy(update={"then": Then.CHILDREN, "children": len(listed.children), "body": None})
+
+
+def json_of(reply: Reply) -> Any:
+    """The JSON data of a body.
+
+    Raises:
+        ValueError: it has none that can be used.
+    """
+    if reply.too_long or reply.body is None:
+        raise ValueError("it is longer than PERDURE_WEB_MOST_RESPONSE")
+    return parsed(reply.body)
+
+
+def _body(reply: Reply) -> Any:
+    """JSON data, else text; None where there is nothing that can be kept."""
+    if reply.too_long or reply.headers.get("Content-Encoding", "identity").lower() != "identity":
+        if "json" in reply.headers.get("Content-Type", "").lower():
+            why = "longer than PERDURE_WEB_MOST_RESPONSE" if reply.too_long else "encoded, which was not asked for"
+            raise Refused(f"answered {reply.status}, so it was called; but its JSON can't be read: it is {why}")
+        return None
+    try:
+        return json_of(reply)
+    except ValueError:
+        text = (reply.body or b"").decode("utf-8", "replace")
+        return None if flaw_of(text) or not text else text
+
+
+def _location(url: str, place: str) -> str:
+    resolved = within_origin(url, place)
+    if resolved is None:
+        raise Refused("answered 202, so it is at work; but at another origin, where it can't be followed")
+    return resolved

@@ -1,0 +1,59 @@
+"""Makes an exchange for an attempt: its span, and what it means for the attempt that it came to no end."""
+
+from __future__ import annotations
+
+import asyncio
+
+from yarl import URL
+
+from activities.web_jobs.exchange import Broken, Exchange, NotAllowed, Reply, Request
+from activities.web_jobs.origins import forbidden
+from activities.web_jobs.resources import web_of
+from perdure import Attempt, InDoubt, NotDone, Refused
+from perdure.telemetry import traces
+
+
+async def ask(request: Request, attempt: Attempt, *, seconds: float | None = None, harmless: bool = False) -> Reply:
+    """Make it.
+
+    Args:
+        seconds: that it may take, if not all that the attempt has left.
+        harmless: it only asks, so that whatever broke off can be asked again.
+
+    Raises:
+        NotDone: nothing was sent, or it was harmless.
+        Refused: it would go to an address that may not be connected to.
+        InDoubt: it broke off after the first byte had left.
+    """
+    if why := forbidden(request.url):
+        raise NotDone(why)
+    exchange = Exchange(
+        request,
+        web_of(attempt).names,
+        seconds=attempt.remaining if seconds is None else min(seconds, attempt.remaining),
+        before_first_byte=attempt.before_first_byte,
+    )
+    try:
+        return await spanned(exchange, request)
+    except NotAllowed as error:
+        raise Refused(f"{error} is no public address, and PERDURE_WEB_NETWORKS does not list it") from None
+    except Broken as error:
+        raise (NotDone if harmless or not error.left else InDoubt)(error.why) from None
+    except asyncio.CancelledError:
+        # Who runs the attempt ends it so at its deadline, and listens to what it says.
+        if exchange.left:
+            raise
+        raise NotDone(f"{exchange.stage}: the attempt was over") from None
+
+
+async def spanned(exchange: Exchange, request: Request) -> Reply:
+    """Make it within a span that says where it went and how far it came, and nothing of the job."""
+    url = URL(request.url, encoded=True)
+    where = {"server.address": url.host or "", "server.port": url.port or 0, "http.request.method": request.method}
+    with traces.span("http", where, kind=traces.SpanKind.CLIENT) as span:
+        try:
+            reply = await exchange.make()
+            span.set_attribute("http.response.status_code", reply.status)
+            return reply
+        finally:
+            span.set_attribute("http.stage", exchange.stage.value)

@@ -1,0 +1,79 @@
+"""The call of a job's page: one request, whose end says what became of the job."""
+
+from __future__ import annotations
+
+import asyncio
+
+import asyncpg
+
+from activities.web_jobs.answer import answer_of
+from activities.web_jobs.asking import ask
+from activities.web_jobs.contracts import Answer, Call, Then
+from activities.web_jobs.exchange import Request
+from activities.web_jobs.job_type import JobType
+from activities.web_jobs.outcomes import ending, pause_of
+from activities.web_jobs.readiness import callback_token, digest_of, ready_type
+from activities.web_jobs.request import call_of
+from activities.web_jobs.resources import Web, web_of
+from activities.web_jobs.settings import web_settings
+from perdure import Attempt, NotDone, Refused
+
+
+async def call(job: Call, attempt: Attempt) -> Answer:
+    """Call the page of a job.
+
+    Raises:
+        NotDone: the page certainly did nothing: not reached, or it says so.
+        Refused: 4xx, or what it is to be called with can't be sent.
+        InDoubt: the request left, and what came back does not say what became of it.
+    """
+    try:
+        prepared = await _prepared(job, attempt)
+    except (NotDone, Refused):
+        raise
+    except (Exception, asyncio.CancelledError) as error:  # whatever it was, nothing was sent
+        raise NotDone(f"before the call: {_kind(error)}") from None
+    if isinstance(prepared, Answer):
+        return prepared
+    type_, request = prepared
+    with web_of(attempt).turnstile.passed(f"the calls of {type_.name}", type_.at_once):
+        return await call_type(type_, job, request, attempt)
+
+
+async def call_type(type_: JobType, job: Call, request: Request, attempt: Attempt) -> Answer:
+    """Send the request that is prepared, and read what it brings."""
+    reply = await ask(request, attempt)
+    pause = pause_of(reply.headers.get("Retry-After"))
+    end = ending(reply.status, first=attempt.number == 1, pause=pause, not_done=type_.not_done)
+    if end is not None:
+        raise end
+    return await answer_of(reply, web=web_of(attempt), job=job.job, url=request.url, callback=type_.callback)
+
+
+async def _prepared(job: Call, attempt: Attempt) -> tuple[JobType, Request] | Answer:
+    web = web_of(attempt)
+    type_ = await ready_type(web, job.type)
+    if attempt.number > 1 and await _has_listed(web, job.job):
+        return Answer(status=200, then=Then.CHILDREN)
+    more = dict(attempt.headers)
+    if type_.callback:
+        more["Perdure-Callback"] = await _expected_callback(web, job, attempt)
+    return type_, call_of(type_, job, attempt.key, more)
+
+
+async def _has_listed(web: Web, job: str) -> bool:
+    """Whether an attempt before this one came as far as its children: its answer was lost, they were not."""
+    return bool(await web.pool.fetchval("select exists (select from web_job.family where master = $1)", job))
+
+
+async def _expected_callback(web: Web, job: Call, attempt: Attempt) -> str:
+    """Where the page calls back; on record before it hears of it."""
+    token = callback_token(attempt.key)
+    await web.pool.execute("select web_job.expect_callback($1, $2)", digest_of(token), job.job)
+    return f"{web_settings().callback_url}/{token}"
+
+
+def _kind(error: BaseException) -> str:
+    if isinstance(error, (OSError, asyncpg.PostgresError, asyncpg.InterfaceError)):
+        return f"the database does not answer ({type(error).__name__})"
+    return "the attempt was over" if isinstance(error, asyncio.CancelledError) else type(error).__name__

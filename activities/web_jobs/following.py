@@ -1,0 +1,98 @@
+"""Asks a page that is at work until it is done; leaves its place to others that have to be asked."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from datetime import timedelta
+from typing import Any
+
+from activities.web_jobs.answer import answer_of, json_of
+from activities.web_jobs.asking import ask
+from activities.web_jobs.contracts import Answer, Follow
+from activities.web_jobs.exchange import Reply
+from activities.web_jobs.job_type import JobType
+from activities.web_jobs.keys import key_of_call
+from activities.web_jobs.origins import within_origin
+from activities.web_jobs.outcomes import Verdict, pause_of, verdict
+from activities.web_jobs.readiness import ready_type
+from activities.web_jobs.request import get
+from activities.web_jobs.resources import Web, web_of
+from activities.web_jobs.turnstile import Place
+from perdure import Attempt, NotDone, Refused
+
+FIRST, LONGEST, GROWTH = 1.0, 30.0, 1.5
+"""Seconds between two looks, where the page does not say."""
+PATIENCE = 60.0
+"""Seconds: who is to look again after more than that leaves, and comes back."""
+_SPARE = 2.0  # seconds of the attempt that a look wants at least
+_SHORT = 1_000  # bytes of progress
+
+
+async def follow(job: Follow, attempt: Attempt) -> Answer:
+    """Ask `job.location` until it is done.
+
+    Raises:
+        NotDone: it is still at work, or did not say: asking again is harmless.
+        Refused: it has failed, is gone, or leads elsewhere.
+    """
+    web = web_of(attempt)
+    type_ = await ready_type(web, job.type)
+    with web.turnstile.passed(f"those that {type_.name} is at work on", type_.at_once) as place:
+        return await _follow(type_, job, attempt, web, place)
+
+
+async def _follow(type_: JobType, job: Follow, attempt: Attempt, web: Web, place: Place) -> Answer:
+    key = await key_of_call(web, job.job, attempt.key)
+    url, pause = job.location, FIRST
+    while True:
+        request = get(type_, url, job.job, key, attempt.headers)
+        reply = await ask(request, attempt, seconds=type_.timeout.total_seconds(), harmless=True)
+        if reply.status != 202:
+            if url == job.location and (result := _result(reply, url)):
+                url = result
+                continue
+            return await _ended(reply, url, job, web)
+        attempt.heartbeat(_progress(reply))
+        wanted = pause_of(reply.headers.get("Retry-After"))
+        pause, wait = min(pause * GROWTH, LONGEST), pause if wanted is None else wanted.total_seconds()
+        if wait > PATIENCE or wait + _SPARE > attempt.remaining:
+            raise NotDone("still at work", retry_after=timedelta(seconds=wait))
+        asked_at = asyncio.get_running_loop().time()
+        await place.rest(max(wait, 0.05))
+        if place.lost:
+            left = max(asked_at + wait - asyncio.get_running_loop().time(), 0.0)
+            raise NotDone("still at work", retry_after=timedelta(seconds=left))
+
+
+def _result(reply: Reply, url: str) -> str | None:
+    """Where the result is, if it is said by 303 (RFC 9110, 15.4.4), or by 302 as many do: one step, not more."""
+    if reply.status not in (302, 303):
+        return None
+    place = within_origin(url, reply.headers.get("Location", ""))
+    if place is None:
+        raise Refused(f"asked how far it is, the page answered {reply.status} with another origin")
+    return place
+
+
+async def _ended(reply: Reply, url: str, job: Follow, web: Web) -> Answer:
+    match verdict(reply.status):
+        case Verdict.DONE:
+            return await answer_of(reply, web=web, job=job.job, url=url)
+        case Verdict.REFUSED | Verdict.MOVED:
+            raise Refused(f"asked how far it is, the page answered {reply.status}")
+        case _:
+            raise NotDone(
+                f"asked how far it is, the page answered {reply.status}",
+                retry_after=pause_of(reply.headers.get("Retry-After")),
+            )
+
+
+def _progress(reply: Reply) -> Any:
+    """What the page says of it, if that is short: it stands in the Web UI beside the attempt."""
+    try:
+        body = json_of(reply)
+    except ValueError:
+        return "at work"
+    said = body.get("progress", body) if isinstance(body, dict) else body
+    return said if said is not None and len(json.dumps(said)) <= _SHORT else "at work"

@@ -1,0 +1,61 @@
+"""Looks up whether a call was done: has the page called back, and what does its status URL say."""
+
+from __future__ import annotations
+
+from activities.web_jobs.answer import answer_of
+from activities.web_jobs.asking import spanned
+from activities.web_jobs.contracts import Answer, Call, Then
+from activities.web_jobs.exchange import Exchange
+from activities.web_jobs.job_type import JobType
+from activities.web_jobs.origins import forbidden
+from activities.web_jobs.readiness import callback_token, digest_of, ready_type
+from activities.web_jobs.request import get, url_of
+from activities.web_jobs.resources import Web, web_of
+from activities.web_jobs.settings import web_settings
+from perdure import Key, NotDone, Question, Refused
+
+SECONDS = 15.0
+"""That it may take: less than the contract has."""
+UNKNOWN = (404, 410)
+"""What says that the page knows nothing of it."""
+
+
+async def look_up(call: Call, question: Question) -> Answer | None:
+    """The receipt, or None where the page knows nothing of it.
+
+    Who answers 2xx was called, whatever else is wrong with that answer: it is a receipt that says what follows. A page
+    that is at work has taken the order, and is asked until it is done.
+
+    Raises:
+        NotDone: it did not say.
+    """
+    web = web_of(question)
+    type_ = await ready_type(web, call.type)
+    if await _has_called_back(web, type_, question.key):
+        return Answer(status=202, then=Then.CALLBACK)
+    if type_.status_url is None:
+        raise NotDone("its type has no status URL any more")
+    url = url_of(type_.status_url, call, {"key": str(question.key), "token": question.key.token})
+    if why := forbidden(url):
+        raise NotDone(why)
+    request = get(type_, url, call.job, question.key, {})
+    reply = await spanned(Exchange(request, web.names, seconds=SECONDS), request)
+    if reply.status in UNKNOWN:
+        return None
+    if reply.status // 100 != 2:
+        raise NotDone(f"the status URL answered {reply.status}")
+    try:
+        answer = await answer_of(reply, web=web, job=call.job, url=url, callback=type_.callback)
+    except Refused as error:
+        return Answer(status=reply.status, then=Then.UNUSABLE, body=error.why)
+    if reply.status == 202 and answer.then is Then.NOTHING:
+        return answer.model_copy(update={"then": Then.FOLLOW, "location": url})
+    return answer
+
+
+async def _has_called_back(web: Web, type_: JobType, key: Key) -> bool:
+    """Then the lifecycle has heard it, or will: it only has to wait for it."""
+    if not type_.callback or web_settings().callback_secret is None:
+        return False
+    asked = "select exists (select from web_job.callback where digest = $1 and called_at is not null)"
+    return bool(await web.pool.fetchval(asked, digest_of(callback_token(key))))

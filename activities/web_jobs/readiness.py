@@ -1,0 +1,72 @@
+"""Whether the jobs of a type can be called now: asked when one is routed, and before each call."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+
+from activities.web_jobs.job_type import JobType, read_type
+from activities.web_jobs.origins import forbidden
+from activities.web_jobs.resources import Web
+from activities.web_jobs.settings import web_settings
+from activities.web_jobs.signature import NoSecret, secrets
+from perdure import Key, NotDone
+
+
+def why_not(type_: JobType) -> str | None:
+    """What is in the way of calling jobs of this type, that somebody who runs perdure can put right; None = nothing."""
+    why = _disabled(type_) or _forbidden(type_) or _no_callback(type_) or _no_secret(type_)
+    return why and f"the job type {type_.name} {why}"
+
+
+async def ready_type(web: Web, name: str) -> JobType:
+    """The type of that name, as it is now.
+
+    Raises:
+        NotDone: there is none, or its jobs can't be called now.
+    """
+    async with web.pool.acquire() as connection:
+        type_ = await read_type(connection, name)
+    if type_ is None:
+        raise NotDone(f"there is no job type {name!r}")
+    if why := why_not(type_):
+        raise NotDone(why)
+    return type_
+
+
+def callback_token(key: Key) -> str:
+    """What a page shows when it calls back: nobody else can make it; the same for each attempt."""
+    secret = web_settings().callback_secret
+    assert secret is not None  # `why_not` has asked
+    return hmac.new(secret.get_secret_value().encode(), f"callback {key}".encode(), hashlib.sha256).hexdigest()
+
+
+def digest_of(token: str) -> bytes:
+    """What stands in `web_job.callback`."""
+    return hashlib.sha256(token.encode()).digest()
+
+
+def _disabled(type_: JobType) -> str | None:
+    return type_.disabled and f"is disabled: {type_.disabled}"
+
+
+def _forbidden(type_: JobType) -> str | None:
+    asked = type_.status_url if type_.doubt == "lookup" else None
+    why = forbidden(type_.url) or (forbidden(asked) if asked else None)
+    return why and f"can't be called: {why}"
+
+
+def _no_callback(type_: JobType) -> str | None:
+    settings = web_settings()
+    given = {"PERDURE_WEB_CALLBACK_URL": settings.callback_url, "PERDURE_WEB_CALLBACK_SECRET": settings.callback_secret}
+    missing = [name for name, value in given.items() if value is None]
+    return f"wants callbacks, and {missing[0]} is not set" if type_.callback and missing else None
+
+
+def _no_secret(type_: JobType) -> str | None:
+    try:
+        secrets(type_.signed_with or "")
+        secrets(type_.status_signed_with or "" if type_.doubt == "lookup" else "")
+    except NoSecret as error:
+        return f"can't be signed: {error}"
+    return None

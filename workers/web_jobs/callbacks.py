@@ -1,0 +1,102 @@
+"""Receives what pages say by their callbacks: `POST /<token>`, put on record and sent to the job in one transaction.
+
+It answers everybody with the same few constant sentences, and logs no token. A connection lives 20 seconds at most.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from typing import Any
+
+import asyncpg
+from aiohttp import web
+from pydantic import ValidationError
+from pydantic_core import from_json
+
+from activities.web_jobs.contracts import CalledBack
+from perdure.logs import says
+from perdure.settings import Settings
+from workers.listening import LONGEST, MOST_CONNECTIONS, Listener, body_of, pool_of, until_told
+
+MOST = 64 * 1024
+"""Bytes that a page may say."""
+_LONGEST_TOKEN = 200
+_PATIENCE = 5.0
+
+log = logging.getLogger("perdure.callbacks")
+
+_ANSWERS = {
+    204: "",
+    400: 'the body has to be JSON of at most 64 kB such as {"ok": true, "body": {}, "why": "..."}, or empty',
+    404: "no such token",
+    405: "POST it",
+    410: "nothing is waited for: the job has ended, or something else was said before",
+    413: "at most 64 kB: keep it where you have it, and say where",
+    408: "that took too long",
+    503: "not now: say it again",
+}
+_HEARD = {"heard": 204, "used": 410, "over": 410, "unknown": 404}
+
+
+class Receiver(Listener):
+    """The server.
+
+    Args:
+        pool: connections to the app's database; their role may execute `web_job.called_back`.
+        longest: seconds that a connection lives.
+        most: connections at a time; one more is closed at once.
+    """
+
+    log = log
+    answers = _ANSWERS
+
+    def __init__(
+        self, pool: asyncpg.Pool[asyncpg.Record], *, longest: float = LONGEST, most: int = MOST_CONNECTIONS
+    ) -> None:
+        super().__init__(longest=longest, most=most)
+        self._pool = pool
+
+    async def hear(self, request: web.BaseRequest) -> int:
+        """Put it on record, and say how that went, as the status of an answer."""
+        if request.method != "POST":
+            return 405
+        # Whatever stands before it is a proxy's business.
+        token = request.path.rpartition("/")[2]
+        if not 1 <= len(token) <= _LONGEST_TOKEN or not token.isascii() or not token.isalnum():
+            return 404
+        text = await body_of(request, MOST)
+        if text is None:
+            return 413
+        try:
+            said = CalledBack.model_validate(_json(text))
+            return await self._put_on_record(token, said)
+        except (ValueError, ValidationError, RecursionError, asyncpg.DataError):
+            return 400
+
+    async def _put_on_record(self, token: str, said: CalledBack) -> int:
+        body = None if said.body is None else json.dumps(said.body)
+        try:
+            async with asyncio.timeout(_PATIENCE), self._pool.acquire() as connection:
+                heard = await connection.fetchval(
+                    "select web_job.called_back($1, $2, $3, $4)", token, said.ok, body, said.why
+                )
+        except asyncpg.InvalidParameterValueError:  # as PostgreSQL writes it, it is longer
+            return 413
+        except asyncpg.DataError:
+            raise
+        except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, TimeoutError) as error:
+            says(log, "not put on record", why=type(error).__name__)
+            return 503
+        return _HEARD[str(heard)]
+
+
+async def receive(config: Settings, host: str, port: int) -> None:
+    """Run the receiver until SIGTERM or SIGINT."""
+    async with pool_of(config, "perdure callbacks", _PATIENCE) as pool:
+        await until_told(Receiver(pool), host, port)
+
+
+def _json(text: bytes) -> Any:
+    return from_json(text) if text.strip() else {}

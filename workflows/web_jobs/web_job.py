@@ -1,0 +1,288 @@
+"""Each job is a web page: called, followed, looked up where nobody knows, and its children led to their end.
+
+`scheduled -> processing -> complete | failed`, by way of `held` while its type is disabled.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from enum import StrEnum
+from typing import TypeVar, assert_never
+
+from temporalio import workflow
+
+from activities.web_jobs.contracts import (
+    ADVANCE,
+    AGAIN,
+    CALL,
+    CALL_INLINE,
+    FOLLOW,
+    INLINE_UP_TO,
+    LIST,
+    PASS_ON,
+    ROUTE,
+    Answer,
+    Ask,
+    Call,
+    CalledBack,
+    Family,
+    Follow,
+    Job,
+    Left,
+    Memory,
+    Page,
+    Pass,
+    Route,
+    Step,
+    Then,
+)
+from perdure import (
+    AppColumn,
+    AppRows,
+    Done,
+    Effect,
+    Ended,
+    Erasure,
+    GaveUp,
+    Lifecycle,
+    Request,
+    Retry,
+    minutes,
+    seconds,
+    state,
+)
+
+In = TypeVar("In")
+
+SOON = seconds(1)
+LOOK_AGAIN = minutes(10)
+"""A word that is waited for (a type enabled, children moved) is not relied upon: so often it looks by itself."""
+
+
+class Progress(StrEnum):
+    """Where a job is."""
+
+    SCHEDULED = "scheduled"
+    HELD = "held"
+    PROCESSING = "processing"
+    COMPLETE = "complete"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+
+@workflow.defn(name="web-job")
+class WebJob(Lifecycle[Job, Progress]):
+    """Calls the page of one job, and stays with it until it is done."""
+
+    states = (
+        state(Progress.SCHEDULED, Progress.HELD, Progress.PROCESSING, Progress.FAILED, Progress.CANCELLED),
+        state(Progress.HELD, Progress.PROCESSING, Progress.FAILED, Progress.CANCELLED),
+        state(Progress.PROCESSING, Progress.HELD, Progress.COMPLETE, Progress.FAILED, Progress.CANCELLED),
+        state(Progress.COMPLETE),
+        state(Progress.FAILED),
+        state(Progress.CANCELLED, cancelled=True),
+    )
+    effects = (ROUTE, CALL, CALL_INLINE, FOLLOW, ADVANCE, AGAIN, LIST, PASS_ON)
+    mirror = AppColumn("web_job.job", column="state")
+    expects = AppRows("select id, web_job.input(j) as input from web_job.job j where state = 'scheduled'")
+    erasure = Erasure(
+        entities="select 'web-job' as lifecycle, id from web_job.job where parent = $1",
+        rows={
+            "web_job.callback": "delete from web_job.callback where job = $1",
+            "web_job.refused_child": "delete from web_job.refused_child where master = $1",
+            "web_job.family": "delete from web_job.family where master = $1",
+            "web_job.job": "delete from web_job.job where id = $1",
+        },
+        elsewhere=("the pages that were called, and the logs between you and them: params are part of the URL",),
+    )
+    if_ended = "again"
+
+    def __init__(self) -> None:
+        self.memory = Memory()
+        self.go_on = False
+        self.moved = False
+        self.looks = 0
+        self.heard = 0
+
+    def snapshot(self) -> Memory:
+        """What is handed on."""
+        return self.memory
+
+    @workflow.run
+    async def run(self, job: Job) -> None:
+        """From the call to the end."""
+        early = self.memory.called_back
+        self.memory = self.recall(Memory) or Memory()
+        self.memory.called_back = self.memory.called_back or early
+        end = await self._do(job)
+        if isinstance(end, Ended):
+            return await self.enter(Progress.FAILED, why=end.why)
+        await self.enter(Progress.COMPLETE, why=end)
+
+    async def cancelling(self, asked: Request) -> None:
+        """Hand the cancel on to its children, if it has any."""
+        part = Pass(master=self.entity.id, by=asked.by, note=asked.note)
+        await self._in_parts(PASS_ON, part, "{} of its children have not been told yet")
+
+    @workflow.signal
+    def called_back(self, said: CalledBack) -> None:
+        """The page has called back: once, or it would not have come so far."""
+        self.memory.called_back = said
+
+    @workflow.signal
+    def children_moved(self) -> None:
+        """Some of its children have come to their end."""
+        self.moved = True
+        self.heard += 1
+
+    @workflow.signal
+    def type_changed(self) -> None:
+        """What holds it may be gone."""
+        self.go_on = True
+        self.heard += 1
+
+    async def _do(self, job: Job) -> Ended | str:
+        """Why it was not done, or how."""
+        route = await self._route(job)
+        if route.listed:
+            await self.enter(Progress.PROCESSING, why="goes on with its children")
+            return await self._lead(job, again=True)
+        end = await self._call(job, route)
+        if isinstance(end, Ended):
+            return end
+        answer = end.receipt
+        match answer.then:
+            case Then.FOLLOW:
+                return await self._follow(job, answer, route)
+            case Then.CALLBACK:
+                return await self._wait_for_callback(route)
+            case Then.CHILDREN:
+                return await self._lead(job)
+            case Then.NOTHING:
+                return f"answered {answer.status}"
+            case Then.UNUSABLE:
+                return Ended(str(answer.body))
+            case _:
+                assert_never(answer.then)
+
+    async def _route(self, job: Job) -> Route:
+        """How it is done; waits while its type holds it."""
+        while self.memory.route is None:
+            self.go_on = False
+            suffix = f"{self.memory.asked}.{self.heard}"  # for the reason that `_step` has
+            end = await self.perform(ROUTE, Ask(job=self.entity.id, type=job.type), suffix=suffix)
+            assert isinstance(end, Done)  # it has no way to end otherwise
+            if end.receipt.held is None:
+                self.memory.route = end.receipt
+                break
+            self.memory.asked += 1
+            if self.state is not Progress.HELD:
+                # Then it asks once more: whoever enables the type after that finds it among those that are held.
+                await self.enter(Progress.HELD, why=end.receipt.held)
+                continue
+            await self.wait_for(lambda: self.go_on, until=workflow.now() + LOOK_AGAIN)
+        return self.memory.route
+
+    async def _call(self, job: Job, route: Route) -> Done[Answer] | Ended:
+        while True:
+            call = CALL_INLINE if route.timeout <= INLINE_UP_TO else CALL
+            end = await self.perform(
+                call,
+                Call(job=self.entity.id, type=job.type, params=job.params, payload=job.payload),
+                entering=Progress.PROCESSING,
+                doubt=route.policy.doubt(),
+                timeout=route.timeout,
+                retry=Retry(initial=seconds(1), cap=minutes(1), maximum=route.tries),
+                witness=self._called_back,
+            )
+            if not isinstance(end, GaveUp) or end.in_doubt:
+                return end
+            self.memory.route = None  # it was certainly not called: a new way is as good as the old one
+            self.memory.asked += 1
+            asked = self.memory.asked
+            route = await self._route(job)
+            if asked == self.memory.asked:  # it was not its type that held it up
+                return end
+
+    async def _follow(self, job: Job, answer: Answer, route: Route) -> Ended | str:
+        assert answer.location is not None
+        follow = Follow(job=self.entity.id, type=job.type, location=answer.location)
+        end = await self.perform(FOLLOW, follow, expires_at=self._until(route))
+        if isinstance(end, Ended):
+            return end
+        return await self._lead(job) if end.receipt.then is Then.CHILDREN else f"answered {end.receipt.status}"
+
+    async def _wait_for_callback(self, route: Route) -> Ended | str:
+        await self.wait_for(lambda: self.memory.called_back is not None, until=self._until(route))
+        said = self.memory.called_back
+        if said is None:
+            return Ended(f"the page has not called back within {route.within}")
+        return "called back" if said.ok else Ended(said.why or "the page called back that it failed")
+
+    def _called_back(self) -> Answer | None:
+        """Whoever calls back was called."""
+        return Answer(status=202, then=Then.CALLBACK) if self.memory.called_back else None
+
+    def _until(self, route: Route) -> datetime:
+        self.memory.until = self.memory.until or workflow.now() + route.within
+        return self.memory.until
+
+    async def _lead(self, job: Job, *, again: bool = False) -> Ended | str:
+        """Lead its children to their end."""
+        if again and not self.memory.resumed:
+            await self._in_parts(AGAIN, Step(master=self.entity.id), "{} of its children are given another try")
+            self.memory.resumed = True
+            await self.save()  # a run that went on from an older record would run those again that failed again
+        while True:
+            if self.memory.page is not None:
+                await self._list(self.memory.page)
+            self.moved = False  # before it looks: what moves while it does is seen, or said again
+            family = await self._look()
+            unlisted = self.memory.unlisted
+            if family.over or (unlisted and family.open + family.waiting == 0):
+                told = f"children: {family}"
+                if unlisted and not family.broken:
+                    return Ended(f"{unlisted}; {told}")
+                return Ended(told) if family.failing else told
+            if family.wants_page and not unlisted:
+                url, number = str(family.next_page), family.page
+                self.memory.page = Page(master=self.entity.id, type=job.type, url=url, number=number)
+            elif not (family.has_room and family.started):
+                rest = SOON if family.has_room else LOOK_AGAIN
+                await self.wait_for(lambda: self.moved, until=workflow.now() + rest)
+
+    async def _list(self, page: Page) -> None:
+        """Hear of more children. Where that can't be, those that are known go on to their end."""
+        end = await self.perform(LIST, page, suffix=str(page.number))
+        self.memory.page = None
+        if isinstance(end, Ended):
+            self.memory.unlisted = f"page {page.number} of its children: {end.why}"
+
+    async def _in_parts(self, effect: Effect[In, Left], given: In, how_far: str) -> None:
+        """Perform it until nothing is left to do; where it gets nowhere, what is in its way is given some time."""
+        before: int | None = None
+        while True:
+            end = await self.perform(effect, given, suffix=self._step())
+            assert isinstance(end, Done)  # it has no way to end otherwise
+            left = end.receipt.left
+            if not left:
+                return
+            self.report(how_far.format(left))
+            if before is not None and left >= before:
+                await self.wait_until(workflow.now() + SOON)
+            before = left
+
+    async def _look(self) -> Family:
+        end = await self.perform(ADVANCE, Step(master=self.entity.id), suffix=self._step())
+        assert isinstance(end, Done)  # it has no way to end otherwise
+        self.report(str(end.receipt))
+        return end.receipt
+
+    def _step(self) -> str:
+        """No two looks share a record, in no two runs: each is to see how things are now.
+
+        Nor one that is repeated since its workflow task was lost, when a word has come in between: the word is heard
+        before it then, so that nobody would say again what the first one had not seen. A run id begins with the time.
+        """
+        self.looks += 1
+        return f"{workflow.info().run_id[-12:]}.{self.looks}.{self.heard}"
