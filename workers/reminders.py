@@ -2,7 +2,7 @@
 
 from activities.reminders.doses import take_turn, withdraw_doses
 from activities.reminders.resources import lifespan
-from activities.telephony import find_placed_call, find_sms, place_call, send_sms
+from activities.telephony.bodies import find_placed_call, find_sms, place_call, send_sms
 from perdure import App
 from workflows.dosage_reminders import DosageReminders
 from workflows.dose import DoseReminder
@@ -11,5 +11,5 @@ app = App(
     lifecycles=[DosageReminders, DoseReminder],
     effects=[take_turn, withdraw_doses, send_sms, find_sms, place_call, find_placed_call],
     lifespan=lifespan,
-    commands={"telephony": "workers.telephony_commands:commands"},
+    commands={"telephony": "workers.telephony.commands:commands"},
 )

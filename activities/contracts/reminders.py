@@ -21,7 +21,7 @@ from pydantic import (
 )
 
 from activities.contracts.plan import Plan, QuietHours, Zone
-from activities.contracts.telephony import Channel, Reported
+from activities.telephony.contracts import Channel, Reported
 from perdure import Private, PrivatePattern, Step, seconds
 
 Given = Field(union_mode="left_to_right")

@@ -19,7 +19,7 @@ from activities.contracts.calendar.spread import spread_of
 from activities.contracts.calendar.zones import instant, reads, zone_of
 from activities.contracts.plan import Due, Rule, reason
 from activities.contracts.reminders import LANGUAGES, Ahead, Dose, Open, Opening, Schedule, SignUp, Turn, Upto
-from activities.contracts.telephony import Channel
+from activities.telephony.contracts import Channel
 from perdure import Entity, Private
 from perdure.errors import UnknownKey, Unopenable
 

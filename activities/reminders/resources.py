@@ -7,8 +7,8 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from activities.twilio.resources import Telephony
-from activities.twilio.resources import lifespan as telephony_lifespan
+from activities.telephony.twilio.resources import Telephony
+from activities.telephony.twilio.resources import lifespan as telephony_lifespan
 from perdure import Occasion, Settings
 from perdure.database import Pool, open_pool
 

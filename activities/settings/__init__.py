@@ -1,15 +1,12 @@
-"""Settings of the outside systems, from the environment: `PERDURE_MAIL_HOST`, `PERDURE_TELEPHONY_SENDER`, and so on.
+"""Settings of the outside systems, from the environment: `PERDURE_MAIL_HOST`.
 
 A worker reads them once, when it imports the bodies: with a wrong one it does not start, and says which in one line.
 """
 
 from activities.settings.mail import MailSettings, StartTls, mail_settings
-from activities.settings.telephony import TelephonySettings, telephony_settings
 
 __all__ = [
     "MailSettings",
     "StartTls",
-    "TelephonySettings",
     "mail_settings",
-    "telephony_settings",
 ]

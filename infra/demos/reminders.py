@@ -134,9 +134,9 @@ async def working(
         "PERDURE_TELEPHONY_SENDER": GOOD,
         "PERDURE_TELEPHONY_CALLBACK_URL": f"http://127.0.0.1:{port}/",
     }
-    from activities.settings import telephony_settings  # the bodies read theirs when they are imported
+    from activities.telephony.settings import telephony_settings  # the bodies read theirs when they are imported
     from workers.reminders import app
-    from workers.telephony_callbacks import StatusCallbacks
+    from workers.telephony.callbacks import StatusCallbacks
 
     plugin = PerdurePlugin(app, config)
     async with (

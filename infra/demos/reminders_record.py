@@ -11,7 +11,7 @@ from zoneinfo import ZoneInfo
 
 import asyncpg
 
-from activities.contracts.telephony import reference_of
+from activities.telephony.contracts import reference_of
 from infra.demos.reminders_patients import Day, Expected
 from infra.telephony.resources import Resource
 from infra.telephony.server import TelephonyServer

@@ -9,7 +9,7 @@ from pathlib import Path
 from activities.contracts.reminders import TURN, Ahead, Turn
 from activities.reminders.doses import take_turn, withdraw_doses
 from activities.reminders.resources import lifespan
-from activities.telephony import find_placed_call, find_sms, place_call, send_sms
+from activities.telephony.bodies import find_placed_call, find_sms, place_call, send_sms
 from perdure import App, Occasion
 from workflows.dosage_reminders import DosageReminders
 from workflows.dose import DoseReminder

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from activities.contracts.telephony import Accepted, Channel, Notice
-from activities.twilio.looking_up import look_up
-from activities.twilio.resources import lifespan
-from activities.twilio.sending import send
+from activities.telephony.contracts import Accepted, Channel, Notice
+from activities.telephony.twilio.looking_up import look_up
+from activities.telephony.twilio.resources import lifespan
+from activities.telephony.twilio.sending import send
 from perdure import App, Attempt, Question
 from tests.apps.telling import CALL, FIND_CALL, FIND_SMS, SMS, Tell
 
@@ -34,5 +34,5 @@ app = App(
     lifecycles=[Tell],
     effects=[send_sms, place_call, find_sms, find_call],
     lifespan=lifespan,
-    commands={"telephony": "workers.telephony_commands:commands"},
+    commands={"telephony": "workers.telephony.commands:commands"},
 )

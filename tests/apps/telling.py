@@ -8,7 +8,7 @@ from enum import StrEnum
 from pydantic import BaseModel
 from temporalio import workflow
 
-from activities.contracts.telephony import (
+from activities.telephony.contracts import (
     Accepted,
     Channel,
     Notice,

@@ -9,9 +9,9 @@ from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from activities.contracts.telephony import Notice
-from activities.settings import telephony_settings
-from activities.twilio.resources import Telephony
+from activities.telephony.contracts import Notice
+from activities.telephony.settings import telephony_settings
+from activities.telephony.twilio.resources import Telephony
 from infra.telephony.server import ACCOUNT, TOKEN, TelephonyServer
 from perdure import Attempt, Entity, Key, Private, Question
 from perdure.contracts.attempt import boot_clock

@@ -11,8 +11,8 @@ import pytest
 
 from activities.contracts.reminders import Patient as Given
 from activities.contracts.reminders import Turn, Upto
-from activities.contracts.telephony import SEND_SMS, reference_of
 from activities.reminders.agenda import agenda, problem_with
+from activities.telephony.contracts import SEND_SMS, reference_of
 from perdure import Key, seconds
 from perdure.contracts.keys import Entity
 from perdure.errors import InvalidEntity

@@ -18,11 +18,12 @@ from typing import Any
 import pytest
 import typer.main
 
-from activities.settings import MailSettings, TelephonySettings
+from activities.settings import MailSettings
+from activities.telephony.settings import TelephonySettings
 from activities.web_jobs.settings import WebSettings
 from perdure.cli import cli
 from perdure.settings import Settings
-from workers import telephony_commands
+from workers.telephony import commands as telephony_commands
 from workers.web_jobs import job_types
 
 ROOT = Path(__file__).parents[2]

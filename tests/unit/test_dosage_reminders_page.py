@@ -9,7 +9,7 @@ import pytest
 
 from activities.contracts.plan import Rule
 from activities.contracts.reminders import LANGUAGES, Change
-from activities.contracts.telephony import RETRY
+from activities.telephony.contracts import RETRY
 from perdure import Lifecycle
 from workflows.dosage_reminders import DosageReminders
 from workflows.dose import DoseReminder

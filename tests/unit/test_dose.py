@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from activities.contracts.reminders import Dose, Opening
-from activities.contracts.telephony import (
+from activities.telephony.contracts import (
     FIND_PLACED_CALL,
     FIND_SMS,
     PLACE_CALL,

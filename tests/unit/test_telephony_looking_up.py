@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from activities.contracts.telephony import Channel
-from activities.twilio import looking_up
-from activities.twilio.looking_up import look_up
-from activities.twilio.sending import send
+from activities.telephony.contracts import Channel
+from activities.telephony.twilio import looking_up
+from activities.telephony.twilio.looking_up import look_up
+from activities.telephony.twilio.sending import send
 from infra.telephony.numbers import LANDLINE
 from infra.telephony.resources import Resource
 from infra.telephony.server import Fault, TelephonyServer

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from activities.twilio.outcomes import TABLE, Verdict, ending, said
+from activities.telephony.twilio.outcomes import TABLE, Verdict, ending, said
 from activities.web_jobs.exchange import Reply
 from perdure import InDoubt, NotDone, Refused
 

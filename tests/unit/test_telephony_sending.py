@@ -12,9 +12,9 @@ from xml.etree import ElementTree
 
 import pytest
 
-from activities.contracts.telephony import Channel, reference_of
-from activities.twilio.resources import Telephony
-from activities.twilio.sending import send
+from activities.telephony.contracts import Channel, reference_of
+from activities.telephony.twilio.resources import Telephony
+from activities.telephony.twilio.sending import send
 from infra.telephony.numbers import LANDLINE
 from infra.telephony.server import Fault, TelephonyServer
 from perdure import InDoubt, NotDone, Refused

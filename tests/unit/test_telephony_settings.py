@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from activities.settings import telephony_settings
-from activities.twilio.credentials import authorization
-from activities.twilio.resources import check_complete, lifespan
+from activities.telephony.settings import telephony_settings
+from activities.telephony.twilio.credentials import authorization
+from activities.telephony.twilio.resources import check_complete, lifespan
 from perdure import Settings
 from perdure.errors import InvalidSetting
 from tests.unit.telephony_ground import settings

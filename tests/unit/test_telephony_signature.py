@@ -8,7 +8,7 @@ from urllib.parse import urlencode
 import pytest
 from twilio.request_validator import RequestValidator  # type: ignore[import-untyped]
 
-from activities.twilio.signature import is_genuine, signature
+from activities.telephony.twilio.signature import is_genuine, signature
 
 TOKEN = "12345"
 URL = "https://example.com/myapp?foo=1&bar=2"

@@ -9,7 +9,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from activities.contracts.telephony import PLACE_CALL, SEND_SMS, reference_of
+from activities.telephony.contracts import PLACE_CALL, SEND_SMS, reference_of
 from perdure import Key
 from perdure.contracts.keys import Entity
 from tests.chaos.reminders.audit import DOUBTFUL, Acceptance, DoseFacts, PatientFacts

@@ -2,7 +2,7 @@
 
 import sys
 
-from activities.contracts import telephony
+from activities.telephony import contracts as telephony
 from perdure import Retry, seconds
 
 assert "workflows.dose" not in sys.modules, "the lifecycles have taken the usual durations already"

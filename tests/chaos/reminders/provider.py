@@ -14,12 +14,12 @@ from pathlib import Path
 import asyncpg
 from pydantic import SecretStr
 
-from activities.settings import TelephonySettings
+from activities.telephony.settings import TelephonySettings
 from infra.guard import GuardedProcess
 from infra.ports import free_port
 from infra.telephony.server import ACCOUNT, TOKEN
 from tests.deadline import DEADLINE
-from workers.telephony_callbacks import StatusCallbacks
+from workers.telephony.callbacks import StatusCallbacks
 
 LATE = 2
 """Seconds by which a late callback is late."""

@@ -12,7 +12,7 @@ import asyncpg
 import pytest
 from temporalio.testing import WorkflowEnvironment
 
-from activities.settings import telephony_settings
+from activities.telephony.settings import telephony_settings
 from infra.postgres import PostgresServer
 from infra.telephony.server import ACCOUNT, TOKEN, TelephonyServer
 from infra.temporal import TemporalServer

@@ -19,15 +19,15 @@ import asyncpg
 import pytest
 from yarl import URL
 
-from activities.settings import telephony_settings
-from activities.twilio.request import RETRIES, callback_url
+from activities.telephony.settings import telephony_settings
+from activities.telephony.twilio.request import RETRIES, callback_url
 from infra.postgres import PostgresServer
 from infra.telephony.reports import signature
 from infra.telephony.server import ACCOUNT, TOKEN
 from perdure import Entity, Key
 from tests.deadline import in_time
 from tests.integration.operating.reading import nobody
-from workers.telephony_callbacks import MOST, StatusCallbacks
+from workers.telephony.callbacks import MOST, StatusCallbacks
 
 PUBLIC = "https://hooks.example/perdure/telephony"
 KEY = Key.of(Entity("dose", "ann/8:00 ~ ä%/2026-03-01T08:00"), "send-sms")

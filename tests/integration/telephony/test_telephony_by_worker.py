@@ -11,14 +11,14 @@ from typing import Any
 import asyncpg
 import pytest
 
-from activities.settings import telephony_settings
+from activities.telephony.settings import telephony_settings
 from infra.ports import free_port
 from infra.postgres import PostgresServer
 from infra.telephony.server import ACCOUNT, TOKEN, Fault, TelephonyServer
 from infra.temporal import TemporalServer
 from tests.apps.telephoning import app
 from tests.world import World
-from workers.telephony_callbacks import StatusCallbacks
+from workers.telephony.callbacks import StatusCallbacks
 
 NUMBER, TEXT = "+15552223333", "Take 5 mg of Warfarin"
 

@@ -8,9 +8,9 @@ from typing import Final
 from urllib.parse import quote, unquote, urlencode
 from xml.sax.saxutils import escape, quoteattr
 
-from activities.contracts.telephony import Channel, Notice, reference_of
-from activities.settings import TelephonySettings
-from activities.twilio.credentials import authorization
+from activities.telephony.contracts import Channel, Notice, reference_of
+from activities.telephony.settings import TelephonySettings
+from activities.telephony.twilio.credentials import authorization
 from activities.web_jobs.exchange import Request
 from perdure import Key, Refused
 

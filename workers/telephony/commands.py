@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from workers.receiving import receive_at
-from workers.telephony_callbacks import receive
+from workers.telephony.callbacks import receive
 
 commands = typer.Typer(
     no_args_is_help=True,

@@ -10,8 +10,8 @@ from typing import Any
 
 from aiohttp.abc import AbstractResolver
 
-from activities.settings import TelephonySettings, telephony_settings
-from activities.twilio.credentials import auth_tokens, authorization
+from activities.telephony.settings import TelephonySettings, telephony_settings
+from activities.telephony.twilio.credentials import auth_tokens, authorization
 from activities.web_jobs.names import Names
 from activities.web_jobs.signature import NoSecret
 from perdure import Attempt, Question, Settings
@@ -34,7 +34,7 @@ class Telephony:
 def telephony_of(given: Attempt | Question) -> Telephony:
     """What the worker has opened."""
     resources: Any = getattr(given.resources, "telephony", given.resources)
-    assert isinstance(resources, Telephony), "App(lifespan=activities.twilio.resources.lifespan) is missing"
+    assert isinstance(resources, Telephony), "App(lifespan=activities.telephony.twilio.resources.lifespan) is missing"
     return resources
 
 

@@ -9,7 +9,7 @@ import base64
 
 from pydantic import SecretStr
 
-from activities.settings import TelephonySettings
+from activities.telephony.settings import TelephonySettings
 from activities.web_jobs.signature import NoSecret, text_at
 
 _PLACES = ("env:", "file:")

@@ -10,11 +10,11 @@ from datetime import timedelta
 from ipaddress import ip_network
 from typing import Final
 
-from activities.contracts.telephony import Accepted, Channel, Notice
-from activities.settings import TelephonySettings, telephony_settings
-from activities.twilio.outcomes import OURS_PAUSE, ending, said
-from activities.twilio.request import LEAST_VALIDITY, call, message, post, seconds_left
-from activities.twilio.resources import Telephony, telephony_of
+from activities.telephony.contracts import Accepted, Channel, Notice
+from activities.telephony.settings import TelephonySettings, telephony_settings
+from activities.telephony.twilio.outcomes import OURS_PAUSE, ending, said
+from activities.telephony.twilio.request import LEAST_VALIDITY, call, message, post, seconds_left
+from activities.telephony.twilio.resources import Telephony, telephony_of
 from activities.web_jobs.asking import spanned
 from activities.web_jobs.exchange import Bounds, Broken, Exchange, NotAllowed, Reply, Request
 from activities.web_jobs.signature import NoSecret

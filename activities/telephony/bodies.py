@@ -1,11 +1,11 @@
 """Sends notices by text messages and voice calls: one request, no retry of its own; and looks up what was accepted.
 
-It speaks Twilio's REST API of 2010-04-01. What is behind each of these is in `activities/twilio`.
+It speaks Twilio's REST API of 2010-04-01. What is behind each of these is in `activities/telephony/twilio`.
 """
 
 from __future__ import annotations
 
-from activities.contracts.telephony import (
+from activities.telephony.contracts import (
     FIND_PLACED_CALL,
     FIND_SMS,
     PLACE_CALL,
@@ -14,9 +14,9 @@ from activities.contracts.telephony import (
     Channel,
     Notice,
 )
-from activities.settings import telephony_settings
-from activities.twilio.looking_up import look_up
-from activities.twilio.sending import send
+from activities.telephony.settings import telephony_settings
+from activities.telephony.twilio.looking_up import look_up
+from activities.telephony.twilio.sending import send
 from perdure import Attempt, Question
 
 telephony_settings()  # a worker with a wrong setting must not start

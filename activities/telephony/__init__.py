@@ -1,0 +1,1 @@
+"""Text messages and voice calls: the contracts, and their bodies for providers that speak Twilio's API."""

@@ -1,1 +1,0 @@
-"""What stands behind `activities.telephony`: Twilio's REST API of 2010-04-01, Messages and Calls, and its callbacks."""

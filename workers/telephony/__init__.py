@@ -1,0 +1,1 @@
+"""The receiver of status callbacks, and the commands that applications with telephony add."""
