@@ -13,12 +13,12 @@ from typing import Literal
 
 from pydantic import ValidationError
 
-from activities.contracts.calendar.occurrences import occurrences
-from activities.contracts.calendar.openings import openings
-from activities.contracts.calendar.spread import spread_of
-from activities.contracts.calendar.zones import instant, reads, zone_of
-from activities.contracts.plan import Due, Rule, reason
-from activities.contracts.reminders import LANGUAGES, Ahead, Dose, Open, Opening, Schedule, SignUp, Turn, Upto
+from activities.reminders.contracts.calendar.occurrences import occurrences
+from activities.reminders.contracts.calendar.openings import openings
+from activities.reminders.contracts.calendar.spread import spread_of
+from activities.reminders.contracts.calendar.zones import instant, reads, zone_of
+from activities.reminders.contracts.plan import Due, Rule, reason
+from activities.reminders.contracts.reminders import LANGUAGES, Ahead, Dose, Open, Opening, Schedule, SignUp, Turn, Upto
 from activities.telephony.contracts import Channel
 from perdure import Entity, Private
 from perdure.errors import UnknownKey, Unopenable

@@ -6,8 +6,8 @@ import json
 
 import asyncpg
 
-from activities.contracts.reminders import TURN, WITHDRAW, Ahead, Turn, Withdrawal
 from activities.reminders.agenda import NotStarted, Starting, agenda, problem_with
+from activities.reminders.contracts.reminders import TURN, WITHDRAW, Ahead, Turn, Withdrawal
 from activities.reminders.resources import pool_of
 from perdure import Occasion
 from perdure.errors import InvalidEntity

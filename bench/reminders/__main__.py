@@ -20,8 +20,8 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from activities.contracts.calendar.spread import spread_of
-from activities.contracts.plan import Due, Plan, Rule
+from activities.reminders.contracts.calendar.spread import spread_of
+from activities.reminders.contracts.plan import Due, Plan, Rule
 from bench.reminders.ground import Ground, Held, ground, number
 from bench.reminders.scheduled import Text, schedule_at
 from perdure import Private
@@ -92,7 +92,7 @@ def main(
 
 
 async def _by_perdure(count: int, cached: int) -> Seen:
-    async with ground("perdure.cli", "worker", "workers.reminders:app", cached=cached) as made:
+    async with ground("perdure.cli", "worker", "workers.reminders.app:app", cached=cached) as made:
 
         def spread(first: datetime) -> list[datetime]:
             due = Due("daily", first.replace(tzinfo=None), first)

@@ -97,7 +97,7 @@ async def ground(*command: str, cached: int) -> AsyncIterator[Ground]:
         with PostgresServer() as postgres, TemporalServer(db_file=file) as temporal:
             database = await asyncpg.connect(postgres.dsn())
             await schema.migrate(database)
-            await database.execute((ROOT / "activities" / "reminders.sql").read_text())
+            await database.execute((ROOT / "activities" / "reminders" / "tables.sql").read_text())
             async with TelephonyServer() as telephony:
                 environment = {
                     **os.environ,

@@ -41,7 +41,7 @@ PATIENTS, FEWEST = 50, 14
 SCOPE = "demo"
 PATIENCE = 300.0
 """Seconds after which it gives up."""
-TABLES = ROOT / "activities" / "reminders.sql"
+TABLES = ROOT / "activities" / "reminders" / "tables.sql"
 FILE = ROOT / "build" / "demo-reminders.json"
 SAID = (
     "{count.hours:g} hours went by in {count.seconds} s: where nothing was due, the server's clock was put forward to\n"
@@ -135,7 +135,7 @@ async def working(
         "PERDURE_TELEPHONY_CALLBACK_URL": f"http://127.0.0.1:{port}/",
     }
     from activities.telephony.settings import telephony_settings  # the bodies read theirs when they are imported
-    from workers.reminders import app
+    from workers.reminders.app import app
     from workers.telephony.callbacks import StatusCallbacks
 
     plugin = PerdurePlugin(app, config)
@@ -151,7 +151,7 @@ async def working(
 async def stay(dsn: str, environment: WorkflowEnvironment) -> None:
     """Leave everything up until Ctrl-C."""
     say("Everything stays up until Ctrl-C: `perdure show dose ID`, or `select * from reminders.dose order by due`.")
-    say(f"  export PERDURE_DATABASE_URL={dsn} PERDURE_SCOPE={SCOPE} PERDURE_APP=workers.reminders:app")
+    say(f"  export PERDURE_DATABASE_URL={dsn} PERDURE_SCOPE={SCOPE} PERDURE_APP=workers.reminders.app:app")
     say(f"  export TEMPORAL_ADDRESS={environment.client.service_client.config.target_host}")
     await asyncio.Event().wait()
 

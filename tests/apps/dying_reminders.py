@@ -6,13 +6,13 @@ import os
 import signal
 from pathlib import Path
 
-from activities.contracts.reminders import TURN, Ahead, Turn
+from activities.reminders.contracts.reminders import TURN, Ahead, Turn
 from activities.reminders.doses import take_turn, withdraw_doses
 from activities.reminders.resources import lifespan
 from activities.telephony.bodies import find_placed_call, find_sms, place_call, send_sms
 from perdure import App, Occasion
-from workflows.dosage_reminders import DosageReminders
-from workflows.dose import DoseReminder
+from workflows.reminders.dosage_reminders import DosageReminders
+from workflows.reminders.dose import DoseReminder
 
 
 @TURN.takes

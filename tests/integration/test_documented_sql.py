@@ -30,7 +30,8 @@ GROUND = """
         values (1, 'comment-notification', '42', 0, 'start', '{}', 'the input does not fit');
 """
 TABLES = [
-    DOCS.parent / file for file in ("infra/mailings.sql", "activities/web_jobs/tables.sql", "activities/reminders.sql")
+    DOCS.parent / file
+    for file in ("infra/mailings.sql", "activities/web_jobs/tables.sql", "activities/reminders/tables.sql")
 ]
 JOB_TYPES = """
     insert into web_job.type (name, url, children) values

@@ -1,7 +1,7 @@
 """What clocks read, and when they read it for the first time: from `zoneinfo` asked in UTC, and nothing else.
 
-It shares nothing with `activities.contracts.calendar`: no local time is ever given a zone, so neither `fold` nor gaps
-have to be understood. A clock is looked at every six hours, and minute by minute where its offset changes.
+It shares nothing with `activities.reminders.contracts.calendar`: no local time is ever given a zone, so neither `fold`
+nor gaps have to be understood. A clock is looked at every six hours, and minute by minute where its offset changes.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from datetime import UTC, datetime, timedelta
 from random import Random
 from typing import Any
 
-from activities.contracts.reminders import TURN, WITHDRAW, Patient, Turn, Withdrawal
+from activities.reminders.contracts.reminders import TURN, WITHDRAW, Patient, Turn, Withdrawal
 from activities.reminders.doses import take_turn, withdraw_doses
 from activities.reminders.resources import Reminders
 from perdure import App, Entity, Occasion
@@ -26,7 +26,7 @@ from perdure.testing.exploring.world import World
 from tests.reminders.judge import Difference, differences
 from tests.reminders.lives import Author, Life, Said
 from tests.reminders.playing import PATIENT, Records, given_by, messages_of
-from workflows.dosage_reminders import DosageReminders
+from workflows.reminders.dosage_reminders import DosageReminders
 
 HOURS = 36
 """How long a life is: the simulation plays two days."""

@@ -15,13 +15,13 @@ from datetime import UTC, datetime
 from typing import Any
 from unittest.mock import patch
 
-from activities.contracts.reminders import Change, Patient, Since
+from activities.reminders.contracts.reminders import Change, Patient, Since
 from activities.reminders.doses import take_turn, withdraw_doses
 from activities.reminders.resources import Reminders
 from perdure import Entity, Occasion
 from tests.reminders.lives import Life
-from workflows import dosage_reminders
-from workflows.dosage_reminders import DosageReminders, Reminding
+from workflows.reminders import dosage_reminders
+from workflows.reminders.dosage_reminders import DosageReminders, Reminding
 
 PATIENT = "p"
 

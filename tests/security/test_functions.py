@@ -22,7 +22,7 @@ TO_PUBLIC = """
 
 async def with_applications(world: World) -> list[str]:
     """Make the schemas of the applications in this repository; the names of all schemas."""
-    for name in ("reminders.sql", "web_jobs/tables.sql"):
+    for name in ("reminders/tables.sql", "web_jobs/tables.sql"):
         await world.db.execute((ACTIVITIES / name).read_text())
     return ["perdure", "reminders", "web_job"]
 

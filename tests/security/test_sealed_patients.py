@@ -11,7 +11,7 @@ from perdure import Entity, Private
 from tests.integration.encryption.ground import FIRST
 from tests.integration.reminders.conftest import Clinic, quiet_clinic, telephony
 from tests.integration.reminders.test_patients import TOMORROW, ZONE, soon
-from workers.reminders import app
+from workers.reminders.app import app
 
 __all__ = ["quiet_clinic", "telephony"]
 NUMBER, OTHER = "+12025550101", "+12025550102"

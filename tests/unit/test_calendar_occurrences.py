@@ -11,9 +11,9 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from activities.contracts.calendar.occurrences import next_due, occurrences
-from activities.contracts.calendar.zones import instant, last_instant
-from activities.contracts.plan import Due, Rule
+from activities.reminders.contracts.calendar.occurrences import next_due, occurrences
+from activities.reminders.contracts.calendar.zones import instant, last_instant
+from activities.reminders.contracts.plan import Due, Rule
 from tests.unit.calendar_oracle import Clock, changes
 
 NEW_YORK, LORD_HOWE, ACCRA = "America/New_York", "Australia/Lord_Howe", "Africa/Accra"

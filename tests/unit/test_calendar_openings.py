@@ -8,8 +8,8 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from activities.contracts.calendar.openings import openings
-from activities.contracts.plan import QuietHours
+from activities.reminders.contracts.calendar.openings import openings
+from activities.reminders.contracts.plan import QuietHours
 from tests.unit.calendar_oracle import MINUTE, changes
 
 NEW_YORK, LORD_HOWE, ACCRA = "America/New_York", "Australia/Lord_Howe", "Africa/Accra"

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from activities.contracts.calendar.rules import recurrence
+from activities.reminders.contracts.calendar.rules import recurrence
 from tests.unit.calendar_oracle import nominal, random_rule
 
 FAR = datetime(2200, 1, 1)

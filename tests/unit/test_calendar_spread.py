@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from activities.contracts.calendar.spread import spread_of
-from activities.contracts.plan import Due, Rule
+from activities.reminders.contracts.calendar.spread import spread_of
+from activities.reminders.contracts.plan import Due, Rule
 
 DUE = Due("morning", datetime(2026, 3, 1, 8), datetime(2026, 3, 1, 13, tzinfo=UTC))
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from activities.contracts.reminders import Patient as Given
-from activities.contracts.reminders import Turn, Upto
 from activities.reminders.agenda import agenda, problem_with
+from activities.reminders.contracts.reminders import Patient as Given
+from activities.reminders.contracts.reminders import Turn, Upto
 from activities.telephony.contracts import SEND_SMS, reference_of
 from perdure import Key, seconds
 from perdure.contracts.keys import Entity

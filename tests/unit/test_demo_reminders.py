@@ -11,8 +11,8 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from activities.contracts.calendar.occurrences import occurrences
-from activities.contracts.plan import Plan
+from activities.reminders.contracts.calendar.occurrences import occurrences
+from activities.reminders.contracts.plan import Plan
 from infra.demos.reminders_patients import NEW_YORK, Day, Patient, the_day
 from infra.demos.reminders_record import Count, Told, counted, reference
 

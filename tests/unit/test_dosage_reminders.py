@@ -9,14 +9,14 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from activities.contracts.plan import Plan, Rule
-from activities.contracts.reminders import TURN, WITHDRAW, Ahead, Change, Patient, SignUp, Since, Turn, Upto
 from activities.reminders.agenda import AT_ONCE, NotStarted, Starting, agenda, problem_with
+from activities.reminders.contracts.plan import Plan, Rule
+from activities.reminders.contracts.reminders import TURN, WITHDRAW, Ahead, Change, Patient, SignUp, Since, Turn, Upto
 from perdure import Entity, Private, Request, hours, minutes, seconds
 from perdure._crypto.sealed import bound_to
 from perdure.errors import UnknownKey, Unopenable
 from perdure.testing import At, Rehearsal, rehearse
-from workflows.dosage_reminders import DosageReminders, Reminding
+from workflows.reminders.dosage_reminders import DosageReminders, Reminding
 
 ACTIVE, PAUSED, UNUSABLE, COMPLETED, ENDED = Reminding
 NOON = datetime(2027, 3, 1, 12, 0, tzinfo=UTC)

@@ -7,16 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from activities.contracts.plan import Rule
-from activities.contracts.reminders import LANGUAGES, Change
+from activities.reminders.contracts.plan import Rule
+from activities.reminders.contracts.reminders import LANGUAGES, Change
 from activities.telephony.contracts import RETRY
 from perdure import Lifecycle
-from workflows.dosage_reminders import DosageReminders
-from workflows.dose import DoseReminder
+from workflows.reminders.dosage_reminders import DosageReminders
+from workflows.reminders.dose import DoseReminder
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "dosage-reminders.md").read_text()
-TABLES = (ROOT / "activities" / "reminders.sql").read_text()
+TABLES = (ROOT / "activities" / "reminders" / "tables.sql").read_text()
 
 
 def _section(title: str) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from activities.contracts.reminders import Dose, Opening
+from activities.reminders.contracts.reminders import Dose, Opening
 from activities.telephony.contracts import (
     FIND_PLACED_CALL,
     FIND_SMS,
@@ -20,7 +20,7 @@ from activities.telephony.contracts import (
 )
 from perdure import InDoubt, Key, NotDone, Private, Refused, Request, Status, hours, minutes, seconds
 from perdure.testing import At, Rehearsal, When, WhenIn, WorkerLost, rehearse
-from workflows.dose import DoseReminder, Reminder
+from workflows.reminders.dose import DoseReminder, Reminder
 
 DUE = datetime(2026, 11, 21, 13, 0, tzinfo=UTC)
 SMS, CALL = Channel.SMS, Channel.CALL

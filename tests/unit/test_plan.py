@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
-from activities.contracts.plan import Plan, QuietHours, Rule, Zone, reason
+from activities.reminders.contracts.plan import Plan, QuietHours, Rule, Zone, reason
 
 SECRET = "mellitol 5 mg"
 

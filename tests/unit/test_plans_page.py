@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from activities.contracts.calendar.occurrences import occurrences
-from activities.contracts.calendar.openings import openings
-from activities.contracts.plan import Plan, QuietHours, Rule, reason
+from activities.reminders.contracts.calendar.occurrences import occurrences
+from activities.reminders.contracts.calendar.openings import openings
+from activities.reminders.contracts.plan import Plan, QuietHours, Rule, reason
 
 PAGE = (Path(__file__).parents[2] / "docs" / "plans.md").read_text()
 ROWS = re.findall(r"^\| ([^|]+) \| `(FREQ[^`]+)` \| `([^`]+)` \| ([^|]+) \|$", PAGE, re.MULTILINE)

@@ -5,7 +5,7 @@ import sys
 from activities.telephony import contracts as telephony
 from perdure import Retry, seconds
 
-assert "workflows.dose" not in sys.modules, "the lifecycles have taken the usual durations already"
+assert "workflows.reminders.dose" not in sys.modules, "the lifecycles have taken the usual durations already"
 
 _TIMEOUT, _SETTLE, _EVERY = seconds(1.5), seconds(0.5), seconds(0.3)
 _RETRY = Retry(initial=seconds(0.3), cap=seconds(2))
@@ -17,6 +17,6 @@ telephony.PLACE_CALL, telephony.FIND_PLACED_CALL = telephony.call_contracts(
     timeout=_TIMEOUT, settle=_SETTLE, every=_EVERY, retry=_RETRY
 )
 
-from workers.reminders import app  # noqa: E402
+from workers.reminders.app import app  # noqa: E402
 
 __all__ = ["app"]

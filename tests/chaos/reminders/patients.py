@@ -11,8 +11,8 @@ from itertools import count
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from activities.contracts.calendar.spread import spread_of
-from activities.contracts.plan import Due, Rule
+from activities.reminders.contracts.calendar.spread import spread_of
+from activities.reminders.contracts.plan import Due, Rule
 from perdure import Private
 from tests.chaos.reminders.bad_records import BAD, MEDICINE, Bad
 

@@ -27,9 +27,9 @@ from tests.chaos.reminders.facts import Books, accepted_in, gather
 from tests.chaos.reminders.patients import Moment, Patient, make_patients
 from tests.chaos.reminders.provider import counted, heard, provider
 from tests.world import World
-from workers.reminders import app
+from workers.reminders.app import app
 
-TABLES = (Path(__file__).parents[3] / "activities" / "reminders.sql").read_text()
+TABLES = (Path(__file__).parents[3] / "activities" / "reminders" / "tables.sql").read_text()
 WORKERS = ("worker-1", "worker-2")
 LOG = "provider.log"
 AWAY = 0.2
@@ -72,7 +72,7 @@ class Wish:
     brief: float = 120.0
     patience: float = 60.0
     callbacks: bool = True
-    app: str = "workers.reminders:app"
+    app: str = "workers.reminders.app:app"
 
     def moment(self, now: datetime) -> Moment:
         """When all are due: at a whole minute, if they go within one; else at one that is over, and they are spread."""

@@ -18,9 +18,9 @@ from infra.telephony.server import ACCOUNT, TOKEN, TelephonyServer
 from infra.temporal import TemporalServer
 from tests.integration.reminders.skipping import Skipping, skipping_server
 from tests.world import World
-from workers.reminders import app
+from workers.reminders.app import app
 
-TABLES = (Path(__file__).parents[3] / "activities" / "reminders.sql").read_text()
+TABLES = (Path(__file__).parents[3] / "activities" / "reminders" / "tables.sql").read_text()
 SENDER = "+15005550006"
 
 

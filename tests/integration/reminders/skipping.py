@@ -26,7 +26,7 @@ from infra.time_skipping import time_skipping_environment
 from perdure import PerdurePlugin
 from tests.deadline import in_time
 from tests.running import running
-from workers.reminders import app
+from workers.reminders.app import app
 
 if TYPE_CHECKING:
     from tests.integration.reminders.conftest import Clinic

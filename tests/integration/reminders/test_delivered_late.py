@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from activities.contracts.calendar.spread import spread_of
-from activities.contracts.plan import Due, Plan
+from activities.reminders.contracts.calendar.spread import spread_of
+from activities.reminders.contracts.plan import Due, Plan
 from tests.integration.reminders.conftest import Clinic, a_plan
-from workers.reminders import app
+from workers.reminders.app import app
 
 
 async def test_a_dose_that_comes_due_before_temporal_hears_of_the_patient_is_sent(quiet_clinic: Clinic) -> None:

@@ -14,8 +14,8 @@ from typing import Any
 import asyncpg
 import pytest
 
-from activities.contracts.reminders import Asked, Change, Memory, Patient, Turn, Upto
 from activities.reminders.agenda import problem_with
+from activities.reminders.contracts.reminders import Asked, Change, Memory, Patient, Turn, Upto
 from infra.postgres import PostgresServer
 from perdure import Client, Settings
 
@@ -32,7 +32,7 @@ async def clinic_app(postgres: PostgresServer, database: str) -> AsyncIterator[a
     connection = await asyncpg.connect(postgres.dsn(database))
     transaction = connection.transaction()
     await transaction.start()
-    await connection.execute((ROOT / "activities" / "reminders.sql").read_text())
+    await connection.execute((ROOT / "activities" / "reminders" / "tables.sql").read_text())
     await connection.execute("create role clinic_app; create table clinic_patient (id text primary key)")
     await connection.execute(GRANTS)
     await connection.execute("set local role clinic_app")

@@ -9,7 +9,7 @@ from tests.erasing import forget, places
 from tests.integration.reminders.conftest import Clinic
 from tests.integration.reminders.test_patients import TOMORROW, ZONE, soon
 
-APP = "workers.reminders:app"
+APP = "workers.reminders.app:app"
 
 
 async def test_a_patient_is_forgotten_with_every_dose(clinic: Clinic) -> None:

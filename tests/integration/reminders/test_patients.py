@@ -11,8 +11,8 @@ from typing import Any
 import asyncpg
 import pytest
 
-from activities.contracts.calendar.spread import spread_of
-from activities.contracts.plan import Due, Rule
+from activities.reminders.contracts.calendar.spread import spread_of
+from activities.reminders.contracts.plan import Due, Rule
 from tests.integration.reminders.conftest import Clinic, a_plan
 
 ZONE = "Africa/Accra"

@@ -11,7 +11,7 @@ from temporalio.service import RPCError
 
 from perdure._reconcile.recovery.recovery import recover
 from tests.integration.reminders.conftest import Clinic, a_plan
-from workers.reminders import app
+from workers.reminders.app import app
 
 TOMORROW = datetime.now(UTC) + timedelta(days=1)
 

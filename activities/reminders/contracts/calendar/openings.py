@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
-from activities.contracts.calendar.zones import instant, last_instant, reads, zone_of
-from activities.contracts.plan import Opening, QuietHours
+from activities.reminders.contracts.calendar.zones import instant, last_instant, reads, zone_of
+from activities.reminders.contracts.plan import Opening, QuietHours
 
 _DAY = timedelta(days=1)
 

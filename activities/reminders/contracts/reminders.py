@@ -20,7 +20,7 @@ from pydantic import (
     model_serializer,
 )
 
-from activities.contracts.plan import Plan, QuietHours, Zone
+from activities.reminders.contracts.plan import Plan, QuietHours, Zone
 from activities.telephony.contracts import Channel, Reported
 from perdure import Private, PrivatePattern, Step, seconds
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from dateutil import rrule
 
-from activities.contracts.calendar.parts import Parts, read_parts
+from activities.reminders.contracts.calendar.parts import Parts, read_parts
 
 _STEP = {"HOURLY": timedelta(hours=1), "DAILY": timedelta(days=1), "WEEKLY": timedelta(weeks=1)}
 _PAST_THE_END = 10_000 * 12  # as an interval it makes dateutil stop after the first month or year

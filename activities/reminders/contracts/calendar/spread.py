@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from datetime import timedelta
 
-from activities.contracts.plan import Due, Rule
+from activities.reminders.contracts.plan import Due, Rule
 
 _MICROSECOND = timedelta(microseconds=1)
 

@@ -12,7 +12,7 @@ from functools import partial
 
 from temporalio import workflow
 
-from activities.contracts.reminders import Dose, Opening, Reports
+from activities.reminders.contracts.reminders import Dose, Opening, Reports
 from activities.telephony.contracts import PLACE_CALL, SEND_SMS, Accepted, Channel, Notice, Reported, reference_of
 from perdure import Done, Ended, Erasure, Expired, Key, Lifecycle, Request, WasRefused, state
 

@@ -12,8 +12,8 @@ from datetime import datetime, timedelta
 from typing import Final
 from zoneinfo import ZoneInfo
 
-from activities.contracts.calendar.zones import instant, reads, zone_of
-from activities.contracts.plan import HORIZON, Due, Rule
+from activities.reminders.contracts.calendar.zones import instant, reads, zone_of
+from activities.reminders.contracts.plan import HORIZON, Due, Rule
 
 _BACK: Final = timedelta(days=1)
 """More than clocks have ever gone back at once."""

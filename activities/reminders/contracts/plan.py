@@ -13,8 +13,8 @@ from typing import Annotated, Any, Final, NamedTuple, Self
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, ValidationError, model_validator
 
-from activities.contracts.calendar.rules import Recurrence, recurrence
-from activities.contracts.calendar.zones import Zone
+from activities.reminders.contracts.calendar.rules import Recurrence, recurrence
+from activities.reminders.contracts.calendar.zones import Zone
 from perdure import Private
 
 __all__ = ["Due", "Opening", "Plan", "QuietHours", "Rule", "Zone", "reason"]

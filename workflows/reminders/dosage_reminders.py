@@ -14,7 +14,7 @@ from typing import Any
 
 from temporalio import workflow
 
-from activities.contracts.reminders import (
+from activities.reminders.contracts.reminders import (
     TURN,
     WITHDRAW,
     Ahead,

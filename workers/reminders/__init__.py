@@ -1,0 +1,1 @@
+"""The worker of dosage reminders."""

@@ -1,0 +1,1 @@
+"""The lifecycles of a patient and of a dose."""
