@@ -22,7 +22,7 @@ from activities.log_files import Log, LogFile, LogUnusable, stamp_of
 from activities.mail_queue import QueueUnusable, ask_queue
 from activities.message_id import FORGED, Sought
 from activities.settings import mail_settings
-from perdure import Question
+from perdure import LookupContext
 
 mail_settings()  # a worker with a wrong setting must not start
 
@@ -37,7 +37,7 @@ _BAD_FIRST = ("expired", "bounced", "deferred", "sent")
 
 
 @FIND_IN_MAIL_LOG.answers
-async def find_in_mail_log(mail: Mail, question: Question) -> Accepted | None:
+async def find_in_mail_log(mail: Mail, question: LookupContext) -> Accepted | None:
     """The receipt of a mail that the server accepted; None if it certainly accepted none.
 
     Raises:
@@ -53,7 +53,7 @@ async def find_in_mail_log(mail: Mail, question: Question) -> Accepted | None:
         raise
 
 
-async def ask_log(mail: Mail, question: Question) -> Accepted | None:
+async def ask_log(mail: Mail, question: LookupContext) -> Accepted | None:
     """What the log at `PERDURE_MAIL_LOG` shows of the mail.
 
     Raises:

@@ -24,7 +24,7 @@ from activities.message import wire_address
 from activities.message_id import FORGED, Sought, comparable
 from activities.settings import mail_settings
 from activities.smtp_outcomes import masked
-from perdure import PerdureError, Question
+from perdure import LookupContext, PerdureError
 
 _LONGEST = 16 << 20  # bytes of one mail's line in the list, which names all its recipients
 _MAILDROP = "maildrop"
@@ -35,7 +35,7 @@ class QueueUnusable(PerdureError):
     """The queue can't answer: it can't be listed, or what waits there can't be read."""
 
 
-async def ask_queue(mail: Mail, question: Question) -> Accepted | None:
+async def ask_queue(mail: Mail, question: LookupContext) -> Accepted | None:
     """The receipt of a mail that the queue holds; None if it holds none with the question's Message-ID.
 
     Raises:

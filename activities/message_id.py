@@ -19,7 +19,7 @@ from activities.contracts.addresses import ascii_domain
 from activities.contracts.mail import Mail
 from activities.settings import mail_settings
 from activities.smtp_outcomes import OURS_PAUSE
-from perdure import Key, NotDone, Question, Settings
+from perdure import Key, LookupContext, NotDone, Settings
 from perdure.errors import InvalidSetting
 
 CLOCKS = timedelta(hours=1)
@@ -83,7 +83,7 @@ class Sought:
     recipient: str | None = None
 
     @classmethod
-    def by(cls, mail: Mail, question: Question) -> Sought:
+    def by(cls, mail: Mail, question: LookupContext) -> Sought:
         """The mail of a question.
 
         Raises:

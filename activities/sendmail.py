@@ -23,7 +23,7 @@ from activities.message import message_bytes, wire_address
 from activities.settings import mail_settings
 from activities.smtp_outcomes import OURS_PAUSE, masked, outcome
 from activities.sysexits import verdict_of_status
-from perdure import Attempt, NotDone, Question
+from perdure import Attempt, LookupContext, NotDone
 
 _NEEDED = ("PATH", "HOME", "USER", "LOGNAME", "SHELL", "TMPDIR", "TZ", "MAIL_CONFIG")
 """Variables that the program gets: no secret of the worker's is told to it, nor to what it starts."""
@@ -63,7 +63,7 @@ async def send_by_sendmail(mail: Mail, attempt: Attempt) -> Accepted:
 
 
 @FIND_SENT_MAIL.answers
-async def find_sent_mail(mail: Mail, question: Question) -> Accepted | None:
+async def find_sent_mail(mail: Mail, question: LookupContext) -> Accepted | None:
     """The receipt of a mail that Postfix has, or had; None if it certainly never had it.
 
     Raises:

@@ -253,7 +253,7 @@ async def ground() -> AsyncIterator[Ground]:
                 **os.environ,
                 "TEMPORAL_ADDRESS": temporal.address,
                 "PERDURE_DATABASE_URL": postgres.dsn(),
-                "PERDURE_CLEAN_UP_EVERY": "0",
+                "PERDURE_RECONCILIATION_EVERY": "0",
                 "PERDURE_WEB_ORIGINS": origin,
                 "PERDURE_WEB_NETWORKS": "127.0.0.0/8",
             }

@@ -92,7 +92,7 @@ def _a_write(entity_id: str, version: int) -> Write:
         )
     state = Move(state="sending" if version % 2 else "sent")
     return Write(
-        lifecycle="bench", id=entity_id, round=0, version=version, workflow_id=entity_id, move=state, fence=fence
+        lifecycle="bench", id=entity_id, generation=0, version=version, workflow_id=entity_id, move=state, fence=fence
     )
 
 

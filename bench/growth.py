@@ -21,7 +21,7 @@ from bench.cost.life import living
 _PAST = """
     insert into perdure.ident (lifecycle, id, version, final)
         select 'inline', 'old-' || n, n, 'sent' from generate_series(1, {count}) n;
-    insert into perdure.finished (lifecycle, id, round, state, why, input, workflow_id, created_at)
+    insert into perdure.finished (lifecycle, id, generation, state, why, input, workflow_id, created_at)
         select 'inline', 'old-' || n, 0, 'sent', 'queued as 4Q', '{{"id": 1, "body": "Well said.", "author": "Ann"}}',
             'bench/inline/old-' || n, clock_timestamp() from generate_series(1, {count}) n;
 """

@@ -54,7 +54,7 @@ async def _measure(count: int, cached: int) -> tuple[int, int]:
             **os.environ,
             "TEMPORAL_ADDRESS": temporal.address,
             "PERDURE_DATABASE_URL": postgres.dsn(),
-            "PERDURE_WORKFLOWS_CACHED": str(cached),
+            "PERDURE_MAX_CACHED_WORKFLOWS": str(cached),
         }
         command = [sys.executable, "-m", "perdure.cli", "worker", "bench.waiting:app"]
         log = Path(folder) / "worker.log"

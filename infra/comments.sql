@@ -10,5 +10,5 @@ create table if not exists comment (
     created_at         timestamptz not null default now()
 );
 
--- For the clean-up: comments that should have a lifecycle.
+-- For the reconciliation: comments that should have a lifecycle.
 create index if not exists comment_pending on comment (id) where notification_state = 'pending';

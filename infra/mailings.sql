@@ -14,5 +14,5 @@ create table if not exists mailing (
     created_at  timestamptz not null default now()
 );
 
--- For the clean-up: mails that should have a lifecycle.
+-- For the reconciliation: mails that should have a lifecycle.
 create index if not exists mailing_queued on mailing (id) where state = 'queued';

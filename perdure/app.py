@@ -10,7 +10,7 @@ from temporalio import workflow
 
 from perdure._crypto.private import sealed_data
 from perdure._workflow.lifecycle import Lifecycle
-from perdure.contracts.effects import Effect, Find, contract_of, problem
+from perdure.contracts.effects import Effect, Lookup, contract_of, problem
 from perdure.contracts.keys import check_name
 from perdure.contracts.limits import limits_of
 from perdure.contracts.states import suggestion
@@ -20,7 +20,7 @@ from perdure.errors import DeclarationError, InvalidInput, UnknownLifecycle
 if TYPE_CHECKING:
     from perdure.settings import Settings
 
-Contract = Effect[Any, Any] | Find[Any, Any] | Step[Any, Any]
+Contract = Effect[Any, Any] | Lookup[Any, Any] | Step[Any, Any]
 Lifespan: TypeAlias = "Callable[[Settings], AbstractAsyncContextManager[Any]]"
 """Opens what bodies share, for as long as a worker runs."""
 
@@ -41,6 +41,10 @@ class App:
 
     Attributes:
         limits: the rates that its effects and look-ups keep to, by name.
+
+    Example:
+        >>> App(lifecycles=[], effects=[]).lifecycles
+        {}
     """
 
     def __init__(
@@ -74,10 +78,10 @@ class App:
             raise UnknownLifecycle(f"no lifecycle is named {name!r}{suggestion(name, self.lifecycles)}") from None
 
     def contract(self, name: str) -> Contract | None:
-        """The contract that has this name, or had it formerly."""
+        """The contract that has this name, or had it aliases."""
         if name in self.bodies:
             return self.bodies[name][0]
-        return next((contract for contract, _ in self.bodies.values() if name in contract.formerly), None)
+        return next((contract for contract, _ in self.bodies.values() if name in contract.aliases), None)
 
     def _bind(self, body: Callable[..., Any]) -> None:
         contract = contract_of(body)
@@ -93,7 +97,7 @@ class App:
     def _check(self, needed: dict[str, tuple[Contract, str]]) -> None:
         for name, (contract, lifecycle) in needed.items():
             if name not in self.bodies:
-                how = {Find: "answers", Step: "takes"}.get(type(contract), "performs")
+                how = {Lookup: "answers", Step: "takes"}.get(type(contract), "performs")
                 raise DeclarationError(
                     f"{contract!r} of {lifecycle!r} has no body: "
                     f"give App(effects=[...]) a function decorated with its .{how}"
@@ -149,7 +153,7 @@ def _needed(lifecycles: Sequence[type[Lifecycle[Any, Any]]]) -> dict[str, tuple[
 
 def contracts_of(lifecycle: type[Lifecycle[Any, Any]]) -> list[Contract]:
     """All that it declares: effects, their look-ups, steps."""
-    finds = [effect.find for effect in lifecycle.effects if effect.find is not None]
+    finds = [effect.lookup for effect in lifecycle.effects if effect.lookup is not None]
     return [*lifecycle.effects, *finds, *lifecycle.steps]
 
 

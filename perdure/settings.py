@@ -19,25 +19,21 @@ class Settings(BaseSettings):
     """What a worker or client of perdure is told from outside.
 
     Attributes:
-        database_url: the app's database, `postgresql://user:password@host:port/database`.
-        scope: names the app database where several share a Temporal namespace; part of the id of each workflow and of
-            the name of each task queue.
-        task_queue: name of the task queue of the lifecycles' workers, without the scope; `queue` has both.
-
         database_url: the app's database, `postgresql://user:password@host:port/database`. `repr` and dumps show it
             without its passwords.
         column_database_url: the same database, as the role that writes the columns which show states in the app's
             tables (`perdure grant ROLE --as column`); None = the workers' role writes them.
         erasure_database_url: the same database, as the role that erases the rows of the app which a lifecycle declares
             (`Erasure`); None = the role of `database_url`.
-        scope: names the app database where several share a Temporal namespace; first part of workflow ids.
-        task_queue: where the lifecycles' workers listen.
-        grace: seconds that calls under way are given when a worker is told to stop.
+        scope: names the app database where several share a Temporal namespace; part of the id of each workflow and of
+            the name of each task queue.
+        task_queue: name of the task queue of the lifecycles' workers, without the scope; `queue` has both.
+        graceful_shutdown_timeout: seconds that calls under way are given when a worker is told to stop.
         connections: how many connections to PostgreSQL one process may hold.
-        workflows_cached: how many workflows a worker keeps in memory.
-        effects_at_once: how many effects a worker runs at the same time.
+        max_cached_workflows: how many workflows a worker keeps in memory.
+        max_concurrent_effects: how many effects a worker runs at the same time.
         relay: whether the worker also delivers what was started.
-        relay_every: seconds between two looks into an empty outbox.
+        relay_poll_interval: seconds between two looks into an empty outbox.
         deployment: `name:build` = this worker takes part in Temporal's worker versioning; lifecycles end on the
             build that they began with, or with `name:build:auto` go on with the current one. None = unversioned.
         log: `text` or `json` lines.
@@ -46,16 +42,20 @@ class Settings(BaseSettings):
         metrics: `prometheus:HOST:PORT`, where a worker process offers them, or `otlp`; None = it has none.
         retention: whole months that what is over stays in the database; None = for ever.
         archive_to: folder that a month is exported to before it is dropped; None = it is dropped without.
-        clean_up_every: hours between two clean-ups; 0 = only when asked.
-        clean_up_grace: seconds; what was written since is left alone by a clean-up.
+        reconciliation_every: hours between two reconciliations; 0 = only when asked.
+        reconciliation_grace: seconds; what was written since is left alone by a reconciliation.
         web_ui: where Temporal's Web UI is, for links to workflows, `https://temporal.example.org`; None = no links.
         keys: `id:base64` of 32 bytes, several by comma: the first one encrypts, all decrypt; None = no encryption.
         keys_file: a file instead, `id base64` a line, which only its owner may read and write.
-        key_service: `package.module:name` of what unwraps those keys, see `perdure.KeyService`; None = they are not
-            wrapped.
+        key_service: `package.module:name` of what unwraps those keys, see `perdure.encryption.KeyService`; None = they
+            are not wrapped.
         encrypt: whether payloads to Temporal are encrypted; None = where there are keys. What is encrypted is read
             where there are keys, in any case.
         seal: whether `Private` fields are sealed before they are written to the database.
+
+    Example:
+        >>> Settings(task_queue="orders", scope="shop").queue
+        'orders:shop'
     """
 
     model_config = SettingsConfigDict(env_prefix="PERDURE_", extra="ignore", frozen=True)
@@ -65,12 +65,12 @@ class Settings(BaseSettings):
     erasure_database_url: str | None = Field(default=None, pattern=r"^postgres(ql)?://")
     scope: Scope | None = None
     task_queue: str = Field(default="perdure", max_length=200, pattern=r"^[^:\s]+$")
-    grace: float = Field(default=10.0, ge=0, le=3600)
+    graceful_shutdown_timeout: float = Field(default=10.0, ge=0, le=3600)
     connections: int = Field(default=5, ge=2, le=100)
-    workflows_cached: int = Field(default=1000, ge=0)
-    effects_at_once: int = Field(default=100, ge=1)
+    max_cached_workflows: int = Field(default=1000, ge=0)
+    max_concurrent_effects: int = Field(default=100, ge=1)
     relay: bool = True
-    relay_every: float = Field(default=0.025, gt=0, le=60)
+    relay_poll_interval: float = Field(default=0.025, gt=0, le=60)
     deployment: str | None = Field(default=None, pattern=r"^[^:.\s]+:[^:\s]+(:auto)?$")
     log: Literal["text", "json"] = "text"
     log_level: Literal["debug", "info", "warning", "error"] = "info"
@@ -78,8 +78,8 @@ class Settings(BaseSettings):
     metrics: str | None = Field(default=None, pattern=r"^(otlp|prometheus:\S+:\d+)$")
     retention: int | None = Field(default=None, ge=1, le=1200)
     archive_to: str | None = Field(default=None, min_length=1)
-    clean_up_every: float = Field(default=24.0, ge=0, le=24 * 31)
-    clean_up_grace: float = Field(default=600.0, ge=0, le=86400)
+    reconciliation_every: float = Field(default=24.0, ge=0, le=24 * 31)
+    reconciliation_grace: float = Field(default=600.0, ge=0, le=86400)
     web_ui: str | None = Field(default=None, pattern=r"^https?://\S+$")
     keys: SecretStr | None = None
     keys_file: str | None = Field(default=None, min_length=1)

@@ -110,7 +110,11 @@ def with_sqlalchemy(dsn: str, alone: bool) -> Iterator[tuple[Any, Any]]:
 
 @contextmanager
 def with_sqlalchemy_session(dsn: str, alone: bool) -> Iterator[tuple[Any, Any]]:
-    with _engine(dsn, alone) as engine, sqlalchemy.orm.Session(engine) as session, session.begin():
+    with (
+        _engine(dsn, alone) as engine,
+        sqlalchemy.orm.Session(engine) as session,
+        session.begin(),
+    ):
         yield session, _executes(session)
 
 

@@ -27,7 +27,7 @@ async def places(world: World, mark: str, collector: Collector | None = None) ->
     for (table,) in await world.db.fetch(EVERY_TABLE):
         if await world.db.fetchval(f"select exists (select from {table} x where strpos(x::text, $1) > 0)", mark):
             found.add(table)
-    async for run in world.engine.list_workflows(f'WorkflowId STARTS_WITH "{world.scope}:"'):
+    async for run in world.temporal_client.list_workflows(f'WorkflowId STARTS_WITH "{world.scope}:"'):
         if await in_history(world, run.id, run.run_id, mark):
             found.add(run.id.partition(":")[2])
     for path in world.folder.rglob("*"):
@@ -40,7 +40,7 @@ async def places(world: World, mark: str, collector: Collector | None = None) ->
 
 async def in_history(world: World, workflow_id: str, run: str | None, mark: str) -> bool:
     """Whether Temporal has a text in the history of a run, or in what it shows of it."""
-    handle = world.engine.get_workflow_handle(workflow_id, run_id=run)
+    handle = world.temporal_client.get_workflow_handle(workflow_id, run_id=run)
     try:
         described = await handle.describe()
         events = [event.SerializeToString() async for event in handle.fetch_history_events()]

@@ -20,8 +20,9 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from infra.postgres import PostgresServer
 from infra.temporal import TemporalServer, obtain_temporal
-from perdure import App, Client, LifecycleStatus, PerdurePlugin, Settings
+from perdure import App, Client, PerdurePlugin, Settings
 from perdure._worker.worker import new_identity, new_worker
+from perdure.client import LifecycleStatus
 from tests.counterparty import Counterparty
 from tests.deadline import DEADLINE, in_time, until
 from tests.forked import Forked
@@ -47,14 +48,14 @@ class World:
         self.config = Settings(
             database_url=self.dsn,
             scope=self.scope,
-            relay_every=0.05,
-            grace=2.0,
-            clean_up_every=0.0,  # none comes into a test that takes its time
+            relay_poll_interval=0.05,
+            graceful_shutdown_timeout=2.0,
+            reconciliation_every=0.0,  # none comes into a test that takes its time
         )
         self.counterparty = Counterparty()
         self.workers: list[WorkerProcess] = []
         self.db: asyncpg.Connection[asyncpg.Record]
-        self.engine: temporalio.client.Client
+        self.temporal_client: temporalio.client.Client
         self.client: Client
 
     @asynccontextmanager
@@ -62,10 +63,10 @@ class World:
         """Open its connections; close them, and end its workers, at the end."""
         self.db = await asyncpg.connect(self.dsn)
         plugin = PerdurePlugin(app, self.config)
-        self.engine = await temporalio.client.Client.connect(self.temporal.address, plugins=[plugin])
+        self.temporal_client = await temporalio.client.Client.connect(self.temporal.address, plugins=[plugin])
         async with (
             self.counterparty.serving(),
-            Client.connect(self.config, engine=self.engine, app=app) as self.client,
+            Client.connect(self.config, temporal_client=self.temporal_client, app=app) as self.client,
         ):
             os.environ["COUNTERPARTY_PORT"] = str(self.counterparty.port)
             try:
@@ -108,16 +109,16 @@ class World:
             **os.environ,
             "PERDURE_DATABASE_URL": self.config.database_url,
             "PERDURE_SCOPE": self.scope,
-            "PERDURE_RELAY_EVERY": "0.05",
-            "PERDURE_GRACE": str(self.config.grace),
-            "PERDURE_CLEAN_UP_EVERY": str(self.config.clean_up_every),
+            "PERDURE_RELAY_POLL_INTERVAL": "0.05",
+            "PERDURE_GRACEFUL_SHUTDOWN_TIMEOUT": str(self.config.graceful_shutdown_timeout),
+            "PERDURE_RECONCILIATION_EVERY": str(self.config.reconciliation_every),
             "TEMPORAL_ADDRESS": self.temporal.address,
             "COUNTERPARTY_PORT": str(self.counterparty.port),
         }
 
     def handle(self, lifecycle: str, entity_id: object) -> temporalio.client.WorkflowHandle[Any, Any]:
         """Temporal's handle of an entity's workflow."""
-        return self.engine.get_workflow_handle(f"{self.scope}:{lifecycle}/{entity_id}")
+        return self.temporal_client.get_workflow_handle(f"{self.scope}:{lifecycle}/{entity_id}")
 
     async def temporal_command(self, *arguments: str) -> str:
         """Run the `temporal` command against this world's server; its output."""
@@ -166,7 +167,7 @@ class World:
     async def states(self, lifecycle: str, entity_id: object) -> list[str]:
         """The entity's transitions on record, oldest first."""
         rows = await self.db.fetch(
-            "select state from perdure.transition where lifecycle = $1 and id = $2 order by round, version, at",
+            "select state from perdure.transition where lifecycle = $1 and id = $2 order by generation, version, at",
             lifecycle,
             str(entity_id),
         )

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from enum import StrEnum
 
 from pydantic import ValidationError
@@ -12,7 +13,8 @@ from temporalio import workflow
 
 from activities.contracts.comment import Comment
 from activities.contracts.mail import SEND_MAIL, Mail
-from perdure import AppColumn, AppRows, Done, Ended, Erasure, Lifecycle, minutes, state
+from perdure import AppColumn, Done, Lifecycle, NotPerformed, state
+from perdure.contracts import AppRows, Erasure
 
 
 class Notice(StrEnum):
@@ -31,7 +33,7 @@ class CommentNotification(Lifecycle[Comment, Notice]):
 
     states = (
         state(Notice.PENDING, Notice.SENDING, Notice.ERROR, Notice.CANCELLED),
-        state(Notice.SENDING, Notice.SENT, Notice.ERROR, Notice.CANCELLED, within=minutes(5)),
+        state(Notice.SENDING, Notice.SENT, Notice.ERROR, Notice.CANCELLED, within=timedelta(minutes=5)),
         state(Notice.ERROR, Notice.SENDING, Notice.CANCELLED, attention=True),
         state(Notice.SENT),
         state(Notice.CANCELLED, cancelled=True),
@@ -60,7 +62,7 @@ class CommentNotification(Lifecycle[Comment, Notice]):
             match await self.perform(SEND_MAIL, mail, entering=Notice.SENDING, then=Notice.SENT):
                 case Done():
                     return
-                case Ended(why):
+                case NotPerformed(why):
                     await self.enter(Notice.ERROR, why=why)
                     await self.retry_requested()
 

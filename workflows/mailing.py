@@ -5,13 +5,15 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from enum import StrEnum
 
 from pydantic import ValidationError
 from temporalio import workflow
 
 from activities.contracts.sendmail import SENDMAIL, Kind, Letter
-from perdure import AppColumn, AppRows, Done, Ended, Erasure, Lifecycle, Repeat, minutes, state
+from perdure import AppColumn, Done, Lifecycle, NotPerformed, Repeat, state
+from perdure.contracts import AppRows, Erasure
 
 
 class Post(StrEnum):
@@ -30,7 +32,7 @@ class Mailing(Lifecycle[Letter, Post]):
 
     states = (
         state(Post.QUEUED, Post.PROCESSING, Post.FAILED, Post.CANCELLED),
-        state(Post.PROCESSING, Post.PROCESSED, Post.FAILED, Post.CANCELLED, within=minutes(5)),
+        state(Post.PROCESSING, Post.PROCESSED, Post.FAILED, Post.CANCELLED, within=timedelta(minutes=5)),
         # Not final: what the program refuses, such as a mail above the limit, a person can mend and ask for again.
         state(Post.FAILED, Post.PROCESSING, Post.CANCELLED, attention=True),
         state(Post.PROCESSED),
@@ -63,6 +65,6 @@ class Mailing(Lifecycle[Letter, Post]):
             match sent:
                 case Done():
                     return
-                case Ended(why):
+                case NotPerformed(why):
                     await self.enter(Post.FAILED, why=why)
                     await self.retry_requested()

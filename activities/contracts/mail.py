@@ -13,7 +13,7 @@ from typing import Annotated
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from activities.contracts.addresses import check_address, check_header_name, check_line, check_text
-from perdure import Effect, Escalate, Find, Lookup, seconds
+from perdure import AskFirst, Effect, Escalate, Lookup
 from perdure.errors import InvalidSetting
 
 Address = Annotated[str, AfterValidator(check_address)]
@@ -65,17 +65,17 @@ class Accepted(BaseModel):
 
 
 def mail_contracts(
-    *, timeout: timedelta, settle: timedelta, inline: bool = False
-) -> tuple[Effect[Mail, Accepted], Find[Mail, Accepted]]:
+    *, timeout: timedelta, visibility_delay: timedelta, inline: bool = False
+) -> tuple[Effect[Mail, Accepted], Lookup[Mail, Accepted]]:
     """The pair `send-mail` and `find-in-mail-log`, with durations of your own.
 
     Args:
         timeout: the longest that one conversation with the mail server may take.
-        settle: how long after that the server may still be writing its log.
+        visibility_delay: how long after that the server may still be writing its log.
         inline: run both in the workflow's own worker.
     """
-    find = Find[Mail, Accepted]("find-in-mail-log", timeout=seconds(20), inline=inline)
-    doubt = Lookup(find, settle=settle, otherwise=Escalate())
+    find = Lookup[Mail, Accepted]("find-in-mail-log", timeout=timedelta(seconds=20), inline=inline)
+    doubt = AskFirst(find, visibility_delay=visibility_delay, otherwise=Escalate())
     return Effect[Mail, Accepted]("send-mail", timeout=timeout, doubt=doubt, inline=inline), find
 
 
@@ -89,7 +89,7 @@ def _duration(variable: str, default: float) -> timedelta:
     """
     given = os.environ.get(variable, "")
     try:
-        duration = seconds(float(given)) if given else seconds(default)
+        duration = timedelta(seconds=float(given)) if given else timedelta(seconds=default)
     except (ValueError, OverflowError):
         duration = timedelta(0)
     if duration <= timedelta(0):
@@ -97,5 +97,8 @@ def _duration(variable: str, default: float) -> timedelta:
     return duration
 
 
-MAIL_TIMEOUT, MAIL_SETTLE = _duration("PERDURE_MAIL_TIMEOUT", 20), _duration("PERDURE_MAIL_SETTLE", 30)
-SEND_MAIL, FIND_IN_MAIL_LOG = mail_contracts(timeout=MAIL_TIMEOUT, settle=MAIL_SETTLE)
+MAIL_TIMEOUT, MAIL_VISIBILITY_DELAY = (
+    _duration("PERDURE_MAIL_TIMEOUT", 20),
+    _duration("PERDURE_MAIL_VISIBILITY_DELAY", 30),
+)
+SEND_MAIL, FIND_IN_MAIL_LOG = mail_contracts(timeout=MAIL_TIMEOUT, visibility_delay=MAIL_VISIBILITY_DELAY)

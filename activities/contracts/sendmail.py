@@ -10,8 +10,8 @@ from enum import StrEnum
 
 from pydantic import BaseModel, ConfigDict
 
-from activities.contracts.mail import MAIL_SETTLE, MAIL_TIMEOUT, Accepted, Mail
-from perdure import Effect, Escalate, Find, Lookup, seconds
+from activities.contracts.mail import MAIL_TIMEOUT, MAIL_VISIBILITY_DELAY, Accepted, Mail
+from perdure import AskFirst, Effect, Escalate, Lookup
 
 
 class Kind(StrEnum):
@@ -55,20 +55,20 @@ class Letter(BaseModel):
 
 
 def sendmail_contracts(
-    *, timeout: timedelta, settle: timedelta, tries: int = 40
-) -> tuple[Effect[Mail, Accepted], Find[Mail, Accepted]]:
+    *, timeout: timedelta, visibility_delay: timedelta, tries: int = 40
+) -> tuple[Effect[Mail, Accepted], Lookup[Mail, Accepted]]:
     """The pair `sendmail` and `find-sent-mail`, with durations of your own.
 
     Args:
         timeout: the longest that the program may run; then it is killed.
-        settle: how long after that the mail system may still be writing its log.
+        visibility_delay: how long after that the mail system may still be writing its log.
         tries: how often in a row the look-up may fail to answer before a person has to; 40 are some ten minutes,
             in which a mail system that was stopped mostly is back.
     """
-    find = Find[Mail, Accepted]("find-sent-mail", timeout=seconds(20))
+    find = Lookup[Mail, Accepted]("find-sent-mail", timeout=timedelta(seconds=20))
     # Two misses: between the queue and the log a mail may be in neither for as long as syslog takes.
-    doubt = Lookup(find, settle=settle, misses=2, tries=tries, otherwise=Escalate())
+    doubt = AskFirst(find, visibility_delay=visibility_delay, misses=2, tries=tries, otherwise=Escalate())
     return Effect[Mail, Accepted]("sendmail", timeout=timeout, doubt=doubt), find
 
 
-SENDMAIL, FIND_SENT_MAIL = sendmail_contracts(timeout=MAIL_TIMEOUT, settle=MAIL_SETTLE)
+SENDMAIL, FIND_SENT_MAIL = sendmail_contracts(timeout=MAIL_TIMEOUT, visibility_delay=MAIL_VISIBILITY_DELAY)

@@ -20,7 +20,8 @@ from activities.reminders.contracts.calendar.zones import instant, reads, zone_o
 from activities.reminders.contracts.plan import Due, Rule, reason
 from activities.reminders.contracts.reminders import LANGUAGES, Ahead, Dose, Open, Opening, Schedule, SignUp, Turn, Upto
 from activities.telephony.contracts import Channel
-from perdure import Entity, Private
+from perdure import Entity
+from perdure.encryption import Private
 from perdure.errors import UnknownKey, Unopenable
 
 AT_ONCE = 50

@@ -9,7 +9,7 @@ import asyncpg
 from activities.reminders.agenda import NotStarted, Starting, agenda, problem_with
 from activities.reminders.contracts.reminders import TURN, WITHDRAW, Ahead, Turn, Withdrawal
 from activities.reminders.resources import pool_of
-from perdure import Occasion
+from perdure import StepContext
 from perdure.errors import InvalidEntity
 
 _START = """
@@ -24,7 +24,7 @@ _URGENT, _TOO_LATE = 2, 5
 
 
 @TURN.takes
-async def take_turn(turn: Turn, occasion: Occasion) -> Ahead:
+async def take_turn(turn: Turn, occasion: StepContext) -> Ahead:
     """Start each dose that is due, once, or put on record why not; and say when the next turn is to be taken.
 
     Which doses there are depends on nothing but `turn`; one that was ever started is not started again.
@@ -47,7 +47,7 @@ async def take_turn(turn: Turn, occasion: Occasion) -> Ahead:
 
 
 @WITHDRAW.takes
-async def withdraw_doses(withdrawal: Withdrawal, occasion: Occasion) -> int:
+async def withdraw_doses(withdrawal: Withdrawal, occasion: StepContext) -> int:
     """Ask each dose to end unsent; those that have gone, or are over, stay what they are."""
     by = f"{occasion.entity.lifecycle} {occasion.entity.id}"[:180]
     await pool_of(occasion).execute(_WITHDRAW, list(withdrawal.doses), by, withdrawal.why)

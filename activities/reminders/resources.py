@@ -9,7 +9,7 @@ from typing import Any
 
 from activities.telephony.twilio.resources import Telephony
 from activities.telephony.twilio.resources import lifespan as telephony_lifespan
-from perdure import Occasion, Settings
+from perdure import Settings, StepContext
 from perdure.database import Pool, open_pool
 
 
@@ -26,7 +26,7 @@ class Reminders:
     telephony: Telephony
 
 
-def pool_of(given: Occasion) -> Pool:
+def pool_of(given: StepContext) -> Pool:
     """Connections to the app's database."""
     resources: Any = given.resources
     assert isinstance(resources, Reminders), "App(lifespan=activities.reminders.resources.lifespan) is missing"

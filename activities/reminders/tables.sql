@@ -40,7 +40,7 @@ create table if not exists reminders.patient (
 alter table reminders.patient drop constraint if exists patient_state_check,
     add constraint patient_state_check check (state in ('active', 'paused', 'unusable', 'completed', 'ended'));
 
--- For the clean-up: patients that should have a lifecycle.
+-- For the reconciliation: patients that should have a lifecycle.
 create index if not exists patient_active on reminders.patient (id) where state = 'active';
 
 -- What the lifecycle of a patient is given.

@@ -17,7 +17,7 @@ from activities.telephony.contracts import (
 from activities.telephony.settings import telephony_settings
 from activities.telephony.twilio.looking_up import look_up
 from activities.telephony.twilio.sending import send
-from perdure import Attempt, Question
+from perdure import Attempt, LookupContext
 
 telephony_settings()  # a worker with a wrong setting must not start
 
@@ -35,12 +35,12 @@ async def place_call(notice: Notice, attempt: Attempt) -> Accepted:
 
 
 @FIND_SMS.answers
-async def find_sms(notice: Notice, question: Question) -> Accepted | None:
+async def find_sms(notice: Notice, question: LookupContext) -> Accepted | None:
     """Ask the provider's list of messages."""
     return await look_up(Channel.SMS, notice, question)
 
 
 @FIND_PLACED_CALL.answers
-async def find_placed_call(notice: Notice, question: Question) -> Accepted | None:
+async def find_placed_call(notice: Notice, question: LookupContext) -> Accepted | None:
     """Ask the provider's list of calls."""
     return await look_up(Channel.CALL, notice, question)

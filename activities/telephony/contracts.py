@@ -13,7 +13,8 @@ from typing import Annotated
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
-from perdure import Effect, Escalate, Find, Key, Limit, Lookup, Private, Retry, seconds
+from perdure import AskFirst, Effect, Escalate, Key, Lookup, RateLimit, RetryPolicy
+from perdure.encryption import Private
 
 _ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 
@@ -111,60 +112,60 @@ def reference_of(key: Key) -> str:
     return "".join(_ALPHABET[bits >> shift & 31] for shift in range(35, -5, -5))
 
 
-Sending = tuple[Effect[Notice, Accepted], Find[Notice, Accepted]]
+Sending = tuple[Effect[Notice, Accepted], Lookup[Notice, Accepted]]
 
 
-ACCOUNT = Limit("telephony", per_second=50)
+ACCOUNT = RateLimit("telephony", per_second=50)
 """What the provider takes from one account, of all requests together; `perdure limit` changes it for the fleet."""
-TIMEOUT, SETTLE, EVERY = seconds(15), seconds(60), seconds(2)
-RETRY = Retry(initial=seconds(2), cap=seconds(60))
+TIMEOUT, SETTLE, EVERY = timedelta(seconds=15), timedelta(seconds=60), timedelta(seconds=2)
+RETRY = RetryPolicy(initial_interval=timedelta(seconds=2), maximum_interval=timedelta(seconds=60))
 """A notice is of use for an hour or so."""
 
 
 def sms_contracts(
     *,
     timeout: timedelta = TIMEOUT,
-    settle: timedelta = SETTLE,
+    visibility_delay: timedelta = SETTLE,
     every: timedelta = EVERY,
-    retry: Retry = RETRY,
-    limit: Limit | None = ACCOUNT,
+    retry: RetryPolicy = RETRY,
+    limit: RateLimit | None = ACCOUNT,
 ) -> Sending:
     """The pair `send-sms` and `find-sms`, with durations of your own.
 
     Args:
         timeout: the longest that one request to the provider may take.
-        settle: how long after that its lists may not show yet what it has accepted.
+        visibility_delay: how long after that its lists may not show yet what it has accepted.
         every: time between the first two look-ups.
         retry: when an attempt that certainly did nothing is made again.
         limit: how many of them the fleet may make in a second.
     """
-    return _contracts("send-sms", "find-sms", timeout, settle, every, retry, limit)
+    return _contracts("send-sms", "find-sms", timeout, visibility_delay, every, retry, limit)
 
 
 def call_contracts(
     *,
     timeout: timedelta = TIMEOUT,
-    settle: timedelta = SETTLE,
+    visibility_delay: timedelta = SETTLE,
     every: timedelta = EVERY,
-    retry: Retry = RETRY,
-    limit: Limit | None = ACCOUNT,
+    retry: RetryPolicy = RETRY,
+    limit: RateLimit | None = ACCOUNT,
 ) -> Sending:
     """The pair `place-call` and `find-placed-call`; as `sms_contracts`."""
-    return _contracts("place-call", "find-placed-call", timeout, settle, every, retry, limit)
+    return _contracts("place-call", "find-placed-call", timeout, visibility_delay, every, retry, limit)
 
 
 def _contracts(
     effect: str,
     look_up: str,
     timeout: timedelta,
-    settle: timedelta,
+    visibility_delay: timedelta,
     every: timedelta,
-    retry: Retry,
-    limit: Limit | None,
+    retry: RetryPolicy,
+    limit: RateLimit | None,
 ) -> Sending:
-    find = Find[Notice, Accepted](look_up, timeout=seconds(20), limit=limit)
+    find = Lookup[Notice, Accepted](look_up, timeout=timedelta(seconds=20), limit=limit)
     # Two misses: the lists come from a copy that may lag behind. No end to the asking: a notice expires.
-    doubt = Lookup(find, settle=settle, misses=2, tries=None, every=every, otherwise=Escalate())
+    doubt = AskFirst(find, visibility_delay=visibility_delay, misses=2, tries=None, every=every, otherwise=Escalate())
     return Effect[Notice, Accepted](effect, timeout=timeout, doubt=doubt, retry=retry, limit=limit), find
 
 

@@ -6,14 +6,14 @@ import asyncio
 
 from yarl import URL
 
-from activities.web_jobs.exchange import Broken, Exchange, NotAllowed, Reply, Request
+from activities.web_jobs.exchange import Broken, Exchange, HttpRequest, NotAllowed, Reply
 from activities.web_jobs.origins import forbidden
 from activities.web_jobs.resources import web_of
 from perdure import Attempt, InDoubt, NotDone, Refused
 from perdure.telemetry import traces
 
 
-async def ask(request: Request, attempt: Attempt, *, seconds: float | None = None, harmless: bool = False) -> Reply:
+async def ask(request: HttpRequest, attempt: Attempt, *, seconds: float | None = None, harmless: bool = False) -> Reply:
     """Make it.
 
     Args:
@@ -46,7 +46,7 @@ async def ask(request: Request, attempt: Attempt, *, seconds: float | None = Non
         raise NotDone(f"{exchange.stage}: the attempt was over") from None
 
 
-async def spanned(exchange: Exchange, request: Request) -> Reply:
+async def spanned(exchange: Exchange, request: HttpRequest) -> Reply:
     """Make it within a span that says where it went and how far it came, and nothing of the job."""
     url = URL(request.url, encoded=True)
     where = {"server.address": url.host or "", "server.port": url.port or 0, "http.request.method": request.method}

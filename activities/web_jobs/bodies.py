@@ -19,7 +19,7 @@ from activities.web_jobs.contracts import (
     Page,
 )
 from activities.web_jobs.settings import web_settings
-from perdure import Attempt, Question
+from perdure import Attempt, LookupContext
 
 web_settings()  # a worker with a wrong setting must not start
 
@@ -43,7 +43,7 @@ async def follow_page(follow: Follow, attempt: Attempt) -> Answer:
 
 
 @FIND_CALL.answers
-async def find_web_call(call: Call, question: Question) -> Answer | None:
+async def find_web_call(call: Call, question: LookupContext) -> Answer | None:
     """Ask the status URL of the job's type."""
     return await looking_up.look_up(call, question)
 

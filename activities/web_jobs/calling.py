@@ -9,7 +9,7 @@ import asyncpg
 from activities.web_jobs.answer import answer_of
 from activities.web_jobs.asking import ask
 from activities.web_jobs.contracts import Answer, Call, Then
-from activities.web_jobs.exchange import Request
+from activities.web_jobs.exchange import HttpRequest
 from activities.web_jobs.job_type import JobType
 from activities.web_jobs.outcomes import ending, pause_of
 from activities.web_jobs.readiness import callback_token, digest_of, ready_type
@@ -40,7 +40,7 @@ async def call(job: Call, attempt: Attempt) -> Answer:
         return await call_type(type_, job, request, attempt)
 
 
-async def call_type(type_: JobType, job: Call, request: Request, attempt: Attempt) -> Answer:
+async def call_type(type_: JobType, job: Call, request: HttpRequest, attempt: Attempt) -> Answer:
     """Send the request that is prepared, and read what it brings."""
     reply = await ask(request, attempt)
     pause = pause_of(reply.headers.get("Retry-After"))
@@ -50,7 +50,7 @@ async def call_type(type_: JobType, job: Call, request: Request, attempt: Attemp
     return await answer_of(reply, web=web_of(attempt), job=job.job, url=request.url, callback=type_.callback)
 
 
-async def _prepared(job: Call, attempt: Attempt) -> tuple[JobType, Request] | Answer:
+async def _prepared(job: Call, attempt: Attempt) -> tuple[JobType, HttpRequest] | Answer:
     web = web_of(attempt)
     type_ = await ready_type(web, job.type)
     if attempt.number > 1 and await _has_listed(web, job.job):

@@ -13,9 +13,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
-from perdure import Dedupe, Effect, Escalate, Find, Lookup, Repeat, Retry, hours, minutes, seconds
+from perdure import AskFirst, Dedupe, Effect, Escalate, Lookup, Repeat, RetryPolicy
 
-INLINE_UP_TO = seconds(5)
+INLINE_UP_TO = timedelta(seconds=5)
 """A type whose calls may take no longer is called in the workflow's own worker: cheaper and faster."""
 MOST_INPUT = 256_000
 """Bytes of JSON that a job may bring along. Temporal refuses payloads over 2 MB, and warns from 512 kB on."""
@@ -69,23 +69,23 @@ class Policy(_Record):
 
     Attributes:
         window: for how long the page knows a key; for `dedupe`.
-        settle: how long after an attempt's deadline the page may still be at work; for `lookup`.
+        visibility_delay: how long after an attempt's deadline the page may still be at work; for `lookup`.
         otherwise: what to do past the window, or when the look-up can't answer.
     """
 
     kind: Literal["dedupe", "lookup", "repeat", "escalate"] = "escalate"
     window: timedelta | None = None
-    settle: timedelta = seconds(30)
+    visibility_delay: timedelta = timedelta(seconds=30)
     otherwise: Literal["escalate", "repeat"] = "escalate"
 
-    def doubt(self) -> Dedupe | Lookup[Call, Answer] | Repeat | Escalate:
+    def doubt(self) -> Dedupe | AskFirst[Call, Answer] | Repeat | Escalate:
         """As `perform(doubt=)` takes it."""
         otherwise = Repeat() if self.otherwise == "repeat" else Escalate()
         match self.kind:
             case "dedupe":
-                return Dedupe(self.window or hours(24), otherwise=otherwise)
+                return Dedupe(self.window or timedelta(hours=24), otherwise=otherwise)
             case "lookup":
-                return Lookup(FIND_CALL, settle=self.settle, otherwise=otherwise)
+                return AskFirst(FIND_CALL, visibility_delay=self.visibility_delay, otherwise=otherwise)
             case "repeat":
                 return Repeat()
             case "escalate":
@@ -101,13 +101,13 @@ class Route(_Record):
         within: how long it may take in all once a page has said that it is at work.
         tries: how many attempts may end without the page having done anything; None = no limit.
         callback: whether the page may call back.
-        listed: it has listed children in an earlier round: it is not called again, they go on.
+        listed: it has listed children in an earlier generation: it is not called again, they go on.
     """
 
     held: str | None = None
-    timeout: timedelta = seconds(30)
+    timeout: timedelta = timedelta(seconds=30)
     policy: Policy = Policy()
-    within: timedelta = hours(24)
+    within: timedelta = timedelta(hours=24)
     tries: int | None = None
     callback: bool = False
     listed: bool = False
@@ -297,21 +297,34 @@ class Memory(BaseModel):
     unlisted: str | None = None
 
 
-_QUICK = Retry(initial=seconds(1), cap=minutes(1))
-_INSIDE = Retry(initial=seconds(0.5), cap=seconds(15))
+_QUICK = RetryPolicy(initial_interval=timedelta(seconds=1), maximum_interval=timedelta(minutes=1))
+_INSIDE = RetryPolicy(initial_interval=timedelta(seconds=0.5), maximum_interval=timedelta(seconds=15))
 
-FIND_CALL = Find[Call, Answer]("find-web-call", timeout=seconds(20))
+FIND_CALL = Lookup[Call, Answer]("find-web-call", timeout=timedelta(seconds=20))
 """GET of the type's status URL: 202 = the page is at work, 2xx = it was done, 404 and 410 = it knows nothing of it."""
 
-CALL = Effect[Call, Answer]("call-page", timeout=seconds(30), doubt=Lookup(FIND_CALL, settle=seconds(30)), retry=_QUICK)
-CALL_INLINE = Effect[Call, Answer](
-    "call-page-inline", timeout=INLINE_UP_TO, doubt=Lookup(FIND_CALL, settle=seconds(30)), retry=_QUICK, inline=True
+CALL = Effect[Call, Answer](
+    "call-page",
+    timeout=timedelta(seconds=30),
+    doubt=AskFirst(FIND_CALL, visibility_delay=timedelta(seconds=30)),
+    retry=_QUICK,
 )
-FOLLOW = Effect[Follow, Answer]("follow-page", timeout=minutes(10), doubt=Repeat(), retry=_QUICK)
+CALL_INLINE = Effect[Call, Answer](
+    "call-page-inline",
+    timeout=INLINE_UP_TO,
+    doubt=AskFirst(FIND_CALL, visibility_delay=timedelta(seconds=30)),
+    retry=_QUICK,
+    inline=True,
+)
+FOLLOW = Effect[Follow, Answer]("follow-page", timeout=timedelta(minutes=10), doubt=Repeat(), retry=_QUICK)
 
 # What follows happens in the application's own database, in one transaction each: twice is as good as once.
-ROUTE = Effect[Ask, Route]("route-job", timeout=seconds(4), doubt=Repeat(), retry=_INSIDE, inline=True)
-ADVANCE = Effect[Step, Family]("advance-family", timeout=seconds(4), doubt=Repeat(), retry=_INSIDE, inline=True)
-AGAIN = Effect[Step, Left]("run-failed-again", timeout=seconds(4), doubt=Repeat(), retry=_INSIDE, inline=True)
-LIST = Effect[Page, Family]("list-children", timeout=minutes(1), doubt=Repeat(), retry=_QUICK)
-PASS_ON = Effect[Pass, Left]("cancel-children", timeout=seconds(4), doubt=Repeat(), retry=_INSIDE, inline=True)
+ROUTE = Effect[Ask, Route]("route-job", timeout=timedelta(seconds=4), doubt=Repeat(), retry=_INSIDE, inline=True)
+ADVANCE = Effect[Step, Family](
+    "advance-family", timeout=timedelta(seconds=4), doubt=Repeat(), retry=_INSIDE, inline=True
+)
+AGAIN = Effect[Step, Left]("run-failed-again", timeout=timedelta(seconds=4), doubt=Repeat(), retry=_INSIDE, inline=True)
+LIST = Effect[Page, Family]("list-children", timeout=timedelta(minutes=1), doubt=Repeat(), retry=_QUICK)
+PASS_ON = Effect[Pass, Left](
+    "cancel-children", timeout=timedelta(seconds=4), doubt=Repeat(), retry=_INSIDE, inline=True
+)

@@ -59,7 +59,7 @@ class _Forbidden(OSError):
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class HttpRequest:
     """What is sent. The URL is sent as it stands: whatever needs it is percent-encoded."""
 
     method: str
@@ -120,7 +120,7 @@ class Exchange:
 
     def __init__(
         self,
-        request: Request,
+        request: HttpRequest,
         names: AbstractResolver,
         *,
         seconds: float,

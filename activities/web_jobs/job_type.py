@@ -67,7 +67,7 @@ class JobType(BaseModel):
         status_url: where to ask whether it was done, a template with `key` and `token` as well; for `lookup`.
         status_headers, status_signed_with: as `headers` and `signed_with`, for a status URL of another origin, which
             gets none of those.
-        settle: how long after a call's deadline the page may still be at work; for `lookup`.
+        visibility_delay: how long after a call's deadline the page may still be at work; for `lookup`.
         otherwise: what to do past that time, or when the look-up can't answer.
         not_done: statuses from 500 on by which the page says that it did nothing.
         tries: how many calls may end without the page having done anything; None = no limit.
@@ -93,7 +93,7 @@ class JobType(BaseModel):
     status_url: str | None = None
     status_headers: dict[str, str] = {}
     status_signed_with: str | None = None
-    settle: Duration = timedelta(seconds=30)
+    visibility_delay: Duration = timedelta(seconds=30)
     otherwise: Literal["escalate", "repeat"] = "escalate"
     not_done: tuple[Annotated[int, Field(ge=500, le=599)], ...] = ()
     tries: Annotated[int, Field(gt=0, le=2**31 - 1)] | None = None
@@ -151,7 +151,7 @@ class JobType(BaseModel):
     def _fits_together(self) -> JobType:
         _between("timeout", self.timeout, timedelta(milliseconds=100), timedelta(hours=1))
         _between("within", self.within, timedelta(seconds=1), _TEN_YEARS)
-        _between("settle", self.settle, timedelta(), timedelta(days=1))
+        _between("visibility_delay", self.visibility_delay, timedelta(), timedelta(days=1))
         if self.remembers is not None:
             _between("remembers", self.remembers, timedelta(), _TEN_YEARS)
             if self.remembers <= self.timeout + timedelta(minutes=1):
@@ -182,7 +182,9 @@ class JobType(BaseModel):
         return Route(
             held=self.disabled and f"the job type {self.name} is disabled: {self.disabled}",
             timeout=self.timeout,
-            policy=Policy(kind=self.doubt, window=self.remembers, settle=self.settle, otherwise=self.otherwise),
+            policy=Policy(
+                kind=self.doubt, window=self.remembers, visibility_delay=self.visibility_delay, otherwise=self.otherwise
+            ),
             within=self.within,
             tries=self.tries,
             callback=self.callback,

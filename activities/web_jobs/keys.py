@@ -6,7 +6,7 @@ from activities.web_jobs.resources import Web
 from perdure import Key
 
 _KEY = """select key from perdure.effect where lifecycle = 'web-job' and id = $1 and status = 'done'
-    and effect in ('call-page', 'call-page-inline') order by round desc, first_at desc limit 1"""
+    and effect in ('call-page', 'call-page-inline') order by generation desc, first_at desc limit 1"""
 
 
 async def key_of_call(web: Web, job: str, otherwise: Key) -> Key:

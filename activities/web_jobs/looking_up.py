@@ -12,7 +12,7 @@ from activities.web_jobs.readiness import callback_token, digest_of, ready_type
 from activities.web_jobs.request import get, url_of
 from activities.web_jobs.resources import Web, web_of
 from activities.web_jobs.settings import web_settings
-from perdure import Key, NotDone, Question, Refused
+from perdure import Key, LookupContext, NotDone, Refused
 
 SECONDS = 15.0
 """That it may take: less than the contract has."""
@@ -20,7 +20,7 @@ UNKNOWN = (404, 410)
 """What says that the page knows nothing of it."""
 
 
-async def look_up(call: Call, question: Question) -> Answer | None:
+async def look_up(call: Call, question: LookupContext) -> Answer | None:
     """The receipt, or None where the page knows nothing of it.
 
     Who answers 2xx was called, whatever else is wrong with that answer: it is a receipt that says what follows. A page

@@ -86,7 +86,7 @@ def ending(
 
 
 def pause_of(retry_after: str | None, now: datetime | None = None) -> timedelta | None:
-    """What `Retry-After` says (RFC 9110, 10.2.3: seconds or a date), at most `LONGEST_PAUSE`; else None."""
+    """What `RetryPolicy-After` says (RFC 9110, 10.2.3: seconds or a date), at most `LONGEST_PAUSE`; else None."""
     given = (retry_after or "").strip()
     if given.isascii() and given.isdigit():
         return min(timedelta(seconds=min(int(given[:12]), 10**9)), LONGEST_PAUSE)

@@ -13,7 +13,7 @@ from uritemplate import URITemplate
 
 from activities.web_jobs import urls
 from activities.web_jobs.contracts import Call
-from activities.web_jobs.exchange import Request
+from activities.web_jobs.exchange import HttpRequest
 from activities.web_jobs.job_type import JobType
 from activities.web_jobs.signature import signed
 from perdure import Key, Refused
@@ -23,7 +23,7 @@ _PLAIN = re.compile(r"[ -~]*")
 _OPTIONAL = "?&"  # form-style: {?page} says itself that it may be left out
 
 
-def call_of(type_: JobType, call: Call, key: Key, more: dict[str, str]) -> Request:
+def call_of(type_: JobType, call: Call, key: Key, more: dict[str, str]) -> HttpRequest:
     """The request that does a job.
 
     Args:
@@ -35,17 +35,17 @@ def call_of(type_: JobType, call: Call, key: Key, more: dict[str, str]) -> Reque
     """
     body = None if type_.method in ("GET", "DELETE") else body_of(call)
     usual = {} if body is None else {"Content-Type": "application/json"}
-    bare = Request(type_.method, url_of(type_.url, call, {}), usual, body)
+    bare = HttpRequest(type_.method, url_of(type_.url, call, {}), usual, body)
     return _signed(type_, bare, identity(call.job, key) | more)
 
 
-def get(type_: JobType, url: str, job: str, key: Key, more: dict[str, str]) -> Request:
+def get(type_: JobType, url: str, job: str, key: Key, more: dict[str, str]) -> HttpRequest:
     """A request that only asks, as signed as the call is.
 
     Raises:
         NoSecret: it can't be signed.
     """
-    return _signed(type_, Request("GET", url, {"Accept": "application/json"}), identity(job, key) | more)
+    return _signed(type_, HttpRequest("GET", url, {"Accept": "application/json"}), identity(job, key) | more)
 
 
 def body_of(call: Call) -> bytes:
@@ -84,7 +84,7 @@ def identity(job: str, key: Key) -> dict[str, str]:
     }
 
 
-def _signed(type_: JobType, bare: Request, ours: Mapping[str, str]) -> Request:
+def _signed(type_: JobType, bare: HttpRequest, ours: Mapping[str, str]) -> HttpRequest:
     """`bare` with the headers and the signature that the type declares for the origin of its URL."""
     headers, secrets = type_.credentials(bare.url)
     sent = _merged(bare.headers, headers, ours)

@@ -11,7 +11,7 @@ from aiohttp.abc import AbstractResolver
 
 from activities.web_jobs.names import Names
 from activities.web_jobs.turnstile import Turnstile
-from perdure import Attempt, Question, Settings
+from perdure import Attempt, LookupContext, Settings
 from perdure.database import Pool, open_pool
 
 
@@ -30,7 +30,7 @@ class Web:
     turnstile: Turnstile = field(default_factory=Turnstile)
 
 
-def web_of(given: Attempt | Question) -> Web:
+def web_of(given: Attempt | LookupContext) -> Web:
     """What the worker has opened."""
     resources: Any = given.resources
     assert isinstance(resources, Web), "App(lifespan=activities.web_jobs.resources.lifespan) is missing"

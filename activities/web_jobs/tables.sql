@@ -36,7 +36,7 @@ create table if not exists web_job.type (
     remembers interval, -- for how long the page knows a key
     status_url text -- where to ask; {key} and {token} beside params
         constraint status_url_is_http_without_user_fragment_or_template_in_origin check (web_job.url_fits(status_url)),
-    settle interval not null default '30 s' constraint settle_is_0_to_1_day check (settle between interval '0' and interval '1 day'),
+    visibility_delay interval not null default '30 s' constraint visibility_delay_is_0_to_1_day check (visibility_delay between interval '0' and interval '1 day'),
     otherwise text not null default 'escalate'
         constraint otherwise_is_escalate_or_repeat check (otherwise in ('escalate', 'repeat')),
     not_done int[] not null default '{}' -- 5xx that did nothing
@@ -124,7 +124,7 @@ create table if not exists web_job.refused_child (
 create table if not exists web_job.callback (
     digest bytea primary key check (octet_length(digest) = 32), -- SHA-256 of the token
     job text not null,
-    round int not null default 0, -- of the job: a token of an earlier one says nothing of this one
+    generation int not null default 0, -- of the job: a token of an earlier one says nothing of this one
     made_at timestamptz not null default clock_timestamp(),
     called_at timestamptz,
     said jsonb
@@ -408,7 +408,7 @@ begin
     perform wake_master(r.master);
 end $$;
 
--- Starts children that wait, as many as there is room for; those that failed before as a new round. How many.
+-- Starts children that wait, as many as there is room for; those that failed before as a new generation. How many.
 create or replace function web_job.start_children(master text, most bigint) returns int
 language plpgsql set search_path = web_job, pg_temp as $$
 #variable_conflict use_column
@@ -527,8 +527,8 @@ end $$;
 -- Puts a token on record, before the call that hands it to a page. Nothing where there is no such job.
 create or replace function web_job.expect_callback(digest bytea, job text) returns void
 language sql set search_path = web_job, pg_temp as $$
-    insert into callback (digest, job, round)
-        select $1, $2, i.round from perdure.ident i where i.lifecycle = 'web-job' and i.id = $2
+    insert into callback (digest, job, generation)
+        select $1, $2, i.generation from perdure.ident i where i.lifecycle = 'web-job' and i.id = $2
         on conflict do nothing
 $$;
 
@@ -550,7 +550,7 @@ begin
         return 'unknown';
     elsif c.called_at is not null then
         return case when c.said = heard then 'heard' else 'used' end;
-    elsif not exists (select from perdure.ident i where i.lifecycle = 'web-job' and i.id = c.job and i.round = c.round)
+    elsif not exists (select from perdure.ident i where i.lifecycle = 'web-job' and i.id = c.job and i.generation = c.generation)
         or perdure.signal('web-job', c.job, 'called_back', heard, 'callback ' || encode(c.digest, 'hex')) = 'finished' then
         return 'over';
     end if;
@@ -565,12 +565,12 @@ create or replace view web_job.result as
     select j.id, j.type, j.state, j.parent, answer.body
     from web_job.job j left join lateral (
         select nullif(x.body, 'null') as body from (
-            select c.round, 0 as place, c.said->'body' as body from web_job.callback c where c.job = j.id and c.called_at is not null
+            select c.generation, 0 as place, c.said->'body' as body from web_job.callback c where c.job = j.id and c.called_at is not null
             union all
-            select e.round, case e.effect when 'follow-page' then 1 else 2 end, e.receipt->'body' from perdure.effect e
+            select e.generation, case e.effect when 'follow-page' then 1 else 2 end, e.receipt->'body' from perdure.effect e
                 where e.lifecycle = 'web-job' and e.id = j.id and e.status = 'done'
                     and e.effect in ('follow-page', 'call-page', 'call-page-inline')) x
-        order by x.round desc, nullif(x.body, 'null') is null, x.place limit 1) answer on true;
+        order by x.generation desc, nullif(x.body, 'null') is null, x.place limit 1) answer on true;
 
 revoke all on all functions in schema web_job from public;
 revoke all on all tables in schema web_job from public;

@@ -21,11 +21,13 @@ def main(
     runs: Annotated[int, typer.Option(help="Runs that are timed together, in each round.")] = 400,
     in_flight: Annotated[int, typer.Option(help="How many of them are open at once.")] = 200,
     trickle: Annotated[int, typer.Option(help="Starts at five a second, in each round and on either server.")] = 25,
-    relay_every: Annotated[float, typer.Option(help="PERDURE_RELAY_EVERY of our workers, seconds.")] = 0.2,
+    relay_poll_interval: Annotated[
+        float, typer.Option(help="PERDURE_RELAY_POLL_INTERVAL of our workers, seconds.")
+    ] = 0.2,
     folder: Annotated[Path, typer.Option(help="Where bench.json and bench.html go.")] = Path("build"),
 ) -> None:
     """Measure what a comment notification costs: Temporal's samples, ours as an activity and inline, and the floor."""
-    settings = {"PERDURE_RELAY_EVERY": str(relay_every)}
+    settings = {"PERDURE_RELAY_POLL_INTERVAL": str(relay_poll_interval)}
     plan = Plan(rounds=rounds, runs=runs, in_flight=in_flight, trickle=trickle, settings=settings)
     result = asyncio.run(run(plan))
     write(result, folder)

@@ -6,7 +6,7 @@ from activities.contracts.mail import Accepted, Mail
 from bench.cost.contracts import FIND, FIND_INLINE, SEND, SEND_INLINE
 from bench.cost.letters import hand_over
 from bench.cost.lifecycles import ByActivity, Inline
-from perdure import App, Attempt, Question
+from perdure import App, Attempt, LookupContext
 
 
 @SEND.performs
@@ -22,13 +22,13 @@ async def send_inline(mail: Mail, attempt: Attempt) -> Accepted:
 
 
 @FIND.answers
-async def find(mail: Mail, question: Question) -> Accepted | None:
+async def find(mail: Mail, question: LookupContext) -> Accepted | None:
     """Never asked: nothing is in doubt here."""
     raise NotImplementedError
 
 
 @FIND_INLINE.answers
-async def find_inline(mail: Mail, question: Question) -> Accepted | None:
+async def find_inline(mail: Mail, question: LookupContext) -> Accepted | None:
     """Never asked: nothing is in doubt here."""
     raise NotImplementedError
 

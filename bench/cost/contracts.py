@@ -1,7 +1,10 @@
 """The application's contracts twice: with the effect as an activity, and inline."""
 
-from activities.contracts.mail import mail_contracts
-from perdure import seconds
+from datetime import timedelta
 
-SEND, FIND = mail_contracts(timeout=seconds(20), settle=seconds(30))
-SEND_INLINE, FIND_INLINE = mail_contracts(timeout=seconds(5), settle=seconds(30), inline=True)
+from activities.contracts.mail import mail_contracts
+
+SEND, FIND = mail_contracts(timeout=timedelta(seconds=20), visibility_delay=timedelta(seconds=30))
+SEND_INLINE, FIND_INLINE = mail_contracts(
+    timeout=timedelta(seconds=5), visibility_delay=timedelta(seconds=30), inline=True
+)

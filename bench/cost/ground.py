@@ -111,7 +111,7 @@ class Ground:
         async with self._one_at_a_time:  # ways may be measured side by side
             return int(await self._admin.fetchval("select pg_snapshot_xmax(pg_current_snapshot())::text::bigint"))
 
-    async def engine(self, server: str) -> temporalio.client.Client:
+    async def temporal_client(self, server: str) -> temporalio.client.Client:
         """A client, to read histories."""
         return await temporalio.client.Client.connect(self.servers[server].address)
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from enum import StrEnum
 
 from temporalio import workflow
 
 from activities.contracts.comment import Comment
 from activities.contracts.mail import Mail
-from perdure import AppColumn, Done, Ended, Lifecycle, minutes, state
+from perdure import AppColumn, Done, Lifecycle, NotPerformed, state
 
 with workflow.unsafe.imports_passed_through():  # contracts are; these are made by a function of another module
     from bench.cost.contracts import SEND, SEND_INLINE
@@ -25,7 +26,7 @@ class Notice(StrEnum):
 
 STATES = (
     state(Notice.PENDING, Notice.SENDING),
-    state(Notice.SENDING, Notice.SENT, Notice.ERROR, within=minutes(5)),
+    state(Notice.SENDING, Notice.SENT, Notice.ERROR, within=timedelta(minutes=5)),
     state(Notice.ERROR, Notice.SENDING, attention=True),
     state(Notice.SENT),
 )
@@ -46,7 +47,7 @@ class ByActivity(Lifecycle[Comment, Notice]):
             match await self.perform(SEND, mail_for(comment), entering=Notice.SENDING, then=Notice.SENT):
                 case Done():
                     return
-                case Ended(why):
+                case NotPerformed(why):
                     await self.enter(Notice.ERROR, why=why)
                     await self.retry_requested()
 
@@ -66,7 +67,7 @@ class Inline(Lifecycle[Comment, Notice]):
             match await self.perform(SEND_INLINE, mail_for(comment), entering=Notice.SENDING, then=Notice.SENT):
                 case Done():
                     return
-                case Ended(why):
+                case NotPerformed(why):
                     await self.enter(Notice.ERROR, why=why)
                     await self.retry_requested()
 

@@ -24,7 +24,7 @@ class Plan:
         in_flight: how many of them are open at once.
         trickle: starts of the trickle.
         every: seconds between two of them.
-        settings: environment variables of all processes, `PERDURE_RELAY_EVERY` for one.
+        settings: environment variables of all processes, `PERDURE_RELAY_POLL_INTERVAL` for one.
         durable: PostgreSQL syncs to disk.
     """
 
@@ -58,7 +58,7 @@ async def measure(ground: Ground, way: str, plan: Plan) -> Round:
         await life.order("crowd", runs=plan.warm_up, in_flight=plan.in_flight)
         figures = await _crowd(ground, life, plan)
         trickled = await life.order("trickle", runs=plan.trickle, every=plan.every)
-        figures |= await _counted_by_temporal(await ground.engine("default"), trickled["ids"])
+        figures |= await _counted_by_temporal(await ground.temporal_client("default"), trickled["ids"])
     after = await ground.counts(way)
     runs = plan.warm_up + plan.runs + plan.trickle
     kind = "updates" if way == "sample" else "writes"
@@ -87,8 +87,8 @@ async def _crowd(ground: Ground, life: Life, plan: Plan) -> dict[str, float]:
     }
 
 
-async def _counted_by_temporal(engine: Client, workflow_ids: list[str]) -> dict[str, float]:
-    handles = [engine.get_workflow_handle(each) for each in workflow_ids]
+async def _counted_by_temporal(temporal_client: Client, workflow_ids: list[str]) -> dict[str, float]:
+    handles = [temporal_client.get_workflow_handle(each) for each in workflow_ids]
     # The app sees the end in its own database, which is before the workflow itself is over.
     await asyncio.gather(*(each.result() for each in handles))
     histories = [await each.fetch_history() for each in handles]

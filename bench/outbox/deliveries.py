@@ -22,10 +22,10 @@ _FILL = """
     with i as (
         insert into perdure.ident (lifecycle, id) select 'nothing', $1 || n from generate_series(1, $2) n returning id
     ), e as (
-        insert into perdure.entity (lifecycle, id, round, state, input)
+        insert into perdure.entity (lifecycle, id, generation, state, input)
             select 'nothing', id, 0, 'pending', '{"number": 1}' from i
     )
-    insert into perdure.outbox (lifecycle, id, round, kind) select 'nothing', id, 0, 'start' from i
+    insert into perdure.outbox (lifecycle, id, generation, kind) select 'nothing', id, 0, 'start' from i
 """
 
 

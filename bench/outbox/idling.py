@@ -17,11 +17,11 @@ from bench.outbox.ground import Ground
 from infra.guard import GuardedProcess
 
 
-async def idle(here: Ground, relay_every: float | None, seconds: float) -> tuple[float, float]:
+async def idle(here: Ground, relay_poll_interval: float | None, seconds: float) -> tuple[float, float]:
     """Per cent of one core: of a worker, and of PostgreSQL for it.
 
     Args:
-        relay_every: seconds between two looks; None = a worker without a relay.
+        relay_poll_interval: seconds between two looks; None = a worker without a relay.
         seconds: for how long it is watched.
     """
     await here.forget()
@@ -29,7 +29,11 @@ async def idle(here: Ground, relay_every: float | None, seconds: float) -> tuple
         "PERDURE_DATABASE_URL": here.config.database_url,
         "PERDURE_TASK_QUEUE": here.config.task_queue,
         "TEMPORAL_ADDRESS": here.temporal.address,
-        **({"PERDURE_RELAY": "false"} if relay_every is None else {"PERDURE_RELAY_EVERY": str(relay_every)}),
+        **(
+            {"PERDURE_RELAY": "false"}
+            if relay_poll_interval is None
+            else {"PERDURE_RELAY_POLL_INTERVAL": str(relay_poll_interval)}
+        ),
     }
     with tempfile.TemporaryDirectory(prefix="perdure-bench-") as folder:
         log = Path(folder) / "worker.log"

@@ -24,7 +24,7 @@ from activities.reminders.contracts.calendar.spread import spread_of
 from activities.reminders.contracts.plan import Due, Plan, Rule
 from bench.reminders.ground import Ground, Held, ground, number
 from bench.reminders.scheduled import Text, schedule_at
-from perdure import Private
+from perdure.encryption import Private
 
 WAYS = ("perdure", "schedules")
 QUEUE = "scheduled"

@@ -30,8 +30,8 @@ REPLY_DELAY = 1.0
 """Seconds between the mail server's acceptance and its reply: a worker killed in between leaves a real doubt."""
 SETTINGS = {
     "PERDURE_MAIL_TIMEOUT": "3",
-    "PERDURE_MAIL_SETTLE": "1",
-    "PERDURE_EFFECTS_AT_ONCE": "6",
+    "PERDURE_MAIL_VISIBILITY_DELAY": "1",
+    "PERDURE_MAX_CONCURRENT_EFFECTS": "6",
     "PERDURE_LOG": "text",
 }
 LIFECYCLE = "comment-notification"
@@ -119,7 +119,7 @@ async def _app(stack: Stack, *orders: str) -> asyncio.subprocess.Process:
 async def mails_in_flight(maildir: Path, connection: asyncpg.Connection[asyncpg.Record], kept: int) -> None:
     """Wait until so many mails are in the maildir, and more of them without a reply than one worker can have; at most
     until there are twice as many."""
-    of_one_worker = int(SETTINGS["PERDURE_EFFECTS_AT_ONCE"])
+    of_one_worker = int(SETTINGS["PERDURE_MAX_CONCURRENT_EFFECTS"])
     while True:
         answered = await connection.fetchval("select count(*) from comment where notification_state = 'sent'")
         accepted = count_by_message_id(maildir).total()

@@ -59,7 +59,7 @@ async def demo(patients: int, keep: bool) -> int:
         passing = Passing(day, environment, connection, telephony, SCOPE)
         say(f"the day is {day.date:%d %B %Y}, on which New York changes its clocks; the server's clock is put there")
         await passing.go_to(day.begins)
-        config = Settings(database_url=dsn, scope=SCOPE, task_queue="demo-reminders", clean_up_every=0)
+        config = Settings(database_url=dsn, scope=SCOPE, task_queue="demo-reminders", reconciliation_every=0)
         async with working(config, environment, telephony):
             try:
                 async with asyncio.timeout(PATIENCE):

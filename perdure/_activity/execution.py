@@ -22,15 +22,15 @@ from perdure import _faults as faults
 from perdure._crypto.private import CHECKING, SEALING
 from perdure._crypto.sealed import bound_to
 from perdure._text.privacy import describe, format_error
-from perdure._wire.orders import AttemptOrder, QuestionOrder, Report, Said, StepOrder
+from perdure._wire.orders import AttemptOrder, LookupOrder, Report, Said, StepOrder
 from perdure._wire.writes import Answer, EffectView, Fence, FenceOp, Gate, Store, Verdict, Write, storable
-from perdure.contracts.attempt import USELESS, Attempt, Question, boot_clock
-from perdure.contracts.effects import Effect, Find, problem
+from perdure.contracts.attempt import USELESS, Attempt, LookupContext, boot_clock
+from perdure.contracts.effects import Effect, Lookup, problem
 from perdure.contracts.keys import Entity, Key
-from perdure.contracts.outcomes import InDoubt, NotDone, Refused, Status
+from perdure.contracts.outcomes import EffectStatus, InDoubt, NotDone, Refused
 from perdure.contracts.sizes import ELSEWHERE, LARGEST_RECEIPT, size_of
 from perdure.contracts.spans import LONGEST
-from perdure.contracts.steps import Occasion, Step
+from perdure.contracts.steps import Step, StepContext
 from perdure.errors import DatabaseUnavailable, RefusedWrite, StepFailed, UnstorableWrite
 from perdure.logs import says
 from perdure.telemetry import traces
@@ -48,14 +48,14 @@ class Host(Protocol):
     """What surrounds an execution: a Temporal activity, or a rehearsal."""
 
     def heartbeat(self, progress: Any) -> None:
-        """Tell the engine that it is alive, and how far."""
+        """Tell Temporal that it is alive, and how far."""
 
     async def stopping(self) -> None:
         """Return when the worker was told to stop and the grace time is over."""
 
     @property
     def heartbeat_every(self) -> float | None:
-        """Seconds between two heartbeats; None = the engine wants none."""
+        """Seconds between two heartbeats; None = Temporal wants none."""
 
     @property
     def stop_asked(self) -> bool:
@@ -71,8 +71,8 @@ class Host(Protocol):
 
 
 Body = Callable[[Any, Attempt], Awaitable[Any]]
-Answerer = Callable[[Any, Question], Awaitable[Any]]
-Taker = Callable[[Any, Occasion], Awaitable[Any]]
+Answerer = Callable[[Any, LookupContext], Awaitable[Any]]
+Taker = Callable[[Any, StepContext], Awaitable[Any]]
 
 
 async def attempt(effect: Effect[Any, Any], body: Body, order: AttemptOrder, store: Store, host: Host) -> Report:
@@ -83,7 +83,7 @@ async def attempt(effect: Effect[Any, Any], body: Body, order: AttemptOrder, sto
             return await _attempt(effect, body, order, store, host, pulse)
 
 
-async def ask(find: Find[Any, Any], body: Answerer, order: QuestionOrder, store: Store, host: Host) -> Report:
+async def ask(find: Lookup[Any, Any], body: Answerer, order: LookupOrder, store: Store, host: Host) -> Report:
     """Ask the other side: the fence is read first, so that a miss is believed only when it can be."""
     async with Pulse(host).beating():
         with bound_to(_entity(order.write)):
@@ -130,11 +130,11 @@ async def _attempt(
         first_at=view.first_at or datetime.now(UTC),
         ends_at=ends_at,
         progress=order.progress,
-        clue=view.clue,
+        lookup_hint=view.lookup_hint,
         headers=traces.headers(),
         resources=host.resources,
         useless_at=useless_at,
-        _note=lambda clue: _note(store, order.write, fence, clue),
+        _note=lambda lookup_hint: _note(store, order.write, fence, lookup_hint),
     )
     pulse.attempt = the_attempt
     report = await _call(effect, body, given, the_attempt, token, host, order.timeout)
@@ -143,7 +143,7 @@ async def _attempt(
     return await _put_on_record(report, order.write, fence, store, answer.version, order.then)
 
 
-async def _ask(find: Find[Any, Any], body: Answerer, order: QuestionOrder, store: Store, host: Host) -> Report:
+async def _ask(find: Lookup[Any, Any], body: Answerer, order: LookupOrder, store: Store, host: Host) -> Report:
     assert order.write.fence is not None
     key = Key(order.write.fence.key)
     try:
@@ -153,8 +153,8 @@ async def _ask(find: Find[Any, Any], body: Answerer, order: QuestionOrder, store
     view = answer.effect or EffectView()
     if not view.in_doubt:
         return Report(said=Said.STANDING, token=view.token or "", effect=view, version=answer.version)
-    believable = view.in_flight + order.settle <= 0
-    question = Question(key, view.first_at or datetime.now(UTC), view.attempts, view.clue, host.resources)
+    believable = view.in_flight + order.visibility_delay <= 0
+    question = LookupContext(key, view.first_at or datetime.now(UTC), view.attempts, view.lookup_hint, host.resources)
     report = Report(said=Said.MISS, token=view.token or "", effect=view, believable=believable, version=answer.version)
     try:
         given = find.input.validate_python(order.input, context=CHECKING)
@@ -165,9 +165,9 @@ async def _ask(find: Find[Any, Any], body: Answerer, order: QuestionOrder, store
             None if found is None else find.receipt.dump_python(found, mode="json", context=SEALING, warnings=False)
         )
     except Exception as error:  # whatever stops it from answering, it has not answered
-        says(log, "look-up can't answer", key=key, why=describe(error), find=find.name)
+        says(log, "look-up can't answer", key=key, why=describe(error), lookup=find.name)
         return report.model_copy(update={"said": Said.MUTE, "why": describe(error)})
-    says(log, "looked up", key=key, find=find.name, hit=receipt is not None, believable=believable)
+    says(log, "looked up", key=key, lookup=find.name, hit=receipt is not None, believable=believable)
     if receipt is None:
         return report
     fence = order.write.fence.model_copy(
@@ -194,7 +194,7 @@ async def _take(step: Step[Any, Any], body: Taker, order: StepOrder, store: Stor
     answer = await store.write(write, patience=PATIENCE)
     if answer.gate.over:
         return Report(said=Said.OVER, token="", state=answer.state, version=answer.version)
-    occasion = Occasion(_entity(write), host.resources)
+    occasion = StepContext(_entity(write), host.resources)
     try:
         given = step.input.validate_python(order.input, context=CHECKING)
         result = await _until_stop(body(given, occasion), order.timeout, host)
@@ -229,7 +229,7 @@ async def keep(write: Write, store: Store, patience: float) -> Answer:
 
 
 def _entity(write: Write) -> Entity:
-    return Entity(write.lifecycle, write.id, write.round)
+    return Entity(write.lifecycle, write.id, write.generation)
 
 
 def digest(data: Any) -> str:
@@ -343,7 +343,7 @@ class Pulse:
 async def _put_on_record(
     report: Report, write: Write, begun: Fence, store: Store, version: int, then: Write | None = None
 ) -> Report:
-    status = Status(report.said.value)
+    status = EffectStatus(report.said.value)
     fence = begun.model_copy(
         update={
             "op": FenceOp.OUTCOME,
@@ -352,7 +352,7 @@ async def _put_on_record(
             "why": storable(report.why) or begun.why,
         }
     )
-    moves = then is not None and status is Status.DONE
+    moves = then is not None and status is EffectStatus.DONE
     alone = {"move": None, "column": None, "input": None, "fence": fence}
     order = then.model_copy(update={"fence": fence}) if then and moves else write.model_copy(update=alone)
     report = report.model_copy(update={"version": version})
@@ -365,14 +365,14 @@ async def _put_on_record(
             report = report.model_copy(update={"receipt": None, "why": lost})
         return report.model_copy(update={"recorded": False})
     view = answer.effect or EffectView(status=status, token=begun.token)
-    if status is Status.DONE and view.receipt is None and view.too_large is None:
+    if status is EffectStatus.DONE and view.receipt is None and view.too_large is None:
         view = _fitting(view.model_copy(update={"receipt": report.receipt}))
     moved = moves and answer.gate is Gate.OPEN
     return report.model_copy(update={"effect": view, "receipt": None, "version": answer.version, "moved": moved})
 
 
-async def _note(store: Store, write: Write, begun: Fence, clue: Any) -> None:
-    fence = begun.model_copy(update={"op": FenceOp.NOTE, "clue": clue})
+async def _note(store: Store, write: Write, begun: Fence, lookup_hint: Any) -> None:
+    fence = begun.model_copy(update={"op": FenceOp.NOTE, "lookup_hint": lookup_hint})
     await store.write(
         write.model_copy(update={"move": None, "column": None, "input": None, "fence": fence}),
         patience=PATIENCE,
@@ -391,11 +391,11 @@ def _without_payloads(write: Write, trouble: str) -> Write:
             "attention": write.move.attention or note,
         }
     )
-    fence = write.fence and write.fence.model_copy(update={"receipt": None, "clue": None, "why": note})
+    fence = write.fence and write.fence.model_copy(update={"receipt": None, "lookup_hint": None, "why": note})
     return write.model_copy(update={"input": None, "move": move, "fence": fence})
 
 
-def _dumped(contract: Effect[Any, Any] | Find[Any, Any] | Step[Any, Any], returned: Any) -> Any:
+def _dumped(contract: Effect[Any, Any] | Lookup[Any, Any] | Step[Any, Any], returned: Any) -> Any:
     """What a body returned, as JSON data. A warning of pydantic would quote the value."""
     return contract.receipt.dump_python(returned, mode="json", context=SEALING, warnings=False)
 

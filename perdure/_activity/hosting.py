@@ -14,18 +14,18 @@ from perdure import _faults as faults
 from perdure._activity.execution import PATIENCE, Fitting, Pulse, ask, attempt, keep, take
 from perdure._activity.observing import asking, attempting, taking
 from perdure._wire.names import WRITE
-from perdure._wire.orders import AttemptOrder, QuestionOrder, Report, StepOrder
+from perdure._wire.orders import AttemptOrder, LookupOrder, Report, StepOrder
 from perdure._wire.terms import all_terms, terms_of
 from perdure._wire.writes import Answer, Store, Write
 from perdure.app import App, Contract
-from perdure.contracts.effects import Effect, Find
+from perdure.contracts.effects import Effect, Lookup
 from perdure.contracts.keys import Entity
-from perdure.contracts.outcomes import Status
+from perdure.contracts.outcomes import EffectStatus
 from perdure.contracts.policies import Dedupe, Repeat
 from perdure.contracts.steps import Step
 from perdure.errors import DatabaseUnavailable, NotThisDatabase
 
-_SETTLED = (Status.DONE, Status.REFUSED, Status.ABANDONED)
+_SETTLED = (EffectStatus.DONE, EffectStatus.REFUSED, EffectStatus.ABANDONED)
 
 
 class TemporalHost:
@@ -49,7 +49,7 @@ class TemporalHost:
             shutdown.cancel()
 
     async def to_its_end(self, execution: Awaitable[Report], *, gives_way: bool) -> Report:
-        """Let an execution end that the engine takes for lost: what it learns late is put on record all the same.
+        """Let an execution end that Temporal takes for lost: what it learns late is put on record all the same.
 
         Args:
             gives_way: it ends at once, as where the workflow makes the next attempt without waiting for it.
@@ -126,7 +126,7 @@ class Activities:
         match contract:
             case Effect():
                 return self._attempting(contract, body, name)
-            case Find():
+            case Lookup():
                 return self._asking(contract, body, name)
             case Step():
                 return self._taking(contract, body, name)
@@ -147,9 +147,9 @@ class Activities:
 
         return run
 
-    def _asking(self, find: Find[Any, Any], body: Callable[..., Any], name: str) -> Callable[..., Any]:
+    def _asking(self, find: Lookup[Any, Any], body: Callable[..., Any], name: str) -> Callable[..., Any]:
         @activity.defn(name=name)
-        async def run(order: QuestionOrder) -> Report:
+        async def run(order: LookupOrder) -> Report:
             self._check(order.write)
             host = TemporalHost(self._grace, self._resources())
             report = await asking(find, order, ask(find, body, order, self._fitting(), host))

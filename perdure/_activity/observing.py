@@ -9,8 +9,8 @@ from typing import Any
 from opentelemetry.trace import Status, StatusCode
 from temporalio import activity
 
-from perdure._wire.orders import AttemptOrder, QuestionOrder, Report, Said, StepOrder
-from perdure.contracts.effects import Effect, Find
+from perdure._wire.orders import AttemptOrder, LookupOrder, Report, Said, StepOrder
+from perdure.contracts.effects import Effect, Lookup
 from perdure.contracts.steps import Step
 from perdure.telemetry import metrics, names, traces
 
@@ -32,10 +32,10 @@ async def attempting(effect: Effect[Any, Any], order: AttemptOrder, attempt: Awa
     return report
 
 
-async def asking(find: Find[Any, Any], order: QuestionOrder, question: Awaitable[Report]) -> Report:
+async def asking(find: Lookup[Any, Any], order: LookupOrder, question: Awaitable[Report]) -> Report:
     """Await a look-up."""
     return await _spanning(
-        f"{names.SPAN_LOOK_UP} {find.name}", order.write.lifecycle, {names.FIND: find.name}, question
+        f"{names.SPAN_LOOK_UP} {find.name}", order.write.lifecycle, {names.LOOKUP: find.name}, question
     )
 
 

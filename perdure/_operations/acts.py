@@ -12,11 +12,11 @@ from typing import Any
 
 import asyncpg
 
-from perdure._operations.again import Engine, start_again
+from perdure._operations.again import Workflows, start_again
 from perdure._store.bounds import bounds
 from perdure._store.postgres import Pool
 from perdure._store.schema import Connection
-from perdure._wire.requests import Request, Resolution
+from perdure._wire.requests import OperatorRequest, Resolution
 from perdure.app import App
 from perdure.client.asking import settling
 from perdure.client.calls import call
@@ -25,7 +25,7 @@ from perdure.client.reading import refusals
 from perdure.client.records import EntityStatus
 from perdure.contracts.effects import problem
 from perdure.contracts.keys import Entity
-from perdure.contracts.outcomes import Status
+from perdure.contracts.outcomes import EffectStatus
 from perdure.errors import AlreadyFinished, DatabaseUnavailable, InvalidInput, NotNow, NotOnRecord, NoWorkflow
 
 CANCEL = "perdure-cancel"
@@ -43,24 +43,26 @@ class Acts:
     All of them raise:
         NoSuchEntity: the database knows none of that id.
         NotNow, AlreadyFinished: it makes no sense in the state that the entity is in, or came too late.
-        DatabaseUnavailable, EngineUnavailable: no answer; whether it was accepted is not known.
+        DatabaseUnavailable, TemporalUnavailable: no answer; whether it was accepted is not known.
         NotOnRecord: it was accepted, and who asked for it could not be written down.
 
     Attributes:
-        client: with an engine, except for `cancel`, `restart`, and `resolve` of what has ended.
+        client: with Temporal, except for `cancel`, `restart`, and `resolve` of what has ended.
         pool: the app's database.
-        engine: where workflows are; None = Temporal is not asked.
+        workflows: where they are; None = Temporal is not asked.
         app: checks what its declarations tell.
         asked: who, and why.
     """
 
     client: Client
     pool: Pool
-    engine: Engine | None
+    workflows: Workflows | None
     app: App | None
-    asked: Request
+    asked: OperatorRequest
 
-    async def resolve(self, entity: Entity, outcome: Status, receipt: Any = None, effect: str | None = None) -> str:
+    async def resolve(
+        self, entity: Entity, outcome: EffectStatus, receipt: Any = None, effect: str | None = None
+    ) -> str:
         """Say what became of an effect in doubt, also of an entity that ended with the doubt open."""
         standing = await self._standing(entity)
         if standing.final:
@@ -81,9 +83,9 @@ class Acts:
         try:
             answer = await self.client.retry(entity.lifecycle, entity.id, by=by, note=note, send_refused=send_refused)
         except NoWorkflow:
-            if self.engine is None:
+            if self.workflows is None:
                 raise
-            return await start_again(self.pool, self.engine, entity, self.asked)
+            return await start_again(self.pool, self.workflows, entity, self.asked)
         await self._record(entity, "retry", answer)
         return answer
 
@@ -111,11 +113,11 @@ class Acts:
             if standing.rejected:
                 raise NotNow(f"{entity}: asked for before, and rejected ({standing.rejected}): `perdure rejected list`")
             return "its end was asked for before"
-        in_doubt = any(each.status is Status.IN_DOUBT for each in standing.effects)
+        in_doubt = any(each.status is EffectStatus.IN_DOUBT for each in standing.effects)
         return "its end is asked for" + (": what is in doubt is to be resolved first" if in_doubt else "")
 
     async def restart(self, entity: Entity, given: Any = None) -> str:
-        """Run a finished entity again, as a new round with new keys."""
+        """Run a finished entity again, as a new generation with new keys."""
         await self._standing(entity)
         async with self._transaction(entity) as connection:
             number = await self.client.restart(
@@ -126,7 +128,7 @@ class Acts:
                 given=given,
                 connection=connection,
             )
-        return f"runs again, as round {number}"
+        return f"runs again, as generation {number}"
 
     async def _standing(self, entity: Entity) -> EntityStatus:
         if self.app is not None:
@@ -134,18 +136,18 @@ class Acts:
         return await self.client.status(entity.lifecycle, entity.id)
 
     async def _settle(
-        self, entity: Entity, standing: EntityStatus, outcome: Status, receipt: Any, effect: str | None
+        self, entity: Entity, standing: EntityStatus, outcome: EffectStatus, receipt: Any, effect: str | None
     ) -> str:
         said = Resolution(by=self.asked.by, note=self.asked.note, outcome=outcome, receipt=receipt, effect=effect)
-        settle = settling(standing, said)
+        call = settling(standing, said)
         chosen = [each for each in standing.effects if each.status.unknown and effect in (None, each.effect, each.key)]
         if len(chosen) != 1:
             names = ", ".join(each.effect for each in standing.effects if each.status.unknown)
             raise NotNow(f"{entity}: effect={effect!r}: say which of {names}")
-        if outcome is Status.DONE:
+        if outcome is EffectStatus.DONE:
             self._check_receipt(entity, chosen[0].effect, receipt)
         async with self._transaction(entity) as connection:
-            await connection.fetchval(settle.sql("${}"), *settle.values)
+            await connection.fetchval(call.sql("${}"), *call.values)
         return f"resolved as {outcome}; it had ended as {standing.state}"
 
     def _check_receipt(self, entity: Entity, effect: str, receipt: Any) -> None:

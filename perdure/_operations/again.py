@@ -11,16 +11,16 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from perdure._reconcile.recovery.closed import HOW_IT_CLOSED
 from perdure._store.postgres import Pool
-from perdure._wire.requests import Request
+from perdure._wire.requests import OperatorRequest
 from perdure.client.reading import refusals
 from perdure.contracts.keys import Entity
-from perdure.errors import EngineUnavailable, NotNow
+from perdure.errors import NotNow, TemporalUnavailable
 
 _RPC = timedelta(seconds=10)
 
 
 @dataclass(frozen=True, slots=True)
-class Engine:
+class Workflows:
     """Where workflows are.
 
     Attributes:
@@ -32,24 +32,26 @@ class Engine:
     scope: str | None
 
 
-async def start_again(pool: Pool, engine: Engine, entity: Entity, asked: Request) -> str:
+async def start_again(pool: Pool, workflows: Workflows, entity: Entity, asked: OperatorRequest) -> str:
     """Start it again, if Temporal confirms that nothing of it runs.
 
     Raises:
         NotNow: something of it runs, or is on its way.
-        EngineUnavailable, DatabaseUnavailable: no answer.
+        TemporalUnavailable, DatabaseUnavailable: no answer.
     """
     with refusals(str(entity)):
         seen = await pool.fetchrow(
-            "select round, version from perdure.ident where lifecycle = $1 and id = $2", entity.lifecycle, entity.id
+            "select generation, version from perdure.ident where lifecycle = $1 and id = $2",
+            entity.lifecycle,
+            entity.id,
         )
     assert seen is not None
-    how = await _how_it_ended(engine, entity)
+    how = await _how_it_ended(workflows, entity)
     why = f"retry, started again from its record, since its workflow {how}"
     with refusals(str(entity)):
         begun = await pool.fetchval(
             "select perdure.start_again($1, $2, $3, $4, $5, $6)",
-            *(entity.lifecycle, entity.id, seen["round"], seen["version"], asked.by),
+            *(entity.lifecycle, entity.id, seen["generation"], seen["version"], asked.by),
             f"{why}: {asked.note}"[:2100] if asked.note else why,
         )
     if not begun:
@@ -57,18 +59,18 @@ async def start_again(pool: Pool, engine: Engine, entity: Entity, asked: Request
     return f"its workflow {how}: started again from its record"
 
 
-async def _how_it_ended(engine: Engine, entity: Entity) -> str:
-    handle = engine.client.get_workflow_handle(entity.workflow_id(engine.scope))
+async def _how_it_ended(workflows: Workflows, entity: Entity) -> str:
+    handle = workflows.client.get_workflow_handle(entity.workflow_id(workflows.scope))
     try:
         status = (await handle.describe(rpc_timeout=_RPC)).status
     except RPCError as error:
         if error.status is RPCStatusCode.NOT_FOUND:
             return "is gone"
-        raise EngineUnavailable(f"{entity}: no answer from Temporal: {error}") from error
+        raise TemporalUnavailable(f"{entity}: no answer from Temporal: {error}") from error
     if status in HOW_IT_CLOSED:
         return HOW_IT_CLOSED[status]
     if status is Execution.COMPLETED:
         raise NotNow(
-            f"{entity}: its workflow has ended, and the database does not show it yet: `perdure clean-up` mends that"
+            f"{entity}: its workflow has ended, and the database does not show it yet: `perdure reconcile` mends that"
         )
     raise NotNow(f"{entity}: its workflow runs: ask again in a moment")

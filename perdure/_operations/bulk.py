@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from perdure.contracts.keys import Entity
-from perdure.errors import DatabaseUnavailable, EngineUnavailable, PerdureError
+from perdure.errors import DatabaseUnavailable, PerdureError, TemporalUnavailable
 
 AT_ONCE = 16
 """Acts under way at the same time: one waits for a worker most of its time."""
@@ -113,7 +113,7 @@ class Bulk:
         except PerdureError as error:
             tally.refused += 1
             self.refused(error)
-            if isinstance(error, (DatabaseUnavailable, EngineUnavailable)):
+            if isinstance(error, (DatabaseUnavailable, TemporalUnavailable)):
                 self._in_a_row.append(before)
                 if len(self._in_a_row) >= UNANSWERED:
                     tally.unanswered = error

@@ -71,7 +71,7 @@ class Task:
 
 
 @dataclass(frozen=True, slots=True)
-class Engine:
+class WorkflowView:
     """What Temporal says of an entity's workflow.
 
     Attributes:
@@ -108,7 +108,7 @@ class Facts:
         later: when the app wants it to be started.
         rejected: why its start or a message could not be delivered.
         told: since when a message waits for the relay.
-        engine: None = Temporal was not asked, or gave no answer.
+        workflow: None = Temporal was not asked, or gave no answer.
         doubts: what follows when an attempt is lost, by effect.
     """
 
@@ -121,7 +121,7 @@ class Facts:
     rejected: str | None = None
     told: datetime | None = None
     attempts: Sequence[Attempt] = ()
-    engine: Engine | None = None
+    workflow: WorkflowView | None = None
     doubts: Mapping[str, str] = field(default_factory=dict)
 
     def ago(self, then: datetime) -> str:
@@ -158,17 +158,17 @@ def _starting(facts: Facts) -> Standing | None:
 
 
 def _closed(facts: Facts) -> Standing | None:
-    if facts.engine is None or facts.engine.open:
+    if facts.workflow is None or facts.workflow.open:
         return None
     if facts.rejected is not None:
         return Standing(Condition.WAITS, f"it waits for a person: rejected: {facts.rejected}")
     if facts.attention is not None:
-        return Standing(Condition.WAITS, f"it waits for a person: {facts.attention} ({_gone(facts.engine)})")
-    return Standing(Condition.HOLDER_GONE, f"{_gone(facts.engine)}: `perdure retry` brings it back")
+        return Standing(Condition.WAITS, f"it waits for a person: {facts.attention} ({_gone(facts.workflow)})")
+    return Standing(Condition.HOLDER_GONE, f"{_gone(facts.workflow)}: `perdure retry` brings it back")
 
 
 def _running(facts: Facts) -> Standing | None:
-    tasks = [task for task in facts.engine.tasks if task.began is not None] if facts.engine else []
+    tasks = [task for task in facts.workflow.tasks if task.began is not None] if facts.workflow else []
     if not tasks:
         return None
     task = max(tasks, key=lambda each: each.slot is not None)
@@ -200,9 +200,9 @@ def _is_gone(task: Task, facts: Facts) -> bool:
 
 
 def _queued(facts: Facts) -> Standing | None:
-    if facts.engine is None or not facts.engine.tasks:
+    if facts.workflow is None or not facts.workflow.tasks:
         return None
-    task = facts.engine.tasks[0]
+    task = facts.workflow.tasks[0]
     nobody = f", and nobody asks for work at {task.queue}" if task.pollers == 0 else ""
     again = f", for the {task.tries}th time" if task.tries > 3 else ""
     sentence = f"{task.what} waits for a worker{again}, for {facts.ago(task.since)}{nobody}"
@@ -219,7 +219,7 @@ def _on_record(facts: Facts) -> Standing | None:
             Condition.HELD,
             f"{what} is on record for {facts.ago(last.began)}, and ends by {_at(last.deadline, facts.now)}",
         )
-    timers = [at for _, at in facts.engine.timers] if facts.engine else []
+    timers = [at for _, at in facts.workflow.timers] if facts.workflow else []
     waits = (
         f"; the workflow waits until {_at(min(timers), facts.now)}, then {_then(last.slot, facts)}" if timers else ""
     )
@@ -236,10 +236,10 @@ def _told(facts: Facts) -> Standing | None:
 def _waiting(facts: Facts) -> Standing:
     if facts.attention is not None:
         return Standing(Condition.WAITS, f"it waits for a person: {facts.attention}")
-    if facts.engine is None:
+    if facts.workflow is None:
         return Standing(Condition.WAITS, "it waits for a time, a message or a worker; Temporal knows which")
-    if facts.engine.timers:
-        what, at = min(facts.engine.timers, key=lambda each: each[1])
+    if facts.workflow.timers:
+        what, at = min(facts.workflow.timers, key=lambda each: each[1])
         return Standing(Condition.WAITS, f"it waits until {_at(at, facts.now)}" + (f" ({what})" if what else ""))
     return Standing(Condition.WAITS, "it waits for a message")
 
@@ -254,8 +254,8 @@ def _then(slot: str | None, facts: Facts) -> str:
     )
 
 
-def _gone(engine: Engine) -> str:
-    return "Temporal knows no workflow of it" if engine.status == "absent" else f"its workflow is {engine.status}"
+def _gone(workflow: WorkflowView) -> str:
+    return "Temporal knows no workflow of it" if workflow.status == "absent" else f"its workflow is {workflow.status}"
 
 
 def _at(when: datetime, now: datetime) -> str:

@@ -9,7 +9,7 @@ from perdure._operations.durations import shown
 from perdure._workflow.lifecycle import Lifecycle
 from perdure.app import name_of
 from perdure.contracts.effects import Effect
-from perdure.contracts.policies import Dedupe, Lookup
+from perdure.contracts.policies import AskFirst, Dedupe
 from perdure.contracts.states import State
 
 
@@ -50,8 +50,8 @@ def _notes(lifecycle: type[Lifecycle[Any, Any]], beside: str) -> Iterator[str]:
 
 def _effect(effect: Effect[Any, Any]) -> str:
     policy = type(effect.doubt).__name__
-    if isinstance(effect.doubt, Lookup):
-        policy = f"{policy} by {effect.doubt.find.name}, otherwise {type(effect.doubt.otherwise).__name__}"
+    if isinstance(effect.doubt, AskFirst):
+        policy = f"{policy} by {effect.doubt.lookup.name}, otherwise {type(effect.doubt.otherwise).__name__}"
     elif isinstance(effect.doubt, Dedupe):
         window = shown(effect.doubt.window.total_seconds())
         policy = f"{policy} for {window}, otherwise {type(effect.doubt.otherwise).__name__}"

@@ -46,7 +46,7 @@ class Doubt:
 
     lifecycle: str
     id: str
-    round: int
+    generation: int
     effect: str
     key: str
     status: str
@@ -63,7 +63,7 @@ class Doubt:
         return Key(self.key).token
 
     @property
-    def settle(self) -> str | None:
+    def resolve(self) -> str | None:
         """The command that settles it, to be completed; None where its policy is at work."""
         if not self.waits_for_person:
             return None

@@ -11,16 +11,16 @@ from urllib.parse import quote
 from temporalio.client import Client
 from temporalio.service import RPCError
 
-from perdure._operations.condition import Attempt, Engine, Facts, Standing, standing
-from perdure._operations.engine import look
+from perdure._operations.condition import Attempt, Facts, Standing, WorkflowView, standing
 from perdure._operations.history import History
+from perdure._operations.temporal import look
 from perdure._store.schema import Connection
 from perdure._store.sql import queries
 from perdure.app import App
 from perdure.contracts.effects import Effect
 from perdure.contracts.keys import Entity, Key
-from perdure.contracts.policies import Dedupe, DoubtPolicy, Escalate, Lookup, Repeat
-from perdure.errors import EngineUnavailable, NoSuchEntity
+from perdure.contracts.policies import AskFirst, Dedupe, DoubtPolicy, Escalate, Repeat
+from perdure.errors import NoSuchEntity, TemporalUnavailable
 
 query = queries(__name__)
 
@@ -54,7 +54,7 @@ class Record:
     @property
     def entity(self) -> Entity:
         """Its name."""
-        return Entity(self.row["lifecycle"], self.row["id"], self.row["round"])
+        return Entity(self.row["lifecycle"], self.row["id"], self.row["generation"])
 
 
 @dataclass(slots=True)
@@ -62,14 +62,14 @@ class Seen:
     """One entity, as far as it could be seen.
 
     Attributes:
-        engine: None = Temporal gave no answer.
+        workflow: None = Temporal gave no answer.
         trouble: why not.
     """
 
     record: Record
     standing: Standing
     workflow_id: str
-    engine: Engine | None = None
+    workflow: WorkflowView | None = None
     history: History = field(default_factory=History)
     trouble: str | None = None
 
@@ -105,24 +105,24 @@ async def read_record(connection: Connection, lifecycle: str, entity_id: str, *,
     )
 
 
-async def see(record: Record, client: Client | EngineUnavailable, scope: str | None, app: App | None) -> Seen:
+async def see(record: Record, client: Client | TemporalUnavailable, scope: str | None, app: App | None) -> Seen:
     """How it stands: with Temporal's word for it, or the reason why there is none."""
     workflow_id = record.row["workflow_id"] or record.entity.workflow_id(scope)
-    engine, history, trouble = None, History(), None
-    if isinstance(client, EngineUnavailable):
+    workflow, history, trouble = None, History(), None
+    if isinstance(client, TemporalUnavailable):
         trouble = str(client)
     else:
         try:
-            engine, history = await asyncio.wait_for(look(client, workflow_id), PATIENCE)
+            workflow, history = await asyncio.wait_for(look(client, workflow_id), PATIENCE)
         except RPCError as error:
             trouble = f"Temporal gave no answer: {error.message}"
         except TimeoutError:
             trouble = f"Temporal gave no answer within {PATIENCE:g} s"
-    facts = facts_of(record, engine, app)
-    return Seen(record, standing(facts), workflow_id, engine, history, trouble)
+    facts = facts_of(record, workflow, app)
+    return Seen(record, standing(facts), workflow_id, workflow, history, trouble)
 
 
-def facts_of(record: Record, engine: Engine | None, app: App | None) -> Facts:
+def facts_of(record: Record, workflow: WorkflowView | None, app: App | None) -> Facts:
     """What decides about its condition."""
     row = record.row
     start = next((each for each in record.outbox if each["kind"] == "start"), None)
@@ -139,9 +139,9 @@ def facts_of(record: Record, engine: Engine | None, app: App | None) -> Facts:
         attempts=[
             Attempt(each["effect"], each["attempts"], each["attempt_at"], each["deadline"])
             for each in record.effects
-            if each["status"] == "attempting" and each["round"] == row["round"]
+            if each["status"] == "attempting" and each["generation"] == row["generation"]
         ],
-        engine=engine,
+        workflow=workflow,
         doubts=doubts(app),
     )
 
@@ -158,7 +158,7 @@ def _follows(policy: DoubtPolicy[Any, Any]) -> str:
             return "it is made again"
         case Dedupe():
             return "it is in doubt, and is sent again with the same key"
-        case Lookup(find):
+        case AskFirst(find):
             return f"it is in doubt, and {find.name} is asked"
         case Escalate():
             return "it is in doubt, and waits for a person"
@@ -173,7 +173,7 @@ def as_json(seen: Seen) -> dict[str, Any]:
         "condition": seen.standing.condition.value,
         "sentence": seen.standing.sentence,
         "workflow_id": seen.workflow_id,
-        "workflow_status": seen.engine.status if seen.engine else None,
+        "workflow_status": seen.workflow.status if seen.workflow else None,
         "runs": history.runs,
         "transitions": record.transitions,
         "effects": record.effects,

@@ -13,8 +13,8 @@ from perdure._store.sql import queries
 query = queries(__name__)
 
 _DOUBT = (
-    "exists (select from perdure.effect x where x.lifecycle = f.lifecycle and x.id = f.id and x.round = f.round "
-    "and (x.status = 'in_doubt' or (x.status = 'attempting' and x.deadline < now())))"
+    "exists (select from perdure.effect x where x.lifecycle = f.lifecycle and x.id = f.id "
+    "and x.generation = f.generation and (x.status = 'in_doubt' or (x.status = 'attempting' and x.deadline < now())))"
 )
 
 
@@ -50,7 +50,7 @@ class FinishedRow:
 
     lifecycle: str
     id: str
-    round: int
+    generation: int
     state: str
     finished_at: datetime
 

@@ -11,23 +11,23 @@ from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest, UpdateTa
 from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
 
-from perdure._wire.requests import Request
-from perdure.contracts.limits import Limit
-from perdure.errors import EngineUnavailable
+from perdure._wire.requests import OperatorRequest
+from perdure.contracts.limits import RateLimit
+from perdure.errors import TemporalUnavailable
 
 _ACTIVITY = TaskQueueType.TASK_QUEUE_TYPE_ACTIVITY
 _PATIENCE = timedelta(seconds=5)
 _RECENT = timedelta(minutes=5)
 
 
-async def read_limit(client: Client, limit: Limit, lifecycles: str) -> dict[str, Any]:
+async def read_limit(client: Client, limit: RateLimit, lifecycles: str) -> dict[str, Any]:
     """What is in force for it, who said so, and what waits.
 
     Args:
         lifecycles: the task queue of the lifecycles.
 
     Raises:
-        EngineUnavailable: Temporal gave no answer.
+        TemporalUnavailable: Temporal gave no answer.
     """
     name = limit.task_queue(lifecycles)
     request = DescribeTaskQueueRequest(
@@ -40,7 +40,7 @@ async def read_limit(client: Client, limit: Limit, lifecycles: str) -> dict[str,
     try:
         seen = await client.workflow_service.describe_task_queue(request, timeout=_PATIENCE)
     except RPCError as error:
-        raise EngineUnavailable(f"Temporal gave no answer about the task queue {name}: {error.message}") from error
+        raise TemporalUnavailable(f"Temporal gave no answer about the task queue {name}: {error.message}") from error
     by_operator = seen.effective_rate_limit.rate_limit_source == RateLimitSource.RATE_LIMIT_SOURCE_API
     by_worker = seen.effective_rate_limit.rate_limit_source == RateLimitSource.RATE_LIMIT_SOURCE_WORKER
     said = seen.config.queue_rate_limit.metadata
@@ -61,7 +61,9 @@ async def read_limit(client: Client, limit: Limit, lifecycles: str) -> dict[str,
     }
 
 
-async def set_limit(client: Client, limit: Limit, lifecycles: str, per_second: float | None, asked: Request) -> None:
+async def set_limit(
+    client: Client, limit: RateLimit, lifecycles: str, per_second: float | None, asked: OperatorRequest
+) -> None:
     """Change its rate for the whole fleet, from the next second on; it outlives workers and deploys.
 
     Args:
@@ -70,7 +72,7 @@ async def set_limit(client: Client, limit: Limit, lifecycles: str, per_second: f
         asked: who says so, and why; Temporal keeps both.
 
     Raises:
-        EngineUnavailable: Temporal gave no answer, or can't do that.
+        TemporalUnavailable: Temporal gave no answer, or can't do that.
     """
     request = UpdateTaskQueueConfigRequest(
         namespace=client.namespace,
@@ -85,8 +87,8 @@ async def set_limit(client: Client, limit: Limit, lifecycles: str, per_second: f
         await client.workflow_service.update_task_queue_config(request, timeout=_PATIENCE)
     except RPCError as error:
         if error.status is RPCStatusCode.UNIMPLEMENTED:
-            raise EngineUnavailable(
+            raise TemporalUnavailable(
                 "this Temporal server can't change the rate of a task queue: "
                 f"change Limit({limit.name!r}, per_second=...) and deploy"
             ) from error
-        raise EngineUnavailable(f"Temporal did not change {request.task_queue}: {error.message}") from error
+        raise TemporalUnavailable(f"Temporal did not change {request.task_queue}: {error.message}") from error

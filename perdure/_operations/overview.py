@@ -13,7 +13,7 @@ from perdure._services.queues import Queue, queues, read_queue
 from perdure._store.schema import Connection
 from perdure._store.sql import queries, shared
 from perdure.app import App
-from perdure.errors import EngineUnavailable
+from perdure.errors import TemporalUnavailable
 from perdure.settings import Settings
 
 query = queries(__name__)
@@ -30,7 +30,7 @@ async def read_overview(connection: Connection) -> dict[str, Any]:
     finished = await connection.fetchrow(query("overview_finished"), COUNTED)
     rejected = await connection.fetchval("select count(*) from perdure.rejected")
     findings = [dict(row) for row in await connection.fetch(query("overview_findings"))]
-    clean_up = await connection.fetchrow(query("overview_clean_up"))
+    reconcile = await connection.fetchrow(query("overview_reconciliation"))
     assert waiting is not None
     assert finished is not None
     outbox = {"waiting": waiting["waiting"], "lag_seconds": waiting["lag"], "wanted_later": waiting["later"]}
@@ -43,20 +43,22 @@ async def read_overview(connection: Connection) -> dict[str, Any]:
         "in_doubt": doubts,
         "outbox": {**outbox, "rejected": rejected, "rows_behind": waiting["behind"]},
         "findings": findings,
-        "clean_up": dict(clean_up) if clean_up else None,
+        "reconciliation": dict(reconcile) if reconcile else None,
     }
 
 
-async def read_queues(client: Client | EngineUnavailable, app: App | None, settings: Settings) -> list[dict[str, Any]]:
+async def read_queues(
+    client: Client | TemporalUnavailable, app: App | None, settings: Settings
+) -> list[dict[str, Any]]:
     """What waits in each task queue, and who asks for work there; `error` where Temporal gave no answer."""
     found = []
     for name, kind in queues(app, settings):
         where = {"task_queue": name, "kind": kind}
         try:
-            if isinstance(client, EngineUnavailable):
+            if isinstance(client, TemporalUnavailable):
                 raise client
             found.append(where | _shown(await read_queue(client, name, kind)))
-        except EngineUnavailable as error:
+        except TemporalUnavailable as error:
             found.append({**where, "error": str(error)})
         except RPCError as error:
             found.append({**where, "error": f"Temporal gave no answer: {error.message}"})

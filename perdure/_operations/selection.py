@@ -38,9 +38,9 @@ class Selection:
         state: as it is on record.
         condition: as the database alone can tell it.
         older_than: in its state for longer than that.
-        in_doubt: an effect of its round is in doubt, or should have ended and did not say how.
+        in_doubt: an effect of its generation is in doubt, or should have ended and did not say how.
         attention: it wants a person.
-        finding: a clean-up left a finding of this kind about it for a person.
+        finding: a reconciliation left a finding of this kind about it for a person.
         limit: at most so many, over all pages.
     """
 
@@ -73,7 +73,7 @@ class Row:
 
     lifecycle: str
     id: str
-    round: int
+    generation: int
     state: str
     since: datetime
     stuck_at: datetime | None
@@ -86,7 +86,7 @@ class Row:
     @property
     def entity(self) -> Entity:
         """Its name."""
-        return Entity(self.lifecycle, self.id, self.round)
+        return Entity(self.lifecycle, self.id, self.generation)
 
 
 class Named(Protocol):

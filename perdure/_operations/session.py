@@ -11,18 +11,18 @@ import asyncpg
 from temporalio.service import RPCError
 
 from perdure._operations.acts import Acts
-from perdure._operations.again import Engine
+from perdure._operations.again import Workflows
 from perdure._services.ownership.exchange import Exchange
 from perdure._store import schema
 from perdure._store.bounds import bounds
 from perdure._store.postgres import Database, Pool, answering
 from perdure._store.schema import Connection
-from perdure._wire.requests import Request
+from perdure._wire.requests import OperatorRequest
 from perdure._worker.plugin import PerdurePlugin
 from perdure._worker.worker import connect
 from perdure.app import App
 from perdure.client.client import Client
-from perdure.errors import EngineUnavailable, NotPermitted
+from perdure.errors import NotPermitted, TemporalUnavailable
 from perdure.settings import Settings
 
 _READING = bounds(lock="15s", statement="60s")
@@ -36,12 +36,12 @@ class Session:
     config: Settings
     pool: Pool
     app: App | None
-    asked: Request
+    asked: OperatorRequest
     patience: timedelta
 
     @property
     def client(self) -> Client:
-        """Without an engine."""
+        """Without Temporal."""
         return Client(self.pool, config=self.config, app=self.app)
 
     @asynccontextmanager
@@ -52,14 +52,14 @@ class Session:
                 await connection.execute(_READING)
                 yield connection
 
-    async def acts(self, *, engine: bool) -> Acts:
+    async def acts(self, *, asks_temporal: bool) -> Acts:
         """The acts.
 
         Raises:
-            EngineUnavailable: no Temporal server answers.
+            TemporalUnavailable: no Temporal server answers.
             NotThisDatabase: it is not the one that this database works with.
         """
-        if not engine:
+        if not asks_temporal:
             return Acts(self.client, self.pool, None, self.app, self.asked)
         connected = await connect(PerdurePlugin(self.app or App([], []), self.config))
         async with self.reading() as connection:
@@ -68,13 +68,13 @@ class Session:
         try:
             await Exchange(connected, self.config).check_binding(binding)
         except RPCError as error:
-            raise EngineUnavailable(f"no answer from Temporal: {error}") from error
+            raise TemporalUnavailable(f"no answer from Temporal: {error}") from error
         client = Client(self.pool, connected, config=self.config, app=self.app, patience=self.patience)
-        return Acts(client, self.pool, Engine(connected, self.config.scope), self.app, self.asked)
+        return Acts(client, self.pool, Workflows(connected, self.config.scope), self.app, self.asked)
 
 
 @asynccontextmanager
-async def session(config: Settings, app: App | None, asked: Request, patience: float) -> AsyncIterator[Session]:
+async def session(config: Settings, app: App | None, asked: OperatorRequest, patience: float) -> AsyncIterator[Session]:
     """Connect to the app's database, for as long as one command lasts.
 
     Args:

@@ -1,4 +1,5 @@
-"""Asks for a clean-up and waits for it, as a person does: with what it is at, and an end where nobody works on it."""
+"""Asks for a reconciliation and waits for it, as a person does: with what it is at, and an end where nobody works on
+it."""
 
 from __future__ import annotations
 
@@ -14,18 +15,18 @@ from temporalio.client import Client, WorkflowHandle
 from temporalio.service import RPCError
 
 from perdure._crypto.codec import opened
-from perdure._reconcile.starting import start_clean_up
-from perdure._reconcile.workflow import PART, CleanUp
-from perdure._wire.clean_up import Asked, Summary
-from perdure.errors import EngineUnavailable
+from perdure._reconcile.starting import start_reconciliation
+from perdure._reconcile.workflow import PART, Reconciliation
+from perdure._wire.reconciliation import Asked, Summary
+from perdure.errors import TemporalUnavailable
 
 PATIENCE = 30.0
 """Seconds for which nobody may work on it."""
 _RPC = timedelta(seconds=10)
 
 
-async def clean_up(
-    engine: Client, scope: str | None, asked: Asked, tell: Callable[[str], None], *, patience: float = PATIENCE
+async def reconcile(
+    temporal_client: Client, scope: str | None, asked: Asked, tell: Callable[[str], None], *, patience: float = PATIENCE
 ) -> Summary:
     """Start it, or join the one that runs, and wait until it has ended.
 
@@ -33,29 +34,32 @@ async def clean_up(
         tell: is told what it is at.
 
     Raises:
-        EngineUnavailable: Temporal does not answer, or no worker does.
+        TemporalUnavailable: Temporal does not answer, or no worker does.
         WorkflowFailureError: it could not even begin.
     """
     try:
-        handle = await start_clean_up(engine, scope, asked)
-        return await _wait(engine, handle, tell, patience)
+        handle = await start_reconciliation(temporal_client, scope, asked)
+        return await _wait(temporal_client, handle, tell, patience)
     except RPCError as error:
-        raise EngineUnavailable(f"no answer from Temporal: {error}; the clean-up may be under way") from error
+        raise TemporalUnavailable(f"no answer from Temporal: {error}; the reconciliation may be under way") from error
 
 
 async def _wait(
-    engine: Client, handle: WorkflowHandle[CleanUp, Summary], tell: Callable[[str], None], patience: float
+    temporal_client: Client,
+    handle: WorkflowHandle[Reconciliation, Summary],
+    tell: Callable[[str], None],
+    patience: float,
 ) -> Summary:
     ending = asyncio.create_task(handle.result())
     try:
         heard = time.monotonic()
         while not (await asyncio.wait({ending}, timeout=1.0))[0]:
-            said = await _at(engine, handle)
+            said = await _at(temporal_client, handle)
             if said is not None:
                 heard = time.monotonic()
                 tell(said)
             elif time.monotonic() - heard > patience:
-                raise EngineUnavailable(
+                raise TemporalUnavailable(
                     f"no worker has taken it for {patience:g} s: start one (`perdure worker`), and it goes on"
                 )
         return ending.result()
@@ -63,22 +67,24 @@ async def _wait(
         ending.cancel()
 
 
-async def _at(engine: Client, handle: WorkflowHandle[CleanUp, Summary]) -> str | None:
+async def _at(temporal_client: Client, handle: WorkflowHandle[Reconciliation, Summary]) -> str | None:
     """What it is at; None where nobody works on it."""
     seen = (await handle.describe(rpc_timeout=_RPC)).raw_description
     for part in seen.pending_activities:
         name = part.activity_type.name.removeprefix(PART)
         if part.last_failure.message:
-            failure = await opened(part.last_failure, engine.data_converter)
+            failure = await opened(part.last_failure, temporal_client.data_converter)
             return f"{name}: attempt {part.attempt}, after {failure.message.splitlines()[0][:200]}"
         if part.state == Activity.PENDING_ACTIVITY_STATE_STARTED:
-            return f"{name}{await _how_far(engine, part)}"
+            return f"{name}{await _how_far(temporal_client, part)}"
     return "begins" if seen.pending_workflow_task.state == Task.PENDING_WORKFLOW_TASK_STATE_STARTED else None
 
 
-async def _how_far(engine: Client, part: PendingActivityInfo) -> str:
+async def _how_far(temporal_client: Client, part: PendingActivityInfo) -> str:
     told = (
-        await engine.data_converter.decode(part.heartbeat_details.payloads) if part.heartbeat_details.payloads else []
+        await temporal_client.data_converter.decode(part.heartbeat_details.payloads)
+        if part.heartbeat_details.payloads
+        else []
     )
     match told:
         case [[*_, int(seen)]] | [int(seen)]:

@@ -1,7 +1,7 @@
 """BEHIND: the open workflow has done more than the mirror shows: it is told to write its state again.
 
-Each one that is asked costs a workflow task. So asked are those that were written since the last clean-up, or all where
-somebody wants that.
+Each one that is asked costs a workflow task. So asked are those that were written since the last reconciliation, or
+all where somebody wants that.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from datetime import timedelta
 from temporalio.client import WorkflowQueryFailedError
 from temporalio.service import RPCError, RPCStatusCode
 
+from perdure._reconcile.context import Context
 from perdure._reconcile.failing import report_failing
-from perdure._reconcile.ground import Ground
 from perdure._reconcile.row import Row
 from perdure._store.finding_kinds import BEHIND
 from perdure._wire.names import MIRROR
@@ -28,47 +28,47 @@ _GONE = (RPCStatusCode.NOT_FOUND, RPCStatusCode.FAILED_PRECONDITION)
 _MUTE = (RPCStatusCode.CANCELLED, RPCStatusCode.DEADLINE_EXCEEDED)
 
 
-async def behind(ground: Ground, row: Row) -> None:
+async def behind(context: Context, row: Row) -> None:
     """Ask its workflow how far it is, and let it write that where the row is behind."""
-    if row.is_young(ground) or (ground.asked_since is not None and row.written_at < ground.asked_since):
+    if row.is_young(context) or (context.asked_since is not None and row.written_at < context.asked_since):
         return
-    handle = ground.engine.get_workflow_handle(row.entity.workflow_id(ground.settings.scope))
+    handle = context.temporal_client.get_workflow_handle(row.entity.workflow_id(context.settings.scope))
     try:
         said: LifecycleStatus = await handle.query("status", result_type=LifecycleStatus, rpc_timeout=_ANSWER)
     except WorkflowQueryFailedError as error:
-        await report_failing(ground, row, f"its code can't follow its history: {_first_line(error)}", times=0)
+        await report_failing(context, row, f"its code can't follow its history: {_first_line(error)}", times=0)
         return
     except RPCError as error:
         if error.status in _MUTE:  # so it is where a task fails again and again, or where no worker has time
-            await report_failing(ground, row, "it gives no answer")
+            await report_failing(context, row, "it gives no answer")
         elif error.status not in _GONE:
             raise
         return
-    if said.round == row.entity.round and said.version > row.version:
-        await _mirror_again(ground, row, said)
+    if said.generation == row.entity.generation and said.version > row.version:
+        await _mirror_again(context, row, said)
 
 
-async def _mirror_again(ground: Ground, row: Row, said: LifecycleStatus) -> None:
-    if await _version(ground, row) != row.version:
+async def _mirror_again(context: Context, row: Row, said: LifecycleStatus) -> None:
+    if await _version(context, row) != row.version:
         return  # it has moved meanwhile
-    workflow = ground.engine.get_workflow_handle(row.entity.workflow_id(ground.settings.scope))
-    await workflow.signal(MIRROR, ground.by, rpc_timeout=_ANSWER)
+    workflow = context.temporal_client.get_workflow_handle(row.entity.workflow_id(context.settings.scope))
+    await workflow.signal(MIRROR, context.by, rpc_timeout=_ANSWER)
     until = time.monotonic() + _FOLLOWS
-    while await _version(ground, row) == row.version:
+    while await _version(context, row) == row.version:
         if time.monotonic() > until:
             what = f"its workflow is in {said.state!r}, and does not write that, though it was told to"
-            return await ground.findings.report(BEHIND, row.entity, what, row.command("show"))
+            return await context.findings.report(BEHIND, row.entity, what, row.command("show"))
         await asyncio.sleep(0.1)
     what = f"its workflow was in {said.state!r}, the mirror showed {row.state!r} of before: mirrored again"
-    await ground.findings.mended(BEHIND, row.entity, what)
+    await context.findings.mended(BEHIND, row.entity, what)
 
 
-async def _version(ground: Ground, row: Row) -> int | None:
-    """None: it is no open entity of that round any more."""
+async def _version(context: Context, row: Row) -> int | None:
+    """None: it is no open entity of that generation any more."""
     entity = row.entity
-    version: int | None = await ground.pool.fetchval(
-        "select version from perdure.ident where lifecycle = $1 and id = $2 and round = $3 and final is null",
-        *(entity.lifecycle, entity.id, entity.round),
+    version: int | None = await context.pool.fetchval(
+        "select version from perdure.ident where lifecycle = $1 and id = $2 and generation = $3 and final is null",
+        *(entity.lifecycle, entity.id, entity.generation),
     )
     return version
 

@@ -1,4 +1,5 @@
-"""The service that sees to it that clean-ups are made: once per fleet after its start, and when a lifecycle asks."""
+"""The service that sees to it that reconciliations are made: once per fleet after its start, and when a lifecycle
+asks."""
 
 from __future__ import annotations
 
@@ -10,11 +11,11 @@ from datetime import timedelta
 from temporalio.client import Client
 
 from perdure._reconcile.schedule import jitter, make_schedule
-from perdure._reconcile.starting import start_clean_up
+from perdure._reconcile.starting import start_reconciliation
 from perdure._services.service import Service
 from perdure._store.postgres import Pool
 from perdure._store.sql import queries
-from perdure._wire.clean_up import Asked, Named
+from perdure._wire.reconciliation import Asked, Named
 from perdure.contracts.keys import Entity
 from perdure.settings import Settings
 
@@ -29,7 +30,7 @@ _A_MOMENT = 1.0
 
 
 class Caretaker(Service):
-    """Starts clean-ups that are due.
+    """Starts reconciliations that are due.
 
     Args:
         pool: the app's database, which knows when the last one was.
@@ -54,7 +55,7 @@ class Caretaker(Service):
     def ask(self, entity: Entity, why: str) -> None:
         """From a workflow's thread: it saw something odd. It is looked at alone, once it is old enough for that."""
         if len(self._asked) < _MOST:
-            due = time.monotonic() + self._settings.clean_up_grace + _A_MOMENT
+            due = time.monotonic() + self._settings.reconciliation_grace + _A_MOMENT
             self._asked.setdefault(entity, (due, why))
         if self._loop_of_worker is not None and not self._loop_of_worker.is_closed():
             self._loop_of_worker.call_soon_threadsafe(self.nudge)
@@ -74,15 +75,15 @@ class Caretaker(Service):
         return False
 
     async def _look(self) -> None:
-        """The Schedule is there, and the last clean-up is not too long ago."""
-        every = timedelta(hours=self._settings.clean_up_every)
+        """The Schedule is there, and the last reconciliation is not too long ago."""
+        every = timedelta(hours=self._settings.reconciliation_every)
         if not every:
             return
         await make_schedule(self._client, self._settings)
         # The Schedule's own comes late by its jitter, and takes its time.
-        if await self._pool.fetchval(query("clean_up_due"), every + 2 * jitter(every) + timedelta(minutes=10)):
+        if await self._pool.fetchval(query("reconciliation_due"), every + 2 * jitter(every) + timedelta(minutes=10)):
             await self._start("worker")
 
     async def _start(self, by: str, entity: Entity | None = None) -> None:
-        only = None if entity is None else Named(lifecycle=entity.lifecycle, id=entity.id, round=entity.round)
-        await start_clean_up(self._client, self._settings.scope, Asked(by=by[:200], only=only))
+        only = None if entity is None else Named(lifecycle=entity.lifecycle, id=entity.id, generation=entity.generation)
+        await start_reconciliation(self._client, self._settings.scope, Asked(by=by[:200], only=only))

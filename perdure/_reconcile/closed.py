@@ -8,8 +8,8 @@ from enum import Enum
 from temporalio.client import WorkflowExecutionDescription, WorkflowExecutionStatus
 from temporalio.service import RPCError, RPCStatusCode
 
+from perdure._reconcile.context import Context
 from perdure._reconcile.ended import ended
-from perdure._reconcile.ground import Ground
 from perdure._reconcile.row import Row
 from perdure._reconcile.unfinished import unfinished
 from perdure._reconcile.vanished import vanished
@@ -23,34 +23,34 @@ class _Round(Enum):
     EARLIER, THIS, LATER = range(3)
 
 
-async def is_open_after_all(ground: Ground, row: Row) -> bool:
+async def is_open_after_all(context: Context, row: Row) -> bool:
     """Whether its workflow is open, which is known only a moment later to lists; if not, see to that."""
-    handle = ground.engine.get_workflow_handle(row.entity.workflow_id(ground.settings.scope))
+    handle = context.temporal_client.get_workflow_handle(row.entity.workflow_id(context.settings.scope))
     try:
         seen = await handle.describe(rpc_timeout=_RPC)
     except RPCError as error:
         if error.status is not RPCStatusCode.NOT_FOUND:
             raise
-        await vanished(ground, row, "there is no workflow of it in Temporal")
+        await vanished(context, row, "there is no workflow of it in Temporal")
         return False
     if seen.status in _OPEN:
         return True
     match await _round_of(seen, row):
         case _Round.EARLIER:
-            await vanished(ground, row, "its last workflow is of an earlier round")
+            await vanished(context, row, "its last workflow is of an earlier generation")
         case _Round.THIS if seen.status is WorkflowExecutionStatus.COMPLETED:
-            await unfinished(ground, row, seen)
+            await unfinished(context, row, seen)
         case _Round.THIS:
-            await ended(ground, row, seen)
+            await ended(context, row, seen)
         case _:
-            pass  # the database knows less than Temporal: what it is says `perdure adopt-database`
+            pass  # the database knows less than Temporal: what it is says `perdure database claim`
     return False
 
 
 async def _round_of(seen: WorkflowExecutionDescription, row: Row) -> _Round:
     memo = await seen.memo_value(CARRIED, None, type_hint=Carried)
-    if memo is None:  # started past perdure: then the row was made by it, or is of a later round
+    if memo is None:  # started past perdure: then the row was made by it, or is of a later generation
         return _Round.EARLIER if seen.close_time and seen.close_time < row.created_at else _Round.THIS
-    if memo.round < row.entity.round:
+    if memo.generation < row.entity.generation:
         return _Round.EARLIER
-    return _Round.THIS if memo.round == row.entity.round else _Round.LATER
+    return _Round.THIS if memo.generation == row.entity.generation else _Round.LATER

@@ -1,7 +1,7 @@
 """The pass over all that is open: each entity's record beside its workflow. What has ended costs it nothing.
 
 Temporal is asked once for each page, which workflows of it are open. Only where one is not, or where the record was
-written since the last clean-up, is it asked about that one.
+written since the last reconciliation, is it asked about that one.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ import asyncpg
 
 from perdure._reconcile.behind import behind
 from perdure._reconcile.closed import is_open_after_all
+from perdure._reconcile.context import Context
 from perdure._reconcile.failing import failing
-from perdure._reconcile.ground import Ground
 from perdure._reconcile.parked import parked
 from perdure._reconcile.row import Row
 from perdure._reconcile.stuck import stuck
@@ -35,10 +35,10 @@ PAGE = 200
 AT_ONCE = 10
 """How many are looked at closely at the same time."""
 
-log = logging.getLogger("perdure.clean-up")
+log = logging.getLogger("perdure.reconciliation")
 
 
-async def open_entities(ground: Ground, cursor: object = None) -> int:
+async def open_entities(context: Context, cursor: object = None) -> int:
     """Look at each open entity of the app's lifecycles, mend what can be mended, and report the rest.
 
     Args:
@@ -48,13 +48,13 @@ async def open_entities(ground: Ground, cursor: object = None) -> int:
         How many were looked at.
     """
     place = _Place.of(cursor)
-    only = (ground.only.lifecycle, ground.only.id) if ground.only else (None, None)
-    lifecycles = list(ground.app.lifecycles)
-    page = query("open_for_clean_up")
-    while found := await fetch(ground, page, lifecycles, place.lifecycle, place.id, PAGE, *only):
-        await _look(ground, [row for each in found if (row := _row(each))])
+    only = (context.only.lifecycle, context.only.id) if context.only else (None, None)
+    lifecycles = list(context.app.lifecycles)
+    page = query("open_for_reconciliation")
+    while found := await fetch(context, page, lifecycles, place.lifecycle, place.id, PAGE, *only):
+        await _look(context, [row for each in found if (row := _row(each))])
         place = _Place(found[-1]["lifecycle"], found[-1]["id"], place.seen + len(found))
-        ground.beat([place.lifecycle, place.id, place.seen])
+        context.beat([place.lifecycle, place.id, place.seen])
         if len(found) < PAGE:
             break
     return place.seen
@@ -82,49 +82,49 @@ def _row(found: asyncpg.Record) -> Row | None:
         return None
 
 
-async def _look(ground: Ground, rows: Sequence[Row]) -> None:
-    running = await _running(ground, rows)
+async def _look(context: Context, rows: Sequence[Row]) -> None:
+    running = await _running(context, rows)
     few = asyncio.Semaphore(AT_ONCE)
 
     async def look(row: Row) -> None:
         async with few:
-            await _look_at(ground, row, row.entity.workflow_id(ground.settings.scope) in running)
+            await _look_at(context, row, row.entity.workflow_id(context.settings.scope) in running)
 
     await asyncio.gather(*(look(row) for row in rows))
 
 
-async def _running(ground: Ground, rows: Sequence[Row]) -> set[str]:
+async def _running(context: Context, rows: Sequence[Row]) -> set[str]:
     """Ids of the workflows that are open as far as is known: it may be a moment ago, and ids with quotes or
     backslashes are not found this way. So whoever is not in it is asked about again."""
-    ids = [row.entity.workflow_id(ground.settings.scope) for row in rows]
+    ids = [row.entity.workflow_id(context.settings.scope) for row in rows]
     listed = ",".join("'" + each.replace("'", "''") + "'" for each in ids if not {'"', "\\"} & set(each))
     if not listed:
         return set()
-    found = ground.engine.list_workflows(
+    found = context.temporal_client.list_workflows(
         f"ExecutionStatus = 'Running' and WorkflowId in ({listed})", page_size=PAGE, rpc_timeout=_RPC
     )
     return {each.id async for each in found}
 
 
 _RPC = timedelta(seconds=20)
-_ON_RECORD: tuple[Callable[[Ground, Row], Awaitable[None]], ...] = (stuck, parked, unreadable)
+_ON_RECORD: tuple[Callable[[Context, Row], Awaitable[None]], ...] = (stuck, parked, unreadable)
 
 
-async def _look_at(ground: Ground, row: Row, runs: bool) -> None:
+async def _look_at(context: Context, row: Row, runs: bool) -> None:
     """Whatever is the matter with one harms none of the others."""
     try:
-        if not runs and not (row.is_young(ground) or await is_open_after_all(ground, row)):
+        if not runs and not (row.is_young(context) or await is_open_after_all(context, row)):
             return
         for look in _ON_RECORD:
-            await look(ground, row)
-        if not await failing(ground, row):
-            await behind(ground, row)
+            await look(context, row)
+        if not await failing(context, row):
+            await behind(context, row)
     except HELD:
-        log.info("%s is held by another transaction: left to the next clean-up", row.entity)
+        log.info("%s is held by another transaction: left to the next reconciliation", row.entity)
     except TROUBLE:
         raise
     except Exception as error:
         log.exception("%s could not be looked at", row.entity)
-        what = f"the clean-up could not look at it: {type(error).__name__}"
+        what = f"the reconciliation could not look at it: {type(error).__name__}"
         advice = f"{row.command('show')}; the worker's log has the rest"
-        await ground.findings.report(UNREADABLE, row.entity, what, advice, about="clean-up")
+        await context.findings.report(UNREADABLE, row.entity, what, advice, about="reconciliation")

@@ -59,7 +59,7 @@ class Expected:
                 for sql in (self._keys(), self._rows("null")):
                     await db.fetch(f"explain {sql}")
         except (asyncpg.LockNotAvailableError, asyncpg.QueryCanceledError):
-            return  # the app changes that table at this moment: the clean-up will see
+            return  # the app changes that table at this moment: the reconciliation will see
         except asyncpg.PostgresError as error:
             if (error.sqlstate or "08").startswith(("08", "53", "57", "58")):
                 raise

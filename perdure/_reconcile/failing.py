@@ -6,8 +6,8 @@ from datetime import UTC, timedelta
 
 from temporalio.service import RPCError, RPCStatusCode
 
+from perdure._reconcile.context import Context
 from perdure._reconcile.failures import why_its_tasks_fail
-from perdure._reconcile.ground import Ground
 from perdure._reconcile.row import Row
 from perdure._store.finding_kinds import FAILING
 
@@ -17,20 +17,20 @@ _RPC = timedelta(seconds=10)
 _SAID = "its code fails: "
 
 
-async def failing(ground: Ground, row: Row) -> bool:
+async def failing(context: Context, row: Row) -> bool:
     """Whether it does, as far as its worker said; then that is reported."""
-    if row.attention is None or not row.attention.startswith(_SAID) or row.is_young(ground):
+    if row.attention is None or not row.attention.startswith(_SAID) or row.is_young(context):
         return False
-    return await report_failing(ground, row, row.attention)
+    return await report_failing(context, row, row.attention)
 
 
-async def report_failing(ground: Ground, row: Row, said: str, times: int = TIMES) -> bool:
+async def report_failing(context: Context, row: Row, said: str, times: int = TIMES) -> bool:
     """Report it if Temporal confirms that its task fails again and again.
 
     Args:
         times: how often at least; 0 = its code has been seen to fail, whether or not there is a task to be done.
     """
-    handle = ground.engine.get_workflow_handle(row.entity.workflow_id(ground.settings.scope))
+    handle = context.temporal_client.get_workflow_handle(row.entity.workflow_id(context.settings.scope))
     try:
         seen = await handle.describe(rpc_timeout=_RPC)
     except RPCError as error:
@@ -40,12 +40,12 @@ async def report_failing(ground: Ground, row: Row, said: str, times: int = TIMES
     task = seen.raw_description.pending_workflow_task
     if task.attempt < times:
         return False
-    what, why = said.removeprefix(_SAID), await why_its_tasks_fail(handle, ground.engine.data_converter)
+    what, why = said.removeprefix(_SAID), await why_its_tasks_fail(handle, context.temporal_client.data_converter)
     if why and why not in said:
         what = f"{what}: {why}"
     if task.attempt >= TIMES:
         since = task.original_scheduled_time.ToDatetime(UTC)
         what = f"its tasks fail since {since:%Y-%m-%d %H:%M:%S} UTC, {task.attempt} times: {what}"
     advice = "Deploy code that can follow its history: it goes on by itself. perdure replay tells beforehand."
-    await ground.findings.report(FAILING, row.entity, what, advice)
+    await context.findings.report(FAILING, row.entity, what, advice)
     return True

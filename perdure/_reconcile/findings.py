@@ -1,4 +1,4 @@
-"""Writes down what a clean-up saw, and what it did about it."""
+"""Writes down what a reconciliation saw, and what it did about it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from perdure.logs import says
 
 query = queries(__name__)
 
-log = logging.getLogger("perdure.clean-up")
+log = logging.getLogger("perdure.reconciliation")
 
 
 class Findings:
@@ -21,7 +21,7 @@ class Findings:
 
     Args:
         pool: the app's database.
-        run: number of the clean-up, from `perdure.clean_up`.
+        run: number of the reconciliation, from `perdure.reconciliation`.
     """
 
     def __init__(self, pool: Pool, run: int) -> None:
@@ -49,9 +49,9 @@ class Findings:
         await self._write(kind, entity, what, advice, about, mended=False)
 
     async def _write(self, kind: Kind, entity: Entity | None, what: str, advice: str, about: str, mended: bool) -> None:
-        lifecycle, id, round = (entity.lifecycle, entity.id, entity.round) if entity else ("", "", 0)
+        lifecycle, id, generation = (entity.lifecycle, entity.id, entity.generation) if entity else ("", "", 0)
         new = await self._pool.fetchval(
-            query("found"), kind.name, lifecycle, id, about, round, what[:2000], advice[:2000], mended, self._run
+            query("found"), kind.name, lifecycle, id, about, generation, what[:2000], advice[:2000], mended, self._run
         )
         if new:
             level = logging.INFO if mended else logging.WARNING

@@ -1,5 +1,5 @@
-"""Runs clean-ups in every worker: a small worker of its own, on a task queue of its own, whatever versions and queues
-the lifecycles use."""
+"""Runs reconciliations in every worker: a small worker of its own, on a task queue of its own, whatever versions and
+queues the lifecycles use."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from temporalio.common import MetricMeter
 from temporalio.exceptions import ApplicationError
 from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 
+from perdure._reconcile.context import Context
 from perdure._reconcile.findings import Findings
-from perdure._reconcile.ground import Ground
 from perdure._reconcile.parts import PARTS, Part
 from perdure._reconcile.runs import begin, end, looked_up
-from perdure._reconcile.workflow import BEGIN, END, HEARTBEAT, PART, CleanUp, clean_up_id
+from perdure._reconcile.workflow import BEGIN, END, HEARTBEAT, PART, Reconciliation, reconciliation_id
 from perdure._services.side_worker import side_worker
 from perdure._store.postgres import Pool
-from perdure._wire.clean_up import Asked, Begun, Done, Summary
+from perdure._wire.reconciliation import Asked, Begun, Done, Summary
 from perdure.app import App
 from perdure.contracts.keys import Entity
 from perdure.errors import NoSuchEntity
@@ -33,7 +33,7 @@ from perdure.settings import Settings
 from perdure.telemetry import names
 from perdure.telemetry.metrics import count
 
-log = logging.getLogger("perdure.clean-up")
+log = logging.getLogger("perdure.reconciliation")
 
 _BEAT = HEARTBEAT.total_seconds() / 6
 _STOPPING = 2.0
@@ -45,7 +45,7 @@ _NEVER = re.compile("42|57PE1")
 async def cleaning_up(
     pool: Pool, client: temporalio.client.Client, app: App, settings: Settings, meter: MetricMeter | None
 ) -> AsyncIterator[None]:
-    """Answer for clean-ups while the context lasts.
+    """Answer for reconciliations while the context lasts.
 
     Args:
         client: without plugins: they would run a worker inside the worker.
@@ -53,8 +53,8 @@ async def cleaning_up(
     hosted = CleaningActivities(pool, client, app, settings, meter)
     worker = Worker(
         client,
-        task_queue=clean_up_id(settings.scope),
-        workflows=[CleanUp],
+        task_queue=reconciliation_id(settings.scope),
+        workflows=[Reconciliation],
         activities=hosted.all(),
         workflow_runner=UnsandboxedWorkflowRunner(),
         max_cached_workflows=0,  # no killed worker is waited for
@@ -64,14 +64,14 @@ async def cleaning_up(
         max_heartbeat_throttle_interval=timedelta(seconds=5),
         graceful_shutdown_timeout=timedelta(),
     )
-    async with side_worker(worker, "perdure clean-up", patience=_STOPPING, ended=_say_why):
+    async with side_worker(worker, "perdure reconcile", patience=_STOPPING, ended=_say_why):
         yield
 
 
 def _say_why(ended: asyncio.Task[None]) -> None:
     """The lifecycles go on without it; another worker may answer."""
     if not ended.cancelled() and (error := ended.exception()) is not None:
-        log.error("clean-ups are not answered for by this worker any more", exc_info=error)
+        log.error("reconciliations are not answered for by this worker any more", exc_info=error)
 
 
 class CleaningActivities:
@@ -121,36 +121,36 @@ class CleaningActivities:
 
     async def _do(self, part: Part, begun: Begun) -> int:
         told: list[object] = list(activity.info().heartbeat_details[-1:])
-        ground = self._ground(begun, told)
+        context = self._ground(begun, told)
         beating = asyncio.create_task(_beat(told))
         try:
             # A copy of the database, or one that was put back, touches nothing (invariant 11).
             await self._pool.fetchval("select perdure.check_database()")
-            seen = await part.does(ground, told[-1] if told else None)
+            seen = await part.does(context, told[-1] if told else None)
         except asyncpg.PostgresError as error:
             if _NEVER.match(error.sqlstate or ""):
                 raise ApplicationError(str(error), type=type(error).__name__, non_retryable=True) from error
             raise
         finally:
             beating.cancel()
-            self._count(ground.findings)
+            self._count(context.findings)
         return seen if isinstance(seen, int) else 0
 
-    def _ground(self, begun: Begun, told: list[object]) -> Ground:
+    def _ground(self, begun: Begun, told: list[object]) -> Context:
         def beat(cursor: object) -> None:
             told[:] = [cursor]
             activity.heartbeat(cursor)
 
         only = begun.only
-        return Ground(
+        return Context(
             pool=self._pool,
-            engine=self._client,
+            temporal_client=self._client,
             app=self._app,
             settings=self._settings,
             findings=Findings(self._pool, begun.run),
             younger_than=begun.younger_than,
             asked_since=begun.asked_since,
-            only=None if only is None else Entity(only.lifecycle, only.id, only.round or 0),
+            only=None if only is None else Entity(only.lifecycle, only.id, only.generation or 0),
             beat=beat,
         )
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import asyncpg
 
+from perdure._reconcile.context import Context
 from perdure._reconcile.expected import Expected, Row
-from perdure._reconcile.ground import Ground
 from perdure._reconcile.importing.apart import apart
 from perdure._reconcile.importing.existing_work import Place
 from perdure._store.finding_kinds import MISSING
@@ -22,7 +22,7 @@ from perdure.errors import InvalidEntity, InvalidInput
 
 TOLD = 200
 """Rows of a lifecycle that get a finding of their own; what is beyond them is counted."""
-WHY = "started by the clean-up: its row had no lifecycle"
+WHY = "started by the reconciliation: its row had no lifecycle"
 
 _BUSY = ("40001", "40P01", "55P03")  # somebody writes it at this moment
 _TRANSIENT = ("08", "53", "57", "58")
@@ -36,28 +36,28 @@ _START = """
 """
 
 
-async def missing(ground: Ground, cursor: object) -> None:
+async def missing(context: Context, cursor: object) -> None:
     """Start what is missing, lifecycle by lifecycle. Not in a copied database: rows that came with it, and have no
     lifecycle, are the original's (invariant 11).
 
     Args:
         cursor: name of the lifecycle that it was at.
     """
-    if await ground.pool.fetchval("select copied_at is not null from perdure.database"):
+    if await context.pool.fetchval("select copied_at is not null from perdure.database"):
         return
-    for number, (name, lifecycle) in enumerate(sorted(ground.app.lifecycles.items())):
-        other = ground.only is not None and ground.only.lifecycle != name
+    for number, (name, lifecycle) in enumerate(sorted(context.app.lifecycles.items())):
+        other = context.only is not None and context.only.lifecycle != name
         if lifecycle.expects is None or other or (isinstance(cursor, str) and name < cursor):
             continue
-        ground.beat(name)
-        await _Search(ground, name, lifecycle, lifecycle.expects).run(number)
+        context.beat(name)
+        await _Search(context, name, lifecycle, lifecycle.expects).run(number)
 
 
 class _Search:
     """The search for one lifecycle's rows."""
 
-    def __init__(self, ground: Ground, name: str, lifecycle: type[Lifecycle[Any, Any]], rows: AppRows) -> None:
-        self._ground = ground
+    def __init__(self, context: Context, name: str, lifecycle: type[Lifecycle[Any, Any]], rows: AppRows) -> None:
+        self._ground = context
         self._name = name
         self._lifecycle = lifecycle
         self._expected = Expected(name, rows)
@@ -117,8 +117,8 @@ class _Search:
 
     async def _refuse_query(self, why: str) -> None:
         advice = (
-            "Give `expects` a partial index, or an index and a time bound: docs/clean-up.md, Rows of the app. For very "
-            f"many rows: perdure adopt APP {self._name}"
+            "Give `expects` a partial index, or an index and a time bound: docs/reconciliation.md, Rows of the app. "
+            f"For very many rows: perdure import APP {self._name}"
         )
         await self._ground.findings.report(
             MISSING,

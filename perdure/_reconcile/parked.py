@@ -5,38 +5,38 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from perdure._reconcile.ground import Ground
+from perdure._reconcile.context import Context
 from perdure._reconcile.row import Row
 from perdure._store.finding_kinds import PARKED
-from perdure.contracts.policies import Lookup
+from perdure.contracts.policies import AskFirst
 
 _TIME = "%Y-%m-%d %H:%M:%S %Z"
 
 
-async def parked(ground: Ground, row: Row) -> None:
+async def parked(context: Context, row: Row) -> None:
     """Report each effect that waits for a person's word."""
-    if row.is_young(ground):
+    if row.is_young(context):
         return
     for doubt in row.doubts:
-        what = f"nobody knows whether {doubt['effect']} happened: " + ", ".join(_known(ground, doubt))
+        what = f"nobody knows whether {doubt['effect']} happened: " + ", ".join(_known(context, doubt))
         resolve = row.command("resolve", "--effect", doubt["key"], "--by", "YOU", "--as")
         advice = (
             f"Ask the other side for {doubt['key']}, then say it: {resolve} done --receipt FILE, "
             "or --as not_done (it is sent again), or --as abandoned"
         )
-        await ground.findings.report(PARKED, row.entity, what, advice, about=doubt["key"])
+        await context.findings.report(PARKED, row.entity, what, advice, about=doubt["key"])
 
 
-def _known(ground: Ground, doubt: dict[str, Any]) -> list[str]:
+def _known(context: Context, doubt: dict[str, Any]) -> list[str]:
     """What a person can go by."""
     first_at, deadline = (datetime.fromisoformat(doubt[name]) for name in ("first_at", "deadline"))
     known = [f"first attempt {first_at:{_TIME}}", f"the last of {doubt['attempts']} over by {deadline:{_TIME}}"]
-    if doubt["clue"] is not None:
-        known.append("it left a clue (perdure show)")
-    contract = ground.app.contract(str(doubt["effect"]).partition("/")[0])
+    if doubt["lookup_hint"] is not None:
+        known.append("it left a look-up hint (perdure show)")
+    contract = context.app.contract(str(doubt["effect"]).partition("/")[0])
     policy = getattr(contract, "doubt", None)
-    if isinstance(policy, Lookup):
-        known.append(f"the look-up {policy.find.name} could not tell")
+    if isinstance(policy, AskFirst):
+        known.append(f"the look-up {policy.lookup.name} could not tell")
     if doubt["why"]:
         known.append(f"last heard: {doubt['why']}")
     return known

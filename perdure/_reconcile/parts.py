@@ -1,12 +1,12 @@
-"""The parts of a clean-up, in the order in which they are done."""
+"""The parts of a reconciliation, in the order in which they are done."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
+from perdure._reconcile.context import Context
 from perdure._reconcile.entities import open_entities
-from perdure._reconcile.ground import Ground
 from perdure._reconcile.missing import missing
 from perdure._reconcile.schedule import check_schedule
 from perdure._reconcile.undelivered import undelivered
@@ -21,24 +21,26 @@ class Part:
     """One part; it can be done alone, and twice.
 
     Attributes:
-        name: of its activity, behind `perdure.clean-up.`.
-        does: given the ground, and the last thing that it told `ground.beat` where it goes on; may return how many
+        name: of its activity, behind `perdure.reconciliation.`.
+        does: given the context, and the last thing that it told `context.beat` where it goes on; may return how many
             open entities it has looked at.
         kinds: what it finds: a finding of these that it does not see again is over.
         of_one: whether it can look at one entity alone.
     """
 
     name: str
-    does: Callable[[Ground, object], Awaitable[object]]
+    does: Callable[[Context, object], Awaitable[object]]
     kinds: tuple[Kind, ...]
     of_one: bool = True
 
 
-async def months(ground: Ground, cursor: object) -> None:
+async def months(context: Context, cursor: object) -> None:
     """Make the months to come; export and drop what is older than wanted."""
-    kept = await keep_months(ground.settings, ground.pool)
+    kept = await keep_months(context.settings, context.pool)
     for trouble in kept.troubles:
-        await ground.findings.report(kinds.MONTHS, None, trouble, "docs/runbook/finding-months.md", about=trouble[:100])
+        await context.findings.report(
+            kinds.MONTHS, None, trouble, "docs/runbook/finding-months.md", about=trouble[:100]
+        )
 
 
 PARTS = {

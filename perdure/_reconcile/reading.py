@@ -1,4 +1,4 @@
-"""What clean-ups have left on record, for whoever asks."""
+"""What reconciliations have left on record, for whoever asks."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from typing import Any
 
 from perdure._store.schema import Connection
 from perdure._store.sql import queries
-from perdure._wire.clean_up import Named
+from perdure._wire.reconciliation import Named
 
 query = queries(__name__)
 
 
-async def last_clean_up(connection: Connection) -> dict[str, Any] | None:
-    """The last whole clean-up; None = there was none."""
-    row = await connection.fetchrow(query("last_clean_up"))
+async def last_reconciliation(connection: Connection) -> dict[str, Any] | None:
+    """The last whole reconciliation; None = there was none."""
+    row = await connection.fetchrow(query("last_reconciliation"))
     return None if row is None else {**row, "summary": json.loads(row["summary"] or "{}")}
 
 

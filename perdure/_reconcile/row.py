@@ -1,4 +1,4 @@
-"""An open entity as a clean-up finds it on record."""
+"""An open entity as a reconciliation finds it on record."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from typing import Any
 
 import asyncpg
 
-from perdure._reconcile.ground import Ground
+from perdure._reconcile.context import Context
 from perdure.contracts.keys import Entity
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One row of the query `open_for_clean_up`.
+    """One row of the query `open_for_reconciliation`.
 
     Attributes:
         written_at: when its workflow wrote last, or when it was started.
@@ -43,7 +43,7 @@ class Row:
             InvalidEntity: SQL lets through ids that Python would not.
         """
         return cls(
-            entity=Entity(row["lifecycle"], row["id"], row["round"]),
+            entity=Entity(row["lifecycle"], row["id"], row["generation"]),
             doubts=tuple(json.loads(row["doubts"] or "[]")),
             **{
                 name: row[name]
@@ -53,9 +53,9 @@ class Row:
             },
         )
 
-    def is_young(self, ground: Ground) -> bool:
+    def is_young(self, context: Context) -> bool:
         """Whether what is seen of it may be on its way to be put right."""
-        return self.written_at >= ground.younger_than
+        return self.written_at >= context.younger_than
 
     def command(self, verb: str, *more: str) -> str:
         """`perdure VERB LIFECYCLE ID ...`, to be pasted into a shell."""

@@ -1,4 +1,4 @@
-"""The record of clean-ups: `perdure.clean_up`, and what becomes of findings that are not seen again."""
+"""The record of reconciliations: `perdure.reconciliation`, and what becomes of findings that are not seen again."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from perdure._reconcile.parts import PARTS
 from perdure._store.bounds import bounds
 from perdure._store.postgres import Pool
 from perdure._store.sql import queries
-from perdure._wire.clean_up import Asked, Begun, Counts, Done, Named, Summary
+from perdure._wire.reconciliation import Asked, Begun, Counts, Done, Named, Summary
 from perdure.app import App
 from perdure.errors import NoSuchEntity
 from perdure.settings import Settings
@@ -20,27 +20,29 @@ _PATIENCE = bounds(lock="5s", statement="60s")
 
 
 async def looked_up(pool: Pool, only: Named | None) -> Named | None:
-    """With the round that the entity is in.
+    """With the generation that the entity is in.
 
     Raises:
         NoSuchEntity: the database knows none.
     """
     if only is None:
         return None
-    round = await pool.fetchval(
-        "select round from perdure.ident where lifecycle = $1 and id = $2", only.lifecycle, only.id
+    generation = await pool.fetchval(
+        "select generation from perdure.ident where lifecycle = $1 and id = $2", only.lifecycle, only.id
     )
-    if round is None:
+    if generation is None:
         raise NoSuchEntity(f"{only.lifecycle}/{only.id}: the database knows no such entity")
-    return Named(lifecycle=only.lifecycle, id=only.id, round=round)
+    return Named(lifecycle=only.lifecycle, id=only.id, generation=generation)
 
 
 async def begin(pool: Pool, settings: Settings, asked: Asked, execution: str) -> Begun:
-    """Put a clean-up on record, once for each `execution` (run id of its workflow)."""
-    grace = settings.clean_up_grace if asked.grace is None else asked.grace
+    """Put a reconciliation on record, once for each `execution` (run id of its workflow)."""
+    grace = settings.reconciliation_grace if asked.grace is None else asked.grace
     only = None if asked.only is None else [asked.only.lifecycle, asked.only.id]
     about = json.dumps({"execution": execution, "only": only, "everything": asked.everything})
-    row = await pool.fetchrow(query("clean_up_begin"), asked.by, about, execution, grace, settings.clean_up_every)
+    row = await pool.fetchrow(
+        query("reconciliation_begin"), asked.by, about, execution, grace, settings.reconciliation_every
+    )
     assert row is not None
     # One entity is asked in any case.
     since = None if asked.everything or only is not None else row["asked_since"]
@@ -66,5 +68,7 @@ async def end(pool: Pool, app: App, done: Done) -> Summary:
             failed=done.failed,
         )
         about = summary.model_dump_json(include={"kinds", "failed"})
-        await connection.execute(query("clean_up_end"), begun.run, summary.seen, summary.mended, summary.left, about)
+        await connection.execute(
+            query("reconciliation_end"), begun.run, summary.seen, summary.mended, summary.left, about
+        )
     return summary

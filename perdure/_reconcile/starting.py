@@ -1,4 +1,4 @@
-"""Starts a clean-up, or joins the one that runs."""
+"""Starts a reconciliation, or joins the one that runs."""
 
 from __future__ import annotations
 
@@ -7,25 +7,27 @@ from datetime import timedelta
 from temporalio.client import Client, WorkflowHandle
 from temporalio.common import WorkflowIDConflictPolicy, WorkflowIDReusePolicy
 
-from perdure._reconcile.workflow import CleanUp, clean_up_id
+from perdure._reconcile.workflow import Reconciliation, reconciliation_id
 from perdure._text.shown import markdown
-from perdure._wire.clean_up import Asked, Summary
+from perdure._wire.reconciliation import Asked, Summary
 
 _RPC = timedelta(seconds=10)
 
 
-async def start_clean_up(engine: Client, scope: str | None, asked: Asked) -> WorkflowHandle[CleanUp, Summary]:
+async def start_reconciliation(
+    temporal_client: Client, scope: str | None, asked: Asked
+) -> WorkflowHandle[Reconciliation, Summary]:
     """Its workflow: the one that runs, if one does that was asked the same.
 
     Raises:
         RPCError: Temporal has trouble.
     """
-    summary = "perdure: clean-up" + (f" of {asked.only.lifecycle}/{asked.only.id}" if asked.only else "")
-    handle: WorkflowHandle[CleanUp, Summary] = await engine.start_workflow(
-        CleanUp.run,
+    summary = "perdure: reconciliation" + (f" of {asked.only.lifecycle}/{asked.only.id}" if asked.only else "")
+    handle: WorkflowHandle[Reconciliation, Summary] = await temporal_client.start_workflow(
+        Reconciliation.run,
         asked,
-        id=clean_up_id(scope, asked.only),
-        task_queue=clean_up_id(scope),
+        id=reconciliation_id(scope, asked.only),
+        task_queue=reconciliation_id(scope),
         id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
         id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE,
         static_summary=markdown(summary),

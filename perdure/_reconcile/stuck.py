@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from perdure._reconcile.ground import Ground
+from perdure._reconcile.context import Context
 from perdure._reconcile.row import Row
 from perdure._store.finding_kinds import STUCK
 
 
-async def stuck(ground: Ground, row: Row) -> None:
+async def stuck(context: Context, row: Row) -> None:
     """Report it if it is; attempts that go on in that state make it no younger."""
-    if row.stuck_at is None or row.stuck_at >= ground.younger_than:
+    if row.stuck_at is None or row.stuck_at >= context.younger_than:
         return
     what = f"in {row.state!r} since {row.since:%Y-%m-%d %H:%M:%S %Z}, should have left it by {row.stuck_at:%H:%M:%S %Z}"
-    await ground.findings.report(STUCK, row.entity, what, f"Look why: {row.command('show')}", about=row.state)
+    await context.findings.report(STUCK, row.entity, what, f"Look why: {row.command('show')}", about=row.state)

@@ -7,7 +7,7 @@ from datetime import timedelta
 from temporalio.client import WorkflowExecutionDescription, WorkflowQueryFailedError
 from temporalio.service import RPCError, RPCStatusCode
 
-from perdure._reconcile.ground import Ground
+from perdure._reconcile.context import Context
 from perdure._reconcile.row import Row
 from perdure._store.finding_kinds import UNFINISHED
 from perdure._store.postgres import PostgresStore
@@ -23,34 +23,34 @@ _NO_ANSWER = {
 }
 
 
-async def unfinished(ground: Ground, row: Row, seen: WorkflowExecutionDescription) -> None:
+async def unfinished(context: Context, row: Row, seen: WorkflowExecutionDescription) -> None:
     """Mirror the state that the closed workflow says it ended in."""
-    handle = ground.engine.get_workflow_handle(seen.id, run_id=seen.run_id)
+    handle = context.temporal_client.get_workflow_handle(seen.id, run_id=seen.run_id)
     try:
         said: LifecycleStatus = await handle.query("status", result_type=LifecycleStatus, rpc_timeout=_ANSWER)
     except WorkflowQueryFailedError:
-        await _report(ground, row, "its workflow has ended, and today's code can't follow its history to say how")
+        await _report(context, row, "its workflow has ended, and today's code can't follow its history to say how")
     except RPCError as error:
         if error.status not in _NO_ANSWER:
             raise
-        await _report(ground, row, f"its workflow has ended, and can't be asked how: {_NO_ANSWER[error.status]}")
+        await _report(context, row, f"its workflow has ended, and can't be asked how: {_NO_ANSWER[error.status]}")
     else:
         if not said.final:
-            await _report(ground, row, f"its workflow has ended in {said.state!r}, which is not final today")
-        elif await _write(ground, row, seen.id, said):
-            await ground.findings.mended(UNFINISHED, row.entity, f"its workflow has ended as {said.state}: mirrored")
+            await _report(context, row, f"its workflow has ended in {said.state!r}, which is not final today")
+        elif await _write(context, row, seen.id, said):
+            await context.findings.mended(UNFINISHED, row.entity, f"its workflow has ended as {said.state}: mirrored")
 
 
-async def _write(ground: Ground, row: Row, workflow_id: str, said: LifecycleStatus) -> bool:
+async def _write(context: Context, row: Row, workflow_id: str, said: LifecycleStatus) -> bool:
     write = Write(
         lifecycle=row.entity.lifecycle,
         id=row.entity.id,
-        round=row.entity.round,
+        generation=row.entity.generation,
         version=max(said.version, row.version + 1),
         workflow_id=workflow_id,
-        move=Move(state=said.state, final=True, why="its workflow ended so: mirrored again", by=ground.by),
+        move=Move(state=said.state, final=True, why="its workflow ended so: mirrored again", by=context.by),
     )
-    store = PostgresStore(ground.pool)
+    store = PostgresStore(context.pool)
     try:
         answer = await store.write(write, patience=_PATIENCE)
     finally:
@@ -58,6 +58,6 @@ async def _write(ground: Ground, row: Row, workflow_id: str, said: LifecycleStat
     return answer.gate is Gate.OPEN
 
 
-async def _report(ground: Ground, row: Row, what: str) -> None:
+async def _report(context: Context, row: Row, what: str) -> None:
     advice = f"Its history says how it ended. To let it go on from its record: {row.command('retry', '--by', 'YOU')}"
-    await ground.findings.report(UNFINISHED, row.entity, what, advice)
+    await context.findings.report(UNFINISHED, row.entity, what, advice)

@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
-from perdure._reconcile.ground import Ground
+from perdure._reconcile.context import Context
 from perdure._reconcile.row import Row
 from perdure._store.finding_kinds import UNREADABLE
 from perdure.contracts.effects import problem
 from perdure.contracts.states import STARTING
 
-_ADVICE = "Deploy code that can read it: a default for what is new, formerly= for what was renamed (docs/upgrading.md)"
+_ADVICE = "Deploy code that can read it: a default for what is new, aliases= for what was renamed (docs/upgrading.md)"
 
 
-async def unreadable(ground: Ground, row: Row) -> None:
+async def unreadable(context: Context, row: Row) -> None:
     """Report it if it is so."""
-    if row.is_young(ground):
+    if row.is_young(context):
         return
-    what = _what(ground, row)
+    what = _what(context, row)
     if what is not None:
-        await ground.findings.report(UNREADABLE, row.entity, what, _ADVICE)
+        await context.findings.report(UNREADABLE, row.entity, what, _ADVICE)
 
 
-def _what(ground: Ground, row: Row) -> str | None:
-    lifecycle = ground.app.lifecycle(row.entity.lifecycle)
+def _what(context: Context, row: Row) -> str | None:
+    lifecycle = context.app.lifecycle(row.entity.lifecycle)
     if row.attention is not None and "can't be read: " in row.attention:
         return f"it stands still: {row.attention}"
     if row.state not in (STARTING, *lifecycle.declared.names):

@@ -18,7 +18,7 @@ import asyncpg
 from temporalio.client import WorkflowExecution, WorkflowExecutionDescription, WorkflowExecutionStatus, WorkflowHandle
 from temporalio.service import RPCError, RPCStatusCode
 
-from perdure._reconcile.ground import Ground
+from perdure._reconcile.context import Context
 from perdure._reconcile.writing import fetch
 from perdure._store.finding_kinds import OUTLIVED, UNRECORDED, Kind
 from perdure._store.sql import queries
@@ -49,13 +49,13 @@ class Odd:
     handle: WorkflowHandle[object, object]
 
     @classmethod
-    def of(cls, ground: Ground, kind: Kind, entity: Entity, run_id: str | None) -> Odd:
+    def of(cls, context: Context, kind: Kind, entity: Entity, run_id: str | None) -> Odd:
         """With the handle of this one run."""
-        handle = ground.engine.get_workflow_handle(entity.workflow_id(ground.settings.scope), run_id=run_id)
+        handle = context.temporal_client.get_workflow_handle(entity.workflow_id(context.settings.scope), run_id=run_id)
         return cls(kind, entity, handle)
 
 
-async def unrecorded(ground: Ground, cursor: object, *, patience: float = PATIENCE) -> None:
+async def unrecorded(context: Context, cursor: object, *, patience: float = PATIENCE) -> None:
     """Page through the open workflows of the app's lifecycles.
 
     Args:
@@ -63,26 +63,26 @@ async def unrecorded(ground: Ground, cursor: object, *, patience: float = PATIEN
         patience: seconds in which the workflows of a page have to follow.
     """
     at, token = cursor if isinstance(cursor, (list, tuple)) and len(cursor) == 2 else ("", None)
-    if ground.only is not None:
-        await _look_at_one(ground, ground.only, patience)
+    if context.only is not None:
+        await _look_at_one(context, context.only, patience)
         return
-    for name in sorted(ground.app.lifecycles):
+    for name in sorted(context.app.lifecycles):
         if name >= str(at):
-            await _page_through(ground, name, str(token) if token and name == at else None, patience)
+            await _page_through(context, name, str(token) if token and name == at else None, patience)
 
 
-async def _look_at_one(ground: Ground, entity: Entity, patience: float) -> None:
-    handle = ground.engine.get_workflow_handle(entity.workflow_id(ground.settings.scope))
+async def _look_at_one(context: Context, entity: Entity, patience: float) -> None:
+    handle = context.temporal_client.get_workflow_handle(entity.workflow_id(context.settings.scope))
     description = await _described(handle)
-    if description is not None and description.start_time < ground.younger_than:
-        await _compare(ground, entity.lifecycle, {entity.id: description}, patience)
+    if description is not None and description.start_time < context.younger_than:
+        await _compare(context, entity.lifecycle, {entity.id: description}, patience)
 
 
-async def _page_through(ground: Ground, name: str, token: str | None, patience: float) -> None:
-    prefix = _prefix(ground, name)
-    pages = ground.engine.list_workflows(
+async def _page_through(context: Context, name: str, token: str | None, patience: float) -> None:
+    prefix = _prefix(context, name)
+    pages = context.temporal_client.list_workflows(
         f"ExecutionStatus = 'Running' AND WorkflowType = '{name}' AND WorkflowId STARTS_WITH '{prefix}' "
-        f"AND StartTime < '{ground.younger_than.isoformat()}'",
+        f"AND StartTime < '{context.younger_than.isoformat()}'",
         page_size=PAGE,
         next_page_token=base64.b64decode(token) if token else None,
         rpc_timeout=_RPC,
@@ -90,56 +90,56 @@ async def _page_through(ground: Ground, name: str, token: str | None, patience: 
     while True:
         await pages.fetch_next_page()
         page = pages.current_page or ()
-        await _compare(ground, name, {each.id.removeprefix(prefix): each for each in page}, patience)
+        await _compare(context, name, {each.id.removeprefix(prefix): each for each in page}, patience)
         if pages.next_page_token is None:
             return
-        ground.beat([name, base64.b64encode(pages.next_page_token).decode()])
+        context.beat([name, base64.b64encode(pages.next_page_token).decode()])
 
 
-async def _compare(ground: Ground, name: str, runs: dict[str, WorkflowExecution], patience: float) -> None:
+async def _compare(context: Context, name: str, runs: dict[str, WorkflowExecution], patience: float) -> None:
     """Of these open workflows, by entity id: find the odd ones, and tell them."""
     odd = []
-    for row in await fetch(ground, query("recorded"), name, list(runs), ground.younger_than):
+    for row in await fetch(context, query("recorded"), name, list(runs), context.younger_than):
         kind = await _kind(row, runs[row["id"]])
         if kind is None:
             continue
         try:
-            entity = Entity(name, row["id"], row["round"] or 0)
+            entity = Entity(name, row["id"], row["generation"] or 0)
         except InvalidEntity as error:
-            what = f"the open workflow {_prefix(ground, name)}{row['id']} can't be an entity's: {error}"
-            await ground.findings.report(UNRECORDED, None, what, "Terminate it in Temporal.", about=row["id"][:200])
+            what = f"the open workflow {_prefix(context, name)}{row['id']} can't be an entity's: {error}"
+            await context.findings.report(UNRECORDED, None, what, "Terminate it in Temporal.", about=row["id"][:200])
             continue
-        odd.append(Odd.of(ground, kind, entity, runs[row["id"]].run_id))
-    told = [each for each, yes in zip(odd, await _at_once([_tell(ground, each) for each in odd]), strict=True) if yes]
-    await _see_them_follow(ground, told, patience)
+        odd.append(Odd.of(context, kind, entity, runs[row["id"]].run_id))
+    told = [each for each, yes in zip(odd, await _at_once([_tell(context, each) for each in odd]), strict=True) if yes]
+    await _see_them_follow(context, told, patience)
 
 
 async def _kind(row: asyncpg.Record, run: WorkflowExecution) -> Kind | None:
-    if row["round"] is None:
+    if row["generation"] is None:
         return UNRECORDED
     if row["final"] is not None:
         return OUTLIVED if row["since"] is None else None  # else it may be about to close
-    if row["round"] > 0:
+    if row["generation"] > 0:
         carried = await run.memo_value(CARRIED, None, type_hint=Carried)
-        return OUTLIVED if carried is not None and carried.round < row["round"] else None
+        return OUTLIVED if carried is not None and carried.generation < row["generation"] else None
     return None
 
 
-def _prefix(ground: Ground, name: str) -> str:
+def _prefix(context: Context, name: str) -> str:
     """What the ids of a lifecycle's workflows begin with."""
-    return workflow_prefix(name, ground.settings.scope)
+    return workflow_prefix(name, context.settings.scope)
 
 
-async def _tell(ground: Ground, odd: Odd) -> bool:
+async def _tell(context: Context, odd: Odd) -> bool:
     """Tell it to mirror itself again; False if there is nothing to tell, after all."""
     description = await _described(odd.handle)
     if description is None:
         return False
     carried = await description.memo_value(CARRIED, None, type_hint=Carried)
-    if odd.kind is OUTLIVED and carried is not None and carried.round > odd.entity.round:
+    if odd.kind is OUTLIVED and carried is not None and carried.generation > odd.entity.generation:
         return False  # restarted since
     try:
-        await odd.handle.signal(MIRROR, ground.by, rpc_timeout=_RPC)
+        await odd.handle.signal(MIRROR, context.by, rpc_timeout=_RPC)
     except RPCError as error:
         if error.status is not RPCStatusCode.NOT_FOUND:
             raise
@@ -158,16 +158,16 @@ async def _described(handle: WorkflowHandle[object, object]) -> WorkflowExecutio
     return description if description.status is WorkflowExecutionStatus.RUNNING else None
 
 
-async def _see_them_follow(ground: Ground, told: Sequence[Odd], patience: float) -> None:
+async def _see_them_follow(context: Context, told: Sequence[Odd], patience: float) -> None:
     end, left = time.monotonic() + patience, list(told)
     while left:
         over = time.monotonic() > end
-        follows = await _at_once([_follows(ground, each) for each in left])
+        follows = await _at_once([_follows(context, each) for each in left])
         for each, mended in zip(left, follows, strict=True):
             if mended:
-                await ground.findings.mended(each.kind, each.entity, _MENDED[each.kind.name])
+                await context.findings.mended(each.kind, each.entity, _MENDED[each.kind.name])
             elif over:
-                await _report(ground, each)
+                await _report(context, each)
         left = [] if over else [each for each, mended in zip(left, follows, strict=True) if not mended]
         if left:
             await asyncio.sleep(_EVERY)
@@ -179,14 +179,14 @@ _MENDED = {
 }
 
 
-async def _follows(ground: Ground, odd: Odd) -> bool:
+async def _follows(context: Context, odd: Odd) -> bool:
     if odd.kind is OUTLIVED:
         return await _described(odd.handle) is None
     on_record = "select exists (select from perdure.ident where lifecycle = $1 and id = $2)"
-    return bool(await ground.pool.fetchval(on_record, odd.entity.lifecycle, odd.entity.id))
+    return bool(await context.pool.fetchval(on_record, odd.entity.lifecycle, odd.entity.id))
 
 
-async def _report(ground: Ground, odd: Odd) -> None:
+async def _report(context: Context, odd: Odd) -> None:
     description = await _described(odd.handle)
     if description is None:
         return
@@ -194,7 +194,7 @@ async def _report(ground: Ground, odd: Odd) -> None:
     why = f"its task has failed {task.attempt} times" if task.attempt > 1 else "no worker takes its task"
     has = "has no row" if odd.kind is UNRECORDED else "is finished"
     shown = shlex.join(["temporal", "workflow", "show", "--workflow-id", odd.handle.id])
-    await ground.findings.report(
+    await context.findings.report(
         odd.kind,
         odd.entity,
         f"its workflow is open, it {has}, and the run does not answer: {why}",

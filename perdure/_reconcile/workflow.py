@@ -1,4 +1,4 @@
-"""`perdure-clean-up`: the workflow that compares outbox, mirror and Temporal, one part after the other.
+"""`perdure-reconciliation`: the workflow that compares outbox, mirror and Temporal, one part after the other.
 
 It decides nothing: its parts are activities that can be repeated, and go on where they were when their worker is lost.
 """
@@ -13,13 +13,13 @@ from temporalio import workflow
 from temporalio.common import RetryPolicy
 from temporalio.exceptions import ActivityError
 
-from perdure._wire.clean_up import Asked, Begun, Done, Named, Summary
+from perdure._wire.reconciliation import Asked, Begun, Done, Named, Summary
 
-CLEAN_UP = "perdure-clean-up"
-BEGIN = "perdure.clean-up.begin"
-PART = "perdure.clean-up."
+RECONCILIATION = "perdure-reconciliation"
+BEGIN = "perdure.reconciliation.begin"
+PART = "perdure.reconciliation."
 """Activity types of the parts: this, and the part's name."""
-END = "perdure.clean-up.end"
+END = "perdure.reconciliation.end"
 HEARTBEAT = timedelta(seconds=60)
 
 _ON = RetryPolicy(initial_interval=timedelta(seconds=1), maximum_interval=timedelta(minutes=1))
@@ -30,15 +30,15 @@ _A_WHILE = RetryPolicy(
 _LONGEST = timedelta(hours=12)
 
 
-def clean_up_id(scope: str | None, only: Named | None = None) -> str:
-    """Workflow id of the clean-up; without `only` also its task queue, and the id of its Schedule."""
-    whole = f"{CLEAN_UP}:{scope}" if scope else CLEAN_UP
+def reconciliation_id(scope: str | None, only: Named | None = None) -> str:
+    """Workflow id of the reconciliation; without `only` also its task queue, and the id of its Schedule."""
+    whole = f"{RECONCILIATION}:{scope}" if scope else RECONCILIATION
     return whole if only is None else f"{whole}/{only.lifecycle}/{only.id}"[:990]
 
 
-@workflow.defn(name=CLEAN_UP)
-class CleanUp:
-    """One clean-up, of all or of one entity."""
+@workflow.defn(name=RECONCILIATION)
+class Reconciliation:
+    """One reconciliation, of all or of one entity."""
 
     @workflow.run
     async def run(self, asked: Asked) -> Summary:

@@ -1,4 +1,5 @@
-"""How a clean-up calls a function that changes an entity: with a little more patience than a worker's writes have."""
+"""How a reconciliation calls a function that changes an entity: with a little more patience than a worker's writes
+have."""
 
 from __future__ import annotations
 
@@ -6,25 +7,25 @@ from typing import Any
 
 import asyncpg
 
-from perdure._reconcile.ground import Ground
+from perdure._reconcile.context import Context
 from perdure._store.bounds import bounds
 
 HELD = (asyncpg.LockNotAvailableError, asyncpg.QueryCanceledError, asyncpg.DeadlockDetectedError)
-"""Somebody has it at this moment: it is the next clean-up's."""
+"""Somebody has it at this moment: it is the next reconciliation's."""
 
 _PATIENCE = bounds(lock="2s", statement="20s")
 _POOL = 30.0
 
 
-async def call(ground: Ground, statement: str, *given: Any) -> Any:
+async def call(context: Context, statement: str, *given: Any) -> Any:
     """The one value that `statement` returns, in a transaction of its own."""
-    async with ground.pool.acquire(timeout=_POOL) as connection, connection.transaction():
+    async with context.pool.acquire(timeout=_POOL) as connection, connection.transaction():
         await connection.execute(_PATIENCE)
         return await connection.fetchval(statement, *given)
 
 
-async def fetch(ground: Ground, statement: str, *given: Any) -> list[asyncpg.Record]:
+async def fetch(context: Context, statement: str, *given: Any) -> list[asyncpg.Record]:
     """The rows that `statement` returns; a page may take longer than a write may."""
-    async with ground.pool.acquire(timeout=_POOL) as connection, connection.transaction(readonly=True):
+    async with context.pool.acquire(timeout=_POOL) as connection, connection.transaction(readonly=True):
         await connection.execute(_PATIENCE)
         return await connection.fetch(statement, *given)

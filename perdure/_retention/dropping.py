@@ -156,7 +156,7 @@ async def _clear(connection: Connection, month: Month) -> None:
     while last is not None:
         async with step(connection):
             row = await connection.fetchrow(sql, *last, BATCH, month.first)
-        last = None if row is None else (row["lifecycle"], row["id"], row["round"])
+        last = None if row is None else (row["lifecycle"], row["id"], row["generation"])
 
 
 async def _drop_tables(connection: Connection, month: Month) -> None:

@@ -23,7 +23,7 @@ GROUP_ROWS, GROUP_BYTES = 20_000, 16_000_000
 _FETCHED = 4_000_000
 """Bytes that one question to the database should bring."""
 
-_ENTITY: tuple[Column, ...] = (("lifecycle", "text"), ("id", "text"), ("round", "int"))
+_ENTITY: tuple[Column, ...] = (("lifecycle", "text"), ("id", "text"), ("generation", "int"))
 COLUMNS: dict[str, tuple[Column, ...]] = {
     "finished": (
         *_ENTITY,
@@ -39,7 +39,7 @@ COLUMNS: dict[str, tuple[Column, ...]] = {
         *(*_ENTITY, ("key", "text"), ("effect", "text"), ("token", "text"), ("status", "text"), ("digest", "text")),
         *(("attempts", "int"), ("version", "bigint")),
         *((name, "time") for name in ("first_at", "attempt_at", "deadline", "earlier_doubt")),
-        *((name, "text") for name in ("receipt", "clue", "why", "settled_by")),
+        *((name, "text") for name in ("receipt", "lookup_hint", "why", "settled_by")),
     ),
 }
 """What is exported of each table; jsonb as text."""
@@ -47,9 +47,9 @@ COLUMNS: dict[str, tuple[Column, ...]] = {
 _FROM = {
     "finished": "perdure.{finished} x",
     "transition": "perdure.{transition} x",
-    "effect": "perdure.{finished} f join perdure.effect x using (lifecycle, id, round)",
+    "effect": "perdure.{finished} f join perdure.effect x using (lifecycle, id, generation)",
 }
-_ORDER = {"finished": ("round", "finished_at"), "transition": ("version", "at"), "effect": ("round", "key")}
+_ORDER = {"finished": ("generation", "finished_at"), "transition": ("version", "at"), "effect": ("generation", "key")}
 
 P = ParamSpec("P")
 T = TypeVar("T")

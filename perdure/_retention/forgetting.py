@@ -57,14 +57,14 @@ class Eraser:
     Args:
         connection: of the owner of the schema, with no transaction open.
         rows: the app's.
-        engine: a client of Temporal.
+        temporal_client: of Temporal.
         scope: as the workers have it.
     """
 
-    def __init__(self, connection: Connection, rows: Rows, engine: Client, scope: str | None) -> None:
+    def __init__(self, connection: Connection, rows: Rows, temporal_client: Client, scope: str | None) -> None:
         self._connection = connection
         self._rows = rows
-        self._engine = engine
+        self._temporal_client = temporal_client
         self._scope = scope
 
     async def check(self, entities: Sequence[Entity]) -> None:
@@ -73,7 +73,7 @@ class Eraser:
         Raises:
             NoSuchEntity: the last one, which was named, does not exist.
             NotNow: one is open, or an effect of it is in doubt.
-            EngineUnavailable: Temporal gave no answer.
+            TemporalUnavailable: Temporal gave no answer.
         """
         lifecycle, entity_id = entities[-1].lifecycle, entities[-1].id
         known = "select exists (select from perdure.ident where lifecycle = $1 and id = $2)"
@@ -86,7 +86,7 @@ class Eraser:
             if left[0]["open"]:
                 raise NotNow(f"{first} is still open{of}: cancel it first, and wait for its end")
             raise NotNow(f"whether {left[0]['key']!r} happened is not known{of}: settle it first (perdure resolve)")
-        await _each(entities, lambda each: closed_runs(self._engine, each.workflow_id(self._scope)))
+        await _each(entities, lambda each: closed_runs(self._temporal_client, each.workflow_id(self._scope)))
 
     async def erase(self, belongings: Belongings, by: str) -> Forgotten:
         """Erase them, some at a time. It may be cut off anywhere, and run again: an entity is found again as long as
@@ -98,7 +98,7 @@ class Eraser:
         Raises:
             NotNow: one was begun anew meanwhile, or a month is being exported or dropped.
             InvalidInput: `by` can't be used.
-            EngineUnavailable: Temporal gave no answer.
+            TemporalUnavailable: Temporal gave no answer.
         """
         rows: Counter[str] = Counter()
         app_rows: Counter[str] = Counter()
@@ -108,7 +108,7 @@ class Eraser:
             some = entities[start : start + _AT_ONCE]
             for each in some:
                 rows.update(await _erase(self._connection, each, by))
-            runs += sum(await _each(some, lambda one: delete_runs(self._engine, one.workflow_id(self._scope))))
+            runs += sum(await _each(some, lambda one: delete_runs(self._temporal_client, one.workflow_id(self._scope))))
             for each in some:
                 app_rows.update(await self._rows.erase(each))
         archives, unread = find_archives(await every_month(self._connection), entities)

@@ -12,65 +12,65 @@ from temporalio.api.workflowservice.v1 import DeleteWorkflowExecutionRequest
 from temporalio.client import Client, WorkflowExecutionStatus
 from temporalio.service import RPCError, RPCStatusCode
 
-from perdure.errors import EngineUnavailable, NotNow
+from perdure.errors import NotNow, TemporalUnavailable
 
 PATIENCE = 120.0
 """Seconds that Temporal is given: it deletes in the background, a run that has just ended after half a minute."""
 _CALL = timedelta(seconds=10)
 
 
-async def closed_runs(engine: Client, workflow_id: str) -> list[str]:
+async def closed_runs(temporal_client: Client, workflow_id: str) -> list[str]:
     """The ids of all runs of a workflow that Temporal still has.
 
     The search is a moment behind, so the newest is asked for by name, and each run for the one before it.
 
     Raises:
         NotNow: one of them is open.
-        EngineUnavailable: no answer.
+        TemporalUnavailable: no answer.
     """
     try:
-        seen = {run.run_id async for run in engine.list_workflows(f"WorkflowId = {_quoted(workflow_id)}")}
+        seen = {run.run_id async for run in temporal_client.list_workflows(f"WorkflowId = {_quoted(workflow_id)}")}
         found: dict[str, None] = {}
         wanted: list[str | None] = [None, *seen]
         while wanted:
             run = wanted.pop(0)
-            if run not in found and (known := await _run(engine, workflow_id, run)) and known not in found:
+            if run not in found and (known := await _run(temporal_client, workflow_id, run)) and known not in found:
                 found[known] = None
-                wanted.append(await _before(engine, workflow_id, known))
+                wanted.append(await _before(temporal_client, workflow_id, known))
         return list(found)
     except RPCError as error:
-        raise EngineUnavailable(f"Temporal gave no answer about {workflow_id}: {error.message}") from error
+        raise TemporalUnavailable(f"Temporal gave no answer about {workflow_id}: {error.message}") from error
 
 
-async def delete_runs(engine: Client, workflow_id: str, *, patience: float = PATIENCE) -> int:
+async def delete_runs(temporal_client: Client, workflow_id: str, *, patience: float = PATIENCE) -> int:
     """Delete all of them, and wait until they are gone. Returns how many there were.
 
     Raises:
         NotNow: one of them is open.
-        EngineUnavailable: no answer, or they are not gone after `patience` seconds.
+        TemporalUnavailable: no answer, or they are not gone after `patience` seconds.
     """
     until, pause = time.monotonic() + patience, 0.05
     deleted: dict[str, None] = {}
-    left = await closed_runs(engine, workflow_id)
+    left = await closed_runs(temporal_client, workflow_id)
     while left:
         for run in left:
             if run not in deleted:
-                await _delete(engine, workflow_id, run)
+                await _delete(temporal_client, workflow_id, run)
                 deleted[run] = None
         if time.monotonic() > until:
-            raise EngineUnavailable(f"Temporal still has runs of {workflow_id} after {patience:g} s: run this again")
+            raise TemporalUnavailable(f"Temporal still has runs of {workflow_id} after {patience:g} s: run this again")
         await asyncio.sleep(pause)
         pause = min(2 * pause, 1.0)
         # The search loses a run before the run itself is gone; and a run that it learns of late is deleted, too.
-        left = [run for run in deleted if await _there(engine, workflow_id, run)]
-        left = left or await closed_runs(engine, workflow_id)
+        left = [run for run in deleted if await _there(temporal_client, workflow_id, run)]
+        left = left or await closed_runs(temporal_client, workflow_id)
     return len(deleted)
 
 
-async def _run(engine: Client, workflow_id: str, run: str | None) -> str | None:
+async def _run(temporal_client: Client, workflow_id: str, run: str | None) -> str | None:
     """The id of a run that is there, None where it is not."""
     try:
-        seen = await engine.get_workflow_handle(workflow_id, run_id=run).describe(rpc_timeout=_CALL)
+        seen = await temporal_client.get_workflow_handle(workflow_id, run_id=run).describe(rpc_timeout=_CALL)
     except RPCError as error:
         if error.status is RPCStatusCode.NOT_FOUND:
             return None
@@ -80,16 +80,16 @@ async def _run(engine: Client, workflow_id: str, run: str | None) -> str | None:
     return seen.run_id
 
 
-async def _there(engine: Client, workflow_id: str, run: str) -> bool:
+async def _there(temporal_client: Client, workflow_id: str, run: str) -> bool:
     try:
-        return await _run(engine, workflow_id, run) is not None
+        return await _run(temporal_client, workflow_id, run) is not None
     except RPCError as error:
-        raise EngineUnavailable(f"Temporal gave no answer about {workflow_id}: {error.message}") from error
+        raise TemporalUnavailable(f"Temporal gave no answer about {workflow_id}: {error.message}") from error
 
 
-async def _before(engine: Client, workflow_id: str, run: str) -> str | None:
+async def _before(temporal_client: Client, workflow_id: str, run: str) -> str | None:
     """The run that this one continued."""
-    handle = engine.get_workflow_handle(workflow_id, run_id=run)
+    handle = temporal_client.get_workflow_handle(workflow_id, run_id=run)
     try:
         async for event in handle.fetch_history_events(page_size=1, rpc_timeout=_CALL):
             if event.event_type == EventType.EVENT_TYPE_WORKFLOW_EXECUTION_STARTED:
@@ -101,14 +101,14 @@ async def _before(engine: Client, workflow_id: str, run: str) -> str | None:
     return None
 
 
-async def _delete(engine: Client, workflow_id: str, run: str) -> None:
+async def _delete(temporal_client: Client, workflow_id: str, run: str) -> None:
     execution = WorkflowExecution(workflow_id=workflow_id, run_id=run)
-    request = DeleteWorkflowExecutionRequest(namespace=engine.namespace, workflow_execution=execution)
+    request = DeleteWorkflowExecutionRequest(namespace=temporal_client.namespace, workflow_execution=execution)
     try:
-        await engine.workflow_service.delete_workflow_execution(request, timeout=_CALL)
+        await temporal_client.workflow_service.delete_workflow_execution(request, timeout=_CALL)
     except RPCError as error:
         if error.status is not RPCStatusCode.NOT_FOUND:
-            raise EngineUnavailable(f"Temporal did not delete {workflow_id}, {run}: {error.message}") from error
+            raise TemporalUnavailable(f"Temporal did not delete {workflow_id}, {run}: {error.message}") from error
 
 
 def _quoted(text: str) -> str:

@@ -1,4 +1,5 @@
-"""What the clean-up does about months: makes those to come, exports and drops those that are older than wanted."""
+"""What the reconciliation does about months: makes those to come, exports and drops those that are older than
+wanted."""
 
 from __future__ import annotations
 

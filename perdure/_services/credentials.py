@@ -18,7 +18,7 @@ from temporalio.service import ServiceClient, _BridgeServiceClient
 from temporalio.worker import Worker
 
 from perdure._services.service import Service
-from perdure.errors import EngineUnavailable, InvalidSetting, UnusableFile
+from perdure.errors import InvalidSetting, TemporalUnavailable, UnusableFile
 from perdure.logs import says
 
 log = logging.getLogger("perdure.worker")
@@ -112,7 +112,7 @@ class Renewal(Service):
 
         Raises:
             UnusableFile, InvalidSetting: as `profile`.
-            EngineUnavailable: no connection is made with what is new.
+            TemporalUnavailable: no connection is made with what is new.
         """
         config = self._service.config
         found: dict[str, Any] = dict(await asyncio.to_thread(profile))
@@ -123,7 +123,7 @@ class Renewal(Service):
         try:
             connected = await asyncio.wait_for(ServiceClient.connect(dataclasses.replace(config, **changed)), CONNECT)
         except (RuntimeError, TimeoutError, ValueError) as error:
-            raise EngineUnavailable(why_not(config.target_host, error)) from None
+            raise TemporalUnavailable(why_not(config.target_host, error)) from None
         self._take(connected)
         self._made_with = new
         says(log, "connected to Temporal anew: its certificates or API key have changed")

@@ -21,13 +21,13 @@ from perdure._text.shown import markdown
 from perdure._wire.carried import CARRIED, Carried
 from perdure._wire.messages import Message
 from perdure._wire.names import MESSAGE, WAKE
-from perdure._wire.requests import Request
+from perdure._wire.requests import OperatorRequest
 from perdure._wire.terms import Terms, all_terms
 from perdure._workflow.messages import signals, unfit
 from perdure.app import App, input_json
 from perdure.contracts.keys import Entity
 from perdure.contracts.sizes import ELSEWHERE, LARGEST, size_of
-from perdure.errors import EngineUnavailable, InvalidEntity, InvalidInput, PerdureError
+from perdure.errors import InvalidEntity, InvalidInput, PerdureError, TemporalUnavailable
 from perdure.settings import Settings
 from perdure.telemetry import names, traces
 
@@ -92,13 +92,13 @@ class Delivery:
             Undeliverable: and never will be; `Unreadable`, unless another relay has newer code.
             NotForUs: this relay does not know the lifecycle or the signal.
             NotYet: it must wait for something in Temporal.
-            EngineUnavailable: Temporal serves nobody here, as where the namespace is gone: that is no row's fault.
+            TemporalUnavailable: Temporal serves nobody here, as where the namespace is gone: that is no row's fault.
             RPCError: Temporal has trouble.
         """
         if row["orphan"]:
             raise Undeliverable(f"the database has no entity {row['lifecycle']}/{row['id']}: nothing can be told to it")
         try:
-            entity = Entity(row["lifecycle"], row["id"], row["round"])
+            entity = Entity(row["lifecycle"], row["id"], row["generation"])
         except InvalidEntity as error:  # SQL lets through what Python would not
             raise Undeliverable(str(error)) from error
         try:
@@ -112,7 +112,7 @@ class Delivery:
             await self._check_round(entity, row)
         except RPCError as error:
             if (why := _of_the_server(error)) is not None:
-                raise EngineUnavailable(f"Temporal {why.format(self._client.namespace)}") from error
+                raise TemporalUnavailable(f"Temporal {why.format(self._client.namespace)}") from error
             if error.status is RPCStatusCode.INVALID_ARGUMENT:
                 raise Undeliverable(f"Temporal refuses it: {error.message}") from error
             raise
@@ -133,10 +133,10 @@ class Delivery:
             except InvalidInput as error:
                 raise Unreadable(str(error)) from error
             _check_bytes(size_of(given))  # with the defaults that the model has
-        asked = None if cancel is None else Request.model_validate(_loaded(cancel["payload"]))
+        asked = None if cancel is None else OperatorRequest.model_validate(_loaded(cancel["payload"]))
         carried = _carried(row, all_terms(lifecycle.effects), asked)
         workflow_id = entity.workflow_id(self._settings.scope)
-        about = {names.LIFECYCLE: entity.lifecycle, names.ROUND: entity.round, names.WORKFLOW_ID: workflow_id}
+        about = {names.LIFECYCLE: entity.lifecycle, names.ROUND: entity.generation, names.WORKFLOW_ID: workflow_id}
         with traces.span(
             f"{names.SPAN_DELIVER} {entity.lifecycle}",
             about,
@@ -202,11 +202,11 @@ class Delivery:
         handle = self._client.get_workflow_handle(entity.workflow_id(self._settings.scope))
         if why := await why_not_ours(handle, row):
             raise Undeliverable(why)
-        if entity.round == 0:
+        if entity.generation == 0:
             return
         memo = await (await handle.describe(rpc_timeout=_RPC)).memo_value(CARRIED, None, type_hint=Carried)
-        if memo is not None and memo.round < entity.round:
-            raise NotYet(f"the run of round {memo.round} is still closing")
+        if memo is not None and memo.generation < entity.generation:
+            raise NotYet(f"the run of generation {memo.generation} is still closing")
 
     def _check_known(self, row: Row) -> None:
         if row["lifecycle"] not in self._app.lifecycles:
@@ -220,16 +220,16 @@ def _of_the_server(error: RPCError) -> str | None:
     return _OF_THE_SERVER.get(error.status)
 
 
-def _carried(row: Row, terms: dict[str, Terms], cancel: Request | None) -> Carried:
+def _carried(row: Row, terms: dict[str, Terms], cancel: OperatorRequest | None) -> Carried:
     gaps = row["epoch"] is not None and row["epoch"] < row["newest_epoch"]
     if row["record"] is None:
         # Not when its run begins: what came due between its commit and that must not be taken for past.
         started_at = row["started_at"]
         # A run that is gone has made attempts. If their records are lost later, this one can't know of them.
         gaps = gaps or row["attempted"]
-        carried = Carried(round=row["round"], version=row["version"], started_at=started_at, terms=terms)
+        carried = Carried(generation=row["generation"], version=row["version"], started_at=started_at, terms=terms)
     else:
-        carried = carried_from(Record.model_validate_json(row["record"]), row["round"], row["version"], terms)
+        carried = carried_from(Record.model_validate_json(row["record"]), row["generation"], row["version"], terms)
     known = {"gaps": gaps} if cancel is None else {"gaps": gaps, "cancel": cancel}
     return carried.model_copy(update=known)
 

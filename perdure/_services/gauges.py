@@ -70,7 +70,7 @@ class Gauges(Service):
         self._lifecycles = list(app.lifecycles)
         self._rejected = [(name, kind) for name in [*self._lifecycles, names.OTHER] for kind in _KINDS]
         self._queues = queues(app, settings)
-        self._cleans_up = settings.clean_up_every > 0
+        self._cleans_up = settings.reconciliation_every > 0
 
     async def once(self) -> bool:
         """One reading: of Temporal also where the database does not answer."""
@@ -90,13 +90,13 @@ class Gauges(Service):
             waiting = await connection.fetchrow(shared("gauges_waiting"))
             rejected = await connection.fetch(query("gauges_rejected"))
             found = await connection.fetch(query("gauges_findings"))
-            clean_up_age = await connection.fetchval(query("gauges_clean_up")) if self._cleans_up else 0.0
+            reconciliation_age = await connection.fetchval(query("gauges_reconciliation")) if self._cleans_up else 0.0
         self._show_open(open_ones)
         self._show_doubt(in_doubt, parked)
         assert waiting is not None
         self._show_waiting(waiting)
         self._show_rejected(rejected)
-        self._show_clean_up(found, clean_up_age)
+        self._show_reconciliation(found, reconciliation_age)
         show(self._meter, names.READ_AT, time.time())
         self.every = max(self._at_least, 20 * (time.monotonic() - began))
 
@@ -150,11 +150,11 @@ class Gauges(Service):
             counts[lifecycle, row["kind"]] += row["rejected"]
         self._show_all({names.REJECTED: counts})
 
-    def _show_clean_up(self, rows: Iterable[asyncpg.Record], age: float) -> None:
+    def _show_reconciliation(self, rows: Iterable[asyncpg.Record], age: float) -> None:
         counts = dict.fromkeys([(kind.name,) for kind in KINDS], 0.0)
         counts |= {(row["kind"],): float(row["found"]) for row in rows if (row["kind"],) in counts}
         self._show_all({names.FINDINGS: counts})
-        show(self._meter, names.CLEAN_UP_AGE_SECONDS, age)
+        show(self._meter, names.RECONCILIATION_AGE_SECONDS, age)
 
     def _show_task_queue(self, task_queue: str, kind: str, seen: Queue | None) -> None:
         labels = {"task_queue": task_queue, "kind": kind}

@@ -34,7 +34,7 @@ from perdure._store.sql import queries, shared
 from perdure._text.privacy import describe, reason
 from perdure._workflow.messages import signals
 from perdure.app import App
-from perdure.errors import EngineUnavailable, PerdureError
+from perdure.errors import PerdureError, TemporalUnavailable
 from perdure.logs import says
 from perdure.settings import Settings
 from perdure.telemetry import metrics, names
@@ -54,7 +54,7 @@ LONGEST_LINE = 4.0
 """Seconds after which nothing more of an entity is begun in one transaction: PostgreSQL ends one that stands still for
 15 s, and a call to Temporal takes 10 s at most."""
 
-_TROUBLE = (EngineUnavailable, RPCError, TimeoutError, OSError)
+_TROUBLE = (TemporalUnavailable, RPCError, TimeoutError, OSError)
 SEEN_EVERY = 5.0
 """Seconds between two notes that this relay runs; one that has made none for a minute counts as gone."""
 LOOK_EVERY = 60.0
@@ -106,7 +106,7 @@ class Relay(Service):
     def __init__(
         self, pool: Pool, client: Client, app: App, settings: Settings, meter: MetricMeter | None = None
     ) -> None:
-        super().__init__("relay", settings.relay_every)
+        super().__init__("relay", settings.relay_poll_interval)
         self._pool = pool
         self._delivery = Delivery(client, app, settings)
         self.id = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
@@ -114,7 +114,7 @@ class Relay(Service):
         self._first = {name: each.declared.initial.value for name, each in app.lifecycles.items()}
         self._signals = [f"{name}.{signal}" for name, each in app.lifecycles.items() for signal in signals(each)]
         self._seen_at = self._looked_at = -inf
-        self._idle = settings.relay_every
+        self._idle = settings.relay_poll_interval
         self._meter = meter
         self.delivered = 0
         """How many rows it has delivered."""
@@ -204,7 +204,11 @@ class Relay(Service):
         self._say(lines)
         self._keep_pace(count)
         if away is not None:
-            raise away if isinstance(away, EngineUnavailable) else EngineUnavailable(f"Temporal takes nothing: {away}")
+            raise (
+                away
+                if isinstance(away, TemporalUnavailable)
+                else TemporalUnavailable(f"Temporal takes nothing: {away}")
+            )
         return ordered or full or any(line.declined for line in lines)
 
     async def _claim(self, connection: Connection, most: int) -> list[Row]:
@@ -259,7 +263,7 @@ class Relay(Service):
     def _is_away(self, lines: Sequence[Line]) -> BaseException | None:
         """What keeps Temporal from taking anything at all; None if it took something, or only single rows failed."""
         troubles = [line.failed[1] for line in lines if line.failed and isinstance(line.failed[1], _TROUBLE)]
-        for_all = next((each for each in troubles if isinstance(each, EngineUnavailable)), None)
+        for_all = next((each for each in troubles if isinstance(each, TemporalUnavailable)), None)
         if for_all or (troubles and not any(row for line in lines for row in line.delivered)):
             self._window = 1
             return for_all or troubles[0]
@@ -277,7 +281,7 @@ class Relay(Service):
             columns = _columns(delivered, "lifecycle", "id", "seq")
             await connection.execute(query("delivered"), *columns, [self._first_state(row) for row in delivered])
         if over := [row for row in delivered if row["over"] and row["kind"] == "message"]:
-            await connection.execute(query("too_late"), *_columns(over, "lifecycle", "id", "round", "message_id"))
+            await connection.execute(query("too_late"), *_columns(over, "lifecycle", "id", "generation", "message_id"))
         moved = [
             line.rows[0]
             for line in lines
@@ -373,7 +377,7 @@ async def _order(connection: Connection, lines: Sequence[Line]) -> bool:
     rows = [row for line in lines for row in line.unordered]
     if not rows:
         return False
-    await connection.execute(query("order"), *_columns(rows, "lifecycle", "id", "round", "message_id"))
+    await connection.execute(query("order"), *_columns(rows, "lifecycle", "id", "generation", "message_id"))
     faults.point("after the messages got their places")
     return True
 

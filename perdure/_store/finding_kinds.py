@@ -11,7 +11,7 @@ class Kind:
 
     Attributes:
         name: as in `perdure.finding`, in metrics, and of its page in the runbook.
-        mends: whether the clean-up can mend it by itself.
+        mends: whether the reconciliation can mend it by itself.
         meaning: what is seen, in one line.
     """
 
@@ -32,7 +32,7 @@ UNREADABLE = Kind("unreadable", False, "a row that today's code can't read")
 UNRECORDED = Kind("unrecorded", True, "an open workflow without a row")
 OUTLIVED = Kind("outlived", True, "an open workflow of an entity that is finished")
 FAILING = Kind("failing", False, "a workflow whose tasks fail again and again")
-SCHEDULE = Kind("schedule", True, "the clean-up's own schedule was missing, or changed")
+SCHEDULE = Kind("schedule", True, "the reconciliation's own schedule was missing, or changed")
 MONTHS = Kind("months", False, "an old month that could not be exported or dropped")
 
 KINDS = (

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 
 from perdure._wire.writes import Answer, EffectView, Fence, FenceOp, Gate, Move, Verdict, Write
 from perdure.contracts.keys import Entity, Key
-from perdure.contracts.outcomes import Status
+from perdure.contracts.outcomes import EffectStatus
 from perdure.contracts.states import STARTING
 
 
@@ -36,7 +36,7 @@ class _Effect:
 
 @dataclass(slots=True)
 class _Entity:
-    round: int
+    generation: int
     created_at: datetime
     epoch: int = 0
     version: int = 0
@@ -77,13 +77,13 @@ class MemoryStore:
     def start(self, entity: Entity, state: str) -> None:
         """What `perdure.start` does in the app's transaction."""
         self._entities[entity.lifecycle, entity.id] = _Entity(
-            entity.round, self._clock(), self._epoch, state=state, moves=[Move(state=state)]
+            entity.generation, self._clock(), self._epoch, state=state, moves=[Move(state=state)]
         )
 
     def delivered(self, entity: Entity, state: str) -> None:
         """What a relay commits when it has delivered a start: the first state, without a transition."""
         known = self._entities[entity.lifecycle, entity.id]
-        if known.round == entity.round and known.state == STARTING:
+        if known.generation == entity.generation and known.state == STARTING:
             known.state = state
 
     def lose_records(self) -> None:
@@ -94,7 +94,7 @@ class MemoryStore:
         self._epoch = int(self._clock().timestamp() * 1_000_000)
 
     async def write(self, write: Write, *, patience: float) -> Answer:
-        unknown = _Entity(write.round, self._clock(), self._epoch)
+        unknown = _Entity(write.generation, self._clock(), self._epoch)
         entity = self._entities.setdefault((write.lifecycle, write.id), unknown)
         gate = _gate(entity, write)
         if write.fence:
@@ -115,7 +115,7 @@ class MemoryStore:
         return Answer(
             gate=gate,
             state=entity.state,
-            round=entity.round,
+            generation=entity.generation,
             version=entity.version,
             verdict=verdict,
             effect=self.effect(write.fence.key) if write.fence else None,
@@ -126,7 +126,7 @@ class MemoryStore:
         """The effects that the entity must not end with, by key."""
         if not move.final or move.told is None:
             return None
-        own = Key.of(Entity(write.lifecycle, write.id, write.round), "")
+        own = Key.of(Entity(write.lifecycle, write.id, write.generation), "")
         doubts = (key for key, each in self._effects.items() if each.view.in_doubt and key.startswith(own))
         return {key: view for key in doubts if key not in move.told and (view := self.effect(key))} or None
 
@@ -185,16 +185,16 @@ class MemoryStore:
             case FenceOp.OUTCOME | FenceOp.RESOLVE if known is not None:
                 return self._settle(write.version, fence, known)
             case FenceOp.NOTE if known is not None and known.view.token == fence.token:
-                known.view = known.view.model_copy(update={"clue": fence.clue})
+                known.view = known.view.model_copy(update={"lookup_hint": fence.lookup_hint})
                 return Verdict.STORED
             case FenceOp.LOST if known is not None:
-                lost = {"status": Status.IN_DOUBT, "why": fence.why}
-                known.learn(write.version, **(lost if known.view.status is Status.ATTEMPTING else {}))
-        not_made = fence.op is FenceOp.OUTCOME and fence.status is Status.NOT_DONE
+                lost = {"status": EffectStatus.IN_DOUBT, "why": fence.why}
+                known.learn(write.version, **(lost if known.view.status is EffectStatus.ATTEMPTING else {}))
+        not_made = fence.op is FenceOp.OUTCOME and fence.status is EffectStatus.NOT_DONE
         if known is None and not doubtful and (not_made or fence.op is FenceOp.LOST):
             now = self._clock()
             view = EffectView(
-                status=Status.NOT_DONE, token=fence.token, version=write.version, first_at=now, why=fence.why
+                status=EffectStatus.NOT_DONE, token=fence.token, version=write.version, first_at=now, why=fence.why
             )
             self._effects[fence.key] = _Effect(view, "", now, now)
         return Verdict.STANDING
@@ -209,7 +209,9 @@ class MemoryStore:
         now = self._clock()
         ordered = datetime.fromtimestamp(fence.since / 1_000_000, UTC)
         first_at = min(ordered, now, entity.created_at if begun_again else now)
-        view = EffectView(status=Status.IN_DOUBT, token="lost", attempts=1, first_at=first_at, why="no record of it")
+        view = EffectView(
+            status=EffectStatus.IN_DOUBT, token="lost", attempts=1, first_at=first_at, why="no record of it"
+        )
         self._effects[fence.key] = _Effect(view, "", now + timedelta(seconds=fence.in_flight), now)
         return True
 
@@ -221,11 +223,11 @@ class MemoryStore:
         known = self._effects.get(fence.key)
         if known is None:
             view = EffectView(
-                status=Status.ATTEMPTING, token=fence.token, attempts=1, version=write.version, first_at=now
+                status=EffectStatus.ATTEMPTING, token=fence.token, attempts=1, version=write.version, first_at=now
             )
             self._effects[fence.key] = _Effect(view, fence.digest, deadline, now)
             return Verdict.FRESH
-        settled = known.view.status in (Status.DONE, Status.REFUSED, Status.ABANDONED)
+        settled = known.view.status in (EffectStatus.DONE, EffectStatus.REFUSED, EffectStatus.ABANDONED)
         if settled or write.version <= known.view.version:
             return Verdict.STANDING
         if known.digest not in ("", fence.digest):
@@ -239,7 +241,7 @@ class MemoryStore:
         known.digest, known.attempt_at, known.earlier_doubt = fence.digest, now, doubt
         known.learn(
             write.version,
-            status=Status.ATTEMPTING,
+            status=EffectStatus.ATTEMPTING,
             token=fence.token,
             attempts=known.view.attempts + 1,
             first_at=known.view.first_at if known.view.attempts else now,
@@ -250,16 +252,16 @@ class MemoryStore:
     def _settle(self, version: int, fence: Fence, known: _Effect) -> Verdict:
         was, said, why = known.view.status, fence.status, fence.why
         current, outcome = known.view.token == fence.token, fence.op is FenceOp.OUTCOME
-        if was is Status.DONE:
+        if was is EffectStatus.DONE:
             return Verdict.STANDING
-        if said is not Status.DONE and not (current and was.unknown):
+        if said is not EffectStatus.DONE and not (current and was.unknown):
             return Verdict.STANDING
-        about_this_one = said is Status.NOT_DONE or (said is Status.REFUSED and fence.within is None)
+        about_this_one = said is EffectStatus.NOT_DONE or (said is EffectStatus.REFUSED and fence.within is None)
         if outcome and about_this_one and known.earlier_doubt is not None:
-            said, why = Status.IN_DOUBT, "; ".join([*([why] if why else []), "an earlier attempt is in doubt"])
-        known.learn(version, status=said, why=why, **({"receipt": fence.receipt} if said is Status.DONE else {}))
-        late = not current or was is not Status.ATTEMPTING
-        told = said is not Status.IN_DOUBT and (outcome or said is Status.DONE)
+            said, why = EffectStatus.IN_DOUBT, "; ".join([*([why] if why else []), "an earlier attempt is in doubt"])
+        known.learn(version, status=said, why=why, **({"receipt": fence.receipt} if said is EffectStatus.DONE else {}))
+        late = not current or was is not EffectStatus.ATTEMPTING
+        told = said is not EffectStatus.IN_DOUBT and (outcome or said is EffectStatus.DONE)
         if late and told and fence.by is None and self._on_late:
             self._on_late(fence.key)
         return Verdict.STORED
@@ -267,7 +269,7 @@ class MemoryStore:
 
 def _gate(entity: _Entity, write: Write) -> Gate:
     same_state = write.move is not None and write.move.state == entity.state
-    if write.round != entity.round:
+    if write.generation != entity.generation:
         return Gate.OTHER_ROUND
     if entity.final and not (write.version == entity.version and same_state):
         return Gate.FINAL

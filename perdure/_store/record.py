@@ -46,13 +46,13 @@ class Record(BaseModel):
     doubts: list[Doubt] = Field(default_factory=list)
 
 
-def carried_from(record: Record, round: int, version: int, terms: dict[str, Terms]) -> Carried:
+def carried_from(record: Record, generation: int, version: int, terms: dict[str, Terms]) -> Carried:
     """What the next run is given."""
     known = record.memory or Remembered()
     slots = known.again.keys() | record.again.keys()
     again = {slot: max(known.again.get(slot, 0), record.again.get(slot, 0)) for slot in slots}
     return Carried(
-        round=round,
+        generation=generation,
         version=version,
         state=record.state,
         since=record.since,

@@ -8,7 +8,7 @@ from typing import Any
 from pydantic import BaseModel, Field
 
 from perdure._wire.known import Known
-from perdure._wire.requests import Request
+from perdure._wire.requests import OperatorRequest
 from perdure._wire.terms import DoubtTerms, Terms
 from perdure._wire.writes import EffectView
 
@@ -16,7 +16,7 @@ CARRIED = "perdure"
 """Memo in which a run finds what it carries on from."""
 
 
-class HowEnded(BaseModel):
+class HowNotPerformed(BaseModel):
     """An effect that ended without being done, as it is carried to the next run; `slot` = its name and suffix."""
 
     slot: str
@@ -68,11 +68,11 @@ def found_on_record(view: EffectView, at: datetime, performance: tuple[str, str 
 
 class Remembered(BaseModel):
     """What stands in the mirror beside the snapshot, for the run that goes on from there when this one is lost with
-    its engine; see `Carried`."""
+    Temporal; see `Carried`."""
 
     again: dict[str, int] = Field(default_factory=dict)
-    ended: dict[str, HowEnded] = Field(default_factory=dict)
-    cancel: Request | None = None
+    ended: dict[str, HowNotPerformed] = Field(default_factory=dict)
+    cancel: OperatorRequest | None = None
     cancelling: bool = False
 
 
@@ -92,7 +92,7 @@ class Carried(BaseModel):
         cancel: somebody asked for the end, while a doubt had to be settled first.
         cancelling: that has ended `run`, and what the author has for that was under way.
         began: when the first run of this chain was started, in microseconds.
-        started_at: when the entity was, in this round; None = with the run that is given this.
+        started_at: when the entity was, in this generation; None = with the run that is given this.
         gaps: when this was made, the database had lost commits since the entity was started, or held attempts of a
             run that this one knows nothing of: an effect whose record is lost may have been performed all the same,
             whenever the run comes to it.
@@ -103,18 +103,18 @@ class Carried(BaseModel):
     """
 
     born: bool = True
-    round: int = 0
+    generation: int = 0
     version: int = 0
     state: str | None = None
     since: datetime | None = None
     snapshot: Any = None
     again: dict[str, int] = Field(default_factory=dict)
-    ended: dict[str, HowEnded] = Field(default_factory=dict)
+    ended: dict[str, HowNotPerformed] = Field(default_factory=dict)
     unsettled: dict[str, Unsettled] = Field(default_factory=dict)
     performed: list[str] | None = None
-    retry: Request | None = None
+    retry: OperatorRequest | None = None
     retried: list[str] | None = None
-    cancel: Request | None = None
+    cancel: OperatorRequest | None = None
     cancelling: bool = False
     began: int | None = None
     started_at: datetime | None = None

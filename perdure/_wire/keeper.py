@@ -119,7 +119,7 @@ class Kept(BaseModel):
             return self._hear_force(said, now)
         if self.holder is None:
             if said.mark is not None:
-                return _stop("Temporal has no record of this database: its keeper was ended, or the engine was lost")
+                return _stop("Temporal has no record of this database: its keeper was ended, or Temporal was lost")
             return self._accept(said, now)
         if not said.incarnation.is_of(self.holder) or (said.mark is None and self.current is not None):
             return _stop(f"another database works with this namespace and scope ({self.holder})")

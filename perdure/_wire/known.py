@@ -7,7 +7,7 @@ from datetime import timedelta
 
 from perdure._wire.terms import Terms
 from perdure._wire.writes import EffectView
-from perdure.contracts.outcomes import Status
+from perdure.contracts.outcomes import EffectStatus
 
 NOW = timedelta(0)
 
@@ -21,7 +21,7 @@ class Known:
         age: how long ago that view was taken.
         read: this run has read the fence: before that, what is on record may be more than it knows.
         failures: attempts in a row that did not bring it about, for the back-off.
-        spared: how many of them don't count towards `Retry.maximum`.
+        spared: how many of them don't count towards `RetryPolicy.maximum_attempts`.
         unmade: the last attempt was not made, and nothing failed: neither count nor back-off has a part in it.
         last: what the last attempt ended in, where that was a definite no; an earlier one may be in doubt all the same.
         asked: look-ups made since it is in doubt.
@@ -38,7 +38,7 @@ class Known:
     failures: int = 0
     spared: int = 0
     unmade: bool = False
-    last: Status | None = None
+    last: EffectStatus | None = None
     asked: int = 0
     misses: int = 0
     mute: int = 0

@@ -57,7 +57,7 @@ class AttemptOrder(BaseModel):
     expires_at: datetime | None = None
 
 
-class QuestionOrder(BaseModel):
+class LookupOrder(BaseModel):
     """One look-up to make.
 
     Attributes:
@@ -69,7 +69,7 @@ class QuestionOrder(BaseModel):
 
     write: Write
     input: Any
-    settle: float
+    visibility_delay: float
     timeout: float
 
 
@@ -96,7 +96,7 @@ class Report(BaseModel):
         recorded: whether the outcome is in the fence.
         begun: whether the attempt was put on record; False where that is not known.
         retry_after: seconds that the other side asks to be left alone.
-        counts: whether it is one of those that `Retry.maximum` allows.
+        counts: whether it is one of those that `RetryPolicy.maximum_attempts` allows.
         made: False = no call was made though nothing failed at the other side: no pause grows for it, either.
         progress: what the body last gave to `heartbeat`.
         believable: for a miss: whether nothing could be in flight any more when it was asked.

@@ -6,22 +6,26 @@ from typing import Any
 
 from pydantic import BaseModel, Field
 
-from perdure.contracts.outcomes import Status
+from perdure.contracts.outcomes import EffectStatus
 
 
-class Request(BaseModel):
+class OperatorRequest(BaseModel):
     """Who asked for something, and why. Shown to everybody: no personal data in `note`.
 
     Attributes:
         by: who asks.
         note: why.
+
+    Example:
+        >>> OperatorRequest(by="ann", note="the bank has confirmed it").by
+        'ann'
     """
 
     by: str = Field(min_length=1, max_length=200)
     note: str = Field(default="", max_length=2000)
 
 
-class RetryRequest(Request):
+class RetryRequest(OperatorRequest):
     """Asks a run to go on at once.
 
     Attributes:
@@ -31,7 +35,7 @@ class RetryRequest(Request):
     send_refused: bool = True
 
 
-class Resolution(Request):
+class Resolution(OperatorRequest):
     """What a person, or a webhook, says became of an effect in doubt.
 
     Attributes:
@@ -41,11 +45,11 @@ class Resolution(Request):
     """
 
     effect: str | None = None
-    outcome: Status
+    outcome: EffectStatus
     receipt: Any = None
 
 
-class SendAgain(Request):
+class SendAgain(OperatorRequest):
     """Asks for an effect to be sent anew, under a new key.
 
     Attributes:

@@ -6,15 +6,15 @@ from datetime import datetime
 
 from pydantic import BaseModel
 
-from perdure.contracts.outcomes import Status
+from perdure.contracts.outcomes import EffectStatus
 
 
-class EffectStatus(BaseModel):
+class EffectProgress(BaseModel):
     """One effect being performed, as the query `status` shows it."""
 
     effect: str
     key: str
-    status: Status
+    status: EffectStatus
     attempts: int
     parked: bool
     why: str | None
@@ -31,7 +31,7 @@ class LifecycleStatus(BaseModel):
 
     lifecycle: str
     id: str
-    round: int
+    generation: int
     state: str
     version: int = 0
     since: datetime
@@ -39,4 +39,4 @@ class LifecycleStatus(BaseModel):
     attention: str | None
     how_far: str | None = None
     waits_for_retry: bool
-    effects: list[EffectStatus]
+    effects: list[EffectProgress]

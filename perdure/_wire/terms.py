@@ -14,9 +14,9 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, SerializerFunctionWrapHandler, model_serializer
 
-from perdure.contracts.effects import Effect, Find, check_room
-from perdure.contracts.limits import Limit
-from perdure.contracts.policies import Dedupe, DoubtPolicy, Escalate, Lookup, Repeat, Retry
+from perdure.contracts.effects import Effect, Lookup, check_room
+from perdure.contracts.limits import RateLimit
+from perdure.contracts.policies import AskFirst, Dedupe, DoubtPolicy, Escalate, Repeat, RetryPolicy
 from perdure.errors import DeclarationError
 
 
@@ -36,14 +36,14 @@ def _usual(kind: type[BaseModel]) -> dict[str, Any]:
     return {name: field.default for name, field in kind.model_fields.items()}
 
 
-class FindTerms(_Lean):
+class AskFirstTerms(_Lean):
     """Of a look-up."""
 
     name: str
     timeout: timedelta
     inline: bool = False
     task_queue: str | None = None
-    limit: Limit | None = None
+    limit: RateLimit | None = None
 
 
 class DoubtTerms(_Lean):
@@ -56,8 +56,8 @@ class DoubtTerms(_Lean):
     otherwise: Literal["repeat", "escalate"] = "escalate"
     window: timedelta | None = None
     margin: timedelta = timedelta(minutes=1)
-    find: FindTerms | None = None
-    settle: timedelta | None = None
+    lookup: AskFirstTerms | None = None
+    visibility_delay: timedelta | None = None
     misses: int = 1
     tries: int = 5
     asks_on: bool = False
@@ -81,7 +81,7 @@ class Terms(_Lean):
     inline: bool = False
     timeout: timedelta
     in_doubt: DoubtTerms
-    retry: Retry = Retry()
+    retry: RetryPolicy = RetryPolicy()
 
     @property
     def doubt(self) -> DoubtPolicy[Any, Any]:
@@ -90,13 +90,13 @@ class Terms(_Lean):
         otherwise = Repeat() if said.otherwise == "repeat" else Escalate()
         if said.kind == "dedupe" and said.window is not None:
             return Dedupe(said.window, said.margin, otherwise)
-        if said.kind == "lookup" and said.find is not None and said.settle is not None:
-            how = said.find
-            find = Find[Any, Any](
+        if said.kind == "lookup" and said.lookup is not None and said.visibility_delay is not None:
+            how = said.lookup
+            find = Lookup[Any, Any](
                 how.name, timeout=how.timeout, inline=how.inline, task_queue=how.task_queue, limit=how.limit
             )
             tries = None if said.asks_on else said.tries
-            return Lookup(find, said.settle, said.misses, tries, said.every, otherwise)
+            return AskFirst(find, said.visibility_delay, said.misses, tries, said.every, otherwise)
         return Repeat() if said.kind == "repeat" else Escalate()
 
 
@@ -117,7 +117,7 @@ def own_terms(
     *,
     doubt: DoubtPolicy[Any, Any] | None,
     timeout: timedelta | None,
-    retry: Retry | None,
+    retry: RetryPolicy | None,
 ) -> Terms | None:
     """The terms of one performance that has some of its own; None where it has none.
 
@@ -129,9 +129,9 @@ def own_terms(
     wanted, limit = doubt or effect.doubt, effect.timeout if timeout is None else timeout
     if limit <= timedelta(0):
         raise DeclarationError(f"{effect.name}: timeout={limit} must be more than zero")
-    if isinstance(wanted, Lookup) and wanted.find is not effect.find:
+    if isinstance(wanted, AskFirst) and wanted.lookup is not effect.lookup:
         raise DeclarationError(
-            f"{effect.name}: no worker is certain to answer {wanted.find!r}: "
+            f"{effect.name}: no worker is certain to answer {wanted.lookup!r}: "
             "declare it in the effect's own doubt policy"
         )
     check_room(effect.name, wanted, limit)
@@ -157,14 +157,14 @@ def _doubt_terms(policy: DoubtPolicy[Any, Any]) -> DoubtTerms:
             return DoubtTerms(kind="escalate")
         case Dedupe(window, margin, otherwise):
             return DoubtTerms(kind="dedupe", window=window, margin=margin, otherwise=_kind(otherwise))
-        case Lookup(find, settle, misses, tries, every, otherwise):
-            how = FindTerms(
+        case AskFirst(find, visibility_delay, misses, tries, every, otherwise):
+            how = AskFirstTerms(
                 name=find.name, timeout=find.timeout, inline=find.inline, task_queue=find.task_queue, limit=find.limit
             )
             return DoubtTerms(
                 kind="lookup",
-                find=how,
-                settle=settle,
+                lookup=how,
+                visibility_delay=visibility_delay,
                 misses=misses,
                 tries=tries or 5,
                 asks_on=tries is None,

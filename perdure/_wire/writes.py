@@ -13,7 +13,7 @@ from typing import Any, Protocol
 from pydantic import BaseModel, ConfigDict
 
 from perdure._wire.terms import Terms
-from perdure.contracts.outcomes import Status
+from perdure.contracts.outcomes import EffectStatus
 
 
 class _Record(BaseModel):
@@ -28,7 +28,7 @@ class Gate(StrEnum):
     LATE = "late"
     """A newer write is there already; nothing changed."""
     FINAL = "final"
-    """The entity is final in this round; nothing changed."""
+    """The entity is final in this generation; nothing changed."""
     OTHER_ROUND = "other_round"
     """The entity was restarted since; nothing changed."""
     UNSETTLED = "unsettled"
@@ -97,9 +97,9 @@ class Fence(_Record):
     digest: str | None = None
     in_flight: float = 0.0
     within: float | None = None
-    status: Status | None = None
+    status: EffectStatus | None = None
     receipt: Any = None
-    clue: Any = None
+    lookup_hint: Any = None
     why: str | None = None
     by: str | None = None
     since: int | None = None
@@ -134,7 +134,7 @@ class Write(_Record):
 
     lifecycle: str
     id: str
-    round: int
+    generation: int
     version: int
     workflow_id: str
     move: Move | None = None
@@ -152,7 +152,7 @@ class Write(_Record):
 class EffectView(_Record):
     """What the fence knows of an effect, by the database's clock."""
 
-    status: Status = Status.ABSENT
+    status: EffectStatus = EffectStatus.ABSENT
     token: str | None = None
     attempts: int = 0
     version: int = 0
@@ -165,7 +165,7 @@ class EffectView(_Record):
     in_flight: float = 0.0
     """Seconds for which the attempt can still be in flight; negative = seconds since it can't."""
     receipt: Any = None
-    clue: Any = None
+    lookup_hint: Any = None
     why: str | None = None
     too_large: int | None = None
     """Filled in by the worker: bytes of a receipt that is on record and too large for Temporal; it stands in the
@@ -183,8 +183,8 @@ class Answer(_Record):
     gate: Gate
     state: str | None = None
     """The standing state, where it is not the one that was written."""
-    round: int = 0
-    """The standing round."""
+    generation: int = 0
+    """The standing generation."""
     version: int = 0
     verdict: Verdict | None = None
     effect: EffectView | None = None

@@ -1,4 +1,4 @@
-"""Serves the task queues of limits: beside a worker, one for activities alone for each `Limit` of the app.
+"""Serves the task queues of limits: beside a worker, one for activities alone for each `RateLimit` of the app.
 
 Temporal keeps the rate for all workers together: each says the same number, and the server hands out no more than that.
 """
@@ -13,12 +13,12 @@ from temporalio.client import Client
 from temporalio.worker import Worker
 
 from perdure._services.credentials import renewed
-from perdure.contracts.limits import Limit
+from perdure.contracts.limits import RateLimit
 
 Run = Callable[[Worker], Awaitable[None]]
 
 
-async def run_with_limits(worker: Worker, limits: Mapping[str, Limit], run: Run) -> None:
+async def run_with_limits(worker: Worker, limits: Mapping[str, RateLimit], run: Run) -> None:
     """Run `worker`, and those of its limits, until it is told to stop: then all stop at once, within one grace time.
 
     One that fails stops the rest: effects that nobody makes must not look like a worker that is well.
@@ -42,7 +42,7 @@ async def run_with_limits(worker: Worker, limits: Mapping[str, Limit], run: Run)
         each.result()
 
 
-def _beside(worker: Worker, limit: Limit) -> Worker:
+def _beside(worker: Worker, limit: RateLimit) -> Worker:
     """Like the other in all things (activities, grace, interceptors, version), but for what it takes from where."""
     config = worker.config(active_config=True)
     config["client"], config["plugins"] = _without_plugins(worker.client), []

@@ -9,7 +9,7 @@ from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest
 from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
 
-from perdure.errors import EngineUnavailable
+from perdure.errors import TemporalUnavailable
 
 _PATIENCE = timedelta(seconds=10)
 _REFUSED = (RPCStatusCode.PERMISSION_DENIED, RPCStatusCode.UNAUTHENTICATED)
@@ -19,7 +19,7 @@ async def check_namespace(client: Client) -> None:
     """Make sure that the client can work in its namespace.
 
     Raises:
-        EngineUnavailable: the server has no such namespace, refuses it, or gives no answer.
+        TemporalUnavailable: the server has no such namespace, refuses it, or gives no answer.
     """
     name, address = client.namespace, client.service_client.config.target_host
     try:
@@ -38,4 +38,4 @@ async def check_namespace(client: Client) -> None:
             )
         else:
             why = f"gives no answer about the namespace {name!r} ({error.message}): wait until it serves"
-        raise EngineUnavailable(f"the Temporal server at {address} {why}") from error
+        raise TemporalUnavailable(f"the Temporal server at {address} {why}") from error

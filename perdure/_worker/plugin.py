@@ -64,6 +64,11 @@ class PerdurePlugin(temporalio.client.Plugin, temporalio.worker.Plugin):
     Args:
         app: the registry.
         config: settings; read from the environment where not given.
+
+    Example:
+        >>> from perdure import App, Settings
+        >>> PerdurePlugin(App([], []), Settings(scope="shop")).config.queue
+        'perdure:shop'
     """
 
     def __init__(self, app: App, config: Settings | None = None) -> None:
@@ -119,12 +124,12 @@ class PerdurePlugin(temporalio.client.Plugin, temporalio.worker.Plugin):
             )
         if not config.get("graceful_shutdown_timeout"):
             # Temporal's default is to cancel every activity at once, before it can report.
-            config["graceful_shutdown_timeout"] = timedelta(seconds=self.config.grace + REPORTING)
+            config["graceful_shutdown_timeout"] = timedelta(seconds=self.config.graceful_shutdown_timeout + REPORTING)
         activities = Activities(
             self.app,
             self._running_store,
             scope=self.config.scope,
-            grace=self.config.grace,
+            grace=self.config.graceful_shutdown_timeout,
             resources=lambda: self._resources,
         )
         config["workflows"] = [*config.get("workflows", ()), *self.app.lifecycles.values()]

@@ -113,7 +113,7 @@ async def from_server(
     ones, at most `limit`.
 
     Raises:
-        EngineUnavailable: no server answers.
+        TemporalUnavailable: no server answers.
     """
     client = await connect(PerdurePlugin(app, config))
     async for run in client.list_workflows(query or _open(app, config), limit=limit):

@@ -43,7 +43,7 @@ class Troubles(Service):
         while self._told:
             entity, why = self._told[0]
             async with self._pool.acquire(timeout=5) as connection:
-                await connection.execute(query("trouble"), entity.lifecycle, entity.id, entity.round, why)
+                await connection.execute(query("trouble"), entity.lifecycle, entity.id, entity.generation, why)
             self._told.popleft()
         return False
 
@@ -59,7 +59,7 @@ class Listener(Interceptor):
 
     Args:
         tell: is told whose code fails, and how.
-        ask: is told which entity a clean-up should look at, and why.
+        ask: is told which entity a reconciliation should look at, and why.
     """
 
     def __init__(self, tell: Callable[[Entity, str], None], ask: Callable[[Entity, str], None]) -> None:

@@ -25,7 +25,7 @@ from perdure._services.credentials import CONNECT, Renewal, profile, renewed, wh
 from perdure._worker.namespace import check_namespace
 from perdure._worker.plugin import REPORTING, PerdurePlugin
 from perdure.app import App
-from perdure.errors import DeclarationError, EngineUnavailable, PerdureError
+from perdure.errors import DeclarationError, PerdureError, TemporalUnavailable
 from perdure.logs import says
 from perdure.settings import Settings
 from perdure.telemetry.exporting import exporting
@@ -52,7 +52,8 @@ async def connect(plugin: PerdurePlugin, *, identity: str | None = None, runtime
     """A Temporal client from `TEMPORAL_*` and its profiles.
 
     Raises:
-        EngineUnavailable: no server answers, or it has no such namespace, or refuses it; the message names its address.
+        TemporalUnavailable: no server answers, or it has no such namespace, or refuses it; the message names its
+            address.
         InvalidSetting: a file or a profile can't be used.
     """
     return (await _connected(plugin, identity, runtime))[0]
@@ -90,7 +91,7 @@ async def _connected(
     except (RuntimeError, TimeoutError, ValueError) as error:
         if isinstance(error, PerdureError):
             raise
-        raise EngineUnavailable(why_not(address, error)) from error
+        raise TemporalUnavailable(why_not(address, error)) from error
     return client, made_with
 
 
@@ -118,10 +119,10 @@ async def _work(app: App, config: Settings, plugin: PerdurePlugin, client: Clien
     await asyncio.wait({running, stop}, return_when=asyncio.FIRST_COMPLETED)
     if running.done():
         return await running  # it never ends by itself but by an error
-    says(log, "stopping", grace=config.grace)
+    says(log, "stopping", grace=config.graceful_shutdown_timeout)
     await plugin.stop_services()
     ended, _ = await asyncio.wait(
-        {asyncio.create_task(worker.shutdown()), running}, timeout=config.grace + REPORTING + 2
+        {asyncio.create_task(worker.shutdown()), running}, timeout=config.graceful_shutdown_timeout + REPORTING + 2
     )
     says(log, "stopped" if running in ended or running.done() else "stopped without an answer from Temporal")
 
@@ -131,11 +132,12 @@ def new_worker(client: Client, config: Settings) -> Worker:
     worker = Worker(
         client,
         task_queue=config.queue,
-        max_cached_workflows=config.workflows_cached,
-        max_concurrent_activities=config.effects_at_once,
-        max_concurrent_local_activities=2 * config.effects_at_once + 100,  # the bookkeeping needs room beside them
+        max_cached_workflows=config.max_cached_workflows,
+        max_concurrent_activities=config.max_concurrent_effects,
+        max_concurrent_local_activities=2 * config.max_concurrent_effects
+        + 100,  # the bookkeeping needs room beside them
         sticky_queue_schedule_to_start_timeout=STICKY,
-        graceful_shutdown_timeout=timedelta(seconds=config.grace + REPORTING),
+        graceful_shutdown_timeout=timedelta(seconds=config.graceful_shutdown_timeout + REPORTING),
         deployment_config=_versioned(config.deployment) if config.deployment else None,
     )
     return renewed(worker)

@@ -7,14 +7,14 @@ from temporalio.exceptions import ApplicationError
 
 from perdure._wire.messages import Message
 from perdure._wire.names import MESSAGE, MIRROR, WAKE
-from perdure._wire.requests import Request, Resolution, RetryRequest, SendAgain
+from perdure._wire.requests import OperatorRequest, Resolution, RetryRequest, SendAgain
 from perdure._wire.status import LifecycleStatus
 from perdure._workflow.conductor import Conductor
 from perdure._workflow.leaving import until
 from perdure._workflow.messages import hand_over
 from perdure._workflow.rules import closing, ended, parked, refuse_if_over
 from perdure.contracts.effects import problem
-from perdure.contracts.outcomes import Status
+from perdure.contracts.outcomes import EffectStatus
 from perdure.contracts.sizes import ELSEWHERE, LARGEST_RECEIPT, size_of
 from perdure.errors import NotNow
 
@@ -40,9 +40,9 @@ class Answering:
         performance = parked(self._perdure.run, said.effect)
         if performance.resolution is not None:
             raise NotNow(f"{performance.slot} is being resolved by {performance.resolution.by} right now")
-        if said.outcome not in (Status.DONE, Status.NOT_DONE, Status.ABANDONED):
+        if said.outcome not in (EffectStatus.DONE, EffectStatus.NOT_DONE, EffectStatus.ABANDONED):
             raise NotNow(f"outcome={said.outcome.value!r}: say done, not_done or abandoned")
-        if said.outcome is Status.DONE:
+        if said.outcome is EffectStatus.DONE:
             if (size := size_of(said.receipt)) > LARGEST_RECEIPT:
                 raise NotNow(f"the receipt has {size} bytes, and may have {LARGEST_RECEIPT}: {ELSEWHERE}")
             try:
@@ -101,14 +101,14 @@ class Answering:
         ended(run, asked.effect)
 
     @workflow.update
-    async def cancel(self, asked: Request) -> str:
+    async def cancel(self, asked: OperatorRequest) -> str:
         """End it: no new attempt is begun, no wait goes on. What is under way or in doubt is settled first."""
         self._perdure.waiter.update_came()
         self._perdure.request_cancel(asked)
         return "will be cancelled as soon as nothing is under way"
 
     @cancel.validator
-    def _check_cancel(self, asked: Request) -> None:
+    def _check_cancel(self, asked: OperatorRequest) -> None:
         run = self._perdure.run
         refuse_if_over(run)
         if run.declared.cancelled is None:
@@ -141,7 +141,7 @@ class Answering:
         if not self._perdure.run.hear(message.ordinal):
             return
         if message.kind == "cancel":
-            self._perdure.request_cancel(Request.model_validate(message.payload))
+            self._perdure.request_cancel(OperatorRequest.model_validate(message.payload))
         else:
             await hand_over(self, message)
 

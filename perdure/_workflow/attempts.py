@@ -19,16 +19,13 @@ from perdure._workflow.fitting import check_size
 from perdure._workflow.leaving import Overtaken
 from perdure._workflow.recorder import Recorder
 from perdure._workflow.run_state import RunState
-from perdure.contracts.outcomes import Status
+from perdure.contracts.outcomes import EffectStatus
 from perdure.contracts.policies import Dedupe, Repeat
 from perdure.errors import DeclarationError
 from perdure.telemetry import metrics, names
 
 In = TypeVar("In")
 Out = TypeVar("Out")
-
-TAKEN_BACK = "perdure: a cancel takes back what waits in line"
-ENTERS_HIDDEN = "perdure: a state that an earlier one hides is entered"
 
 
 class Attempts(Generic[In, Out]):
@@ -112,7 +109,7 @@ class Attempts(Generic[In, Out]):
     def take_back(self) -> None:
         """Somebody has asked for the end: what waits for its turn is not to be handed out any more, unless it is to
         settle a doubt."""
-        if self._in_line is not None and not self._record.in_doubt and workflow.patched(TAKEN_BACK):
+        if self._in_line is not None and not self._record.in_doubt:
             self._in_line.cancel()
 
     async def read(self, op: FenceOp = FenceOp.READ, **more: Any) -> None:
@@ -124,7 +121,7 @@ class Attempts(Generic[In, Out]):
         if answer.gate.over:
             raise Overtaken(answer.state)
         known = record.known
-        if view.in_doubt and known.effect.status is Status.NOT_DONE:  # as in `_lost`, where the no comes later
+        if view.in_doubt and known.effect.status is EffectStatus.NOT_DONE:  # as in `_lost`, where the no comes later
             record.note(spared=min(known.spared + 1, known.failures))
         begun, standing, enters = known.effect.attempts > view.attempts, run.today(answer.state), self._enters
         if not record.is_new or not begun or standing is None or enters is None:
@@ -144,7 +141,7 @@ class Attempts(Generic[In, Out]):
             return False
         if state == entered or not declared.allows(state, entered):
             return False
-        return not declared.leads(entered, state) and workflow.patched(ENTERS_HIDDEN)
+        return not declared.leads(entered, state)
 
     def has_followed(self) -> bool:
         """Whether `then` was committed with the outcome, with what the lifecycle remembers now."""
@@ -249,7 +246,7 @@ class Attempts(Generic[In, Out]):
             FenceOp.OUTCOME,
             token=report.token,
             within=self._within,
-            status=Status(report.said.value),
+            status=EffectStatus(report.said.value),
             receipt=report.receipt,
             why=storable(report.why),
         )
@@ -307,7 +304,7 @@ class Attempts(Generic[In, Out]):
 
     def _ended_in_then(self, view: EffectView | None, standing: str | None) -> bool:
         """Whether an attempt that gave no answer was done, and the state that follows was committed with it."""
-        done = view is not None and view.status is Status.DONE
+        done = view is not None and view.status is EffectStatus.DONE
         return done and self._follows is not None and standing == self._follows.state
 
     def _back(self, before: str) -> str:

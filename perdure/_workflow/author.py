@@ -6,7 +6,7 @@ from typing import Any, ClassVar, Protocol
 
 from pydantic import BaseModel, TypeAdapter
 
-from perdure._wire.requests import Request
+from perdure._wire.requests import OperatorRequest
 from perdure.contracts.effects import Effect
 from perdure.contracts.states import States
 
@@ -22,5 +22,5 @@ class Author(Protocol):
     def snapshot(self) -> BaseModel | None:
         """What `run` must find again when it is started from its top."""
 
-    async def cancelling(self, asked: Request) -> None:
+    async def cancelling(self, asked: OperatorRequest) -> None:
         """What it does between a cancel and its end."""

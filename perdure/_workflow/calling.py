@@ -12,7 +12,7 @@ from temporalio.common import Priority, RetryPolicy
 from temporalio.workflow import ActivityCancellationType
 
 from perdure._wire.orders import Report
-from perdure.contracts.effects import PICK_UP_LIMITED, Effect, Find
+from perdure.contracts.effects import SCHEDULE_TO_START_LIMITED, Effect, Lookup
 from perdure.contracts.scopes import queue_of, scope_of_workflow
 
 BOOKKEEPING = timedelta(seconds=12)
@@ -57,7 +57,7 @@ class Way:
     in_line: Callable[[InLine], None] | None = None
 
 
-async def call(contract: Effect[Any, Any] | Find[Any, Any], order: Any, way: Way, summary: str) -> Report:
+async def call(contract: Effect[Any, Any] | Lookup[Any, Any], order: Any, way: Way, summary: str) -> Report:
     """One execution of it.
 
     Raises:
@@ -87,7 +87,7 @@ async def call(contract: Effect[Any, Any] | Find[Any, Any], order: Any, way: Way
         heartbeat_timeout=heartbeat,
         retry_policy=ONCE,
         summary=summary,
-        priority=_AHEAD if contract.limit is not None and isinstance(contract, Find) else Priority.default,
+        priority=_AHEAD if contract.limit is not None and isinstance(contract, Lookup) else Priority.default,
         cancellation_type=_TO_ITS_END if contract.limit is not None else ActivityCancellationType.TRY_CANCEL,
     )
     if contract.limit is not None and way.in_line is not None:
@@ -95,15 +95,15 @@ async def call(contract: Effect[Any, Any] | Find[Any, Any], order: Any, way: Way
     return await handle
 
 
-def _task_queue(contract: Effect[Any, Any] | Find[Any, Any]) -> str | None:
+def _task_queue(contract: Effect[Any, Any] | Lookup[Any, Any]) -> str | None:
     info = workflow.info()
     if contract.limit is not None:
         return contract.limit.task_queue(info.task_queue)
     return contract.task_queue and queue_of(contract.task_queue, scope_of_workflow(info.workflow_id))
 
 
-def _waits(contract: Effect[Any, Any] | Find[Any, Any]) -> tuple[timedelta, timedelta]:
+def _waits(contract: Effect[Any, Any] | Lookup[Any, Any]) -> tuple[timedelta, timedelta]:
     """How long it may wait for a worker, and after which silence that worker counts as lost."""
     if isinstance(contract, Effect):
-        return contract.pick_up, contract.heartbeat
-    return _LOOK_UP_WAITS if contract.limit is None else (PICK_UP_LIMITED, _LOOK_UP_WAITS[1])
+        return contract.schedule_to_start_timeout, contract.heartbeat_timeout
+    return _LOOK_UP_WAITS if contract.limit is None else (SCHEDULE_TO_START_LIMITED, _LOOK_UP_WAITS[1])

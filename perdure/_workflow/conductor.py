@@ -13,11 +13,11 @@ from temporalio import workflow
 from temporalio.exceptions import FailureError
 
 from perdure._text.privacy import describe
-from perdure._wire.requests import Request
+from perdure._wire.requests import OperatorRequest
 from perdure._wire.terms import Terms
 from perdure._workflow.author import Author
 from perdure._workflow.fitting import check_size
-from perdure._workflow.leaving import Cancelled, Leave, Overtaken, Part, Renewal, fail, to_its_end, until
+from perdure._workflow.leaving import Cancelled, ContinueAsNew, Leave, Overtaken, Part, fail, to_its_end, until
 from perdure._workflow.passing import passed
 from perdure._workflow.performing import Performance
 from perdure._workflow.reading import Unreadable, read, stand_still
@@ -27,7 +27,7 @@ from perdure._workflow.stepping import take
 from perdure._workflow.transitions import Transitions
 from perdure._workflow.waiter import Waiter
 from perdure.contracts.effects import Effect, problem
-from perdure.contracts.outcomes import Done, Ended
+from perdure.contracts.outcomes import Done, NotPerformed
 from perdure.contracts.steps import Step
 from perdure.errors import DeclarationError, InvalidInput
 from perdure.telemetry import names, traces
@@ -41,7 +41,7 @@ TOLD_AGAIN = timedelta(minutes=1)
 TROUBLE = "perdure_trouble"
 """What a worker offers to its workflows: to be told that their code fails."""
 ODDITY = "perdure_oddity"
-"""And to be told that a clean-up should look at their entity."""
+"""And to be told that a reconciliation should look at their entity."""
 
 
 class Conductor:
@@ -71,7 +71,7 @@ class Conductor:
         entity = self.run.entity
         about = {
             names.LIFECYCLE: entity.lifecycle,
-            names.ROUND: entity.round,
+            names.ROUND: entity.generation,
             names.WORKFLOW_ID: workflow.info().workflow_id,
         }
         with traces.span_in_workflow(f"{names.SPAN_RUN} {entity.lifecycle}", about):
@@ -95,8 +95,8 @@ class Conductor:
         entering: str | None,
         then: str | None,
         expires_at: datetime | None,
-        witness: Callable[[], Out | None] | None,
-    ) -> Done[Out] | Ended:
+        confirmed_by: Callable[[], Out | None] | None,
+    ) -> Done[Out] | NotPerformed:
         """Perform an effect for the author's code; see `Lifecycle.perform`."""
         performance = self._performance(
             effect,
@@ -106,7 +106,7 @@ class Conductor:
             entering=entering,
             then=then,
             expires_at=expires_at,
-            witness=witness,
+            confirmed_by=confirmed_by,
         )
         end = await to_its_end(performance.run(), performance.withdraw)
         if performance.ordered_at is not None:
@@ -129,7 +129,7 @@ class Conductor:
         except Overtaken as standing:
             self.waiter.overtaken(standing)
 
-    def request_cancel(self, request: Request) -> None:
+    def request_cancel(self, request: OperatorRequest) -> None:
         """Note that somebody asked for the end; without a state for that it is only logged."""
         run = self.run
         if run.declared.cancelled is None:
@@ -146,7 +146,7 @@ class Conductor:
         elif isinstance(reason, Unreadable):
             self._part.leave(reason)
 
-    def ask_for_clean_up(self, why: str) -> None:
+    def ask_for_reconciliation(self, why: str) -> None:
         """Once, by the worker that is here first: nothing of it stands in the history."""
         ask = workflow.extern_functions().get(ODDITY)
         if ask is not None and not workflow.unsafe.is_replaying():
@@ -158,7 +158,7 @@ class Conductor:
             try:
                 await workflow.wait([run])
             except asyncio.CancelledError:
-                self.request_cancel(Request(by="temporal", note="cancellation was requested through Temporal"))
+                self.request_cancel(OperatorRequest(by="temporal", note="cancellation was requested through Temporal"))
         return await run
 
     async def _lead(self, run: Run) -> bool:
@@ -167,7 +167,7 @@ class Conductor:
         await self._hear_again()
         try:
             await self._run_or_cancel(run)
-        except Renewal:
+        except ContinueAsNew:
             renewing = True
             self.run.leave()
         except Overtaken as standing:
@@ -215,11 +215,11 @@ class Conductor:
                 raise Cancelled
         except Unreadable as trouble:
             self._part.end()
-            self.ask_for_clean_up("it stands still")
+            self.ask_for_reconciliation("it stands still")
             await stand_still(self.run, self.recorder, self.waiter, trouble)
-            if self._begun and self.run.recalled_well:  # what it did since then must not be done to it twice
+            if self._begun and self.run.restored_well:  # what it did since then must not be done to it twice
                 await until(lambda: self.waiter.may_renew(wanted=True))
-                raise Renewal from None
+                raise ContinueAsNew from None
             await self.waiter.nothing_under_way()
             return False
         self._check_end()
@@ -280,10 +280,10 @@ class Conductor:
             try:
                 await self._record_birth(given)
             except Overtaken as standing:
-                if standing.round <= run.entity.round:
+                if standing.generation <= run.entity.generation:
                     raise
                 # Whoever starts by hand does not know how often the entity was restarted.
-                run.take_round(standing.round)
+                run.take_round(standing.generation)
                 await self._record_birth(given)
             run.be_born()
         self.recorder.count_state()

@@ -13,8 +13,8 @@ from typing import Any, TypeAlias, assert_never
 from perdure._wire.known import NOW, Known
 from perdure._wire.terms import Terms
 from perdure.contracts.effects import Effect
-from perdure.contracts.outcomes import Status
-from perdure.contracts.policies import Dedupe, DoubtPolicy, Escalate, Lookup, Repeat
+from perdure.contracts.outcomes import EffectStatus
+from perdure.contracts.policies import AskFirst, Dedupe, DoubtPolicy, Escalate, Repeat
 
 _Terms: TypeAlias = Effect[Any, Any] | Terms
 SOON = timedelta(seconds=1)
@@ -65,7 +65,7 @@ class Park:
 class Settled:
     """Nothing is left to do; `expired`, `gave_up` and `refused` say why where the status does not."""
 
-    status: Status
+    status: EffectStatus
     expired: bool = False
     gave_up: bool = False
     refused: bool = False
@@ -93,7 +93,7 @@ def decide(
     """
     status = known.effect.status
     terms = known.terms or effect
-    if status in (Status.DONE, Status.REFUSED, Status.ABANDONED):
+    if status in (EffectStatus.DONE, EffectStatus.REFUSED, EffectStatus.ABANDONED):
         return Settled(status)
     if known.different:
         return Settled(status, different=True)
@@ -103,7 +103,7 @@ def decide(
     if expired:
         return Settled(status, expired=True)
     if known.effect.in_doubt:
-        if known.last is Status.REFUSED:
+        if known.last is EffectStatus.REFUSED:
             return Settled(status, refused=True)
         return _in_doubt(terms.doubt, terms, known, luck)
     if _is_spent(terms, known):
@@ -112,12 +112,16 @@ def decide(
 
 
 def _in_doubt(policy: DoubtPolicy[Any, Any], terms: _Terms, known: Known, luck: float) -> Decision:
-    if isinstance(policy, (Repeat, Dedupe)) and known.effect.status is Status.ATTEMPTING and known.in_flight > NOW:
+    if (
+        isinstance(policy, (Repeat, Dedupe))
+        and known.effect.status is EffectStatus.ATTEMPTING
+        and known.in_flight > NOW
+    ):
         # Another execution of the same attempt, as when a message made the workflow task run again.
         return Look(min(known.in_flight, SOON))
     # A doubt alone never ends in giving up; a definite no may be the last one allowed, though an earlier attempt is in
     # doubt.
-    spent = known.last is Status.NOT_DONE and _is_spent(terms, known)
+    spent = known.last is EffectStatus.NOT_DONE and _is_spent(terms, known)
     match policy:
         case Repeat():
             return Settled(known.effect.status, gave_up=True) if spent else Again(_pause(terms, known, luck))
@@ -125,11 +129,11 @@ def _in_doubt(policy: DoubtPolicy[Any, Any], terms: _Terms, known: Known, luck: 
             pause, within = _pause(terms, known, luck), window - margin - terms.timeout
             fits = not spent and known.in_doubt_for + pause < within
             return Again(pause, within) if fits else _in_doubt(otherwise, terms, known, luck)
-        case Lookup(otherwise=otherwise):
+        case AskFirst(otherwise=otherwise):
             if policy.tries is not None and known.mute >= policy.tries:
                 return _in_doubt(otherwise, terms, known, luck)
             if known.misses >= policy.misses:
-                return Record(f"{policy.find.name} looked {known.asked} times and did not find it")
+                return Record(f"{policy.lookup.name} looked {known.asked} times and did not find it")
             return Ask(_until_next_question(policy, known))
         case Escalate():
             return Park(max(known.in_flight, NOW))
@@ -139,7 +143,7 @@ def _in_doubt(policy: DoubtPolicy[Any, Any], terms: _Terms, known: Known, luck: 
 
 def _is_spent(terms: _Terms, known: Known) -> bool:
     """Whether as many attempts have failed as may."""
-    return terms.retry.maximum is not None and known.failures - known.spared >= terms.retry.maximum
+    return terms.retry.maximum_attempts is not None and known.failures - known.spared >= terms.retry.maximum_attempts
 
 
 def _pause(terms: _Terms, known: Known, luck: float) -> timedelta:
@@ -150,12 +154,12 @@ def _pause(terms: _Terms, known: Known, luck: float) -> timedelta:
     return max(terms.retry.pause(known.failures, luck), known.retry_after or NOW)
 
 
-def _until_next_question(policy: Lookup[Any, Any], known: Known) -> timedelta:
+def _until_next_question(policy: AskFirst[Any, Any], known: Known) -> timedelta:
     """At once, then less and less often, but in any case when a miss begins to count."""
     if not known.asked:
         return NOW
     # Once the other side has said that it has nothing, the answer is near.
     doublings = _OF_MANY if policy.tries is None and not known.misses else _DOUBLINGS
     pause = policy.every * (1 << min(known.asked - 1, doublings))
-    believable = known.in_flight + policy.settle
+    believable = known.in_flight + policy.visibility_delay
     return min(pause, believable) if believable > NOW else pause

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from perdure._text.shown import code, json_text, markdown
-from perdure._wire.status import EffectStatus, LifecycleStatus
+from perdure._wire.status import EffectProgress, LifecycleStatus
 
 
 def details(status: LifecycleStatus) -> str:
@@ -24,13 +24,13 @@ def details(status: LifecycleStatus) -> str:
     return "\n\n".join(lines)
 
 
-def _line(effect: EffectStatus) -> str:
+def _line(effect: EffectProgress) -> str:
     waits = f", next step at {effect.next_at:%H:%M:%S} UTC" if effect.next_at else ""
     begun = f"attempts begun: {effect.attempts}{waits}"
     return f"- {code(effect.effect)}: {effect.status.value}, {begun}\n  key {code(effect.key)}"
 
 
-def _how_to_resolve(effect: EffectStatus) -> list[str]:
+def _how_to_resolve(effect: EffectProgress) -> list[str]:
     example = {"effect": effect.effect, "outcome": "not_done", "by": "your name", "note": "how you know"}
     return [
         f"Nobody knows whether {code(effect.effect)} happened. Find out, then send the update `resolve` with "

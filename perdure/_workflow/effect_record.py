@@ -18,12 +18,10 @@ from perdure._workflow.recorder import Recorder
 from perdure._workflow.run_state import RunState, microseconds
 from perdure.contracts.effects import Effect
 from perdure.contracts.keys import slot_of
-from perdure.contracts.outcomes import Status
+from perdure.contracts.outcomes import EffectStatus
 
 In = TypeVar("In")
 Out = TypeVar("Out")
-
-STAYS_BEHIND = "perdure: what an earlier run performed leads no further"
 
 
 class EffectRecord(Generic[In, Out]):
@@ -97,7 +95,7 @@ class EffectRecord(Generic[In, Out]):
         more, since the database has lost the record of it. After a retry it is performed anew."""
         run = self._run
         repeats = run.catching_up and run.asked.retry is None
-        return repeats and self.slot in (run.effects.performed_before or ()) and workflow.patched(STAYS_BEHIND)
+        return repeats and self.slot in (run.effects.performed_before or ())
 
     @property
     def in_doubt(self) -> bool:
@@ -145,7 +143,7 @@ class EffectRecord(Generic[In, Out]):
         """Read the record, or change it; the answer is not taken in yet."""
         return await self._recorder.fence(self.fence(op, **more))
 
-    async def settle(self, status: Status, why: str, *, receipt: Any = None, by: str | None = None) -> None:
+    async def settle(self, status: EffectStatus, why: str, *, receipt: Any = None, by: str | None = None) -> None:
         """Compare-and-set on the token that was read: whatever came in meanwhile stands."""
         answer = await self.ask(FenceOp.RESOLVE, status=status, receipt=receipt, why=storable(why), by=storable(by))
         self.see(answer.effect or EffectView(), answer)
@@ -173,7 +171,7 @@ class EffectRecord(Generic[In, Out]):
                 known,
                 failures=known.failures + failed,
                 spared=known.spared + (failed and not report.counts),
-                last=Status(report.said.value) if definite else None,
+                last=EffectStatus(report.said.value) if definite else None,
                 retry_after=timedelta(seconds=report.retry_after) if report.retry_after else None,
             )
             if not report.begun and report.why and not known.effect.attempts:  # no record has the reason
@@ -187,7 +185,7 @@ class EffectRecord(Generic[In, Out]):
         self.known = replace(
             known,
             failures=known.failures + 1,
-            spared=known.spared + (not begun or known.effect.status is Status.NOT_DONE),
+            spared=known.spared + (not begun or known.effect.status is EffectStatus.NOT_DONE),
             unmade=False,
             last=None,
             retry_after=None,

@@ -29,7 +29,7 @@ class Leave(BaseException):
     rank: ClassVar[int]
 
 
-class Renewal(Leave):
+class ContinueAsNew(Leave):
     """The history is long: go on in a new run."""
 
     rank = 0
@@ -42,14 +42,14 @@ class Cancelled(Leave):
 
 
 class Overtaken(Leave):
-    """The database knows a final state, or a newer round."""
+    """The database knows a final state, or a newer generation."""
 
     rank = 3
 
-    def __init__(self, state: str | None, round: int = 0) -> None:
+    def __init__(self, state: str | None, generation: int = 0) -> None:
         super().__init__(state)
         self.state = state
-        self.round = round
+        self.generation = generation
 
 
 class Part:

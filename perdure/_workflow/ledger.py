@@ -6,15 +6,15 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, Protocol
 
-from perdure._wire.carried import Carried, HowEnded, Unsettled, found_on_record
+from perdure._wire.carried import Carried, HowNotPerformed, Unsettled, found_on_record
 from perdure._wire.known import Known
 from perdure._wire.requests import Resolution
-from perdure._wire.status import EffectStatus
+from perdure._wire.status import EffectProgress
 from perdure._wire.terms import Terms, all_terms
 from perdure._wire.writes import EffectView, Fence, FenceOp
 from perdure.contracts.effects import Effect
 from perdure.contracts.keys import Entity, Key, slot_of
-from perdure.contracts.outcomes import Abandoned, DifferentInput, Ended, Status, WasRefused
+from perdure.contracts.outcomes import Abandoned, DifferentInput, EffectStatus, NotPerformed, WasRefused
 
 
 class Performing(Protocol):
@@ -45,7 +45,7 @@ class Performing(Protocol):
     @property
     def resolved(self) -> str | None: ...
 
-    def status(self) -> EffectStatus:
+    def status(self) -> EffectProgress:
         """Where it is, as the query `status` shows it."""
 
     def unsettled(self) -> Unsettled:
@@ -82,7 +82,7 @@ class Ledger:
 
     def __init__(self, effects: Sequence[Effect[Any, Any]], carried: Carried) -> None:
         self._effects = effects
-        self._former = {former: each.name for each in effects for former in each.formerly}
+        self._former = {former: each.name for each in effects for former in each.aliases}
         self.again = {self._slot(slot): times for slot, times in carried.again.items()}
         self.ended = {key: how.model_copy(update={"slot": self._slot(how.slot)}) for key, how in carried.ended.items()}
         self.ended_since_retry = None if carried.retried is None else dict.fromkeys(carried.retried)
@@ -106,7 +106,7 @@ class Ledger:
             self.again[slot] = self.again.get(slot, 0) + 1
         return Key.of(entity, effect.identity, suffix, self.again.get(slot, 0))
 
-    def repeat_end(self, performance: Performing) -> HowEnded | None:
+    def repeat_end(self, performance: Performing) -> HowNotPerformed | None:
         """How it ended in an earlier run, if it did without being done: it ends so once more."""
         how = self.ended.get(performance.key)
         if how is not None:
@@ -122,11 +122,11 @@ class Ledger:
         self.performances[key] = performance
         self.unsettled.pop(key, None)  # not sooner: what it has in doubt is in one of the two at any moment
 
-    def note_end(self, performance: Performing, ended: Ended) -> None:
+    def note_end(self, performance: Performing, ended: NotPerformed) -> None:
         """It ends without being done."""
         if isinstance(ended, WasRefused):
             self.refused.add(performance.slot)
-        self.ended[performance.key] = HowEnded(
+        self.ended[performance.key] = HowNotPerformed(
             slot=performance.slot, kind=type(ended).__name__, why=ended.why, in_doubt=ended.in_doubt
         )
         if self.ended_since_retry is not None:
@@ -211,7 +211,7 @@ class Ledger:
                 why = "its workflow task was lost, and the next one took another way"
                 slot, token = slot_of(effect, suffix), view.token or ""
                 given_up.append(
-                    Fence(op=FenceOp.RESOLVE, key=key, effect=slot, token=token, status=Status.ABANDONED, why=why)
+                    Fence(op=FenceOp.RESOLVE, key=key, effect=slot, token=token, status=EffectStatus.ABANDONED, why=why)
                 )
             else:
                 performance = None if known is None else (effect, suffix, known)

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Generic, Literal, NoReturn, TypeVar
 
 from pydantic import BaseModel, TypeAdapter
 
-from perdure._wire.requests import Request
+from perdure._wire.requests import OperatorRequest
 from perdure._wire.terms import own_terms
 from perdure._workflow.answering import Answering
 from perdure._workflow.conductor import Conductor
@@ -31,8 +31,8 @@ from perdure.contracts.app_rows import AppRows
 from perdure.contracts.effects import Effect
 from perdure.contracts.erasure import Erasure
 from perdure.contracts.keys import Entity
-from perdure.contracts.outcomes import Done, Ended
-from perdure.contracts.policies import DoubtPolicy, Retry
+from perdure.contracts.outcomes import Done, NotPerformed
+from perdure.contracts.policies import DoubtPolicy, RetryPolicy
 from perdure.contracts.states import State, States
 from perdure.contracts.steps import Step
 from perdure.errors import DeclarationError
@@ -54,14 +54,15 @@ class Lifecycle(Answering, Generic[I, S]):
         effects: the contracts that its `run` performs; a worker without their bodies does not start.
         steps: the contracts of the steps that its `run` takes; likewise.
         mirror: a column of the app's own table that shows the state, or None.
-        expects: which rows of the app should have this lifecycle: the clean-up starts those that have none; or None.
+        expects: which rows of the app should have this lifecycle: the reconciliation starts those that have none; or
+            None.
         erasure: what else belongs to an entity, for `perdure forget`; None = that is not declared, and it says so.
         search_attribute: name of a Keyword search attribute that shows the state, or None. The mirror answers
             the same questions for less: it costs a history event for each change of state, and the server
             must know the attribute.
-        if_ended: what a clean-up does where its workflow failed, timed out, was terminated, or cancelled past perdure,
-            and the entity is open: `attention` = lets it want a person, `again` = starts it again from its record,
-            through the doubt policies; once a day at most.
+        if_ended: what a reconciliation does where its workflow failed, timed out, was terminated, or cancelled past
+            perdure, and the entity is open: `attention` = lets it want a person, `again` = starts it again from its
+            record, through the doubt policies; once a day at most.
         then its own `@workflow.run async def run(self, given: Input) -> None`, which ends in a final state.
 
     `run` may be started again from its top (after a long history, or on a new cluster) with the same input:
@@ -71,6 +72,21 @@ class Lifecycle(Answering, Generic[I, S]):
 
     Raises:
         DeclarationError: when the class is made, where the declaration can't work.
+
+    Example:
+        >>> from enum import StrEnum
+        >>> from temporalio import workflow
+        >>> from perdure import state
+        >>> class Way(StrEnum):
+        ...     OPEN = "open"
+        ...     CLOSED = "closed"
+        >>> @workflow.defn(name="ticket")
+        ... class Ticket(Lifecycle[str, Way]):
+        ...     states = (state(Way.OPEN, Way.CLOSED), state(Way.CLOSED))
+        ...
+        ...     @workflow.run
+        ...     async def run(self, title: str) -> None:
+        ...         await self.enter(Way.CLOSED, why=title)
     """
 
     states: ClassVar[tuple[State[Any], ...]] = ()
@@ -116,7 +132,7 @@ class Lifecycle(Answering, Generic[I, S]):
 
     @property
     def started_at(self) -> datetime:
-        """When the entity was started, in this round: the same in every run, so what is counted from it stays."""
+        """When the entity was started, in this generation: the same in every run, so what is counted from it stays."""
         return self._perdure.run.started_at
 
     async def enter(self, state: S, why: str | None = None) -> None:
@@ -142,9 +158,9 @@ class Lifecycle(Answering, Generic[I, S]):
         expires_at: datetime | None = None,
         doubt: DoubtPolicy[In, Out] | None = None,
         timeout: timedelta | None = None,
-        retry: Retry | None = None,
-        witness: Callable[[], Out | None] | None = None,
-    ) -> Done[Out] | Ended:
+        retry: RetryPolicy | None = None,
+        confirmed_by: Callable[[], Out | None] | None = None,
+    ) -> Done[Out] | NotPerformed:
         """Perform an effect until it is settled, however many attempts, look-ups or people that takes.
 
         Args:
@@ -155,15 +171,17 @@ class Lifecycle(Answering, Generic[I, S]):
                 enter it afterwards. If it is final, what follows in `run` is not certain to be run.
             suffix: tells several performances of one effect apart: part of the key.
             expires_at: from then on it is of no use: no attempt is begun, and it ends `Expired`.
-            doubt: the policy of this performance, in place of the contract's; a `Lookup` with the contract's own
-                `find`. Like `timeout` and `retry` it must come from the history: from the input, a receipt, a message.
+            doubt: the policy of this performance, in place of the contract's; a `AskFirst` with the contract's own
+                `lookup`. Like `timeout` and `retry` it must come from the history: from the input, a receipt, a
+                message.
             timeout: the longest that one of its calls may take, in place of the contract's.
             retry: in place of the contract's.
             witness: asked whenever nobody knows whether it happened: the receipt, where a message (such as a webhook)
                 has said that it did; None where none has.
 
         Returns:
-            `Done` with the receipt, or `Ended`: `WasRefused`, `Expired`, `Abandoned`, `GaveUp`, `DifferentInput`.
+            `Done` with the receipt, or `NotPerformed`: `WasRefused`, `Expired`, `Abandoned`, `GaveUp`,
+            `DifferentInput`.
 
         Raises:
             DeclarationError: it is not declared, is being performed under the same key, or `doubt` can't work.
@@ -181,7 +199,7 @@ class Lifecycle(Answering, Generic[I, S]):
                 entering=entering and entering.value,
                 then=then and then.value,
                 expires_at=expires_at,
-                witness=witness,
+                confirmed_by=confirmed_by,
             )
         )
 
@@ -200,7 +218,7 @@ class Lifecycle(Answering, Generic[I, S]):
             raise DeclarationError(f"{type(self).__name__} takes {step!r}, which is not in its `steps`")
         return await inside(lambda: self._perdure.take(step, given))
 
-    async def retry_requested(self) -> Request:
+    async def retry_requested(self) -> OperatorRequest:
         """Wait until somebody asks for a retry (`retry_now`, `send_again`); says who and why."""
         return await inside(self._perdure.waiter.retry_requested)
 
@@ -213,24 +231,24 @@ class Lifecycle(Answering, Generic[I, S]):
         return await inside(lambda: self._perdure.waiter.wait_for(condition, until))
 
     def snapshot(self) -> BaseModel | None:
-        """What `run` must find again when it is started from its top; override it, and `recall` it in `run`.
+        """What `run` must find again when it is started from its top; override it, and `restore` it in `run`.
 
         Taken with every change of state, and after the last message before a run goes on in a new one. Messages
         may arrive before `run` has recalled: what they change must be added to what is recalled, not lost by it.
         """
         return None
 
-    def recall(self, kind: type[M]) -> M | None:
+    def restore(self, kind: type[M]) -> M | None:
         """The last snapshot; None in the first run.
 
         Where `kind` can't read it, the entity stands still and wants a person, until code is deployed that can.
         """
         run = self._perdure.run
-        if run.recalled is None:
+        if run.restored is None:
             return None
-        recalled = read(run, "the snapshot", lambda: kind.model_validate(run.recalled))
-        run.has_recalled()
-        return recalled
+        restored = read(run, "the snapshot", lambda: kind.model_validate(run.restored))
+        run.has_restored()
+        return restored
 
     async def save(self) -> None:
         """Commit the snapshot now, without a change of state."""
@@ -241,29 +259,29 @@ class Lifecycle(Answering, Generic[I, S]):
         self._perdure.run.report(how_far)
         self._perdure.recorder.describe()
 
-    def ask_for_clean_up(self, why: str) -> None:
-        """Something is odd: a clean-up is to look at this entity, once the grace time has passed.
+    def ask_for_reconciliation(self, why: str) -> None:
+        """Something is odd: a reconciliation is to look at this entity, once the grace time has passed.
 
         Nothing waits for it, and nothing of it stands in the history; lost with its worker, it is not made.
 
         Args:
             why: one line, for the record; no personal data.
         """
-        self._perdure.ask_for_clean_up(why)
+        self._perdure.ask_for_reconciliation(why)
 
-    async def cancelling(self, asked: Request) -> None:
+    async def cancelling(self, asked: OperatorRequest) -> None:
         """What it does between a cancel that ended its `run` and the state in which it ends; override it.
 
         It may wait, and perform effects, such as to tell others. Like `run` it may be started from its top: what is on
         record is not done again. It is not asked where the cancel came before `run` had begun.
         """
 
-    async def renew(self) -> NoReturn:
+    async def continue_as_new(self) -> NoReturn:
         """Go on in a new run, with `run` started from its top. Waits do this by themselves when it is time.
 
         Await it in `run`, in a state that is not final; it waits for updates and attempts under way.
         """
-        await inside(self._perdure.waiter.renew)
+        await inside(self._perdure.waiter.continue_as_new)
 
     @property
     def _perdure(self) -> Conductor:

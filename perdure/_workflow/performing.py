@@ -14,9 +14,9 @@ from temporalio.exceptions import ActivityError, ApplicationError
 from perdure._text.shown import markdown
 from perdure._wire.carried import Unsettled
 from perdure._wire.known import Known
-from perdure._wire.orders import QuestionOrder, Report, Said
+from perdure._wire.orders import LookupOrder, Report, Said
 from perdure._wire.requests import Resolution
-from perdure._wire.status import EffectStatus
+from perdure._wire.status import EffectProgress
 from perdure._wire.terms import Terms
 from perdure._wire.writes import EffectView, FenceOp, storable
 from perdure._workflow.attempts import Attempts
@@ -24,7 +24,7 @@ from perdure._workflow.calling import Way, call
 from perdure._workflow.decision import Again, Ask, Look, Park, Record, Settled, decide
 from perdure._workflow.effect_record import EffectRecord
 from perdure._workflow.fitting import check_size
-from perdure._workflow.leaving import Cancelled, Leave, Renewal
+from perdure._workflow.leaving import Cancelled, ContinueAsNew, Leave
 from perdure._workflow.reading import LOOKS_AGAIN, read
 from perdure._workflow.recorder import Recorder
 from perdure._workflow.run_state import RunState
@@ -33,8 +33,17 @@ from perdure._workflow.waiter import Waiter
 from perdure.contracts.attempt import USELESS
 from perdure.contracts.effects import Effect
 from perdure.contracts.keys import Key
-from perdure.contracts.outcomes import Abandoned, DifferentInput, Done, Ended, Expired, GaveUp, Status, WasRefused
-from perdure.contracts.policies import Lookup
+from perdure.contracts.outcomes import (
+    Abandoned,
+    DifferentInput,
+    Done,
+    EffectStatus,
+    Expired,
+    GaveUp,
+    NotPerformed,
+    WasRefused,
+)
+from perdure.contracts.policies import AskFirst
 from perdure.contracts.sizes import ELSEWHERE, LARGEST_RECEIPT
 from perdure.errors import DeclarationError
 from perdure.telemetry import metrics, names, traces
@@ -42,9 +51,7 @@ from perdure.telemetry import metrics, names, traces
 In = TypeVar("In")
 Out = TypeVar("Out")
 
-READ_AT_CANCEL = "perdure: a cancel in a pause reads the fence"
-
-_ENDINGS: dict[str, type[Ended]] = {
+_ENDINGS: dict[str, type[NotPerformed]] = {
     kind.__name__: kind for kind in (WasRefused, Expired, Abandoned, GaveUp, DifferentInput)
 }
 
@@ -76,7 +83,7 @@ class Performance(Generic[In, Out]):
         entering: str | None = None,
         then: str | None = None,
         expires_at: datetime | None = None,
-        witness: Callable[[], Out | None] | None = None,
+        confirmed_by: Callable[[], Out | None] | None = None,
     ) -> None:
         self._run = run
         self._recorder = recorder
@@ -85,7 +92,7 @@ class Performance(Generic[In, Out]):
         self._entering = entering
         self._then = then
         self._expires_at = expires_at
-        self._witness = witness
+        self._confirmed_by = confirmed_by
         self.record = EffectRecord(run, recorder, effect, given, suffix, own)
         self._attempts = Attempts(run, recorder, self.record, entering=entering, then=then, expires_at=expires_at)
         self.attention = self.record.left.attention
@@ -104,7 +111,7 @@ class Performance(Generic[In, Out]):
         self.resolved: str | None = None
         """What became of the resolution."""
 
-    async def run(self) -> Done[Out] | Ended:
+    async def run(self) -> Done[Out] | NotPerformed:
         """Perform it until it is settled; and be in the state `then` if it is done."""
         self._attempts.check()
         end = await self._perform()
@@ -144,10 +151,10 @@ class Performance(Generic[In, Out]):
         """When its last attempt was ordered as an activity."""
         return self._attempts.ordered_at
 
-    def status(self) -> EffectStatus:
+    def status(self) -> EffectProgress:
         """Where it is, as the query `status` shows it."""
         view = self.known.effect
-        return EffectStatus(
+        return EffectProgress(
             effect=self.slot,
             key=self.key,
             status=view.status,
@@ -183,7 +190,7 @@ class Performance(Generic[In, Out]):
         self._withdrawn = True
         self.take_back()
 
-    async def _perform(self) -> Done[Out] | Ended:
+    async def _perform(self) -> Done[Out] | NotPerformed:
         effects = self._run.effects
         if self.key in effects.performances:
             raise DeclarationError(f"{self.key} is being performed already: give one of them another suffix")
@@ -196,17 +203,17 @@ class Performance(Generic[In, Out]):
                 end = await self._until_settled()
             effects.settled(self)
             return end
-        except (Renewal, asyncio.CancelledError):
+        except (ContinueAsNew, asyncio.CancelledError):
             effects.leave_unsettled(self)
             raise
         finally:
             effects.over(self)
 
-    async def _until_settled(self) -> Done[Out] | Ended:
+    async def _until_settled(self) -> Done[Out] | NotPerformed:
         record = self.record
         while True:
             if (receipt := self._witnessed()) is not None:
-                await record.settle(Status.DONE, "said by a message", receipt=receipt, by="message")
+                await record.settle(EffectStatus.DONE, "said by a message", receipt=receipt, by="message")
             match self._decide():
                 case Again(pause, within):
                     if await self._wait(pause):
@@ -218,7 +225,7 @@ class Performance(Generic[In, Out]):
                     if not pause or await self._wait(pause):
                         await self._read()
                 case Record(why):
-                    await record.settle(Status.NOT_DONE, why)
+                    await record.settle(EffectStatus.NOT_DONE, why)
                 case Park(pause):
                     if await self._wait(pause):
                         await self._park()
@@ -254,10 +261,10 @@ class Performance(Generic[In, Out]):
                 summary=markdown(f"{self.slot}: next step"),
             )
         except Cancelled:
-            if not self.record.inline or self._run.catching_up or not workflow.patched(READ_AT_CANCEL):
+            if not self.record.inline or self._run.catching_up:
                 raise
             await self._read()  # a workflow task that was lost may have begun the attempt that this pause was for
-            if not self.record.in_doubt and self.known.effect.status is not Status.DONE:
+            if not self.record.in_doubt and self.known.effect.status is not EffectStatus.DONE:
                 raise
             self._next_at = None
             return False
@@ -282,9 +289,9 @@ class Performance(Generic[In, Out]):
 
     def _witnessed(self) -> Any:
         """The receipt, as JSON data, that a message has brought for what nobody knows else; None if none has."""
-        if self._witness is None or not self.record.in_doubt:
+        if self._confirmed_by is None or not self.record.in_doubt:
             return None
-        said = self._witness()
+        said = self._confirmed_by()
         return None if said is None else self.effect.receipt.dump_python(said, mode="json")
 
     async def _read(self, op: FenceOp = FenceOp.READ, **more: Any) -> None:
@@ -294,12 +301,12 @@ class Performance(Generic[In, Out]):
     async def _look_up(self) -> None:
         record, known = self.record, self.known
         policy = (known.terms or self.effect).doubt
-        assert isinstance(policy, Lookup)
-        find = policy.find
-        order = QuestionOrder(
+        assert isinstance(policy, AskFirst)
+        find = policy.lookup
+        order = LookupOrder(
             write=self._recorder.order(fence=record.fence(FenceOp.READ)),
             input=record.input,
-            settle=policy.settle.total_seconds(),
+            visibility_delay=policy.visibility_delay.total_seconds(),
             timeout=find.timeout.total_seconds(),
         )
         check_size(self._run.entity, f"a look-up of {self.slot}", order)
@@ -315,12 +322,14 @@ class Performance(Generic[In, Out]):
             record.see(report.effect, report)
         if answered := _answer(report):
             lifecycle = self._run.entity.lifecycle
-            metrics.count(workflow.metric_meter(), names.LOOK_UPS, lifecycle=lifecycle, find=find.name, answer=answered)
+            metrics.count(
+                workflow.metric_meter(), names.LOOK_UPS, lifecycle=lifecycle, lookup=find.name, answer=answered
+            )
         mute = known.mute + 1 if report.said is Said.MUTE else 0
         misses = known.misses + 1 if report.said is Said.MISS and report.believable else known.misses
         record.note(asked=known.asked + 1, mute=mute, misses=misses)
         if report.said is Said.DONE and not report.recorded:
-            await record.settle(Status.DONE, "found by the look-up", receipt=report.receipt, by="look-up")
+            await record.settle(EffectStatus.DONE, "found by the look-up", receipt=report.receipt, by="look-up")
 
     async def _until_it_fits(self) -> None:
         """It is done, and its receipt is in the database alone, too large for Temporal: wait for a deploy of code that
@@ -394,12 +403,12 @@ class Performance(Generic[In, Out]):
         self.resolution = None
         record.note_resolution()
 
-    def _end(self, settled: Settled) -> Done[Out] | Ended:
+    def _end(self, settled: Settled) -> Done[Out] | NotPerformed:
         view = self.known.effect
-        if settled.status is Status.DONE:
+        if settled.status is EffectStatus.DONE:
             return Done(self._receipt(view.receipt))
         doubt = view.in_doubt
-        ended: Ended
+        ended: NotPerformed
         if settled.expired:
             ended = Expired(USELESS + (", and in doubt" if doubt else ""), doubt)
             self._count_expired(doubt)
@@ -408,7 +417,7 @@ class Performance(Generic[In, Out]):
             ended = GaveUp(f"{failed} attempts failed, the last: {view.why}", doubt)
         elif settled.different:
             ended = DifferentInput("an earlier attempt under this key had another input", doubt)
-        elif settled.status is Status.ABANDONED:
+        elif settled.status is EffectStatus.ABANDONED:
             ended = Abandoned(view.why or "abandoned")
         else:
             ended = WasRefused(view.why or "refused", doubt)
@@ -416,7 +425,7 @@ class Performance(Generic[In, Out]):
         return ended
 
     def _count_expired(self, in_doubt: bool) -> None:
-        lifecycle, outcome = self._run.entity.lifecycle, Status.IN_DOUBT if in_doubt else Status.NOT_DONE
+        lifecycle, outcome = self._run.entity.lifecycle, EffectStatus.IN_DOUBT if in_doubt else EffectStatus.NOT_DONE
         metrics.count(
             workflow.metric_meter(), names.EXPIRED, lifecycle=lifecycle, effect=self.effect.name, outcome=outcome.value
         )

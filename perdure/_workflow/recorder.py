@@ -48,7 +48,7 @@ class Recorder:
         return Write(
             lifecycle=entity.lifecycle,
             id=entity.id,
-            round=entity.round,
+            generation=entity.generation,
             version=self._run.next_version(),
             workflow_id=workflow.info().workflow_id,
             move=move,
@@ -89,7 +89,7 @@ class Recorder:
             answer = await _write(order)
         self._run.learn(answer.version)
         if order.move is not None and answer.gate.over:
-            raise Overtaken(answer.state, answer.round)
+            raise Overtaken(answer.state, answer.generation)
         return answer
 
     async def move(self, state: str, why: str | None = None, by: str | None = None) -> Answer:

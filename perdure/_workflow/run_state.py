@@ -11,7 +11,7 @@ from pydantic import BaseModel
 from temporalio import workflow
 
 from perdure._wire.carried import CARRIED, Carried, Remembered
-from perdure._wire.requests import Request
+from perdure._wire.requests import OperatorRequest
 from perdure._wire.status import LifecycleStatus
 from perdure._workflow.author import Author
 from perdure._workflow.leaving import fail
@@ -46,7 +46,7 @@ class Asked:
         """Whether the end was requested, and it has not begun."""
         return self.cancel is not None and not self.cancelling
 
-    def for_retry(self, asked: Request) -> None:
+    def for_retry(self, asked: OperatorRequest) -> None:
         """A retry was requested."""
         self.retry = asked
 
@@ -65,11 +65,11 @@ class Asked:
         """What the retry was requested for has begun."""
         self.retry = None
 
-    def for_cancel(self, asked: Request) -> None:
+    def for_cancel(self, asked: OperatorRequest) -> None:
         """The end was requested."""
         self.cancel = asked
 
-    def begin_cancelling(self) -> Request:
+    def begin_cancelling(self) -> OperatorRequest:
         """The cancel has ended the author's `run`; the request."""
         assert self.cancel is not None
         self.cancelling = self.was_cancelling = True
@@ -137,7 +137,7 @@ class RunState:
         version: of the newest write that this run knows of, or has ordered.
         on_record: the newest version that this run knows to be on record.
         began: when the first run of this chain was started, in microseconds; 0 = before this was known.
-        started_at: when the entity was, in this round.
+        started_at: when the entity was, in this generation.
         gaps: an effect without a record may have been performed all the same.
         born: the database has the entity.
         leaving: it goes on in a new run in a moment; what is asked now is to be asked again there.
@@ -147,13 +147,13 @@ class RunState:
     def __init__(self, author: Author) -> None:
         info = workflow.info()
         carried = workflow.memo_value(CARRIED, None, type_hint=Carried) or Carried(born=False)
-        self.entity = _entity(info.workflow_id, info.workflow_type, carried.round)
+        self.entity = _entity(info.workflow_id, info.workflow_type, carried.generation)
         self.declared = author.declared
         self.state: str = self.declared.today(carried.state or str(self.declared.initial))
         self.since = carried.since or workflow.now()
         self.how_far: str | None = None
-        self.recalled = carried.snapshot
-        self.recalled_well = self.recalled is None
+        self.restored = carried.snapshot
+        self.restored_well = self.restored is None
         """The author's lifecycle holds what is on record of it, so that its snapshot holds all of it."""
         self.catching_up = carried.state is not None
         self.moved = False
@@ -194,7 +194,7 @@ class RunState:
         return LifecycleStatus(
             lifecycle=self.entity.lifecycle,
             id=self.entity.id,
-            round=self.entity.round,
+            generation=self.entity.generation,
             state=self.state,
             version=self.on_record,
             since=self.since,
@@ -223,16 +223,16 @@ class RunState:
         return True
 
     def overtake(self, state: str | None) -> None:
-        """The database has reported that it is over, in `state`; None: it is in a newer round."""
+        """The database has reported that it is over, in `state`; None: it is in a newer generation."""
         self.state, self.overtaken = self.declared.today(state or self.state), True
 
     def leave(self) -> None:
         """It goes on in a new run in a moment."""
         self.leaving = True
 
-    def take_round(self, round: int) -> None:
+    def take_round(self, generation: int) -> None:
         """The entity was restarted more often than whoever started this run knew."""
-        self.entity = replace(self.entity, round=round)
+        self.entity = replace(self.entity, generation=generation)
 
     def be_born(self) -> None:
         """The database has the entity."""
@@ -276,16 +276,16 @@ class RunState:
         """The author reports how far it is."""
         self.how_far = how_far
 
-    def has_recalled(self) -> None:
+    def has_restored(self) -> None:
         """The author's lifecycle has read the snapshot that the run before has left."""
-        self.recalled_well = True
+        self.restored_well = True
 
     def kept(self, author: Author) -> tuple[Any, int]:
         """The snapshot, and the last message that it holds: none without one, so that all would be told again."""
         taken: BaseModel | None = None
-        if not self.standstill.stands or self.recalled_well:
+        if not self.standstill.stands or self.restored_well:
             taken = author.snapshot()
-        return (self.recalled, 0) if taken is None else (taken.model_dump(mode="json"), self.last_message)
+        return (self.restored, 0) if taken is None else (taken.model_dump(mode="json"), self.last_message)
 
     def remembered(self) -> Any:
         """What a run that goes on from the mirror's record needs beside the snapshot; None = nothing."""
@@ -301,7 +301,7 @@ class RunState:
         """What the next run is handed."""
         return {
             CARRIED: Carried(
-                round=self.entity.round,
+                generation=self.entity.generation,
                 version=self.version,
                 state=self.state,
                 since=self.since,
@@ -330,9 +330,9 @@ def microseconds(at: datetime) -> int:
     return int(at.timestamp() * 1_000_000)
 
 
-def _entity(workflow_id: str, lifecycle: str, round: int) -> Entity:
+def _entity(workflow_id: str, lifecycle: str, generation: int) -> Entity:
     try:
-        entity = Entity.of_workflow(workflow_id, lifecycle, round)
+        entity = Entity.of_workflow(workflow_id, lifecycle, generation)
     except InvalidEntity as error:
         fail(str(error), InvalidEntity.__name__)
     queue = workflow.info().task_queue

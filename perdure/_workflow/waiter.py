@@ -9,8 +9,8 @@ from typing import NoReturn
 from temporalio import workflow
 
 from perdure import _faults as faults
-from perdure._wire.requests import Request
-from perdure._workflow.leaving import Cancelled, Overtaken, Renewal, until
+from perdure._wire.requests import OperatorRequest
+from perdure._workflow.leaving import Cancelled, ContinueAsNew, Overtaken, until
 from perdure._workflow.passing import passed
 from perdure._workflow.recorder import Recorder
 from perdure._workflow.run_state import RunState
@@ -91,7 +91,7 @@ class Waiter:
             passed(until)
         return in_time
 
-    async def retry_requested(self) -> Request:
+    async def retry_requested(self) -> OperatorRequest:
         """Wait until somebody asks for a retry; see `Lifecycle.retry_requested`."""
         asked = self._run.asked
         asked.await_retry(anew=not self._run.catching_up)
@@ -140,7 +140,7 @@ class Waiter:
         if self.may_cancel(cancellable):
             raise Cancelled
         if self.may_renew():
-            raise Renewal
+            raise ContinueAsNew
 
     def may_cancel(self, cancellable: bool = True) -> bool:
         """Whether the end that somebody asked for may come now: not before a run that starts from its top is back at
@@ -148,11 +148,11 @@ class Waiter:
         doubts = self._run.catching_up and self._run.effects.doubts_left
         return cancellable and self._run.asked.ending and not doubts
 
-    async def renew(self) -> NoReturn:
+    async def continue_as_new(self) -> NoReturn:
         """Go on in a new run, as soon as no attempt and no update is under way."""
         self._renewing = True
         await until(self.may_renew)
-        raise Renewal
+        raise ContinueAsNew
 
     def may_renew(self, wanted: bool = False) -> bool:
         """Whether it is time for a new run, and nothing is under way that would be torn apart: an attempt whose

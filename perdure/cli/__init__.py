@@ -10,17 +10,17 @@ from typer.exceptions import TyperException
 from perdure._worker.worker import leave
 from perdure.cli import (
     acts,
-    adopt,
-    adopt_database,
     archive,
-    clean_up,
+    claim_database,
     diagram,
     doubts,
     encryption,
     forget,
     grant,
+    import_rows,
     limit,
     list_open,
+    reconcile,
     recover,
     rejected,
     replay,
@@ -35,19 +35,19 @@ from perdure.errors import PerdureError
 
 __all__ = [
     "acts",
-    "adopt",
-    "adopt_database",
     "archive",
-    "clean_up",
+    "claim_database",
     "cli",
     "diagram",
     "doubts",
     "encryption",
     "forget",
     "grant",
+    "import_rows",
     "limit",
     "list_open",
     "main",
+    "reconcile",
     "recover",
     "rejected",
     "replay",
@@ -63,7 +63,8 @@ def main() -> None:
     try:
         leave(cli(prog_name="perdure", standalone_mode=False) or 0)
     except PerdureError as error:
-        complain_at_length(error)
+        first, *more = str(error).split("\n")
+        complain_at_length("\n".join((f"{first} [{error.code}]", *more)))
         leave(1)
     except typer.Abort:
         complain("nothing was done")

@@ -41,7 +41,7 @@ class Verb:
         how: what follows the entities in the question, as in `resolve 7 of order as not_done?`.
         done: what follows a number, as in `7 resolved as not_done`.
         act: for one entity.
-        engine: whether a workflow is asked.
+        asks_temporal: whether a workflow is asked.
         ended_too: whether what has ended is dealt with in the database alone.
     """
 
@@ -49,7 +49,7 @@ class Verb:
     done: str
     act: Callable[[Acts, Entity], Awaitable[str]]
     how: str = ""
-    engine: bool = True
+    asks_temporal: bool = True
     ended_too: bool = False
 
 
@@ -111,10 +111,10 @@ def _parameter(name: str, annotation: Any, default: Any) -> inspect.Parameter:
 async def _one(whom: Whom, verb: Verb, app: App | None, name: Name) -> None:
     entity = name.entity
     async with session(settings(), app, whom.asked, whom.timeout) as opened:
-        engine = verb.engine
+        asks_temporal = verb.asks_temporal
         if verb.ended_too:
-            engine = not (await opened.client.status(entity.lifecycle, entity.id)).final
-        acts = await opened.acts(engine=engine)
+            asks_temporal = not (await opened.client.status(entity.lifecycle, entity.id)).final
+        acts = await opened.acts(asks_temporal=asks_temporal)
         print_line(f"{entity}: {await verb.act(acts, entity)}")
 
 
@@ -131,7 +131,7 @@ async def _many(whom: Whom, verb: Verb, app: App | None) -> int:
                 print_line(whom.shown(row))
             return 0
         _ask(whom, verb, count)
-        acts = await opened.acts(engine=verb.engine)
+        acts = await opened.acts(asks_temporal=verb.asks_temporal)
         tally = await _carry_out(
             whom, verb, acts, (Name(row.lifecycle, row.id) async for row in _rows(whom, opened, after)), count
         )

@@ -13,7 +13,7 @@ from perdure.cli.acting import Verb, carry_out, options_of
 from perdure.cli.cli import ACT, cli
 from perdure.cli.printing import refuse
 from perdure.cli.whom import Whom, WhomDoubtful, WhomFinished, WhomOpen
-from perdure.contracts.outcomes import Status
+from perdure.contracts.outcomes import EffectStatus
 
 
 class Outcome(StrEnum):
@@ -56,9 +56,9 @@ def resolve(
     verb = Verb(
         "resolve",
         f"resolved as {outcome}",
-        lambda acts, entity: acts.resolve(entity, Status(outcome), given, effect),
+        lambda acts, entity: acts.resolve(entity, EffectStatus(outcome), given, effect),
         how=f"as {outcome}" + (", all with this one receipt" if receipt and whom.entity_id is None else ""),
-        engine=not whom.ended,
+        asks_temporal=not whom.ended,
         ended_too=True,
     )
     carry_out(whom if whom.entity_id or whom.ended else replace(whom, in_doubt=True, attention=True), verb)
@@ -101,7 +101,7 @@ def cancel(whom: WhomOpen) -> None:
     Goes through the outbox, so Temporal may be away. A lifecycle without a state for it goes on; with --app that is
     known beforehand. Exit status 1 if one was refused or nothing matches.
     """
-    carry_out(whom, Verb("cancel", "asked to end", lambda acts, entity: acts.cancel(entity), engine=False))
+    carry_out(whom, Verb("cancel", "asked to end", lambda acts, entity: acts.cancel(entity), asks_temporal=False))
 
 
 @cli.command(
@@ -116,7 +116,7 @@ def restart(
         typer.Option("--input", help="another input than last time, as JSON; - = standard input"),
     ] = None,
 ) -> None:
-    """Run what is finished again, as a new round with new keys: everything happens once more.
+    """Run what is finished again, as a new generation with new keys: everything happens once more.
 
     Refused while one of its effects is in doubt. Exit status 1 if one was refused or nothing matches.
     """
@@ -124,7 +124,9 @@ def restart(
     if given is not None and whom.entity_id is None:
         refuse("--input is of one entity: give LIFECYCLE and ID", 2)
     another = None if given is None else _json(given, "--input")
-    carry_out(whom, Verb("restart", "restarted", lambda acts, entity: acts.restart(entity, another), engine=False))
+    carry_out(
+        whom, Verb("restart", "restarted", lambda acts, entity: acts.restart(entity, another), asks_temporal=False)
+    )
 
 
 def _needs_note(whom: Whom) -> None:

@@ -43,7 +43,7 @@ def doubts(
         refuse("nothing is in doubt" if wanted == DoubtSelection(limit=limit) else "nothing in doubt matches", 1)
     if as_json:
         for each in found:
-            print_json({**asdict(each), "token": each.token, "settle": each.settle})
+            print_json({**asdict(each), "token": each.token, "resolve": each.resolve})
         return
     _print(found)
     if total > len(found):
@@ -70,7 +70,7 @@ def _print(found: Sequence[Doubt]) -> None:
         for each in found
     ]
     print_table(columns, rows)
-    if commands := [each.settle for each in found if each.settle]:
+    if commands := [each.resolve for each in found if each.resolve]:
         print_line(
             "\nto settle them, with OUTCOME = done (and --receipt FILE where it has one), not_done or abandoned:"
         )

@@ -53,13 +53,13 @@ async def _forget(app: App, entity: Entity, by: str, yes: bool) -> None:
         async with opened() as pool, _erasing() as apps:
             with answering():
                 async with pool.acquire() as connection:
-                    engine = await connect(PerdurePlugin(App([], []), config))
+                    temporal_client = await connect(PerdurePlugin(App([], []), config))
                     # Else it would be gone here, and stay in the Temporal that has it.
                     bound = await connection.fetchrow(shared("database"))
                     assert bound is not None
-                    await Exchange(engine, config).check_binding(bound)
+                    await Exchange(temporal_client, config).check_binding(bound)
                     rows = Rows(apps, app)
-                    eraser = Eraser(connection, rows, engine, config.scope)
+                    eraser = Eraser(connection, rows, temporal_client, config.scope)
                     belongings = await rows.belongings(entity)
                     await eraser.check(belongings.entities)
                     if not yes:

@@ -12,16 +12,16 @@ from temporalio.client import Client
 
 from perdure._operations.durations import shown
 from perdure._operations.limits import read_limit, set_limit
-from perdure._wire.requests import Request
+from perdure._wire.requests import OperatorRequest
 from perdure.app import App
 from perdure.cli.app_option import AppOption, required
 from perdure.cli.cli import ACT, cli
-from perdure.cli.engine import engine
 from perdure.cli.printing import moment, print_json, print_line, print_table, refuse
+from perdure.cli.temporal import temporal_client
 from perdure.cli.who import By, Note, request
-from perdure.contracts.limits import Limit
+from perdure.contracts.limits import RateLimit
 from perdure.contracts.states import suggestion
-from perdure.errors import EngineUnavailable
+from perdure.errors import TemporalUnavailable
 from perdure.settings import settings
 
 _LOOKS = 20
@@ -58,12 +58,14 @@ def limit(
         _print(rows)
 
 
-async def _do(app: App, name: str | None, per_second: float | None, asked: Request | None) -> list[dict[str, Any]]:
+async def _do(
+    app: App, name: str | None, per_second: float | None, asked: OperatorRequest | None
+) -> list[dict[str, Any]]:
     if name is not None and name not in app.limits:
         refuse(f"no limit is named {name!r}{suggestion(name, app.limits)}", 2)
     config = settings()
-    client = await engine(config, app)
-    if isinstance(client, EngineUnavailable):
+    client = await temporal_client(config, app)
+    if isinstance(client, TemporalUnavailable):
         raise client
     chosen = [each for each in app.limits.values() if name in (None, each.name)]
     if asked is not None:
@@ -73,7 +75,7 @@ async def _do(app: App, name: str | None, per_second: float | None, asked: Reque
     return [await read_limit(client, each, config.queue) for each in chosen]
 
 
-async def _in_force(client: Client, limit: Limit, lifecycles: str, per_second: float | None) -> None:
+async def _in_force(client: Client, limit: RateLimit, lifecycles: str, per_second: float | None) -> None:
     """Wait a moment until the server says so itself: each part of a task queue hears of it by itself."""
     for _ in range(_LOOKS):
         row = await read_limit(client, limit, lifecycles)

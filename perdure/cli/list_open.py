@@ -40,7 +40,7 @@ def list_open(
     in_doubt: Annotated[bool, typer.Option("--in-doubt", help="those with an effect in doubt")] = False,
     attention: Annotated[bool, typer.Option("--attention", help="those that want a person")] = False,
     finding: Annotated[
-        str | None, typer.Option(help="those about which a clean-up left this finding, such as ended or stuck")
+        str | None, typer.Option(help="those about which a reconciliation left this finding, such as ended or stuck")
     ] = None,
     tenant: Annotated[str | None, typer.Option(help="those of this tenant")] = None,
     finished: Annotated[
@@ -106,15 +106,15 @@ def _print(rows: Rows, total: int, as_json: bool) -> None:
         return
     cells = [_cells(row) for row in rows]
     if any(isinstance(row, FinishedRow) for row in rows):
-        print_table(("entity", "round", "state", "finished at"), cells)
+        print_table(("entity", "generation", "state", "finished at"), cells)
     else:
-        print_table(("entity", "round", "state", "for", "condition", "attention"), cells, cut=("attention",))
+        print_table(("entity", "generation", "state", "for", "condition", "attention"), cells, cut=("attention",))
     if total > len(rows):
         print_note(f"perdure: {len(rows)} of {total}; --limit shows more")
 
 
 def _cells(row: Row | FinishedRow) -> tuple[object, ...]:
-    name = f"{row.lifecycle}/{row.id}", row.round, row.state
+    name = f"{row.lifecycle}/{row.id}", row.generation, row.state
     if isinstance(row, FinishedRow):
         return *name, moment(row.finished_at)
     return *name, shown(row.age), row.condition.words, row.attention

@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 
-from perdure._reconcile.recovery.engine import rebind, why_lost
 from perdure._reconcile.recovery.recovery import Recovered, recover
+from perdure._reconcile.recovery.temporal import rebind, why_lost
 from perdure._services.ownership.exchange import Exchange
 from perdure._store.postgres import Pool
 from perdure._worker.plugin import PerdurePlugin
@@ -38,7 +38,7 @@ def recover_all(
 ) -> None:
     """Let every open lifecycle that has no workflow in Temporal go on from its record in the app's database.
 
-    After the loss of the whole engine: with TEMPORAL_* naming the new one. While all is well it changes nothing. It may
+    After the loss of Temporal: with TEMPORAL_* naming the new one. While all is well it changes nothing. It may
     be stopped, and run again. Exit status 1 if a workflow is there, and closed, under an open lifecycle.
     """
     asked = request(by, note)
@@ -52,16 +52,16 @@ def recover_all(
     if seen.started:
         print_line("They start as soon as a worker runs: `perdure status` shows how many still wait.")
     if seen.ended:
-        complain("for those that are closed: perdure clean-up --now")
+        complain("for those that are closed: perdure reconcile --now")
         raise typer.Exit(1)
 
 
 async def _recover(config: Settings, by: str, note: str, yes: bool) -> Recovered:
     async with opened() as pool:
-        engine = await connect(PerdurePlugin(App([], []), config))
-        await _make_sure(pool, Exchange(engine, config), yes)
+        temporal_client = await connect(PerdurePlugin(App([], []), config))
+        await _make_sure(pool, Exchange(temporal_client, config), yes)
         why = f"recovered: no workflow in Temporal{': ' if note else ''}{note}"
-        return await recover(pool, engine, config.scope, by=by, why=why, tell=_tell)
+        return await recover(pool, temporal_client, config.scope, by=by, why=why, tell=_tell)
 
 
 async def _make_sure(pool: Pool, exchange: Exchange, yes: bool) -> None:

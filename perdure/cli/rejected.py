@@ -173,7 +173,7 @@ async def _rows(lifecycle: str | None, reason: str | None, limit: int | None) ->
 
 
 def _entity(row: dict[str, Any]) -> str:
-    return f"{row['lifecycle']}/{row['id']}" + (f"~{row['round']}" if row["round"] else "")
+    return f"{row['lifecycle']}/{row['id']}" + (f"~{row['generation']}" if row["generation"] else "")
 
 
 def _json(file: typer.FileText) -> str:

@@ -18,8 +18,8 @@ from perdure.app import App
 from perdure.cli.app_option import AppOption, loaded
 from perdure.cli.cli import LOOK, cli
 from perdure.cli.database import reading
-from perdure.cli.engine import engine
 from perdure.cli.printing import moment, print_json, print_line, print_table, refuse
+from perdure.cli.temporal import temporal_client
 from perdure.errors import InvalidSetting, NoSuchEntity
 from perdure.settings import settings
 
@@ -61,7 +61,7 @@ def show(
 
 async def _read(lifecycle: str, entity_id: str, payloads: bool, app: App | None) -> tuple[Seen, str]:
     config = settings()
-    asking = asyncio.create_task(engine(config, app))
+    asking = asyncio.create_task(temporal_client(config, app))
     try:
         async with reading() as connection:
             try:
@@ -108,7 +108,7 @@ def _head(seen: Seen, where: str, payloads: bool) -> Iterator[str]:
     yield f"{seen.standing.condition.words}: {seen.standing.sentence}"
     size = "no longer on record" if row["input_bytes"] is None else f"{row['input_bytes']} bytes"
     tenant = f", tenant {row['tenant']}" if row["tenant"] else ""
-    yield f"round {row['round']}, started {moment(row['created_at']) or 'before'}{tenant}, input {size}"
+    yield f"generation {row['generation']}, started {moment(row['created_at']) or 'before'}{tenant}, input {size}"
     if payloads:
         yield f"input: {row['input']}"
         yield f"snapshot: {row['snapshot']}"
@@ -120,7 +120,7 @@ def _print_transitions(seen: Seen) -> None:
     rows = [
         (
             moment(row["at"]),
-            row["round"],
+            row["generation"],
             row["state"],
             row["made_by"],
             row["session_role"],
@@ -128,7 +128,7 @@ def _print_transitions(seen: Seen) -> None:
         )
         for row in seen.record.transitions
     ]
-    print_table(("at", "round", "state", "by", "role", "why"), rows, title=title, cut=("why",))
+    print_table(("at", "generation", "state", "by", "role", "why"), rows, title=title, cut=("why",))
 
 
 def _print_effects(seen: Seen, payloads: bool) -> None:

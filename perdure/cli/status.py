@@ -15,8 +15,8 @@ from perdure.app import App
 from perdure.cli.app_option import AppOption, loaded
 from perdure.cli.cli import LOOK, cli
 from perdure.cli.database import reading
-from perdure.cli.engine import engine
 from perdure.cli.printing import moment, print_json, print_line, print_table, refuse
+from perdure.cli.temporal import temporal_client
 from perdure.cli.watching import Every, Watch, watch
 from perdure.settings import settings
 
@@ -46,7 +46,7 @@ def status(
 
 async def _read(app: App | None) -> dict[str, Any]:
     config = settings()
-    asking = asyncio.create_task(engine(config, app))
+    asking = asyncio.create_task(temporal_client(config, app))
     try:
         async with reading() as connection:
             seen = await read_overview(connection)
@@ -111,10 +111,12 @@ def _print_queues(seen: Mapping[str, Any]) -> None:
 def _print_findings(seen: Mapping[str, Any]) -> None:
     if rows := [(row["kind"], row["left_over"], row["mended"], moment(row["since"])) for row in seen["findings"]]:
         print_table(("kind", "left for a person", "mended", "since"), rows, title="\nfindings")
-    last = seen["clean_up"]
+    last = seen["reconciliation"]
     if last is None:
-        print_line("\nno clean-up has run yet")
+        print_line("\nno reconciliation has run yet")
         return
     took = f"ended {moment(last['ended_at'])}" if last["ended_at"] else "has not ended"
     counts = f"{last['seen']} seen, {last['mended']} mended, {last['reported']} reported"
-    print_line(f"\nlast clean-up: {shown(last['age_seconds'])} ago, {took}, {counts}, asked for by {last['asked_by']}")
+    print_line(
+        f"\nlast reconciliation: {shown(last['age_seconds'])} ago, {took}, {counts}, asked for by {last['asked_by']}"
+    )

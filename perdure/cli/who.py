@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 from pydantic import ValidationError
 
-from perdure._wire.requests import Request
+from perdure._wire.requests import OperatorRequest
 from perdure.cli.printing import refuse
 from perdure.contracts.effects import problem
 
@@ -18,10 +18,10 @@ By = Annotated[
 Note = Annotated[str, typer.Option(help="why, for the record: no personal data")]
 
 
-def request(by: str, note: str = "") -> Request:
+def request(by: str, note: str = "") -> OperatorRequest:
     """Both of them; leaves with 2 where they can't be used."""
     try:
-        return Request(by=by or _os_user(), note=note)
+        return OperatorRequest(by=by or _os_user(), note=note)
     except ValidationError as error:
         refuse(f"--by or --note can't be used: {problem(error)}", 2)
 

@@ -18,7 +18,7 @@ from perdure._operations.finished import FinishedRow, FinishedSelection, count_f
 from perdure._operations.selection import Row, Selection
 from perdure._store.schema import Connection
 from perdure._text.shown import one_line
-from perdure._wire.requests import Request
+from perdure._wire.requests import OperatorRequest
 from perdure.app import App
 from perdure.cli.app_option import AppOption
 from perdure.cli.printing import refuse
@@ -63,7 +63,7 @@ class Whom:
     ] = None
 
     @property
-    def asked(self) -> Request:
+    def asked(self) -> OperatorRequest:
         """Who, and why.
 
         Leaves with 2 where they can't be used.
@@ -120,7 +120,7 @@ class WhomOpen(Whom):
     in_doubt: Annotated[bool, _filter("those with an effect in doubt", "--in-doubt")] = False
     attention: Annotated[bool, _filter("those that want a person", "--attention")] = False
     finding: Annotated[
-        str | None, _filter("those about which a clean-up left this finding, such as ended or stuck")
+        str | None, _filter("those about which a reconciliation left this finding, such as ended or stuck")
     ] = None
 
     async def check_names(self, connection: Connection, app: App | None) -> None:

@@ -2,7 +2,11 @@
 database driver, and nothing of a worker, with it.
 """
 
+from perdure._wire.requests import Resolution as Resolution
+from perdure._wire.requests import SendAgain as SendAgain
+from perdure._wire.status import LifecycleStatus as LifecycleStatus
 from perdure.client.client import Client as Client
 from perdure.client.records import EffectRecord as EffectRecord
 from perdure.client.records import EntityStatus as EntityStatus
+from perdure.client.records import Event as Event
 from perdure.client.records import Handle as Handle

@@ -14,13 +14,13 @@ from temporalio.client import WorkflowUpdateFailedError, WorkflowUpdateRPCTimeou
 from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError, RPCStatusCode
 
-from perdure._wire.requests import Request, Resolution
+from perdure._wire.requests import OperatorRequest, Resolution
 from perdure.client.calls import Call, as_json, call
 from perdure.client.records import EntityStatus
 from perdure.contracts.keys import Entity
-from perdure.contracts.outcomes import Status
+from perdure.contracts.outcomes import EffectStatus
 from perdure.contracts.sizes import ELSEWHERE, LARGEST_RECEIPT, size_of
-from perdure.errors import AlreadyFinished, EngineUnavailable, InvalidInput, NotNow, NoWorkflow
+from perdure.errors import AlreadyFinished, InvalidInput, NotNow, NoWorkflow, TemporalUnavailable
 
 PATIENCE = timedelta(seconds=20)
 """How long an update is waited for, where nobody says otherwise."""
@@ -31,20 +31,20 @@ class Asking:
     """Asks one entity's workflow for something.
 
     Attributes:
-        engine: Temporal client.
+        temporal_client: of Temporal.
         scope: first part of workflow ids.
         entity: whom.
         status: where it is now.
         patience: how long an answer is waited for.
     """
 
-    engine: temporalio.client.Client | None
+    temporal_client: temporalio.client.Client | None
     scope: str | None
     entity: Entity
     status: Callable[[], Awaitable[EntityStatus]]
     patience: timedelta = PATIENCE
 
-    async def update(self, update: str, asked: Request) -> str:
+    async def update(self, update: str, asked: OperatorRequest) -> str:
         """What its workflow answers.
 
         Raises:
@@ -52,14 +52,14 @@ class Asking:
             NotNow: it makes no sense in the state that it is in.
             NoWorkflow: no workflow of it is open in Temporal.
             AlreadyFinished: it came too late.
-            EngineUnavailable: no Temporal server answered, or no worker; whether it was accepted is not known.
+            TemporalUnavailable: no Temporal server answered, or no worker; whether it was accepted is not known.
         """
-        if self.engine is None:
-            raise EngineUnavailable(f"{update} needs Temporal: give the client an engine=")
+        if self.temporal_client is None:
+            raise TemporalUnavailable(f"{update} needs Temporal: give the client Temporal=")
         if isinstance(asked, Resolution) and (size := size_of(asked.receipt)) > LARGEST_RECEIPT:
             why = f"the receipt has {size} bytes, and may have {LARGEST_RECEIPT}: {ELSEWHERE}"
             raise InvalidInput(f"{self.entity}: {why}")
-        handle = self.engine.get_workflow_handle(self.entity.workflow_id(self.scope))
+        handle = self.temporal_client.get_workflow_handle(self.entity.workflow_id(self.scope))
         try:
             return await _executed(handle, update, asked, self.patience)
         except WorkflowUpdateFailedError as error:
@@ -87,11 +87,11 @@ class Asking:
                 "`perdure recover` all of them"
             )
         if status in (None, RPCStatusCode.DEADLINE_EXCEEDED, RPCStatusCode.CANCELLED):
-            return EngineUnavailable(
+            return TemporalUnavailable(
                 f"{self.entity}: no worker answered within {self.patience.total_seconds():g} s, so it is not known "
                 "whether that was accepted: see that one runs, and ask again"
             )
-        return EngineUnavailable(f"{self.entity}: no answer from Temporal: {error}")
+        return TemporalUnavailable(f"{self.entity}: no answer from Temporal: {error}")
 
 
 def settling(standing: EntityStatus, said: Resolution) -> Call:
@@ -102,16 +102,18 @@ def settling(standing: EntityStatus, said: Resolution) -> Call:
     """
     if not any(each.status.unknown for each in standing.effects):
         raise AlreadyFinished(f"{standing.lifecycle}/{standing.id}: too late: already {standing.state}")
-    if said.outcome not in (Status.DONE, Status.NOT_DONE, Status.ABANDONED):
+    if said.outcome not in (EffectStatus.DONE, EffectStatus.NOT_DONE, EffectStatus.ABANDONED):
         raise NotNow(f"{said.outcome.value!r} is no outcome: say done, not_done or abandoned")
     entity = Entity(standing.lifecycle, standing.id)
     receipt = None if said.receipt is None else as_json(str(entity), "receipt", said.receipt)
-    settle = call("settle", entity, effect=said.effect, outcome=said.outcome.value, made_by=said.by, note=said.note)
-    return settle.also(receipt=receipt)
+    resolution = call(
+        "resolve", entity, effect=said.effect, outcome=said.outcome.value, made_by=said.by, note=said.note
+    )
+    return resolution.also(receipt=receipt)
 
 
 async def _executed(
-    handle: temporalio.client.WorkflowHandle[Any, Any], update: str, asked: Request, patience: timedelta
+    handle: temporalio.client.WorkflowHandle[Any, Any], update: str, asked: OperatorRequest, patience: timedelta
 ) -> str:
     """Send an update; while the workflow's task fails, as after its worker was lost, the server takes none."""
     until = time.monotonic() + patience.total_seconds()

@@ -22,11 +22,11 @@ if TYPE_CHECKING:  # a web app that only starts needs none of these
     import temporalio.client
 
     from perdure._store.postgres import Pool
-    from perdure._wire.requests import Request
+    from perdure._wire.requests import OperatorRequest
     from perdure.app import App
-    from perdure.client.feed import Event
     from perdure.client.naming import Which
-    from perdure.contracts.outcomes import Status
+    from perdure.client.records import Event
+    from perdure.contracts.outcomes import EffectStatus
     from perdure.settings import Settings
 
 
@@ -41,24 +41,35 @@ class Client(Transactional):
 
     Args:
         pool: asyncpg pool of the app's database.
-        engine: Temporal client with `pydantic_data_converter`; not needed to start and look. Where there are keys it
-            encrypts, unless it has a codec of its own.
+        temporal_client: Temporal client with `pydantic_data_converter`; not needed to start and look. Where there are
+            keys it encrypts, unless it has a codec of its own.
         config: scope and task queue; from the environment where not given.
         app: checks names and inputs of lifecycles that are given by name.
         patience: how long a workflow's answer is waited for; None = 20 s.
+
+    Example:
+        >>> import asyncio
+        >>> from perdure import Client, Entity
+        >>> async def main() -> None:
+        ...     async with Client.connect() as client:  # the database that PERDURE_DATABASE_URL names
+        ...         await client.start("ticket", "17", "printer on fire")
+        ...         status = await client.status("ticket", "17")
+        ...         print(status.state, status.final)
+        >>> asyncio.run(main())
+        starting False
     """
 
     def __init__(
         self,
         pool: Pool | None = None,
-        engine: temporalio.client.Client | None = None,
+        temporal_client: temporalio.client.Client | None = None,
         *,
         config: Settings | None = None,
         app: App | None = None,
         patience: timedelta | None = None,
     ) -> None:
         self._given_pool = pool
-        self._engine = engine
+        self._temporal_client = temporal_client
         self._config = config
         self._app = app
         self._patience = patience
@@ -69,7 +80,7 @@ class Client(Transactional):
         cls,
         config: Settings | None = None,
         *,
-        engine: temporalio.client.Client | None = None,
+        temporal_client: temporalio.client.Client | None = None,
         app: App | None = None,
     ) -> AsyncIterator[Client]:
         """A client with connections of its own, for as long as the context lasts.
@@ -88,7 +99,7 @@ class Client(Transactional):
         try:
             async with pool.acquire() as connection:
                 await schema.check(connection)
-            yield cls(pool, engine, config=config, app=app)
+            yield cls(pool, temporal_client, config=config, app=app)
         finally:
             await database.close()
 
@@ -107,7 +118,7 @@ class Client(Transactional):
         return await read_status(self._pool, name, text)
 
     async def wait(self, lifecycle: Which, entity_id: object, *, timeout: timedelta | None = None) -> EntityStatus:
-        """Wait until an entity is in a final state. Looks into the mirror, so it works without the engine too.
+        """Wait until an entity is in a final state. Looks into the mirror, so it works without Temporal too.
 
         Raises:
             InvalidEntity: the id can't be used.
@@ -183,7 +194,7 @@ class Client(Transactional):
         self,
         lifecycle: Which,
         entity_id: object,
-        outcome: Status,
+        outcome: EffectStatus,
         *,
         by: str,
         note: str,
@@ -200,7 +211,7 @@ class Client(Transactional):
             NotNow: nothing is parked, or the receipt does not fit; the message says which.
             NoWorkflow: no workflow of it is open in Temporal.
             AlreadyFinished: it came too late.
-            EngineUnavailable: no Temporal server answered, or no worker; whether it was accepted is not known.
+            TemporalUnavailable: no Temporal server answered, or no worker; whether it was accepted is not known.
         """
         from perdure._crypto.private import SEALING
         from perdure._crypto.sealed import bound_to
@@ -238,7 +249,7 @@ class Client(Transactional):
 
         return await self._update(lifecycle, entity_id, "send_again", SendAgain(by=by, note=note, effect=effect))
 
-    async def _update(self, lifecycle: Which, entity_id: object, update: str, asked: Request) -> str:
+    async def _update(self, lifecycle: Which, entity_id: object, update: str, asked: OperatorRequest) -> str:
         from perdure._crypto.codec import encrypting_client
         from perdure.client.asking import PATIENCE, Asking
         from perdure.settings import settings
@@ -252,8 +263,10 @@ class Client(Transactional):
                 f"{config.scope or 'none'!r}: set it right"
             )
         patience = PATIENCE if self._patience is None else self._patience
-        engine = self._engine and encrypting_client(self._engine, config)
-        asking = Asking(engine, config.scope, entity, lambda: self.status(entity.lifecycle, entity.id), patience)
+        temporal_client = self._temporal_client and encrypting_client(self._temporal_client, config)
+        asking = Asking(
+            temporal_client, config.scope, entity, lambda: self.status(entity.lifecycle, entity.id), patience
+        )
         return await asking.update(update, asked)
 
     @property

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING
 
@@ -13,6 +12,7 @@ import asyncpg
 
 from perdure._store.bounds import bounds
 from perdure._store.postgres import answering
+from perdure.client.records import Event
 from perdure.errors import DatabaseUnavailable, InvalidPosition
 from perdure.logs import says
 
@@ -27,31 +27,6 @@ SHORTEST, LONGEST = 0.05, 1.0
 """Seconds between two looks while nothing comes: the first pause, and what it grows to."""
 _PATIENCE, _LONG_PATIENCE = 5.0, 300.0
 """Seconds: of a look; and of one into what came in days, which has to be put in order first."""
-
-
-@dataclass(frozen=True, slots=True)
-class Event:
-    """One transition of an entity.
-
-    Attributes:
-        position: where the feed goes on after it; remember it once the event is dealt with.
-        round: how often the entity had been restarted.
-        version: grows with each transition of the entity's round.
-        state: the one that it is in since then.
-        attention: why it wants a person.
-        made_by: the person, where it was one.
-    """
-
-    position: str
-    lifecycle: str
-    id: str
-    round: int
-    version: int
-    state: str
-    attention: str | None
-    why: str | None
-    made_by: str | None
-    at: datetime
 
 
 async def follow(pool: Pool, after: str | None, *, wait: bool) -> AsyncIterator[Event]:

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from perdure.contracts.keys import Entity
-from perdure.contracts.outcomes import Status
+from perdure.contracts.outcomes import EffectStatus
 
 if TYPE_CHECKING:
     from perdure.client.client import Client
@@ -19,7 +19,7 @@ class EffectRecord:
 
     key: str
     effect: str
-    status: Status
+    status: EffectStatus
     attempts: int
     first_at: datetime
     deadline: datetime
@@ -38,14 +38,14 @@ class EntityStatus:
         since: since when it is in that state; None where its month was dropped.
         waits_for_delivery: it was started, and Temporal does not know it yet.
         rejected: why it could not be delivered.
-        effects: of this round.
+        effects: of this generation.
         messages_waiting: how many messages to it are not delivered yet.
         scope: the `PERDURE_SCOPE` that its database works with, `""` without one; None until a worker has run.
     """
 
     lifecycle: str
     id: str
-    round: int
+    generation: int
     state: str
     final: bool
     since: datetime | None
@@ -82,3 +82,28 @@ class Handle:
     async def wait(self, *, timeout: timedelta | None = None) -> EntityStatus:
         """Wait for its end; see `Client.wait`."""
         return await self.client.wait(self.entity.lifecycle, self.entity.id, timeout=timeout)
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One transition of an entity.
+
+    Attributes:
+        position: where the feed goes on after it; remember it once the event is dealt with.
+        generation: how often the entity had been restarted.
+        version: grows with each transition of the entity's generation.
+        state: the one that it is in since then.
+        attention: why it wants a person.
+        made_by: the person, where it was one.
+    """
+
+    position: str
+    lifecycle: str
+    id: str
+    generation: int
+    version: int
+    state: str
+    attention: str | None
+    why: str | None
+    made_by: str | None
+    at: datetime

@@ -18,7 +18,7 @@ from perdure.telemetry import names, traces
 
 if TYPE_CHECKING:  # a web app that only starts needs none of these
     from perdure._store.postgres import Pool
-    from perdure._wire.requests import Request
+    from perdure._wire.requests import OperatorRequest
     from perdure._workflow.lifecycle import Lifecycle
     from perdure.app import App
     from perdure.client.client import Client
@@ -205,9 +205,9 @@ class Transactional(ABC):
 
         async def work() -> str:
             if connection is None:
-                from perdure._wire.requests import Request
+                from perdure._wire.requests import OperatorRequest
 
-                return await self._update(lifecycle, entity_id, "cancel", Request(by=by, note=note))
+                return await self._update(lifecycle, entity_id, "cancel", OperatorRequest(by=by, note=note))
             entity = entity_of(name_of(lifecycle), entity_id)
             return str(await self._carry(call("cancel", entity, made_by=by, note=note), connection))
 
@@ -247,7 +247,7 @@ class Transactional(ABC):
         given: Any = None,
         connection: AppConnection | None = None,
     ) -> int | Coroutine[Any, Any, int]:
-        """Run a finished entity again, as a new round with new keys; returns the round.
+        """Run a finished entity again, as a new generation with new keys; returns the generation.
 
         Args:
             given: another input; None = the one of last time.
@@ -296,7 +296,7 @@ class Transactional(ABC):
     def _pool(self) -> Pool: ...
 
     @abstractmethod
-    async def _update(self, lifecycle: Which, entity_id: object, update: str, asked: Request) -> str: ...
+    async def _update(self, lifecycle: Which, entity_id: object, update: str, asked: OperatorRequest) -> str: ...
 
 
 def _in_async_code() -> bool:

@@ -1,1 +1,8 @@
-"""What an author declares: effects, look-ups, policies, outcomes, keys, states. No I/O."""
+"""What an author declares: effects, look-ups, policies, outcomes, keys, states. No I/O.
+
+The names that nearly every lifecycle has are exported from `perdure`; here are the others.
+"""
+
+from perdure.contracts.app_rows import AppRows as AppRows
+from perdure.contracts.erasure import Erasure as Erasure
+from perdure.contracts.states import State as State

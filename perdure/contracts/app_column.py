@@ -13,6 +13,10 @@ class AppColumn:
         table: name of the table, with its schema where that is not on the search path.
         column: the column that holds the state; text, varchar or an enum.
         key: the column that holds the entity id; any type that PostgreSQL can read from text.
+
+    Example:
+        >>> AppColumn("orders", column="status").key
+        'id'
     """
 
     table: str

@@ -1,4 +1,5 @@
-"""`AppRows`: which rows of the app's tables should have a lifecycle, for the clean-up to find those that have none."""
+"""`AppRows`: which rows of the app's tables should have a lifecycle, for the reconciliation to find those that have
+none."""
 
 from __future__ import annotations
 

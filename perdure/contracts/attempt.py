@@ -43,9 +43,18 @@ class Attempt:
         first_at: when the first attempt was begun, by the database's clock.
         progress: what the attempt before this one last gave to `heartbeat`, up to 0.8 of the heartbeat
             time-out old: a hint, not a record. None in the first.
-        clue: what an earlier attempt noted for look-ups.
+        lookup_hint: what an earlier attempt noted for look-ups.
         headers: trace context to pass on to the other side.
         resources: what the app's `lifespan` yielded; None without one.
+
+    Example:
+        >>> from datetime import UTC
+        >>> from perdure import Entity
+        >>> key = Key.of(Entity("order", "17"), "charge")
+        >>> attempt = Attempt(key, number=1, first_at=datetime(2030, 1, 1, tzinfo=UTC), ends_at=boot_clock() + 60)
+        >>> 59 < attempt.remaining <= 60
+        True
+        >>> attempt.before_first_byte()
     """
 
     key: Key
@@ -54,7 +63,7 @@ class Attempt:
     ends_at: float
     """When the call must have ended, on `boot_clock`."""
     progress: Any = None
-    clue: Any = None
+    lookup_hint: Any = None
     headers: dict[str, str] = field(default_factory=dict)
     resources: Any = None
     latest: Any = None
@@ -87,35 +96,42 @@ class Attempt:
         """
         self.latest = _small(self.key, "progress", progress)
 
-    async def note(self, clue: Any) -> None:
+    async def note(self, lookup_hint: Any) -> None:
         """Record what a look-up will need (JSON data), as soon as it is known.
 
         Raises:
             InvalidInput: it has more bytes than `LARGEST_NOTE`.
             DatabaseUnavailable: if it could not be recorded; before the first byte, raise `NotDone` from it.
         """
-        _small(self.key, "clue", clue)
+        _small(self.key, "lookup_hint", lookup_hint)
         if self._note is not None:
-            await self._note(clue)
-        self.clue = clue
+            await self._note(lookup_hint)
+        self.lookup_hint = lookup_hint
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class LookupContext:
     """What a look-up asks about.
 
     Attributes:
         key: identity of the effect.
         first_at: when its first attempt was begun, by the database's clock.
         attempts: how many attempts were begun.
-        clue: what an attempt noted for look-ups.
+        lookup_hint: what an attempt noted for look-ups.
         resources: what the app's `lifespan` yielded; None without one.
+
+    Example:
+        >>> from datetime import UTC
+        >>> from perdure import Entity
+        >>> key = Key.of(Entity("order", "17"), "charge")
+        >>> LookupContext(key, first_at=datetime(2030, 1, 1, tzinfo=UTC), attempts=2).attempts
+        2
     """
 
     key: Key
     first_at: datetime
     attempts: int = 1
-    clue: Any = None
+    lookup_hint: Any = None
     resources: Any = None
 
 

@@ -16,14 +16,14 @@ from pydantic import TypeAdapter, ValidationError
 
 from perdure._text.privacy import describe_invalid, reason
 from perdure.contracts.keys import check_name
-from perdure.contracts.limits import Limit
-from perdure.contracts.policies import Dedupe, DoubtPolicy, Lookup, Retry
+from perdure.contracts.limits import RateLimit
+from perdure.contracts.policies import AskFirst, Dedupe, DoubtPolicy, RetryPolicy
 from perdure.contracts.spans import check_spans
 from perdure.contracts.unordered import holds_set, is_untyped
 from perdure.errors import DeclarationError, InvalidInput
 
 if TYPE_CHECKING:
-    from perdure.contracts.attempt import Attempt, Question
+    from perdure.contracts.attempt import Attempt, LookupContext
 
 In = TypeVar("In")
 Out = TypeVar("Out")
@@ -31,15 +31,15 @@ Body = TypeVar("Body", bound=Callable[..., Any])
 
 Performs: TypeAlias = Callable[[In, "Attempt"], Coroutine[Any, Any, Out]]
 """Body of an effect."""
-Answers: TypeAlias = Callable[[In, "Question"], Coroutine[Any, Any, Out | None]]
+Answers: TypeAlias = Callable[[In, "LookupContext"], Coroutine[Any, Any, Out | None]]
 """Body of a look-up."""
 
 CONTRACT_MARK = "__perdure_contract__"
 """Attribute of a body that names the contract it is bound to."""
 
-PICK_UP_LIMITED = timedelta(days=1)
+SCHEDULE_TO_START_LIMITED = timedelta(days=1)
 """How long what has a limit may wait for its turn: it waits in line, not for a worker that is missing."""
-_PICK_UP = timedelta(minutes=5)
+_SCHEDULE_TO_START = timedelta(minutes=5)
 
 
 class _Contract(Generic[In, Out]):
@@ -52,16 +52,16 @@ class _Contract(Generic[In, Out]):
         timeout: timedelta,
         inline: bool,
         task_queue: str | None,
-        limit: Limit | None = None,
-        formerly: tuple[str, ...],
+        limit: RateLimit | None = None,
+        aliases: tuple[str, ...],
     ) -> None:
         kind = type(self).__name__.lower()
         self.name = check_name(kind, name)
-        if isinstance(formerly, str):
-            raise DeclarationError(f"{name}: formerly={formerly!r} must be a tuple: ({formerly!r},)")
-        self.formerly = tuple(check_name(kind, each) for each in formerly)
-        if name in self.formerly or len(set(self.formerly)) < len(self.formerly):
-            raise DeclarationError(f"{name}: formerly={self.formerly!r} must be other names, oldest first")
+        if isinstance(aliases, str):
+            raise DeclarationError(f"{name}: aliases={aliases!r} must be a tuple: ({aliases!r},)")
+        self.aliases = tuple(check_name(kind, each) for each in aliases)
+        if name in self.aliases or len(set(self.aliases)) < len(self.aliases):
+            raise DeclarationError(f"{name}: aliases={self.aliases!r} must be other names, oldest first")
         if timeout <= timedelta(0):
             raise DeclarationError(f"{name}: timeout={timeout} must be more than zero")
         check_spans(name, timeout=timeout)
@@ -86,12 +86,12 @@ class _Contract(Generic[In, Out]):
     @property
     def identity(self) -> str:
         """Its first name: the one that keys carry, so that no name that came later sends anything again."""
-        return self.formerly[0] if self.formerly else self.name
+        return self.aliases[0] if self.aliases else self.name
 
     @property
     def names(self) -> tuple[str, ...]:
         """Every activity type under which it may be called."""
-        return (self.name, *self.formerly)
+        return (self.name, *self.aliases)
 
     @cached_property
     def _types(self) -> tuple[Any, Any]:
@@ -124,7 +124,7 @@ class _Contract(Generic[In, Out]):
             raise InvalidInput(f"{self.name}: the input does not fit {self._types[0]}: {problem(error)}") from error
 
 
-class Find(_Contract[In, Out]):
+class Lookup(_Contract[In, Out]):
     """Contract of a look-up: asks the other side whether an effect happened.
 
     Its body returns the receipt (a hit), `None` (a miss), or raises (it can't answer).
@@ -135,7 +135,14 @@ class Find(_Contract[In, Out]):
         inline: run it in the workflow task (a local activity); for answers within a few seconds.
         task_queue: where its workers listen; None = the lifecycle's own.
         limit: a rate that it keeps to, together with all that have the same. Not with `inline` or `task_queue`.
-        formerly: names that it had before, the first one first; runs that are open still call it by them.
+        aliases: names that it had before, the first one first; runs that are open still call it by them.
+
+    Example:
+        >>> from perdure import LookupContext
+        >>> FIND_PAYMENT = Lookup[str, str]("find-payment")
+        >>> @FIND_PAYMENT.answers
+        ... async def find_payment(order: str, context: LookupContext) -> str | None:
+        ...     return None
     """
 
     def __init__(
@@ -145,10 +152,10 @@ class Find(_Contract[In, Out]):
         timeout: timedelta = timedelta(seconds=10),
         inline: bool = False,
         task_queue: str | None = None,
-        limit: Limit | None = None,
-        formerly: tuple[str, ...] = (),
+        limit: RateLimit | None = None,
+        aliases: tuple[str, ...] = (),
     ) -> None:
-        super().__init__(name, timeout=timeout, inline=inline, task_queue=task_queue, limit=limit, formerly=formerly)
+        super().__init__(name, timeout=timeout, inline=inline, task_queue=task_queue, limit=limit, aliases=aliases)
 
     def answers(self, body: Answers[In, Out]) -> Answers[In, Out]:
         """Bind a body to this look-up (decorator)."""
@@ -162,16 +169,24 @@ class Effect(_Contract[In, Out]):
         name: activity type in Temporal and part of every key; a-z 0-9 _ -.
         timeout: the longest that one call to the other side may take.
         doubt: what to do when nobody knows whether an attempt succeeded.
-        retry: when an attempt that certainly did nothing is made again; None = `Retry()`.
+        retry: when an attempt that certainly did nothing is made again; None = `RetryPolicy()`.
         inline: run it in the workflow task (a local activity): cheaper and faster, for calls of a few
             seconds; same fence, no heartbeats, no task queue of its own.
-        heartbeat: a worker that is silent for so long counts as lost. Not with `inline`.
-        pick_up: how long an attempt may wait for a free worker before the workflow looks again, and `expires_at` at
-            the longest; None = 5 minutes, with a `limit` a day: an attempt that is ordered again loses its place.
+        heartbeat_timeout: a worker that is silent for so long counts as lost. Not with `inline`.
+        schedule_to_start_timeout: how long an attempt may wait for a free worker before the workflow looks again, and
+            `expires_at` at the longest; None = 5 minutes, with a `limit` a day: an attempt that is ordered again loses
+            its place.
         task_queue: where its workers listen; None = the lifecycle's own.
         limit: a rate that it keeps to, together with all that have the same. Not with `inline` or `task_queue`.
-        formerly: names that it had before, the first one first. Its keys go on carrying the first, so what is on
+        aliases: names that it had before, the first one first. Its keys go on carrying the first, so what is on
             record under it stands, and nothing is sent again for having another name.
+
+    Example:
+        >>> from perdure import Attempt, Repeat
+        >>> RING = Effect[str, None]("ring", timeout=timedelta(seconds=5), doubt=Repeat())
+        >>> @RING.performs
+        ... async def ring(bell: str, attempt: Attempt) -> None:
+        ...     attempt.before_first_byte()
     """
 
     def __init__(
@@ -180,23 +195,27 @@ class Effect(_Contract[In, Out]):
         *,
         timeout: timedelta,
         doubt: DoubtPolicy[In, Out],
-        retry: Retry | None = None,
+        retry: RetryPolicy | None = None,
         inline: bool = False,
-        heartbeat: timedelta = timedelta(seconds=5),
-        pick_up: timedelta | None = None,
+        heartbeat_timeout: timedelta = timedelta(seconds=5),
+        schedule_to_start_timeout: timedelta | None = None,
         task_queue: str | None = None,
-        limit: Limit | None = None,
-        formerly: tuple[str, ...] = (),
+        limit: RateLimit | None = None,
+        aliases: tuple[str, ...] = (),
     ) -> None:
-        super().__init__(name, timeout=timeout, inline=inline, task_queue=task_queue, limit=limit, formerly=formerly)
+        super().__init__(name, timeout=timeout, inline=inline, task_queue=task_queue, limit=limit, aliases=aliases)
         check_room(name, doubt, timeout)
-        if heartbeat < timedelta(seconds=1):
-            raise DeclarationError(f"{name}: heartbeat={heartbeat} is too short to tell a lost worker from a slow one")
-        check_spans(name, heartbeat=heartbeat, pick_up=pick_up)
+        if heartbeat_timeout < timedelta(seconds=1):
+            raise DeclarationError(
+                f"{name}: heartbeat_timeout={heartbeat_timeout} is too short to tell a lost worker from a slow one"
+            )
+        check_spans(name, heartbeat_timeout=heartbeat_timeout, schedule_to_start_timeout=schedule_to_start_timeout)
         self.doubt: DoubtPolicy[In, Out] = doubt
-        self.retry = retry or Retry()
-        self.heartbeat = heartbeat
-        self.pick_up = pick_up or (_PICK_UP if limit is None else PICK_UP_LIMITED)
+        self.retry = retry or RetryPolicy()
+        self.heartbeat_timeout = heartbeat_timeout
+        self.schedule_to_start_timeout = schedule_to_start_timeout or (
+            _SCHEDULE_TO_START if limit is None else SCHEDULE_TO_START_LIMITED
+        )
 
     @cached_property
     def _may_hold_sets(self) -> bool:
@@ -210,9 +229,9 @@ class Effect(_Contract[In, Out]):
         return data
 
     @property
-    def find(self) -> Find[In, Out] | None:
+    def lookup(self) -> Lookup[In, Out] | None:
         """The look-up that its doubt policy uses, if any."""
-        return self.doubt.find if isinstance(self.doubt, Lookup) else None
+        return self.doubt.lookup if isinstance(self.doubt, AskFirst) else None
 
     def performs(
         self, body: Callable[[In, Attempt], Coroutine[Any, Any, Out]]
@@ -239,7 +258,7 @@ def check_room(name: str, doubt: DoubtPolicy[Any, Any], timeout: timedelta) -> N
         )
 
 
-def contract_of(body: Callable[..., Any]) -> Effect[Any, Any] | Find[Any, Any] | None:
+def contract_of(body: Callable[..., Any]) -> Effect[Any, Any] | Lookup[Any, Any] | None:
     """The contract that `body` is bound to; None if it is bound to none."""
     return getattr(body, CONTRACT_MARK, None)
 

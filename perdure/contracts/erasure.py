@@ -27,7 +27,7 @@ class Erasure:
 
     Example:
         ```python
-        from perdure import Erasure
+        from perdure.contracts import Erasure
 
         erasure = Erasure(
             entities="select 'parcel' as lifecycle, id from shop.parcel where order_id = $1",

@@ -1,4 +1,4 @@
-"""Names of things: which entity, which round, which effect. They are the app's identities, never random.
+"""Names of things: which entity, which generation, which effect. They are the app's identities, never random.
 
 The key of an effect is the same for every attempt, after a reset, on a new cluster (invariant 4).
 """
@@ -81,31 +81,35 @@ def check_entity_id(entity_id: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Entity:
-    """One entity of the app in one round of its lifecycle.
+    """One entity of the app in one generation of its lifecycle.
 
     Attributes:
         lifecycle: name of the lifecycle.
         id: the app's own id of the entity, printable, at most 900 bytes of UTF-8.
-        round: how often it was explicitly restarted, 0 first.
+        generation: how often it was explicitly restarted, 0 first.
+
+    Example:
+        >>> str(Entity("order", "17")), str(Entity("order", "17", generation=1))
+        ('order/17', 'order/17~1')
     """
 
     lifecycle: str
     id: str
-    round: int = 0
+    generation: int = 0
 
     def __post_init__(self) -> None:
         check_name("lifecycle", self.lifecycle)
         check_entity_id(self.id)
 
     def __str__(self) -> str:
-        return f"{self.lifecycle}/{self.id}" + (f"~{self.round}" if self.round else "")
+        return f"{self.lifecycle}/{self.id}" + (f"~{self.generation}" if self.generation else "")
 
     def workflow_id(self, scope: str | None) -> str:
         """Workflow id in Temporal; `scope` names the app database where several share a namespace."""
         return workflow_prefix(self.lifecycle, scope) + self.id
 
     @classmethod
-    def of_workflow(cls, workflow_id: str, lifecycle: str, round: int) -> Entity:
+    def of_workflow(cls, workflow_id: str, lifecycle: str, generation: int) -> Entity:
         """The entity that a workflow of type `lifecycle` stands for.
 
         Raises:
@@ -117,7 +121,7 @@ class Entity:
                 f"workflow id {workflow_id!r} does not name an entity of {lifecycle!r}: "
                 f"start it as '{lifecycle}/<entity id>' or '<scope>:{lifecycle}/<entity id>'"
             )
-        return cls(lifecycle, workflow_id.removeprefix(prefix), round)
+        return cls(lifecycle, workflow_id.removeprefix(prefix), generation)
 
 
 def _plain(text: str, marks: str) -> str:
@@ -144,11 +148,15 @@ def slot_of(effect: str, suffix: str | None) -> str:
 
 
 class Key(str):
-    """Key of one effect: `lifecycle/id[~round]/effect[/suffix][~n]`. Give it to the other side.
+    """Key of one effect: `lifecycle/id[~generation]/effect[/suffix][~n]`. Give it to the other side.
 
     In the id `%`, `/` and `~` are percent-encoded, in the suffix `%` and `~`.
 
     `token` is a short ASCII digest of it, for where the long form does not fit.
+
+    Example:
+        >>> Key.of(Entity("order", "17"), "charge")
+        'order/17/charge'
     """
 
     __slots__ = ()
@@ -160,10 +168,10 @@ class Key(str):
         Raises:
             InvalidInput: the suffix is too long for a key, or PostgreSQL can't store it.
         """
-        round = f"~{entity.round}" if entity.round else ""
+        generation = f"~{entity.generation}" if entity.generation else ""
         tail = f"/{_plain(_checked(suffix, entity, effect), '%~')}" if suffix else ""
         anew = f"~{again}" if again else ""
-        return cls(f"{entity.lifecycle}/{_plain(entity.id, '%/~')}{round}/{effect}{tail}{anew}")
+        return cls(f"{entity.lifecycle}/{_plain(entity.id, '%/~')}{generation}/{effect}{tail}{anew}")
 
     @property
     def performance(self) -> tuple[str, str | None, int]:

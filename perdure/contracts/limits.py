@@ -1,4 +1,4 @@
-"""`Limit`: how many attempts and look-ups a second the other side takes from us, from all workers together.
+"""`RateLimit`: how many attempts and look-ups a second the other side takes from us, from all workers together.
 
 Temporal keeps it, as the rate of a task queue: what shares a limit shares a queue that has nothing else in it.
 """
@@ -18,7 +18,7 @@ BETWEEN = "."
 
 
 @dataclass(frozen=True, slots=True)
-class Limit:
+class RateLimit:
     """A rate that all workers of an app keep together, as for one account with a provider.
 
     Args:
@@ -28,6 +28,10 @@ class Limit:
 
     Raises:
         DeclarationError: `per_second` is no rate.
+
+    Example:
+        >>> RateLimit("payments", per_second=10).per_second
+        10
     """
 
     name: str
@@ -50,17 +54,17 @@ class Limited(Protocol):
     """What may have a limit: an effect or a look-up."""
 
     @property
-    def limit(self) -> Limit | None:
+    def limit(self) -> RateLimit | None:
         """What it keeps to, if anything."""
 
 
-def limits_of(contracts: Iterable[Limited]) -> dict[str, Limit]:
+def limits_of(contracts: Iterable[Limited]) -> dict[str, RateLimit]:
     """The limits that they keep to, by name.
 
     Raises:
         DeclarationError: two different ones have the same name.
     """
-    found: dict[str, Limit] = {}
+    found: dict[str, RateLimit] = {}
     for limit in (each.limit for each in contracts if each.limit is not None):
         known = found.setdefault(limit.name, limit)
         if known != limit:

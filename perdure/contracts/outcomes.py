@@ -1,7 +1,7 @@
 """How an attempt ends, and how an effect ends. `in doubt` is a state here, never a log line.
 
 A body returns its receipt, or raises `NotDone` or `Refused`; whatever else leaves it means *in doubt*.
-`Lifecycle.perform` returns `Done` or a kind of `Ended`.
+`Lifecycle.perform` returns `Done` or a kind of `NotPerformed`.
 """
 
 from __future__ import annotations
@@ -16,8 +16,13 @@ from perdure.errors import PerdureError
 Out = TypeVar("Out", covariant=True)
 
 
-class Status(StrEnum):
-    """What the fence knows of one effect."""
+class EffectStatus(StrEnum):
+    """What the fence knows of one effect.
+
+    Example:
+        >>> EffectStatus.IN_DOUBT.unknown, EffectStatus.DONE.unknown
+        (True, False)
+    """
 
     ABSENT = "absent"
     """No record: no attempt was ever begun."""
@@ -35,7 +40,7 @@ class Status(StrEnum):
     @property
     def unknown(self) -> bool:
         """Whether nobody knows if it happened: it is in doubt, or an attempt may be under way."""
-        return self in (Status.ATTEMPTING, Status.IN_DOUBT)
+        return self in (EffectStatus.ATTEMPTING, EffectStatus.IN_DOUBT)
 
 
 class NotDone(PerdureError):
@@ -44,7 +49,13 @@ class NotDone(PerdureError):
     Args:
         why: one line for the operator; no personal data.
         retry_after: how long the other side asks to be left alone.
-        counts: False = nobody was asked, as where no place was free; it is none of those that `Retry.maximum` allows.
+        counts: False = nobody was asked, as where no place was free; it is none of those that
+            `RetryPolicy.maximum_attempts` allows.
+
+    Example:
+        >>> error = NotDone("503", retry_after=timedelta(seconds=30))
+        >>> error.retry_after.total_seconds()
+        30.0
     """
 
     def __init__(self, why: str, *, retry_after: timedelta | None = None, counts: bool = True) -> None:
@@ -59,6 +70,10 @@ class Refused(PerdureError):
 
     Args:
         why: one line for the operator; no personal data.
+
+    Example:
+        >>> Refused("card declined").why
+        'card declined'
     """
 
     def __init__(self, why: str) -> None:
@@ -71,6 +86,13 @@ class InDoubt(PerdureError):
 
     Args:
         why: one line for the operator; no personal data.
+
+    Example:
+        >>> try:
+        ...     raise InDoubt("the connection broke after the request was sent")
+        ... except InDoubt as error:
+        ...     print(error.why)
+        the connection broke after the request was sent
     """
 
     def __init__(self, why: str) -> None:
@@ -80,16 +102,29 @@ class InDoubt(PerdureError):
 
 @dataclass(frozen=True, slots=True)
 class Done(Generic[Out]):
-    """The effect happened. `receipt` is what the other side gave for it."""
+    """The effect happened. `receipt` is what the other side gave for it.
+
+    Example:
+        >>> match Done("r-17"):
+        ...     case Done(receipt):
+        ...         print(receipt)
+        r-17
+    """
 
     receipt: Out
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class NotPerformed:
     """The effect came to an end without being done; the subclass says how, `why` in a sentence.
 
     `in_doubt` is True where it may have happened all the same.
+
+    Example:
+        >>> match Expired("too late"):
+        ...     case NotPerformed(why, in_doubt):
+        ...         print(why, in_doubt)
+        too late False
     """
 
     why: str
@@ -97,32 +132,57 @@ class Ended:
 
 
 @dataclass(frozen=True, slots=True)
-class WasRefused(Ended):
+class WasRefused(NotPerformed):
     """The other side said a definitive no. The next `perform` of it has a new key.
 
     `in_doubt` is True where an earlier attempt may have happened: a no to one attempt is none to another, unless the
     other side drops repeats.
+
+    Example:
+        >>> isinstance(WasRefused("card declined"), NotPerformed)
+        True
     """
 
 
 @dataclass(frozen=True, slots=True)
-class Expired(Ended):
-    """It was of no use any more: `expires_at` went by."""
+class Expired(NotPerformed):
+    """It was of no use any more: `expires_at` went by.
+
+    Example:
+        >>> Expired("the shop has closed", in_doubt=True).in_doubt
+        True
+    """
 
 
 @dataclass(frozen=True, slots=True)
-class Abandoned(Ended):
-    """A person gave it up. Only `send_again` sends it anew."""
+class Abandoned(NotPerformed):
+    """A person gave it up. Only `send_again` sends it anew.
+
+    Example:
+        >>> Abandoned("ann: the customer has called").why
+        'ann: the customer has called'
+    """
 
 
 @dataclass(frozen=True, slots=True)
-class GaveUp(Ended):
-    """As many attempts as `Retry.maximum` allows have failed, the last with a definite no.
+class GaveUp(NotPerformed):
+    """As many attempts as `RetryPolicy.maximum_attempts` allows have failed, the last with a definite no.
 
     `in_doubt` is True where an earlier one may have happened.
+
+    Example:
+        >>> GaveUp("5 attempts failed, the last one: 503").in_doubt
+        False
     """
 
 
 @dataclass(frozen=True, slots=True)
-class DifferentInput(Ended):
-    """An earlier attempt under the same key carried other bytes. Only `send_again` sends the new ones."""
+class DifferentInput(NotPerformed):
+    """An earlier attempt under the same key carried other bytes. Only `send_again` sends the new ones.
+
+    Example:
+        >>> match DifferentInput("the amount has changed"):
+        ...     case NotPerformed(why):
+        ...         print(why)
+        the amount has changed
+    """

@@ -15,9 +15,9 @@ LARGEST = 2_000_000
 """Bytes of an input, of a message's payload, and of all that one call of an activity is given: the effect's input, and
 the snapshot."""
 LARGEST_RECEIPT = 1_800_000
-"""Bytes of a receipt, and of what a step returns: clue and progress go beside it."""
+"""Bytes of a receipt, and of what a step returns: look-up hint and progress go beside it."""
 LARGEST_NOTE = 90_000
-"""Bytes of a clue, and of progress."""
+"""Bytes of a look-up hint, and of progress."""
 
 ELSEWHERE = "keep the rest in a table of yours, and give its key"
 

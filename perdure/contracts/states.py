@@ -27,7 +27,7 @@ class State(Generic[S]):
     within: timedelta | None
     attention: bool
     cancelled: bool
-    formerly: tuple[str, ...] = ()
+    aliases: tuple[str, ...] = ()
 
     @property
     def final(self) -> bool:
@@ -41,7 +41,7 @@ def state(
     within: timedelta | None = None,
     attention: bool = False,
     cancelled: bool = False,
-    formerly: tuple[str, ...] = (),
+    aliases: tuple[str, ...] = (),
 ) -> State[S]:
     """Declare a state.
 
@@ -51,18 +51,25 @@ def state(
         within: how long it should last at most; longer is reported as stuck.
         attention: it wants a person.
         cancelled: a `cancel` ends here, from every state that is not final; it must be final.
-        formerly: names that it had before: who is in one of those is in this state.
+        aliases: names that it had before: who is in one of those is in this state.
 
     Raises:
-        DeclarationError: one of them is no member of a `StrEnum`, `formerly` is no tuple, or `within` is no time.
+        DeclarationError: one of them is no member of a `StrEnum`, `aliases` is no tuple, or `within` is no time.
+
+    Example:
+        >>> class Way(StrEnum):
+        ...     OPEN = "open"
+        ...     PAID = "paid"
+        >>> state(Way.OPEN, Way.PAID, within=timedelta(minutes=5)).final, state(Way.PAID).final
+        (False, True)
     """
-    if isinstance(formerly, str):
-        raise DeclarationError(f"state({name!r}, ...): formerly={formerly!r} must be a tuple: ({formerly!r},)")
+    if isinstance(aliases, str):
+        raise DeclarationError(f"state({name!r}, ...): aliases={aliases!r} must be a tuple: ({aliases!r},)")
     check_spans(f"state({name!r}, ...)", within=within)
     for each in (name, *leads_to):
         if not isinstance(each, StrEnum):
             raise DeclarationError(f"state({name!r}, ...): {each!r} is no member of a StrEnum")
-    return State(name, leads_to, within, attention, cancelled, formerly)
+    return State(name, leads_to, within, attention, cancelled, aliases)
 
 
 class States(Generic[S]):
@@ -75,7 +82,7 @@ class States(Generic[S]):
     def __init__(self, lifecycle: str, declared: Sequence[State[S]]) -> None:
         self._lifecycle = lifecycle
         self._by_name: dict[str, State[S]] = {each.name.value: each for each in declared}
-        self._today = {former: each.name.value for each in declared for former in each.formerly}
+        self._today = {former: each.name.value for each in declared for former in each.aliases}
         self._check(declared)
         self.initial: S = declared[0].name
         self.cancelled: S | None = next((each.name for each in declared if each.cancelled), None)
@@ -134,9 +141,9 @@ class States(Generic[S]):
             raise DeclarationError(f"{self._lifecycle}: `states` is empty: declare at least one final state")
         if len(self._by_name) != len(declared):
             raise DeclarationError(f"{self._lifecycle}: a state is declared twice")
-        former = [name for each in declared for name in each.formerly]
+        former = [name for each in declared for name in each.aliases]
         if taken := [name for name in former if name in self._by_name or former.count(name) > 1]:
-            raise DeclarationError(f"{self._lifecycle}: formerly={taken[0]!r} is the name of another state as well")
+            raise DeclarationError(f"{self._lifecycle}: aliases={taken[0]!r} is the name of another state as well")
         ends = [each.name.value for each in declared if each.cancelled]
         if len(ends) > 1:
             raise DeclarationError(f"{self._lifecycle}: {ends[0]!r} and {ends[1]!r} are both cancelled=True: keep one")

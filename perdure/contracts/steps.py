@@ -19,19 +19,23 @@ Out = TypeVar("Out")
 
 
 @dataclass(frozen=True, slots=True)
-class Occasion:
+class StepContext:
     """What the body of a step is given beside its input.
 
     Attributes:
         entity: whose lifecycle takes it. The database knows it as open, or the body is not called.
         resources: what the app's `lifespan` yielded; None without one.
+
+    Example:
+        >>> StepContext(Entity("order", "17")).entity.id
+        '17'
     """
 
     entity: Entity
     resources: Any = None
 
 
-Takes: TypeAlias = Callable[[In, Occasion], Coroutine[Any, Any, Out]]
+Takes: TypeAlias = Callable[[In, StepContext], Coroutine[Any, Any, Out]]
 """Body of a step."""
 
 
@@ -44,12 +48,18 @@ class Step(_Contract[In, Out]):
     Args:
         name: activity type in Temporal; a-z 0-9 _ -.
         timeout: how long it may take.
-        formerly: names that it had before, the first one first; runs that are open still call it by them.
+        aliases: names that it had before, the first one first; runs that are open still call it by them.
+
+    Example:
+        >>> TOTAL = Step[list[int], int]("total")
+        >>> @TOTAL.takes
+        ... async def total(prices: list[int], context: StepContext) -> int:
+        ...     return sum(prices)
     """
 
-    def __init__(self, name: str, *, timeout: timedelta = timedelta(seconds=5), formerly: tuple[str, ...] = ()) -> None:
+    def __init__(self, name: str, *, timeout: timedelta = timedelta(seconds=5), aliases: tuple[str, ...] = ()) -> None:
         # In the workflow task: where that fails, it waits as an activity, without growing the history.
-        super().__init__(name, timeout=timeout, inline=True, task_queue=None, formerly=formerly)
+        super().__init__(name, timeout=timeout, inline=True, task_queue=None, aliases=aliases)
 
     def takes(self, body: Takes[In, Out]) -> Takes[In, Out]:
         """Bind a body to this step (decorator).

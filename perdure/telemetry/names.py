@@ -56,7 +56,7 @@ LOOK_UPS = Metric(
     "perdure_look_ups_total",
     "counter",
     "look-ups, by their answer: hit, miss, early (a miss that does not count yet), mute (it could not answer)",
-    ("lifecycle", "find", "answer"),
+    ("lifecycle", "lookup", "answer"),
 )
 EXPIRED = Metric(
     "perdure_expired_total",
@@ -100,12 +100,12 @@ REJECTED = Metric(
     ("lifecycle", "kind"),
 )
 BEHIND = Metric("perdure_behind", "gauge", "app rows that do not show the newest state yet")
-FINDINGS = Metric("perdure_findings", "gauge", "what clean-ups found and left for a person", ("kind",))
-MENDED = Metric("perdure_mended_total", "counter", "what clean-ups found and mended", ("kind",))
-CLEAN_UP_AGE_SECONDS = Metric(
-    "perdure_clean_up_age_seconds",
+FINDINGS = Metric("perdure_findings", "gauge", "what reconciliations found and left for a person", ("kind",))
+MENDED = Metric("perdure_mended_total", "counter", "what reconciliations found and mended", ("kind",))
+RECONCILIATION_AGE_SECONDS = Metric(
+    "perdure_reconciliation_age_seconds",
     "gauge",
-    "how long ago the last finished clean-up of everything began, or was made possible; 0 = none is wanted",
+    "how long ago the last finished reconciliation of everything began, or was made possible; 0 = none is wanted",
     unit="seconds",
 )
 READ_AT = Metric(
@@ -199,10 +199,10 @@ SPANS = (SPAN_START, SPAN_DELIVER, SPAN_RUN, SPAN_PERFORM, SPAN_ATTEMPT, SPAN_LO
 WORKFLOW_ID = "temporalWorkflowID"
 """Temporal's own name for it: `[<scope>/]<lifecycle>/<entity id>`."""
 LIFECYCLE = "perdure.lifecycle"
-ROUND = "perdure.round"
+ROUND = "perdure.generation"
 EFFECT = "perdure.effect"
-FIND = "perdure.find"
+LOOKUP = "perdure.lookup"
 STEP = "perdure.step"
 ATTEMPT = "perdure.attempt"
 OUTCOME = "perdure.outcome"
-ATTRIBUTES = (WORKFLOW_ID, LIFECYCLE, ROUND, EFFECT, FIND, STEP, ATTEMPT, OUTCOME)
+ATTRIBUTES = (WORKFLOW_ID, LIFECYCLE, ROUND, EFFECT, LOOKUP, STEP, ATTEMPT, OUTCOME)

@@ -14,17 +14,17 @@ from perdure.testing.sdk import check_sdk
 
 if TYPE_CHECKING:
     from perdure.testing.crashing import CrashPointsFailed, Proof, Servers
-    from perdure.testing.engine import START
     from perdure.testing.exploring.explore import Exploration, ExplorationFailed, explore
     from perdure.testing.following import Feed, Follower, FollowerFailed, follow
     from perdure.testing.messages import CANCEL_WORKFLOW, Answered, At, Message, When, WhenBlocked, WhenIn, WhenParked
     from perdure.testing.recorded import Recorded
     from perdure.testing.rehearsal import Rehearsal, rehearse
     from perdure.testing.script import After, Calls, Late, NotPickedUp, ScriptError, WorkerLost
+    from perdure.testing.server import START
 
 _MODULES = {
     "crashing": ("CrashPointsFailed", "Proof", "Servers"),
-    "engine": ("START",),
+    "server": ("START",),
     "following": ("Feed", "Follower", "FollowerFailed", "follow"),
     "messages": ("Answered", "At", "CANCEL_WORKFLOW", "Message", "When", "WhenBlocked", "WhenIn", "WhenParked"),
     "exploring.explore": ("Exploration", "ExplorationFailed", "explore"),

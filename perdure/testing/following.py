@@ -12,19 +12,19 @@ from urllib.parse import urlsplit, urlunsplit
 import asyncpg
 
 from perdure.client import Client
-from perdure.client.feed import Event
+from perdure.client.records import Event
 from perdure.errors import InvalidPosition, PerdureError
 
 Effect = tuple[str, str, int]
 """Lifecycle, id and version of an event that took effect."""
 _MONTH = "2020-01-01"
 _OLD = """
-    insert into perdure.transition (lifecycle, id, round, version, state, at)
+    insert into perdure.transition (lifecycle, id, generation, version, state, at)
     select 'followed', 'old', 0, version, 'state', '2020-01-15'::timestamptz + make_interval(secs => version)
     from generate_series(0, 1) version
 """
 _NEW = """
-    insert into perdure.transition (lifecycle, id, round, version, state)
+    insert into perdure.transition (lifecycle, id, generation, version, state)
     select 'followed', $1, 0, version, 'state ' || version from generate_series(0, 2) version
 """
 

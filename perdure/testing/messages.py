@@ -15,8 +15,8 @@ from temporalio.exceptions import FailureError
 from perdure._wire.status import LifecycleStatus
 from perdure._workflow.lifecycle import Lifecycle
 from perdure.contracts.states import suggestion
-from perdure.testing.engine import BLOCKED, Answer, VirtualWorkflow
 from perdure.testing.script import ScriptError
+from perdure.testing.server import BLOCKED, Answer, VirtualWorkflow
 
 CANCEL_WORKFLOW: Final = "cancel the workflow"
 """Name of the message that requests a cancellation through Temporal, as its command and Web UI do."""
@@ -120,34 +120,34 @@ class Answered:
 
 
 class Post:
-    """Hands the messages of one rehearsal to the engine, and keeps their answers."""
+    """Hands the messages of one rehearsal to Temporal, and keeps their answers."""
 
-    def __init__(self, lifecycle: type[Lifecycle[Any, Any]], engine: VirtualWorkflow) -> None:
+    def __init__(self, lifecycle: type[Lifecycle[Any, Any]], server: VirtualWorkflow) -> None:
         self._defined = workflow._Definition.must_from_class(lifecycle)
-        self._engine = engine
+        self._server = server
         self._letters: list[_Letter] = []
 
     def send(self, message: Message) -> None:
-        """Let the engine deliver it at its moment.
+        """Let Temporal deliver it at its moment.
 
         Raises:
             ScriptError: the lifecycle has no such update, signal or query, or it takes other arguments.
         """
-        letter = _Letter(message, self._letters[-1:], self._engine)
+        letter = _Letter(message, self._letters[-1:], self._server)
         self._letters.append(letter)
         name, moment = message.name, letter.moment()
         if name == CANCEL_WORKFLOW:
-            self._engine.cancel("asked for by the rehearsal", **moment)
+            self._server.cancel("asked for by the rehearsal", **moment)
         elif name in self._defined.updates:
             self._check_arguments(message, self._defined.updates[name].fn)
-            letter.answer = self._engine.update(f"message-{len(self._letters)}", name, *message.args, **moment)
+            letter.answer = self._server.update(f"message-{len(self._letters)}", name, *message.args, **moment)
             letter.returns = self._defined.updates[name].ret_type
         elif name in self._defined.signals:
             self._check_arguments(message, self._defined.signals[name].fn)
-            self._engine.signal(name, *message.args, **moment)
+            self._server.signal(name, *message.args, **moment)
         elif name in self._defined.queries:
             self._check_arguments(message, self._defined.queries[name].fn)
-            letter.answer = self._engine.query(name, *message.args, **moment)
+            letter.answer = self._server.query(name, *message.args, **moment)
             letter.returns = self._defined.queries[name].ret_type
         else:
             names = {*self._defined.updates, *self._defined.signals, *self._defined.queries}
@@ -176,16 +176,16 @@ class Post:
 class _Letter:
     """One message on its way."""
 
-    def __init__(self, message: Message, before: list[_Letter], engine: VirtualWorkflow) -> None:
+    def __init__(self, message: Message, before: list[_Letter], server: VirtualWorkflow) -> None:
         self.message = message
         self.answer: Answer | None = None
         self.returns: Any = None
         self._sent = False
         self._before = before
-        self._engine = engine
+        self._server = server
 
     def moment(self) -> dict[str, Any]:
-        """As the engine wants it."""
+        """As Temporal wants it."""
         match self.message:
             case At(after=after):
                 return {"at": after}
@@ -196,8 +196,8 @@ class _Letter:
 
     async def _comes(self, message: When) -> bool:
         if all(letter.dealt_with() for letter in self._before):
-            status = await self._engine.ask("status", as_type=LifecycleStatus)
-            self._sent = message.comes(status, self._engine.busy)
+            status = await self._server.ask("status", as_type=LifecycleStatus)
+            self._sent = message.comes(status, self._server.busy)
         return self._sent
 
     def dealt_with(self) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from perdure._wire.writes import Answer, Fence, FenceOp, Store, Verdict, Write
-from perdure.contracts.outcomes import Status
+from perdure.contracts.outcomes import EffectStatus
 
 
 class Recorded:
@@ -18,10 +18,10 @@ class Recorded:
     def __init__(self, store: Store) -> None:
         self.writes = 0
         self._store = store
-        self._attempts: dict[str, dict[str, Status]] = {}
+        self._attempts: dict[str, dict[str, EffectStatus]] = {}
 
     @property
-    def outcomes(self) -> dict[str, list[Status]]:
+    def outcomes(self) -> dict[str, list[EffectStatus]]:
         """See the class."""
         return {key: list(attempts.values()) for key, attempts in self._attempts.items()}
 
@@ -35,7 +35,7 @@ class Recorded:
 
     def _watch(self, fence: Fence, verdict: Verdict | None) -> None:
         if fence.op is FenceOp.BEGIN and verdict in (Verdict.FRESH, Verdict.MINE):
-            self._attempts.setdefault(fence.key, {}).setdefault(fence.token, Status.IN_DOUBT)
+            self._attempts.setdefault(fence.key, {}).setdefault(fence.token, EffectStatus.IN_DOUBT)
         elif verdict is Verdict.STORED and fence.status is not None:
             attempts = self._attempts[fence.key]
             attempts[fence.token if fence.token in attempts else list(attempts)[-1]] = fence.status

@@ -23,15 +23,15 @@ from perdure._wire.terms import all_terms
 from perdure._wire.writes import EffectView
 from perdure._workflow.lifecycle import Lifecycle
 from perdure.app import contracts_of, input_json, name_of
-from perdure.contracts.effects import Effect, Find
+from perdure.contracts.effects import Effect, Lookup
 from perdure.contracts.keys import Entity, Key
-from perdure.contracts.outcomes import Status
+from perdure.contracts.outcomes import EffectStatus
 from perdure.contracts.steps import Step
 from perdure.testing.bugs import Bugs
-from perdure.testing.engine import START, RunEnd, VirtualWorkflow, WorkflowTaskFailed
 from perdure.testing.messages import Answered, Message, Post
 from perdure.testing.recorded import Recorded
 from perdure.testing.script import Calls, Contract, Script, ScriptError
+from perdure.testing.server import START, RunEnd, VirtualWorkflow, WorkflowTaskFailed
 from perdure.testing.stage import Call, Stage
 
 I = TypeVar("I")  # noqa: E741 - the field's own letter for an input
@@ -62,7 +62,7 @@ class Rehearsal(Generic[S]):
     end: S | None
     status: LifecycleStatus
     effects: dict[Key, EffectView]
-    outcomes: dict[Key, list[Status]]
+    outcomes: dict[Key, list[EffectStatus]]
     answers: list[Answered]
     attention: str | None
     took: timedelta
@@ -76,7 +76,7 @@ class Rehearsal(Generic[S]):
         """How often the body of an effect, look-up or step was called."""
         return len(self._calls[contract])
 
-    def inputs(self, contract: Effect[In, Any] | Find[In, Any] | Step[In, Any]) -> list[In]:
+    def inputs(self, contract: Effect[In, Any] | Lookup[In, Any] | Step[In, Any]) -> list[In]:
         """What it was called with, each time."""
         return [call.given for call in self._calls[contract]]
 
@@ -142,15 +142,15 @@ async def rehearse(
     stage = Stage(
         contracts,
         Script(contracts, script),
-        now=lambda: engine.now,
-        outside=lambda happens, after: engine.outside(happens, after=after),
+        now=lambda: server.now,
+        outside=lambda happens, after: server.outside(happens, after=after),
     )
-    renewing = Renewing(lambda: (engine.runs, engine.moves + sum(map(len, stage.calls.values()))))
-    memory = MemoryStore(stage.clock, on_late=lambda key: engine.signal(WAKE, key))
+    renewing = Renewing(lambda: (server.runs, server.moves + sum(map(len, stage.calls.values()))))
+    memory = MemoryStore(stage.clock, on_late=lambda key: server.signal(WAKE, key))
     recorded = Recorded(memory)
     effects = {name: each for each in lifecycle.effects for name in each.names}
     stage.store = Fitting(recorded, effects.get)
-    engine = VirtualWorkflow(
+    server = VirtualWorkflow(
         lifecycle,
         [input_json(lifecycle, given)],
         workflow_id=entity.workflow_id(None),
@@ -164,13 +164,13 @@ async def rehearse(
     )
     if not started_directly:
         memory.start(entity, lifecycle.declared.initial.value)
-    async with engine:
-        post = Post(lifecycle, engine)
+    async with server:
+        post = Post(lifecycle, server)
         for message in messages:
             post.send(message)
         try:
-            end = await _run(engine, bugs)
-            status = await engine.ask("status", as_type=LifecycleStatus)
+            end = await _run(server, bugs)
+            status = await server.ask("status", as_type=LifecycleStatus)
         finally:
             await stage.close()
     moves = memory.moves(entity.lifecycle, entity.id)
@@ -213,9 +213,9 @@ class Renewing:
         return happened != self._at_start[1]
 
 
-async def _run(engine: VirtualWorkflow, bugs: Bugs) -> RunEnd:
+async def _run(server: VirtualWorkflow, bugs: Bugs) -> RunEnd:
     try:
-        end = await engine.run()
+        end = await server.run()
     except WorkflowTaskFailed as failed:
         bug: BaseException = bugs.last or failed
     else:

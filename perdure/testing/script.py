@@ -7,7 +7,7 @@ A script is a list for each contract. At each call its next entry happens:
 - an exception: `NotDone`, `Refused`, `InDoubt`, or any other, raised as the body would raise it
   (a step is taken again);
 - `WorkerLost`, `NotPickedUp`, `Late`, `After`: see each;
-- an async function: called like the body itself, with the input and the `Attempt`, `Question` or `Occasion`.
+- an async function: called like the body itself, with the input and the `Attempt`, `LookupContext` or `StepContext`.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from typing import Any, TypeAlias
 
 from pydantic import ValidationError
 
-from perdure.contracts.effects import Effect, Find
+from perdure.contracts.effects import Effect, Lookup
 from perdure.contracts.states import suggestion
 from perdure.contracts.steps import Step
 from perdure.errors import PerdureError
 
-Contract: TypeAlias = Effect[Any, Any] | Find[Any, Any] | Step[Any, Any]
+Contract: TypeAlias = Effect[Any, Any] | Lookup[Any, Any] | Step[Any, Any]
 
 
 Calls: TypeAlias = Mapping[Any, Sequence[Any]]
@@ -45,7 +45,7 @@ class WorkerLost:
 
     Args:
         before: it is killed before anything was put on record, so nothing can have left.
-        progress: what it last told the engine, for the attempt after it.
+        progress: what it last told Temporal, for the attempt after it.
     """
 
     before: bool = False
@@ -54,7 +54,7 @@ class WorkerLost:
 
 @dataclass(frozen=True, slots=True)
 class NotPickedUp:
-    """No worker takes the attempt within `pick_up`. Not for what runs inline."""
+    """No worker takes the attempt within `schedule_to_start_timeout`. Not for what runs inline."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,7 @@ class After:
     what: Any
 
 
-class Ended(BaseException):
+class NotPerformed(BaseException):
     """A body was called past the end of its script; not an `Exception`, so that it is not taken for a doubt."""
 
 
@@ -112,7 +112,7 @@ class Script:
     def take(self, contract: Contract, key: str, number: int) -> Any:
         """Take out the entry that happens now."""
         if not self._left[contract]:
-            raise Ended(
+            raise NotPerformed(
                 f"the script of {contract!r} is at its end, but it was called once more: "
                 f"key {key!r}, {'attempt' if isinstance(contract, Effect) else 'after attempt'} {number}"
             )
@@ -132,7 +132,7 @@ def _check(contract: Contract, entry: Any, where: str) -> None:
         raise ScriptError(f"{where}: {contract!r} runs inline, in the worker that picked up the workflow itself")
     if isinstance(entry, WorkerLost | NotPickedUp | Exception) or callable(entry):
         return
-    if entry is None and isinstance(contract, Find):
+    if entry is None and isinstance(contract, Lookup):
         return
     try:
         contract.receipt.validate_python(entry, strict=True)

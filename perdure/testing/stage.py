@@ -12,12 +12,12 @@ from temporalio.exceptions import ApplicationError, TimeoutType
 
 from perdure._activity.execution import ask, attempt, keep, take
 from perdure._wire.names import WRITE
-from perdure._wire.orders import AttemptOrder, QuestionOrder, Report, StepOrder
+from perdure._wire.orders import AttemptOrder, LookupOrder, Report, StepOrder
 from perdure._wire.writes import Store, Write
-from perdure.contracts.effects import Effect, Find
+from perdure.contracts.effects import Effect, Lookup
 from perdure.errors import StepFailed
-from perdure.testing.engine_activities import ActivityCall, ActivityEnd, Completed, Failed, TimedOut
-from perdure.testing.script import After, Contract, Ended, Late, NotPickedUp, Script, ScriptError, WorkerLost
+from perdure.testing.script import After, Contract, Late, NotPerformed, NotPickedUp, Script, ScriptError, WorkerLost
+from perdure.testing.server_activities import ActivityCall, ActivityEnd, Completed, Failed, TimedOut
 
 _MISSED_AFTER = timedelta(seconds=5)
 """Time-out of a workflow task, as the relay starts runs: after that another worker runs an inline call again."""
@@ -122,7 +122,7 @@ class Stage:
                 [write] = call.args([Write])
                 return Completed(await keep(write, self.store, 0))
             return await self._perform(self._contracts[call.activity_type], call)
-        except Ended as ended:
+        except NotPerformed as ended:
             raise ScriptError(str(ended)) from None
         finally:
             self._ahead = _NOW
@@ -196,8 +196,8 @@ class Stage:
         if isinstance(contract, Effect):
             [order] = call.args([AttemptOrder])
             return await attempt(contract, body, order, self.store, RehearsalHost(self.clock))
-        if isinstance(contract, Find):
-            [question] = call.args([QuestionOrder])
+        if isinstance(contract, Lookup):
+            [question] = call.args([LookupOrder])
             return await ask(contract, body, question, self.store, RehearsalHost(self.clock))
         [step] = call.args([StepOrder])
         return await take(contract, body, step, self.store, RehearsalHost(self.clock))
@@ -224,7 +224,7 @@ def _whose(contract: Contract, about: Any) -> tuple[str, int]:
     """Key and number of a call."""
     if isinstance(contract, Effect):
         return about.key, about.number
-    return (about.key, about.attempts) if isinstance(contract, Find) else (str(about.entity), 1)
+    return (about.key, about.attempts) if isinstance(contract, Lookup) else (str(about.entity), 1)
 
 
 async def _first(task: asyncio.Task[Report], gone: asyncio.Event) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from functools import partial
 from itertools import groupby
 
-from perdure import Status
+from perdure import EffectStatus
 from tests.apps.contracts import Errand
 from tests.counterparty import Counterparty
 from tests.world import World
@@ -45,13 +45,13 @@ async def parked(world: World, kind: str) -> None:
     await world.until(lambda: is_parked(world, kind), f"{kind} parked")
 
 
-async def settle_parked(world: World, kinds: Iterable[str], outcome: Status) -> None:
+async def settle_parked(world: World, kinds: Iterable[str], outcome: EffectStatus) -> None:
     """Say what became of the errands that wait for a person, once they do: in the run as well, which a worker that was
     killed after its commit has not seen yet."""
     for kind in kinds:
         await parked(world, kind)
         await world.until(partial(_run_is_parked, world, kind), f"the run of {kind} parked")
-        receipt = {"number": 1} if outcome is Status.DONE else None
+        receipt = {"number": 1} if outcome is EffectStatus.DONE else None
         said = await world.client.resolve(kind, kind, outcome, by="ops", note="looked it up", receipt=receipt)
         assert said == f"resolved as {outcome.value}"
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from perdure import Status
+from perdure import EffectStatus
 from tests.apps.contracts import Errand
 from tests.apps.talking import RingAgain, RingLater
 from tests.world import World
@@ -22,7 +22,7 @@ async def test_an_entity_does_not_end_before_a_person_has_settled_what_a_lost_ta
 
     await world.until(lambda: _waits_for_a_person(world), "the attempt of the lost task parked")
     assert await world.db.fetchval("select final from perdure.ident where id = 'a'") is None
-    await world.client.resolve(RingLater, "a", Status.DONE, by="ann", note="it rang", receipt={"number": 1})
+    await world.client.resolve(RingLater, "a", EffectStatus.DONE, by="ann", note="it rang", receipt={"number": 1})
     assert await world.ended("ring-later", "a") == "cancelled"
     assert await world.db.fetchval("select status from perdure.effect") == "done"
     assert world.counterparty.accepted.total() == 1

@@ -18,7 +18,7 @@ from perdure.errors import DeclarationError
 from perdure.testing.crashing import CrashPointsFailed, Proof, Servers, Way
 from tests.apps import forgetful, straight
 from tests.apps.contracts import Errand
-from tests.apps.errands import Escalate, Lookup, LookupInline
+from tests.apps.errands import Escalate, LookupErrand, LookupInline
 from tests.apps.listening import Bell, Told
 from tests.counterparty import Counterparty
 from tests.mail_secret import token_of
@@ -56,7 +56,7 @@ async def prove(crash_points: Callable[..., Any], lifecycle: Any, other_side: Co
     return proof
 
 
-@pytest.mark.parametrize("lifecycle", [Lookup, LookupInline])
+@pytest.mark.parametrize("lifecycle", [LookupErrand, LookupInline])
 async def test_whatever_dies_an_errand_is_done_once(
     lifecycle: Any, crash_points: Callable[..., Any], counterparty: Counterparty
 ) -> None:
@@ -157,7 +157,7 @@ async def test_whatever_dies_a_comment_is_notified_by_one_mail(
                 "PERDURE_MAIL_LOG": str(server.log),
                 "PERDURE_MAIL_STARTTLS": "never",
                 "PERDURE_MAIL_TIMEOUT": "3",
-                "PERDURE_MAIL_SETTLE": "1",
+                "PERDURE_MAIL_VISIBILITY_DELAY": "1",
             },
         )
     print(proof.summary())
@@ -167,7 +167,7 @@ async def test_whatever_dies_a_comment_is_notified_by_one_mail(
     assert "after the call of send-mail" in proof.places
 
 
-@pytest.mark.parametrize("lifecycle", [Lookup, LookupInline, Escalate])
+@pytest.mark.parametrize("lifecycle", [LookupErrand, LookupInline, Escalate])
 async def test_whatever_dies_while_it_waits_or_looks_up_it_is_done_once(
     lifecycle: Any, crash_points: Callable[..., Any], counterparty: Counterparty
 ) -> None:
@@ -194,7 +194,7 @@ async def test_whatever_dies_while_it_waits_or_looks_up_it_is_done_once(
     if lifecycle is Escalate:
         assert f"during the wait {effect}: parked" in places
     else:
-        assert {f"{border} the look-up {lifecycle.effects[0].find.name}" for border in ("before", "after")} <= places
+        assert {f"{border} the look-up {lifecycle.effects[0].lookup.name}" for border in ("before", "after")} <= places
 
 
 async def test_an_effect_that_happens_twice_is_found_and_told_with_place_history_and_rows(

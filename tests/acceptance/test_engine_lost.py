@@ -14,8 +14,8 @@ import pytest
 
 from infra.postgres import PostgresServer
 from infra.temporal_server import TemporalOnPostgres
-from perdure.contracts.outcomes import Status
-from perdure.errors import AlreadyFinished, EngineUnavailable, NotNow
+from perdure.contracts.outcomes import EffectStatus
+from perdure.errors import AlreadyFinished, NotNow, TemporalUnavailable
 from tests.apps.lasting import Sale, app
 from tests.deadline import in_time, until_count
 from tests.world import World
@@ -26,7 +26,7 @@ ACCEPTED_UNHEARD, CLOSES = {"close": True, "accept": True}, {"close": True}
 
 
 @pytest.fixture
-def engine() -> Iterator[TemporalOnPostgres]:
+def temporal_client() -> Iterator[TemporalOnPostgres]:
     """The real server, with nobody else on it."""
     with TemporalOnPostgres() as server:
         yield server
@@ -34,18 +34,18 @@ def engine() -> Iterator[TemporalOnPostgres]:
 
 @pytest.fixture
 async def world(
-    postgres: PostgresServer, engine: TemporalOnPostgres, database: str, tmp_path: Path
+    postgres: PostgresServer, temporal_client: TemporalOnPostgres, database: str, tmp_path: Path
 ) -> AsyncIterator[World]:
     """A world of sales on it."""
-    async with World(postgres, engine, database, tmp_path).made(app) as made:
+    async with World(postgres, temporal_client, database, tmp_path).made(app) as made:
         yield made
 
 
 async def test_of_200_lifecycles_none_is_lost_and_no_effect_happens_twice(
-    world: World, engine: TemporalOnPostgres
+    world: World, temporal_client: TemporalOnPostgres
 ) -> None:
     asleep_until = await on_their_way(world)
-    await lost(world, engine)
+    await lost(world, temporal_client)
     said = await command(world, "recover", "--yes", "--by", "ann", "--note", "the cluster burnt down")
     assert f"{9 * EACH} open: 0 run, " in said, "all but what was paid for has lost its workflow"
     await two_workers(world)
@@ -115,10 +115,10 @@ async def on_their_way(world: World) -> datetime:
     return until
 
 
-async def lost(world: World, engine: TemporalOnPostgres) -> None:
-    """The engine is gone with all that it had, and an empty one is in its place. Somebody sees it a minute later."""
-    await asyncio.to_thread(engine.forget)
-    await asyncio.to_thread(engine.start)
+async def lost(world: World, temporal_client: TemporalOnPostgres) -> None:
+    """Temporal is gone with all that it had, and an empty one is in its place. Somebody sees it a minute later."""
+    await asyncio.to_thread(temporal_client.forget)
+    await asyncio.to_thread(temporal_client.start)
     await world.db.execute("update perdure.database set exchanged_at = exchanged_at - interval '1 min'")
 
 
@@ -142,8 +142,8 @@ async def brought_to_their_ends(world: World) -> None:
 
 async def settle(world: World, lifecycle: str, entity_id: str, *, happened: bool) -> None:
     """Say what happened. Who has no answer in time, or too late a one, looks again who is still in doubt."""
-    outcome, receipt = (Status.DONE, {"number": 1}) if happened else (Status.NOT_DONE, None)
-    with suppress(AlreadyFinished, NotNow, EngineUnavailable):
+    outcome, receipt = (EffectStatus.DONE, {"number": 1}) if happened else (EffectStatus.NOT_DONE, None)
+    with suppress(AlreadyFinished, NotNow, TemporalUnavailable):
         await world.client.resolve(lifecycle, entity_id, outcome, by="ann", note="their list", receipt=receipt)
 
 

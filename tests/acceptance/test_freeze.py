@@ -11,8 +11,8 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
-from perdure import Status
-from perdure.errors import AlreadyFinished, EngineUnavailable, NotNow
+from perdure import EffectStatus
+from perdure.errors import AlreadyFinished, NotNow, TemporalUnavailable
 from tests.acceptance.errands import (
     LOOKUPS,
     PARKED,
@@ -50,7 +50,7 @@ async def makes_no_call(world: World, kind: str) -> None:
 async def test_frozen_between_check_and_send_it_sends_late_and_only_the_other_side_can_drop_it(
     world: World, another_world: World
 ) -> None:
-    """No fence stops a process that freezes there for longer than `settle`: this much is not promised."""
+    """No fence stops a process that freezes there for longer than `visibility_delay`: this much is not promised."""
     async with asyncio.TaskGroup() as both:
         both.create_task(sends_late(world, "lookup", accepted=2))
         both.create_task(sends_late(another_world, "dedupe", accepted=1))
@@ -120,7 +120,7 @@ async def given_up_before_the_receipt(world: World) -> None:
     await world.spawn()
     for kind in PARKED:
         await parked(world, kind)
-        await world.client.resolve(kind, kind, Status.ABANDONED, by="ops", note="no use any more")
+        await world.client.resolve(kind, kind, EffectStatus.ABANDONED, by="ops", note="no use any more")
         await world.is_in(kind, kind, "failed")
     frozen.thaw()
 
@@ -139,7 +139,7 @@ async def end_of(world: World, kind: str) -> str:
     """Cancel it. A workflow task that the thawed worker still holds may be first, and end it by the receipt."""
 
     async def over() -> bool:
-        with suppress(AlreadyFinished, EngineUnavailable, NotNow):
+        with suppress(AlreadyFinished, TemporalUnavailable, NotNow):
             await world.client.cancel(kind, kind, by="ops")
         return (await world.client.status(kind, kind)).final
 
@@ -171,7 +171,7 @@ async def frozen_after_acceptance(world: World, kinds: list[str]) -> WorkerProce
 
 async def spawn_busy(world: World, attempts: int, **environment: str) -> WorkerProcess:
     """A worker with room for just so many attempts: a frozen one would swallow more through its open polls."""
-    return await world.spawn(PERDURE_EFFECTS_AT_ONCE=str(attempts), **environment)
+    return await world.spawn(PERDURE_MAX_CONCURRENT_EFFECTS=str(attempts), **environment)
 
 
 def go_on(frozen: WorkerProcess, pipe: Path) -> None:

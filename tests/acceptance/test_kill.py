@@ -12,7 +12,7 @@ from functools import partial
 import pytest
 from temporalio.api.enums.v1 import TimeoutType
 
-from perdure import Status
+from perdure import EffectStatus
 from perdure._wire.names import WRITE
 from tests.acceptance.errands import (
     KINDS,
@@ -47,7 +47,7 @@ async def test_killed_before_the_call_everything_is_done_once(world: World) -> N
         await first.kill()
         lost = sends(unreachable)
         await world.spawn()
-        await settle_parked(world, PARKED, Status.NOT_DONE)
+        await settle_parked(world, PARKED, EffectStatus.NOT_DONE)
         await all_ended(world, UNPARKED)
         assert not unreachable.accepted
 
@@ -69,7 +69,7 @@ async def test_killed_after_the_other_side_accepted_it_nothing_is_done_twice(wor
     await first.kill()
     world.counterparty.before_replying.open()
     await world.spawn()
-    await settle_parked(world, PARKED, Status.DONE)
+    await settle_parked(world, PARKED, EffectStatus.DONE)
     await all_ended(world, UNPARKED)
 
     await every_record_says_done(world)
@@ -173,7 +173,7 @@ async def test_a_relay_killed_in_the_middle_of_delivering_starts_nothing_twice(w
         assert await world.db.fetchval("select count(*) from perdure.outbox") == len(kinds)
         await forgetting.release()
     await world.spawn()
-    await settle_parked(world, ["escalate-inline"], Status.DONE)
+    await settle_parked(world, ["escalate-inline"], EffectStatus.DONE)
 
     await every_record_says_done(world)
     assert world.counterparty.accepted == {key(kind): 1 for kind in kinds}

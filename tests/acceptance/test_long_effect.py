@@ -37,5 +37,5 @@ async def last_heartbeat(world: World) -> int:
         if event.HasField("activity_task_timed_out_event_attributes")
     ]
     beaten = lost.failure.timeout_failure_info.last_heartbeat_details.payloads
-    [step] = await world.engine.data_converter.decode(beaten, [int])
+    [step] = await world.temporal_client.data_converter.decode(beaten, [int])
     return int(step)

@@ -75,7 +75,7 @@ async def test_a_relay_keeps_what_it_has_delivered_while_temporal_is_slow(
 ) -> None:
     port = int(world.temporal.address.rpartition(":")[2])
     async with world.worker(listening.app, relay=False), proxied(port) as proxy:
-        slow = await Client.connect(f"127.0.0.1:{proxy.port}", data_converter=world.engine.data_converter)
+        slow = await Client.connect(f"127.0.0.1:{proxy.port}", data_converter=world.temporal_client.data_converter)
         relay = Relay(world.client._pool, slow, listening.app, world.config)
         await world.db.execute("select perdure.start('listener', 'a', '{}')")
         await relay.once()

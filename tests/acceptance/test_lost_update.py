@@ -1,6 +1,6 @@
-"""An update that the engine loses, while what it asked for is being done, leaves no run that waits to be asked again.
+"""An update that Temporal loses, while what it asked for is being done, leaves no run that waits to be asked again.
 
-A crash of the engine in the middle of the update's workflow task; whoever asked is gone as well.
+A crash of Temporal in the middle of the update's workflow task; whoever asked is gone as well.
 """
 
 from __future__ import annotations

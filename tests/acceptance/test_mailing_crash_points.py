@@ -53,7 +53,7 @@ def mail_system(folder: Path) -> dict[str, str]:
         "PERDURE_MAIL_POSTQUEUE": f"{folder}/postqueue -j",
         "PERDURE_MAIL_LOG": f"{folder}/mail.log",
         "PERDURE_MAIL_TIMEOUT": "2",
-        "PERDURE_MAIL_SETTLE": "0.5",
+        "PERDURE_MAIL_VISIBILITY_DELAY": "0.5",
     }
 
 

@@ -25,7 +25,7 @@ async def test_thirty_errands_are_done_once_though_servers_go_away_in_the_middle
 ) -> None:
     """Calls are under way when they go, and end while they are away; others wait to begin."""
     mortal.counterparty.before_replying.shut()
-    worker = await mortal.spawn(PERDURE_EFFECTS_AT_ONCE="5")
+    worker = await mortal.spawn(PERDURE_MAX_CONCURRENT_EFFECTS="5")
     for kind in LOOKUPS:
         await commit_errands(mortal, [kind], [f"{kind}-{number}" for number in IDS])
     await mortal.counterparty.has_accepted(10)
@@ -76,7 +76,7 @@ async def test_a_slow_commit_is_not_a_lost_worker(world: World) -> None:
     async with hold(world, "insert on perdure.effect") as commit:
         await world.client.start("march", "a", March(steps=10))
         await commit.reached()
-        longer = MARCH.heartbeat.total_seconds()
+        longer = MARCH.heartbeat_timeout.total_seconds()
         await world.until(lambda: beats_for(world, longer), "heartbeats for longer than their time-out")
         await commit.release()
     await world.ended("march", "a")

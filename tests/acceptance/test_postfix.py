@@ -23,7 +23,7 @@ from tests.world import World
 MAILS, KILLS = 200, 10
 READERS = [f"reader-{number}" for number in range(MAILS)]
 PAGE = Path(__file__).parents[2] / "docs" / "mail.md"
-TIMES = {"PERDURE_MAIL_TIMEOUT": "3", "PERDURE_MAIL_SETTLE": "1"}
+TIMES = {"PERDURE_MAIL_TIMEOUT": "3", "PERDURE_MAIL_VISIBILITY_DELAY": "1"}
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +46,7 @@ async def workers(world: World, postfix: Postfix) -> AsyncIterator[Workers]:
 async def test_ten_killed_workers_a_stopped_postfix_and_a_rotated_log_leave_each_mail_once(
     world: World, postfix: Postfix, workers: Workers
 ) -> None:
-    environment = {**postfix.environment, **TIMES, "PERDURE_EFFECTS_AT_ONCE": "8"}
+    environment = {**postfix.environment, **TIMES, "PERDURE_MAX_CONCURRENT_EFFECTS": "8"}
     kinds = [Kind.EXACTLY_ONCE, Kind.AT_LEAST_ONCE]
     rows = await commit(world, (letter(kinds[n % 2], f"{reader}@{DOMAIN}") for n, reader in enumerate(READERS)))
     events = {3: postfix.stop, 6: postfix.start, 8: postfix.rotate_log}

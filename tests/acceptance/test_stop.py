@@ -16,7 +16,7 @@ from collections.abc import Callable
 import pytest
 from temporalio.api.enums.v1 import TimeoutType
 
-from perdure import Status
+from perdure import EffectStatus
 from tests.acceptance.errands import (
     LOOKUPS,
     PARKED,
@@ -58,7 +58,7 @@ async def test_twenty_stops_under_load_leave_nothing_that_waits_for_a_time_out(w
 
 async def test_a_call_that_ends_within_the_grace_time_is_done(world: World) -> None:
     world.counterparty.before_replying.shut()
-    worker = await world.spawn(PERDURE_GRACE="20")
+    worker = await world.spawn(PERDURE_GRACEFUL_SHUTDOWN_TIMEOUT="20")
     await commit_errands(world, LOOKUPS)
     await world.counterparty.has_accepted(len(LOOKUPS))
     worker.send(signal.SIGTERM)
@@ -77,7 +77,7 @@ async def test_a_call_that_ends_within_the_grace_time_is_done(world: World) -> N
 
 async def test_a_call_that_does_not_is_in_doubt_at_once(world: World) -> None:
     world.counterparty.before_replying.shut()
-    worker = await world.spawn(PERDURE_GRACE="0.2")
+    worker = await world.spawn(PERDURE_GRACEFUL_SHUTDOWN_TIMEOUT="0.2")
     await commit_errands(world, PARKED)
     await world.counterparty.has_accepted(len(PARKED))
     assert (await worker.stop(), await statuses(world)) == (0, dict.fromkeys(PARKED, "in_doubt"))
@@ -86,7 +86,7 @@ async def test_a_call_that_does_not_is_in_doubt_at_once(world: World) -> None:
     assert [row["why"] for row in whys] == ["the worker stopped in the middle"] * len(PARKED)
 
     await world.spawn()
-    await settle_parked(world, PARKED, Status.DONE)
+    await settle_parked(world, PARKED, EffectStatus.DONE)
     for kind in PARKED:
         await world.ended(kind, kind)
         assert not await timed_out(world, kind, kind)
@@ -97,7 +97,7 @@ async def test_a_call_that_does_not_is_in_doubt_at_once(world: World) -> None:
 @pytest.mark.parametrize("again", [signal.SIGINT, signal.SIGTERM])
 async def test_a_second_signal_changes_nothing(world: World, again: signal.Signals) -> None:
     world.counterparty.before_replying.shut()
-    worker = await world.spawn(PERDURE_GRACE="20")
+    worker = await world.spawn(PERDURE_GRACEFUL_SHUTDOWN_TIMEOUT="20")
     await commit_errands(world, ["escalate"])
     await world.counterparty.has_accepted(1)
     worker.send(signal.SIGINT)
@@ -118,7 +118,7 @@ OUTAGES: dict[str, Callable[[World], None]] = {
 @pytest.mark.parametrize("outage", OUTAGES)
 async def test_a_stop_with_a_server_gone_is_a_stop_and_loses_nothing(mortal: World, outage: str) -> None:
     mortal.counterparty.before_replying.shut()
-    worker = await mortal.spawn(PERDURE_GRACE="0.2")
+    worker = await mortal.spawn(PERDURE_GRACEFUL_SHUTDOWN_TIMEOUT="0.2")
     await commit_errands(mortal, LOOKUPS)
     await mortal.counterparty.has_accepted(len(LOOKUPS))
     OUTAGES[outage](mortal)
@@ -193,7 +193,11 @@ BAD_INPUT: dict[str, tuple[str, dict[str, str], str]] = {
         "the certificate of the server at {tls} is not trusted: set TEMPORAL_TLS_SERVER_CA_CERT_PATH",
     ),
     "wrong URL": ("tests.apps.bodies:app", {"PERDURE_DATABASE_URL": "mysql://x"}, "PERDURE_DATABASE_URL"),
-    "wrong number": ("tests.apps.bodies:app", {"PERDURE_GRACE": "soon"}, "PERDURE_GRACE='soon'"),
+    "wrong number": (
+        "tests.apps.bodies:app",
+        {"PERDURE_GRACEFUL_SHUTDOWN_TIMEOUT": "soon"},
+        "PERDURE_GRACEFUL_SHUTDOWN_TIMEOUT='soon'",
+    ),
     "wrong scope": ("tests.apps.bodies:app", {"PERDURE_SCOPE": "The Shop"}, "PERDURE_SCOPE='The Shop'"),
     "no such module": ("tests.apps.nothing:app", {}, "tests.apps.nothing"),
     "no such name": ("tests.apps.bodies:nothing", {}, "has no 'nothing'"),
@@ -226,7 +230,7 @@ async def test_what_can_not_run_says_so_in_one_line_and_exits_1(world: World) ->
 
 async def spawn_two(world: World) -> list[WorkerProcess]:
     """Two workers with little grace."""
-    return await asyncio.gather(*(world.spawn(PERDURE_GRACE="0.2") for _ in range(2)))
+    return await asyncio.gather(*(world.spawn(PERDURE_GRACEFUL_SHUTDOWN_TIMEOUT="0.2") for _ in range(2)))
 
 
 async def statuses(world: World) -> dict[str, str]:

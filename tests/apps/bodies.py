@@ -14,7 +14,7 @@ from tests.apps.errands import LIFECYCLES
 
 @MARCH.performs
 async def march(way: March, attempt: Attempt) -> Marched:
-    """A thousand steps; each is told to the counterparty, progress to the engine."""
+    """A thousand steps; each is told to the counterparty, progress to Temporal."""
     began, reply = int(attempt.progress or 0), {"again": 0}
     reader, writer = await asyncio.open_connection("127.0.0.1", int(os.environ["COUNTERPARTY_PORT"]))
     for step in range(began, way.steps):

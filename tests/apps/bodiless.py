@@ -1,6 +1,6 @@
 """An app that forgot the bodies of its effects: no worker may start with it."""
 
 from perdure import App
-from tests.apps.errands import Lookup
+from tests.apps.errands import LookupErrand
 
-app = App(lifecycles=[Lookup], effects=[])
+app = App(lifecycles=[LookupErrand], effects=[])

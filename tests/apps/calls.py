@@ -12,7 +12,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from perdure import Attempt, NotDone, Question, Refused
+from perdure import Attempt, LookupContext, NotDone, Refused
 from perdure.contracts.attempt import boot_clock
 from tests.apps.contracts import Errand, Ticket
 
@@ -67,7 +67,7 @@ async def do_errand(errand: Errand, attempt: Attempt) -> Ticket:
     return Ticket(number=reply["number"])
 
 
-async def find_errand(errand: Errand, question: Question) -> Ticket | None:
+async def find_errand(errand: Errand, question: LookupContext) -> Ticket | None:
     """Ask the counterparty whether it was done."""
     reply = await _talk({"op": "ask", "key": question.key})
     return Ticket(number=reply["number"]) if reply["found"] else None
@@ -82,7 +82,7 @@ def bound(effects: dict[str, Any]) -> list[Any]:
 
         return effect.performs(body)
 
-    async def finds(errand: Errand, question: Question) -> Ticket | None:
+    async def finds(errand: Errand, question: LookupContext) -> Ticket | None:
         return await find_errand(errand, question)
 
-    return [copies(effect) for effect in effects.values()] + [effects["lookup"].find.answers(finds)]
+    return [copies(effect) for effect in effects.values()] + [effects["lookup"].lookup.answers(finds)]

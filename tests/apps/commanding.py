@@ -5,15 +5,18 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from datetime import timedelta
 from enum import StrEnum
 
 import typer
 from temporalio import workflow
 
-from perdure import App, Attempt, Done, Effect, Find, InDoubt, Lifecycle, Lookup, Question, Settings, seconds, state
+from perdure import App, AskFirst, Attempt, Done, Effect, InDoubt, Lifecycle, Lookup, LookupContext, Settings, state
 
-FIND = Find[str, str]("find-shared")
-USE = Effect[str, str]("use-shared", timeout=seconds(5), doubt=Lookup(FIND, settle=seconds(0.1)))
+FIND = Lookup[str, str]("find-shared")
+USE = Effect[str, str](
+    "use-shared", timeout=timedelta(seconds=5), doubt=AskFirst(FIND, visibility_delay=timedelta(seconds=0.1))
+)
 
 
 @dataclass
@@ -48,7 +51,7 @@ async def use(given: str, attempt: Attempt) -> str:
 
 
 @FIND.answers
-async def find(given: str, question: Question) -> str | None:
+async def find(given: str, question: LookupContext) -> str | None:
     """Find it where the other body left it."""
     shared: Shared = question.resources
     return next((each for each in shared.used if each.endswith(question.key)), None)

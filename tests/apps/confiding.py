@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from enum import StrEnum
 
 from pydantic import BaseModel
@@ -13,24 +14,23 @@ from temporalio.exceptions import ApplicationError
 
 from perdure import (
     App,
+    AskFirst,
     Attempt,
     Done,
     Effect,
-    Find,
     Lifecycle,
     Lookup,
+    LookupContext,
     NotDone,
-    Private,
-    Question,
     Repeat,
-    Retry,
-    seconds,
+    RetryPolicy,
     state,
 )
+from perdure.encryption import Private
 
 PHONE = "+15550100123"
 SECRET = "the patient has a secret"
-QUICK = Retry(initial=seconds(0.05), cap=seconds(0.1))
+QUICK = RetryPolicy(initial_interval=timedelta(seconds=0.05), maximum_interval=timedelta(seconds=0.1))
 
 
 class Secret(BaseModel):
@@ -54,11 +54,14 @@ class Told(BaseModel):
     renewed: bool = False
 
 
-FIND = Find[Secret, Said]("find-whisper", timeout=seconds(5))
+FIND = Lookup[Secret, Said]("find-whisper", timeout=timedelta(seconds=5))
 WHISPER = Effect[Secret, Said](
-    "whisper", timeout=seconds(2), doubt=Lookup(FIND, settle=seconds(0), every=seconds(0.1)), retry=QUICK
+    "whisper",
+    timeout=timedelta(seconds=2),
+    doubt=AskFirst(FIND, visibility_delay=timedelta(seconds=0), every=timedelta(seconds=0.1)),
+    retry=QUICK,
 )
-MUTTER = Effect[Secret, Said]("mutter", timeout=seconds(2), doubt=Repeat(), retry=QUICK, inline=True)
+MUTTER = Effect[Secret, Said]("mutter", timeout=timedelta(seconds=2), doubt=Repeat(), retry=QUICK, inline=True)
 
 opened: list[str] = []
 """What bodies have opened, in this process."""
@@ -96,13 +99,13 @@ class Confide(Lifecycle[Secret, Way]):
     @workflow.run
     async def run(self, given: Secret) -> None:
         """Do all of it."""
-        told = self.recall(Told) or Told()
+        told = self.restore(Told) or Told()
         self.words[:0], self.renewed = told.words, told.renewed or self.renewed
         await self.wait_for(lambda: len(self.words) >= 1)
         if not self.renewed:
             self.renewed = True
             await self.save()
-            await self.renew()
+            await self.continue_as_new()
         whispered = await self.perform(WHISPER, given, then=Way.WHISPERED)
         if isinstance(whispered, Done):
             given = Secret(to=whispered.receipt.to, text=whispered.receipt.text)
@@ -140,7 +143,7 @@ async def whisper(given: Secret, attempt: Attempt) -> Said:
 
 
 @FIND.answers
-async def find(given: Secret, question: Question) -> Said:
+async def find(given: Secret, question: LookupContext) -> Said:
     """It did happen."""
     return Said(to=Private(given.to.open()), text=given.text)
 

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import os
+from datetime import timedelta
 from typing import Any
 
 from pydantic import BaseModel
 
-from perdure import Dedupe, Effect, Escalate, Find, Lookup, Repeat, Retry, seconds
+from perdure import AskFirst, Dedupe, Effect, Escalate, Lookup, Repeat, RetryPolicy
 
-TIMEOUT = seconds(float(os.environ.get("ERRAND_TIMEOUT", "6")))
+TIMEOUT = timedelta(seconds=float(os.environ.get("ERRAND_TIMEOUT", "6")))
 """Of each call. A busy machine must not reach it, and a test that loses a worker waits for it."""
-QUICK = Retry(initial=seconds(0.1), cap=seconds(1))
+QUICK = RetryPolicy(initial_interval=timedelta(seconds=0.1), maximum_interval=timedelta(seconds=1))
 
 
 class Errand(BaseModel):
@@ -29,10 +30,10 @@ class Ticket(BaseModel):
 
 def _policies(inline: bool) -> dict[str, Effect[Errand, Ticket]]:
     tail = "-inline" if inline else ""
-    find = Find[Errand, Ticket](f"find-errand{tail}", timeout=seconds(5), inline=inline)
+    find = Lookup[Errand, Ticket](f"find-errand{tail}", timeout=timedelta(seconds=5), inline=inline)
     policies: dict[str, Any] = {
-        "lookup": Lookup(find, settle=seconds(0.5), every=seconds(0.3)),
-        "dedupe": Dedupe(window=seconds(120), margin=seconds(1)),
+        "lookup": AskFirst(find, visibility_delay=timedelta(seconds=0.5), every=timedelta(seconds=0.3)),
+        "dedupe": Dedupe(window=timedelta(seconds=120), margin=timedelta(seconds=1)),
         "repeat": Repeat(),
         "escalate": Escalate(),
     }
@@ -66,4 +67,6 @@ class Marched(BaseModel):
     again: int
 
 
-MARCH = Effect[March, Marched]("march", timeout=seconds(120), doubt=Repeat(), retry=QUICK, heartbeat=seconds(3))
+MARCH = Effect[March, Marched](
+    "march", timeout=timedelta(seconds=120), doubt=Repeat(), retry=QUICK, heartbeat_timeout=timedelta(seconds=3)
+)

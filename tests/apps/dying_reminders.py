@@ -10,13 +10,13 @@ from activities.reminders.contracts.reminders import TURN, Ahead, Turn
 from activities.reminders.doses import take_turn, withdraw_doses
 from activities.reminders.resources import lifespan
 from activities.telephony.bodies import find_placed_call, find_sms, place_call, send_sms
-from perdure import App, Occasion
+from perdure import App, StepContext
 from workflows.reminders.dosage_reminders import DosageReminders
 from workflows.reminders.dose import DoseReminder
 
 
 @TURN.takes
-async def take_turn_and_die(turn: Turn, occasion: Occasion) -> Ahead:
+async def take_turn_and_die(turn: Turn, occasion: StepContext) -> Ahead:
     """As `take_turn`; once, the process is killed when a dose is committed."""
     ahead: Ahead = await take_turn(turn, occasion)
     died = Path(os.environ["DIED"])

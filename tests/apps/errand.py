@@ -7,7 +7,7 @@ from enum import StrEnum
 
 from temporalio import workflow
 
-from perdure import Done, Ended, Expired, Lifecycle, minutes, state
+from perdure import Done, Expired, Lifecycle, NotPerformed, state
 from tests.apps.contracts import Errand
 
 
@@ -24,7 +24,7 @@ class Way(StrEnum):
 
 STATES = (
     state(Way.PENDING, Way.DOING, Way.FAILED, Way.EXPIRED, Way.CANCELLED),
-    state(Way.DOING, Way.DONE, Way.FAILED, Way.EXPIRED, Way.CANCELLED, within=minutes(5)),
+    state(Way.DOING, Way.DONE, Way.FAILED, Way.EXPIRED, Way.CANCELLED, within=timedelta(minutes=5)),
     state(Way.FAILED, Way.DOING, Way.CANCELLED, attention=True),
     state(Way.DONE),
     state(Way.EXPIRED),
@@ -44,6 +44,6 @@ class AnErrand(Lifecycle[Errand, Way]):
                     return await self.enter(Way.DONE, why=f"ticket {ticket.number}")
                 case Expired(why):
                     return await self.enter(Way.EXPIRED, why=why)
-                case Ended(why):
+                case NotPerformed(why):
                     await self.enter(Way.FAILED, why=why)
                     await self.retry_requested()

@@ -9,7 +9,7 @@ from tests.apps.errand import STATES, AnErrand, Way
 from tests.apps.kinds.counter import Count, Counter, Open
 from tests.apps.kinds.dedupe import Dedupe, DedupeInline
 from tests.apps.kinds.escalate import Escalate, EscalateInline
-from tests.apps.kinds.lookup import Lookup, LookupInline
+from tests.apps.kinds.lookup import LookupErrand, LookupInline
 from tests.apps.kinds.march import Marching, Pace
 from tests.apps.kinds.repeat import Repeat, RepeatInline
 
@@ -23,7 +23,7 @@ __all__ = [
     "DedupeInline",
     "Escalate",
     "EscalateInline",
-    "Lookup",
+    "LookupErrand",
     "LookupInline",
     "Marching",
     "Open",
@@ -34,7 +34,7 @@ __all__ = [
 ]
 
 LIFECYCLES = (
-    Lookup,
+    LookupErrand,
     LookupInline,
     Dedupe,
     DedupeInline,

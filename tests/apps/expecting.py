@@ -7,7 +7,8 @@ from enum import StrEnum
 from pydantic import BaseModel
 from temporalio import workflow
 
-from perdure import App, AppRows, Lifecycle, state
+from perdure import App, Lifecycle, state
+from perdure.contracts import AppRows
 
 TABLE = """
     create table chore (id bigint primary key, body text, state text not null default 'pending', tenant text);

@@ -2,26 +2,28 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 from temporalio import workflow
 
-from perdure import App, AppColumn, Attempt, Effect, Find, Question, seconds
-from perdure import Lookup as ByLookUp
+from perdure import App, AppColumn, Attempt, Effect, Lookup, LookupContext
+from perdure import AskFirst as ByLookUp
 from tests.apps.calls import do_errand
 from tests.apps.contracts import QUICK, Errand, Ticket
 from tests.apps.errand import STATES, AnErrand
 
-FIND = Find[Errand, Ticket]("find-nothing", timeout=seconds(5))
+FIND = Lookup[Errand, Ticket]("find-nothing", timeout=timedelta(seconds=5))
 DO = Effect[Errand, Ticket](
     "do-forgetful",
-    timeout=seconds(2),
-    doubt=ByLookUp(FIND, settle=seconds(0.2), every=seconds(0.2)),
+    timeout=timedelta(seconds=2),
+    doubt=ByLookUp(FIND, visibility_delay=timedelta(seconds=0.2), every=timedelta(seconds=0.2)),
     retry=QUICK,
-    heartbeat=seconds(2),
+    heartbeat_timeout=timedelta(seconds=2),
 )
 
 
 @FIND.answers
-async def find_nothing(errand: Errand, question: Question) -> Ticket | None:
+async def find_nothing(errand: Errand, question: LookupContext) -> Ticket | None:
     """Looks in the wrong place."""
     return None
 

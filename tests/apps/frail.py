@@ -1,4 +1,4 @@
-"""Lifecycles that come to grief in all the ways that a clean-up knows."""
+"""Lifecycles that come to grief in all the ways that a reconciliation knows."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.apps.errand import STATES as ERRAND_STATES
 from tests.apps.errand import AnErrand
 from tests.apps.kinds.counter import Counter
 from tests.apps.kinds.escalate import Escalate
-from tests.apps.kinds.lookup import Lookup, LookupInline
+from tests.apps.kinds.lookup import LookupErrand, LookupInline
 
 
 class Stay(StrEnum):
@@ -71,14 +71,14 @@ class Stubborn(_Waiting):
 
 @workflow.defn(name="odd")
 class Odd(_Waiting):
-    """Asks for a clean-up of itself."""
+    """Asks for a reconciliation of itself."""
 
     states = _STATES
 
     @workflow.run
     async def run(self, errand: Errand) -> None:
         """Ask, and stay."""
-        self.ask_for_clean_up("it looks odd here")
+        self.ask_for_reconciliation("it looks odd here")
         await self.stay()
 
 
@@ -108,11 +108,20 @@ class OtherLookup(AnErrand):
         await self.do_it(errand)
 
 
-_lifecycles: list[type[Lifecycle[Any, Any]]] = [Staying, Stubborn, Odd, Faulty, Counter, Escalate, Lookup, LookupInline]
+_lifecycles: list[type[Lifecycle[Any, Any]]] = [
+    Staying,
+    Stubborn,
+    Odd,
+    Faulty,
+    Counter,
+    Escalate,
+    LookupErrand,
+    LookupInline,
+]
 _effects = [
     *bound({name: REGULAR[name] for name in ("lookup", "escalate")}),
     *bound({"lookup": INLINE["lookup"]}),
 ]
 app = App(lifecycles=_lifecycles, effects=_effects)
-other_app = App(lifecycles=[OtherLookup, *(each for each in _lifecycles if each is not Lookup)], effects=_effects)
+other_app = App(lifecycles=[OtherLookup, *(each for each in _lifecycles if each is not LookupErrand)], effects=_effects)
 """After a deploy of code that does not fit."""

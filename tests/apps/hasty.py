@@ -1,4 +1,5 @@
-"""Lifecycles whose clean-ups are soon missed when their worker is lost; one of them keeps a clean-up where it is."""
+"""Lifecycles whose reconciliations are soon missed when their worker is lost; one of them keeps a reconciliation where
+it is."""
 
 from __future__ import annotations
 

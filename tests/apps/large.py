@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from datetime import timedelta
 from enum import StrEnum
 from functools import partial
 from typing import Any
@@ -12,20 +13,7 @@ from typing import Any
 from pydantic import BaseModel
 from temporalio import workflow
 
-from perdure import (
-    App,
-    Attempt,
-    Effect,
-    Escalate,
-    Find,
-    Lifecycle,
-    Lookup,
-    Refused,
-    Repeat,
-    Step,
-    seconds,
-    state,
-)
+from perdure import App, AskFirst, Attempt, Effect, Escalate, Lifecycle, Lookup, Refused, Repeat, Step, state
 
 CALLS: Counter[str] = Counter()
 """How often each key was called."""
@@ -67,20 +55,20 @@ class Kit:
     """Contracts and bodies with `kind` as receipts and results."""
 
     def __init__(self, kind: type[Any]) -> None:
-        find = Find[Wanted, kind]("find-scan")  # type: ignore[valid-type]
-        asked = Lookup(find, settle=seconds(0), every=seconds(0.1))
+        find = Lookup[Wanted, kind]("find-scan")  # type: ignore[valid-type]
+        asked = AskFirst(find, visibility_delay=timedelta(seconds=0), every=timedelta(seconds=0.1))
         declared: dict[str, Any] = {
-            "regular": Effect[Wanted, kind]("scan", timeout=seconds(5), doubt=Repeat()),  # type: ignore[valid-type]
+            "regular": Effect[Wanted, kind]("scan", timeout=timedelta(seconds=5), doubt=Repeat()),  # type: ignore[valid-type]
             "inline": Effect[Wanted, kind](  # type: ignore[valid-type]
-                "scan-inline", timeout=seconds(5), doubt=Repeat(), inline=True
+                "scan-inline", timeout=timedelta(seconds=5), doubt=Repeat(), inline=True
             ),
-            "look-up": Effect[Wanted, kind]("scan-asked", timeout=seconds(5), doubt=asked),  # type: ignore[valid-type]
+            "look-up": Effect[Wanted, kind]("scan-asked", timeout=timedelta(seconds=5), doubt=asked),  # type: ignore[valid-type]
             "resolve": Effect[Wanted, kind](  # type: ignore[valid-type]
-                "scan-parked", timeout=seconds(5), doubt=Escalate()
+                "scan-parked", timeout=timedelta(seconds=5), doubt=Escalate()
             ),
         }
         self.effects: dict[str, Effect[Wanted, Any]] = declared
-        self.step: Step[Wanted, Any] = Step[Wanted, kind]("read-scan", timeout=seconds(5))  # type: ignore[valid-type]
+        self.step: Step[Wanted, Any] = Step[Wanted, kind]("read-scan", timeout=timedelta(seconds=5))  # type: ignore[valid-type]
 
         async def made(wanted: Wanted, _: Any) -> Any:
             return kind(number=7, text="x" * wanted.size)

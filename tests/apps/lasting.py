@@ -10,29 +10,34 @@ from temporalio import workflow
 
 from perdure import (
     App,
+    AskFirst,
     Attempt,
     Done,
     Effect,
-    Ended,
     Escalate,
-    Find,
     Lifecycle,
     Lookup,
-    Question,
-    Retry,
-    seconds,
+    LookupContext,
+    NotPerformed,
+    RetryPolicy,
     state,
 )
 from tests.apps.calls import do_errand, find_errand
 from tests.apps.contracts import Errand, Ticket
 
-QUICK = Retry(initial=seconds(0.1), cap=seconds(1))
-IMPATIENT = Retry(initial=seconds(0.1), cap=seconds(0.1), maximum=2)
-FIND = Find[Errand, Ticket]("find-reserved", timeout=seconds(5), inline=True)
-RESERVE = Effect[Errand, Ticket](
-    "reserve", timeout=seconds(6), doubt=Lookup(FIND, settle=seconds(0.5), every=seconds(0.3)), retry=QUICK, inline=True
+QUICK = RetryPolicy(initial_interval=timedelta(seconds=0.1), maximum_interval=timedelta(seconds=1))
+IMPATIENT = RetryPolicy(
+    initial_interval=timedelta(seconds=0.1), maximum_interval=timedelta(seconds=0.1), maximum_attempts=2
 )
-PAY = Effect[Errand, Ticket]("pay", timeout=seconds(12), doubt=Escalate(), retry=IMPATIENT, inline=True)
+FIND = Lookup[Errand, Ticket]("find-reserved", timeout=timedelta(seconds=5), inline=True)
+RESERVE = Effect[Errand, Ticket](
+    "reserve",
+    timeout=timedelta(seconds=6),
+    doubt=AskFirst(FIND, visibility_delay=timedelta(seconds=0.5), every=timedelta(seconds=0.3)),
+    retry=QUICK,
+    inline=True,
+)
+PAY = Effect[Errand, Ticket]("pay", timeout=timedelta(seconds=12), doubt=Escalate(), retry=IMPATIENT, inline=True)
 
 
 class Sale(BaseModel):
@@ -89,7 +94,7 @@ class _Selling(Lifecycle[Sale, Sold]):
         until = sale.until if sale.lasts is None else self.started_at + timedelta(seconds=sale.lasts)
         if not await self.wait_for(lambda: len(self.words) >= sale.words, until=until):
             return await self.enter(Sold.EXPIRED)
-        while isinstance(end := await self.perform(PAY, Errand(), entering=Sold.PAYING), Ended):
+        while isinstance(end := await self.perform(PAY, Errand(), entering=Sold.PAYING), NotPerformed):
             await self.enter(Sold.REFUSED, why=end.why)
             await self.retry_requested()
         await self.enter(Sold.PAID, why=f"words {self.words}")
@@ -110,7 +115,7 @@ class KeptSale(_Selling):
     @workflow.run
     async def run(self, sale: Sale) -> None:
         """Sell."""
-        self.words[:0] = (self.recall(Heard) or Heard()).words
+        self.words[:0] = (self.restore(Heard) or Heard()).words
         await self.sell(sale)
 
     def snapshot(self) -> Heard:
@@ -144,7 +149,7 @@ async def pay(errand: Errand, attempt: Attempt) -> Ticket:
 
 
 @FIND.answers
-async def find_reserved(errand: Errand, question: Question) -> Ticket | None:
+async def find_reserved(errand: Errand, question: LookupContext) -> Ticket | None:
     """Ask it whether it did."""
     return await find_errand(errand, question)
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from enum import StrEnum
 
 from pydantic import BaseModel
 from temporalio import workflow
 
-from perdure import App, Attempt, Effect, Lifecycle, Private, Repeat, Retry, seconds, state
+from perdure import App, Attempt, Effect, Lifecycle, Repeat, RetryPolicy, state
+from perdure.encryption import Private
 
 
 class Letter(BaseModel):
@@ -24,7 +26,10 @@ class Posted(BaseModel):
 
 
 POST = Effect[Letter, Posted](
-    "post-letter", timeout=seconds(2), doubt=Repeat(), retry=Retry(initial=seconds(0.05), cap=seconds(0.1))
+    "post-letter",
+    timeout=timedelta(seconds=2),
+    doubt=Repeat(),
+    retry=RetryPolicy(initial_interval=timedelta(seconds=0.05), maximum_interval=timedelta(seconds=0.1)),
 )
 posted: list[tuple[str, str]] = []
 """The addresses and texts of what was posted from this process."""

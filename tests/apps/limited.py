@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 from temporalio import workflow
 
-from perdure import App, Effect, Find, Limit, Lookup, seconds
+from perdure import App, AskFirst, Effect, Lookup, RateLimit
 from tests.apps.calls import bound
 from tests.apps.contracts import QUICK, REGULAR, Errand, Ticket
 from tests.apps.errand import STATES, AnErrand
 
-ACCOUNT = Limit("account", per_second=10)
-FIND = Find[Errand, Ticket]("find-limited", timeout=seconds(5), limit=ACCOUNT)
+ACCOUNT = RateLimit("account", per_second=10)
+FIND = Lookup[Errand, Ticket]("find-limited", timeout=timedelta(seconds=5), limit=ACCOUNT)
 DO = Effect[Errand, Ticket](
     "do-limited",
-    timeout=seconds(30),
-    doubt=Lookup(FIND, settle=seconds(0.5), every=seconds(0.05), tries=None),
+    timeout=timedelta(seconds=30),
+    doubt=AskFirst(FIND, visibility_delay=timedelta(seconds=0.5), every=timedelta(seconds=0.05), tries=None),
     retry=QUICK,
-    heartbeat=seconds(2),
+    heartbeat_timeout=timedelta(seconds=2),
     limit=ACCOUNT,
 )
 

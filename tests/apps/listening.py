@@ -47,14 +47,14 @@ class Listener(Lifecycle[Told, Ear]):
     @workflow.run
     async def run(self, told: Told) -> None:
         """Listen until it is told to close."""
-        kept = self.recall(Told)
+        kept = self.restore(Told)
         if kept is not None:
             self._told.numbers = kept.numbers + self._told.numbers
         await self.enter(Ear.OPEN)
         while not self._closing:
             await self.wait_for(lambda: self._closing or self._new >= told.renew_after)
             if not self._closing:
-                await self.renew()
+                await self.continue_as_new()
         await self.enter(Ear.CLOSED)
 
     def snapshot(self) -> Told:
@@ -129,20 +129,20 @@ class Assent(StrEnum):
     NODDED = "nodded"
 
 
-class Question(BaseModel):
+class Query(BaseModel):
     """How often to nod; it does so once."""
 
     times: int = 1
 
 
 @workflow.defn(name="nod")
-class Nod(Lifecycle[Question, Assent]):
+class Nod(Lifecycle[Query, Assent]):
     """Ends at once: the cheapest lifecycle that there is."""
 
     states = (state(Assent.PENDING, Assent.NODDED), state(Assent.NODDED))
 
     @workflow.run
-    async def run(self, question: Question) -> None:
+    async def run(self, question: Query) -> None:
         """Nod."""
         await self.enter(Assent.NODDED)
 

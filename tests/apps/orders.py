@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from enum import StrEnum
 
 from pydantic import BaseModel
 from temporalio import workflow
 
-from perdure import Done, Effect, Ended, Escalate, Lifecycle, Retry, seconds, state
+from perdure import Done, Effect, Escalate, Lifecycle, NotPerformed, RetryPolicy, state
 
 
 class Order(BaseModel):
@@ -29,7 +30,9 @@ class Stage(StrEnum):
     FAILED = "failed"
 
 
-CHARGE = Effect[Order, Charge]("charge", timeout=seconds(5), doubt=Escalate(), retry=Retry(maximum=3))
+CHARGE = Effect[Order, Charge](
+    "charge", timeout=timedelta(seconds=5), doubt=Escalate(), retry=RetryPolicy(maximum_attempts=3)
+)
 STATES = (
     state(Stage.CHARGING, Stage.PACKING, Stage.FAILED),
     state(Stage.PACKING, Stage.DONE),
@@ -48,14 +51,14 @@ class OrderLifecycle(Lifecycle[Order, Stage]):
 
     @workflow.run
     async def run(self, order: Order) -> None:
-        kept = self.recall(Packed)
+        kept = self.restore(Packed)
         self.packed = self.packed or (kept is not None and kept.packed)
         match await self.perform(CHARGE, order):
             case Done():
                 await self.enter(Stage.PACKING)
                 await self.wait_for(lambda: self.packed)
                 await self.enter(Stage.DONE)
-            case Ended(why):
+            case NotPerformed(why):
                 await self.enter(Stage.FAILED, why)
 
     @workflow.signal
@@ -75,7 +78,7 @@ class Hasty(Lifecycle[Order, Stage]):
 
     @workflow.run
     async def run(self, order: Order) -> None:
-        soon = self.started_at + seconds(3)
+        soon = self.started_at + timedelta(seconds=3)
         if not isinstance(await self.perform(CHARGE, order, suffix="first", expires_at=soon), Done):
             await self.perform(CHARGE, order, suffix="second")
         await self.enter(Stage.PACKING)

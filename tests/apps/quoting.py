@@ -18,16 +18,15 @@ from temporalio import workflow
 from perdure import (
     App,
     AppColumn,
+    AskFirst,
     Attempt,
     Effect,
     Escalate,
-    Find,
     Lifecycle,
     Lookup,
-    Occasion,
-    Question,
+    LookupContext,
     Step,
-    seconds,
+    StepContext,
     state,
 )
 from perdure.errors import PerdureError
@@ -110,15 +109,15 @@ class Stage(StrEnum):
     NEW, OVER = "new", "over"
 
 
-BODY = Effect[str, Letter]("quote", timeout=seconds(5), doubt=Escalate())
-INLINE = Effect[str, Letter]("quote-inline", timeout=seconds(5), doubt=Escalate(), inline=True)
-FIND = Find[str, Letter]("find-quote")
+BODY = Effect[str, Letter]("quote", timeout=timedelta(seconds=5), doubt=Escalate())
+INLINE = Effect[str, Letter]("quote-inline", timeout=timedelta(seconds=5), doubt=Escalate(), inline=True)
+FIND = Lookup[str, Letter]("find-quote")
 ASKED = Effect[str, Letter](
     "quote-asked",
-    timeout=seconds(5),
-    doubt=Lookup(FIND, settle=timedelta(0), every=seconds(0.1), tries=1, otherwise=Escalate()),
+    timeout=timedelta(seconds=5),
+    doubt=AskFirst(FIND, visibility_delay=timedelta(0), every=timedelta(seconds=0.1), tries=1, otherwise=Escalate()),
 )
-TAKE = Step[str, Letter]("take-quote", timeout=seconds(5))
+TAKE = Step[str, Letter]("take-quote", timeout=timedelta(seconds=5))
 
 
 @BODY.performs
@@ -138,7 +137,7 @@ async def quote_inline(kind: str, attempt: Attempt) -> Letter:
 
 
 @FIND.answers
-async def find_quote(kind: str, question: Question) -> Letter | None:
+async def find_quote(kind: str, question: LookupContext) -> Letter | None:
     """Quote."""
     KINDS[kind]()
     return None
@@ -152,7 +151,7 @@ async def quote_asked(kind: str, attempt: Attempt) -> Letter:
 
 
 @TAKE.takes
-async def take_quote(kind: str, occasion: Occasion) -> Letter:
+async def take_quote(kind: str, occasion: StepContext) -> Letter:
     """Quote."""
     KINDS[kind]()
     raise AssertionError

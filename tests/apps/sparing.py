@@ -3,37 +3,45 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 from pydantic import BaseModel
 from temporalio import workflow
 
-from perdure import App, Attempt, Dedupe, Effect, Escalate, Limit, Retry, seconds
+from perdure import App, Attempt, Dedupe, Effect, Escalate, RateLimit, RetryPolicy
 from tests.apps.calls import do_errand
 from tests.apps.contracts import Errand, Ticket
 from tests.apps.errand import STATES, AnErrand
 
-ONCE = Retry(initial=seconds(0.1), maximum=1)
-LINE = Limit("line", per_second=10)
+ONCE = RetryPolicy(initial_interval=timedelta(seconds=0.1), maximum_attempts=1)
+LINE = RateLimit("line", per_second=10)
 WITHIN = 5.0
 """Seconds after the first attempt in which another may begin: window, less margin and time-out."""
-SLOW = Retry(initial=seconds(1), jitter=0)
+SLOW = RetryPolicy(initial_interval=timedelta(seconds=1), jitter=0)
 
 
 def _once(name: str, inline: bool) -> Effect[Errand, Ticket]:
     return Effect[Errand, Ticket](
-        name, timeout=seconds(10), doubt=Escalate(), retry=ONCE, inline=inline, heartbeat=seconds(2)
+        name,
+        timeout=timedelta(seconds=10),
+        doubt=Escalate(),
+        retry=ONCE,
+        inline=inline,
+        heartbeat_timeout=timedelta(seconds=2),
     )
 
 
-def _deduped(name: str, limit: Limit | None) -> Effect[Errand, Ticket]:
-    doubt = Dedupe(window=seconds(8), margin=seconds(1))
-    return Effect[Errand, Ticket](name, timeout=seconds(2), doubt=doubt, retry=SLOW, heartbeat=seconds(2), limit=limit)
+def _deduped(name: str, limit: RateLimit | None) -> Effect[Errand, Ticket]:
+    doubt = Dedupe(window=timedelta(seconds=8), margin=timedelta(seconds=1))
+    return Effect[Errand, Ticket](
+        name, timeout=timedelta(seconds=2), doubt=doubt, retry=SLOW, heartbeat_timeout=timedelta(seconds=2), limit=limit
+    )
 
 
 DO, DO_INLINE = _once("do-once", inline=False), _once("do-once-inline", inline=True)
 DEDUPED, DEDUPED_IN_LINE = _deduped("do-deduped", None), _deduped("do-deduped-in-line", LINE)
-SAVED = Effect[Errand, Ticket]("do-saved", timeout=seconds(10), doubt=Escalate(), retry=ONCE, limit=LINE)
+SAVED = Effect[Errand, Ticket]("do-saved", timeout=timedelta(seconds=10), doubt=Escalate(), retry=ONCE, limit=LINE)
 
 
 class Words(BaseModel):

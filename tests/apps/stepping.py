@@ -8,19 +8,20 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from datetime import timedelta
 from enum import StrEnum
 from typing import Any
 
 import asyncpg
 from temporalio import workflow
 
-from perdure import App, Lifecycle, Occasion, Settings, Step, seconds, state
+from perdure import App, Lifecycle, Settings, Step, StepContext, state
 
 TABLES = """
     create table taken (id text primary key, times int not null default 1);
     create table told (what text primary key);
 """
-TAKE = Step[str, int]("note-it", timeout=seconds(30))
+TAKE = Step[str, int]("note-it", timeout=timedelta(seconds=30))
 
 
 class Pace(StrEnum):
@@ -46,7 +47,7 @@ class Stepper(Lifecycle[str, Pace]):
 
 
 @TAKE.takes
-async def note_it(what: str, occasion: Occasion) -> int:
+async def note_it(what: str, occasion: StepContext) -> int:
     """How often it was taken, this time included."""
     pool: Any = occasion.resources
     noted = await pool.fetchval(

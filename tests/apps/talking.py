@@ -16,19 +16,18 @@ from temporalio import workflow
 
 from perdure import (
     App,
+    AskFirst,
     Attempt,
     Done,
     Effect,
-    Ended,
     Escalate,
     Expired,
-    Find,
     Lifecycle,
     Lookup,
-    Question,
+    LookupContext,
+    NotPerformed,
     Repeat,
-    Retry,
-    seconds,
+    RetryPolicy,
     state,
 )
 from tests.apps.calls import do_errand, find_errand
@@ -36,23 +35,33 @@ from tests.apps.contracts import Errand, Ticket
 from tests.apps.errands import Way
 
 ESCALATE = Escalate()
-QUICK = Retry(initial=seconds(0.1), cap=seconds(1))
-SLOW = Retry(initial=timedelta(hours=1), cap=timedelta(hours=1))
+QUICK = RetryPolicy(initial_interval=timedelta(seconds=0.1), maximum_interval=timedelta(seconds=1))
+SLOW = RetryPolicy(initial_interval=timedelta(hours=1), maximum_interval=timedelta(hours=1))
 
 
 def _ring(
-    name: str, inline: bool = False, retry: Retry = QUICK, doubt: Escalate | Repeat = ESCALATE
+    name: str, inline: bool = False, retry: RetryPolicy = QUICK, doubt: Escalate | Repeat = ESCALATE
 ) -> Effect[Errand, Ticket]:
     return Effect[Errand, Ticket](
-        name, timeout=seconds(1), doubt=doubt, retry=retry, inline=inline, heartbeat=seconds(2)
+        name,
+        timeout=timedelta(seconds=1),
+        doubt=doubt,
+        retry=retry,
+        inline=inline,
+        heartbeat_timeout=timedelta(seconds=2),
     )
 
 
 def _look(tail: str, inline: bool) -> Effect[Errand, Ticket]:
-    find = Find[Errand, Ticket](f"find{tail}", timeout=seconds(5), inline=inline)
-    doubt = Lookup(find, settle=seconds(0.5), every=seconds(0.3))
+    find = Lookup[Errand, Ticket](f"find{tail}", timeout=timedelta(seconds=5), inline=inline)
+    doubt = AskFirst(find, visibility_delay=timedelta(seconds=0.5), every=timedelta(seconds=0.3))
     return Effect[Errand, Ticket](
-        f"do-look{tail}", timeout=seconds(3), doubt=doubt, retry=QUICK, inline=inline, heartbeat=seconds(2)
+        f"do-look{tail}",
+        timeout=timedelta(seconds=3),
+        doubt=doubt,
+        retry=QUICK,
+        inline=inline,
+        heartbeat_timeout=timedelta(seconds=2),
     )
 
 
@@ -92,7 +101,7 @@ class _Talk(Lifecycle[Errand, Way]):
 
     async def do_it(self, errand: Errand) -> None:
         """Perform the first of its effects until it is done."""
-        self.words[:0] = (self.recall(Heard) or Heard()).words
+        self.words[:0] = (self.restore(Heard) or Heard()).words
         expires_at = workflow.now() + timedelta(seconds=errand.seconds) if errand.seconds else None
         while True:
             match await self.perform(self.effects[0], errand, entering=Way.DOING, expires_at=expires_at):
@@ -100,7 +109,7 @@ class _Talk(Lifecycle[Errand, Way]):
                     return await self.enter(Way.DONE, why=f"ticket {ticket.number}")
                 case Expired(why):
                     return await self.enter(Way.EXPIRED, why=why)
-                case Ended(why):
+                case NotPerformed(why):
                     await self.enter(Way.FAILED, why=why)
                     await self.retry_requested()
 
@@ -267,11 +276,11 @@ def _does(effect: Effect[Errand, Ticket]) -> Callable[..., Any]:
 
 
 def _finds(effect: Effect[Errand, Ticket]) -> Callable[..., Any]:
-    async def body(errand: Errand, question: Question) -> Ticket | None:
+    async def body(errand: Errand, question: LookupContext) -> Ticket | None:
         return await find_errand(errand, question)
 
-    assert effect.find is not None
-    return effect.find.answers(body)
+    assert effect.lookup is not None
+    return effect.lookup.answers(body)
 
 
 EFFECTS = [effect for each in LIFECYCLES for effect in each.effects]

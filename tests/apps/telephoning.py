@@ -6,7 +6,7 @@ from activities.telephony.contracts import Accepted, Channel, Notice
 from activities.telephony.twilio.looking_up import look_up
 from activities.telephony.twilio.resources import lifespan
 from activities.telephony.twilio.sending import send
-from perdure import App, Attempt, Question
+from perdure import App, Attempt, LookupContext
 from tests.apps.telling import CALL, FIND_CALL, FIND_SMS, SMS, Tell
 
 
@@ -21,12 +21,12 @@ async def place_call(notice: Notice, attempt: Attempt) -> Accepted:
 
 
 @FIND_SMS.answers
-async def find_sms(notice: Notice, question: Question) -> Accepted | None:
+async def find_sms(notice: Notice, question: LookupContext) -> Accepted | None:
     return await look_up(Channel.SMS, notice, question)
 
 
 @FIND_CALL.answers
-async def find_call(notice: Notice, question: Question) -> Accepted | None:
+async def find_call(notice: Notice, question: LookupContext) -> Accepted | None:
     return await look_up(Channel.CALL, notice, question)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
 
 from pydantic import BaseModel
@@ -17,11 +17,24 @@ from activities.telephony.contracts import (
     reference_of,
     sms_contracts,
 )
-from perdure import Done, Key, Lifecycle, Private, Retry, WasRefused, seconds, state
+from perdure import Done, Key, Lifecycle, RetryPolicy, WasRefused, state
+from perdure.encryption import Private
 
-QUICK = Retry(initial=seconds(0.1), cap=seconds(1))
-SMS, FIND_SMS = sms_contracts(timeout=seconds(1), settle=seconds(0.1), every=seconds(0.1), retry=QUICK, limit=None)
-CALL, FIND_CALL = call_contracts(timeout=seconds(1), settle=seconds(0.1), every=seconds(0.1), retry=QUICK, limit=None)
+QUICK = RetryPolicy(initial_interval=timedelta(seconds=0.1), maximum_interval=timedelta(seconds=1))
+SMS, FIND_SMS = sms_contracts(
+    timeout=timedelta(seconds=1),
+    visibility_delay=timedelta(seconds=0.1),
+    every=timedelta(seconds=0.1),
+    retry=QUICK,
+    limit=None,
+)
+CALL, FIND_CALL = call_contracts(
+    timeout=timedelta(seconds=1),
+    visibility_delay=timedelta(seconds=0.1),
+    every=timedelta(seconds=0.1),
+    retry=QUICK,
+    limit=None,
+)
 
 
 class Telling(BaseModel):
@@ -73,7 +86,7 @@ class Tell(Lifecycle[Telling, Way]):
             return Accepted(sid=report.sid, status=report.status) if report else None
 
         notice = Notice(to=telling.to, text=telling.text, until=telling.until)
-        end = await self.perform(effect, notice, entering=Way.SENDING, expires_at=telling.until, witness=accepted)
+        end = await self.perform(effect, notice, entering=Way.SENDING, expires_at=telling.until, confirmed_by=accepted)
         match end:
             case Done(receipt):
                 await self.enter(Way.SENT, why=receipt.status)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
+from datetime import timedelta
 
 import temporalio.client
 from opentelemetry import trace
@@ -15,7 +16,7 @@ from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExport
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from temporalio.contrib.opentelemetry import create_tracer_provider
 
-from perdure import Client, PerdurePlugin, minutes
+from perdure import Client, PerdurePlugin
 from perdure._worker.worker import leave, new_worker
 from tests.apps.bodies import app
 from tests.apps.contracts import Errand
@@ -28,15 +29,15 @@ async def main(kind: str) -> None:
     provider.add_span_processor(SimpleSpanProcessor(OTLPSpanExporter()))
     trace.set_tracer_provider(provider)
     plugin = PerdurePlugin(app)
-    engine = await temporalio.client.Client.connect(os.environ["TEMPORAL_ADDRESS"], plugins=[plugin])
+    temporal_client = await temporalio.client.Client.connect(os.environ["TEMPORAL_ADDRESS"], plugins=[plugin])
     async with (
-        running(new_worker(engine, plugin.config)),
-        Client.connect(plugin.config, engine=engine, app=app) as client,
+        running(new_worker(temporal_client, plugin.config)),
+        Client.connect(plugin.config, temporal_client=temporal_client, app=app) as client,
     ):
         with trace.get_tracer("shop").start_as_current_span("request"):
             handle = await client.start(kind, "a", Errand())
-        print((await handle.wait(timeout=minutes(1))).state)
-        await engine.get_workflow_handle(f"{plugin.config.scope}:{kind}/a").result()
+        print((await handle.wait(timeout=timedelta(minutes=1))).state)
+        await temporal_client.get_workflow_handle(f"{plugin.config.scope}:{kind}/a").result()
 
 
 if __name__ == "__main__":

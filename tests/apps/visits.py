@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from enum import StrEnum
 
 from pydantic import BaseModel
 from temporalio import workflow
 
-from perdure import App, AppColumn, Attempt, Done, Effect, Ended, Erasure, Escalate, Lifecycle, seconds, state
+from perdure import App, AppColumn, Attempt, Done, Effect, Escalate, Lifecycle, NotPerformed, state
+from perdure.contracts import Erasure
 
 TABLES = """
     create table visit (id bigint primary key, state text not null default 'booked', name text);
@@ -42,12 +44,12 @@ class Stage(StrEnum):
     ABSENT = "absent"
 
 
-REGISTER = Effect[Booked, Registered]("register-visit", timeout=seconds(10), doubt=Escalate())
+REGISTER = Effect[Booked, Registered]("register-visit", timeout=timedelta(seconds=10), doubt=Escalate())
 
 
 @REGISTER.performs
 async def register(booked: Booked, attempt: Attempt) -> Registered:
-    """Notes a clue, and is registered by itself."""
+    """Notes a look-up hint, and is registered by itself."""
     await attempt.note({"of": booked.name})
     attempt.heartbeat({"at": booked.name})
     return Registered(entry=f"entry of {booked.name}")
@@ -67,7 +69,7 @@ class _Registering(Lifecycle[Booked, Stage]):
         match await self.perform(REGISTER, booked, then=Stage.REGISTERED):
             case Done(receipt):
                 workflow.set_current_details(receipt.entry)
-            case Ended(why):
+            case NotPerformed(why):
                 await self.enter(Stage.ABSENT, why=why)
 
 
@@ -111,7 +113,7 @@ class Visit(_Registering):
     @workflow.run
     async def run(self, booked: Booked) -> None:
         """See the base class."""
-        self.said[:0] = (self.recall(Remarks) or Remarks(said=[])).said
+        self.said[:0] = (self.restore(Remarks) or Remarks(said=[])).said
         await self.register(booked)
         await self.wait_for(lambda: "over" in self.said)
         await self.enter(Stage.OVER, why=f"why {booked.name}")

@@ -19,7 +19,7 @@ from temporalio import workflow
 
 from perdure._wire.writes import Write
 from perdure.contracts.keys import Entity
-from perdure.contracts.outcomes import Abandoned, DifferentInput, Done, Ended, Expired, GaveUp, WasRefused
+from perdure.contracts.outcomes import Abandoned, DifferentInput, Done, Expired, GaveUp, NotPerformed, WasRefused
 from perdure.testing.exploring.answers import Answer, Answers, watching
 from perdure.testing.exploring.evidence import Told
 from tests.chaos.plan import GENERATED
@@ -28,7 +28,7 @@ FILE = "CHAOS_ANSWERS"
 """Environment variable of a worker: the file."""
 
 _FOR_GOOD = ExitStack()
-_KINDS: dict[str, type[Ended]] = {
+_KINDS: dict[str, type[NotPerformed]] = {
     kind.__name__: kind for kind in (WasRefused, Expired, Abandoned, GaveUp, DifferentInput)
 }
 
@@ -50,7 +50,10 @@ def keep() -> None:
 def line_of(write: Write, answers: Answers, at: float) -> str:
     """The line about one end that is ordered."""
     kept = {key: [_as_data(each) for each in all] for key, all in answers.items()}
-    return json.dumps({"id": write.id, "round": write.round, "version": write.version, "at": at, "told": kept}) + "\n"
+    return (
+        json.dumps({"id": write.id, "generation": write.generation, "version": write.version, "at": at, "told": kept})
+        + "\n"
+    )
 
 
 class Kept:
@@ -64,7 +67,7 @@ class Kept:
         self._told: dict[tuple[Entity, int], dict[str, list[Told]]] = defaultdict(lambda: defaultdict(list))
         for line in path.read_text().splitlines() if path.exists() else ():
             kept = json.loads(line)
-            told = self._told[Entity(GENERATED, kept["id"], kept["round"]), kept["version"]]
+            told = self._told[Entity(GENERATED, kept["id"], kept["generation"]), kept["version"]]
             for key, answers in kept["told"].items():
                 told[key] += [Told(_from_data(each), kept["at"]) for each in answers]
 

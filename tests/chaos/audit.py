@@ -7,12 +7,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby, pairwise
 
-from perdure.contracts.outcomes import Status
+from perdure.contracts.outcomes import EffectStatus
 from perdure.contracts.states import STARTING
 from perdure.testing.exploring import scenario as exploring
 
 SETTLE = 0.5
-"""Seconds: the shortest `settle` of the lifecycles here. What arrives later after its last check is excluded."""
+"""Seconds: the shortest `visibility_delay` of the lifecycles here. What arrives later after its last check is
+excluded."""
 
 AT_LEAST_ONCE = ("repeat", "repeat-inline", "march")
 DONE = {"done", "sent", "there"}
@@ -43,11 +44,11 @@ class Facts:
         kept: whether the app's transaction was to be kept.
         app_row: whether the app has its row.
         column: what the app's own column shows; None where the lifecycle declares none.
-        known: whether `ident` knows it, with `final` and `round`.
+        known: whether `ident` knows it, with `final` and `generation`.
         entity: state of its row in `entity`, if there is one.
         finished: states of its rows in `finished`.
         trail: states of its rows in `transition`, oldest first.
-        engine: Temporal's status of its workflow; None where it knows none.
+        workflow: Temporal's status of its workflow; None where it knows none.
         work: what an effect could not show: e.g. a counter's total is too small.
         judged: of a generated one, what the exploration's judge says; None = it is another, or is not over.
     """
@@ -62,7 +63,7 @@ class Facts:
     entity: str | None
     finished: tuple[str, ...]
     trail: tuple[str, ...]
-    engine: str | None
+    workflow: str | None
     effects: tuple[EffectFacts, ...]
     work: tuple[str, ...] = ()
     judged: Sequence[exploring.Finding] | None = None
@@ -126,7 +127,7 @@ def _of_rolled_back(subject: Facts) -> Iterator[tuple[str, str]]:
         "transition": subject.trail,
         "effect": any(effect.status for effect in subject.effects),
         "the app's table": subject.app_row,
-        "Temporal": subject.engine,
+        "Temporal": subject.workflow,
         "the other side": subject.accepted,
     }
     if there := [where for where, trace in traces.items() if trace]:
@@ -138,7 +139,7 @@ def _of_kept(subject: Facts, ways: Mapping[str, frozenset[str]]) -> Iterator[tup
         yield "lost", "was committed, and ident does not know it"
         return
     if subject.final is None:
-        yield "lost", f"has not ended: {subject.entity}, in Temporal {subject.engine}"
+        yield "lost", f"has not ended: {subject.entity}, in Temporal {subject.workflow}"
         return
     if subject.final in DONE and subject.effects and not subject.accepted:
         yield "lost", f"is {subject.final}, and the other side has nothing of it"
@@ -160,11 +161,11 @@ def _disagreements(subject: Facts) -> Iterator[str]:
         yield f"ident says {subject.final}, and finished says {list(subject.finished)}"
     if subject.column is not None and subject.column != subject.final:
         yield f"ident says {subject.final}, and the app's column says {subject.column}"
-    if subject.engine != "COMPLETED":
-        yield f"ident says {subject.final}, and Temporal says {subject.engine}"
+    if subject.workflow != "COMPLETED":
+        yield f"ident says {subject.final}, and Temporal says {subject.workflow}"
     if not subject.app_row:
         yield "was committed, and the app's row is not there"
-    if subject.final in DONE and any(effect.status != Status.DONE for effect in subject.effects[-1:]):
+    if subject.final in DONE and any(effect.status != EffectStatus.DONE for effect in subject.effects[-1:]):
         yield f"ident says {subject.final}, and its last effect is {subject.effects[-1].status}"
 
 
@@ -179,9 +180,9 @@ def _steps(trail: Sequence[str], ways: Mapping[str, frozenset[str]], final: str)
 
 
 def _misjudged(effect: EffectFacts) -> str | None:
-    if effect.status == Status.DONE and not effect.accepted:
+    if effect.status == EffectStatus.DONE and not effect.accepted:
         return f"{effect.key} is done on record, and the other side has nothing of it"
-    if effect.status in (None, Status.NOT_DONE, Status.REFUSED) and effect.accepted > effect.late:
+    if effect.status in (None, EffectStatus.NOT_DONE, EffectStatus.REFUSED) and effect.accepted > effect.late:
         return f"{effect.key} is {effect.status} on record, and the other side has it {effect.accepted} times"
     return None
 
@@ -201,7 +202,7 @@ def _twice(subject: Facts, excluded: Counter[str]) -> Iterator[str]:
         return
     late = sum(effect.late for effect in subject.effects)
     if again <= late:
-        excluded["arrived later than `settle` after the sender's last check (frozen)"] += again
+        excluded["arrived later than `visibility_delay` after the sender's last check (frozen)"] += again
         return
     yield f"the other side has it {subject.accepted} times: " + ", ".join(
         f"{effect.key} x {effect.accepted}" for effect in subject.effects if effect.accepted

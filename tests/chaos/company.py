@@ -9,7 +9,7 @@ from collections import defaultdict
 from datetime import timedelta
 from typing import Any
 
-from perdure import Status
+from perdure import EffectStatus
 from perdure.testing.exploring.evidence import Sent
 from perdure.testing.exploring.people import GIVEN_UP
 from tests.chaos.generated import PACE
@@ -120,9 +120,9 @@ class Company:
 
     async def _say(self, entity_id: str, key: str) -> Any:
         number, slot = self._other_side.accepted[key], key.split("/", 2)[2].partition("~")[0]
-        outcome, receipt = (Status.DONE, str(number)) if number else (Status.NOT_DONE, None)
+        outcome, receipt = (EffectStatus.DONE, str(number)) if number else (EffectStatus.NOT_DONE, None)
         if random.random() < _ABANDONED:
-            outcome, receipt = Status.ABANDONED, None
+            outcome, receipt = EffectStatus.ABANDONED, None
         return await self._world.client.resolve(
             GENERATED, entity_id, outcome, by="chaos", note="looked it up", receipt=receipt, effect=slot
         )

@@ -34,7 +34,7 @@ _TABLES = {
     "ident": "select lifecycle, id, final from perdure.ident",
     "entity": "select lifecycle, id, state from perdure.entity",
     "finished": "select lifecycle, id, state, why from perdure.finished order by finished_at",
-    "transition": "select lifecycle, id, state, attention, at from perdure.transition order by round, version, at",
+    "transition": "select lifecycle, id, state, attention, at from perdure.transition order by generation, version, at",
     "effect": "select lifecycle, id, key, status from perdure.effect order by first_at, key",
 }
 _LEFT_OVER = ("entity", "outbox", "message", "behind", "rejected")
@@ -82,24 +82,24 @@ async def gather(
     """Facts of every lifecycle of the plan."""
     gate = asyncio.Semaphore(20)
 
-    async def engine(start: Start) -> str | None:
+    async def workflow(start: Start) -> str | None:
         async with gate:
-            return await _engine(world, start)
+            return await _workflow(world, start)
 
-    engines = await asyncio.gather(*(engine(start) for start in plan.starts))
+    workflows = await asyncio.gather(*(workflow(start) for start in plan.starts))
     accepted = _accepted(other_side, postbox, books)
     facts = [
         _facts(start, said, books, accepted.get((start.lifecycle, start.id), {}), other_side, counters)
-        for start, said in zip(plan.starts, engines, strict=True)
+        for start, said in zip(plan.starts, workflows, strict=True)
     ]
     return [replace(each, judged=await judge.judge(each.id)) if _to_be_judged(each) else each for each in facts]
 
 
 def _to_be_judged(facts: Facts) -> bool:
-    return facts.lifecycle == GENERATED and facts.engine == "COMPLETED"
+    return facts.lifecycle == GENERATED and facts.workflow == "COMPLETED"
 
 
-async def _engine(world: World, start: Start) -> str | None:
+async def _workflow(world: World, start: Start) -> str | None:
     """Temporal's word; one that is about to close is given a moment, and one that never came is None."""
     for last in (False,) * 300 + (True,):
         try:
@@ -139,7 +139,7 @@ def unasked(plan: Plan, other_side: OtherSide, postbox: Postbox, books: Books) -
 
 def _facts(
     start: Start,
-    engine: str | None,
+    workflow: str | None,
     books: Books,
     accepted: dict[str, int],
     other_side: OtherSide,
@@ -163,7 +163,7 @@ def _facts(
         entity=entity[0]["state"] if entity else None,
         finished=tuple(row["state"] for row in books.of("finished", start)),
         trail=tuple(row["state"] for row in books.of("transition", start)),
-        engine=engine,
+        workflow=workflow,
         effects=effects,
         work=tuple(_miscounted(start, books, counters)),
     )
@@ -172,8 +172,8 @@ def _facts(
 def _effect(start: Start, key: str, status: str | None, accepted: int, other_side: OtherSide) -> EffectFacts:
     if start.lifecycle == "march":
         accepted = int(other_side.marched[key] == set(range(STEPS)))
-    settle = generated.SETTLE if start.lifecycle == GENERATED else SETTLE
-    late = sum(seconds > settle for seconds in other_side.late[key])
+    visibility_delay = generated.SETTLE if start.lifecycle == GENERATED else SETTLE
+    late = sum(seconds > visibility_delay for seconds in other_side.late[key])
     return EffectFacts(key, status, accepted, late, other_side.dropped[key])
 
 

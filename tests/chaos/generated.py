@@ -16,7 +16,7 @@ from tests.chaos.plan import GENERATED
 PACE = 0.2
 """How many seconds it takes here what takes one in virtual time: a call may take a second."""
 SETTLE = 4 * PACE
-"""Seconds: the `settle` of its look-ups."""
+"""Seconds: the `visibility_delay` of its look-ups."""
 WINDOW = 60 * PACE
 """Seconds for which the other side drops repeats, where an effect declares that it does."""
 

@@ -6,11 +6,11 @@ import random
 from collections.abc import Callable
 from typing import Any
 
-from perdure import App, Attempt, Question, Step
+from perdure import App, Attempt, LookupContext, Step
 from perdure._workflow.lifecycle import Lifecycle
 from perdure.app import contracts_of
-from perdure.contracts.effects import Effect, Find
-from perdure.contracts.steps import Occasion
+from perdure.contracts.effects import Effect, Lookup
+from perdure.contracts.steps import StepContext
 from tests.apps.calls import do_errand, find_errand
 from tests.apps.contracts import Errand
 from tests.chaos.generated import Generated, GeneratedLater
@@ -19,22 +19,22 @@ _FAILING = 0.2
 """How likely a step fails."""
 
 
-def _body(contract: Effect[Any, Any] | Find[Any, Any] | Step[Any, Any]) -> Callable[..., Any]:
+def _body(contract: Effect[Any, Any] | Lookup[Any, Any] | Step[Any, Any]) -> Callable[..., Any]:
     async def does(given: str, attempt: Attempt) -> str:
         return str((await do_errand(Errand(), attempt)).number)
 
-    async def finds(given: str, question: Question) -> str | None:
+    async def finds(given: str, question: LookupContext) -> str | None:
         ticket = await find_errand(Errand(), question)
         return None if ticket is None else str(ticket.number)
 
-    async def takes(given: str, occasion: Occasion) -> str:
+    async def takes(given: str, occasion: StepContext) -> str:
         if random.random() < _FAILING:
             raise RuntimeError(f"the step failed for {given}")
         return given
 
     if isinstance(contract, Effect):
         return contract.performs(does)
-    return contract.answers(finds) if isinstance(contract, Find) else contract.takes(takes)
+    return contract.answers(finds) if isinstance(contract, Lookup) else contract.takes(takes)
 
 
 def _app(lifecycle: type[Lifecycle[Any, Any]]) -> App:

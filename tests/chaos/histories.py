@@ -16,7 +16,7 @@ async def histories(world: World, entity: Entity) -> list[WorkflowHistory]:
     found: list[WorkflowHistory] = []
     run_id: str | None = None
     while run_id != "":
-        handle = world.engine.get_workflow_handle(entity.workflow_id(world.scope), run_id=run_id)
+        handle = world.temporal_client.get_workflow_handle(entity.workflow_id(world.scope), run_id=run_id)
         found.append(await handle.fetch_history())
         run_id = found[-1].events[0].workflow_execution_started_event_attributes.continued_execution_run_id
     return found[::-1]

@@ -1,7 +1,8 @@
 """What the exploration's judge says of generated lifecycles on real servers.
 
 What `perform` returned to the author is not on record, and whoever knows it may be killed in the next instant. The
-histories tell: a replay of them returns the same again.
+histories tell: a replay of them returns the same again. What a task that was lost had returned before it put the end on
+record, the workers have kept.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from temporalio.worker import Replayer, UnsandboxedWorkflowRunner
 from perdure import PerdurePlugin
 from perdure._workflow.performing import Performance
 from perdure.contracts.keys import Entity
+from perdure.testing.exploring.answers import with_those_at_the_end
 from perdure.testing.exploring.database import belongs
 from perdure.testing.exploring.evidence import Account, Evidence, Told
 from perdure.testing.exploring.judge import judge
@@ -26,6 +28,7 @@ from perdure.testing.exploring.other_side import SECRET
 from perdure.testing.exploring.scenario import Finding
 from perdure.testing.exploring.sql_record import SqlRecord
 from tests.chaos import generated, generated_bodies
+from tests.chaos.answers import Kept
 from tests.chaos.company import Company
 from tests.chaos.histories import histories
 from tests.chaos.other_side import OtherSide
@@ -41,12 +44,15 @@ class Judge:
 
     Attributes:
         runs: how many runs were replayed.
+        judged: how many lifecycles were judged.
+        kept: of how many of them a worker has kept what they had returned at their end.
         answers: how many answers of `perform` those had.
     """
 
-    def __init__(self, world: World, other_side: OtherSide, company: Company, record: SqlRecord) -> None:
+    def __init__(self, world: World, other_side: OtherSide, company: Company, record: SqlRecord, answers: Kept) -> None:
         self._world, self._other_side, self._company, self._record = world, other_side, company, record
-        self.runs = self.answers = 0
+        self._answers = answers
+        self.runs = self.answers = self.judged = self.kept = 0
         plugin = PerdurePlugin(generated_bodies.older, world.config)
         self._replayer = Replayer(workflows=[], plugins=[plugin], workflow_runner=UnsandboxedWorkflowRunner())
 
@@ -61,7 +67,10 @@ class Judge:
                 return [Finding("a replay differs", f"{entity}: {history.run_id}: {result.replay_failure}")]
             self.runs += 1
         self.answers += sum(map(len, told.values()))
-        return [*judge(self._evidence(entity, told))]
+        end = entity, self._record.version(entity)
+        self.judged += 1
+        self.kept += end in self._answers
+        return [*judge(self._evidence(entity, with_those_at_the_end(told, self._answers.at_the_end(*end))))]
 
     def _evidence(self, entity: Entity, told: dict[str, list[Told]]) -> Evidence:
         record = self._record

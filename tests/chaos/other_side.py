@@ -17,7 +17,7 @@ from tests.chaos.plan import GENERATED
 from tests.counterparty import Counterparty
 
 TRUTHFUL_PAUSE = 1.0
-"""Seconds that somebody who looks into its books waits first, as `settle` does."""
+"""Seconds that somebody who looks into its books waits first, as `visibility_delay` does."""
 
 MOODS: dict[str, float] = {"willing": 80, "busy": 5, "unwilling": 3, "silent after it": 6, "silent before it": 6}
 WORSE: dict[str, float] = {

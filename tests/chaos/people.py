@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
-from perdure import Status
+from perdure import EffectStatus
 from perdure.contracts.keys import Key
 from tests.chaos.company import Company
 from tests.chaos.other_side import TRUTHFUL_PAUSE, OtherSide
@@ -23,8 +23,8 @@ ROUNDS = 0.5
 """Seconds between two looks at what wants a person."""
 _WANTS = """
     select e.lifecycle, e.id, e.state, e.attention, e.since,
-        array(select key from perdure.effect f where f.lifecycle = e.lifecycle and f.id = e.id and f.round = e.round
-              and f.status in ('attempting', 'in_doubt')) as doubtful
+        array(select key from perdure.effect f where f.lifecycle = e.lifecycle and f.id = e.id
+              and f.generation = e.generation and f.status in ('attempting', 'in_doubt')) as doubtful
     from perdure.entity e
     where e.attention is not null or e.state in ('failed', 'error')
         or (e.since < now() - interval '15 s' and e.lifecycle not in ('counter', 'rest', 'march'))
@@ -69,7 +69,7 @@ class Operator:
             error = await self._company.help(row["id"], row["attention"])
         elif row["doubtful"] and "in doubt" in (row["attention"] or ""):
             receipt = self._truth(row["doubtful"][0])
-            outcome = Status.NOT_DONE if receipt is None else Status.DONE
+            outcome = EffectStatus.NOT_DONE if receipt is None else EffectStatus.DONE
             error = await answered(
                 lambda: client.resolve(*who, outcome, by="chaos", note="looked it up", receipt=receipt)
             )
@@ -134,7 +134,7 @@ class Adders:
                 await trouble_with(lambda: handle.signal("tell", "renew", rpc_timeout=timedelta(seconds=5)))
             await asyncio.sleep(luck.uniform(1.0, 3.0))
         while not await self._closed(start.id):
-            # Again, for a run that goes on in a new one at this moment takes it for `renew`.
+            # Again, for a run that goes on in a new one at this moment takes it for `continue_as_new`.
             await trouble_with(lambda: handle.signal("tell", "close", rpc_timeout=timedelta(seconds=5)))
             await asyncio.sleep(1.0)
 

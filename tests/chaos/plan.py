@@ -10,9 +10,10 @@ WORKERS = ("worker-1", "worker-2", "worker-3")
 WAYS = ("to PostgreSQL", "to Temporal", "to the other side", "to the mail server")
 
 DELAY = 0.1
-"""Seconds for which a delayed connection holds each piece of data: less than any `settle`."""
+"""Seconds for which a delayed connection holds each piece of data: less than any `visibility_delay`."""
 LONGEST_FREEZE = 0.4
-"""Seconds. Below `settle`: a process that is frozen longer between its last check and its send may do a thing twice."""
+"""Seconds. Below `visibility_delay`: a process that is frozen longer between its last check and its send may do a
+thing twice."""
 
 _AWAY = (0.5, 2.0)
 _LONG_AWAY = (11.0, 14.0)

@@ -20,6 +20,7 @@ from perdure._store import schema
 from perdure.contracts.keys import Entity
 from perdure.testing.exploring.sql_record import SqlRecord
 from perdure.testing.proxy import Proxy, proxied
+from tests.chaos.answers import FILE, Kept
 from tests.chaos.app import app
 from tests.chaos.audit import Finding, Verdict, audit
 from tests.chaos.company import Company
@@ -42,6 +43,8 @@ from tests.world import World
 
 PEACE = 300.0
 """Seconds that everything has to come to its end after the last fault is over."""
+ANSWERS = "answers.jsonl"
+"""File in the folder of a run: what `perform` had returned to random lifecycles when they ordered their ends."""
 HISTORIES = "histories"
 """Folder in the folder of a run: whole histories of the entities with a finding."""
 _OPEN = "select count(*) from perdure.entity where lifecycle <> 'counter'"
@@ -156,7 +159,9 @@ class _Ground:
         connection = await asyncpg.connect(self.world.dsn)
         try:
             books = await Books().read(connection)
-            judge = Judge(self.world, self.other_side, company, await SqlRecord.read(connection))
+            judge = Judge(
+                self.world, self.other_side, company, await SqlRecord.read(connection), Kept(self.folder / ANSWERS)
+            )
             subjects = await gather(
                 self.world, self.plan, books, self.other_side, self.postbox, adders.additions, judge
             )
@@ -231,7 +236,8 @@ def _environment(database: str, folder: Path, proxies: dict[str, Proxy]) -> dict
         "PERDURE_MAIL_STARTTLS": "never",
         "PERDURE_MAIL_SECRET": MAIL_SECRET,
         "PERDURE_MAIL_TIMEOUT": "5",
-        "PERDURE_MAIL_SETTLE": "1",
+        "PERDURE_MAIL_VISIBILITY_DELAY": "1",
+        FILE: str(folder / ANSWERS),
     }
 
 
@@ -267,6 +273,8 @@ def _counts(
         "effects": sum(map(len, books.tables["effect"].values())),
         "runs that the judge has replayed": judge.runs,
         "answers of `perform` that it judged": judge.answers,
+        "random lifecycles that it judged": judge.judged,
+        "ends whose answers a worker has kept": judge.kept,
         "settled by a person": operator.settled,
         "updates acknowledged": sum(each.acknowledged for each in adders.additions.values()),
         "updates without an answer": sum(each.unknown for each in adders.additions.values()),

@@ -20,7 +20,7 @@ _COUNTS = ("waiting", "open", "done", "failed", "cancelled")
 _DUE = "select lifecycle, id, kind, tries, error from perdure.outbox where not_before <= sim.clock()"
 _LISTED_AGAIN = """
     select id, array_agg(key) as keys from perdure.effect where lifecycle = 'web-job' and effect like 'call-page%'
-    and status = 'done' and receipt->>'then' = 'children' group by 1 having count(distinct round) > 1
+    and status = 'done' and receipt->>'then' = 'children' group by 1 having count(distinct generation) > 1
 """
 _MOST_CHOICES = 20_000
 
@@ -51,21 +51,22 @@ async def judge(world: FamilyWorld) -> list[Finding]:
     jobs = {row["id"]: dict(row) for row in await sessions.fetch("select id, type, state, parent from web_job.job")}
     idents = {
         row["id"]: dict(row)
-        for row in await sessions.fetch("select id, round, final from perdure.ident where lifecycle = 'web-job'")
+        for row in await sessions.fetch("select id, generation, final from perdure.ident where lifecycle = 'web-job'")
     }
     families = {row["master"]: dict(row) for row in await sessions.fetch("select * from web_job.family")}
     refused = defaultdict(set)
     for row in await sessions.fetch("select master, id, why from web_job.refused_child"):
         refused[row["master"]].add(row["id"])
     ends = await sessions.fetch(
-        "select id, round, count(*) from perdure.finished where lifecycle = 'web-job' group by 1, 2 having count(*) > 1"
+        "select id, generation, count(*) from perdure.finished where lifecycle = 'web-job' group by 1, 2 "
+        "having count(*) > 1"
     )
     found += [Finding("ended twice", str(tuple(row))) for row in ends]
     again = await sessions.fetch(_LISTED_AGAIN)
     found += [Finding("a page that has listed children is called after a restart", str(tuple(row))) for row in again]
     found += [Finding("a row that is due stays", str(dict(row))) for row in await sessions.fetch(_DUE)]
     found += [Finding("rejected", str(dict(row))) for row in await sessions.fetch("select * from perdure.rejected")]
-    reused = [id for id in world.operators.deleted if idents[id]["round"]]
+    reused = [id for id in world.operators.deleted if idents[id]["generation"]]
     found += [Finding("the id of a deleted job is used once more", id) for id in reused]
     found += _rows(jobs, idents)
     found += _lost(world, jobs)

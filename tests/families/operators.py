@@ -10,7 +10,7 @@ import asyncpg
 
 from perdure._wire.requests import Resolution
 from perdure.contracts.keys import Entity
-from perdure.contracts.outcomes import Status
+from perdure.contracts.outcomes import EffectStatus
 from perdure.testing.exploring.people import People
 from perdure.testing.exploring.sql_acts import Act
 from perdure.testing.exploring.sql_sessions import VirtualSession
@@ -208,7 +208,7 @@ class FamilyPeople(People):
             return  # they see that it is at work
         # A page that only lists children is called again.
         done = work is not None and bool(work.begun) and work.well and work.kind not in MASTERS
-        outcome = Status.DONE if done else Status.NOT_DONE
+        outcome = EffectStatus.DONE if done else EffectStatus.NOT_DONE
         world.settled_by_person.add(key)
         world.cover("resolved", outcome.value)
         receipt = {"status": 200} if done else None

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, quote, unquote, urlsplit
 
-from activities.web_jobs.exchange import Broken, Reply, Request, Stage
+from activities.web_jobs.exchange import Broken, HttpRequest, Reply, Stage
 from perdure.testing.exploring.workers import current_worker
 from tests.families.scenario import MASTERS, TYPES, Listing, Page
 
@@ -47,7 +47,7 @@ class Played:
 
     def __init__(
         self,
-        request: Request,
+        request: HttpRequest,
         names: Any,
         *,
         seconds: float,

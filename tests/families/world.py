@@ -142,7 +142,7 @@ class FamilyWorld(SqlWorld):
                     "name": name,
                     "url": f"{ORIGIN}/call/{name}",
                     "within": WITHIN,
-                    "settle": timedelta(seconds=5),
+                    "visibility_delay": timedelta(seconds=5),
                     "status_url": status_url,
                     "children": list(TYPES),
                     **given,
@@ -197,7 +197,7 @@ class FamilyDatabase(SqlDatabase):
         """Read what is on record, and of which jobs."""
         await super().read()
         for row in await self.sessions.fetch(_KNOWN):
-            entity = Entity("web-job", row["id"], row["round"])
+            entity = Entity("web-job", row["id"], row["generation"])
             known = self.rows.get(row["id"])
             if known is None or known.entity != entity:
                 self.rows[row["id"]] = Row(entity, None, self.world.loop.now)

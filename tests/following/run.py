@@ -123,7 +123,7 @@ class Run:
             self.months.append(date(2020 + len(self.months) // 12, len(self.months) % 12 + 1, 1))
             await self.db.execute("select perdure.make_month($1)", self.months[-1])
         at = await self.db.fetchval(
-            "insert into perdure.transition (lifecycle, id, round, version, state, at) "
+            "insert into perdure.transition (lifecycle, id, generation, version, state, at) "
             "values ('order', $1, 0, 0, 's', $2::date + make_interval(secs => $3)) returning at",
             *(entity, self.months[-1], self.number),
         )

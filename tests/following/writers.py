@@ -47,7 +47,7 @@ class Writer:
         else:
             entity = self._luck.choice(sorted({*open_ones, *mine}))
             version = mine.get(entity, self._truth.versions.get(entity, 0)) + 1
-            move = {"lifecycle": "errand", "id": entity, "round": 0, "version": version, "workflow_id": "w"}
+            move = {"lifecycle": "errand", "id": entity, "generation": 0, "version": version, "workflow_id": "w"}
             await self._db.fetch(
                 "select perdure.apply_writes($1)", json.dumps([move | {"move": {"state": "s", "final": False}}])
             )

@@ -1,6 +1,6 @@
 """The real Temporal server on PostgreSQL keeps its workflows over a crash of its own, and of its database.
 
-What has to be lost is lost: "the whole engine is gone" must not be a pretence.
+What has to be lost is lost: "Temporal is gone" must not be a pretence.
 """
 
 import asyncio

@@ -94,8 +94,8 @@ async def test_what_no_worker_knows_is_counted_when_it_is_rejected(world: World)
         await world.db.execute("select perdure.start('unheard-of', 'a', '{}')")
         await world.db.execute(
             "with gone as (delete from perdure.outbox returning *) insert into perdure.rejected "
-            "(seq, lifecycle, id, round, kind, body, reason) "
-            "select seq, lifecycle, id, round, kind, body, 'no worker knows it' from gone"
+            "(seq, lifecycle, id, generation, kind, body, reason) "
+            "select seq, lifecycle, id, generation, kind, body, 'no worker knows it' from gone"
         )
         await here.gauges.once()
         assert await here.value(names.REJECTED, lifecycle=names.OTHER, kind="start") == 1

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from perdure import Status
+from perdure import EffectStatus
 from perdure.errors import AlreadyFinished, NotNow
 from tests.apps.contracts import Errand
 from tests.apps.talking import Look, Plod, Ring, Slow, app
@@ -31,7 +31,7 @@ both = pytest.mark.parametrize("cancel", [_by_update, _by_temporal], ids=["updat
 @pytest.mark.parametrize("cached", [1000, 0])
 async def test_a_cancel_during_a_back_off_ends_it_at_once(world: World, cancel: Cancel, cached: int) -> None:
     world.counterparty.replies.append({"not_done": "busy"})
-    async with world.worker(app, workflows_cached=cached):
+    async with world.worker(app, max_cached_workflows=cached):
         await world.client.start(Slow, "a", Errand())
         await world.until(lambda: _waits(world, "slow"), "the back-off")
         await cancel(world, "slow")
@@ -77,7 +77,7 @@ async def test_a_cancelled_effect_that_falls_into_doubt_is_looked_up_and_not_cal
         assert await world.ended("look", "a") == "cancelled"
     assert world.counterparty.seen("do") == 1
     assert world.counterparty.seen("ask") >= 1
-    assert [each.status for each in (await world.client.status(Look, "a")).effects] == [Status.NOT_DONE]
+    assert [each.status for each in (await world.client.status(Look, "a")).effects] == [EffectStatus.NOT_DONE]
 
 
 @both
@@ -90,7 +90,7 @@ async def test_a_cancelled_effect_that_falls_into_doubt_still_waits_for_a_person
         await cancel(world, "ring")
         world.counterparty.before_accepting.open()
         await world.until(lambda: _parked(world), "the effect parked")
-        await world.client.resolve(Ring, "a", Status.NOT_DONE, by="ann", note="silent")
+        await world.client.resolve(Ring, "a", EffectStatus.NOT_DONE, by="ann", note="silent")
         assert await world.ended("ring", "a") == "cancelled"
     assert world.counterparty.seen("do") == 1
 
@@ -101,12 +101,12 @@ async def test_temporals_cancel_of_a_parked_run_waits_until_the_doubt_is_resolve
         await world.client.start(Ring, "a", Errand())
         await world.until(lambda: _parked(world), "the effect parked")
         await world.handle("ring", "a").cancel()
-        await world.client.resolve(Ring, "a", Status.DONE, by="ann", note="it rang", receipt={"number": 1})
+        await world.client.resolve(Ring, "a", EffectStatus.DONE, by="ann", note="it rang", receipt={"number": 1})
         assert await world.ended("ring", "a") == "done"
 
 
 async def test_temporals_cancel_before_the_first_task_ends_cancelled_on_record(world: World) -> None:
-    handle = await world.engine.start_workflow(
+    handle = await world.temporal_client.start_workflow(
         Slow.run, Errand(), id=f"{world.scope}:slow/a", task_queue=world.config.queue
     )
     await handle.cancel()

@@ -53,4 +53,4 @@ async def _runs(world: World, number: int) -> bool:
 
 async def _count(world: World) -> int:
     query = f"WorkflowId = '{Entity('counter', 'a').workflow_id(world.scope)}'"
-    return (await world.engine.count_workflows(query)).count
+    return (await world.temporal_client.count_workflows(query)).count

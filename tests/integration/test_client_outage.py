@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import timedelta
 from pathlib import Path
 
 import asyncpg
 import pytest
 
 from infra.postgres import PostgresServer
-from perdure import Client, Settings, seconds
+from perdure import Client, Settings
 from perdure._store import schema
 from perdure.errors import DatabaseUnavailable
 from tests.apps.contracts import Errand
@@ -24,7 +25,7 @@ async def test_a_wait_outlives_a_restart_of_the_database_and_a_look_says_that_it
         await schema.migrate(admin)
         async with Client.connect(config) as client:
             await client.start("lookup", "a", Errand())
-            waiting = asyncio.create_task(client.wait("lookup", "a", timeout=seconds(DEADLINE)))
+            waiting = asyncio.create_task(client.wait("lookup", "a", timeout=timedelta(seconds=DEADLINE)))
             await admin.close()
             server.stop("immediate")
             with pytest.raises(DatabaseUnavailable, match="PostgreSQL gave no answer"):
@@ -44,7 +45,7 @@ async def test_a_wait_outlives_a_read_that_takes_too_long_and_a_look_reports_it(
     quick = await world.db.fetchval("select pg_get_functiondef('perdure.status'::regproc)")
     body = quick.index("AS $function$")
     await world.db.execute(quick[:body] + "as $$ begin perform pg_sleep(1000); return null; end $$")
-    waiting = asyncio.create_task(world.client.wait("lookup", "a", timeout=seconds(DEADLINE)))
+    waiting = asyncio.create_task(world.client.wait("lookup", "a", timeout=timedelta(seconds=DEADLINE)))
     with pytest.raises(DatabaseUnavailable, match="statement timeout"):
         await world.client.status("lookup", "a")
     assert not waiting.done()

@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from datetime import timedelta
 from itertools import groupby
 from typing import Any, NoReturn, cast
 
@@ -19,22 +20,11 @@ from temporalio.client import WorkflowUpdateFailedError
 from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError, RPCStatusCode
 
-from perdure import (
-    App,
-    InDoubt,
-    Lifecycle,
-    NotDone,
-    PerdurePlugin,
-    Refused,
-    Request,
-    Resolution,
-    SendAgain,
-    Status,
-    minutes,
-)
+from perdure import App, EffectStatus, InDoubt, Lifecycle, NotDone, OperatorRequest, PerdurePlugin, Refused
 from perdure._wire.status import LifecycleStatus
 from perdure._wire.writes import Answer, FenceOp, Store, Write
 from perdure._worker.worker import new_identity, new_worker
+from perdure.client import Resolution, SendAgain
 from perdure.contracts.effects import Effect
 from perdure.testing import CANCEL_WORKFLOW, Recorded, When, WhenParked, WorkerLost, rehearse
 from perdure.testing.script import Contract, Script
@@ -52,11 +42,11 @@ def when_waiting(name: str, *args: Any) -> When:
     return When(lambda status: status.waits_for_retry, name, *args)
 
 
-def resolved_as(outcome: Status, receipt: Any = None) -> When:
+def resolved_as(outcome: EffectStatus, receipt: Any = None) -> When:
     return WhenParked("resolve", Resolution(**ANN, outcome=outcome, receipt=receipt))
 
 
-RETRY = when_waiting("retry_now", Request(**ANN))
+RETRY = when_waiting("retry_now", OperatorRequest(**ANN))
 AGAIN = when_waiting("send_again", SendAgain(**ANN))
 
 
@@ -81,7 +71,9 @@ CASES = {
     "in doubt, hit": Case("lookup", [InDoubt("cut off")], [ONE]),
     "in doubt, missed": Case("lookup", [InDoubt("cut off"), ONE], MISSES),
     "in doubt, mute": Case("lookup", [InDoubt("cut off")], MUTE),
-    "in doubt, mute, resolved": Case("lookup", [InDoubt("cut off")], MUTE, [resolved_as(Status.DONE, {"number": 2})]),
+    "in doubt, mute, resolved": Case(
+        "lookup", [InDoubt("cut off")], MUTE, [resolved_as(EffectStatus.DONE, {"number": 2})]
+    ),
     "undeclared exception": Case("repeat", [ConnectionResetError("reset"), ONE]),
     "in doubt, deduplicated": Case("dedupe", [InDoubt("cut off"), InDoubt("cut off"), ONE]),
     "lost, hit": Case("lookup", [LOST], [ONE]),
@@ -90,15 +82,15 @@ CASES = {
     "lost, deduplicated": Case("dedupe", [LOST, ONE]),
     "lost, repeated": Case("repeat", [LOST, LOST, ONE]),
     "lost, parked": Case("escalate", [LOST]),
-    "lost, resolved as done": Case("escalate", [LOST], messages=[resolved_as(Status.DONE, {"number": 2})]),
-    "lost, resolved as not done": Case("escalate", [LOST, ONE], messages=[resolved_as(Status.NOT_DONE)]),
-    "lost, abandoned": Case("escalate", [LOST], messages=[resolved_as(Status.ABANDONED), RETRY]),
-    "lost, abandoned, sent again": Case("escalate", [LOST, ONE], messages=[resolved_as(Status.ABANDONED), AGAIN]),
+    "lost, resolved as done": Case("escalate", [LOST], messages=[resolved_as(EffectStatus.DONE, {"number": 2})]),
+    "lost, resolved as not done": Case("escalate", [LOST, ONE], messages=[resolved_as(EffectStatus.NOT_DONE)]),
+    "lost, abandoned": Case("escalate", [LOST], messages=[resolved_as(EffectStatus.ABANDONED), RETRY]),
+    "lost, abandoned, sent again": Case("escalate", [LOST, ONE], messages=[resolved_as(EffectStatus.ABANDONED), AGAIN]),
     "lost before the record": Case("escalate", [UNBEGUN, ONE]),
     "lost before and after the record": Case("lookup", [UNBEGUN, LOST], [ONE]),
-    "expired in a pause": Case("repeat", [NotDone("busy", retry_after=minutes(9))], seconds=15),
+    "expired in a pause": Case("repeat", [NotDone("busy", retry_after=timedelta(minutes=9))], seconds=15),
     "expired in doubt": Case("escalate", [InDoubt("cut off")], seconds=15),
-    "cancelled": Case("lookup", [Refused("no")], messages=[when_waiting("cancel", Request(**ANN))]),
+    "cancelled": Case("lookup", [Refused("no")], messages=[when_waiting("cancel", OperatorRequest(**ANN))]),
     "cancelled through temporal": Case("lookup", [Refused("no")], messages=[when_waiting(CANCEL_WORKFLOW)]),
 }
 
@@ -123,7 +115,7 @@ class Seen:
     states: list[str]
     waits_for: str | None
     calls: int
-    outcomes: dict[str, list[Status]]
+    outcomes: dict[str, list[EffectStatus]]
     answers: list[tuple[str, Any]]
 
 
@@ -138,14 +130,14 @@ def effect_of(case: Case, tail: str) -> Effect[Errand, Ticket]:
 
 def script_of(case: Case, tail: str) -> Script:
     effect = effect_of(case, tail)
-    contracts: dict[str, Contract] = {each.name: each for each in (effect, effect.find) if each is not None}
-    finds = {effect.find: case.finds} if effect.find is not None else {}
+    contracts: dict[str, Contract] = {each.name: each for each in (effect, effect.lookup) if each is not None}
+    finds = {effect.lookup: case.finds} if effect.lookup is not None else {}
     return Script(contracts, {effect: case.does, **finds})
 
 
 async def in_rehearsal(entity_id: str, case: Case, tail: str) -> Seen:
     effect = effect_of(case, tail)
-    script = {effect: case.does} | ({effect.find: case.finds} if effect.find is not None else {})
+    script = {effect: case.does} | ({effect.lookup: case.finds} if effect.lookup is not None else {})
     seen = await rehearse(
         lifecycle_of(case, tail),
         Errand(seconds=case.seconds),
@@ -243,7 +235,7 @@ class ScriptedPlugin(PerdurePlugin):
         self._world = world
         self._contracts: dict[str, Contract] = {}
         effects = (INLINE if tail else REGULAR).values()
-        finds = {each.find for each in effects if each.find is not None}
+        finds = {each.lookup for each in effects if each.lookup is not None}
         bodies = [each.performs(self._body(each)) for each in effects] + [
             each.answers(self._body(each)) for each in finds
         ]

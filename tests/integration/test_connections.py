@@ -193,7 +193,7 @@ async def test_a_restart_goes_with_the_transaction(kind: str, dsn: str, db: Any)
         await _app(kind, dsn, restart, undone=True)
     assert await db.fetchval("select final from perdure.ident") == "sent"
     assert await _app(kind, dsn, restart) == [1]
-    assert await db.fetchval("select round from perdure.entity join perdure.ident using (id, round)") == 1
+    assert await db.fetchval("select generation from perdure.entity join perdure.ident using (id, generation)") == 1
 
 
 @pytest.mark.parametrize("kind", ONE_OF_EACH)

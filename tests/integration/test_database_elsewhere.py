@@ -23,7 +23,7 @@ async def test_a_worker_of_another_namespace_does_not_start_on_it(world: World) 
         pass
     name = f"staging-{world.scope}"
     keep = Duration(seconds=int(timedelta(days=1).total_seconds()))
-    service = world.engine.workflow_service
+    service = world.temporal_client.workflow_service
     await service.register_namespace(RegisterNamespaceRequest(namespace=name, workflow_execution_retention_period=keep))
 
     async def refusal() -> str | None:

@@ -26,7 +26,7 @@ GROUND = """
     select perdure.start('comment-notification', '42', '{"id": "not a number"}');
     select perdure.start('shipment', '42', '{}');
     delete from perdure.outbox;
-    insert into perdure.rejected (seq, lifecycle, id, round, kind, body, reason)
+    insert into perdure.rejected (seq, lifecycle, id, generation, kind, body, reason)
         values (1, 'comment-notification', '42', 0, 'start', '{}', 'the input does not fit');
 """
 TABLES = [
@@ -47,7 +47,7 @@ A_REFUSED_CHILD = """
 A_DOUBT_THAT_OUTLIVED_ITS_ENTITY = """
     update perdure.ident set final = 'cancelled';
     insert into perdure.effect
-        (key, lifecycle, id, round, effect, token, status, digest, first_at, attempt_at, deadline)
+        (key, lifecycle, id, generation, effect, token, status, digest, first_at, attempt_at, deadline)
         values ('k', 'comment-notification', '42', 0, 'send-mail', 't', 'in_doubt', 'd', now(), now(), now());
 """
 
@@ -69,7 +69,7 @@ async def ground(postgres: PostgresServer, database: str) -> AsyncIterator[async
 
 @pytest.mark.parametrize("sql", [sql for _, sql in BLOCKS], ids=[name for name, _ in BLOCKS])
 async def test_each_block_of_sql_runs(ground: asyncpg.Connection[asyncpg.Record], database: str, sql: str) -> None:
-    if "perdure.settle" in sql:
+    if "perdure.resolve" in sql:
         await ground.execute(A_DOUBT_THAT_OUTLIVED_ITS_ENTITY)
     if "web_job.list_child" in sql:
         await ground.execute(A_REFUSED_CHILD)
@@ -80,7 +80,7 @@ async def test_each_block_of_sql_runs(ground: asyncpg.Connection[asyncpg.Record]
 async def test_what_was_rejected_waits_for_delivery_again(ground: asyncpg.Connection[asyncpg.Record]) -> None:
     [repair] = [sql for _, sql in BLOCKS if "perdure.retry_rejected" in sql]
     await ground.execute(re.sub(r"^(begin|commit);$", "", repair, flags=re.MULTILINE))
-    waits = await ground.fetch("select lifecycle, id, round, kind from perdure.outbox")
+    waits = await ground.fetch("select lifecycle, id, generation, kind from perdure.outbox")
     assert [tuple(row) for row in waits] == [("comment-notification", "42", 0, "start")]
     assert await ground.fetchval("select count(*) from perdure.rejected") == 0
     assert (

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 import pytest
 
-from perdure import seconds
 from tests.apps.bodies import app
 from tests.apps.contracts import Errand
 from tests.deadline import DEADLINE
@@ -19,7 +20,7 @@ async def test_an_errand_is_done_once_and_every_record_says_so(world: World, kin
     async with world.worker(app):
         handle = await world.client.start(kind, "a", Errand())
         assert handle.answer == "started"
-        end = await handle.wait(timeout=seconds(DEADLINE))
+        end = await handle.wait(timeout=timedelta(seconds=DEADLINE))
 
     assert (end.state, end.final) == ("done", True)
     assert world.counterparty.accepted == {f"{kind}/a/do-{kind}": 1}

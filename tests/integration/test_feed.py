@@ -17,7 +17,8 @@ import asyncpg
 import pytest
 
 from infra.postgres import PostgresServer
-from perdure import Client, Event
+from perdure import Client
+from perdure.client import Event
 from perdure.errors import InvalidPosition
 from tests.apps.bodies import app
 from tests.apps.contracts import Errand
@@ -26,7 +27,7 @@ from tests.world import World
 
 Connection: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
 Seen: TypeAlias = "list[tuple[str, int, int]]"
-"""Id, round and version of each event, in the order in which they came."""
+"""Id, generation and version of each event, in the order in which they came."""
 
 FEED = "select * from perdure.feed($1, $2)"
 BY_SEQUENCE = (
@@ -98,7 +99,7 @@ class Crowd:
                 if not rows and over:
                     return seen
                 dealt_with = rows[: luck.randint(1, len(rows))] if rows else []
-                seen += [(row["id"], row["round"], row["version"]) for row in dealt_with]
+                seen += [(row["id"], row["generation"], row["version"]) for row in dealt_with]
                 after = dealt_with[-1]["position"] if dealt_with else after
                 await asyncio.sleep(luck.random() * 0.01)
 
@@ -128,7 +129,7 @@ class Crowd:
     async def _write(self, db: Connection, entity_id: str, luck: random.Random) -> None:
         if luck.random() < 0.1:
             return await start(db, f"{entity_id}-{secrets.token_hex(4)}")
-        row = await db.fetchrow("select round, version, final from perdure.ident where id = $1", entity_id)
+        row = await db.fetchrow("select generation, version, final from perdure.ident where id = $1", entity_id)
         if row is None:
             await start(db, entity_id)
         elif row["final"] is not None:
@@ -136,14 +137,14 @@ class Crowd:
         else:
             end = luck.random() < 0.1
             await write(
-                db, entity_id, row["round"], *range(row["version"] + 1, row["version"] + 2 + (not end)), end=end
+                db, entity_id, row["generation"], *range(row["version"] + 1, row["version"] + 2 + (not end)), end=end
             )
 
 
-async def write(db: Connection, entity_id: str, round: int, *versions: int, end: bool = False) -> None:
+async def write(db: Connection, entity_id: str, generation: int, *versions: int, end: bool = False) -> None:
     """Move an entity, in one batch, as a worker does."""
     moves = [
-        {"lifecycle": "errand", "id": entity_id, "round": round, "version": version, "workflow_id": "w"}
+        {"lifecycle": "errand", "id": entity_id, "generation": generation, "version": version, "workflow_id": "w"}
         | {"move": {"state": f"s{version}", "final": end}}
         for version in versions
     ]
@@ -169,8 +170,8 @@ async def test_no_transition_of_fifty_writers_is_missed_and_each_entitys_are_in_
         crowd.follow(BY_SEQUENCE, "0", 4),
         crowd.write(),
     )
-    rows = await db.fetch("select id, round, version from perdure.transition")
-    everything = {(row["id"], row["round"], row["version"]) for row in rows}
+    rows = await db.fetch("select id, generation, version from perdure.transition")
+    everything = {(row["id"], row["generation"], row["version"]) for row in rows}
     for seen in followers:
         assert set(seen) == everything
         assert len(seen) == len(everything), "each once"

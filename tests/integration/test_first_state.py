@@ -89,7 +89,7 @@ async def test_a_restart_is_starting_again_and_shows_nothing_in_the_apps_row(wor
     await world.db.execute("""
         insert into errand values ('a', 'as it was');
         delete from perdure.outbox; delete from perdure.entity; update perdure.ident set final = 'over';
-        insert into perdure.finished (lifecycle, id, round, state, input, created_at) values
+        insert into perdure.finished (lifecycle, id, generation, state, input, created_at) values
             ('paper', 'a', 0, 'over', '{}', now());
         insert into perdure.behind (lifecycle, id, app_table, app_column, app_key) values
             ('paper', 'a', 'errand', 'state', 'id')

@@ -1,4 +1,5 @@
-"""A `Limit`: all workers together keep to one rate, an operator changes it, and what waits too long is never called."""
+"""A `RateLimit`: all workers together keep to one rate, an operator changes it, and what waits too long is never
+called."""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ from temporalio.service import RPCError
 
 from infra.postgres import PostgresServer
 from infra.temporal import TemporalServer
-from perdure import Status
+from perdure import EffectStatus
 from perdure._services.queues import queues
 from tests.apps.contracts import Errand
 from tests.apps.limited import ACCOUNT, app
@@ -110,7 +111,7 @@ async def test_workers_of_both_queues_stop_within_one_grace_time(
     grace = 1.5
     limited.counterparty.before_replying.shut()
     caplog.set_level("INFO", "perdure.effects")
-    async with limited.worker(app, grace=grace):
+    async with limited.worker(app, graceful_shutdown_timeout=grace):
         for kind in ("limited", "unlimited"):
             await limited.client.start(kind, "a", Errand())
         await limited.counterparty.saw("do", count=2)
@@ -126,12 +127,14 @@ async def test_what_a_mute_look_up_leaves_in_doubt_at_its_expiry_can_be_settled_
     async with limited.worker(app):
         await limited.client.start("limited", "a", Errand(seconds=2))
         assert await limited.ended("limited", "a") == "expired"
-        await limited.client.resolve("limited", "a", Status.DONE, receipt={"number": 1}, by="webhook", note="said late")
+        await limited.client.resolve(
+            "limited", "a", EffectStatus.DONE, receipt={"number": 1}, by="webhook", note="said late"
+        )
     assert limited.counterparty.seen("ask") >= 2
     rows = await limited.db.fetch("select attention from perdure.transition where lifecycle = 'limited'")
     assert [row["attention"] for row in rows] == [None] * len(rows)
     [effect] = (await limited.client.status("limited", "a")).effects
-    assert effect.status is Status.DONE
+    assert effect.status is EffectStatus.DONE
 
 
 async def in_line(world: World, entity_id: str) -> list[str]:

@@ -72,7 +72,7 @@ HOLDS: list[Hold] = [
 @pytest.mark.parametrize("cached", [1000, 0])
 @pytest.mark.parametrize("hold", HOLDS, ids=lambda hold: hold.__name__.strip("_"))
 async def test_a_signal_during_a_local_activity_does_nothing_twice(world: World, hold: Hold, cached: int) -> None:
-    async with world.worker(app, workflows_cached=cached):
+    async with world.worker(app, max_cached_workflows=cached):
         async with hold(world):
             await world.handle(KIND, "a").signal("hear", "hey")
         assert await world.ended(KIND, "a") == "done"

@@ -120,7 +120,7 @@ async def here(world: World) -> AsyncIterator[Metered]:
 
 async def test_each_state_and_attempt_is_counted_once_however_often_the_history_is_replayed(world: World) -> None:
     world.counterparty.replies += [{"not_done": "busy"}, ACCEPTED_UNSAID]
-    async with metered(world, workflows_cached=0) as here:
+    async with metered(world, max_cached_workflows=0) as here:
         await world.client.start("lookup", "a", Errand())
         assert await world.ended("lookup", "a") == "done"
         await world.handle("lookup", "a").result()
@@ -130,7 +130,7 @@ async def test_each_state_and_attempt_is_counted_once_however_often_the_history_
             ended = {"lifecycle": "lookup", "effect": "do-lookup", "outcome": outcome}
             assert await here.value(names.ATTEMPTS, **ended) == 1
             assert await here.value(ATTEMPTS_TIMED, **ended) == 1
-        assert await here.value(names.LOOK_UPS, lifecycle="lookup", find="find-errand", answer="hit") == 1
+        assert await here.value(names.LOOK_UPS, lifecycle="lookup", lookup="find-errand", answer="hit") == 1
         assert await here.value(names.RELAY_DELIVERED, kind="start") == 1
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from perdure import Status, seconds
+from datetime import timedelta
+
+from perdure import EffectStatus
 from tests.apps.bodies import app
 from tests.apps.contracts import Errand
 from tests.deadline import DEADLINE
@@ -12,7 +14,7 @@ from tests.world import World
 
 async def test_a_state_written_into_the_mirror_by_hand_changes_no_way(world: World) -> None:
     world.counterparty.replies = [{"ok": True, "close": True}]
-    async with world.worker(app, workflows_cached=0):
+    async with world.worker(app, max_cached_workflows=0):
         await world.client.start("escalate", "a", Errand())
         await parked(world, "escalate", "a")
         await world.db.execute("update perdure.entity set state = 'failed', attention = null where id = 'a'")
@@ -21,7 +23,7 @@ async def test_a_state_written_into_the_mirror_by_hand_changes_no_way(world: Wor
         await world.handle("escalate", "a").signal("perdure-wake", "escalate/a/do-escalate")
         await parked(world, "escalate", "a")
 
-        await world.client.resolve("escalate", "a", Status.NOT_DONE, by="ann", note="they say it never came")
+        await world.client.resolve("escalate", "a", EffectStatus.NOT_DONE, by="ann", note="they say it never came")
         assert await world.ended("escalate", "a") == "done"
     assert world.counterparty.accepted == {"escalate/a/do-escalate": 1}
     assert await world.states("escalate", "a") == ["starting", "doing", "doing", "doing", "doing", "done"]
@@ -37,9 +39,9 @@ async def test_a_parked_run_whose_end_a_stale_worker_made_hears_of_it_and_ends(w
             await world.db.execute("update perdure.ident set final = 'done', version = version + 1")
             await world.db.execute("delete from perdure.entity")
             await world.db.execute(
-                "insert into perdure.outbox (lifecycle, id, round, kind, body) "
+                "insert into perdure.outbox (lifecycle, id, generation, kind, body) "
                 "values ('escalate', 'a', 0, 'wake', '{\"key\": \"escalate/a/do-escalate\"}')"
             )
-        await world.handle("escalate", "a").result(rpc_timeout=seconds(DEADLINE))
+        await world.handle("escalate", "a").result(rpc_timeout=timedelta(seconds=DEADLINE))
     assert (await world.client.status("escalate", "a")).state == "done"
     assert world.counterparty.accepted == {"escalate/a/do-escalate": 1}

@@ -19,7 +19,7 @@ from infra.temporal import TemporalServer
 from perdure import PerdurePlugin
 from perdure._services.relay import Relay
 from perdure._store.postgres import Database
-from perdure.errors import EngineUnavailable
+from perdure.errors import TemporalUnavailable
 from perdure.logs import FIELDS
 from tests.apps.listening import app
 from tests.world import World
@@ -43,7 +43,7 @@ async def create(world: World) -> None:
     request = RegisterNamespaceRequest(
         namespace=world.scope, workflow_execution_retention_period=Duration(seconds=86400)
     )
-    await world.engine.workflow_service.register_namespace(request)
+    await world.temporal_client.workflow_service.register_namespace(request)
 
 
 async def rounds(world: World, relay: Relay, trouble: str | None) -> None:
@@ -52,7 +52,7 @@ async def rounds(world: World, relay: Relay, trouble: str | None) -> None:
     async def came() -> bool:
         try:
             await relay.once()
-        except EngineUnavailable as error:
+        except TemporalUnavailable as error:
             return trouble is not None and trouble in str(error)
         return trouble is None and not await world.db.fetchval("select count(*) from perdure.outbox")
 
@@ -69,7 +69,7 @@ async def test_while_the_namespace_is_gone_nothing_is_rejected_and_then_all_is_d
     try:
         await world.db.execute(START, "before")
         await rounds(world, relay, None)
-        await world.engine.operator_service.delete_namespace(DeleteNamespaceRequest(namespace=world.scope))
+        await world.temporal_client.operator_service.delete_namespace(DeleteNamespaceRequest(namespace=world.scope))
         handle = client.get_workflow_handle(f"{world.scope}:{KIND}/none")
 
         for answer in ("invalid state", "is not found"):  # the one while it is being deleted, the other afterwards

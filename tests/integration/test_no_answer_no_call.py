@@ -38,7 +38,7 @@ async def test_an_attempt_that_can_not_be_put_on_record_makes_no_call() -> None:
         return Ticket(number=1)
 
     fence = Fence(op=FenceOp.BEGIN, key="lookup/a/do-lookup", effect="do-lookup", token="")
-    write = Write(lifecycle="lookup", id="a", round=0, version=1, workflow_id="lookup/a", fence=fence)
+    write = Write(lifecycle="lookup", id="a", generation=0, version=1, workflow_id="lookup/a", fence=fence)
     order = AttemptOrder(write=write, input={"what": "x"}, number=1, timeout=2)
     with PostgresServer(durable=False) as server:
         database = Database(server.dsn())

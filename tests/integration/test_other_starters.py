@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import uuid
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -14,11 +15,11 @@ from temporalio.contrib.pydantic import pydantic_data_converter
 from temporalio.exceptions import ApplicationError
 from temporalio.worker import Worker
 
-from perdure import App, PerdurePlugin, seconds
+from perdure import App, PerdurePlugin
 from perdure.errors import DeclarationError
 from tests.apps.bodies import app
 from tests.apps.contracts import Errand
-from tests.apps.errands import Lookup
+from tests.apps.errands import LookupErrand
 from tests.deadline import in_time
 from tests.running import running
 from tests.world import World
@@ -31,7 +32,7 @@ async def test_the_temporal_command_starts_an_entity_like_any_other(world: World
     assert world.counterparty.accepted == {"lookup/a/do-lookup": 1}
     assert await world.states("lookup", "a") == ["pending", "doing", "done"]
     assert json.loads(await world.db.fetchval("select input from perdure.finished")) == {"what": "this", "seconds": 0}
-    assert (await world.client.start(Lookup, "a", Errand())).finished
+    assert (await world.client.start(LookupErrand, "a", Errand())).finished
 
 
 async def test_a_plain_client_starts_an_entity_like_any_other(world: World) -> None:
@@ -39,13 +40,13 @@ async def test_a_plain_client_starts_an_entity_like_any_other(world: World) -> N
     world.counterparty.before_accepting.shut()
     async with world.worker(app):
         running = await plain.start_workflow(
-            Lookup.run, Errand(what="this"), id=f"{world.scope}:lookup/a", task_queue=world.config.queue
+            LookupErrand.run, Errand(what="this"), id=f"{world.scope}:lookup/a", task_queue=world.config.queue
         )
         await world.counterparty.saw("do")
-        status = await world.client.status(Lookup, "a")
+        status = await world.client.status(LookupErrand, "a")
         assert (status.state, status.waits_for_delivery) == ("doing", False)
         assert json.loads(await world.db.fetchval("select input from perdure.entity"))["what"] == "this"
-        assert (await world.client.start(Lookup, "a", Errand())).answer == "open"
+        assert (await world.client.start(LookupErrand, "a", Errand())).answer == "open"
         world.counterparty.before_accepting.open()
         await running.result()
     assert world.counterparty.accepted == {"lookup/a/do-lookup": 1}
@@ -53,19 +54,21 @@ async def test_a_plain_client_starts_an_entity_like_any_other(world: World) -> N
 
 async def test_a_finished_entity_started_past_perdure_makes_no_call_and_ends_as_it_had(world: World) -> None:
     async with world.worker(app):
-        await world.client.start(Lookup, "a", Errand())
+        await world.client.start(LookupErrand, "a", Errand())
         await world.ended("lookup", "a")
         await world.handle("lookup", "a").result()
-        before = await world.client.status(Lookup, "a"), await world.states("lookup", "a")
+        before = await world.client.status(LookupErrand, "a"), await world.states("lookup", "a")
         await world.temporal_command("workflow", "execute", *_start(world, "lookup/a", "{}"))
-    assert (await world.client.status(Lookup, "a"), await world.states("lookup", "a")) == before
+    assert (await world.client.status(LookupErrand, "a"), await world.states("lookup", "a")) == before
     assert world.counterparty.seen("do") == 1
 
 
 async def test_a_workflow_id_that_names_no_entity_fails_with_one_sentence(world: World) -> None:
     async with world.worker(app):
         with pytest.raises(WorkflowFailureError) as failed:
-            await world.engine.execute_workflow("lookup", Errand(), id=f"{uuid.uuid4()}", task_queue=world.config.queue)
+            await world.temporal_client.execute_workflow(
+                "lookup", Errand(), id=f"{uuid.uuid4()}", task_queue=world.config.queue
+            )
     assert isinstance(failed.value.cause, ApplicationError)
     assert "does not name an entity of 'lookup': start it as 'lookup/<entity id>'" in failed.value.cause.message
     assert world.counterparty.seen("do") == 0
@@ -73,7 +76,7 @@ async def test_a_workflow_id_that_names_no_entity_fails_with_one_sentence(world:
 
 async def test_an_input_that_does_not_validate_fails_with_one_sentence(world: World) -> None:
     async with world.worker(app):
-        handle = await world.engine.start_workflow(
+        handle = await world.temporal_client.start_workflow(
             "lookup", {"seconds": "many"}, id=f"{world.scope}:lookup/a", task_queue=world.config.queue
         )
         with pytest.raises(WorkflowFailureError) as failed:
@@ -92,7 +95,7 @@ class Greet:
     @workflow.run
     async def run(self, whom: str) -> str:
         """Greet by an activity."""
-        return await workflow.execute_activity(greeting, whom, start_to_close_timeout=seconds(5))
+        return await workflow.execute_activity(greeting, whom, start_to_close_timeout=timedelta(seconds=5))
 
 
 @activity.defn
@@ -109,7 +112,7 @@ async def test_a_worker_that_somebody_already_has_runs_lifecycles_beside_its_own
         greeted = await client.execute_workflow(
             Greet.run, "ann", id=f"greet-{world.scope}", task_queue=world.config.queue
         )
-        await world.client.start(Lookup, "a", Errand())
+        await world.client.start(LookupErrand, "a", Errand())
         assert await world.ended("lookup", "a") == "done"
     assert greeted == "hello ann"
 
@@ -122,7 +125,7 @@ async def test_a_worker_whose_client_can_not_carry_the_models_is_refused(world: 
 
 def test_an_effect_without_a_body_is_an_error_of_the_app() -> None:
     with pytest.raises(DeclarationError, match=r"Effect\('do-lookup'\) of 'lookup' has no body: give App\("):
-        App([Lookup], [])
+        App([LookupErrand], [])
 
 
 def _start(world: World, entity: str, given: str) -> list[str]:

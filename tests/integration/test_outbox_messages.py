@@ -23,7 +23,7 @@ from infra.postgres import PostgresServer
 from infra.temporal import TemporalServer
 from perdure._services.relay import BATCH, Relay
 from perdure._store.postgres import Database
-from perdure.errors import EngineUnavailable
+from perdure.errors import TemporalUnavailable
 from tests.apps.listening import app
 from tests.world import World
 
@@ -101,7 +101,7 @@ async def test_a_message_delivered_again_is_heard_once_also_by_the_next_run(worl
         await world.until(lambda: _all_delivered(world), "delivered")
         await world.until(lambda: told(5), "heard")
         again = (
-            "insert into perdure.outbox (lifecycle, id, round, kind, message_id) "
+            "insert into perdure.outbox (lifecycle, id, generation, kind, message_id) "
             "values ('listener', 'a', 0, 'message', $1)"
         )
         for number in (0, 3, 4):
@@ -239,7 +239,7 @@ async def test_a_start_for_later_comes_in_time_and_a_more_urgent_one_first(world
     many = "select perdure.start($1, 'p5-' || n, '{}', priority => 5) from generate_series(1, 60) n"
     await world.db.execute(many, KIND)
     await world.db.fetchval("select perdure.start($1, 'urgent', '{}', priority => 1)", KIND)
-    async with _relay(world, world.engine) as relay:
+    async with _relay(world, world.temporal_client) as relay:
         await relay.start()
         await world.until(lambda: _all_delivered(world), "all delivered")
         await relay.stop()
@@ -293,13 +293,13 @@ async def test_while_temporal_is_away_the_backlog_grows_and_no_row_is_blamed_for
     await world.db.execute("select perdure.start('nod', n::text, '{}') from generate_series(1, 200) n")
     async with _relay(world, await _gone(world)) as nowhere:
         for _ in range(3):
-            with pytest.raises(EngineUnavailable, match="Temporal takes nothing"):
+            with pytest.raises(TemporalUnavailable, match="Temporal takes nothing"):
                 await nowhere.once()
     left = "select count(*) from perdure.outbox where tries = 0"
     assert await world.db.fetchval("select count(*) from perdure.outbox where tries > 0") == 3  # the probes
     assert await world.db.fetchval(f"{left} and not_before <= now()") == 197
     sizes = []
-    async with _relay(world, world.engine) as back:
+    async with _relay(world, world.temporal_client) as back:
         back._window = nowhere._window
         while waiting := await world.db.fetchval(left):
             await back.once()
@@ -313,7 +313,7 @@ async def test_a_poison_row_among_five_hundred_harms_none_of_them(world: World) 
     await world.db.execute(good, 1, 250)
     await world.db.execute("select perdure.start('nod', 'bad', '{\"times\": \"many\"}')")
     await world.db.execute(good, 251, 499)
-    async with _relay(world, world.engine) as relay:
+    async with _relay(world, world.temporal_client) as relay:
         await relay.start()
         await world.until(lambda: _all_delivered(world), "nothing waits")
         await relay.stop()
@@ -329,12 +329,12 @@ async def test_behind_a_backlog_of_a_hundred_thousand_the_urgent_one_is_done_at_
             insert into perdure.ident (lifecycle, id) select 'nod', n::text from generate_series(1, 100000) n
             returning lifecycle, id
         ), open as (
-            insert into perdure.entity (lifecycle, id, round, state, input)
+            insert into perdure.entity (lifecycle, id, generation, state, input)
             select lifecycle, id, 0, 'pending', '{}' from made
         )
-        insert into perdure.outbox (lifecycle, id, round, kind) select lifecycle, id, 0, 'start' from made"""
+        insert into perdure.outbox (lifecycle, id, generation, kind) select lifecycle, id, 0, 'start' from made"""
     await world.db.execute(backlog)
-    async with _relay(world, world.engine) as relay:
+    async with _relay(world, world.temporal_client) as relay:
         await relay.once()
         await world.db.execute("select perdure.start('nod', 'urgent', '{}', priority => 1)")
         await relay.once()
@@ -343,11 +343,11 @@ async def test_behind_a_backlog_of_a_hundred_thousand_the_urgent_one_is_done_at_
 
 
 @asynccontextmanager
-async def _relay(world: World, engine: Client) -> AsyncIterator[Relay]:
+async def _relay(world: World, temporal_client: Client) -> AsyncIterator[Relay]:
     """A relay without a worker, that begins nothing by itself."""
     database = Database(world.dsn, most=2)
     try:
-        yield Relay(await database.open(), engine, app, world.config)
+        yield Relay(await database.open(), temporal_client, app, world.config)
     finally:
         await database.close()
 
@@ -357,7 +357,9 @@ async def _gone(world: World) -> Client:
     server = TemporalServer()
     await asyncio.to_thread(server.start)
     at_once = RetryConfig(max_elapsed_time_millis=200)
-    client = await Client.connect(server.address, data_converter=world.engine.data_converter, retry_config=at_once)
+    client = await Client.connect(
+        server.address, data_converter=world.temporal_client.data_converter, retry_config=at_once
+    )
     await asyncio.to_thread(server.stop)
     return client
 

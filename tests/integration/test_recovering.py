@@ -17,13 +17,13 @@ from temporalio.service import RPCError
 
 from infra.postgres import PostgresServer
 from infra.temporal import TemporalServer
-from perdure._reconcile.recovery.engine import why_lost
 from perdure._reconcile.recovery.recovery import Recovered, recover
+from perdure._reconcile.recovery.temporal import why_lost
 from perdure._services.ownership.exchange import Exchange
 from perdure._services.ownership.keeper import keeper_id
 from perdure._store.sql import queries
 from perdure._wire.carried import CARRIED, Carried
-from perdure.contracts.outcomes import Status
+from perdure.contracts.outcomes import EffectStatus
 from perdure.errors import NotNow
 from tests.apps.lasting import KeptSale, Sale, app
 from tests.deadline import in_time
@@ -36,7 +36,7 @@ CLOSES = {"close": True}
 
 AN_ATTEMPT = """
     insert into perdure.effect
-        (key, lifecycle, id, round, effect, token, status, digest, first_at, attempt_at, deadline)
+        (key, lifecycle, id, generation, effect, token, status, digest, first_at, attempt_at, deadline)
         values ('sale/a/earlier', 'sale', 'a', 0, 'earlier', 't', 'not_done', 'd', now(), now(), now())
 """
 
@@ -58,9 +58,9 @@ async def start(world: World, entity_id: str, *, kind: str = "sale", **sale: Any
 async def without(world: World, *names: str) -> None:
     """Delete these workflows from Temporal, `lifecycle/id`, and wait until they are gone."""
     for name in names:
-        await world.engine.workflow_service.delete_workflow_execution(
+        await world.temporal_client.workflow_service.delete_workflow_execution(
             DeleteWorkflowExecutionRequest(
-                namespace=world.engine.namespace,
+                namespace=world.temporal_client.namespace,
                 workflow_execution=WorkflowExecution(workflow_id=f"{world.scope}:{name}"),
             )
         )
@@ -78,7 +78,7 @@ async def without(world: World, *names: str) -> None:
 
 async def recovered(world: World) -> Recovered:
     """Recover all that is open."""
-    return await recover(world.client._pool, world.engine, world.scope, by="ann", why="the cluster burnt down")
+    return await recover(world.client._pool, world.temporal_client, world.scope, by="ann", why="the cluster burnt down")
 
 
 async def parked(world: World, entity_id: str, kind: str = "sale") -> bool:
@@ -123,10 +123,12 @@ async def test_a_start_whose_delivery_is_not_on_record_goes_on_from_what_its_run
         await until_parked(world, "a")
         await world.until(lambda: world.db.fetchval("select not exists (select from perdure.outbox)"), "delivered")
     await without(world, "sale/a")
-    await world.db.execute("insert into perdure.outbox (lifecycle, id, round, kind) values ('sale', 'a', 0, 'start')")
+    await world.db.execute(
+        "insert into perdure.outbox (lifecycle, id, generation, kind) values ('sale', 'a', 0, 'start')"
+    )
     async with world.worker(app):
         await until_parked(world, "a")
-        await world.client.resolve("sale", "a", Status.NOT_DONE, by="ann", note="not on their list")
+        await world.client.resolve("sale", "a", EffectStatus.NOT_DONE, by="ann", note="not on their list")
         assert await world.ended("sale", "a") == "paid"
     assert await world.db.fetchval("select why from perdure.finished where id = 'a'") == "words [7]"
 
@@ -184,7 +186,7 @@ async def seven_go_on(world: World) -> None:
         assert await world.ended(kind, each) == "paid"
     why = "select why from perdure.transition where state = 'paid'"
     assert {row["why"] for row in await world.db.fetch(why)} == {"words [1, 2]"}
-    await world.client.resolve(*DOUBTFUL, Status.NOT_DONE, by="ann", note="not on their list")
+    await world.client.resolve(*DOUBTFUL, EffectStatus.NOT_DONE, by="ann", note="not on their list")
     assert await world.ended(*DOUBTFUL) == "paid"
     assert await world.db.fetchval("select why from perdure.finished where id = $1", DOUBTFUL[1]) == "words [7]"
     for kind, each in (REFUSED, GIVEN_UP):
@@ -257,7 +259,7 @@ async def test_an_end_that_was_asked_for_comes_when_the_doubt_is_settled(world: 
     async with world.worker(app):
         for each in (before, after):
             await until_parked(world, each)
-            await world.client.resolve("sale", each, Status.ABANDONED, by="ann", note="nobody knows")
+            await world.client.resolve("sale", each, EffectStatus.ABANDONED, by="ann", note="nobody knows")
             assert await world.ended("sale", each) == "cancelled"
 
 
@@ -306,7 +308,7 @@ async def test_two_that_recover_at_once_start_each_once(world: World) -> None:
 async def test_one_that_was_ended_before_it_wrote_anything_is_started_all_the_same(world: World) -> None:
     await start(world, "a")
     await world.db.execute("delete from perdure.outbox")
-    handle = await world.engine.start_workflow(
+    handle = await world.temporal_client.start_workflow(
         KeptSale.run, Sale(), id=f"{world.scope}:sale/a", task_queue="nobody listens here"
     )
     await handle.terminate()
@@ -319,17 +321,17 @@ async def test_the_engine_that_was_heard_a_moment_ago_is_not_taken_for_lost(worl
     async with world.worker(app):
         await start(world, "a")
         await world.is_in("sale", "a", "reserved")
-    await world.engine.workflow_service.register_namespace(
+    await world.temporal_client.workflow_service.register_namespace(
         RegisterNamespaceRequest(namespace=database, workflow_execution_retention_period=DAY)
     )
     other = Exchange(await Client.connect(world.temporal.address, namespace=database), world.config)
     with pytest.raises(NotNow, match=r"was heard . s ago: correct TEMPORAL_ADDRESS"):
         await why_lost(world.db, other)
-    assert await why_lost(world.db, Exchange(world.engine, world.config)) is None
+    assert await why_lost(world.db, Exchange(world.temporal_client, world.config)) is None
     await world.db.execute("update perdure.database set exchanged_at = exchanged_at - interval '1 min'")
     assert f"here '{database}' is" in str(await why_lost(world.db, other))
-    await world.engine.get_workflow_handle(keeper_id(world.scope)).terminate()
-    assert await why_lost(world.db, Exchange(world.engine, world.config)) is None, "a worker starts it again"
+    await world.temporal_client.get_workflow_handle(keeper_id(world.scope)).terminate()
+    assert await why_lost(world.db, Exchange(world.temporal_client, world.config)) is None, "a worker starts it again"
 
 
 async def test_the_input_that_todays_code_can_not_read_is_said_by_the_run(world: World) -> None:
@@ -348,19 +350,19 @@ async def test_the_input_that_todays_code_can_not_read_is_said_by_the_run(world:
 
 
 async def test_a_mirror_that_lost_its_row_is_given_it_again(world: World) -> None:
-    async with world.worker(app) as engine:
-        handle = await engine.start_workflow(
+    async with world.worker(app) as temporal_client:
+        handle = await temporal_client.start_workflow(
             KeptSale.run, Sale(), id=f"{world.scope}:sale/a", task_queue=world.config.queue
         )
         await world.until(lambda: world.db.fetchval("select true from perdure.entity where state = 'reserved'"), "on")
         await world.db.execute("delete from perdure.entity; delete from perdure.ident; delete from perdure.transition")
 
-        await handle.signal("perdure-mirror", "clean-up")
+        await handle.signal("perdure-mirror", "reconciliation")
 
         await world.until(lambda: world.db.fetchval("select true from perdure.entity"), "the row")
-        row = await world.db.fetchrow("select state, input, round from perdure.entity")
+        row = await world.db.fetchrow("select state, input, generation from perdure.entity")
         assert row is not None
-        assert (row["state"], row["round"]) == ("reserved", 0)
+        assert (row["state"], row["generation"]) == ("reserved", 0)
         assert Sale.model_validate_json(row["input"]) == Sale()
         await world.client.signal("sale", "a", "hear", 1)
         assert await world.ended("sale", "a") == "paid"
@@ -375,7 +377,7 @@ async def test_a_run_that_waits_ends_where_the_database_says_that_it_is_over(wor
         await world.until(lambda: parked(world, "parked"), "parked")
         await world.db.execute("update perdure.ident set final = 'paid'; delete from perdure.entity")
         for each in ("waits", "parked"):
-            await world.handle("sale", each).signal("perdure-mirror", "clean-up")
+            await world.handle("sale", each).signal("perdure-mirror", "reconciliation")
             await in_time(world.handle("sale", each).result())
     assert await world.db.fetchval("select count(*) from perdure.entity") == 0
 

@@ -21,8 +21,8 @@ from tests.world import World
 REJECT = """
     with gone as (delete from perdure.outbox where id = $1 and kind = $2 returning *), shown as (
         update perdure.entity set attention = 'rejected: it does not fit' where id = $1)
-    insert into perdure.rejected (seq, lifecycle, id, round, kind, body, reason, message_id, priority)
-    select seq, lifecycle, id, round, kind, body, 'it does not fit', message_id, priority from gone returning seq
+    insert into perdure.rejected (seq, lifecycle, id, generation, kind, body, reason, message_id, priority)
+    select seq, lifecycle, id, generation, kind, body, 'it does not fit', message_id, priority from gone returning seq
 """
 START, SIGNAL = "select perdure.start('listener', $1, $2)", "select perdure.signal('listener', $1, $2, $3)"
 DROP, RETRY = "select perdure.drop_rejected($1, 'ann', 'a test')", "select perdure.retry_rejected($1, 'ann', 'fixed')"
@@ -144,8 +144,8 @@ async def test_attention_goes_with_the_last_that_was_rejected(world: World) -> N
 async def test_the_record_of_what_may_have_happened_is_not_dropped(world: World) -> None:
     seq = await rejected(world)
     await world.db.execute(
-        "insert into perdure.effect (key, lifecycle, id, round, effect, token, status, digest, first_at, attempt_at, "
-        "deadline) values ('k', 'listener', 'a', 0, 'do', 't', 'in_doubt', '', now(), now(), now())"
+        "insert into perdure.effect (key, lifecycle, id, generation, effect, token, status, digest, first_at, "
+        "attempt_at, deadline) values ('k', 'listener', 'a', 0, 'do', 't', 'in_doubt', '', now(), now(), now())"
     )
     before = await counts(world)
     end = await perdure(world, "drop", str(seq), "--by", "ann")

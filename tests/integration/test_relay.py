@@ -7,7 +7,7 @@ import json
 from perdure import Client
 from tests.apps.bodies import app
 from tests.apps.contracts import Errand
-from tests.apps.errands import Lookup
+from tests.apps.errands import LookupErrand
 from tests.world import World
 
 KIND = "lookup-inline"
@@ -67,12 +67,12 @@ async def test_two_relays_at_once_deliver_each_start_once(world: World) -> None:
 async def test_a_start_that_is_delivered_again_starts_nothing_again(world: World) -> None:
     world.counterparty.before_accepting.shut()
     async with world.worker(app):
-        await world.client.start(Lookup, "a", Errand())
+        await world.client.start(LookupErrand, "a", Errand())
         await world.counterparty.saw("do")
         await world.handle("lookup", "a").terminate()
         closed = await world.handle("lookup", "a").describe()
         await world.db.execute(
-            "insert into perdure.outbox (lifecycle, id, round, kind) values ('lookup', 'a', 0, 'start')"
+            "insert into perdure.outbox (lifecycle, id, generation, kind) values ('lookup', 'a', 0, 'start')"
         )
         await world.until(lambda: world.db.fetchval("select count(*) = 0 from perdure.outbox"), "delivered")
         assert (await world.handle("lookup", "a").describe()).run_id == closed.run_id
@@ -82,7 +82,7 @@ async def test_a_start_that_is_delivered_again_starts_nothing_again(world: World
 
 async def test_what_the_input_was_reaches_the_lifecycle_as_it_was_committed(world: World) -> None:
     async with world.worker(app):
-        await world.client.start(Lookup, "a", Errand(what="späť ✓", seconds=60.5))
+        await world.client.start(LookupErrand, "a", Errand(what="späť ✓", seconds=60.5))
         await world.ended("lookup", "a")
     stored = await world.db.fetchval("select input from perdure.finished")
     assert json.loads(stored) == {"what": "späť ✓", "seconds": 60.5}

@@ -18,7 +18,7 @@ from perdure import App, Lifecycle, state
 from perdure._services.relay import BATCH, PATIENCE, Relay
 from perdure._store.postgres import Database
 from perdure.logs import FIELDS
-from tests.apps.listening import Assent, Nod, Question
+from tests.apps.listening import Assent, Nod, Query
 from tests.world import World
 
 STATES = (state(Assent.PENDING, Assent.NODDED), state(Assent.NODDED))
@@ -26,7 +26,7 @@ START = "select perdure.start($1, $2, $3)"
 SIGNAL = "select perdure.signal('talk', $1, $2, $3)"
 WAITING = (
     "select lifecycle || '/' || id || coalesce(' ' || name, '') from perdure.outbox left join perdure.message "
-    + ("using (lifecycle, id, round, message_id) order by 1")
+    + ("using (lifecycle, id, generation, message_id) order by 1")
 )
 
 
@@ -36,13 +36,13 @@ class Wider(BaseModel):
     times: int | str = 1
 
 
-class Talk(Lifecycle[Question, Assent]):
+class Talk(Lifecycle[Query, Assent]):
     """Hears a number."""
 
     states = STATES
 
     @workflow.run
-    async def run(self, given: Question) -> None:
+    async def run(self, given: Query) -> None:
         """Wait."""
         await self.wait_for(lambda: False)
 
@@ -85,10 +85,10 @@ async def world(
 
 @pytest.fixture
 async def relays(world: World) -> AsyncIterator[Relays]:
-    """Makes relays of an app, that make a round when they are told to; nothing runs what they start."""
+    """Makes relays of an app, that make a generation when they are told to; nothing runs what they start."""
     database = Database(world.dsn, most=20)
     pool = await database.open()
-    yield lambda app: Relay(pool, world.engine, app, world.config)
+    yield lambda app: Relay(pool, world.temporal_client, app, world.config)
     await database.close()
 
 
@@ -117,7 +117,7 @@ async def empty(world: World) -> bool:
 
 
 async def quiet(relays: Sequence[Relay]) -> None:
-    """Make rounds until no relay has anything to do, each of them having had its turn after every other."""
+    """Make generations until no relay has anything to do, each of them having had its turn after every other."""
     for _ in range(len(relays) + 1):
         for relay in relays:
             while await relay.once():

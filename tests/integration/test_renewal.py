@@ -42,7 +42,7 @@ async def renewing(
 
 
 async def test_no_acknowledged_update_is_lost_while_runs_go_on_in_new_ones(renewing: World) -> None:
-    async with renewing.worker(errands, workflows_cached=10):
+    async with renewing.worker(errands, max_cached_workflows=10):
         await renewing.client.start(Counter, "a", Count())
         counter = renewing.handle("counter", "a")
         await renewing.until(lambda: _delivered(renewing), "delivered")
@@ -134,8 +134,8 @@ async def test_a_run_renewed_while_it_waits_for_a_retry_repeats_nothing(renewing
     renewing.counterparty.replies += [{"refused": "no such bell"}] * 4
     async with renewing.worker(app):
         await renewing.client.start(Ring, "a", Errand())
-        for round in range(4):
-            await renewing.counterparty.saw("do", count=round + 1)
+        for generation in range(4):
+            await renewing.counterparty.saw("do", count=generation + 1)
             await renewing.until(lambda: _waits_for_retry(renewing), "it waits for somebody")
             await renewing.client.retry(Ring, "a", by="ann")
         assert await renewing.ended("ring", "a") == "done"
@@ -184,7 +184,7 @@ async def _runs(world: World, kind: str) -> int:
     runs, run_id = 0, (await world.handle(kind, "a").describe()).run_id
     while run_id:
         runs += 1
-        handle = world.engine.get_workflow_handle(f"{world.scope}:{kind}/a", run_id=run_id)
+        handle = world.temporal_client.get_workflow_handle(f"{world.scope}:{kind}/a", run_id=run_id)
         first = (await anext(handle.fetch_history_events())).workflow_execution_started_event_attributes
         run_id = first.continued_execution_run_id
     return runs

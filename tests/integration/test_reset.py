@@ -9,7 +9,7 @@ import pytest
 from temporalio.api.common.v1 import WorkflowExecution
 from temporalio.api.workflowservice.v1 import ResetWorkflowExecutionRequest
 
-from perdure import Status
+from perdure import EffectStatus
 from tests.apps.contracts import Errand
 from tests.apps.talking import Look, LookInline, Ring, Slow, app
 from tests.world import World
@@ -53,13 +53,13 @@ async def test_an_open_run_reset_to_before_its_effect_ends_once_and_truly(world:
 @pytest.mark.parametrize("cached", [1000, 0])
 async def test_a_parked_run_reset_to_before_its_effect_parks_again_without_a_call(world: World, cached: int) -> None:
     world.counterparty.replies += [{"accept": True, "close": True}]
-    async with world.worker(app, workflows_cached=cached):
+    async with world.worker(app, max_cached_workflows=cached):
         await world.client.start(Ring, "a", Errand())
         await world.until(lambda: _parked(world), "parked")
         await _reset(world, "ring")
         await world.until(lambda: _parked(world), "parked again")
         assert (await world.client.status(Ring, "a")).state == "doing"
-        await world.client.resolve(Ring, "a", Status.DONE, by="ann", note="it rang", receipt={"number": 1})
+        await world.client.resolve(Ring, "a", EffectStatus.DONE, by="ann", note="it rang", receipt={"number": 1})
         assert await world.ended("ring", "a") == "done"
     assert world.counterparty.seen("do") == 1
     assert await _versions_grow(world)
@@ -82,14 +82,16 @@ async def test_a_run_that_waits_for_a_retry_and_is_reset_comes_back_to_that(worl
 @pytest.mark.parametrize("cached", [1000, 0])
 async def test_a_run_terminated_and_started_by_hand_goes_on_from_the_fence(world: World, cached: int) -> None:
     world.counterparty.replies += [{"accept": True, "close": True}]
-    async with world.worker(app, workflows_cached=cached):
+    async with world.worker(app, max_cached_workflows=cached):
         await world.client.start(Ring, "a", Errand())
         await world.until(lambda: _parked(world), "parked")
         await world.handle("ring", "a").terminate()
-        await world.engine.start_workflow("ring", Errand(), id=f"{world.scope}:ring/a", task_queue=world.config.queue)
+        await world.temporal_client.start_workflow(
+            "ring", Errand(), id=f"{world.scope}:ring/a", task_queue=world.config.queue
+        )
         await world.until(lambda: _parked(world), "parked again")
         assert (await world.client.status(Ring, "a")).state == "doing"
-        await world.client.resolve(Ring, "a", Status.DONE, by="ann", note="it rang", receipt={"number": 1})
+        await world.client.resolve(Ring, "a", EffectStatus.DONE, by="ann", note="it rang", receipt={"number": 1})
         assert await world.ended("ring", "a") == "done"
     assert world.counterparty.seen("do") == 1
     assert await _versions_grow(world)
@@ -103,7 +105,9 @@ async def test_a_restarted_entity_started_by_hand_goes_on_in_its_round(world: Wo
         assert await world.client.restart(Ring, "a", by="ann", note="again") == 1
         await world.is_in("ring", "a", "failed")
         await world.handle("ring", "a").terminate()
-        await world.engine.start_workflow("ring", Errand(), id=f"{world.scope}:ring/a", task_queue=world.config.queue)
+        await world.temporal_client.start_workflow(
+            "ring", Errand(), id=f"{world.scope}:ring/a", task_queue=world.config.queue
+        )
         await world.until(lambda: _waits_for_retry(world), "it waits for somebody")
         await world.client.retry(Ring, "a", by="ann")
         assert await world.ended("ring", "a") == "done"
@@ -127,7 +131,7 @@ async def _reset(world: World, kind: str) -> None:
         workflow_task_finish_event_id=first,
         request_id=str(uuid.uuid4()),
     )
-    await world.engine.workflow_service.reset_workflow_execution(request)
+    await world.temporal_client.workflow_service.reset_workflow_execution(request)
 
 
 async def _transitions(world: World) -> list[Any]:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from perdure import Status
+from perdure import EffectStatus
 from perdure._store.postgres import Database, PostgresStore
 from perdure._wire.writes import Fence, FenceOp, Write
 from perdure.errors import AlreadyFinished, NotNow
@@ -26,7 +26,7 @@ UNHEARD = {"accept": False, "close": True}
 @both_ways
 async def test_an_effect_resolved_as_done_is_not_called_again(world: World, kind: Any) -> None:
     async with _parked(world, kind, LOST):
-        said = await world.client.resolve(kind, "a", Status.DONE, by="ann", note="it rang", receipt={"number": 7})
+        said = await world.client.resolve(kind, "a", EffectStatus.DONE, by="ann", note="it rang", receipt={"number": 7})
         assert said == "resolved as done"
         assert await world.ended(*_names(kind)) == "done"
     status = await world.client.status(kind, "a")
@@ -37,7 +37,10 @@ async def test_an_effect_resolved_as_done_is_not_called_again(world: World, kind
 @both_ways
 async def test_an_effect_resolved_as_not_done_goes_again_with_the_same_key(world: World, kind: Any) -> None:
     async with _parked(world, kind, UNHEARD):
-        assert await world.client.resolve(kind, "a", Status.NOT_DONE, by="ann", note="silent") == "resolved as not_done"
+        assert (
+            await world.client.resolve(kind, "a", EffectStatus.NOT_DONE, by="ann", note="silent")
+            == "resolved as not_done"
+        )
         assert await world.ended(*_names(kind)) == "done"
     assert world.counterparty.accepted == {_key(kind): 1}
     assert world.counterparty.seen("do", _key(kind)) == 2
@@ -46,7 +49,7 @@ async def test_an_effect_resolved_as_not_done_goes_again_with_the_same_key(world
 @both_ways
 async def test_an_abandoned_effect_is_only_sent_anew_on_purpose_and_with_a_new_key(world: World, kind: Any) -> None:
     async with _parked(world, kind, LOST):
-        await world.client.resolve(kind, "a", Status.ABANDONED, by="ann", note="no matter")
+        await world.client.resolve(kind, "a", EffectStatus.ABANDONED, by="ann", note="no matter")
         await world.is_in(*_names(kind), "failed")
         with pytest.raises(NotNow, match="was given up, so a retry would make no call: use send_again"):
             await world.client.retry(kind, "a", by="ann")
@@ -60,11 +63,11 @@ async def test_a_resolution_that_does_not_fit_is_refused_with_a_sentence(world: 
     async with _parked(world, kind, LOST):
         misfits: dict[str, dict[str, Any]] = {
             f"the receipt does not fit what {_slot(kind)} declares": {
-                "outcome": Status.DONE,
+                "outcome": EffectStatus.DONE,
                 "receipt": {"number": "seven"},
             },
-            "say done, not_done or abandoned": {"outcome": Status.REFUSED},
-            f"effect='do-dance': say which of {_slot(kind)}": {"outcome": Status.NOT_DONE, "effect": "do-dance"},
+            "say done, not_done or abandoned": {"outcome": EffectStatus.REFUSED},
+            f"effect='do-dance': say which of {_slot(kind)}": {"outcome": EffectStatus.NOT_DONE, "effect": "do-dance"},
         }
         for why, said in misfits.items():
             with pytest.raises(NotNow, match=why):
@@ -101,7 +104,7 @@ async def test_a_late_done_wakes_the_parked_run(world: World, kind: Any) -> None
         await _late_done(world, kind)
         assert await world.ended(*_names(kind)) == "done"
     with pytest.raises(AlreadyFinished, match="too late: already done"):
-        await world.client.resolve(kind, "a", Status.NOT_DONE, by="ann", note="")
+        await world.client.resolve(kind, "a", EffectStatus.NOT_DONE, by="ann", note="")
     assert world.counterparty.seen("do") == 1
 
 
@@ -109,12 +112,12 @@ async def test_a_late_done_wakes_the_parked_run(world: World, kind: Any) -> None
 async def test_a_resolution_after_a_late_done_changes_nothing_and_says_so(world: World, kind: Any) -> None:
     world.counterparty.replies.append(LOST)
     async with world.worker(app, relay=False):  # so that nobody tells the run of the late outcome
-        await world.engine.start_workflow(
+        await world.temporal_client.start_workflow(
             kind.run, Errand(), id=f"{world.scope}:{_names(kind)[0]}/a", task_queue=world.config.queue
         )
         await _wait_until_parked(world, kind)
         await _late_done(world, kind)
-        said = await world.client.resolve(kind, "a", Status.NOT_DONE, by="ann", note="")
+        said = await world.client.resolve(kind, "a", EffectStatus.NOT_DONE, by="ann", note="")
         assert said == "too late: it had become done meanwhile"
         assert await world.ended(*_names(kind)) == "done"
     assert world.counterparty.seen("do") == 1
@@ -125,10 +128,10 @@ async def test_a_second_resolution_at_the_same_time_is_refused(world: World, kin
     async with _parked(world, kind, LOST):
         async with world.holding("perdure.effect"):
             first = asyncio.create_task(
-                world.client.resolve(kind, "a", Status.DONE, by="ann", note="", receipt={"number": 1})
+                world.client.resolve(kind, "a", EffectStatus.DONE, by="ann", note="", receipt={"number": 1})
             )
             await world.held_up()
-            second = asyncio.create_task(world.client.resolve(kind, "a", Status.NOT_DONE, by="bob", note=""))
+            second = asyncio.create_task(world.client.resolve(kind, "a", EffectStatus.NOT_DONE, by="bob", note=""))
             await world.handle(*_names(kind)).describe()
         assert await first == "resolved as done"
         with pytest.raises((NotNow, AlreadyFinished)):
@@ -165,10 +168,10 @@ async def _late_done(world: World, kind: Any) -> None:
         key=row["key"],
         effect=row["effect"],
         token=row["token"],
-        status=Status.DONE,
+        status=EffectStatus.DONE,
         receipt={"number": 1},
     )
-    write = Write(lifecycle=row["lifecycle"], id="a", round=0, version=1, workflow_id="w", fence=fence)
+    write = Write(lifecycle=row["lifecycle"], id="a", generation=0, version=1, workflow_id="w", fence=fence)
     await store.write(write, patience=5)
     await database.close()
 

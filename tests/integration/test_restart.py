@@ -1,33 +1,34 @@
-"""`restart`: a finished entity runs again as a new round with new keys, and only when nothing is in doubt."""
+"""`restart`: a finished entity runs again as a new generation with new keys, and only when nothing is in doubt."""
 
 from __future__ import annotations
 
 import asyncio
+from datetime import timedelta
 
 import pytest
 
-from perdure import Status, seconds
+from perdure import EffectStatus
 from perdure.errors import NoSuchEntity, NotNow
 from tests.apps.bodies import app
 from tests.apps.contracts import Errand
-from tests.apps.errands import Count, Counter, Escalate, Lookup
+from tests.apps.errands import Count, Counter, Escalate, LookupErrand
 from tests.deadline import DEADLINE
 from tests.world import World
 
 
 async def test_a_restart_is_a_new_round_with_new_keys_and_the_same_input(world: World) -> None:
     async with world.worker(app):
-        await world.client.start(Lookup, "a", Errand(what="this"), tenant="t1")
+        await world.client.start(LookupErrand, "a", Errand(what="this"), tenant="t1")
         await world.ended("lookup", "a")
-        assert await world.client.restart(Lookup, "a", by="ann", note="once more") == 1
-        assert (await world.client.status(Lookup, "a")).round == 1
+        assert await world.client.restart(LookupErrand, "a", by="ann", note="once more") == 1
+        assert (await world.client.status(LookupErrand, "a")).generation == 1
         assert await world.ended("lookup", "a") == "done"
     assert world.counterparty.accepted == {"lookup/a/do-lookup": 1, "lookup/a~1/do-lookup": 1}
-    inputs = await world.db.fetch("select input, tenant, round from perdure.finished order by round")
+    inputs = await world.db.fetch("select input, tenant, generation from perdure.finished order by generation")
     assert inputs[0]["input"] == inputs[1]["input"]
     assert [row["tenant"] for row in inputs] == ["t1", "t1"]
     assert await world.states("lookup", "a") == ["starting", "doing", "done"] * 2
-    by = await world.db.fetchrow("select made_by, why from perdure.transition where round = 1 order by at")
+    by = await world.db.fetchrow("select made_by, why from perdure.transition where generation = 1 order by at")
     assert by is not None
     assert tuple(by) == ("ann", "once more")
 
@@ -49,14 +50,14 @@ async def test_a_restart_right_after_the_end_waits_until_the_last_run_is_closed(
         await world.until(lambda: _delivered(world), "delivered")
         assert await counter.query("counted") == 5
         await counter.signal("tell", "close")
-        status = await world.client.wait(Counter, "a", timeout=seconds(DEADLINE))
-    assert (status.round, status.state) == (1, "closed")
+        status = await world.client.wait(Counter, "a", timeout=timedelta(seconds=DEADLINE))
+    assert (status.generation, status.state) == (1, "closed")
 
 
 async def test_what_is_open_is_not_restarted(world: World) -> None:
-    await world.client.start(Lookup, "a", Errand())
+    await world.client.start(LookupErrand, "a", Errand())
     with pytest.raises(NotNow, match="lookup/a is still open: Only a finished entity can be restarted"):
-        await world.client.restart(Lookup, "a", by="ann", note="")
+        await world.client.restart(LookupErrand, "a", by="ann", note="")
 
 
 async def test_what_is_in_doubt_is_not_restarted(world: World) -> None:
@@ -64,15 +65,15 @@ async def test_what_is_in_doubt_is_not_restarted(world: World) -> None:
     async with world.worker(app):
         await world.client.start(Escalate, "a", Errand(seconds=0.5))
         assert await world.ended("escalate", "a") == "expired"
-    assert (await world.client.status(Escalate, "a")).effects[0].status is Status.IN_DOUBT
+    assert (await world.client.status(Escalate, "a")).effects[0].status is EffectStatus.IN_DOUBT
     with pytest.raises(NotNow, match="whether 'escalate/a/do-escalate' happened is not known: Resolve"):
         await world.client.restart(Escalate, "a", by="ann", note="")
-    assert (await world.client.status(Escalate, "a")).round == 0
+    assert (await world.client.status(Escalate, "a")).generation == 0
 
 
 async def test_what_nobody_knows_is_not_restarted(world: World) -> None:
     with pytest.raises(NoSuchEntity, match=r"there is no lookup/a: perdure\.start starts it for the first time"):
-        await world.client.restart(Lookup, "a", by="ann", note="")
+        await world.client.restart(LookupErrand, "a", by="ann", note="")
 
 
 async def _delivered(world: World) -> bool:

@@ -16,7 +16,7 @@ REFUSED = {"refused": "no such bell"}
 @pytest.mark.parametrize("cached", [1000, 0])
 async def test_a_retry_cuts_a_back_off_of_an_hour_short(world: World, cached: int) -> None:
     world.counterparty.replies.append(BUSY)
-    async with world.worker(app, workflows_cached=cached):
+    async with world.worker(app, max_cached_workflows=cached):
         await world.client.start(Slow, "a", Errand())
         await world.until(lambda: _waits(world, "slow"), "the back-off")
         assert await world.client.retry(Slow, "a", by="ann") == "goes on from doing"
@@ -28,7 +28,7 @@ async def test_a_retry_cuts_a_back_off_of_an_hour_short(world: World, cached: in
 @pytest.mark.parametrize("cached", [1000, 0])
 async def test_a_retry_after_a_refusal_goes_with_a_new_key(world: World, cached: int) -> None:
     world.counterparty.replies += [REFUSED, REFUSED]
-    async with world.worker(app, workflows_cached=cached):
+    async with world.worker(app, max_cached_workflows=cached):
         await world.client.start(Ring, "a", Errand())
         for _ in range(2):
             await world.until(lambda: _waits_for_retry(world), "it waits for somebody")

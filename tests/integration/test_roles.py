@@ -20,7 +20,7 @@ from tests.world import World
 START = "select perdure.start('errand', $1, '{}')"
 OPERATORS = {
     "restart": "select perdure.restart('errand', 'a', 'ann', '')",
-    "settle": "select perdure.settle('errand', 'a', 'do', 'done', 'ann', '')",
+    "resolve": "select perdure.resolve('errand', 'a', 'do', 'done', 'ann', '')",
     "retry_rejected": "select perdure.retry_rejected(1, 'ann')",
     "drop_rejected": "select perdure.drop_rejected(1, 'ann')",
     "note": "select perdure.note('errand', 'a', '', '')",

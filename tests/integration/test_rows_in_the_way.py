@@ -23,8 +23,8 @@ START = "select perdure.start('listener', $1, '{}')"
 SIGNAL = "select perdure.signal('listener', $1, 'add', '1')"
 REJECT = """
     with gone as (delete from perdure.outbox returning *)
-    insert into perdure.rejected (seq, lifecycle, id, round, kind, body, reason)
-    select seq, lifecycle, id, round, kind, body, 'a test' from gone returning seq
+    insert into perdure.rejected (seq, lifecycle, id, generation, kind, body, reason)
+    select seq, lifecycle, id, generation, kind, body, 'a test' from gone returning seq
 """
 WAITING = "select id from perdure.outbox order by id"
 
@@ -39,14 +39,14 @@ async def world(
 
 @pytest.fixture
 async def relay(world: World) -> AsyncIterator[Relay]:
-    """A relay that makes a round when it is told to; nothing runs what it starts."""
+    """A relay that makes a generation when it is told to; nothing runs what it starts."""
     database = Database(world.dsn)
-    yield Relay(await database.open(), world.engine, app, world.config)
+    yield Relay(await database.open(), world.temporal_client, app, world.config)
     await database.close()
 
 
 async def delivered(world: World, relay: Relay, entity_id: str) -> None:
-    """Make rounds until Temporal has an entity's workflow."""
+    """Make generations until Temporal has an entity's workflow."""
 
     async def known() -> bool:
         await relay.once()
@@ -141,7 +141,7 @@ async def test_what_the_database_can_not_put_on_record_is_put_off_alone(world: W
         await world.db.execute(START, f"good-{number}")
     # What it is rejected under is taken: so that a batch with it can't be committed.
     await world.db.execute(
-        "insert into perdure.rejected (seq, lifecycle, id, round, kind, body, reason) "
+        "insert into perdure.rejected (seq, lifecycle, id, generation, kind, body, reason) "
         "select seq, 'listener', 'another', 0, 'start', '{}', 'a test' from perdure.outbox where id = 'odd'"
     )
     for number in range(5):
@@ -165,7 +165,7 @@ async def test_a_message_is_not_sent_to_a_round_that_is_over_in_an_old_snapshot(
         async with app_connection.transaction(isolation=isolation):
             assert await app_connection.fetchval("select count(*) from perdure.ident") == 1
             await world.db.execute(
-                "update perdure.ident set round = 1, version = version + 1"
+                "update perdure.ident set generation = 1, version = version + 1"
             )  # it ended, and runs again
             with pytest.raises(asyncpg.SerializationError):
                 async with app_connection.transaction():
@@ -177,17 +177,17 @@ async def test_a_message_is_not_sent_to_a_round_that_is_over_in_an_old_snapshot(
             assert await world.db.fetchval(held) == 1
     finally:
         await app_connection.close()
-    assert await world.db.fetchval("select round from perdure.message") == 1
+    assert await world.db.fetchval("select generation from perdure.message") == 1
 
 
 @pytest.mark.parametrize("when", ["infinity", "-infinity", "10000-01-01 00:00:00+00", "0001-12-31 BC"])
-@pytest.mark.parametrize("what", ["start", "signal", "adopt"])
+@pytest.mark.parametrize("what", ["start", "signal", "import_row"])
 async def test_a_time_that_no_client_can_read_is_refused_by_name(world: World, what: str, when: str) -> None:
     await world.db.execute(START, "a")
     call, name = {
         "start": ("perdure.start('listener', 'b', '{}', not_before => $1::text::timestamptz)", "not_before"),
         "signal": ("perdure.signal('listener', 'a', 'add', '1', not_before => $1::text::timestamptz)", "not_before"),
-        "adopt": ("perdure.adopt('listener', 'b', '{}', since => $1::text::timestamptz)", "since"),
+        "import_row": ("perdure.import_row('listener', 'b', '{}', since => $1::text::timestamptz)", "since"),
     }[what]
     with pytest.raises(asyncpg.InvalidParameterValueError, match=rf"perdure\.{what}: {name} can not be {when[:6]}"):
         await world.db.fetchval(f"select {call}", when)

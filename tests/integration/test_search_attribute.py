@@ -47,4 +47,4 @@ async def test_a_lifecycle_can_be_found_by_its_state(postgres: PostgresServer, d
 
 
 async def _found(world: World, state: str) -> bool:
-    return (await world.engine.count_workflows(f"PerdureState = '{state}'")).count == 1
+    return (await world.temporal_client.count_workflows(f"PerdureState = '{state}'")).count == 1

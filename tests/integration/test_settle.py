@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from perdure import Status
+from perdure import EffectStatus
 from perdure.errors import AlreadyFinished, NotNow
 from tests.apps.bodies import app
 from tests.apps.contracts import Errand
@@ -16,14 +16,14 @@ async def test_a_doubt_left_by_an_expired_entity_blocks_a_restart_until_somebody
     async with world.worker(app):
         await world.client.start("escalate", "a", Errand(seconds=4))
         assert await world.ended("escalate", "a") == "expired"
-        assert [each.status for each in (await world.client.status("escalate", "a")).effects] == [Status.IN_DOUBT]
+        assert [each.status for each in (await world.client.status("escalate", "a")).effects] == [EffectStatus.IN_DOUBT]
         with pytest.raises(NotNow, match="is not known"):
             await world.client.restart("escalate", "a", by="ann", note="again")
 
-        said = await world.client.resolve("escalate", "a", Status.ABANDONED, by="ann", note="too old to ask")
+        said = await world.client.resolve("escalate", "a", EffectStatus.ABANDONED, by="ann", note="too old to ask")
         assert said == "resolved as abandoned; it had ended as expired"
         with pytest.raises(AlreadyFinished):
-            await world.client.resolve("escalate", "a", Status.DONE, by="bob", note="I saw it")
+            await world.client.resolve("escalate", "a", EffectStatus.DONE, by="bob", note="I saw it")
 
         assert await world.client.restart("escalate", "a", by="ann", note="again", given=Errand()) == 1
         assert await world.ended("escalate", "a") == "done"

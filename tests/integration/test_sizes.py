@@ -14,7 +14,7 @@ import pytest
 from pydantic import SecretStr
 from temporalio.client import WorkflowExecutionStatus, WorkflowUpdateFailedError
 
-from perdure import Client, Status
+from perdure import Client, EffectStatus
 from perdure._wire.requests import Resolution
 from perdure.contracts.sizes import LARGEST, LARGEST_RECEIPT
 from perdure.errors import InvalidInput
@@ -132,13 +132,13 @@ async def test_a_resolution_with_a_receipt_that_is_too_large_is_refused(world: W
             with pytest.raises(
                 InvalidInput, match=rf"the receipt has {size + 22} bytes, and may have {LARGEST_RECEIPT}"
             ):
-                await world.client.resolve("large", "a", Status.DONE, by="ann", note="", receipt=receipt)
-        said = Resolution(by="ann", outcome=Status.DONE, receipt={"number": 7, "text": "x" * LARGEST_RECEIPT})
+                await world.client.resolve("large", "a", EffectStatus.DONE, by="ann", note="", receipt=receipt)
+        said = Resolution(by="ann", outcome=EffectStatus.DONE, receipt={"number": 7, "text": "x" * LARGEST_RECEIPT})
         with pytest.raises(WorkflowUpdateFailedError) as refused:
             await world.handle("large", "a").execute_update("resolve", said)
         assert "bytes, and may have" in str(refused.value.cause)
         receipt = {"number": 7, "text": "x"}
-        assert await world.client.resolve("large", "a", Status.DONE, by="ann", note="", receipt=receipt)
+        assert await world.client.resolve("large", "a", EffectStatus.DONE, by="ann", note="", receipt=receipt)
         assert await world.ended("large", "a") == "over"
 
 

@@ -87,18 +87,19 @@ async def test_task_queues_show_who_asks_for_work_and_without_temporal_the_rest_
 
 
 async def test_what_is_in_doubt_or_finished_or_was_found_is_told(world: World) -> None:
-    assert "no clean-up has run yet" in await status(world)
+    assert "no reconciliation has run yet" in await status(world)
     await world.db.execute(
         "select perdure.start('a', n::text, '{}') from generate_series(1, 4) n; "
         "update perdure.entity set attention = 'x is in doubt' where id = '1'; "
         "insert into perdure.effect "
-        "(key, lifecycle, id, round, effect, token, status, digest, first_at, attempt_at, deadline) "
+        "(key, lifecycle, id, generation, effect, token, status, digest, first_at, attempt_at, deadline) "
         "select n::text, 'a', n::text, 0, 'x/' || n, 't', "
         "case n when 4 then 'done' when 3 then 'attempting' else 'in_doubt' "
         "end, 'd', now(), now(), now() - n * interval '1 h' from generate_series(1, 4) n; "
-        "insert into perdure.finished (lifecycle, id, round, state, created_at) "
+        "insert into perdure.finished (lifecycle, id, generation, state, created_at) "
         "select 'a', n::text, 0, 'done', now() from generate_series(5, 9) n; "
-        "insert into perdure.clean_up (asked_by, ended_at, seen, mended, reported) values ('ann', now(), 3, 1, 2); "
+        "insert into perdure.reconciliation (asked_by, ended_at, seen, mended, reported) "
+        "values ('ann', now(), 3, 1, 2); "
         "insert into perdure.finding (kind, lifecycle, id, what, mended, run) "
         "values ('stuck', 'a', '1', 'x', false, 1), ('stuck', 'a', '2', 'x', true, 1)"
     )
@@ -114,7 +115,7 @@ async def test_what_is_in_doubt_or_finished_or_was_found_is_told(world: World) -
     assert told == ("a", "x", 3, 1, 3)
     assert (found["conditions"]["finished"], found["finished_estimated"]) == (5, False)
     assert [(each["kind"], each["left_over"], each["mended"]) for each in found["findings"]] == [("stuck", 1, 1)]
-    assert found["clean_up"]["asked_by"] == "ann"
+    assert found["reconciliation"]["asked_by"] == "ann"
     shown = await status(world)
     assert "3 seen, 1 mended, 2 reported, asked for by ann" in shown
     assert "stuck  1                  1" in shown
@@ -123,7 +124,7 @@ async def test_what_is_in_doubt_or_finished_or_was_found_is_told(world: World) -
 async def test_many_finished_ones_are_estimated_not_counted(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("perdure._operations.overview.COUNTED", 3)
     await world.db.execute(
-        "insert into perdure.finished (lifecycle, id, round, state, created_at) "
+        "insert into perdure.finished (lifecycle, id, generation, state, created_at) "
         "select 'a', n::text, 0, 'done', now() from generate_series(1, 50) n; analyze perdure.finished"
     )
     found = json.loads(await status(world, "--json"))

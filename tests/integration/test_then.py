@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
 from temporalio.api.enums.v1 import EventType
 
-from perdure import seconds
 from tests.apps.contracts import Errand
 from tests.apps.straight import Straight, StraightInline, app
 from tests.deadline import DEADLINE
@@ -20,7 +20,7 @@ async def test_an_effect_and_its_end_cost_two_writes(world: World, lifecycle: An
     await world.db.execute("insert into errand (id) values ('a')")
     async with world.worker(app):
         handle = await world.client.start(lifecycle, "a", Errand())
-        end = await handle.wait(timeout=seconds(DEADLINE))
+        end = await handle.wait(timeout=timedelta(seconds=DEADLINE))
         await world.handle(handle.entity.lifecycle, "a").result()
         history = await world.handle(handle.entity.lifecycle, "a").fetch_history()
 
@@ -45,7 +45,7 @@ async def test_what_the_app_refuses_to_show_holds_up_no_outcome(world: World) ->
     await world.db.execute("alter table errand add check (state <> 'done')")
     async with world.worker(app):
         handle = await world.client.start(Straight, "a", Errand())
-        end = await handle.wait(timeout=seconds(DEADLINE))
+        end = await handle.wait(timeout=timedelta(seconds=DEADLINE))
 
     assert (end.state, [each.status.value for each in end.effects]) == ("done", ["done"])
     assert await world.db.fetchval("select state from errand") in ("pending", "doing")

@@ -120,7 +120,7 @@ async def test_a_history_that_is_replayed_at_every_step_makes_each_span_once(
     world: World, collector: Collector
 ) -> None:
     world.counterparty.replies += [{"not_done": "busy"}, {"close": True}]
-    worker = await world.spawn(**exports(collector), PERDURE_WORKFLOWS_CACHED="0")
+    worker = await world.spawn(**exports(collector), PERDURE_MAX_CACHED_WORKFLOWS="0")
     await world.db.execute(WITH_THE_TRACE, "repeat", "a", "{}", CALLER)
     assert await world.ended("repeat", "a") == "done"
     assert await worker.stop() == 0
@@ -143,7 +143,7 @@ async def test_a_history_that_is_replayed_at_every_step_makes_each_span_once(
 async def test_a_run_that_leaves_a_workers_memory_makes_no_span_before_it_is_over(
     world: World, collector: Collector
 ) -> None:
-    worker = await world.spawn(**exports(collector), PERDURE_WORKFLOWS_CACHED="0")
+    worker = await world.spawn(**exports(collector), PERDURE_MAX_CACHED_WORKFLOWS="0")
     world.counterparty.replies += [{"refused": "no"}]
     await world.db.execute(WITH_THE_TRACE, "repeat", "a", "{}", CALLER)
     await world.is_in("repeat", "a", "failed")

@@ -13,11 +13,11 @@ import asyncpg
 import pytest
 from typer.testing import CliRunner, Result
 
-from perdure import Status
+from perdure import EffectStatus
 from perdure.cli import cli
 from perdure.errors import NotPermitted
 from tests.apps.contracts import Errand
-from tests.apps.errands import Escalate, Lookup, LookupInline
+from tests.apps.errands import Escalate, LookupErrand, LookupInline
 from tests.world import WorkerProcess, World
 
 APP = "tests.apps.bodies:app"
@@ -91,14 +91,14 @@ async def test_lifecycles_run_from_their_start_to_their_end(world: World, role: 
     world.counterparty.replies_to = {each: [LOST] for each in ("found", "parked", "ended")}
 
     await world.client.start(LookupInline, "inline", Errand())
-    await world.client.start(Lookup, "found", Errand())
+    await world.client.start(LookupErrand, "found", Errand())
     await world.client.start(Escalate, "parked", Errand())
     await world.client.start(Escalate, "ended", Errand())
     await world.db.execute("select perdure.start('lookup', 'wrong', '{\"seconds\": \"many\"}')")
     holder = await asyncpg.connect(world.dsn)
     async with holder.transaction():
         await holder.execute("select from errand where id = 'held' for update")
-        await world.client.start(Lookup, "held", Errand())
+        await world.client.start(LookupErrand, "held", Errand())
         assert await world.ended("lookup", "held") == "done"
     await holder.close()
 
@@ -106,15 +106,15 @@ async def test_lifecycles_run_from_their_start_to_their_end(world: World, role: 
         assert await world.ended(lifecycle, entity_id) == "done"
     for entity_id in ("parked", "ended"):
         await world.until(partial(_attention, world, entity_id), f"{entity_id} parked")
-    await world.client.resolve(Escalate, "parked", Status.DONE, by="ann", note="it was", receipt={"number": 7})
+    await world.client.resolve(Escalate, "parked", EffectStatus.DONE, by="ann", note="it was", receipt={"number": 7})
     assert await world.ended("escalate", "parked") == "done"
-    assert await world.client.restart(Lookup, "found", by="ann", note="once more") == 1
+    assert await world.client.restart(LookupErrand, "found", by="ann", note="once more") == 1
     assert await world.ended("lookup", "found") == "done"
     await world.until(lambda: _attention(world, "wrong"), "the start that can't be delivered is rejected")
     shown = "select count(*) from errand where id in ('found', 'inline', 'held') and state = 'done'"
     await world.until(lambda: _is(world, shown, 3), "the app's rows show the end")
-    assert (await perdure(world, "clean-up", "--now", "--by", "ann")).exit_code == 1  # the rejected one is left
-    assert await world.db.fetchval("select count(*) from perdure.clean_up where ended_at is not null") == 1
+    assert (await perdure(world, "reconcile", "--now", "--by", "ann")).exit_code == 1  # the rejected one is left
+    assert await world.db.fetchval("select count(*) from perdure.reconciliation where ended_at is not null") == 1
     assert await worker.stop() == 0
     assert "permission" not in worker.text(), worker.text()
     owned = "select count(*) from pg_class where relnamespace = 'perdure'::regnamespace and relowner = $1::regrole"
@@ -156,7 +156,7 @@ async def test_what_was_not_granted_is_named_with_the_command(world: World, role
 
 async def test_it_can_add_to_what_is_on_record_and_not_change_it(world: World, role: str) -> None:
     await granted(world, role)
-    await world.client.start(Lookup, "a", Errand())
+    await world.client.start(LookupErrand, "a", Errand())
     await world.db.execute(f'set role "{role}"')
     for statement in (
         "update perdure.transition set made_by = 'bob'",
@@ -167,11 +167,11 @@ async def test_it_can_add_to_what_is_on_record_and_not_change_it(world: World, r
         "delete from perdure.applied_function",
         "update perdure.month set dropped_at = now()",
         "create table perdure.mine ()",
-        "insert into perdure.transition (lifecycle, id, round, version, state, session_role) "
+        "insert into perdure.transition (lifecycle, id, generation, version, state, session_role) "
         "values ('l', 'a', 0, 9, 's', 'ann')",
         "insert into perdure.permission values ('nobody', 'app', null, null)",
         "insert into perdure.app_column values ('escalate', 'public.users', 'id', 'role')",
-        "select perdure.settle('escalate', 'a', 'do', 'done', 'ann', '')",
+        "select perdure.resolve('escalate', 'a', 'do', 'done', 'ann', '')",
         "select perdure.follow()",
         "truncate perdure.outbox",
     ):

@@ -28,9 +28,9 @@ def main() -> int:
     for seed in range(given.seed, given.seed + given.lives):
         if time.monotonic() > end:
             break
-        life = (ShortLife if given.engine else Author)(seed).life()
+        life = (ShortLife if given.temporal_client else Author)(seed).life()
         months, lives = months + life.months, lives + 1
-        for each in (explored(seed) if given.engine else played(life))[:1]:
+        for each in (explored(seed) if given.temporal_client else played(life))[:1]:
             found[each.kind] += 1
             print(f"seed {seed}, after {months:.0f} patient-months: {each}", flush=True)
     print(f"{lives} patients, {months:.0f} patient-months, {dict(found) or 'no difference'}")

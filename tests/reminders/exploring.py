@@ -16,7 +16,7 @@ from typing import Any
 from activities.reminders.contracts.reminders import TURN, WITHDRAW, Patient, Turn, Withdrawal
 from activities.reminders.doses import take_turn, withdraw_doses
 from activities.reminders.resources import Reminders
-from perdure import App, Entity, Occasion
+from perdure import App, Entity, StepContext
 from perdure.testing.exploring.explorer import quiet
 from perdure.testing.exploring.scenario import Scenario
 from perdure.testing.exploring.scenarios import scenario
@@ -57,7 +57,7 @@ def explored(seed: int) -> list[Difference]:
     """What a life shows that is played with the faults of a scenario; both are made from the seed."""
     life = ShortLife(seed).life()
     records = Records(now=life.start)
-    occasion = Occasion(Entity("dosage-reminders", PATIENT), Reminders(records, None))  # type: ignore[arg-type]
+    occasion = StepContext(Entity("dosage-reminders", PATIENT), Reminders(records, None))  # type: ignore[arg-type]
 
     def turn(given: Turn) -> Any:
         records.now = world.loop.now.astimezone(UTC).replace(tzinfo=None)

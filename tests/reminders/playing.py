@@ -1,6 +1,6 @@
 """Plays a life: the `run` of the patient's lifecycle itself and its steps, on a clock that jumps; no server, no SDK.
 
-What the engine gives is played here, plainly: waits, states, snapshots, runs that go on in new ones, histories that are
+What Temporal gives is played here, plainly: waits, states, snapshots, runs that go on in new ones, histories that are
 lost, steps whose answer is lost, workers that are away. `exploring` plays lives in the simulation of the core.
 """
 
@@ -18,7 +18,7 @@ from unittest.mock import patch
 from activities.reminders.contracts.reminders import Change, Patient, Since
 from activities.reminders.doses import take_turn, withdraw_doses
 from activities.reminders.resources import Reminders
-from perdure import Entity, Occasion
+from perdure import Entity, StepContext
 from tests.reminders.lives import Life
 from workflows.reminders import dosage_reminders
 from workflows.reminders.dosage_reminders import DosageReminders, Reminding
@@ -65,7 +65,7 @@ def _wait(until: datetime | None) -> Generator[datetime | None, None, None]:
     yield until
 
 
-class _Engine:
+class _Server:
     """In place of `temporalio.workflow` and of the conductor."""
 
     def __init__(self, player: Player) -> None:
@@ -75,7 +75,7 @@ class _Engine:
     def now(self) -> datetime:
         return self._player.now.replace(tzinfo=UTC)
 
-    def info(self) -> _Engine:
+    def info(self) -> _Server:
         return self
 
     def get_current_history_length(self) -> int:
@@ -90,7 +90,7 @@ class Player:
         self.life, self.now, self.records = life, life.start, Records(now=life.start)
         self.chance = random.Random(f"player {life.seed}")
         self.ended = False
-        self._occasion = Occasion(Entity("dosage-reminders", PATIENT), Reminders(self.records, None))  # type: ignore[arg-type]
+        self._occasion = StepContext(Entity("dosage-reminders", PATIENT), Reminders(self.records, None))  # type: ignore[arg-type]
         self._state, self._heard, self._kept = Reminding.ACTIVE.value, 0, 0
         self._saved: str | None = None
         self._messages = [
@@ -100,10 +100,10 @@ class Player:
     def play(self) -> Records:
         """Play it to its end."""
         losses = [self.life.works(each) for each in self.life.loses]
-        engine = _Engine(self)
-        with patch.object(dosage_reminders, "workflow", engine):
+        temporal_client = _Server(self)
+        with patch.object(dosage_reminders, "workflow", temporal_client):
             while not self.ended and self.now < self.life.end:
-                engine.length = 0
+                temporal_client.length = 0
                 self._run(self._made(), losses)
         return self.records
 
@@ -164,7 +164,7 @@ class Player:
             kept = one.snapshot()
             self._saved, self._kept = kept.model_dump_json() if kept else None, self._heard
 
-        async def renew() -> None:
+        async def continue_as_new() -> None:
             await save()
             raise _Gone
 
@@ -175,9 +175,15 @@ class Player:
                 await _wait(until)
             return True
 
-        one.__dict__ |= {"step": step, "enter": enter, "save": save, "renew": renew, "wait_for": wait_for}
+        one.__dict__ |= {
+            "step": step,
+            "enter": enter,
+            "save": save,
+            "continue_as_new": continue_as_new,
+            "wait_for": wait_for,
+        }
         one.__dict__["report"] = lambda how_far: None
-        one.__dict__["recall"] = lambda kind: kind.model_validate_json(self._saved) if self._saved else None
+        one.__dict__["restore"] = lambda kind: kind.model_validate_json(self._saved) if self._saved else None
         return one
 
 

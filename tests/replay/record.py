@@ -34,9 +34,9 @@ async def record(scenario: Scenario, postgres: PostgresServer, temporal: Tempora
     with tempfile.TemporaryDirectory() as logs:
         async with World(postgres, temporal, "histories", Path(logs)).made(app) as world, world.worker(app):
             await scenario.play(world, scenario.lifecycle)
-            runs = [each async for each in world.engine.list_workflows(f"TaskQueue = '{world.config.queue}'")]
+            runs = [each async for each in world.temporal_client.list_workflows(f"TaskQueue = '{world.config.queue}'")]
             for number, run in enumerate(sorted(runs, key=lambda each: each.start_time), start=1):
-                handle = world.engine.get_workflow_handle(run.id, run_id=run.run_id)
+                handle = world.temporal_client.get_workflow_handle(run.id, run_id=run.run_id)
                 history = (await handle.fetch_history()).to_json().replace(world.scope, "scope")
                 # Without the name of the machine, which stands in identities and in sticky queues.
                 history = re.sub(r'"identity": "[^"]*"', '"identity": "worker"', history)

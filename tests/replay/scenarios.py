@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
-from perdure import Status
+from perdure import EffectStatus
 from tests.apps.contracts import Errand
 from tests.apps.errands import Count
 from tests.world import World
@@ -52,7 +52,7 @@ async def in_doubt(world: World, kind: str) -> None:
     if kind.startswith("escalate"):
         await parked(world, kind, "in-doubt")
         await world.client.resolve(
-            kind, "in-doubt", Status.DONE, by="ann", note="seen in their office", receipt={"number": 1}
+            kind, "in-doubt", EffectStatus.DONE, by="ann", note="seen in their office", receipt={"number": 1}
         )
     await world.ended(kind, "in-doubt")
 

@@ -79,7 +79,7 @@ async def columns(world: World, roles: Roles) -> AsyncIterator[Pool]:
 
 def a_move(state: str, **more: object) -> Write:
     """A move of lookup/a, as an order in Temporal may hold it."""
-    order = {"lifecycle": "lookup", "id": "a", "round": 0, "version": 1, "workflow_id": "w", **more}
+    order = {"lifecycle": "lookup", "id": "a", "generation": 0, "version": 1, "workflow_id": "w", **more}
     return Write.model_validate(order | {"move": Move(state=state).model_dump()})
 
 

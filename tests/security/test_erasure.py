@@ -14,9 +14,10 @@ from typer.testing import CliRunner
 
 from infra.postgres import PostgresServer
 from infra.temporal import TemporalServer
-from perdure import Entity, Erasure
+from perdure import Entity
 from perdure._retention.belongings import Rows
 from perdure.cli import cli
+from perdure.contracts import Erasure
 from perdure.errors import DeclarationError
 from tests.apps.visits import TABLES, Booked, Visit, app
 from tests.collector import Collector, collecting
@@ -87,7 +88,7 @@ async def test_of_a_person_nothing_is_left_but_where_it_is_named(world: World, m
     await visited(world, mark, letters=3)
     assert await worker.stop() == 0
     await world.db.execute(
-        "insert into perdure.rejected (seq, lifecycle, id, round, kind, body, reason) "
+        "insert into perdure.rejected (seq, lifecycle, id, generation, kind, body, reason) "
         "select n, 'visit', '7', 0, 'message', jsonb_build_object('x', $1::text), $1 from generate_series(1, 2) n",
         mark,
     )

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from activities.contracts.mail import Mail
 from activities.sendmail import send_by_sendmail
-from activities.web_jobs.exchange import Exchange, Request
+from activities.web_jobs.exchange import Exchange, HttpRequest
 from activities.web_jobs.job_type import JobType
 from activities.web_jobs.names import Names
 from activities.web_jobs.request import structured, url_of
@@ -52,7 +52,7 @@ async def test_a_small_answer_that_would_be_a_large_one_is_not_unpacked() -> Non
     async with Pages(replies={"/": [answers]}).serving() as pages:
         with web_ground.settings(origins=pages.origin, networks=web_ground.LOCAL):
             tracemalloc.start()
-            reply = await Exchange(Request("GET", pages.origin + "/"), Names(), seconds=30).make()
+            reply = await Exchange(HttpRequest("GET", pages.origin + "/"), Names(), seconds=30).make()
             _, most = tracemalloc.get_traced_memory()
             tracemalloc.stop()
     assert reply.body == bomb

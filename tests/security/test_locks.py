@@ -68,7 +68,7 @@ async def test_the_column_follows(world: World, stranger: asyncpg.Connection[asy
     await world.db.execute("insert into errand (id) values ('a')")
     await world.db.execute("insert into perdure.app_column values ('lookup', 'public.errand', 'id', 'state')")
     pool = await open_pool(world.dsn, 2)
-    write = Write(lifecycle="lookup", id="a", round=0, version=1, workflow_id="w", move=Move(state="doing"))
+    write = Write(lifecycle="lookup", id="a", generation=0, version=1, workflow_id="w", move=Move(state="doing"))
     store = PostgresStore(pool)
     await store.write(write, patience=DEADLINE)
     assert await Follower(pool).once() in (True, False)

@@ -15,7 +15,7 @@ from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 
 from infra.postgres import PostgresServer
 from infra.temporal import TemporalServer
-from perdure import Client, Entity, Status
+from perdure import Client, EffectStatus, Entity
 from perdure._services.ownership.exchange import plain
 from perdure._wire.orders import AttemptOrder, Report
 from perdure._wire.writes import Fence, FenceOp, Write
@@ -99,12 +99,12 @@ async def test_a_client_with_the_scope_of_another_database_asks_nobody(world: Wo
         await each.client.start("escalate", "e1", Errand())
         await each.counterparty.saw("do")
     wrong = world.config.model_copy(update={"scope": other.scope})
-    async with Client.connect(wrong, engine=world.engine, app=app) as client:
+    async with Client.connect(wrong, temporal_client=world.temporal_client, app=app) as client:
         for ask in (
             client.cancel("escalate", "e1", by="ann"),
             client.retry("escalate", "e1", by="ann"),
             client.send_again("escalate", "e1", by="ann", note="again"),
-            client.resolve("escalate", "e1", Status.ABANDONED, by="ann", note="given up"),
+            client.resolve("escalate", "e1", EffectStatus.ABANDONED, by="ann", note="given up"),
         ):
             with pytest.raises(NotThisDatabase, match="set it right") as refused:
                 await ask
@@ -117,7 +117,7 @@ async def test_a_client_with_the_scope_of_another_database_asks_nobody(world: Wo
 async def test_a_worker_object_on_the_task_queue_of_another_scope_is_refused(world: World, other: World) -> None:
     way_out = r"is not of this scope .*: give the worker task_queue=plugin\.config\.queue"
     with pytest.raises(DeclarationError, match=way_out):
-        Worker(world.engine, task_queue=other.config.queue)
+        Worker(world.temporal_client, task_queue=other.config.queue)
 
 
 async def test_a_workflow_that_somebody_starts_with_the_id_of_another_scope_does_nothing(
@@ -125,7 +125,7 @@ async def test_a_workflow_that_somebody_starts_with_the_id_of_another_scope_does
 ) -> None:
     """Whoever may write to Temporal can start any workflow on any task queue."""
     async with world.worker(app):
-        handle = await world.engine.start_workflow(
+        handle = await world.temporal_client.start_workflow(
             "lookup", Errand(), id=f"{other.scope}:lookup/e1", task_queue=world.config.queue
         )
         with pytest.raises(WorkflowFailureError) as raised:
@@ -153,9 +153,9 @@ async def test_an_attempt_that_another_workflow_orders_is_refused_before_anythin
     """Whoever may write to Temporal can schedule any activity on any task queue."""
     fence = Fence(op=FenceOp.BEGIN, key="lookup/victim/do-lookup", effect="do-lookup", token="t")
     own = f"{world.scope}:lookup/victim"
-    write = Write(lifecycle="lookup", id="victim", round=0, version=1, workflow_id=own, fence=fence)
+    write = Write(lifecycle="lookup", id="victim", generation=0, version=1, workflow_id=own, fence=fence)
     order = AttemptOrder(write=write, input={}, number=1, timeout=5)
-    client = plain(world.engine)  # without the plugin: it knows this namespace and nothing else
+    client = plain(world.temporal_client)  # without the plugin: it knows this namespace and nothing else
     runner = UnsandboxedWorkflowRunner()
     async with world.worker(app), Worker(client, task_queue="forger", workflows=[Forger], workflow_runner=runner):
         given = [world.config.queue, order]

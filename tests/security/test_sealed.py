@@ -16,7 +16,8 @@ from temporalio.contrib.pydantic import pydantic_data_converter
 
 from infra.postgres import PostgresServer
 from infra.temporal import TemporalServer
-from perdure import Entity, Private
+from perdure import Entity
+from perdure.encryption import Private
 from perdure.errors import InvalidInput, Unopenable
 from tests.apps import letters
 from tests.apps.letters import Letter, Letters, app
@@ -109,7 +110,7 @@ async def test_copied_into_the_message_of_another_entity_it_does_not_open(world:
 async def test_sent_through_temporal_to_another_entity_it_does_not_open(world: World) -> None:
     """Past the database: a payload in plain is taken, and what is sealed in it is refused."""
     stolen = await given_to(world, "ann")
-    outsider = await type(world.engine).connect(world.temporal.address, data_converter=pydantic_data_converter)
+    outsider = await type(world.temporal_client).connect(world.temporal.address, data_converter=pydantic_data_converter)
     async with world.worker(app):
         await world.asked("letter", "bob")
         await outsider.get_workflow_handle(f"{world.scope}:letter/bob").signal("send_off", stolen)

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from pydantic_core import to_jsonable_python
 
-from perdure import Entity, Private
+from perdure import Entity
+from perdure.encryption import Private
 from tests.integration.encryption.ground import FIRST
 from tests.integration.reminders.conftest import Clinic, quiet_clinic, telephony
 from tests.integration.reminders.test_patients import TOMORROW, ZONE, soon

@@ -18,10 +18,10 @@ import perdure
 from activities.web_jobs.job_type import JobType
 from perdure._operations.doubts import Doubt
 from perdure._text.shown import UNSEEN, code, json_text, lines, markdown, one_line
-from perdure._wire.status import EffectStatus, LifecycleStatus
+from perdure._wire.status import EffectProgress, LifecycleStatus
 from perdure._workflow.details import details
 from perdure.cli.printing import print_line, print_note
-from perdure.contracts.outcomes import Status
+from perdure.contracts.outcomes import EffectStatus
 from perdure.logs import FIELDS, JsonLines, PlainLines
 from tests.integration.operating.reading import perdure as run
 from tests.world import World
@@ -47,10 +47,10 @@ EVIL = [
 MOMENT = datetime(2026, 1, 1, tzinfo=UTC)
 
 
-def parked(key: str) -> EffectStatus:
+def parked(key: str) -> EffectProgress:
     """One that waits for a person."""
-    return EffectStatus(
-        effect="charge", key=key, status=Status.IN_DOUBT, attempts=1, parked=True, why=None, next_at=None
+    return EffectProgress(
+        effect="charge", key=key, status=EffectStatus.IN_DOUBT, attempts=1, parked=True, why=None, next_at=None
     )
 
 
@@ -104,12 +104,12 @@ def test_the_details_of_a_run_show_texts_as_texts(seed: int) -> None:
     assert not re.search(r"(?<!\\)\]\(|(?<!\\)<img|(?<!\\)!\[", re.sub(r"`+[^`].*?`+", "", shown))
 
 
-def status(effect: EffectStatus, attention: str, how_far: str) -> LifecycleStatus:
+def status(effect: EffectProgress, attention: str, how_far: str) -> LifecycleStatus:
     """Of an entity with one effect."""
     return LifecycleStatus(
         lifecycle="order",
         id="7",
-        round=0,
+        generation=0,
         state="parked",
         since=MOMENT,
         final=False,
@@ -132,8 +132,8 @@ def test_a_command_that_is_printed_names_the_entity_and_runs_nothing_else(entity
         state="charging",
         waits_for_person=True,
     )
-    assert doubt.settle is not None
-    words = shlex.split(one_line(doubt.settle))
+    assert doubt.resolve is not None
+    words = shlex.split(one_line(doubt.resolve))
     assert words[:4] == ["perdure", "resolve", "order", entity_id]
 
 
@@ -145,14 +145,14 @@ async def test_the_commands_print_nothing_that_moves_a_cursor_or_adds_a_line(wor
     await world.db.execute("update perdure.transition set why = $1, made_by = $2", next(texts), next(texts))
     await world.db.execute("delete from perdure.outbox")
     await world.db.execute(
-        "insert into perdure.rejected (seq, lifecycle, id, round, kind, body, reason) "
+        "insert into perdure.rejected (seq, lifecycle, id, generation, kind, body, reason) "
         "values (7, 'lookup', 'e', 0, 'message', '{}', $1)",
         next(texts),
     )
     await world.db.execute(
-        "insert into perdure.effect (key, lifecycle, id, round, effect, token, status, digest, first_at, attempt_at, "
-        "deadline, why, settled_by) values ('lookup/e/do-lookup', 'lookup', 'e', 0, 'do-lookup', 't', 'in_doubt', '', "
-        "now(), now(), now(), $1, $2)",
+        "insert into perdure.effect (key, lifecycle, id, generation, effect, token, status, digest, first_at, "
+        "attempt_at, deadline, why, settled_by) values ('lookup/e/do-lookup', 'lookup', 'e', 0, 'do-lookup', 't', "
+        "'in_doubt', '', now(), now(), now(), $1, $2)",
         *(next(texts), next(texts)),
     )
     await world.db.execute(
@@ -162,7 +162,7 @@ async def test_the_commands_print_nothing_that_moves_a_cursor_or_adds_a_line(wor
     )
     for command in (
         *(["list"], ["list", "--json"], ["show", "lookup", "e"], ["show", "lookup", "e", "--json"], ["doubts"]),
-        *(["rejected"], ["rejected", "--json"], ["status"], ["status", "--json"], ["clean-up", "--show"]),
+        *(["rejected"], ["rejected", "--json"], ["status"], ["status", "--json"], ["reconcile", "--show"]),
         ["cancel", "--lifecycle", "lookup", "--dry-run", "--by", "ann", "--note", "x"],
         ["rejected", "drop", "--lifecycle", "lookup", "--dry-run", "--by", "ann", "--note", "x"],
     ):

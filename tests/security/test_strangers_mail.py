@@ -25,14 +25,14 @@ from activities.message_id import CLOCKS
 from activities.sendmail import find_sent_mail
 from activities.settings import mail_settings
 from infra.postfix import DOMAIN, Postfix, is_needed, why_no_postfix
-from perdure import Question
+from perdure import LookupContext
 from perdure.contracts.keys import Entity, Key
 from tests.acceptance.mailings import TABLE, Workers, commit, letter
 from tests.mail_secret import MAIL_SECRET, token_of
 from tests.world import World
 
 READER, NEWS, STRANGER = f"reader@{DOMAIN}", f"news@{DOMAIN}", f"stranger@{DOMAIN}"
-TIMES = {"PERDURE_MAIL_TIMEOUT": "3", "PERDURE_MAIL_SETTLE": "1"}
+TIMES = {"PERDURE_MAIL_TIMEOUT": "3", "PERDURE_MAIL_VISIBILITY_DELAY": "1"}
 DIES = "sh -c 'cat >/dev/null; kill -9 $$' sendmail"
 """A `sendmail` that ends by a signal, and has sent nothing: nobody knows that."""
 
@@ -98,7 +98,7 @@ class Asking:
         given: list[object] = []
         for look_up in (find_sent_mail, find_in_mail_log, ask_queue):
             try:
-                given.append(await look_up(mail, Question(self.key, other.get("first_at", self.first_at))))
+                given.append(await look_up(mail, LookupContext(self.key, other.get("first_at", self.first_at))))
             except (LogUnusable, QueueUnusable) as error:
                 given.append(type(error))
         return given

@@ -15,7 +15,7 @@ from perdure._services.credentials import Renewal, profile
 from perdure._store.postgres import Database
 from perdure.errors import UnusableFile
 from tests.apps.contracts import Errand
-from tests.apps.errands import Lookup
+from tests.apps.errands import LookupErrand
 from tests.certificates import Authority, server_context
 from tests.forked import Forked
 from tests.security.secured import Files, behind_tls
@@ -30,7 +30,7 @@ def files(tmp_path: Path) -> Files:
 
 async def done(world: World, entity_id: str) -> None:
     """An errand, from its start to its end."""
-    await world.client.start(Lookup, entity_id, Errand())
+    await world.client.start(LookupErrand, entity_id, Errand())
     assert await world.ended("lookup", entity_id) == "done"
 
 

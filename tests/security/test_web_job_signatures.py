@@ -100,7 +100,7 @@ async def test_a_status_host_gets_neither_headers_nor_secret_of_the_page(
         elsewhere.replies["/status"].append(answers({"done": True}))
         await jobs.type(
             timeout=timedelta(seconds=2),
-            settle=timedelta(),
+            visibility_delay=timedelta(),
             headers=json.dumps({"Authorization": "Bearer of the page"}),
             signed_with="env:PAGE_SECRET",
             doubt="lookup",
@@ -125,7 +125,7 @@ async def test_a_status_host_gets_what_its_type_declares_for_it(jobs: Jobs, monk
         jobs.pages.replies["/page"] = [closes()]
         await jobs.type(
             timeout=timedelta(seconds=2),
-            settle=timedelta(),
+            visibility_delay=timedelta(),
             signed_with="env:PAGE_SECRET",
             doubt="lookup",
             status_url=f"{elsewhere.origin}/status",

@@ -12,7 +12,8 @@ import sqlalchemy.ext.asyncio
 import sqlalchemy.orm
 from django.db import connection as django_connection
 
-from perdure import Client, Handle
+from perdure import Client
+from perdure.client import Handle
 
 
 async def starts(

@@ -6,27 +6,26 @@ Never imported: `tests/unit/test_types.py` hands it to mypy with the marks taken
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import timedelta
 from enum import StrEnum
 
 from pydantic import BaseModel
 from temporalio import workflow
 
 from perdure import (
+    AskFirst,
     Attempt,
     Client,
     Dedupe,
     Done,
     Effect,
-    Ended,
     Escalate,
-    Find,
     Lifecycle,
     Lookup,
+    LookupContext,
     NotDone,
-    Question,
+    NotPerformed,
     Repeat,
-    minutes,
-    seconds,
     state,
 )
 from perdure.testing import After, Calls, WhenBlocked, WorkerLost, rehearse
@@ -53,16 +52,23 @@ class Memory(BaseModel):
     count: int = 0
 
 
-FIND = Find[Mail, Accepted]("find-in-log")
-FIND_NUMBER = Find[Mail, int]("find-number")
-SEND = Effect[Mail, Accepted]("send", timeout=seconds(20), doubt=Lookup(FIND, settle=seconds(30), otherwise=Escalate()))
-RING = Effect[str, int]("ring", timeout=seconds(20), doubt=Dedupe(window=minutes(10), otherwise=Repeat()))
+FIND = Lookup[Mail, Accepted]("find-in-log")
+FIND_NUMBER = Lookup[Mail, int]("find-number")
+SEND = Effect[Mail, Accepted](
+    "send",
+    timeout=timedelta(seconds=20),
+    doubt=AskFirst(FIND, visibility_delay=timedelta(seconds=30), otherwise=Escalate()),
+)
+RING = Effect[str, int](
+    "ring", timeout=timedelta(seconds=20), doubt=Dedupe(window=timedelta(minutes=10), otherwise=Repeat())
+)
 
 Effect[Mail, Accepted]("a", timeout=20, doubt=Repeat())  # type: ignore[arg-type]
-Effect[Mail, Accepted]("b", timeout=seconds(20))  # type: ignore[call-arg]
-Effect[Mail, Accepted]("c", timeout=seconds(20), doubt=Lookup(FIND_NUMBER, settle=seconds(1)))  # type: ignore[arg-type]
-Effect[str, Accepted]("d", timeout=seconds(20), doubt=Lookup(FIND, settle=seconds(1)))  # type: ignore[arg-type]
-Dedupe(window=minutes(10), otherwise=Dedupe(window=minutes(1)))  # type: ignore[arg-type]
+Effect[Mail, Accepted]("b", timeout=timedelta(seconds=20))  # type: ignore[call-arg]
+ASK_FOR_NUMBER = AskFirst(FIND_NUMBER, visibility_delay=timedelta(seconds=1))
+Effect[Mail, Accepted]("c", timeout=timedelta(seconds=20), doubt=ASK_FOR_NUMBER)  # type: ignore[arg-type]
+Effect[str, Accepted]("d", timeout=timedelta(seconds=20), doubt=AskFirst(FIND, visibility_delay=timedelta(seconds=1)))  # type: ignore[arg-type]
+Dedupe(window=timedelta(minutes=10), otherwise=Dedupe(window=timedelta(minutes=1)))  # type: ignore[arg-type]
 
 
 @SEND.performs
@@ -71,7 +77,7 @@ async def send(mail: Mail, attempt: Attempt) -> Accepted:
 
 
 @FIND.answers
-async def find(mail: Mail, question: Question) -> Accepted | None:
+async def find(mail: Mail, question: LookupContext) -> Accepted | None:
     return Accepted(queue_id=question.key) if question.attempts else None
 
 
@@ -96,7 +102,7 @@ def is_not_async(mail: Mail, attempt: Attempt) -> Accepted:
 
 
 @FIND.answers  # type: ignore[arg-type]
-async def finds_something_else(mail: Mail, question: Question) -> str | None:
+async def finds_something_else(mail: Mail, question: LookupContext) -> str | None:
     return None
 
 
@@ -105,16 +111,16 @@ state(Notice.PENDING, "sent")  # type: ignore[type-var]
 
 @workflow.defn(name="right")
 class Right(Lifecycle[Mail, Notice]):
-    states = (state(Notice.PENDING, Notice.SENT, within=minutes(5)), state(Notice.SENT))
+    states = (state(Notice.PENDING, Notice.SENT, within=timedelta(minutes=5)), state(Notice.SENT))
     effects = (SEND, RING)
 
     @workflow.run
     async def run(self, mail: Mail) -> None:
-        memory = self.recall(Memory) or Memory()
+        memory = self.restore(Memory) or Memory()
         match await self.perform(SEND, mail, entering=Notice.PENDING):
             case Done(receipt):
                 return await self.enter(Notice.SENT, why=f"{receipt.queue_id} {memory.count}")
-            case Ended(why, in_doubt):
+            case NotPerformed(why, in_doubt):
                 await self.enter(self.state, why=why if in_doubt else None)
                 said = await self.retry_requested()
                 await self.enter(Notice.SENT, why=said.by)
@@ -140,19 +146,23 @@ class Wrong(Lifecycle[Mail, Notice]):
         match await self.perform(SEND, Mail(to="bob")):  # type: ignore[exhaustive-match]
             case Done(receipt):
                 print(receipt.queue)  # type: ignore[attr-defined]
-        self.recall(str)  # type: ignore[type-var]
+        self.restore(str)  # type: ignore[type-var]
 
 
 async def starts(client: Client) -> None:
     handle = await client.start(Right, 7, Mail(to="bob"))
-    await handle.wait(timeout=seconds(5))
+    await handle.wait(timeout=timedelta(seconds=5))
     await client.start(Right, 7, "bob")  # type: ignore[misc]
     await client.start(Right, 7)  # type: ignore[call-overload]
 
 
 async def rehearses() -> None:
     seen = await rehearse(Right, Mail(to="bob"), {SEND: [WorkerLost()], FIND: [Accepted(queue_id="4Q")]})
-    script: Calls = {SEND: [NotDone("busy"), Accepted(queue_id="4Q")], RING: [1], FIND: [None, After(seconds(1), None)]}
+    script: Calls = {
+        SEND: [NotDone("busy"), Accepted(queue_id="4Q")],
+        RING: [1],
+        FIND: [None, After(timedelta(seconds=1), None)],
+    }
     await rehearse(Right, Mail(to="bob"), script, allow_unused=True)
     wrong_script: Calls = {SEND: 1}  # type: ignore[dict-item]
     await rehearse(Right, Mail(to="bob"), wrong_script)

@@ -13,7 +13,7 @@ from typing import Any
 from activities.contracts.mail import Mail
 from activities.settings import mail_settings
 from infra.mail.server import MailServer
-from perdure import Attempt, Entity, Key, Question
+from perdure import Attempt, Entity, Key, LookupContext
 from perdure.contracts.attempt import boot_clock
 from tests.mail_secret import MAIL_SECRET
 
@@ -27,9 +27,9 @@ def attempt(seconds: float = 60.0, key: Key | None = None) -> Attempt:
     return Attempt(key or own, 1, datetime.now(UTC), boot_clock() + seconds)
 
 
-def question(about: Attempt) -> Question:
+def question(about: Attempt) -> LookupContext:
     """The question whether the effect of `about` happened."""
-    return Question(about.key, about.first_at)
+    return LookupContext(about.key, about.first_at)
 
 
 @contextmanager

@@ -13,8 +13,9 @@ from activities.telephony.contracts import Notice
 from activities.telephony.settings import telephony_settings
 from activities.telephony.twilio.resources import Telephony
 from infra.telephony.server import ACCOUNT, TOKEN, TelephonyServer
-from perdure import Attempt, Entity, Key, Private, Question
+from perdure import Attempt, Entity, Key, LookupContext
 from perdure.contracts.attempt import boot_clock
+from perdure.encryption import Private
 
 NUMBER = "+15552223333"
 TEXT = "Take 5 mg of Warfarin now & sleep <well>."
@@ -38,9 +39,9 @@ def attempt(seconds: float = 60.0, *, of: Key | None = None) -> Attempt:
     return Attempt(of or key(), 1, datetime.now(UTC), boot_clock() + seconds, resources=Telephony())
 
 
-def question(of: Key, *, minutes_ago: float = 0) -> Question:
+def question(of: Key, *, minutes_ago: float = 0) -> LookupContext:
     """What became of it?"""
-    return Question(of, datetime.now(UTC) - timedelta(minutes=minutes_ago), resources=Telephony())
+    return LookupContext(of, datetime.now(UTC) - timedelta(minutes=minutes_ago), resources=Telephony())
 
 
 @contextmanager

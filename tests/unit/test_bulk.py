@@ -9,7 +9,7 @@ import pytest
 
 from perdure._operations.bulk import AT_ONCE, UNANSWERED, Bulk, Name, Tally
 from perdure.contracts.keys import Entity
-from perdure.errors import EngineUnavailable, NotNow
+from perdure.errors import NotNow, TemporalUnavailable
 from tests.deadline import in_time
 
 
@@ -72,7 +72,7 @@ async def test_whoever_goes_on_after_an_interruption_meets_the_rest_and_nobody_t
 
 async def test_when_nobody_answers_any_more_it_stops_and_goes_on_before_the_first_of_them() -> None:
     acting = Acting()
-    acting.failing = {f"{number:03}": EngineUnavailable("no answer") for number in range(50, 100)}
+    acting.failing = {f"{number:03}": TemporalUnavailable("no answer") for number in range(50, 100)}
     tally = await acting.bulk.run(names(100))
     assert tally.last == Name("order", "049")
     assert tally.unanswered is not None
@@ -82,7 +82,7 @@ async def test_when_nobody_answers_any_more_it_stops_and_goes_on_before_the_firs
 
 async def test_some_that_never_answer_do_not_stop_the_others() -> None:
     acting = Acting()
-    acting.failing = {f"{number:03}": EngineUnavailable("no answer") for number in range(0, 100, 10)}
+    acting.failing = {f"{number:03}": TemporalUnavailable("no answer") for number in range(0, 100, 10)}
     tally = await acting.bulk.run(names(100))
     assert (tally.accepted, tally.refused, tally.unanswered) == (90, 10, None)
 

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from enum import StrEnum
 
 from pydantic import BaseModel
 from temporalio import workflow
 
-from perdure import Done, Effect, InDoubt, Lifecycle, NotDone, Repeat, Request, Retry, hours, minutes, seconds, state
+from perdure import Done, Effect, InDoubt, Lifecycle, NotDone, OperatorRequest, Repeat, RetryPolicy, state
 from perdure.testing import START, At, WhenIn, rehearse
 
-RETRY = Retry(initial=seconds(1), jitter=0)
-ORDER = Effect[str, int]("order", timeout=seconds(5), doubt=Repeat(), retry=RETRY)
-TELL = Effect[str, int]("tell-them", timeout=seconds(5), doubt=Repeat(), retry=RETRY)
-ANN = Request(by="ann", note="enough")
+RETRY = RetryPolicy(initial_interval=timedelta(seconds=1), jitter=0)
+ORDER = Effect[str, int]("order", timeout=timedelta(seconds=5), doubt=Repeat(), retry=RETRY)
+TELL = Effect[str, int]("tell-them", timeout=timedelta(seconds=5), doubt=Repeat(), retry=RETRY)
+ANN = OperatorRequest(by="ann", note="enough")
 
 
 class Way(StrEnum):
@@ -49,19 +50,19 @@ class Polite(Lifecycle[str, Way]):
 
     @workflow.run
     async def run(self, name: str) -> None:
-        self.told = (self.recall(Memory) or Memory()).told
+        self.told = (self.restore(Memory) or Memory()).told
         await self.perform(ORDER, name, entering=Way.WAITING)
-        await self.wait_until(START + hours(1))
+        await self.wait_until(START + timedelta(hours=1))
         await self.enter(Way.DONE)
 
-    async def cancelling(self, asked: Request) -> None:
+    async def cancelling(self, asked: OperatorRequest) -> None:
         await self.enter(Way.LEAVING)
         while self.told < 3:
             self.report(f"{asked.by} ended it, {self.told} are told")
             end = await self.perform(TELL, "them", suffix=str(self.told))
             assert isinstance(end, Done)
             self.told += 1
-            await self.wait_until(workflow.now() + minutes(1))
+            await self.wait_until(workflow.now() + timedelta(minutes=1))
 
 
 async def test_it_performs_effects_and_waits_before_it_ends_cancelled() -> None:
@@ -69,15 +70,19 @@ async def test_it_performs_effects_and_waits_before_it_ends_cancelled() -> None:
         Polite,
         "x",
         {ORDER: [1], TELL: [1, NotDone("busy"), InDoubt("cut"), 2, 3]},
-        messages=[At(minutes(5), "cancel", ANN)],
+        messages=[At(timedelta(minutes=5), "cancel", ANN)],
     )
     assert (seen.states, seen.calls(TELL)) == ([Way.WAITING, Way.LEAVING, Way.CANCELLED], 5)
-    assert seen.took > minutes(8)
+    assert seen.took > timedelta(minutes=8)
 
 
 async def test_started_again_from_its_top_it_tells_nobody_twice() -> None:
     seen = await rehearse(
-        Polite, "x", {ORDER: [1], TELL: [1, 2, 3]}, messages=[At(minutes(5), "cancel", ANN)], renew_at_every_wait=True
+        Polite,
+        "x",
+        {ORDER: [1], TELL: [1, 2, 3]},
+        messages=[At(timedelta(minutes=5), "cancel", ANN)],
+        renew_at_every_wait=True,
     )
     assert (seen.states, seen.calls(TELL)) == ([Way.WAITING, Way.LEAVING, Way.CANCELLED], 3)
     assert seen.runs > 3
@@ -88,6 +93,6 @@ async def test_a_second_cancel_is_told_of_the_first() -> None:
         Polite,
         "x",
         {ORDER: [1], TELL: [1, 2, 3]},
-        messages=[At(minutes(5), "cancel", ANN), WhenIn(Way.LEAVING, "cancel", Request(by="bob"))],
+        messages=[At(timedelta(minutes=5), "cancel", ANN), WhenIn(Way.LEAVING, "cancel", OperatorRequest(by="bob"))],
     )
     assert [each.why for each in seen.answers] == [None, "ann has asked for that already"]

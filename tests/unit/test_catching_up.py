@@ -7,7 +7,7 @@ from enum import StrEnum
 
 from temporalio import workflow
 
-from perdure import Lifecycle, Request, Status, state
+from perdure import EffectStatus, Lifecycle, OperatorRequest, state
 from perdure._wire.status import LifecycleStatus
 from perdure.testing import START, At, When, WorkerLost, rehearse
 from tests.apps import errands
@@ -94,16 +94,16 @@ async def test_a_state_that_leads_back_to_where_a_run_was_is_not_entered_again()
 
 async def test_a_cancel_that_waits_for_a_doubt_to_be_settled_is_not_forgotten_in_a_new_run() -> None:
     do = REGULAR["lookup"]
-    assert do.find is not None
+    assert do.lookup is not None
 
     def is_looked_up(status: LifecycleStatus) -> bool:
-        return any(each.status is Status.IN_DOUBT and each.next_at for each in status.effects)
+        return any(each.status is EffectStatus.IN_DOUBT and each.next_at for each in status.effects)
 
     seen = await rehearse(
-        errands.Lookup,
+        errands.LookupErrand,
         Errand(),
-        {do: [WorkerLost()], do.find: [None] * 9},
-        messages=[When(is_looked_up, "cancel", Request(by="ann"))],
+        {do: [WorkerLost()], do.lookup: [None] * 9},
+        messages=[When(is_looked_up, "cancel", OperatorRequest(by="ann"))],
         renew_at_every_wait=True,
         allow_unused=True,
     )

@@ -19,7 +19,7 @@ IN_DOUBT = WasRefused("no", True)
 
 def end(version: int) -> Write:
     move = Move(state="ended", final=True)
-    return Write(lifecycle=GENERATED, id="33", round=0, version=version, workflow_id="s:generated/33", move=move)
+    return Write(lifecycle=GENERATED, id="33", generation=0, version=version, workflow_id="s:generated/33", move=move)
 
 
 def test_only_what_the_write_of_the_end_came_with_counts(tmp_path: Path) -> None:

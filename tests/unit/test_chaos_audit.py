@@ -27,7 +27,7 @@ GOOD = Facts(
     entity=None,
     finished=("done",),
     trail=("pending", "doing", "doing", "done"),
-    engine="COMPLETED",
+    workflow="COMPLETED",
     effects=(EFFECT,),
 )
 NOTHING = replace(
@@ -39,7 +39,7 @@ NOTHING = replace(
     final=None,
     finished=(),
     trail=(),
-    engine=None,
+    workflow=None,
     effects=(),
 )
 
@@ -73,8 +73,8 @@ def test_a_good_run_has_no_findings() -> None:
     ("wrong", "what"),
     [
         (replace(GOOD, known=False), "ident does not know it"),
-        (replace(GOOD, final=None, entity="doing", engine="RUNNING"), "has not ended"),
-        (replace(GOOD, final=None, entity="doing", engine="COMPLETED"), "has not ended"),
+        (replace(GOOD, final=None, entity="doing", workflow="RUNNING"), "has not ended"),
+        (replace(GOOD, final=None, entity="doing", workflow="COMPLETED"), "has not ended"),
         (replace(GOOD, effects=(replace(EFFECT, accepted=0),)), "the other side has nothing of it"),
         (replace(GOOD, work=("has 3, of 4 acknowledged additions",)), "acknowledged additions"),
     ],
@@ -124,9 +124,9 @@ def test_what_the_design_excludes_is_counted_apart_with_its_reason() -> None:
         (replace(GOOD, finished=("expired",)), "finished says ['expired']"),
         (replace(GOOD, column="doing"), "the app's column says doing"),
         (replace(GOOD, app_row=False), "the app's row is not there"),
-        (replace(GOOD, engine="RUNNING"), "Temporal says RUNNING"),
-        (replace(GOOD, engine="FAILED"), "Temporal says FAILED"),
-        (replace(GOOD, engine=None), "Temporal says None"),
+        (replace(GOOD, workflow="RUNNING"), "Temporal says RUNNING"),
+        (replace(GOOD, workflow="FAILED"), "Temporal says FAILED"),
+        (replace(GOOD, workflow=None), "Temporal says None"),
         (replace(GOOD, trail=("pending", "done")), "from pending to done"),
         (replace(GOOD, trail=("doing", "done")), "do not lead from pending"),
         (replace(GOOD, trail=("pending", "doing")), "do not lead from pending"),
@@ -152,7 +152,7 @@ def test_records_that_disagree_are_seen(wrong: Facts, what: str) -> None:
         replace(NOTHING, entity="pending"),
         replace(NOTHING, trail=("pending",)),
         replace(NOTHING, app_row=True),
-        replace(NOTHING, engine="RUNNING"),
+        replace(NOTHING, workflow="RUNNING"),
         replace(NOTHING, effects=(replace(EFFECT, status=None),)),
         replace(NOTHING, effects=(replace(EFFECT, accepted=0),)),
     ],

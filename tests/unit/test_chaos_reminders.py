@@ -13,7 +13,7 @@ from activities.reminders.agenda import agenda, problem_with
 from activities.reminders.contracts.reminders import Patient as Given
 from activities.reminders.contracts.reminders import Turn, Upto
 from activities.telephony.contracts import SEND_SMS, reference_of
-from perdure import Key, seconds
+from perdure import Key
 from perdure.contracts.keys import Entity
 from perdure.errors import InvalidEntity
 from tests.chaos.reminders.audit import Acceptance, DoseFacts, PatientFacts, Verdict, audit
@@ -24,13 +24,13 @@ from tests.chaos.reminders.run import Wish, told
 
 AT = datetime(2026, 11, 21, 8, 0, tzinfo=UTC)
 UNTIL = AT + timedelta(minutes=20)
-SILENCE = seconds(20)
+SILENCE = timedelta(seconds=20)
 DOSE = DoseToCome("p/r/2026-11-21T08:00", AT, UNTIL)
 NUMBER = "+14152000001"
 PATIENT = Patient("p", Kind.TEXTED, {}, NUMBER, (DOSE,))
-MESSAGE = Acceptance(AT + seconds(1), "message", NUMBER, "SM1", "REF00001")
+MESSAGE = Acceptance(AT + timedelta(seconds=1), "message", NUMBER, "SM1", "REF00001")
 CALL = replace(MESSAGE, what="call", sid="CA1")
-SENT = DoseFacts(DOSE, "sent", None, AT + seconds(2), ("done",), (MESSAGE,))
+SENT = DoseFacts(DOSE, "sent", None, AT + timedelta(seconds=2), ("done",), (MESSAGE,))
 GOOD = PatientFacts(PATIENT, "active", None, None, "active", (SENT,), frozenset({DOSE.id}))
 EXPIRED = replace(SENT, state="expired", why="of no use", ended=UNTIL, statuses=("not_done",), accepted=())
 REFUSED = replace(SENT, state="refused", why="no number", statuses=("refused",), accepted=())
@@ -71,7 +71,7 @@ def test_what_is_right_passes(dose: DoseFacts, kind: Kind) -> None:
         (replace(SENT, accepted=(MESSAGE, MESSAGE)), Kind.TEXTED, "twice"),
         (replace(SENT, accepted=(MESSAGE, CALL)), Kind.TEXTED, "twice"),
         (replace(SENT, accepted=(MESSAGE, MESSAGE, CALL)), Kind.UNDELIVERED, "twice"),
-        (replace(SENT, accepted=(replace(MESSAGE, at=AT - seconds(1)),)), Kind.TEXTED, "out of hours"),
+        (replace(SENT, accepted=(replace(MESSAGE, at=AT - timedelta(seconds=1)),)), Kind.TEXTED, "out of hours"),
         (replace(SENT, accepted=(replace(MESSAGE, at=UNTIL),)), Kind.TEXTED, "out of hours"),
         (
             replace(SENT, accepted=(replace(MESSAGE, at=UNTIL + SILENCE, fault="delay-before"),)),
@@ -80,7 +80,7 @@ def test_what_is_right_passes(dose: DoseFacts, kind: Kind) -> None:
         ),
         (replace(EXPIRED, why=None), Kind.TEXTED, "mismatch"),
         (replace(EXPIRED, accepted=(MESSAGE,)), Kind.TEXTED, "mismatch"),
-        (replace(EXPIRED, ended=UNTIL - seconds(1)), Kind.TEXTED, "mismatch"),
+        (replace(EXPIRED, ended=UNTIL - timedelta(seconds=1)), Kind.TEXTED, "mismatch"),
         (replace(SENT, state="error", why="?"), Kind.TEXTED, "mismatch"),
         (REFUSED, Kind.TEXTED, "mismatch"),
         (replace(REFUSED, accepted=(MESSAGE,)), Kind.NOBODY, "mismatch"),
@@ -97,7 +97,7 @@ def test_what_nobody_was_to_send_is_found() -> None:
 
 
 def test_what_the_provider_held_until_it_was_too_late_is_counted_apart() -> None:
-    held = replace(MESSAGE, at=UNTIL + seconds(1), fault="delay-before")
+    held = replace(MESSAGE, at=UNTIL + timedelta(seconds=1), fault="delay-before")
     verdict = judged(replace(SENT, accepted=(held,)))
     assert (verdict.findings, verdict.apart.total()) == ([], 1)
 

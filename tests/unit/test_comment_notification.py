@@ -11,7 +11,8 @@ import pytest
 
 from activities.contracts.comment import Comment
 from activities.contracts.mail import FIND_IN_MAIL_LOG, SEND_MAIL, Accepted, Mail
-from perdure import InDoubt, NotDone, Refused, Request, Resolution, SendAgain, Status, hours, seconds
+from perdure import EffectStatus, InDoubt, NotDone, OperatorRequest, Refused
+from perdure.client import Resolution, SendAgain
 from perdure.testing import (
     After,
     At,
@@ -31,7 +32,7 @@ KEY = "comment-notification/7/send-mail"
 ACCEPTED = Accepted(queue_id="4Q")
 MISSES = [None] * 20
 SENDING, SENT, ERROR, CANCELLED = Notice.SENDING, Notice.SENT, Notice.ERROR, Notice.CANCELLED
-ANN = Request(by="ann")
+ANN = OperatorRequest(by="ann")
 
 
 async def notify(send: list[Any], find: list[Any] | None = None, *messages: Any, **more: Any) -> Rehearsal[Notice]:
@@ -44,7 +45,7 @@ async def notify(send: list[Any], find: list[Any] | None = None, *messages: Any,
 async def test_a_comment_is_notified_once() -> None:
     seen = await notify([ACCEPTED])
     assert (seen.states, seen.end) == ([SENDING, SENT], SENT)
-    assert (seen.keys, seen.outcomes) == ([KEY], {KEY: [Status.DONE]})
+    assert (seen.keys, seen.outcomes) == ([KEY], {KEY: [EffectStatus.DONE]})
     assert seen.inputs(SEND_MAIL) == [mail_for(COMMENT)]
     assert seen.effects[seen.keys[0]].receipt["queue_id"] == "4Q"
 
@@ -62,8 +63,8 @@ async def test_a_mail_that_the_log_shows_only_later_is_found_not_sent_again() ->
 
 async def test_a_mail_that_the_log_never_shows_is_sent_again_once_nothing_can_be_in_flight() -> None:
     seen = await notify([WorkerLost(), ACCEPTED], MISSES)
-    assert (seen.states, seen.outcomes) == ([SENDING, SENT], {KEY: [Status.NOT_DONE, Status.DONE]})
-    assert seen.took >= SEND_MAIL.timeout + seconds(30)
+    assert (seen.states, seen.outcomes) == ([SENDING, SENT], {KEY: [EffectStatus.NOT_DONE, EffectStatus.DONE]})
+    assert seen.took >= SEND_MAIL.timeout + timedelta(seconds=30)
 
 
 @pytest.mark.parametrize("lost", [WorkerLost(before=True), NotPickedUp()])
@@ -76,7 +77,7 @@ async def test_crash_after_crash_sends_one_mail() -> None:
     seen = await notify(
         [WorkerLost(before=True), WorkerLost(), WorkerLost(before=True), WorkerLost()], [*MISSES[:7], ACCEPTED]
     )
-    assert (seen.states, seen.outcomes[seen.keys[0]][-1]) == ([SENDING, SENT], Status.DONE)
+    assert (seen.states, seen.outcomes[seen.keys[0]][-1]) == ([SENDING, SENT], EffectStatus.DONE)
 
 
 async def test_a_crash_in_the_look_up_is_followed_by_another_look_up() -> None:
@@ -114,13 +115,13 @@ async def test_a_log_that_can_not_be_read_parks_it_until_somebody_says_what_happ
 
     receipt = {"queue_id": "4Q"}
     for outcome, states in (("done", [SENDING, SENT]), ("not_done", [SENDING, SENT]), ("abandoned", [SENDING, ERROR])):
-        said = Resolution(by="ann", outcome=Status(outcome), receipt=receipt if outcome == "done" else None)
+        said = Resolution(by="ann", outcome=EffectStatus(outcome), receipt=receipt if outcome == "done" else None)
         seen = await notify([WorkerLost(), ACCEPTED], unreadable, WhenParked("resolve", said))
         assert (seen.states, seen.answers[0].said) == (states, f"resolved as {outcome}")
 
 
 async def test_a_mail_that_was_given_up_is_sent_anew_only_when_that_is_asked_for() -> None:
-    given_up = WhenParked("resolve", Resolution(by="ann", outcome=Status.ABANDONED))
+    given_up = WhenParked("resolve", Resolution(by="ann", outcome=EffectStatus.ABANDONED))
     asked = [WhenIn(ERROR, "retry_now", ANN), WhenIn(ERROR, "send_again", SendAgain(by="ann"))]
     seen = await notify([InDoubt("cut off"), ACCEPTED], [OSError()] * 5, given_up, *asked)
     assert [each.how for each in seen.answers] == ["completed", "rejected", "completed"]
@@ -128,19 +129,19 @@ async def test_a_mail_that_was_given_up_is_sent_anew_only_when_that_is_asked_for
 
 
 async def test_a_worker_that_was_only_frozen_ends_it_with_its_late_word() -> None:
-    seen = await notify([Late(ACCEPTED, hours(1))], [OSError()] * 5)
-    assert (seen.states, seen.took, seen.calls(SEND_MAIL)) == ([SENDING, SENT], hours(1), 1)
+    seen = await notify([Late(ACCEPTED, timedelta(hours=1))], [OSError()] * 5)
+    assert (seen.states, seen.took, seen.calls(SEND_MAIL)) == ([SENDING, SENT], timedelta(hours=1), 1)
 
 
 async def test_it_can_be_cancelled_while_nothing_is_under_way() -> None:
-    for pause in (hours(9), timedelta.max):  # as a server may ask for
-        seen = await notify([NotDone("away", retry_after=pause)], None, At(hours(1), "cancel", ANN))
-        assert (seen.states, seen.took) == ([SENDING, CANCELLED], hours(1))
+    for pause in (timedelta(hours=9), timedelta.max):  # as a server may ask for
+        seen = await notify([NotDone("away", retry_after=pause)], None, At(timedelta(hours=1), "cancel", ANN))
+        assert (seen.states, seen.took) == ([SENDING, CANCELLED], timedelta(hours=1))
 
 
 async def test_a_cancellation_does_not_tear_a_sending_apart() -> None:
-    seen = await notify([After(seconds(9), ACCEPTED)], None, At(seconds(5), "cancel", ANN))
-    assert (seen.states, seen.took) == ([SENDING, SENT], seconds(9))
+    seen = await notify([After(timedelta(seconds=9), ACCEPTED)], None, At(timedelta(seconds=5), "cancel", ANN))
+    assert (seen.states, seen.took) == ([SENDING, SENT], timedelta(seconds=9))
 
 
 async def test_a_comment_of_which_no_mail_can_be_made_says_so_and_can_be_cancelled() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from perdure._operations.condition import Attempt, Condition, Engine, Facts, Task, standing
+from perdure._operations.condition import Attempt, Condition, Facts, Task, WorkflowView, standing
 
 NOW = datetime(2026, 7, 1, 12, tzinfo=UTC)
 DOUBTS = {"send-mail": "it is in doubt, and find-mail is asked"}
@@ -41,7 +41,7 @@ def waiting(pollers: int | None, **more: Any) -> Task:
 
 
 def seen(*tasks: Task, **more: Any) -> tuple[Condition, str]:
-    return told(engine=Engine(True, "running", tasks), **more)
+    return told(workflow=WorkflowView(True, "running", tasks), **more)
 
 
 def told(**facts: Any) -> tuple[Condition, str]:
@@ -70,7 +70,7 @@ def test_temporals_sdk_holds_heartbeats_back_so_silence_means_something_only_nea
 
 
 def test_what_follows_a_lost_attempt_is_told_where_its_contract_is_known() -> None:
-    found = standing(Facts(now=NOW, engine=Engine(True, "running", [sending(-4.6)])))
+    found = standing(Facts(now=NOW, workflow=WorkflowView(True, "running", [sending(-4.6)])))
     assert found.sentence.endswith("then its doubt policy says what follows (--app lets this command read it)")
 
 
@@ -124,8 +124,8 @@ def test_without_temporal_the_record_tells_whether_an_attempt_can_be_under_way()
 
 
 def test_a_lost_attempt_that_the_workflow_waits_out_says_until_when() -> None:
-    engine = Engine(True, "running", timers=[("send-mail: next step", at(9))])
-    condition, sentence = told(engine=engine, attempts=[attempt(-5)])
+    temporal_client = WorkflowView(True, "running", timers=[("send-mail: next step", at(9))])
+    condition, sentence = told(workflow=temporal_client, attempts=[attempt(-5)])
     assert condition is GONE
     assert sentence.endswith("the workflow waits until 12:00:09 UTC, then it is in doubt, and find-mail is asked")
 
@@ -136,10 +136,13 @@ def test_a_lost_attempt_that_the_workflow_waits_out_says_until_when() -> None:
         ({"attention": "send-mail is in doubt"}, "it waits for a person: send-mail is in doubt"),
         ({"later": at(86400)}, "it is to be started at 2026-07-02 12:00 UTC"),
         ({}, "it waits for a time, a message or a worker; Temporal knows which"),
-        ({"engine": Engine(True, "running", timers=[("b", at(9)), ("a", at(8))])}, "it waits until 12:00:08 UTC (a)"),
-        ({"engine": Engine(True, "running")}, "it waits for a message"),
         (
-            {"engine": Engine(False, "absent"), "rejected": "no such lifecycle", "attention": "rejected: x"},
+            {"workflow": WorkflowView(True, "running", timers=[("b", at(9)), ("a", at(8))])},
+            "it waits until 12:00:08 UTC (a)",
+        ),
+        ({"workflow": WorkflowView(True, "running")}, "it waits for a message"),
+        (
+            {"workflow": WorkflowView(False, "absent"), "rejected": "no such lifecycle", "attention": "rejected: x"},
             "it waits for a person: rejected: no such lifecycle",
         ),
     ],
@@ -150,8 +153,8 @@ def test_what_waits_as_it_should_says_for_what(facts: dict[str, Any], sentence: 
 
 def test_an_open_entity_without_an_open_workflow_is_held_by_nobody() -> None:
     back = "`perdure retry` brings it back"
-    assert told(engine=Engine(False, "terminated")) == (GONE, f"its workflow is terminated: {back}")
-    assert told(engine=Engine(False, "absent"), attempts=[attempt(1)]) == (
+    assert told(workflow=WorkflowView(False, "terminated")) == (GONE, f"its workflow is terminated: {back}")
+    assert told(workflow=WorkflowView(False, "absent"), attempts=[attempt(1)]) == (
         GONE,
         f"Temporal knows no workflow of it: {back}",
     )
@@ -160,4 +163,4 @@ def test_an_open_entity_without_an_open_workflow_is_held_by_nobody() -> None:
 def test_what_is_finished_is_finished_whatever_temporal_says() -> None:
     ended = (Condition.FINISHED, "it ended as sent")
     assert seen(sending(-1), final="sent", told=at(-1)) == ended
-    assert told(final="sent", starts=at(-1), engine=Engine(False, "completed")) == ended
+    assert told(final="sent", starts=at(-1), workflow=WorkflowView(False, "completed")) == ended

@@ -10,27 +10,13 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from perdure import (
-    App,
-    Attempt,
-    Dedupe,
-    Effect,
-    Escalate,
-    Find,
-    Lookup,
-    Question,
-    Repeat,
-    Retry,
-    minutes,
-    seconds,
-    state,
-)
+from perdure import App, AskFirst, Attempt, Dedupe, Effect, Escalate, Lookup, LookupContext, Repeat, RetryPolicy, state
 from perdure.contracts.effects import contract_of
 from perdure.contracts.states import States
 from perdure.errors import DeclarationError, InvalidEntity, InvalidInput, UnknownLifecycle
 from tests.apps import contracts as tests_contracts
 from tests.apps.contracts import REGULAR, Errand, Ticket
-from tests.apps.errands import Lookup as LookupErrand
+from tests.apps.errands import LookupErrand
 from tests.apps.errands import Repeat as RepeatErrand
 
 
@@ -48,20 +34,26 @@ class Slip(BaseModel):
 
 
 def effect(**more: Any) -> Effect[Parcel, Slip]:
-    return Effect[Parcel, Slip](**{"name": "ship", "timeout": seconds(5), "doubt": Escalate(), **more})
+    return Effect[Parcel, Slip](**{"name": "ship", "timeout": timedelta(seconds=5), "doubt": Escalate(), **more})
 
 
 @pytest.mark.parametrize(
     ("more", "why"),
     [
-        ({"timeout": seconds(0)}, "ship: timeout=0:00:00 must be more than zero"),
+        ({"timeout": timedelta(seconds=0)}, "ship: timeout=0:00:00 must be more than zero"),
         ({"inline": True, "task_queue": "q"}, "task_queue='q' can't be kept"),
-        ({"doubt": Dedupe(window=seconds(65))}, "leaves no time for a second attempt"),
-        ({"doubt": Dedupe(window=seconds(25), margin=seconds(20))}, "leaves no time for a second attempt"),
-        ({"heartbeat": seconds(0.5)}, "too short to tell a lost worker from a slow one"),
+        ({"doubt": Dedupe(window=timedelta(seconds=65))}, "leaves no time for a second attempt"),
+        (
+            {"doubt": Dedupe(window=timedelta(seconds=25), margin=timedelta(seconds=20))},
+            "leaves no time for a second attempt",
+        ),
+        ({"heartbeat_timeout": timedelta(seconds=0.5)}, "too short to tell a lost worker from a slow one"),
         ({"timeout": timedelta.max}, "ship: timeout=.* must be from 0 to 36500 days"),
-        ({"heartbeat": timedelta.max}, "ship: heartbeat=.* must be from 0 to 36500 days"),
-        ({"pick_up": timedelta(days=-1)}, "ship: pick_up=.* must be from 0 to 36500 days"),
+        ({"heartbeat_timeout": timedelta.max}, "ship: heartbeat_timeout=.* must be from 0 to 36500 days"),
+        (
+            {"schedule_to_start_timeout": timedelta(days=-1)},
+            "ship: schedule_to_start_timeout=.* must be from 0 to 36500 days",
+        ),
     ],
 )
 def test_an_effect_that_can_not_work_is_refused(more: dict[str, Any], why: str) -> None:
@@ -73,11 +65,11 @@ def test_an_effect_that_can_not_work_is_refused(more: dict[str, Any], why: str) 
     "declare",
     [
         lambda far: Dedupe(window=far),
-        lambda far: Dedupe(window=seconds(90), margin=far),
-        lambda far: Lookup(Find[Parcel, Slip]("find"), settle=far),
-        lambda far: Lookup(Find[Parcel, Slip]("find"), settle=seconds(1), every=far),
-        lambda far: Retry(cap=far),
-        lambda far: Find[Parcel, Slip]("find", timeout=far),
+        lambda far: Dedupe(window=timedelta(seconds=90), margin=far),
+        lambda far: AskFirst(Lookup[Parcel, Slip]("find"), visibility_delay=far),
+        lambda far: AskFirst(Lookup[Parcel, Slip]("find"), visibility_delay=timedelta(seconds=1), every=far),
+        lambda far: RetryPolicy(maximum_interval=far),
+        lambda far: Lookup[Parcel, Slip]("find", timeout=far),
         lambda far: state(Shipping.SHIPPED, within=far),
     ],
 )
@@ -93,34 +85,34 @@ def test_a_time_that_no_clock_can_hold_is_refused_where_it_is_declared(
 def test_a_name_that_can_not_stand_in_a_key_is_refused(name: str) -> None:
     with pytest.raises(InvalidEntity, match=r"effect .* can't be used as a name"):
         effect(name=name)
-    with pytest.raises(InvalidEntity, match=r"find .* can't be used as a name"):
-        Find[Parcel, Slip](name)
+    with pytest.raises(InvalidEntity, match=r"lookup .* can't be used as a name"):
+        Lookup[Parcel, Slip](name)
 
 
 def test_a_dedupe_that_leaves_time_is_taken() -> None:
-    assert effect(doubt=Dedupe(window=seconds(66))).doubt == Dedupe(window=seconds(66))
+    assert effect(doubt=Dedupe(window=timedelta(seconds=66))).doubt == Dedupe(window=timedelta(seconds=66))
 
 
 @pytest.mark.parametrize("wrong", [{"misses": 0}, {"tries": 0}])
 def test_a_look_up_that_would_never_be_asked_is_refused(wrong: dict[str, int]) -> None:
     with pytest.raises(DeclarationError, match="both must be at least 1"):
-        Lookup(Find[Parcel, Slip]("find"), settle=seconds(1), **wrong)  # type: ignore[arg-type]
+        AskFirst(Lookup[Parcel, Slip]("find"), visibility_delay=timedelta(seconds=1), **wrong)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
     "wrong",
     [
-        {"initial": seconds(0)},
-        {"initial": seconds(9), "cap": seconds(8)},
-        {"factor": 0.9},
+        {"initial_interval": timedelta(seconds=0)},
+        {"initial_interval": timedelta(seconds=9), "maximum_interval": timedelta(seconds=8)},
+        {"backoff_coefficient": 0.9},
         {"jitter": -0.1},
         {"jitter": 1.1},
-        {"maximum": 0},
+        {"maximum_attempts": 0},
     ],
 )
 def test_a_retry_that_can_not_work_is_refused(wrong: dict[str, Any]) -> None:
-    with pytest.raises(DeclarationError, match=r"Retry\(.*needs"):
-        Retry(**wrong)
+    with pytest.raises(DeclarationError, match=r"RetryPolicy\(.*needs"):
+        RetryPolicy(**wrong)
 
 
 def test_an_input_is_dumped_as_json_data() -> None:
@@ -137,10 +129,10 @@ def test_an_input_that_does_not_fit_is_refused_without_its_value(given: Any) -> 
 
 
 def test_a_contract_knows_its_types_its_look_up_and_its_module() -> None:
-    find = Find[Parcel, Slip]("find")
-    one = effect(doubt=Lookup(find, settle=seconds(1)))
-    assert one.find is find
-    assert effect().find is None
+    find = Lookup[Parcel, Slip]("find")
+    one = effect(doubt=AskFirst(find, visibility_delay=timedelta(seconds=1)))
+    assert one.lookup is find
+    assert effect().lookup is None
     assert one.receipt.validate_python({"number": 3}) == Slip(number=3)
     # workers pass it through the sandbox
     assert (one.module, REGULAR["lookup"].module) == (__name__, tests_contracts.__name__)
@@ -164,7 +156,7 @@ def body_of(contract: Effect[Errand, Ticket]) -> Any:
 
 
 def finder_of(contract: Any) -> Any:
-    async def finder(errand: Errand, question: Question) -> Ticket | None:
+    async def finder(errand: Errand, question: LookupContext) -> Ticket | None:
         return None
 
     return contract.answers(finder)
@@ -174,7 +166,7 @@ class TestApp:
     """A worker whose app does not fit together does not start."""
 
     def test_one_that_fits_is_taken(self) -> None:
-        app = App([LookupErrand], [body_of(REGULAR["lookup"]), finder_of(REGULAR["lookup"].find)])
+        app = App([LookupErrand], [body_of(REGULAR["lookup"]), finder_of(REGULAR["lookup"].lookup)])
         assert app.lifecycle("lookup") is LookupErrand
         assert set(app.bodies) == {"do-lookup", "find-errand"}
 
@@ -183,7 +175,7 @@ class TestApp:
             App([RepeatErrand], [])
 
     def test_a_look_up_without_its_body_is_refused(self) -> None:
-        with pytest.raises(DeclarationError, match=r"Find\('find-errand'\) of 'lookup' has no body: .* its .answers"):
+        with pytest.raises(DeclarationError, match=r"Lookup\('find-errand'\) of 'lookup' has no body: .* its .answers"):
             App([LookupErrand], [body_of(REGULAR["lookup"])])
 
     def test_a_body_without_its_contract_is_refused(self) -> None:
@@ -202,7 +194,7 @@ class TestApp:
             App([RepeatErrand], [body_of(REGULAR["repeat"]), body_of(REGULAR["repeat"])])
 
     def test_a_body_of_a_namesake_is_refused(self) -> None:
-        namesake = Effect[Errand, Ticket]("do-repeat", timeout=minutes(1), doubt=Repeat())
+        namesake = Effect[Errand, Ticket]("do-repeat", timeout=timedelta(minutes=1), doubt=Repeat())
         with pytest.raises(DeclarationError, match="is bound to another contract named 'do-repeat'"):
             App([RepeatErrand], [body_of(namesake)])
 

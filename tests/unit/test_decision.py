@@ -8,32 +8,42 @@ from typing import Any
 
 import pytest
 
-from perdure import Dedupe, Effect, Escalate, Find, Lookup, Repeat, Retry, Status, seconds
+from perdure import AskFirst, Dedupe, Effect, EffectStatus, Escalate, Lookup, Repeat, RetryPolicy
 from perdure._wire.known import Known
 from perdure._wire.writes import EffectView
 from perdure._workflow.decision import SOON, Again, Ask, Decision, Look, Park, Record, Settled, decide
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
 AT_ONCE = timedelta(0)
-ABSENT, ATTEMPTING, NOT_DONE, IN_DOUBT = Status.ABSENT, Status.ATTEMPTING, Status.NOT_DONE, Status.IN_DOUBT
-REFUSED = Status.REFUSED
-FIND = Find[str, int]("find")
+ABSENT, ATTEMPTING, NOT_DONE, IN_DOUBT = (
+    EffectStatus.ABSENT,
+    EffectStatus.ATTEMPTING,
+    EffectStatus.NOT_DONE,
+    EffectStatus.IN_DOUBT,
+)
+REFUSED = EffectStatus.REFUSED
+FIND = Lookup[str, int]("find")
 
 POLICIES: dict[str, Any] = {
     "repeat": Repeat(),
     "escalate": Escalate(),
-    "dedupe": Dedupe(window=seconds(100), margin=seconds(10)),
-    "dedupe or repeat": Dedupe(window=seconds(100), margin=seconds(10), otherwise=Repeat()),
-    "lookup": Lookup(FIND, settle=seconds(30), misses=2, tries=3, every=seconds(1)),
-    "lookup or repeat": Lookup(FIND, settle=seconds(30), misses=2, tries=3, otherwise=Repeat()),
+    "dedupe": Dedupe(window=timedelta(seconds=100), margin=timedelta(seconds=10)),
+    "dedupe or repeat": Dedupe(window=timedelta(seconds=100), margin=timedelta(seconds=10), otherwise=Repeat()),
+    "lookup": AskFirst(FIND, visibility_delay=timedelta(seconds=30), misses=2, tries=3, every=timedelta(seconds=1)),
+    "lookup or repeat": AskFirst(FIND, visibility_delay=timedelta(seconds=30), misses=2, tries=3, otherwise=Repeat()),
 }
 EFFECTS = {
-    name: Effect[str, int](name.replace(" ", "-"), timeout=seconds(20), doubt=policy, retry=Retry(jitter=0, maximum=5))
+    name: Effect[str, int](
+        name.replace(" ", "-"),
+        timeout=timedelta(seconds=20),
+        doubt=policy,
+        retry=RetryPolicy(jitter=0, maximum_attempts=5),
+    )
     for name, policy in POLICIES.items()
 }
 
 
-def known(status: Status, *, in_flight: float = -60, in_doubt_for: float = 0, **more: Any) -> Known:
+def known(status: EffectStatus, *, in_flight: float = -60, in_doubt_for: float = 0, **more: Any) -> Known:
     return Known(EffectView(status=status, in_flight=in_flight, in_doubt_for=in_doubt_for), **more)
 
 
@@ -42,17 +52,17 @@ def known(status: Status, *, in_flight: float = -60, in_doubt_for: float = 0, **
     ("what", "step"),
     [
         (Known(), Again(AT_ONCE)),
-        (known(ABSENT, failures=1), Again(seconds(1))),
-        (known(NOT_DONE, failures=1), Again(seconds(1))),
-        (known(NOT_DONE, failures=3), Again(seconds(4))),
-        (known(NOT_DONE, failures=1, retry_after=seconds(90)), Again(seconds(90))),
-        (known(NOT_DONE, failures=3, retry_after=seconds(2)), Again(seconds(4))),
+        (known(ABSENT, failures=1), Again(timedelta(seconds=1))),
+        (known(NOT_DONE, failures=1), Again(timedelta(seconds=1))),
+        (known(NOT_DONE, failures=3), Again(timedelta(seconds=4))),
+        (known(NOT_DONE, failures=1, retry_after=timedelta(seconds=90)), Again(timedelta(seconds=90))),
+        (known(NOT_DONE, failures=3, retry_after=timedelta(seconds=2)), Again(timedelta(seconds=4))),
         (known(NOT_DONE, failures=5), Settled(NOT_DONE, gave_up=True)),
         (known(ABSENT, failures=5), Settled(ABSENT, gave_up=True)),
-        (known(Status.DONE), Settled(Status.DONE)),
-        (known(Status.DONE, failures=5), Settled(Status.DONE)),
-        (known(Status.REFUSED), Settled(Status.REFUSED)),
-        (known(Status.ABANDONED), Settled(Status.ABANDONED)),
+        (known(EffectStatus.DONE), Settled(EffectStatus.DONE)),
+        (known(EffectStatus.DONE, failures=5), Settled(EffectStatus.DONE)),
+        (known(EffectStatus.REFUSED), Settled(EffectStatus.REFUSED)),
+        (known(EffectStatus.ABANDONED), Settled(EffectStatus.ABANDONED)),
         (known(IN_DOUBT, different=True), Settled(IN_DOUBT, different=True)),
         (known(NOT_DONE, different=True), Settled(NOT_DONE, different=True)),
     ],
@@ -63,15 +73,17 @@ def test_where_nothing_is_in_doubt_the_policy_has_no_say(policy: str, what: Know
 
 @pytest.mark.parametrize("policy", EFFECTS)
 @pytest.mark.parametrize("status", [ABSENT, NOT_DONE, IN_DOUBT, ATTEMPTING])
-def test_what_is_of_no_use_any_more_has_expired(policy: str, status: Status) -> None:
+def test_what_is_of_no_use_any_more_has_expired(policy: str, status: EffectStatus) -> None:
     what = known(status, failures=5, read=True)
     assert decide(EFFECTS[policy], what, now=NOW, expires_at=NOW) == Settled(status, expired=True)
-    assert decide(EFFECTS[policy], what, now=NOW, expires_at=NOW + seconds(1)) != Settled(status, expired=True)
+    assert decide(EFFECTS[policy], what, now=NOW, expires_at=NOW + timedelta(seconds=1)) != Settled(
+        status, expired=True
+    )
 
 
 def test_a_look_up_without_an_end_of_tries_goes_on_less_and_less_often_and_parks_nobody() -> None:
-    doubt = Lookup(FIND, settle=seconds(30), tries=None, every=seconds(1))
-    effect = Effect[str, int]("asked-on", timeout=seconds(20), doubt=doubt)
+    doubt = AskFirst(FIND, visibility_delay=timedelta(seconds=30), tries=None, every=timedelta(seconds=1))
+    effect = Effect[str, int]("asked-on", timeout=timedelta(seconds=20), doubt=doubt)
     pauses = []
     for asked in (1, 5, 9, 1000):
         step = decide(effect, known(IN_DOUBT, asked=asked, mute=asked), now=NOW)
@@ -79,15 +91,15 @@ def test_a_look_up_without_an_end_of_tries_goes_on_less_and_less_often_and_parks
         pauses.append(step.pause.total_seconds())
     assert pauses == [1, 16, 256, 256]
     # Once it has answered that it has nothing, the next answer settles it: that is not waited for so long.
-    assert decide(effect, known(IN_DOUBT, asked=9, misses=0), now=NOW) == Ask(seconds(256))
-    patient = Lookup(FIND, settle=seconds(30), misses=2, tries=None, every=seconds(1))
-    effect = Effect[str, int]("asked-twice", timeout=seconds(20), doubt=patient)
-    assert decide(effect, known(IN_DOUBT, asked=9, misses=1), now=NOW) == Ask(seconds(16))
+    assert decide(effect, known(IN_DOUBT, asked=9, misses=0), now=NOW) == Ask(timedelta(seconds=256))
+    patient = AskFirst(FIND, visibility_delay=timedelta(seconds=30), misses=2, tries=None, every=timedelta(seconds=1))
+    effect = Effect[str, int]("asked-twice", timeout=timedelta(seconds=20), doubt=patient)
+    assert decide(effect, known(IN_DOUBT, asked=9, misses=1), now=NOW) == Ask(timedelta(seconds=16))
 
 
-@pytest.mark.parametrize("status", [Status.DONE, Status.REFUSED, Status.ABANDONED])
-def test_what_is_settled_does_not_expire(status: Status) -> None:
-    assert decide(EFFECTS["repeat"], known(status), now=NOW, expires_at=NOW - seconds(1)) == Settled(status)
+@pytest.mark.parametrize("status", [EffectStatus.DONE, EffectStatus.REFUSED, EffectStatus.ABANDONED])
+def test_what_is_settled_does_not_expire(status: EffectStatus) -> None:
+    assert decide(EFFECTS["repeat"], known(status), now=NOW, expires_at=NOW - timedelta(seconds=1)) == Settled(status)
 
 
 PARK_NOW = Park(AT_ONCE)
@@ -98,22 +110,22 @@ PARK_NOW = Park(AT_ONCE)
     ("policy", "what", "step"),
     [
         ("repeat", {}, Again(AT_ONCE)),
-        ("repeat", {"failures": 2}, Again(seconds(2))),
+        ("repeat", {"failures": 2}, Again(timedelta(seconds=2))),
         # twice is harmless, so nobody counts: a doubt never ends in giving up
-        ("repeat", {"failures": 9}, Again(seconds(256))),
+        ("repeat", {"failures": 9}, Again(timedelta(seconds=256))),
         ("escalate", {}, PARK_NOW),
-        ("escalate", {"in_flight": 20.0}, Park(seconds(20))),
-        ("escalate", {"in_flight": 20.0, "age": seconds(5)}, Park(seconds(15))),
-        ("dedupe", {"failures": 1, "in_doubt_for": 20}, Again(seconds(1), within=seconds(70))),
+        ("escalate", {"in_flight": 20.0}, Park(timedelta(seconds=20))),
+        ("escalate", {"in_flight": 20.0, "age": timedelta(seconds=5)}, Park(timedelta(seconds=15))),
+        ("dedupe", {"failures": 1, "in_doubt_for": 20}, Again(timedelta(seconds=1), within=timedelta(seconds=70))),
         # 100 s of window: 20 s of call, 10 s of margin and 1 s of pause must fit before its end
-        ("dedupe", {"failures": 1, "in_doubt_for": 68.9}, Again(seconds(1), within=seconds(70))),
+        ("dedupe", {"failures": 1, "in_doubt_for": 68.9}, Again(timedelta(seconds=1), within=timedelta(seconds=70))),
         ("dedupe", {"failures": 1, "in_doubt_for": 69}, PARK_NOW),
-        ("dedupe", {"failures": 1, "in_doubt_for": 68, "age": seconds(1)}, PARK_NOW),
-        ("dedupe", {"failures": 1, "in_doubt_for": 20, "retry_after": seconds(60)}, PARK_NOW),
-        ("dedupe or repeat", {"failures": 1, "in_doubt_for": 69}, Again(seconds(1))),
+        ("dedupe", {"failures": 1, "in_doubt_for": 68, "age": timedelta(seconds=1)}, PARK_NOW),
+        ("dedupe", {"failures": 1, "in_doubt_for": 20, "retry_after": timedelta(seconds=60)}, PARK_NOW),
+        ("dedupe or repeat", {"failures": 1, "in_doubt_for": 69}, Again(timedelta(seconds=1))),
         # the last attempt that may fail has ended in a definite no, and says nothing about the one before it
         ("repeat", {"failures": 5, "last": NOT_DONE}, Settled(IN_DOUBT, gave_up=True)),
-        ("repeat", {"failures": 5, "spared": 1, "last": NOT_DONE}, Again(seconds(16))),
+        ("repeat", {"failures": 5, "spared": 1, "last": NOT_DONE}, Again(timedelta(seconds=16))),
         ("dedupe", {"failures": 5, "last": NOT_DONE}, PARK_NOW),
         ("dedupe or repeat", {"failures": 5, "last": NOT_DONE}, Settled(IN_DOUBT, gave_up=True)),
         ("lookup", {"failures": 5, "last": NOT_DONE}, Ask(AT_ONCE)),
@@ -122,21 +134,21 @@ PARK_NOW = Park(AT_ONCE)
         ("dedupe", {"failures": 2, "last": REFUSED}, Settled(IN_DOUBT, refused=True)),
         ("lookup", {}, Ask(AT_ONCE)),
         ("lookup", {"in_flight": 20.0}, Ask(AT_ONCE)),
-        ("lookup", {"asked": 1}, Ask(seconds(1))),
-        ("lookup", {"asked": 2}, Ask(seconds(2))),
-        ("lookup", {"asked": 9}, Ask(seconds(16))),
+        ("lookup", {"asked": 1}, Ask(timedelta(seconds=1))),
+        ("lookup", {"asked": 2}, Ask(timedelta(seconds=2))),
+        ("lookup", {"asked": 9}, Ask(timedelta(seconds=16))),
         # in any case when a miss begins to count: 4 s of flight and 30 s to settle, of which 30 have passed
-        ("lookup", {"asked": 9, "in_flight": 4.0, "age": seconds(30)}, Ask(seconds(4))),
-        ("lookup", {"asked": 1, "misses": 1}, Ask(seconds(1))),
+        ("lookup", {"asked": 9, "in_flight": 4.0, "age": timedelta(seconds=30)}, Ask(timedelta(seconds=4))),
+        ("lookup", {"asked": 1, "misses": 1}, Ask(timedelta(seconds=1))),
         ("lookup", {"asked": 4, "misses": 2}, Record("find looked 4 times and did not find it")),
-        ("lookup", {"asked": 2, "mute": 2}, Ask(seconds(2))),
+        ("lookup", {"asked": 2, "mute": 2}, Ask(timedelta(seconds=2))),
         ("lookup", {"asked": 3, "mute": 3}, PARK_NOW),
-        ("lookup", {"asked": 3, "mute": 3, "in_flight": 7.0}, Park(seconds(7))),
-        ("lookup or repeat", {"asked": 3, "mute": 3, "failures": 1}, Again(seconds(1))),
+        ("lookup", {"asked": 3, "mute": 3, "in_flight": 7.0}, Park(timedelta(seconds=7))),
+        ("lookup or repeat", {"asked": 3, "mute": 3, "failures": 1}, Again(timedelta(seconds=1))),
     ],
 )
 def test_a_doubt_is_settled_as_the_policy_says(
-    status: Status, policy: str, what: dict[str, Any], step: Decision
+    status: EffectStatus, policy: str, what: dict[str, Any], step: Decision
 ) -> None:
     if isinstance(step, Settled):
         step = replace(step, status=status)
@@ -145,7 +157,7 @@ def test_a_doubt_is_settled_as_the_policy_says(
 
 @pytest.mark.parametrize("policy", EFFECTS)
 @pytest.mark.parametrize("status", [ABSENT, NOT_DONE, IN_DOUBT, ATTEMPTING])
-def test_an_expiry_is_believed_only_after_the_fence_was_read(policy: str, status: Status) -> None:
+def test_an_expiry_is_believed_only_after_the_fence_was_read(policy: str, status: EffectStatus) -> None:
     assert decide(EFFECTS[policy], known(status), now=NOW, expires_at=NOW) == Look(AT_ONCE)
 
 
@@ -158,25 +170,27 @@ def test_an_attempt_that_was_not_made_costs_a_moment_and_no_back_off(policy: str
 def test_an_attempt_that_may_be_under_way_elsewhere_is_not_overtaken_by_another(policy: str) -> None:
     # another execution of the same attempt: it may tell within a moment
     assert decide(EFFECTS[policy], known(ATTEMPTING, in_flight=20), now=NOW) == Look(SOON)
-    assert decide(EFFECTS[policy], known(ATTEMPTING, in_flight=0.01), now=NOW) == Look(seconds(0.01))
-    # the engine said that this one is lost, and the other side bears two of them
-    within = None if policy == "repeat" else seconds(70)
+    assert decide(EFFECTS[policy], known(ATTEMPTING, in_flight=0.01), now=NOW) == Look(timedelta(seconds=0.01))
+    # Temporal said that this one is lost, and the other side bears two of them
+    within = None if policy == "repeat" else timedelta(seconds=70)
     assert decide(EFFECTS[policy], known(IN_DOUBT, in_flight=20), now=NOW) == Again(AT_ONCE, within)
 
 
 @pytest.mark.parametrize(("luck", "pause"), [(-1.0, 3.2), (0.0, 4.0), (1.0, 4.8)])
 def test_luck_places_a_pause_inside_its_jitter(luck: float, pause: float) -> None:
-    effect = Effect[str, int]("jittery", timeout=seconds(1), doubt=Repeat(), retry=Retry(jitter=0.2))
-    assert decide(effect, known(NOT_DONE, failures=3), now=NOW, luck=luck) == Again(seconds(pause))
+    effect = Effect[str, int]("jittery", timeout=timedelta(seconds=1), doubt=Repeat(), retry=RetryPolicy(jitter=0.2))
+    assert decide(effect, known(NOT_DONE, failures=3), now=NOW, luck=luck) == Again(timedelta(seconds=pause))
 
 
 @pytest.mark.parametrize(("failures", "pause"), [(1, 1), (2, 3), (3, 9), (4, 10), (2_000, 10)])
 def test_the_back_off_grows_up_to_its_cap(failures: int, pause: float) -> None:
-    retry = Retry(initial=seconds(1), factor=3, cap=seconds(10), jitter=0)
-    effect = Effect[str, int]("capped", timeout=seconds(1), doubt=Repeat(), retry=retry)
-    assert decide(effect, known(NOT_DONE, failures=failures), now=NOW) == Again(seconds(pause))
+    retry = RetryPolicy(
+        initial_interval=timedelta(seconds=1), backoff_coefficient=3, maximum_interval=timedelta(seconds=10), jitter=0
+    )
+    effect = Effect[str, int]("capped", timeout=timedelta(seconds=1), doubt=Repeat(), retry=retry)
+    assert decide(effect, known(NOT_DONE, failures=failures), now=NOW) == Again(timedelta(seconds=pause))
 
 
 def test_without_a_maximum_it_never_gives_up() -> None:
-    effect = Effect[str, int]("patient", timeout=seconds(1), doubt=Repeat(), retry=Retry(jitter=0))
+    effect = Effect[str, int]("patient", timeout=timedelta(seconds=1), doubt=Repeat(), retry=RetryPolicy(jitter=0))
     assert decide(effect, known(NOT_DONE, failures=10_000), now=NOW) == Again(timedelta(minutes=5))

@@ -33,7 +33,7 @@ stateDiagram-v2
     s3 --> [*]
     s4 --> [*]
     note right of s0
-        effect send-mail, in doubt Lookup by find-in-mail-log, otherwise Escalate
+        effect send-mail, in doubt AskFirst by find-in-mail-log, otherwise Escalate
     end note
     classDef attention stroke-dasharray: 4 3
     class s2 attention

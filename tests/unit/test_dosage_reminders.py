@@ -12,8 +12,9 @@ import pytest
 from activities.reminders.agenda import AT_ONCE, NotStarted, Starting, agenda, problem_with
 from activities.reminders.contracts.plan import Plan, Rule
 from activities.reminders.contracts.reminders import TURN, WITHDRAW, Ahead, Change, Patient, SignUp, Since, Turn, Upto
-from perdure import Entity, Private, Request, hours, minutes, seconds
+from perdure import Entity, OperatorRequest
 from perdure._crypto.sealed import bound_to
+from perdure.encryption import Private
 from perdure.errors import UnknownKey, Unopenable
 from perdure.testing import At, Rehearsal, rehearse
 from workflows.reminders.dosage_reminders import DosageReminders, Reminding
@@ -21,7 +22,7 @@ from workflows.reminders.dosage_reminders import DosageReminders, Reminding
 ACTIVE, PAUSED, UNUSABLE, COMPLETED, ENDED = Reminding
 NOON = datetime(2027, 3, 1, 12, 0, tzinfo=UTC)
 """In Accra, where clocks never change, noon is noon."""
-DAYS = hours(24)
+DAYS = timedelta(hours=24)
 
 
 def rule(id: str = "m", text: str = "FREQ=DAILY", start: str = "2027-03-01T08:00", **more: Any) -> Rule:
@@ -126,7 +127,7 @@ async def test_it_looks_ahead_anew_each_week_since_the_law_of_a_zone_may_change(
     assert max(gaps) <= 7 * DAYS
 
 
-BEFORE = minutes(20 * 60) - seconds(1)
+BEFORE = timedelta(minutes=20 * 60) - timedelta(seconds=1)
 """From noon to one second before 08:00."""
 
 
@@ -164,19 +165,19 @@ async def test_what_is_due_while_paused_is_not_made_up_for(book: Book) -> None:
 
 @pytest.mark.parametrize(("said", "why"), [("pause", "has paused"), ("sign_off", "has signed off")])
 async def test_doses_under_way_are_withdrawn(book: Book, said: str, why: str) -> None:
-    await book.kept(patient(rule(text="FREQ=DAILY;COUNT=3")), At(BEFORE + minutes(10), said))
+    await book.kept(patient(rule(text="FREQ=DAILY;COUNT=3")), At(BEFORE + timedelta(minutes=10), said))
     assert book.ids == ["m/2027-03-02T08:00"]
     [(doses, told)] = book.withdrawn
     assert (doses, why in told) == (("jo/m/2027-03-02T08:00",), True)
 
 
 async def test_doses_under_way_are_withdrawn_by_a_cancel(book: Book) -> None:
-    seen = await book.kept(patient(), At(BEFORE + minutes(10), "cancel", Request(by="ann")))
+    seen = await book.kept(patient(), At(BEFORE + timedelta(minutes=10), "cancel", OperatorRequest(by="ann")))
     assert ([doses for doses, _ in book.withdrawn], seen.end) == ([("jo/m/2027-03-02T08:00",)], ENDED)
 
 
 async def test_doses_that_are_over_are_not_withdrawn(book: Book) -> None:
-    await book.kept(patient(), At(BEFORE + hours(2), "sign_off"))
+    await book.kept(patient(), At(BEFORE + timedelta(hours=2), "sign_off"))
     assert (len(book.ids), book.withdrawn) == (1, [])
 
 
@@ -188,7 +189,7 @@ async def test_a_patient_who_moves_is_reminded_by_the_new_zone(book: Book) -> No
 
 
 async def test_a_dose_is_not_sent_twice_to_a_patient_who_moves_west_after_it(book: Book) -> None:
-    moved = At(BEFORE + minutes(30), "changed", Change(zone="America/New_York"))
+    moved = At(BEFORE + timedelta(minutes=30), "changed", Change(zone="America/New_York"))
     await book.kept(patient(rule(text="FREQ=DAILY;COUNT=3")), moved)
     assert book.ids == ["m/2027-03-02T08:00", "m/2027-03-03T08:00"]
 
@@ -198,7 +199,10 @@ async def test_a_patient_who_moves_east_gets_the_dose_that_is_still_of_use_there
     book: Book, late: int, first: str
 ) -> None:
     """It is not 08:00 in New York yet; in Accra it was."""
-    midnight, moved = NOON - hours(12), At(hours(8) + minutes(late), "changed", Change(zone="Africa/Accra"))
+    midnight, moved = (
+        NOON - timedelta(hours=12),
+        At(timedelta(hours=8) + timedelta(minutes=late), "changed", Change(zone="Africa/Accra")),
+    )
     await book.kept(patient(rule(text="FREQ=DAILY;COUNT=2"), zone="America/New_York"), moved, start=midnight)
     moment, dose = book.started[0]
     assert dose.id == f"jo/m/2027-03-{first}T08:00"
@@ -206,8 +210,11 @@ async def test_a_patient_who_moves_east_gets_the_dose_that_is_still_of_use_there
 
 
 async def test_a_wrong_zone_that_is_put_right_costs_no_dose(book: Book) -> None:
-    wrong = At(hours(1), "changed", Change(zone="Asia/Tokyo")), At(hours(1.1), "changed", Change(zone="Africa/Accra"))
-    await book.kept(patient(rule(text="FREQ=DAILY;COUNT=3")), *wrong, start=NOON + hours(12))
+    wrong = (
+        At(timedelta(hours=1), "changed", Change(zone="Asia/Tokyo")),
+        At(timedelta(hours=1.1), "changed", Change(zone="Africa/Accra")),
+    )
+    await book.kept(patient(rule(text="FREQ=DAILY;COUNT=3")), *wrong, start=NOON + timedelta(hours=12))
     assert book.ids == ["m/2027-03-02T08:00", "m/2027-03-03T08:00"]
     assert all(dose.dose.openings[0].until > moment for moment, dose in book.started)
 
@@ -225,14 +232,14 @@ async def test_after_a_long_outage_what_was_missed_is_started_to_expire_and_the_
     assert (len(one.starting), one.ahead.more, one.ahead.next_at) == (AT_ONCE, True, None)
     rest = agenda("jo", turn.model_copy(update={"upto": one.ahead.upto}))
     assert (len(rest.starting), rest.ahead.more) == (75 - AT_ONCE, False)
-    assert rest.ahead.next_at == NOON + 25 * DAYS + hours(4)
+    assert rest.ahead.next_at == NOON + 25 * DAYS + timedelta(hours=4)
     assert not any(each.until > turn.now for dose in (*one.starting, *rest.starting) for each in dose.dose.openings)
 
 
 async def test_what_went_late_within_its_window_may_still_be_sent() -> None:
     due = datetime(2027, 3, 2, 8, 0, tzinfo=UTC)
-    [dose] = agenda("jo", turn_of(patient(), due + minutes(59))).starting
-    assert [(each.start, each.until) for each in dose.dose.openings] == [(due, due + hours(1))]
+    [dose] = agenda("jo", turn_of(patient(), due + timedelta(minutes=59))).starting
+    assert [(each.start, each.until) for each in dose.dose.openings] == [(due, due + timedelta(hours=1))]
 
 
 async def test_quiet_hours_across_midnight(book: Book) -> None:
@@ -252,23 +259,26 @@ async def test_quiet_hours_across_midnight(book: Book) -> None:
 
 
 async def test_jitter_is_declared_and_stays_inside_the_window(book: Book) -> None:
-    given = patient(rule(text="FREQ=DAILY;COUNT=200", spread=minutes(10), window=minutes(30)))
+    given = patient(rule(text="FREQ=DAILY;COUNT=200", spread=timedelta(minutes=10), window=timedelta(minutes=30)))
     await book.kept(given)
     late = [moment - each.dose.due for moment, each in book.started]
-    assert timedelta(0) <= min(late) < minutes(1)
-    assert minutes(9) < max(late) < minutes(10)
+    assert timedelta(0) <= min(late) < timedelta(minutes=1)
+    assert timedelta(minutes=9) < max(late) < timedelta(minutes=10)
     assert len(book.ids) == len(set(book.ids)) == 199
 
 
 def test_jitter_leaves_time_to_send_before_the_quiet_hours_and_spreads_those_that_wait_for_their_end() -> None:
     night = {"start": "22:00", "end": "07:00"}
-    late = patient(rule("late", start="2027-03-01T21:58", spread=minutes(20)), quiet_hours=night)
-    early = patient(rule("early", start="2027-03-02T03:00", spread=minutes(20), window=hours(6)), quiet_hours=night)
-    evening, morning = NOON + hours(9) + minutes(58), NOON + hours(19)
-    for given, start, room in ((late, evening, minutes(2)), (early, morning, minutes(20))):
+    late = patient(rule("late", start="2027-03-01T21:58", spread=timedelta(minutes=20)), quiet_hours=night)
+    early = patient(
+        rule("early", start="2027-03-02T03:00", spread=timedelta(minutes=20), window=timedelta(hours=6)),
+        quiet_hours=night,
+    )
+    evening, morning = NOON + timedelta(hours=9) + timedelta(minutes=58), NOON + timedelta(hours=19)
+    for given, start, room in ((late, evening, timedelta(minutes=2)), (early, morning, timedelta(minutes=20))):
         after = []
         for number in range(100):
-            [dose] = agenda(f"p{number}", turn_of(given, NOON + hours(20))).starting
+            [dose] = agenda(f"p{number}", turn_of(given, NOON + timedelta(hours=20))).starting
             [opening] = dose.dose.openings
             after.append(opening.start - start)
             assert opening.start < opening.until
@@ -277,16 +287,16 @@ def test_jitter_leaves_time_to_send_before_the_quiet_hours_and_spreads_those_tha
 
 
 async def test_a_dose_that_only_waits_for_its_turn_is_not_lost_by_a_move(book: Book) -> None:
-    given = patient(rule(text="FREQ=DAILY;COUNT=3", spread=minutes(50)))
-    moved = At(BEFORE + seconds(2), "changed", Change(zone="Pacific/Auckland"))
+    given = patient(rule(text="FREQ=DAILY;COUNT=3", spread=timedelta(minutes=50)))
+    moved = At(BEFORE + timedelta(seconds=2), "changed", Change(zone="Pacific/Auckland"))
     await book.kept(given, moved)
     [(first, dose), *_] = book.started
-    assert (dose.id, first - dose.dose.due) == ("jo/m/2027-03-02T08:00", seconds(1))
+    assert (dose.id, first - dose.dose.due) == ("jo/m/2027-03-02T08:00", timedelta(seconds=1))
 
 
 def spread(**more: Any) -> Rule:
     """Due at 08:00, and started at 08:04:43."""
-    return rule(text="FREQ=DAILY;COUNT=3", spread=minutes(6), **more)
+    return rule(text="FREQ=DAILY;COUNT=3", spread=timedelta(minutes=6), **more)
 
 
 async def test_a_dose_that_waits_for_its_turn_is_not_lost_by_another_plan(book: Book) -> None:
@@ -294,36 +304,42 @@ async def test_a_dose_that_waits_for_its_turn_is_not_lost_by_another_plan(book: 
     others = rule("other", "FREQ=DAILY;COUNT=1", "2027-03-02T08:00"), rule("m", "FREQ=DAILY", "2027-04-01T09:00")
     for number, new in enumerate(others):
         one = Book()
-        await one.kept(patient(spread()), At(BEFORE + minutes(2), "changed", change(new)), At(9 * DAYS, "sign_off"))
+        await one.kept(
+            patient(spread()), At(BEFORE + timedelta(minutes=2), "changed", change(new)), At(9 * DAYS, "sign_off")
+        )
         assert (number, one.ids) == (number, ["m/2027-03-02T08:00"])
 
 
-@pytest.mark.parametrize("new", [{"spread": minutes(1)}, {"window": minutes(50)}, {"spread": minutes(0)}], ids=str)
+@pytest.mark.parametrize(
+    "new",
+    [{"spread": timedelta(minutes=1)}, {"window": timedelta(minutes=50)}, {"spread": timedelta(minutes=0)}],
+    ids=str,
+)
 async def test_a_dose_is_not_lost_where_it_should_have_gone_already(book: Book, new: dict[str, Any]) -> None:
     """Its rule has a shorter spread now, and something else was dealt with since."""
     given = spread(), rule("b", "FREQ=DAILY;COUNT=2", "2027-03-01T08:01")
     other = change(given[0].model_copy(update=new), given[1])
-    await book.kept(patient(*given), At(BEFORE + minutes(2), "changed", other))
+    await book.kept(patient(*given), At(BEFORE + timedelta(minutes=2), "changed", other))
     assert sorted(book.ids) == ["b/2027-03-02T08:01", "m/2027-03-02T08:00", "m/2027-03-03T08:00"]
 
 
 async def test_who_signs_up_before_a_dose_goes_gets_it(book: Book) -> None:
     given = patient(spread(), rule("b", "FREQ=DAILY;COUNT=1"))
-    await book.kept(given, start=NOON + BEFORE + minutes(1))
+    await book.kept(given, start=NOON + BEFORE + timedelta(minutes=1))
     assert book.ids == ["m/2027-03-02T08:00", "m/2027-03-03T08:00"]
 
 
 async def test_quiet_hours_that_are_new_lose_no_dose(book: Book) -> None:
     night = Change.model_validate({"quiet_hours": {"start": "07:00", "end": "08:30"}})
-    await book.kept(patient(spread()), At(BEFORE + minutes(2), "changed", night))
+    await book.kept(patient(spread()), At(BEFORE + timedelta(minutes=2), "changed", night))
     assert book.ids == ["m/2027-03-02T08:00", "m/2027-03-03T08:00"]
     assert f"{book.started[0][1].dose.openings[0].start:%H:%M}" >= "08:30"
 
 
 async def test_what_was_due_in_a_pause_is_not_started_after_it_and_leaves_a_record(book: Book) -> None:
     """07:00 to 08:30; it would have gone later than that."""
-    given = patient(spread().model_copy(update={"spread": minutes(59)}))
-    said = At(BEFORE - minutes(60), "pause"), At(BEFORE + minutes(1), "resume")
+    given = patient(spread().model_copy(update={"spread": timedelta(minutes=59)}))
+    said = At(BEFORE - timedelta(minutes=60), "pause"), At(BEFORE + timedelta(minutes=1), "resume")
     await book.kept(given, *said)
     assert book.ids == ["m/2027-03-03T08:00"]
     assert book.left == {"m/2027-03-02T08:00": ("withdrawn", "the patient had paused")}
@@ -333,42 +349,45 @@ async def test_what_was_due_in_a_pause_is_not_started_after_it_and_leaves_a_reco
 async def test_a_dose_that_waits_for_its_turn_leaves_a_record_when_it_is_not_wanted(
     book: Book, said: str, why: str
 ) -> None:
-    await book.kept(patient(rule(text="FREQ=DAILY;COUNT=2", spread=minutes(50))), At(BEFORE + minutes(1), said))
+    await book.kept(
+        patient(rule(text="FREQ=DAILY;COUNT=2", spread=timedelta(minutes=50))), At(BEFORE + timedelta(minutes=1), said)
+    )
     assert book.left == {"m/2027-03-02T08:00": ("withdrawn", f"the patient {why}")}
 
 
 async def test_a_move_east_starts_what_is_still_of_use_however_recently_it_looked(book: Book) -> None:
     """In New York it is 07:30, and something else was just due there; where the patient lands it is 08:30."""
     given = rule("b", "FREQ=DAILY;COUNT=1", "2027-03-01T07:25"), rule("m", "FREQ=DAILY;COUNT=2", "2027-03-01T08:00")
-    moved = At(hours(0.5), "changed", Change(zone="America/Halifax"))
+    moved = At(timedelta(hours=0.5), "changed", Change(zone="America/Halifax"))
     await book.kept(patient(*given, zone="America/New_York"), moved, start=NOON)
     assert book.ids == ["b/2027-03-01T07:25", "m/2027-03-01T08:00", "m/2027-03-02T08:00"]
 
 
 async def test_a_move_east_past_a_window_leaves_a_record(book: Book) -> None:
-    moved = At(hours(0.5), "changed", Change(zone="Europe/Berlin"))
+    moved = At(timedelta(hours=0.5), "changed", Change(zone="Europe/Berlin"))
     await book.kept(patient(rule(text="FREQ=DAILY;COUNT=2"), zone="America/New_York"), moved, start=NOON)
     assert book.ids == ["m/2027-03-02T08:00"]
     assert book.left == {"m/2027-03-01T08:00": ("expired", "the patient's clock was put past it, as by a move")}
 
 
 async def test_more_than_one_turn_starts_are_all_started_before_a_move(book: Book) -> None:
-    many = [rule(f"r{n}", "FREQ=DAILY;COUNT=4;BYHOUR=8;BYMINUTE=0,1", spread=minutes(55)) for n in range(40)]
-    await book.kept(patient(*many), At(BEFORE + minutes(2), "changed", Change(zone="Pacific/Auckland")))
+    many = [rule(f"r{n}", "FREQ=DAILY;COUNT=4;BYHOUR=8;BYMINUTE=0,1", spread=timedelta(minutes=55)) for n in range(40)]
+    await book.kept(patient(*many), At(BEFORE + timedelta(minutes=2), "changed", Change(zone="Pacific/Auckland")))
     assert {f"r{n}/2027-03-02T08:0{minute}" for n in range(40) for minute in (0, 1)} <= set(book.ids)
 
 
 def since(minutes_before_eight: float) -> Since:
-    return Since(at=NOON + BEFORE + seconds(1) - minutes(minutes_before_eight))
+    return Since(at=NOON + BEFORE + timedelta(seconds=1) - timedelta(minutes=minutes_before_eight))
 
 
 async def test_a_change_that_arrives_late_holds_from_when_it_was_made(book: Book) -> None:
     """A pause from 07:50 to 08:10 arrives at 08:40, and so does the plan of 07:59."""
     given = patient(
-        rule(text="FREQ=DAILY;COUNT=2"), rule("late", "FREQ=DAILY;COUNT=2", "2027-03-01T08:30", spread=minutes(59))
+        rule(text="FREQ=DAILY;COUNT=2"),
+        rule("late", "FREQ=DAILY;COUNT=2", "2027-03-01T08:30", spread=timedelta(minutes=59)),
     )
     new = rule("new", "FREQ=DAILY;COUNT=1", "2027-03-02T08:00"), rule("old", "FREQ=DAILY;COUNT=2", "2027-03-01T07:59")
-    arrives = BEFORE + minutes(35)
+    arrives = BEFORE + timedelta(minutes=35)
     await book.kept(
         given,
         At(arrives, "changed", Change.model_validate({"plan": Plan(rules=new).model_dump(), "at": since(1.5).at})),
@@ -383,14 +402,16 @@ async def test_a_change_that_arrives_late_holds_from_when_it_was_made(book: Book
 
 async def test_a_resume_that_arrives_late_loses_no_dose_that_is_of_use(book: Book) -> None:
     given = patient(rule(text="FREQ=DAILY;COUNT=2"))
-    await book.kept(given, At(hours(1), "pause"), At(BEFORE + minutes(20), "resume", since(5)))
+    await book.kept(given, At(timedelta(hours=1), "pause"), At(BEFORE + timedelta(minutes=20), "resume", since(5)))
     assert (book.ids, book.left) == (["m/2027-03-02T08:00"], {})
 
 
 async def test_another_text_alone_changes_no_time(book: Book) -> None:
-    given = patient(rule(text="FREQ=DAILY;COUNT=2", spread=minutes(50)))
-    other = rule(text="FREQ=DAILY;COUNT=2", spread=minutes(50)).model_copy(update={"what": Private("Insulin")})
-    await book.kept(given, At(BEFORE + seconds(2), "changed", change(other)))
+    given = patient(rule(text="FREQ=DAILY;COUNT=2", spread=timedelta(minutes=50)))
+    other = rule(text="FREQ=DAILY;COUNT=2", spread=timedelta(minutes=50)).model_copy(
+        update={"what": Private("Insulin")}
+    )
+    await book.kept(given, At(BEFORE + timedelta(seconds=2), "changed", change(other)))
     assert [(each.id, each.dose.text.open()) for _, each in book.started] == [
         ("jo/m/2027-03-02T08:00", "It is time to take: Insulin.")
     ]
@@ -427,7 +448,7 @@ async def test_a_bad_record_is_seen_in_its_own_state_and_can_be_mended(book: Boo
     bad, reason = BAD[kind]
     given = Patient.model_validate({**patient().model_dump(mode="json"), **bad})
     good = patient(rule(text="FREQ=DAILY;COUNT=3"))
-    mended = At(minutes(5), "changed", Change.model_validate({key: getattr(good, key) for key in bad}))
+    mended = At(timedelta(minutes=5), "changed", Change.model_validate({key: getattr(good, key) for key in bad}))
     seen = await book.kept(given)
     assert (seen.states, seen.end) == ([UNUSABLE], None)
     assert seen.attention is not None
@@ -480,7 +501,7 @@ def test_a_sealed_number_is_sealed_anew_for_its_dose_and_one_of_somebody_else_is
 
 
 async def test_a_bad_message_stops_the_patient_visibly_until_it_is_mended(book: Book) -> None:
-    bad = At(hours(1), "changed", Change(plan={"rules": []}))
+    bad = At(timedelta(hours=1), "changed", Change(plan={"rules": []}))
     good = At(2 * DAYS, "changed", change(rule(text="FREQ=DAILY;COUNT=4")))
     seen = await book.kept(patient(), bad, good)
     assert seen.states == [UNUSABLE, ACTIVE, COMPLETED]
@@ -503,7 +524,7 @@ async def test_a_plan_that_is_through_waits_for_another_one(book: Book) -> None:
 
 
 async def test_the_last_dose_of_a_plan_can_be_withdrawn(book: Book) -> None:
-    await book.kept(patient(rule(text="FREQ=DAILY;COUNT=2")), At(BEFORE + minutes(30), "sign_off"))
+    await book.kept(patient(rule(text="FREQ=DAILY;COUNT=2")), At(BEFORE + timedelta(minutes=30), "sign_off"))
     assert [doses for doses, _ in book.withdrawn] == [("jo/m/2027-03-02T08:00",)]
 
 

@@ -70,7 +70,7 @@ def test_the_signals_are_those_that_a_patient_hears() -> None:
 
 
 def test_pauses_and_windows_are_the_defaults() -> None:
-    first = RETRY.initial.total_seconds()
+    first = RETRY.initial_interval.total_seconds()
     assert f"after {first:g}, {2 * first:g}, {4 * first:g} seconds, up to a minute" in PAGE
-    assert (RETRY.factor, RETRY.cap.total_seconds()) == (2.0, 60.0)
+    assert (RETRY.backoff_coefficient, RETRY.maximum_interval.total_seconds()) == (2.0, 60.0)
     assert f"{Rule.model_fields['window'].default.total_seconds() / 60:g} minutes by default" in PAGE

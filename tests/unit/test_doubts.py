@@ -12,24 +12,21 @@ from pydantic import BaseModel
 from temporalio import workflow
 
 from perdure import (
+    AskFirst,
     Attempt,
     Dedupe,
     Done,
     Effect,
-    Ended,
+    EffectStatus,
     Escalate,
-    Find,
     InDoubt,
     Lifecycle,
     Lookup,
     NotDone,
+    NotPerformed,
     Refused,
     Repeat,
-    Retry,
-    Status,
-    hours,
-    minutes,
-    seconds,
+    RetryPolicy,
     state,
 )
 from perdure._activity.execution import digest
@@ -41,34 +38,39 @@ from perdure._wire.terms import terms_of
 from perdure._wire.writes import EffectView, Fence, FenceOp, Move, Write
 from perdure.contracts.policies import DoubtPolicy
 from perdure.testing import START, After, At, Late, NotPickedUp, Rehearsal, WhenParked, WorkerLost, rehearse
-from perdure.testing.engine import VirtualWorkflow
 from perdure.testing.script import Script
+from perdure.testing.server import VirtualWorkflow
 from perdure.testing.stage import Stage
 from tests.deadline import DEADLINE
 
-TWICE = Retry(initial=seconds(1), jitter=0, maximum=2)
-FIND, FIND_INLINE = Find[str, int]("find-call"), Find[str, int]("find-call-inline", inline=True)
+TWICE = RetryPolicy(initial_interval=timedelta(seconds=1), jitter=0, maximum_attempts=2)
+FIND, FIND_INLINE = Lookup[str, int]("find-call"), Lookup[str, int]("find-call-inline", inline=True)
 
 
 def _effect(inline: bool) -> Effect[str, int]:
     find = FIND_INLINE if inline else FIND
     return Effect[str, int](
         "call-inline" if inline else "call",
-        timeout=seconds(10),
-        doubt=Lookup(find, settle=seconds(5), otherwise=Repeat()),
+        timeout=timedelta(seconds=10),
+        doubt=AskFirst(find, visibility_delay=timedelta(seconds=5), otherwise=Repeat()),
         retry=TWICE,
         inline=inline,
     )
 
 
 CALL, CALL_INLINE = _effect(inline=False), _effect(inline=True)
-NEXT = Effect[str, int]("next", timeout=seconds(10), doubt=Repeat(), retry=Retry(initial=seconds(5), jitter=0))
+NEXT = Effect[str, int](
+    "next",
+    timeout=timedelta(seconds=10),
+    doubt=Repeat(),
+    retry=RetryPolicy(initial_interval=timedelta(seconds=5), jitter=0),
+)
 POLICIES: dict[str, DoubtPolicy[str, int]] = {
     "repeat": Repeat(),
     "escalate": Escalate(),
-    "dedupe": Dedupe(window=hours(1)),
-    "dedupe or repeat": Dedupe(window=hours(1), otherwise=Repeat()),
-    "narrow": Dedupe(window=seconds(40), margin=seconds(5)),
+    "dedupe": Dedupe(window=timedelta(hours=1)),
+    "dedupe or repeat": Dedupe(window=timedelta(hours=1), otherwise=Repeat()),
+    "narrow": Dedupe(window=timedelta(seconds=40), margin=timedelta(seconds=5)),
 }
 KEY = "calling/1/call"
 CUT, BUSY, NO = InDoubt("cut"), NotDone("busy"), Refused("no such number")
@@ -139,7 +141,7 @@ class Calling(Lifecycle[Plan, Way]):
             case Done(receipt):
                 self.said = f"number {receipt}"
                 await self.enter(Way.DONE)
-            case Ended(why, in_doubt):
+            case NotPerformed(why, in_doubt):
                 self.said = f"{type(end).__name__}, {in_doubt}: {why}"
                 await self.enter(Way.ENDED)
 
@@ -150,17 +152,17 @@ async def called(plan: Plan, *does: Any, **more: Any) -> Rehearsal[Way]:
     return await rehearse(Calling, plan, script, **more, allow_unused=True)
 
 
-async def goes_on(plan: Plan, carried: Carried, status: Status, *does: Any) -> str:
+async def goes_on(plan: Plan, carried: Carried, status: EffectStatus, *does: Any) -> str:
     """Let a run go on from what another has left, where the record was written since; what it keeps at its end."""
     contracts: dict[str, Any] = {each.name: each for each in (CALL, NEXT)}
     stage = Stage(
         contracts,
         Script(contracts, {CALL: list(does)}),
-        now=lambda: engine.now,
-        outside=lambda happens, after: engine.outside(happens, after=after),
+        now=lambda: temporal_client.now,
+        outside=lambda happens, after: temporal_client.outside(happens, after=after),
     )
     stage.store = store = MemoryStore(stage.clock)
-    engine = VirtualWorkflow(
+    temporal_client = VirtualWorkflow(
         Calling,
         [plan.model_dump(mode="json")],
         workflow_id="calling/1",
@@ -168,15 +170,15 @@ async def goes_on(plan: Plan, carried: Carried, status: Status, *does: Any) -> s
         memo={CARRIED: carried},
         start=START,
     )
-    write = Write(lifecycle="calling", id="1", round=0, version=1, workflow_id="calling/1")
+    write = Write(lifecycle="calling", id="1", generation=0, version=1, workflow_id="calling/1")
     begun = Fence(op=FenceOp.BEGIN, key=KEY, effect="call", token="t1", digest=digest("it"))
     ended = begun.model_copy(update={"op": FenceOp.OUTCOME, "status": status, "receipt": 5})
-    later = int((START + hours(1)).timestamp() * 1_000_000)
-    async with engine, asyncio.timeout(DEADLINE):
+    later = int((START + timedelta(hours=1)).timestamp() * 1_000_000)
+    async with temporal_client, asyncio.timeout(DEADLINE):
         await store.write(write.model_copy(update={"move": Move(state="calling")}), patience=0)
         for fence in (begun, ended):
             await store.write(write.model_copy(update={"fence": fence, "version": later}), patience=0)
-        await engine.run()
+        await temporal_client.run()
         await stage.close()
     kept: Any = store.snapshot("calling", "1")
     return str(kept["said"])
@@ -187,7 +189,7 @@ def said(seen: Rehearsal[Way]) -> str:
     return told
 
 
-def status(seen: Rehearsal[Way]) -> Status:
+def status(seen: Rehearsal[Way]) -> EffectStatus:
     return next(iter(seen.effects.values())).status
 
 
@@ -198,7 +200,7 @@ class TestALaterNo:
     async def test_giving_up_after_it_leaves_the_doubt(self, policy: str) -> None:
         seen = await called(Plan(doubt=policy), CUT, BUSY)
         assert said(seen) == "GaveUp, True: 2 attempts failed, the last: busy; an earlier attempt is in doubt"
-        assert status(seen) is Status.IN_DOUBT
+        assert status(seen) is EffectStatus.IN_DOUBT
 
     async def test_where_no_attempt_is_left_a_person_is_asked_if_the_policy_says_so(self) -> None:
         seen = await called(Plan(doubt="dedupe"), CUT, BUSY)
@@ -212,28 +214,30 @@ class TestALaterNo:
 
     @pytest.mark.parametrize("policy", ["repeat", "dedupe"])
     async def test_an_expiry_after_it_leaves_the_doubt(self, policy: str) -> None:
-        seen = await called(Plan(doubt=policy, lasts=20), CUT, NotDone("busy", counts=False, retry_after=minutes(1)))
+        seen = await called(
+            Plan(doubt=policy, lasts=20), CUT, NotDone("busy", counts=False, retry_after=timedelta(minutes=1))
+        )
         assert said(seen) == "Expired, True: it was of no use any more, and in doubt"
-        assert status(seen) is Status.IN_DOUBT
+        assert status(seen) is EffectStatus.IN_DOUBT
 
     @pytest.mark.parametrize("policy", ["repeat", "dedupe"])
     async def test_a_later_done_ends_it(self, policy: str) -> None:
         seen = await called(Plan(doubt=policy), WorkerLost(), 5)
-        assert (said(seen), status(seen)) == ("number 5", Status.DONE)
+        assert (said(seen), status(seen)) == ("number 5", EffectStatus.DONE)
 
     @pytest.mark.parametrize(
         ("policy", "in_doubt", "left"),
-        [("repeat", True, Status.IN_DOUBT), ("dedupe", False, Status.REFUSED)],
+        [("repeat", True, EffectStatus.IN_DOUBT), ("dedupe", False, EffectStatus.REFUSED)],
     )
     async def test_a_refusal_answers_an_earlier_attempt_only_where_repeats_are_dropped(
-        self, policy: str, in_doubt: bool, left: Status
+        self, policy: str, in_doubt: bool, left: EffectStatus
     ) -> None:
         seen = await called(Plan(doubt=policy), CUT, NO)
         tail = "; an earlier attempt is in doubt" if in_doubt else ""
         assert (said(seen), status(seen)) == (f"WasRefused, {in_doubt}: no such number{tail}", left)
 
     async def test_a_person_who_says_not_done_ends_it(self) -> None:
-        resolved = Resolution(effect="call", outcome=Status.NOT_DONE, by="ann", note="asked them")
+        resolved = Resolution(effect="call", outcome=EffectStatus.NOT_DONE, by="ann", note="asked them")
         seen = await called(Plan(doubt="escalate"), CUT, BUSY, BUSY, messages=[WhenParked("resolve", resolved)])
         assert said(seen) == "GaveUp, False: 2 attempts failed, the last: busy"
 
@@ -242,11 +246,13 @@ class TestTheWindow:
     """`Dedupe` counts from the first attempt that is in doubt."""
 
     async def test_it_begins_anew_where_all_attempts_before_ended_in_a_definite_no(self) -> None:
-        seen = await called(Plan(doubt="narrow"), NotDone("busy", counts=False, retry_after=minutes(10)), CUT, 5)
+        seen = await called(
+            Plan(doubt="narrow"), NotDone("busy", counts=False, retry_after=timedelta(minutes=10)), CUT, 5
+        )
         assert (said(seen), seen.calls(CALL)) == ("number 5", 3)
 
     async def test_it_goes_on_through_attempts_that_ended_in_a_definite_no(self) -> None:
-        full = NotDone("busy", counts=False, retry_after=seconds(12))
+        full = NotDone("busy", counts=False, retry_after=timedelta(seconds=12))
         seen = await called(Plan(doubt="narrow"), CUT, full, full)
         assert (seen.waits_for, seen.calls(CALL)) == ("resolve call", 3)
 
@@ -255,7 +261,7 @@ class TestTheWindow:
         assert (seen.waits_for, seen.calls(CALL)) == ("resolve call", 1)
 
     async def test_it_grows_no_longer_by_new_runs(self) -> None:
-        full = NotDone("busy", counts=False, retry_after=seconds(12))
+        full = NotDone("busy", counts=False, retry_after=timedelta(seconds=12))
         seen = await called(Plan(doubt="narrow"), CUT, full, full, renew_at_every_wait=True)
         assert seen.runs > 1
         assert (seen.waits_for, seen.calls(CALL)) == ("resolve call", 3)
@@ -272,7 +278,7 @@ class TestNeverMade:
 
     async def test_what_nobody_picked_up_costs_no_back_off(self) -> None:
         seen = await called(Plan(), *[NotPickedUp()] * 10, 5)
-        assert (said(seen), seen.took) == ("number 5", 10 * (minutes(5) + seconds(1)))
+        assert (said(seen), seen.took) == ("number 5", 10 * (timedelta(minutes=5) + timedelta(seconds=1)))
 
 
 class TestAnExpiry:
@@ -294,11 +300,11 @@ class TestAnExpiry:
         assert said(seen) == "Expired, True: it was of no use any more, and in doubt"
 
     async def test_what_came_in_between_two_runs_is_read_first(self) -> None:
-        view = EffectView(status=Status.IN_DOUBT, token="t1", attempts=1)
+        view = EffectView(status=EffectStatus.IN_DOUBT, token="t1", attempts=1)
         before = Carried(
             state="calling", unsettled={KEY: Unsettled(known=Known(effect=view, read=True), seen_at=START)}
         )
-        told = await goes_on(Plan(lasts=-1), before, Status.DONE)
+        told = await goes_on(Plan(lasts=-1), before, EffectStatus.DONE)
         assert told == "number 5"
 
 
@@ -310,14 +316,17 @@ async def test_a_call_takes_as_long_as_the_terms_in_the_history_allow() -> None:
         left.append(attempt.remaining)
         return 6
 
-    terms = terms_of(CALL).model_copy(update={"timeout": seconds(4)})
-    assert await goes_on(Plan(), Carried(state="calling", terms={"call": terms}), Status.NOT_DONE, body) == "number 6"
+    terms = terms_of(CALL).model_copy(update={"timeout": timedelta(seconds=4)})
+    assert (
+        await goes_on(Plan(), Carried(state="calling", terms={"call": terms}), EffectStatus.NOT_DONE, body)
+        == "number 6"
+    )
     assert [round(each) for each in left] == [4]
 
 
 async def test_an_order_that_is_older_than_the_record_is_given_anew_with_a_newer_version() -> None:
     """As where another cluster took over, whose clock is behind."""
-    told = await goes_on(Plan(), Carried(state="calling"), Status.NOT_DONE, 6)
+    told = await goes_on(Plan(), Carried(state="calling"), EffectStatus.NOT_DONE, 6)
     assert told == "number 6"
 
 
@@ -331,13 +340,15 @@ class TestLateWords:
 
     @pytest.mark.parametrize("late", [BUSY, NO, 5])
     async def test_nobody_is_waited_for_once_it_is_on_record(self, late: Any) -> None:
-        seen = await called(Plan(doubt="escalate"), Late(late, after=minutes(5)), 6)
+        seen = await called(Plan(doubt="escalate"), Late(late, after=timedelta(minutes=5)), 6)
         assert seen.end is not None
-        assert status(seen) is not Status.IN_DOUBT
+        assert status(seen) is not EffectStatus.IN_DOUBT
 
 
 async def test_the_time_until_a_doubt_may_be_settled_goes_on_through_new_runs() -> None:
-    words = [At(seconds(1 + number / 10), "hear") for number in range(50)]
-    seen = await called(Plan(doubt="escalate"), After(seconds(1), CUT), messages=words, renew_at_every_wait=True)
+    words = [At(timedelta(seconds=1 + number / 10), "hear") for number in range(50)]
+    seen = await called(
+        Plan(doubt="escalate"), After(timedelta(seconds=1), CUT), messages=words, renew_at_every_wait=True
+    )
     assert (seen.runs > 3, seen.waits_for) == (True, "resolve call"), "new runs in the middle of the wait"
-    assert seen.took == seconds(10), "the time-out of the call, and not the rest of it once more in each run"
+    assert seen.took == timedelta(seconds=10), "the time-out of the call, and not the rest of it once more in each run"

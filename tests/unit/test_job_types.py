@@ -120,7 +120,7 @@ WRITTEN = """\
   timeout: 0.25s
   within: 90m
   doubt: lookup:https://billing/status?key={key}
-  settle: 5s
+  visibility_delay: 5s
   otherwise: repeat
   not_done:
   - 503

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from datetime import timedelta
 from enum import StrEnum
 from typing import Any
 
@@ -13,26 +14,23 @@ from temporalio import workflow
 from temporalio.worker._workflow_instance import _WorkflowInstanceImpl
 
 from perdure import (
+    AskFirst,
     Dedupe,
     Effect,
+    EffectStatus,
     Escalate,
-    Find,
     InDoubt,
     Lifecycle,
     Lookup,
     NotDone,
+    OperatorRequest,
     Repeat,
-    Request,
-    Resolution,
-    Retry,
-    Status,
-    hours,
-    minutes,
-    seconds,
+    RetryPolicy,
     state,
 )
-from perdure._workflow.leaving import Cancelled, Leave, Overtaken, Renewal, reason_of
+from perdure._workflow.leaving import Cancelled, ContinueAsNew, Leave, Overtaken, reason_of
 from perdure._workflow.reading import Unreadable
+from perdure.client import Resolution
 from perdure.errors import DeclarationError
 from perdure.testing import (
     CANCEL_WORKFLOW,
@@ -45,22 +43,25 @@ from perdure.testing import (
     rehearse,
 )
 
-RETRY = Retry(initial=seconds(10), jitter=0)
-FIND, FIND_INLINE = Find[str, int]("find"), Find[str, int]("find-inline", inline=True)
+RETRY = RetryPolicy(initial_interval=timedelta(seconds=10), jitter=0)
+FIND, FIND_INLINE = Lookup[str, int]("find"), Lookup[str, int]("find-inline", inline=True)
 DOUBTS: dict[str, Any] = {
     "repeat": Repeat(),
-    "dedupe": Dedupe(window=hours(24)),
-    "lookup": Lookup(FIND, settle=seconds(5)),
+    "dedupe": Dedupe(window=timedelta(hours=24)),
+    "lookup": AskFirst(FIND, visibility_delay=timedelta(seconds=5)),
     "escalate": Escalate(),
 }
-REGULAR = {name: Effect[str, int](name, timeout=seconds(5), doubt=doubt, retry=RETRY) for name, doubt in DOUBTS.items()}
+REGULAR = {
+    name: Effect[str, int](name, timeout=timedelta(seconds=5), doubt=doubt, retry=RETRY)
+    for name, doubt in DOUBTS.items()
+}
 INLINE = {
-    name: Effect[str, int](f"{name}-inline", timeout=seconds(5), doubt=doubt, retry=RETRY, inline=True)
-    for name, doubt in (DOUBTS | {"lookup": Lookup(FIND_INLINE, settle=seconds(5))}).items()
+    name: Effect[str, int](f"{name}-inline", timeout=timedelta(seconds=5), doubt=doubt, retry=RETRY, inline=True)
+    for name, doubt in (DOUBTS | {"lookup": AskFirst(FIND_INLINE, visibility_delay=timedelta(seconds=5))}).items()
 }
 SEND, ASK = REGULAR["repeat"], REGULAR["escalate"]
-OTHER = Effect[str, int]("other", timeout=seconds(5), doubt=Repeat(), retry=RETRY)
-ANN = Request(by="ann", note="enough")
+OTHER = Effect[str, int]("other", timeout=timedelta(seconds=5), doubt=Repeat(), retry=RETRY)
+ANN = OperatorRequest(by="ann", note="enough")
 
 
 class Way(StrEnum):
@@ -120,7 +121,7 @@ class Leaver(Lifecycle[str, Way]):
 
     @workflow.run
     async def run(self, given: str) -> None:
-        self.words = [*(self.recall(Words) or Words()).words, *self.words]
+        self.words = [*(self.restore(Words) or Words()).words, *self.words]
         self.how, _, self.what = given.partition(" ")
         await self.enter(Way.GOING)
         await getattr(self, f"_{self.what.replace(' ', '_')}", self._performs)()
@@ -135,7 +136,9 @@ class Leaver(Lifecycle[str, Way]):
         await self.together(self.perform(effect, "x"), self.perform(OTHER, "x"))
 
     async def _waits(self) -> None:
-        await self.together(self.perform(SEND, "x"), self.wait_until(START + hours(1)), self.retry_requested())
+        await self.together(
+            self.perform(SEND, "x"), self.wait_until(START + timedelta(hours=1)), self.retry_requested()
+        )
 
     async def _goes_on(self) -> None:
         async def goes_on() -> None:
@@ -143,7 +146,7 @@ class Leaver(Lifecycle[str, Way]):
             self.words.append("sent")
             await self.perform(OTHER, "x")
 
-        await self.together(goes_on(), self.wait_until(START + hours(1)))
+        await self.together(goes_on(), self.wait_until(START + timedelta(hours=1)))
 
     async def _fails(self) -> None:
         async def fails() -> None:
@@ -161,9 +164,9 @@ class Leaver(Lifecycle[str, Way]):
 
     async def _gives_up_a_task(self) -> None:
         task = asyncio.create_task(self.perform(ASK, "x"))
-        await self.wait_until(START + seconds(2))
+        await self.wait_until(START + timedelta(seconds=2))
         task.cancel()
-        await self.wait_until(START + minutes(1))
+        await self.wait_until(START + timedelta(minutes=1))
 
     async def _ends_by_its_own_cancel(self) -> None:
         task = asyncio.create_task(self.perform(SEND, "x"))
@@ -184,9 +187,11 @@ class Leaver(Lifecycle[str, Way]):
 
         await self.together(parks(), self.perform(INLINE["escalate"], "x"))
 
-    async def cancelling(self, asked: Request) -> None:
+    async def cancelling(self, asked: OperatorRequest) -> None:
         if self.what.endswith("undoes"):
-            await self.together(self.perform(SEND, "x"), self.perform(OTHER, "x"), self.wait_until(START + minutes(5)))
+            await self.together(
+                self.perform(SEND, "x"), self.perform(OTHER, "x"), self.wait_until(START + timedelta(minutes=5))
+            )
 
     @workflow.update
     async def send(self, how: str) -> str:
@@ -206,13 +211,15 @@ async def seen(how: str, script: dict[Any, Any], **more: Any) -> Any:
     return await rehearse(Leaver, how, script, **more)
 
 
-def statuses(result: Any) -> dict[str, Status]:
+def statuses(result: Any) -> dict[str, EffectStatus]:
     return {key.rsplit("/", 1)[1]: view.status for key, view in result.effects.items()}
 
 
 together = pytest.mark.parametrize("how", TOGETHER)
 asked = pytest.mark.parametrize(
-    "message", [At(seconds(1), "cancel", ANN), At(seconds(1), CANCEL_WORKFLOW)], ids=["cancel", "through temporal"]
+    "message",
+    [At(timedelta(seconds=1), "cancel", ANN), At(timedelta(seconds=1), CANCEL_WORKFLOW)],
+    ids=["cancel", "through temporal"],
 )
 
 
@@ -225,11 +232,11 @@ class Undoing(Lifecycle[str, Way]):
 
     @workflow.run
     async def run(self, given: str) -> None:
-        await self.wait_until(START + minutes(1))
+        await self.wait_until(START + timedelta(minutes=1))
         await self.enter(Way.GOING)
         await self.enter(Way.DONE)
 
-    async def cancelling(self, asked: Request) -> None:
+    async def cancelling(self, asked: OperatorRequest) -> None:
         await self.perform(SEND, "x")
 
 
@@ -239,55 +246,59 @@ class TestRun:
     @together
     @asked
     async def test_a_cancel_ends_it_after_what_is_in_flight(self, how: str, message: Any) -> None:
-        result = await seen(f"{how} waits", {SEND: [After(seconds(4), 1)]}, messages=[message])
-        assert (result.end, result.took, statuses(result)) == (Way.CANCELLED, seconds(4), {"repeat": Status.DONE})
+        result = await seen(f"{how} waits", {SEND: [After(timedelta(seconds=4), 1)]}, messages=[message])
+        assert (result.end, result.took, statuses(result)) == (
+            Way.CANCELLED,
+            timedelta(seconds=4),
+            {"repeat": EffectStatus.DONE},
+        )
 
     @together
     async def test_a_branch_that_gets_further_begins_nothing_more(self, how: str) -> None:
-        messages = [At(seconds(1), "cancel", ANN)]
-        result = await seen(f"{how} goes on", {SEND: [After(seconds(4), 1)]}, messages=messages)
+        messages = [At(timedelta(seconds=1), "cancel", ANN)]
+        result = await seen(f"{how} goes on", {SEND: [After(timedelta(seconds=4), 1)]}, messages=messages)
         assert (result.end, result.calls(OTHER), result.snapshot) == (Way.CANCELLED, 0, {"words": ["sent"]})
 
     @together
     async def test_it_goes_on_in_new_runs(self, how: str) -> None:
-        script = {SEND: [NotDone("busy"), InDoubt("cut"), After(seconds(4), 1)], OTHER: [NotDone("busy"), 1]}
+        script = {SEND: [NotDone("busy"), InDoubt("cut"), After(timedelta(seconds=4), 1)], OTHER: [NotDone("busy"), 1]}
         result = await seen(f"{how} goes on", script, renew_at_every_wait=True)
         assert (result.end, result.calls(SEND), result.calls(OTHER)) == (Way.DONE, 3, 2)
         assert result.runs > 3
 
     @together
     async def test_a_bug_beside_it_is_raised(self, how: str) -> None:
-        messages = [At(seconds(1), "cancel", ANN)]
+        messages = [At(timedelta(seconds=1), "cancel", ANN)]
         with pytest.raises((Bug, ExceptionGroup)) as caught:
-            await seen(f"{how} fails", {SEND: [After(seconds(4), 1)]}, messages=messages)
+            await seen(f"{how} fails", {SEND: [After(timedelta(seconds=4), 1)]}, messages=messages)
         assert "beside it" in repr(caught.value)
 
     @together
     async def test_what_passes_a_cancel_on_may_do_several_things_at_once(self, how: str) -> None:
         script = {SEND: [InDoubt("cut"), 1], OTHER: [NotDone("busy"), 1]}
-        messages = [At(seconds(1), "cancel", ANN)]
+        messages = [At(timedelta(seconds=1), "cancel", ANN)]
         once = await seen(f"{how} only waits and undoes", script, messages=messages)
         often = await seen(f"{how} only waits and undoes", script, messages=messages, renew_at_every_wait=True)
         assert (once.end, often.end, often.runs > 3) == (Way.CANCELLED, Way.CANCELLED, True)
-        assert (often.calls(SEND), often.calls(OTHER), often.took >= minutes(5)) == (2, 2, True)
+        assert (often.calls(SEND), often.calls(OTHER), often.took >= timedelta(minutes=5)) == (2, 2, True)
 
     async def test_while_a_cancel_is_passed_on_run_gets_no_further_than_it_was(self) -> None:
         """Started from its top again, with a doubt of what passes it on, it finds its wait over."""
         script = {SEND: [*[NotDone("busy")] * 3, InDoubt("cut"), 1]}
-        messages = [At(seconds(1), "cancel", ANN)]
+        messages = [At(timedelta(seconds=1), "cancel", ANN)]
         result = await rehearse(Undoing, "x", script, messages=messages, renew_at_every_wait=True)
         assert (result.states, result.calls(SEND), result.runs > 3) == ([Way.CANCELLED], 5, True)
 
     async def test_code_that_ends_by_its_own_cancellation_is_wrong(self) -> None:
         with pytest.raises(DeclarationError, match="raised CancelledError, which is no Exception"):
-            await seen("gather ends by its own cancel", {SEND: [After(seconds(4), 1)]})
+            await seen("gather ends by its own cancel", {SEND: [After(timedelta(seconds=4), 1)]})
 
     @together
     async def test_a_doubt_that_is_settled_in_a_new_run_after_a_cancel_is_told_to_the_code(self, how: str) -> None:
         result = await seen(
             f"{how} goes on",
-            {SEND: [After(seconds(4), InDoubt("cut")), 1]},
-            messages=[At(seconds(1), "cancel", ANN)],
+            {SEND: [After(timedelta(seconds=4), InDoubt("cut")), 1]},
+            messages=[At(timedelta(seconds=1), "cancel", ANN)],
             renew_at_every_wait=True,
         )
         assert (result.end, result.calls(SEND), result.snapshot) == (Way.CANCELLED, 2, {"words": ["sent"]})
@@ -299,11 +310,11 @@ class TestRun:
         # What the SDK has switched off by default until its next releases.
         monkeypatch.setattr(_WorkflowInstanceImpl, "_workflow_logic_flag_enabled", lambda *_: True)
         messages = [
-            At(seconds(20), CANCEL_WORKFLOW),
-            At(minutes(1), "resolve", Resolution(outcome=Status.NOT_DONE, by="bob")),
+            At(timedelta(seconds=20), CANCEL_WORKFLOW),
+            At(timedelta(minutes=1), "resolve", Resolution(outcome=EffectStatus.NOT_DONE, by="bob")),
         ]
         result = await seen(f"{how} regular-escalate", {ASK: [InDoubt("cut")], OTHER: [1]}, messages=messages)
-        assert (result.end, result.took, result.answers[1].how) == (Way.CANCELLED, minutes(1), "completed")
+        assert (result.end, result.took, result.answers[1].how) == (Way.CANCELLED, timedelta(minutes=1), "completed")
 
 
 class TestHandlers:
@@ -311,16 +322,16 @@ class TestHandlers:
 
     @together
     async def test_an_update_is_refused_when_a_cancel_ends_what_it_waits_for(self, how: str) -> None:
-        messages = [At(seconds(1), "send", how), At(seconds(2), "cancel", ANN)]
-        result = await seen("gather only waits", {SEND: [After(seconds(4), 1)]}, messages=messages)
-        assert (result.end, statuses(result)) == (Way.CANCELLED, {"repeat": Status.DONE})
+        messages = [At(timedelta(seconds=1), "send", how), At(timedelta(seconds=2), "cancel", ANN)]
+        result = await seen("gather only waits", {SEND: [After(timedelta(seconds=4), 1)]}, messages=messages)
+        assert (result.end, statuses(result)) == (Way.CANCELLED, {"repeat": EffectStatus.DONE})
         assert (result.answers[0].how, result.answers[0].why) == ("failed", "ann has asked for its end")
 
     @together
     async def test_a_signal_does_not_hold_up_the_end(self, how: str) -> None:
-        messages = [At(seconds(1), "wish", how), At(seconds(2), "cancel", ANN)]
-        result = await seen("gather only waits", {SEND: [After(seconds(4), 1)]}, messages=messages)
-        assert (result.end, statuses(result)) == (Way.CANCELLED, {"repeat": Status.DONE})
+        messages = [At(timedelta(seconds=1), "wish", how), At(timedelta(seconds=2), "cancel", ANN)]
+        result = await seen("gather only waits", {SEND: [After(timedelta(seconds=4), 1)]}, messages=messages)
+        assert (result.end, statuses(result)) == (Way.CANCELLED, {"repeat": EffectStatus.DONE})
 
 
 class TestItsOwnCancellation:
@@ -329,9 +340,9 @@ class TestItsOwnCancellation:
     @pytest.mark.parametrize(
         ("script", "calls"),
         [
-            ([After(seconds(4), 1)], 1),
-            ([After(seconds(4), NotDone("busy"))], 1),
-            ([After(seconds(4), InDoubt("cut")), 1], 2),
+            ([After(timedelta(seconds=4), 1)], 1),
+            ([After(timedelta(seconds=4), NotDone("busy"))], 1),
+            ([After(timedelta(seconds=4), InDoubt("cut")), 1], 2),
             ([WorkerLost(), 1], 2),
         ],
         ids=["done", "not done", "in doubt", "lost"],
@@ -339,16 +350,20 @@ class TestItsOwnCancellation:
     async def test_a_time_out_waits_for_what_is_in_flight(self, script: list[Any], calls: int) -> None:
         result = await seen("gather times out", {SEND: script})
         assert (result.end, result.calls(SEND), result.snapshot) == (Way.DONE, calls, {"words": ["too slow"]})
-        assert statuses(result)["repeat"] in (Status.DONE, Status.NOT_DONE)
+        assert statuses(result)["repeat"] in (EffectStatus.DONE, EffectStatus.NOT_DONE)
 
     async def test_no_attempt_is_begun_after_a_time_out(self) -> None:
         result = await seen("gather times out", {SEND: [NotDone("busy")]})
-        assert (result.end, result.took, statuses(result)) == (Way.DONE, seconds(2), {"repeat": Status.NOT_DONE})
+        assert (result.end, result.took, statuses(result)) == (
+            Way.DONE,
+            timedelta(seconds=2),
+            {"repeat": EffectStatus.NOT_DONE},
+        )
 
     async def test_a_doubt_waits_for_a_person_all_the_same(self) -> None:
-        resolved = WhenBlocked("resolve", Resolution(outcome=Status.NOT_DONE, by="bob"))
+        resolved = WhenBlocked("resolve", Resolution(outcome=EffectStatus.NOT_DONE, by="bob"))
         result = await seen("gather gives up a task", {ASK: [InDoubt("cut")]}, messages=[resolved])
-        assert (result.end, result.calls(ASK), statuses(result)) == (Way.DONE, 1, {"escalate": Status.NOT_DONE})
+        assert (result.end, result.calls(ASK), statuses(result)) == (Way.DONE, 1, {"escalate": EffectStatus.NOT_DONE})
 
 
 class TestDoubts:
@@ -364,20 +379,20 @@ class TestDoubts:
     ) -> None:
         effect, find = (REGULAR[policy], FIND) if way else (INLINE[policy], FIND_INLINE)
         again = [] if policy in ("lookup", "escalate") else [1]
-        ends = After(seconds(2), first) if isinstance(first, InDoubt) else first
+        ends = After(timedelta(seconds=2), first) if isinstance(first, InDoubt) else first
         script: dict[Any, Any] = {effect: [ends, *again], find: [None] * 5, OTHER: [NotDone("busy")]}
         result = await rehearse(
             Leaver,
             f"group {way}{policy}",
             script,
-            messages=[message, WhenParked("resolve", Resolution(outcome=Status.NOT_DONE, by="bob"))],
+            messages=[message, WhenParked("resolve", Resolution(outcome=EffectStatus.NOT_DONE, by="bob"))],
             renew_at_every_wait=renews,
             allow_unused=True,
         )
         assert result.end == Way.CANCELLED
         assert statuses(result) == {
-            effect.name: Status.DONE if again else Status.NOT_DONE,
-            "other": Status.NOT_DONE,
+            effect.name: EffectStatus.DONE if again else EffectStatus.NOT_DONE,
+            "other": EffectStatus.NOT_DONE,
         }
         assert (result.calls(effect), result.calls(OTHER)) == (1 + len(again), 1)
 
@@ -385,24 +400,27 @@ class TestDoubts:
     async def test_a_cancel_in_the_pause_before_a_repeat_does_not_end_the_doubt(self, policy: str) -> None:
         effect = REGULAR[policy]
         script = {effect: [InDoubt("cut"), InDoubt("cut"), 1], OTHER: [NotDone("busy")]}
-        result = await seen(f"gather regular-{policy}", script, messages=[At(seconds(5), "cancel", ANN)])
+        result = await seen(f"gather regular-{policy}", script, messages=[At(timedelta(seconds=5), "cancel", ANN)])
         assert (result.end, result.calls(effect)) == (Way.CANCELLED, 3)
-        assert statuses(result)[policy] is Status.DONE
+        assert statuses(result)[policy] is EffectStatus.DONE
 
     @together
     async def test_a_doubt_that_a_new_run_has_not_come_back_to_is_settled_too(self, how: str) -> None:
         resolved = [
-            WhenBlocked("resolve", Resolution(effect=name, outcome=Status.NOT_DONE, by="bob"))
+            WhenBlocked("resolve", Resolution(effect=name, outcome=EffectStatus.NOT_DONE, by="bob"))
             for name in ("escalate-inline", "escalate", "escalate-inline")
         ]
         result = await seen(
             f"{how} parks twice",
             {SEND: [1], ASK: [InDoubt("cut")], INLINE["escalate"]: [InDoubt("cut")]},
-            messages=[At(minutes(1), CANCEL_WORKFLOW), *resolved],
+            messages=[At(timedelta(minutes=1), CANCEL_WORKFLOW), *resolved],
             renew_at_every_wait=True,
             allow_unused=True,
         )
-        assert (result.end, set(statuses(result).values())) == (Way.CANCELLED, {Status.DONE, Status.NOT_DONE})
+        assert (result.end, set(statuses(result).values())) == (
+            Way.CANCELLED,
+            {EffectStatus.DONE, EffectStatus.NOT_DONE},
+        )
 
 
 class TestRenewals:
@@ -414,17 +432,17 @@ class TestRenewals:
             Both,
             "x",
             {inline: [NotDone("busy"), InDoubt("cut"), 1], ASK: [InDoubt("cut")], FIND_INLINE: [None] * 9},
-            messages=[WhenBlocked("resolve", Resolution(effect="escalate", outcome=Status.ABANDONED, by="bob"))],
+            messages=[WhenBlocked("resolve", Resolution(effect="escalate", outcome=EffectStatus.ABANDONED, by="bob"))],
             renew_at_every_wait=True,
             allow_unused=True,
         )
         assert (result.end, result.runs < 20, result.calls(inline)) == (Way.DONE, True, 3)
 
     async def test_a_pause_is_not_begun_anew(self) -> None:
-        script = {SEND: [NotDone("busy", retry_after=minutes(2)), 1], OTHER: [*[NotDone("busy")] * 4, 1]}
+        script = {SEND: [NotDone("busy", retry_after=timedelta(minutes=2)), 1], OTHER: [*[NotDone("busy")] * 4, 1]}
         once = await seen("gather regular-repeat", script)
         often = await seen("gather regular-repeat", script, renew_at_every_wait=True)
-        assert (once.took, often.took, often.runs > 3) == (minutes(2.5), minutes(2.5), True)
+        assert (once.took, often.took, often.runs > 3) == (timedelta(minutes=2.5), timedelta(minutes=2.5), True)
 
     async def test_what_is_parked_is_put_on_record_once(self) -> None:
         script = {ASK: [InDoubt("cut")], OTHER: [*[NotDone("busy")] * 4, 1]}
@@ -436,7 +454,7 @@ class TestRenewals:
 
     async def test_of_two_that_are_parked_each_wants_a_person(self) -> None:
         messages = [
-            WhenBlocked("resolve", Resolution(effect="escalate-inline", outcome=Status.ABANDONED, by="bob")),
+            WhenBlocked("resolve", Resolution(effect="escalate-inline", outcome=EffectStatus.ABANDONED, by="bob")),
         ]
         script = {INLINE["escalate"]: [InDoubt("cut")], ASK: [InDoubt("cut")]}
         result = await rehearse(BothParked, "x", script, messages=messages, renew_at_every_wait=True)
@@ -471,7 +489,7 @@ class BothParked(Lifecycle[str, Way]):
 class TestReasons:
     """Of several reasons the one that leaves least open counts."""
 
-    REASONS: tuple[Leave, ...] = (Overtaken("done"), Unreadable("it", "why", int), Cancelled(), Renewal())
+    REASONS: tuple[Leave, ...] = (Overtaken("done"), Unreadable("it", "why", int), Cancelled(), ContinueAsNew())
 
     @pytest.mark.parametrize("first", range(4))
     def test_each_comes_before_those_after_it(self, first: int) -> None:

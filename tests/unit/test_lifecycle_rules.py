@@ -15,26 +15,22 @@ from temporalio import workflow
 from perdure import (
     Done,
     Effect,
-    Ended,
+    EffectStatus,
     Escalate,
     Expired,
     GaveUp,
     InDoubt,
     Lifecycle,
     NotDone,
+    NotPerformed,
+    OperatorRequest,
     Refused,
     Repeat,
-    Request,
-    Resolution,
-    Retry,
-    SendAgain,
-    Status,
-    hours,
-    minutes,
-    seconds,
+    RetryPolicy,
     state,
 )
 from perdure._operations.diagram import diagram
+from perdure.client import Resolution, SendAgain
 from perdure.errors import DeclarationError, InvalidInput
 from perdure.testing import (
     CANCEL_WORKFLOW,
@@ -50,8 +46,10 @@ from perdure.testing import (
     rehearse,
 )
 
-ANN = Request(by="ann", note="on the phone")
-STEADY = Retry(initial=seconds(1), factor=2, cap=seconds(8), jitter=0)
+ANN = OperatorRequest(by="ann", note="on the phone")
+STEADY = RetryPolicy(
+    initial_interval=timedelta(seconds=1), backoff_coefficient=2, maximum_interval=timedelta(seconds=8), jitter=0
+)
 
 
 class Step(StrEnum):
@@ -74,11 +72,14 @@ class Order(BaseModel):
     lasts: float = 0.0
 
 
-SEND = Effect[Order, int]("send", timeout=seconds(10), doubt=Escalate(), retry=STEADY)
-RING = Effect[Order, int]("ring", timeout=seconds(10), doubt=Repeat(), retry=STEADY)
-STRANGER = Effect[Order, int]("stranger", timeout=seconds(10), doubt=Repeat())
+SEND = Effect[Order, int]("send", timeout=timedelta(seconds=10), doubt=Escalate(), retry=STEADY)
+RING = Effect[Order, int]("ring", timeout=timedelta(seconds=10), doubt=Repeat(), retry=STEADY)
+STRANGER = Effect[Order, int]("stranger", timeout=timedelta(seconds=10), doubt=Repeat())
 LIMITED = Effect[Order, int](
-    "limited", timeout=seconds(10), doubt=Repeat(), retry=Retry(initial=seconds(1), jitter=0, maximum=2)
+    "limited",
+    timeout=timedelta(seconds=10),
+    doubt=Repeat(),
+    retry=RetryPolicy(initial_interval=timedelta(seconds=1), jitter=0, maximum_attempts=2),
 )
 
 STATES = (
@@ -126,7 +127,7 @@ class Ruled(Lifecycle[Order, Step]):
             match await self.perform(SEND, order, entering=Step.GOING, expires_at=expires_at):
                 case Done(receipt):
                     return await self.enter(Step.DONE, why=f"number {receipt}")
-                case Ended(why) as end:
+                case NotPerformed(why) as end:
                     await self.enter(Step.HELD, why=f"{type(end).__name__}: {why}, in doubt: {end.in_doubt}")
                     await self.retry_requested()
 
@@ -279,7 +280,7 @@ class TestDeclaration:
             self.declare(*STATES, effects=(SEND, RING, SEND))
 
     def test_an_effect_without_types_is_refused(self) -> None:
-        untyped: Any = Effect("send", timeout=seconds(1), doubt=Repeat())
+        untyped: Any = Effect("send", timeout=timedelta(seconds=1), doubt=Repeat())
         with pytest.raises(DeclarationError, match=r"has no types: write Effect\[Input, Receipt\]\('send', ...\)"):
             self.declare(*STATES, effects=(untyped,))
 
@@ -332,14 +333,16 @@ class TestConduct:
 
     @pytest.mark.parametrize("how", ["by a cancel", "by itself"])
     async def test_a_cancel_ends_in_a_state_that_no_state_declares(self, how: str) -> None:
-        seen = await rehearse(Unled, how, {}, messages=[At(seconds(1), "cancel", ANN)] if how == "by a cancel" else [])
+        seen = await rehearse(
+            Unled, how, {}, messages=[At(timedelta(seconds=1), "cancel", ANN)] if how == "by a cancel" else []
+        )
         assert (seen.states, seen.end) == ([Lamp.ON, Lamp.BROKEN], Lamp.BROKEN)
         assert diagram(Unled).count("--> s3") == 2
 
     async def test_a_final_state_is_entered_after_what_is_being_performed(self) -> None:
-        seen = await ruled("final beside", {RING: [InDoubt("cut"), After(seconds(3), 1)]})
-        assert (seen.end, list(seen.outcomes.values())) == (Step.DONE, [[Status.IN_DOUBT, Status.DONE]])
-        assert seen.took > seconds(3)
+        seen = await ruled("final beside", {RING: [InDoubt("cut"), After(timedelta(seconds=3), 1)]})
+        assert (seen.end, list(seen.outcomes.values())) == (Step.DONE, [[EffectStatus.IN_DOUBT, EffectStatus.DONE]])
+        assert seen.took > timedelta(seconds=3)
 
     async def test_an_input_that_does_not_fit_its_effect_is_refused_without_its_value(self) -> None:
         with pytest.raises(InvalidInput, match="send: the input does not fit") as caught:
@@ -348,16 +351,16 @@ class TestConduct:
 
     async def test_two_effects_are_performed_at_once(self) -> None:
         script: dict[Any, Any] = {
-            SEND: [After(seconds(5), 1)],
-            RING: [After(seconds(3), NotDone("busy")), After(seconds(3), 2)],
+            SEND: [After(timedelta(seconds=5), 1)],
+            RING: [After(timedelta(seconds=3), NotDone("busy")), After(timedelta(seconds=3), 2)],
         }
         seen = await ruled("both", script)
-        assert (seen.states, seen.took) == ([Step.GOING, Step.DONE], seconds(7))
+        assert (seen.states, seen.took) == ([Step.GOING, Step.DONE], timedelta(seconds=7))
         assert seen.keys == ["ruled/1/send", "ruled/1/ring"]
 
     async def test_two_effects_at_once_go_on_in_new_runs(self) -> None:
         script: dict[Any, Any] = {SEND: [InDoubt("cut off")], RING: [NotDone("busy"), WorkerLost(), 2]}
-        said = Resolution(by="ann", outcome=Status.DONE, receipt=7)
+        said = Resolution(by="ann", outcome=EffectStatus.DONE, receipt=7)
         seen = await rehearse(
             Ruled, Order(how="both"), script, messages=[WhenBlocked("resolve", said)], renew_at_every_wait=True
         )
@@ -370,15 +373,19 @@ class TestRetry:
 
     async def test_the_pause_grows_up_to_its_cap(self) -> None:
         seen = await ruled("once", {SEND: [NotDone("busy")] * 6 + [1]})
-        assert seen.took == seconds(1 + 2 + 4 + 8 + 8 + 8)
+        assert seen.took == timedelta(seconds=1 + 2 + 4 + 8 + 8 + 8)
 
     async def test_jitter_keeps_to_its_share(self) -> None:
-        jittery = Retry(initial=seconds(10), jitter=0.5)
-        assert {jittery.pause(1, luck) for luck in (-1.0, 0.0, 1.0)} == {seconds(5), seconds(10), seconds(15)}
+        jittery = RetryPolicy(initial_interval=timedelta(seconds=10), jitter=0.5)
+        assert {jittery.pause(1, luck) for luck in (-1.0, 0.0, 1.0)} == {
+            timedelta(seconds=5),
+            timedelta(seconds=10),
+            timedelta(seconds=15),
+        }
 
     async def test_the_other_side_s_wish_to_be_left_alone_is_honoured(self) -> None:
-        seen = await ruled("once", {SEND: [NotDone("busy", retry_after=minutes(10)), NotDone("busy"), 1]})
-        assert seen.took == minutes(10) + seconds(2)
+        seen = await ruled("once", {SEND: [NotDone("busy", retry_after=timedelta(minutes=10)), NotDone("busy"), 1]})
+        assert seen.took == timedelta(minutes=10) + timedelta(seconds=2)
 
     @pytest.mark.parametrize("often", [False, True])
     async def test_it_gives_up_after_as_many_attempts_as_declared_and_a_retry_gives_it_as_many_again(
@@ -396,17 +403,17 @@ class TestRetry:
         assert seen.attention == "Expired: it was of no use any more, in doubt: False"
 
     async def test_what_expires_while_it_waits_is_not_attempted_again(self) -> None:
-        seen = await ruled("once", {SEND: [NotDone("busy", retry_after=hours(1))]}, lasts=60)
-        assert (seen.states, seen.took, seen.calls(SEND)) == ([Step.GOING, Step.HELD], seconds(60), 1)
+        seen = await ruled("once", {SEND: [NotDone("busy", retry_after=timedelta(hours=1))]}, lasts=60)
+        assert (seen.states, seen.took, seen.calls(SEND)) == ([Step.GOING, Step.HELD], timedelta(seconds=60), 1)
         assert seen.attention == "Expired: it was of no use any more, in doubt: False"
 
     async def test_what_expires_in_doubt_says_so(self) -> None:
         seen = await ruled("once", {SEND: [InDoubt("cut off")]}, lasts=60)
-        assert (seen.states, seen.took) == ([Step.GOING, Step.HELD], seconds(60))
+        assert (seen.states, seen.took) == ([Step.GOING, Step.HELD], timedelta(seconds=60))
         assert seen.attention == "Expired: it was of no use any more, and in doubt, in doubt: True"
 
     async def test_a_receipt_that_comes_after_the_time_still_counts(self) -> None:
-        seen = await ruled("once", {SEND: [After(seconds(9), 1)]}, lasts=5)
+        seen = await ruled("once", {SEND: [After(timedelta(seconds=9), 1)]}, lasts=5)
         assert seen.end is Step.DONE
 
 
@@ -416,17 +423,17 @@ def why(seen: Rehearsal[Any], number: int = -1) -> str | None:
     return seen.answers[number].why
 
 
-BUSY = {SEND: [After(seconds(9), 1)]}
-DURING = seconds(5)
+BUSY = {SEND: [After(timedelta(seconds=9), 1)]}
+DURING = timedelta(seconds=5)
 
 
 class TestRetryNow:
     """`retry_now` goes on at once, where that makes sense."""
 
     async def test_it_cuts_a_pause_short(self) -> None:
-        script = {SEND: [NotDone("busy", retry_after=hours(1)), 1]}
-        seen = await ruled("once", script, At(seconds(5), "retry_now", ANN))
-        assert (seen.end, seen.took, seen.answers[0].said) == (Step.DONE, seconds(5), "goes on from going")
+        script = {SEND: [NotDone("busy", retry_after=timedelta(hours=1)), 1]}
+        seen = await ruled("once", script, At(timedelta(seconds=5), "retry_now", ANN))
+        assert (seen.end, seen.took, seen.answers[0].said) == (Step.DONE, timedelta(seconds=5), "goes on from going")
 
     async def test_it_is_refused_while_nothing_waits(self) -> None:
         assert why(await ruled("once", BUSY, At(DURING, "retry_now", ANN))) == (
@@ -438,13 +445,13 @@ class TestRetryNow:
         assert why(seen) == "send is in doubt: nobody knows whether it happened, so use resolve"
 
     async def test_it_is_refused_where_it_would_make_no_call(self) -> None:
-        given_up = Resolution(by="ann", outcome=Status.ABANDONED, note="sent by hand")
+        given_up = Resolution(by="ann", outcome=EffectStatus.ABANDONED, note="sent by hand")
         script = {SEND: [InDoubt("cut off")]}
         seen = await ruled("once", script, WhenBlocked("resolve", given_up), WhenBlocked("retry_now", ANN))
         assert why(seen) == "ruled/1/send was given up, so a retry would make no call: use send_again"
 
     async def test_a_second_one_is_refused_where_the_first_came_back_to_nothing_but_what_was_given_up(self) -> None:
-        given_up = WhenBlocked("resolve", Resolution(by="ann", outcome=Status.ABANDONED, note="sent by hand"))
+        given_up = WhenBlocked("resolve", Resolution(by="ann", outcome=EffectStatus.ABANDONED, note="sent by hand"))
         asked = WhenBlocked("retry_now", ANN), WhenBlocked("retry_now", ANN)
         anew = WhenBlocked("send_again", SendAgain(by="ann", effect="ruled/1/send"))
         seen = await ruled("one left behind", {SEND: [InDoubt("cut off"), 2]}, given_up, *asked, anew)
@@ -453,7 +460,7 @@ class TestRetryNow:
         assert seen.end is Step.DONE
 
     async def test_each_is_heard_where_one_was_given_up_and_another_can_be_called(self) -> None:
-        given_up = WhenBlocked("resolve", Resolution(by="ann", outcome=Status.ABANDONED, note="sent by hand"))
+        given_up = WhenBlocked("resolve", Resolution(by="ann", outcome=EffectStatus.ABANDONED, note="sent by hand"))
         asked = [WhenBlocked("retry_now", ANN)] * 3
         script: dict[Any, list[Any]] = {SEND: [InDoubt("cut off")], LIMITED: [NotDone("busy")] * 6 + [7]}
         seen = await ruled("two until done", script, given_up, *asked)
@@ -472,7 +479,7 @@ class TestSendAgain:
         ("script", "messages", "lasts"),
         [
             ([Refused("no"), 1], [], 0),
-            ([InDoubt("cut off"), 1], [WhenParked("resolve", Resolution(by="ann", outcome=Status.ABANDONED))], 0),
+            ([InDoubt("cut off"), 1], [WhenParked("resolve", Resolution(by="ann", outcome=EffectStatus.ABANDONED))], 0),
         ],
         ids=["refused", "abandoned"],
     )
@@ -559,7 +566,7 @@ class TestResolve:
         assert seen.waits_for == "resolve send"
 
     async def test_it_is_refused_while_nothing_is_parked(self) -> None:
-        seen = await ruled("once", BUSY, At(DURING, "resolve", Resolution(by="ann", outcome=Status.DONE)))
+        seen = await ruled("once", BUSY, At(DURING, "resolve", Resolution(by="ann", outcome=EffectStatus.DONE)))
         assert why(seen) == "nothing is parked in doubt in state 'going'"
 
 
@@ -570,9 +577,14 @@ class TestCancel:
     @pytest.mark.parametrize(
         ("phase", "script", "took", "states"),
         [
-            ("in a pause", [NotDone("busy", retry_after=hours(1)), 1], 5, [Step.GOING, Step.OFF]),
-            ("in an attempt that does nothing", [After(seconds(9), NotDone("busy")), 1], 9, [Step.GOING, Step.OFF]),
-            ("in an attempt that succeeds", [After(seconds(9), 1)], 9, [Step.GOING, Step.DONE]),
+            ("in a pause", [NotDone("busy", retry_after=timedelta(hours=1)), 1], 5, [Step.GOING, Step.OFF]),
+            (
+                "in an attempt that does nothing",
+                [After(timedelta(seconds=9), NotDone("busy")), 1],
+                9,
+                [Step.GOING, Step.OFF],
+            ),
+            ("in an attempt that succeeds", [After(timedelta(seconds=9), 1)], 9, [Step.GOING, Step.DONE]),
             ("while it waits for a retry", [Refused("no")], 5, [Step.GOING, Step.HELD, Step.OFF]),
         ],
     )
@@ -580,21 +592,21 @@ class TestCancel:
         self, name: str, phase: str, script: list[Any], took: float, states: list[Step]
     ) -> None:
         seen = await ruled("once", {SEND: script}, At(DURING, name, *([ANN] if name == "cancel" else [])))
-        assert (seen.states, seen.took) == (states, seconds(took)), phase
+        assert (seen.states, seen.took) == (states, timedelta(seconds=took)), phase
 
     async def test_it_is_refused_while_an_effect_is_parked_in_doubt(self) -> None:
         seen = await ruled("once", {SEND: [InDoubt("cut off")]}, WhenParked("cancel", ANN))
         assert why(seen) == "send is in doubt: resolve it first, as abandoned if need be"
 
     async def test_it_waits_for_a_doubt_to_be_settled_where_temporal_was_asked(self) -> None:
-        said = Resolution(by="ann", outcome=Status.NOT_DONE)
+        said = Resolution(by="ann", outcome=EffectStatus.NOT_DONE)
         script = {SEND: [InDoubt("cut off"), 1]}
         seen = await ruled("once", script, WhenParked(CANCEL_WORKFLOW), WhenBlocked("resolve", said))
         assert (seen.states, seen.calls(SEND)) == ([Step.GOING, Step.OFF], 1)
 
     async def test_it_is_refused_the_second_time(self) -> None:
-        script = {SEND: [After(seconds(9), NotDone("busy"))]}
-        seen = await ruled("once", script, At(DURING, "cancel", ANN), At(seconds(6), "cancel", ANN))
+        script = {SEND: [After(timedelta(seconds=9), NotDone("busy"))]}
+        seen = await ruled("once", script, At(DURING, "cancel", ANN), At(timedelta(seconds=6), "cancel", ANN))
         assert why(seen) == "ann has asked for that already"
 
     async def test_it_is_refused_where_no_state_is_meant_for_it(self) -> None:
@@ -652,7 +664,7 @@ class Tour(Lifecycle[Order, Leg]):
 async def test_a_new_run_passes_what_was_done_without_doing_it_again(often: bool) -> None:
     seen = await rehearse(Tour, Order(), {SEND: [1], RING: [2]}, renew_at_every_wait=often)
     assert seen.states == [Leg.SEA, Leg.SHORE, Leg.BACK]
-    assert (seen.calls(SEND), seen.calls(RING), seen.took) == (1, 1, hours(3))
+    assert (seen.calls(SEND), seen.calls(RING), seen.took) == (1, 1, timedelta(hours=3))
     assert (seen.runs > 3) == often
 
 
@@ -674,7 +686,7 @@ class Restless(Lifecycle[Order, Step]):
 
 @pytest.mark.parametrize("often", [False, True])
 async def test_a_retry_counts_once_whatever_new_runs_come_in_between(often: bool) -> None:
-    script = {SEND: [Refused("no"), NotDone("busy", retry_after=hours(9)), 1]}
+    script = {SEND: [Refused("no"), NotDone("busy", retry_after=timedelta(hours=9)), 1]}
     messages = [WhenBlocked("retry_now", ANN)]
     seen = await rehearse(Restless, Order(), script, messages=messages, renew_at_every_wait=often, allow_unused=True)
     assert (seen.calls(SEND), seen.waits_for) == (2, "retry_now")
@@ -688,8 +700,13 @@ async def test_a_message_to_what_is_over_is_too_late() -> None:
 async def test_the_answer_of_status_shows_what_it_waits_for() -> None:
     seen = await ruled("once", {SEND: [NotDone("busy"), InDoubt("cut off")]}, WhenIn(Step.GOING, "status"))
     [effect] = seen.answers[0].said.effects
-    assert (effect.effect, effect.status, effect.attempts, effect.parked) == ("send", Status.NOT_DONE, 1, False)
-    assert effect.next_at == START + seconds(1)
+    assert (effect.effect, effect.status, effect.attempts, effect.parked) == ("send", EffectStatus.NOT_DONE, 1, False)
+    assert effect.next_at == START + timedelta(seconds=1)
     [effect] = seen.status.effects
-    assert (effect.key, effect.status, effect.attempts, effect.parked) == ("ruled/1/send", Status.IN_DOUBT, 2, True)
+    assert (effect.key, effect.status, effect.attempts, effect.parked) == (
+        "ruled/1/send",
+        EffectStatus.IN_DOUBT,
+        2,
+        True,
+    )
     assert effect.why == "cut off"

@@ -14,23 +14,20 @@ from temporalio.testing import ActivityEnvironment
 
 from perdure import (
     App,
+    AskFirst,
     Attempt,
     Done,
     Effect,
-    Ended,
     Expired,
-    Find,
     InDoubt,
     Lifecycle,
-    Limit,
     Lookup,
+    LookupContext,
     NotDone,
-    Question,
+    NotPerformed,
+    OperatorRequest,
+    RateLimit,
     Repeat,
-    Request,
-    hours,
-    minutes,
-    seconds,
     state,
 )
 from perdure._activity.execution import attempt
@@ -48,7 +45,7 @@ from perdure.settings import Settings
 from perdure.testing import At, NotPickedUp, rehearse
 from tests.deadline import DEADLINE
 
-ACCOUNT = Limit("account", per_second=5)
+ACCOUNT = RateLimit("account", per_second=5)
 NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)
 
 
@@ -59,9 +56,12 @@ class Way(StrEnum):
     WITHDRAWN = "withdrawn"
 
 
-FIND = Find[str, int]("find-limited", limit=ACCOUNT)
+FIND = Lookup[str, int]("find-limited", limit=ACCOUNT)
 ASKED = Effect[str, int](
-    "send-asked", timeout=seconds(5), limit=ACCOUNT, doubt=Lookup(FIND, settle=seconds(5), tries=None)
+    "send-asked",
+    timeout=timedelta(seconds=5),
+    limit=ACCOUNT,
+    doubt=AskFirst(FIND, visibility_delay=timedelta(seconds=5), tries=None),
 )
 
 
@@ -87,7 +87,7 @@ class Expiring(Lifecycle[str, Way]):
                 await self.enter(Way.SENT)
             case Expired(why):
                 await self.enter(Way.EXPIRED, why)
-            case Ended(why):
+            case NotPerformed(why):
                 raise AssertionError(why)
 
 
@@ -95,27 +95,27 @@ async def _perform(given: str, attempt: Attempt) -> int:
     return 1
 
 
-async def _answer(given: str, question: Question) -> int | None:
+async def _answer(given: str, question: LookupContext) -> int | None:
     return None
 
 
 @pytest.mark.parametrize("rate", [0, -1, float("inf"), float("nan")])
 def test_a_rate_is_a_number_above_zero(rate: float) -> None:
     with pytest.raises(DeclarationError, match="must be a number above zero"):
-        Limit("account", per_second=rate)
+        RateLimit("account", per_second=rate)
 
 
 def test_the_name_can_stand_in_the_name_of_a_task_queue() -> None:
     with pytest.raises(InvalidEntity, match="limit"):
-        Limit("the account", per_second=1)
+        RateLimit("the account", per_second=1)
     assert ACCOUNT.task_queue("shop") == "shop.account"
 
 
 @pytest.mark.parametrize("other", [{"inline": True}, {"task_queue": "elsewhere"}])
 def test_it_has_a_task_queue_of_its_own_and_so_no_other_way(other: dict[str, Any]) -> None:
     for made in (
-        lambda: Effect[str, int]("e", timeout=seconds(1), doubt=Repeat(), limit=ACCOUNT, **other),
-        lambda: Find[str, int]("f", limit=ACCOUNT, **other),
+        lambda: Effect[str, int]("e", timeout=timedelta(seconds=1), doubt=Repeat(), limit=ACCOUNT, **other),
+        lambda: Lookup[str, int]("f", limit=ACCOUNT, **other),
     ):
         with pytest.raises(DeclarationError, match=f"so {next(iter(other))}="):
             made()
@@ -129,34 +129,44 @@ def test_two_that_share_a_limit_share_its_task_queue() -> None:
 
 
 def test_two_limits_of_one_name_are_a_mistake() -> None:
-    other = Find[str, int]("find-other", limit=Limit("account", per_second=6))
+    other = Lookup[str, int]("find-other", limit=RateLimit("account", per_second=6))
     with pytest.raises(DeclarationError, match="two limits are named 'account', of 5 and 6 a second"):
         limits_of([ASKED, FIND, other])
 
 
 def test_what_waits_in_line_is_given_a_day_and_others_are_looked_after_sooner() -> None:
-    plain = Effect[str, int]("plain", timeout=seconds(1), doubt=Repeat())
-    said = Effect[str, int]("said", timeout=seconds(1), doubt=Repeat(), limit=ACCOUNT, pick_up=minutes(1))
-    assert (plain.pick_up, ASKED.pick_up, said.pick_up) == (minutes(5), hours(24), minutes(1))
+    plain = Effect[str, int]("plain", timeout=timedelta(seconds=1), doubt=Repeat())
+    said = Effect[str, int](
+        "said",
+        timeout=timedelta(seconds=1),
+        doubt=Repeat(),
+        limit=ACCOUNT,
+        schedule_to_start_timeout=timedelta(minutes=1),
+    )
+    assert (plain.schedule_to_start_timeout, ASKED.schedule_to_start_timeout, said.schedule_to_start_timeout) == (
+        timedelta(minutes=5),
+        timedelta(hours=24),
+        timedelta(minutes=1),
+    )
 
 
 def test_the_terms_in_a_history_keep_the_look_ups_limit_and_that_it_asks_on() -> None:
     doubt = Terms.model_validate_json(terms_of(ASKED).model_dump_json()).doubt
-    assert isinstance(doubt, Lookup)
-    assert (doubt.find.limit, doubt.tries) == (ACCOUNT, None)
+    assert isinstance(doubt, AskFirst)
+    assert (doubt.lookup.limit, doubt.tries) == (ACCOUNT, None)
 
 
 async def test_an_attempt_waits_for_its_turn_until_it_expires_and_not_a_day() -> None:
     seen = await rehearse(Expiring, "x", {ASKED: [NotPickedUp()]})
     assert (seen.states, seen.calls(ASKED), seen.effects) == ([Way.EXPIRED], 0, {})
-    assert seen.took == hours(1)
+    assert seen.took == timedelta(hours=1)
 
 
 async def test_a_cancel_takes_back_what_waits_for_its_turn() -> None:
-    cancel = At(minutes(10), "cancel", Request(by="ann"))
+    cancel = At(timedelta(minutes=10), "cancel", OperatorRequest(by="ann"))
     seen = await rehearse(Expiring, "x", {ASKED: [NotPickedUp()]}, messages=[cancel])
     assert (seen.end, seen.effects) == (Way.WITHDRAWN, {})
-    assert minutes(10) <= seen.took < minutes(11)
+    assert timedelta(minutes=10) <= seen.took < timedelta(minutes=11)
 
 
 async def test_a_doubt_that_nobody_can_answer_expires_on_record_and_calls_nobody() -> None:
@@ -166,7 +176,7 @@ async def test_a_doubt_that_nobody_can_answer_expires_on_record_and_calls_nobody
     [effect] = seen.effects.values()
     assert effect.status == "in_doubt"
     assert 15 <= seen.calls(FIND) <= 25
-    assert seen.took == hours(1)
+    assert seen.took == timedelta(hours=1)
 
 
 class Worker:
@@ -187,7 +197,7 @@ class Worker:
         await asyncio.Event().wait()
 
 
-@pytest.mark.parametrize(("late", "calls"), [(timedelta(0), 0), (timedelta(days=1), 0), (-seconds(9), 1)])
+@pytest.mark.parametrize(("late", "calls"), [(timedelta(0), 0), (timedelta(days=1), 0), (-timedelta(seconds=9), 1)])
 async def test_an_attempt_that_is_handed_out_after_its_expiry_leaves_no_record_and_makes_no_call(
     late: timedelta, calls: int
 ) -> None:
@@ -231,7 +241,7 @@ async def test_a_call_ends_in_the_time_that_was_counted_before_its_commit(monkey
         left.append(the_attempt.remaining)
         return 1
 
-    report = await attempt(ASKED, body, _order(), Slow(lambda: NOON), Worker(NOON - seconds(60)))
+    report = await attempt(ASKED, body, _order(), Slow(lambda: NOON), Worker(NOON - timedelta(seconds=60)))
     assert (report.said, [round(each, 3) for each in left]) == (Said.DONE, [2.0])
 
 
@@ -241,7 +251,7 @@ async def test_an_execution_that_begins_nothing_counts_for_nothing(trouble: str)
         raise AssertionError("it is not called")
 
     order = _order().model_copy(update={"input": 5} if trouble == "input" else {})
-    worker = Worker(NOON - seconds(60))
+    worker = Worker(NOON - timedelta(seconds=60))
     worker.stop_asked = trouble == "stop"
     report = await attempt(ASKED, body, order, MemoryStore(lambda: NOON), worker)
     assert (report.said, report.begun, report.counts, report.made) == (Said.NOT_DONE, False, False, trouble == "input")
@@ -257,7 +267,7 @@ async def test_an_attempt_that_expires_before_its_first_byte_sends_nothing() -> 
         made.append(the_attempt.key)
         return 1
 
-    report = await attempt(ASKED, body, _order(), MemoryStore(lambda: NOON), Worker(NOON - seconds(0.02)))
+    report = await attempt(ASKED, body, _order(), MemoryStore(lambda: NOON), Worker(NOON - timedelta(seconds=0.02)))
     assert (report.said, report.why, report.counts, made) == (Said.NOT_DONE, "it was of no use any more", False, [])
 
 
@@ -286,5 +296,7 @@ async def test_a_call_that_has_its_turn_is_not_cut_by_a_cancel_but_by_its_succes
 def _order() -> AttemptOrder:
     fence = Fence(op=FenceOp.BEGIN, key=Key("expiring/a/send-asked"), effect="send-asked", token="")
     move = Move(state="waiting")
-    write = Write(lifecycle="expiring", id="a", round=0, version=1, workflow_id="expiring/a", move=move, fence=fence)
+    write = Write(
+        lifecycle="expiring", id="a", generation=0, version=1, workflow_id="expiring/a", move=move, fence=fence
+    )
     return AttemptOrder(write=write, input="x", number=1, timeout=5, expires_at=NOON)

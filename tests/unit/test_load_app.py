@@ -42,7 +42,7 @@ def test_an_error_inside_the_apps_module_is_shown_with_its_own_lines_alone(shop:
     (shop / "shop" / "workers.py").write_text(text)
     status, said = loaded(shop, "shop.workers:app")
     assert status == 1
-    assert said.startswith(f"perdure: 'shop.workers:app' can't be imported: {why}\n")
+    assert said.startswith(f"perdure: 'shop.workers:app' can't be imported: {why} [PERDURE-1101]\n")
     assert said.rstrip().endswith(why)
     assert f'File "{shop}/shop/workers.py", line ' in said
     assert "perdure/_worker" not in said
@@ -62,13 +62,13 @@ def test_a_module_that_is_not_there_is_one_line_that_names_the_folder(shop: Path
     assert loaded(shop, path) == (
         1,
         f"perdure: {path!r}: there is no module {missing!r} in {shop} or on the import path: "
-        "run it from the folder that holds it\n",
+        "run it from the folder that holds it [PERDURE-1101]\n",
     )
 
 
 def test_a_name_that_the_module_does_not_have_is_one_line(shop: Path) -> None:
     (shop / "shop" / "workers.py").write_text("ap = 1\n")
-    said = "perdure: 'shop.workers:app': the module 'shop.workers' has no 'app'\n"
+    said = "perdure: 'shop.workers:app': the module 'shop.workers' has no 'app' [PERDURE-1101]\n"
     assert loaded(shop, "shop.workers:app") == (1, said)
 
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
 from activities.contracts.mail import Accepted
 from activities.contracts.sendmail import FIND_SENT_MAIL, SENDMAIL, Kind, Letter
-from perdure import InDoubt, NotDone, Refused, Request, Resolution, SendAgain, Status, hours, minutes, seconds
+from perdure import EffectStatus, InDoubt, NotDone, OperatorRequest, Refused
+from perdure.client import Resolution, SendAgain
 from perdure.testing import At, Late, NotPickedUp, Rehearsal, WhenBlocked, WhenIn, WhenParked, WorkerLost, rehearse
 from workflows.mailing import Mailing, Post
 
@@ -25,7 +27,7 @@ TAKEN = Accepted(queue_id="")
 FOUND = Accepted(queue_id="4Q", delivery="sent")
 PROCESSING, PROCESSED, FAILED, CANCELLED = Post.PROCESSING, Post.PROCESSED, Post.FAILED, Post.CANCELLED
 ONCE, AT_LEAST = Kind.EXACTLY_ONCE, Kind.AT_LEAST_ONCE
-ANN = Request(by="ann")
+ANN = OperatorRequest(by="ann")
 DOUBTS: list[Any] = [WorkerLost(), InDoubt("was ended by SIGKILL"), TimeoutError(), OSError("no thread")]
 
 
@@ -61,15 +63,15 @@ async def test_exactly_once_finds_a_mail_that_was_taken_and_does_not_send_it_aga
 
 async def test_exactly_once_sends_again_what_is_missed_twice_when_nothing_can_be_in_flight() -> None:
     seen = await mailing(ONCE, [WorkerLost(), TAKEN], [None] * 20)
-    assert (seen.states, seen.outcomes) == ([PROCESSING, PROCESSED], {KEY: [Status.NOT_DONE, Status.DONE]})
-    assert seen.took >= SENDMAIL.timeout + seconds(30)
+    assert (seen.states, seen.outcomes) == ([PROCESSING, PROCESSED], {KEY: [EffectStatus.NOT_DONE, EffectStatus.DONE]})
+    assert seen.took >= SENDMAIL.timeout + timedelta(seconds=30)
 
 
 async def test_one_miss_between_queue_and_log_is_not_believed() -> None:
     """It had left the queue, and syslog was not there yet: the second question finds it."""
     late: list[Any] = [OSError("the queue can't be listed")] * 9
     seen = await mailing(ONCE, [WorkerLost()], [*late, None, FOUND])
-    assert (seen.states, seen.calls(SENDMAIL), seen.took > SENDMAIL.timeout + seconds(30)) == (
+    assert (seen.states, seen.calls(SENDMAIL), seen.took > SENDMAIL.timeout + timedelta(seconds=30)) == (
         [PROCESSING, PROCESSED],
         1,
         True,
@@ -79,7 +81,7 @@ async def test_one_miss_between_queue_and_log_is_not_believed() -> None:
 async def test_a_mail_system_that_is_stopped_for_minutes_needs_no_person() -> None:
     seen = await mailing(ONCE, [WorkerLost()], [OSError("the queue can't be listed")] * 39 + [FOUND])
     assert (seen.states, seen.calls(SENDMAIL)) == ([PROCESSING, PROCESSED], 1)
-    assert seen.took > minutes(8)
+    assert seen.took > timedelta(minutes=8)
 
 
 async def test_a_mail_system_that_can_not_be_asked_at_all_is_for_a_person() -> None:
@@ -93,7 +95,7 @@ async def test_a_mail_system_that_can_not_be_asked_at_all_is_for_a_person() -> N
         ("abandoned", [PROCESSING, FAILED], 1),
     ):
         receipt = TAKEN.model_dump() if outcome == "done" else None
-        said = Resolution(by="ann", outcome=Status(outcome), receipt=receipt)
+        said = Resolution(by="ann", outcome=EffectStatus(outcome), receipt=receipt)
         seen = await mailing(ONCE, [WorkerLost(), TAKEN], mute, WhenParked("resolve", said))
         assert (seen.states, seen.calls(SENDMAIL)) == (states, calls)
 
@@ -122,7 +124,7 @@ async def test_a_refusal_waits_for_a_person_and_goes_again_under_a_new_key(kind:
 
 
 async def test_a_mail_that_was_given_up_is_sent_anew_only_when_that_is_asked_for() -> None:
-    given_up = WhenParked("resolve", Resolution(by="ann", outcome=Status.ABANDONED))
+    given_up = WhenParked("resolve", Resolution(by="ann", outcome=EffectStatus.ABANDONED))
     asked = [WhenIn(FAILED, "retry_now", ANN), WhenIn(FAILED, "send_again", SendAgain(by="ann"))]
     seen = await mailing(ONCE, [InDoubt("ended with 70"), TAKEN], [OSError()] * 40, given_up, *asked)
     assert [each.how for each in seen.answers] == ["completed", "rejected", "completed"]
@@ -130,14 +132,14 @@ async def test_a_mail_that_was_given_up_is_sent_anew_only_when_that_is_asked_for
 
 
 async def test_a_worker_that_was_only_frozen_ends_it_with_its_late_word() -> None:
-    seen = await mailing(ONCE, [Late(TAKEN, hours(1))], [OSError()] * 40)
-    assert (seen.states, seen.took, seen.calls(SENDMAIL)) == ([PROCESSING, PROCESSED], hours(1), 1)
+    seen = await mailing(ONCE, [Late(TAKEN, timedelta(hours=1))], [OSError()] * 40)
+    assert (seen.states, seen.took, seen.calls(SENDMAIL)) == ([PROCESSING, PROCESSED], timedelta(hours=1), 1)
 
 
 async def test_it_can_be_cancelled_while_the_program_can_not_be_run() -> None:
-    ours = NotDone("no program /usr/sbin/sendmail that can be run", retry_after=hours(9))
-    seen = await mailing(ONCE, [ours], None, At(hours(1), "cancel", ANN))
-    assert (seen.states, seen.took) == ([PROCESSING, CANCELLED], hours(1))
+    ours = NotDone("no program /usr/sbin/sendmail that can be run", retry_after=timedelta(hours=9))
+    seen = await mailing(ONCE, [ours], None, At(timedelta(hours=1), "cancel", ANN))
+    assert (seen.states, seen.took) == ([PROCESSING, CANCELLED], timedelta(hours=1))
 
 
 @pytest.mark.parametrize(

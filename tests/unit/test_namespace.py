@@ -12,7 +12,7 @@ import pytest
 from temporalio.service import RPCError, RPCStatusCode
 
 from perdure._worker.namespace import check_namespace
-from perdure.errors import EngineUnavailable
+from perdure.errors import TemporalUnavailable
 
 
 @pytest.mark.parametrize(
@@ -32,7 +32,7 @@ async def test_a_server_that_refuses_is_named_with_what_to_do(status: RPCStatusC
         service_client=SimpleNamespace(config=SimpleNamespace(target_host="temporal.example.org:7233")),
         workflow_service=SimpleNamespace(describe_namespace=refuse),
     )
-    with pytest.raises(EngineUnavailable) as caught:
+    with pytest.raises(TemporalUnavailable) as caught:
         await check_namespace(client)
     assert f"the Temporal server at temporal.example.org:7233 {said}" in str(caught.value)
     assert "\n" not in str(caught.value)

@@ -10,29 +10,30 @@ from pydantic import BaseModel
 from temporalio import workflow
 
 from perdure import (
+    AskFirst,
     Dedupe,
     Done,
     Effect,
     Escalate,
-    Find,
     InDoubt,
     Lifecycle,
     Lookup,
     NotDone,
     Repeat,
-    Retry,
-    hours,
-    seconds,
+    RetryPolicy,
     state,
 )
 from perdure.contracts.policies import DoubtPolicy
 from perdure.errors import DeclarationError
 from perdure.testing import WorkerLost, rehearse
 
-FIND = Find[str, int]("find-own")
-OTHER = Find[str, int]("find-other")
+FIND = Lookup[str, int]("find-own")
+OTHER = Lookup[str, int]("find-other")
 CALL = Effect[str, int](
-    "call-own", timeout=seconds(5), doubt=Lookup(FIND, settle=seconds(5)), retry=Retry(initial=seconds(1), jitter=0)
+    "call-own",
+    timeout=timedelta(seconds=5),
+    doubt=AskFirst(FIND, visibility_delay=timedelta(seconds=5)),
+    retry=RetryPolicy(initial_interval=timedelta(seconds=1), jitter=0),
 )
 
 
@@ -53,10 +54,10 @@ POLICIES: dict[str, DoubtPolicy[str, int] | None] = {
     "none": None,
     "repeat": Repeat(),
     "escalate": Escalate(),
-    "dedupe": Dedupe(window=hours(1)),
-    "lookup": Lookup(FIND, settle=seconds(60), misses=2),
-    "another's": Lookup(OTHER, settle=seconds(60)),
-    "narrow": Dedupe(window=seconds(61)),
+    "dedupe": Dedupe(window=timedelta(hours=1)),
+    "lookup": AskFirst(FIND, visibility_delay=timedelta(seconds=60), misses=2),
+    "another's": AskFirst(OTHER, visibility_delay=timedelta(seconds=60)),
+    "narrow": Dedupe(window=timedelta(seconds=61)),
 }
 
 
@@ -73,7 +74,9 @@ class Wishing(Lifecycle[Wish, Way]):
             entering=Way.CALLING,
             doubt=POLICIES[wish.doubt],
             timeout=None if wish.timeout is None else timedelta(seconds=wish.timeout),
-            retry=None if wish.tries is None else Retry(initial=seconds(1), maximum=wish.tries),
+            retry=None
+            if wish.tries is None
+            else RetryPolicy(initial_interval=timedelta(seconds=1), maximum_attempts=wish.tries),
         )
         await self.enter(Way.DONE if isinstance(end, Done) else Way.NO)
 
@@ -103,7 +106,7 @@ async def test_the_look_up_waits_for_its_own_settle_and_misses() -> None:
         Wishing, Wish(doubt="lookup"), {CALL: [InDoubt("cut"), 3], FIND: [None] * 30}, allow_unused=True
     )
     assert (seen.end, seen.calls(CALL)) == (Way.DONE, 2)
-    assert seen.took > seconds(65)
+    assert seen.took > timedelta(seconds=65)
 
 
 async def test_its_own_retry_counts() -> None:
@@ -126,7 +129,7 @@ async def test_an_attempt_that_asked_nobody_uses_no_try_up() -> None:
 @pytest.mark.parametrize(
     ("wish", "why"),
     [
-        (Wish(doubt="another's"), "no worker is certain to answer Find('find-other')"),
+        (Wish(doubt="another's"), "no worker is certain to answer Lookup('find-other')"),
         (Wish(doubt="narrow"), "leaves no time for a second attempt"),
         (Wish(timeout=0), "must be more than zero"),
         (Wish(doubt="dedupe", timeout=3600), "leaves no time for a second attempt"),

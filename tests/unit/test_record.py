@@ -5,22 +5,22 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 from perdure._store.record import Doubt, Record, carried_from
-from perdure._wire.carried import HowEnded, Remembered, Unsettled
+from perdure._wire.carried import HowNotPerformed, Remembered, Unsettled
 from perdure._wire.terms import all_terms
 from perdure._wire.writes import EffectView
 from perdure.contracts.effects import Effect
-from perdure.contracts.outcomes import Status
+from perdure.contracts.outcomes import EffectStatus
 from perdure.contracts.policies import Escalate, Repeat
 
 READ_AT = datetime(2030, 1, 1, 12, tzinfo=UTC)
 
 
 def test_a_doubt_is_as_old_as_its_record_however_long_the_run_waits_for_a_worker() -> None:
-    view = EffectView(status=Status.IN_DOUBT, token="t1", attempts=1, in_flight=5, in_doubt_for=60)
+    view = EffectView(status=EffectStatus.IN_DOUBT, token="t1", attempts=1, in_flight=5, in_doubt_for=60)
     doubt = Doubt(key="sale/a/charge", view=view)
     began = READ_AT - timedelta(hours=1)
     record = Record(at=READ_AT, state="charging", since=began, created_at=began, doubts=[doubt])
-    carried = carried_from(record, round=0, version=7, terms={})
+    carried = carried_from(record, generation=0, version=7, terms={})
     assert (carried.unsettled[doubt.key].known.effect, carried.unsettled[doubt.key].seen_at) == (view, READ_AT)
 
 
@@ -36,10 +36,10 @@ def carried(*, ended: bool = False, number: int = 0, again: int = 0) -> Unsettle
         since=READ_AT,
         created_at=READ_AT,
         again={"charge/1%": again},
-        doubts=[Doubt(key=key, view=EffectView(status=Status.IN_DOUBT, token="t1"))],
-        memory=Remembered(ended={key: HowEnded(slot="charge/1%", kind="Expired", why="late")} if ended else {}),
+        doubts=[Doubt(key=key, view=EffectView(status=EffectStatus.IN_DOUBT, token="t1"))],
+        memory=Remembered(ended={key: HowNotPerformed(slot="charge/1%", kind="Expired", why="late")} if ended else {}),
     )
-    return carried_from(record, round=0, version=7, terms=TERMS).unsettled[key]
+    return carried_from(record, generation=0, version=7, terms=TERMS).unsettled[key]
 
 
 def test_a_doubt_that_only_the_record_knows_waits_for_a_person_where_run_does_not_come_back_to_it() -> None:

@@ -16,21 +16,18 @@ from perdure import (
     Attempt,
     Done,
     Effect,
-    Find,
+    EffectStatus,
     InDoubt,
     Lifecycle,
+    Lookup,
+    LookupContext,
     NotDone,
-    Question,
+    OperatorRequest,
     Refused,
     Repeat,
-    Request,
-    Resolution,
-    Status,
-    hours,
-    minutes,
-    seconds,
     state,
 )
+from perdure.client import Resolution
 from perdure.errors import InvalidInput
 from perdure.testing import (
     CANCEL_WORKFLOW,
@@ -55,14 +52,19 @@ from tests.apps.contracts import INLINE, MARCH, REGULAR, Errand, March, Marched,
 from tests.apps.errands import Count, Counter, Marching, Open, Pace, Way
 
 DO, DO_INLINE = REGULAR["lookup"], INLINE["lookup"]
-FIND: Find[Errand, Ticket] = REGULAR["lookup"].find or Find("none")
+FIND: Lookup[Errand, Ticket] = REGULAR["lookup"].lookup or Lookup("none")
 ONE, TWO = Ticket(number=1), Ticket(number=2)
-ANN = Request(by="ann", note="try again")
-DONE, NOT_DONE, REFUSED, IN_DOUBT = Status.DONE, Status.NOT_DONE, Status.REFUSED, Status.IN_DOUBT
+ANN = OperatorRequest(by="ann", note="try again")
+DONE, NOT_DONE, REFUSED, IN_DOUBT = (
+    EffectStatus.DONE,
+    EffectStatus.NOT_DONE,
+    EffectStatus.REFUSED,
+    EffectStatus.IN_DOUBT,
+)
 
 
 async def test_a_call_that_was_accepted_before_the_crash_is_found_and_not_made_again() -> None:
-    seen = await rehearse(errands.Lookup, Errand(), {DO: [WorkerLost()], FIND: [ONE]})
+    seen = await rehearse(errands.LookupErrand, Errand(), {DO: [WorkerLost()], FIND: [ONE]})
     assert seen.states == [Way.DOING, Way.DONE]
     assert seen.end is Way.DONE
     assert (seen.calls(DO), seen.calls(FIND)) == (1, 1)
@@ -70,7 +72,9 @@ async def test_a_call_that_was_accepted_before_the_crash_is_found_and_not_made_a
 
 
 async def test_a_miss_that_counts_sends_again_under_the_same_key() -> None:
-    seen = await rehearse(errands.Lookup, Errand(), {DO: [WorkerLost(), TWO], FIND: [None] * 5}, allow_unused=True)
+    seen = await rehearse(
+        errands.LookupErrand, Errand(), {DO: [WorkerLost(), TWO], FIND: [None] * 5}, allow_unused=True
+    )
     assert (seen.end, seen.calls(DO)) == (Way.DONE, 2)
     assert seen.keys == ["lookup/1/do-lookup"]
     assert seen.outcomes[seen.keys[0]] == [NOT_DONE, DONE]
@@ -81,14 +85,14 @@ async def test_a_miss_that_counts_sends_again_under_the_same_key() -> None:
     ("raised", "outcome"),
     [(NotDone("busy"), NOT_DONE), (InDoubt("cut off"), IN_DOUBT), (ConnectionResetError("reset"), IN_DOUBT)],
 )
-async def test_an_exception_is_what_the_body_raises(raised: Exception, outcome: Status) -> None:
+async def test_an_exception_is_what_the_body_raises(raised: Exception, outcome: EffectStatus) -> None:
     seen = await rehearse(errands.Repeat, Errand(), {REGULAR["repeat"]: [raised, ONE]})
     assert seen.outcomes == {"repeat/1/do-repeat": [outcome, DONE]}
     assert seen.states == [Way.DOING, Way.DONE]
 
 
 async def test_what_ends_without_a_final_state_is_seen_waiting() -> None:
-    seen = await rehearse(errands.Lookup, Errand(), {DO: [Refused("unknown street"), ONE]}, allow_unused=True)
+    seen = await rehearse(errands.LookupErrand, Errand(), {DO: [Refused("unknown street"), ONE]}, allow_unused=True)
     assert (seen.states, seen.end) == ([Way.DOING, Way.FAILED], None)
     assert (seen.waits_for, seen.attention) == ("retry_now", "unknown street")
     assert seen.unused == {DO: [ONE]}
@@ -103,7 +107,7 @@ async def test_a_worker_lost_before_the_record_has_sent_nothing(began: bool) -> 
     assert seen.end is (None if began else Way.DONE)
     assert (seen.calls(effect), seen.effects[seen.keys[0]].attempts) == (1, 1)
     assert seen.waits_for == ("resolve do-escalate" if began else None)
-    assert seen.took >= effect.heartbeat
+    assert seen.took >= effect.heartbeat_timeout
 
 
 @pytest.mark.parametrize("began", [False, True])
@@ -114,14 +118,14 @@ async def test_an_inline_call_of_a_lost_worker_is_executed_again_and_the_fence_d
     )
     assert seen.end is (None if began else Way.DONE)
     assert seen.calls(effect) == 1
-    assert seen.took >= seconds(5)
+    assert seen.took >= timedelta(seconds=5)
 
 
 async def test_an_attempt_that_no_worker_takes_was_never_begun() -> None:
     seen = await rehearse(errands.Escalate, Errand(), {REGULAR["escalate"]: [NotPickedUp(), ONE]})
     assert seen.outcomes == {"escalate/1/do-escalate": [DONE]}
     assert seen.states == [Way.DOING, Way.DONE]
-    assert seen.took >= REGULAR["escalate"].pick_up
+    assert seen.took >= REGULAR["escalate"].schedule_to_start_timeout
 
 
 async def test_progress_of_a_lost_worker_reaches_the_next_attempt() -> None:
@@ -138,22 +142,22 @@ async def test_progress_of_a_lost_worker_reaches_the_next_attempt() -> None:
 
 async def test_a_late_outcome_wakes_the_parked_run() -> None:
     effect = REGULAR["escalate"]
-    seen = await rehearse(errands.Escalate, Errand(), {effect: [Late(ONE, after=hours(1))]})
+    seen = await rehearse(errands.Escalate, Errand(), {effect: [Late(ONE, after=timedelta(hours=1))]})
     assert seen.states == [Way.DOING, Way.DONE]
-    assert seen.took == hours(1)
+    assert seen.took == timedelta(hours=1)
     assert (seen.calls(effect), seen.outcomes[seen.keys[0]]) == (1, [DONE])
 
 
 async def test_a_late_outcome_of_an_inline_call_wakes_the_parked_run() -> None:
     effect = INLINE["escalate"]
-    seen = await rehearse(errands.EscalateInline, Errand(), {effect: [Late(ONE, after=hours(1))]})
-    assert (seen.end, seen.took, seen.calls(effect)) == (Way.DONE, hours(1), 1)
+    seen = await rehearse(errands.EscalateInline, Errand(), {effect: [Late(ONE, after=timedelta(hours=1))]})
+    assert (seen.end, seen.took, seen.calls(effect)) == (Way.DONE, timedelta(hours=1), 1)
 
 
 async def test_what_comes_after_the_end_changes_nothing_and_leaves_nothing_behind() -> None:
     effect = REGULAR["repeat"]
     before = asyncio.all_tasks()
-    seen = await rehearse(errands.Repeat, Errand(), {effect: [Late(ONE, after=hours(1)), TWO]})
+    seen = await rehearse(errands.Repeat, Errand(), {effect: [Late(ONE, after=timedelta(hours=1)), TWO]})
     assert (seen.end, seen.calls(effect)) == (Way.DONE, 2)
     assert seen.effects[seen.keys[0]].receipt == {"number": 2}
     await asyncio.sleep(0)
@@ -161,8 +165,8 @@ async def test_what_comes_after_the_end_changes_nothing_and_leaves_nothing_behin
 
 
 async def test_a_call_can_take_time() -> None:
-    seen = await rehearse(errands.Lookup, Errand(), {DO: [After(seconds(1.5), ONE)]})
-    assert (seen.end, seen.took) == (Way.DONE, seconds(1.5))
+    seen = await rehearse(errands.LookupErrand, Errand(), {DO: [After(timedelta(seconds=1.5), ONE)]})
+    assert (seen.end, seen.took) == (Way.DONE, timedelta(seconds=1.5))
 
 
 async def test_a_function_is_called_like_the_body() -> None:
@@ -172,16 +176,16 @@ async def test_a_function_is_called_like_the_body() -> None:
         told.append((errand.what, attempt.key, attempt.number))
         raise ConnectionResetError
 
-    async def answer(errand: Errand, question: Question) -> Ticket | None:
+    async def answer(errand: Errand, question: LookupContext) -> Ticket | None:
         told.append((errand.what, question.key, question.attempts))
         return ONE
 
-    seen = await rehearse(errands.Lookup, Errand(what="shop"), {DO: [body], FIND: [answer]}, entity_id="e-7")
+    seen = await rehearse(errands.LookupErrand, Errand(what="shop"), {DO: [body], FIND: [answer]}, entity_id="e-7")
     assert told == [("shop", "lookup/e-7/do-lookup", 1)] * 2
     assert (seen.end, seen.inputs(DO)) == (Way.DONE, [Errand(what="shop")])
 
 
-@pytest.mark.parametrize(("lifecycle", "effect"), [(errands.Lookup, DO), (errands.LookupInline, DO_INLINE)])
+@pytest.mark.parametrize(("lifecycle", "effect"), [(errands.LookupErrand, DO), (errands.LookupInline, DO_INLINE)])
 async def test_a_call_past_the_end_of_the_script_is_named(lifecycle: Any, effect: Any) -> None:
     with pytest.raises(ScriptError) as caught:
         await rehearse(lifecycle, Errand(), {effect: [NotDone("busy")]}, entity_id="e-7")
@@ -190,8 +194,8 @@ async def test_a_call_past_the_end_of_the_script_is_named(lifecycle: Any, effect
 
 
 async def test_a_look_up_past_the_end_of_the_script_is_named() -> None:
-    with pytest.raises(ScriptError, match=r"Find.'find-errand'.*key 'lookup/1/do-lookup'"):
-        await rehearse(errands.Lookup, Errand(), {DO: [WorkerLost()]})
+    with pytest.raises(ScriptError, match=r"Lookup.'find-errand'.*key 'lookup/1/do-lookup'"):
+        await rehearse(errands.LookupErrand, Errand(), {DO: [WorkerLost()]})
 
 
 @pytest.mark.parametrize(
@@ -200,13 +204,13 @@ async def test_a_look_up_past_the_end_of_the_script_is_named() -> None:
         ({REGULAR["dedupe"]: [ONE]}, "Effect.'do-dedupe'. is not among its contracts"),
         ({DO: [Marched(steps=1, began_at=1, again=1)]}, "entry 1: Marched"),
         ({DO: [ONE, None]}, "entry 2: None is no receipt"),
-        ({FIND: [After(seconds(1), "4Q")]}, "entry 1: '4Q' is no receipt"),
-        ({DO: [Late(Late(ONE, seconds(1)), seconds(1))]}, "Late can't hold"),
+        ({FIND: [After(timedelta(seconds=1), "4Q")]}, "entry 1: '4Q' is no receipt"),
+        ({DO: [Late(Late(ONE, timedelta(seconds=1)), timedelta(seconds=1))]}, "Late can't hold"),
     ],
 )
 async def test_a_script_that_can_not_happen_is_refused(script: dict[Any, list[Any]], why: str) -> None:
     with pytest.raises(ScriptError, match=why):
-        await rehearse(errands.Lookup, Errand(), script)
+        await rehearse(errands.LookupErrand, Errand(), script)
 
 
 async def test_an_inline_call_can_not_miss_its_worker() -> None:
@@ -219,12 +223,12 @@ LIE: Any = {"what": 1}
 
 async def test_an_input_that_does_not_fit_is_refused() -> None:
     with pytest.raises(InvalidInput, match="lookup: the input does not fit"):
-        await rehearse(errands.Lookup, LIE, {DO: [ONE]})
+        await rehearse(errands.LookupErrand, LIE, {DO: [ONE]})
 
 
 @pytest.mark.parametrize("directly", [False, True])
 async def test_it_may_be_started_past_perdure(directly: bool) -> None:
-    seen = await rehearse(errands.Lookup, Errand(), {DO: [NotDone("busy"), ONE]}, started_directly=directly)
+    seen = await rehearse(errands.LookupErrand, Errand(), {DO: [NotDone("busy"), ONE]}, started_directly=directly)
     assert (seen.states, seen.outcomes[seen.keys[0]]) == ([Way.DOING, Way.DONE], [NOT_DONE, DONE])
 
 
@@ -233,7 +237,7 @@ class Nap(StrEnum):
     RESTED = "rested"
 
 
-KNOCK = Effect[str, int]("knock", timeout=seconds(1), doubt=Repeat())
+KNOCK = Effect[str, int]("knock", timeout=timedelta(seconds=1), doubt=Repeat())
 
 
 @workflow.defn(name="sleeper")
@@ -265,7 +269,7 @@ async def test_a_rehearsal_takes_milliseconds() -> None:
     times = []
     for _ in range(10):
         began = time.thread_time()
-        await rehearse(errands.Lookup, Errand(), {DO: [WorkerLost()], FIND: [ONE]})
+        await rehearse(errands.LookupErrand, Errand(), {DO: [WorkerLost()], FIND: [ONE]})
         times.append(time.thread_time() - began)
     assert min(times) < 0.05
 
@@ -301,16 +305,16 @@ BUG = Broken("a bug")
 @pytest.mark.parametrize("where", ["run", "poke", "push"])
 async def test_a_bug_in_workflow_code_is_raised_as_it_is(where: str) -> None:
     with pytest.raises(Broken) as caught:
-        await rehearse(Buggy, where, {}, messages=[] if where == "run" else [At(minutes(1), where)])
+        await rehearse(Buggy, where, {}, messages=[] if where == "run" else [At(timedelta(minutes=1), where)])
     assert caught.value is BUG
 
 
 async def test_calls_that_never_happened_are_an_error() -> None:
     script: Calls = {DO: [ONE, ONE, WorkerLost()], FIND: [None]}
-    left = r"2 of its calls, next .*; Find\(.*\): 1 of its calls, next None. It stands in state 'done'"
+    left = r"2 of its calls, next .*; Lookup\(.*\): 1 of its calls, next None. It stands in state 'done'"
     with pytest.raises(ScriptError, match=left):
-        await rehearse(errands.Lookup, Errand(), script)
-    seen = await rehearse(errands.Lookup, Errand(), script, allow_unused=True)
+        await rehearse(errands.LookupErrand, Errand(), script)
+    seen = await rehearse(errands.LookupErrand, Errand(), script, allow_unused=True)
     assert {contract.name: len(entries) for contract, entries in seen.unused.items()} == {DO.name: 2, FIND.name: 1}
 
 
@@ -324,7 +328,7 @@ async def test_calls_that_never_happened_are_an_error() -> None:
     ids=["update", "signal", "blocked"],
 )
 async def test_a_message_whose_moment_never_comes_is_an_error(message: Message) -> None:
-    messages = [At(minutes(1), "tell", "close"), message]
+    messages = [At(timedelta(minutes=1), "tell", "close"), message]
     with pytest.raises(ScriptError, match=f"never happened: the message '{message.name}'. It stands in state 'closed'"):
         await rehearse(Counter, Count(), {}, messages=messages)
     seen = await rehearse(Counter, Count(), {}, messages=messages, allow_unused=True)
@@ -335,9 +339,13 @@ class TestMessages:
     """Each comes at its moment, and its answer is kept."""
 
     async def test_a_message_comes_at_its_time(self) -> None:
-        messages = [At(minutes(3), "add", 2), At(minutes(5), "tell", "close"), At(minutes(4), "counted")]
+        messages = [
+            At(timedelta(minutes=3), "add", 2),
+            At(timedelta(minutes=5), "tell", "close"),
+            At(timedelta(minutes=4), "counted"),
+        ]
         seen = await rehearse(Counter, Count(), {}, messages=messages)
-        assert (seen.end, seen.took) == (Open.CLOSED, minutes(5))
+        assert (seen.end, seen.took) == (Open.CLOSED, timedelta(minutes=5))
         assert seen.answers == [
             Answered("add", "completed", 2),
             Answered("tell", "sent"),
@@ -357,7 +365,7 @@ class TestMessages:
     async def test_messages_for_a_blocked_run_go_out_one_by_one(self) -> None:
         effect = REGULAR["escalate"]
         messages = [
-            WhenBlocked("resolve", Resolution(by="ann", outcome=Status.NOT_DONE)),
+            WhenBlocked("resolve", Resolution(by="ann", outcome=EffectStatus.NOT_DONE)),
             WhenBlocked("retry_now", ANN),
         ]
         script = {effect: [InDoubt("cut off"), Refused("no"), ONE]}
@@ -368,7 +376,7 @@ class TestMessages:
 
     async def test_a_message_waits_until_an_effect_is_parked(self) -> None:
         effect = REGULAR["escalate"]
-        said = Resolution(by="ann", outcome=Status.DONE, receipt={"number": 9})
+        said = Resolution(by="ann", outcome=EffectStatus.DONE, receipt={"number": 9})
         seen = await rehearse(
             errands.Escalate, Errand(), {effect: [InDoubt("cut off")]}, messages=[WhenParked("resolve", said)]
         )
@@ -377,40 +385,45 @@ class TestMessages:
 
     async def test_a_message_in_a_state_comes_when_nothing_is_under_way(self) -> None:
         messages = [WhenIn(Way.FAILED, "retry_now", ANN), WhenIn(Way.FAILED, "cancel", ANN)]
-        script = {DO: [Refused("no"), After(seconds(1), Refused("still no"))]}
-        seen = await rehearse(errands.Lookup, Errand(), script, messages=messages)
+        script = {DO: [Refused("no"), After(timedelta(seconds=1), Refused("still no"))]}
+        seen = await rehearse(errands.LookupErrand, Errand(), script, messages=messages)
         # the second is for the second time that it is there
         assert seen.states == [Way.DOING, Way.FAILED, Way.DOING, Way.FAILED, Way.CANCELLED]
 
     async def test_a_condition_can_hold_in_the_middle_of_an_attempt(self) -> None:
         messages = [When(lambda status: status.state == Way.DOING, "cancel", ANN)]
-        script = {DO: [After(seconds(1), NotDone("busy")), ONE]}
-        seen = await rehearse(errands.Lookup, Errand(), script, messages=messages, allow_unused=True)
+        script = {DO: [After(timedelta(seconds=1), NotDone("busy")), ONE]}
+        seen = await rehearse(errands.LookupErrand, Errand(), script, messages=messages, allow_unused=True)
         assert (seen.states, seen.calls(DO)) == ([Way.DOING, Way.CANCELLED], 1)
-        assert seen.took == seconds(1)
+        assert seen.took == timedelta(seconds=1)
 
     async def test_a_refusal_gives_its_sentence(self) -> None:
         seen = await rehearse(
-            errands.Lookup, Errand(), {DO: [After(seconds(1), ONE)]}, messages=[At(seconds(0.5), "retry_now", ANN)]
+            errands.LookupErrand,
+            Errand(),
+            {DO: [After(timedelta(seconds=1), ONE)]},
+            messages=[At(timedelta(seconds=0.5), "retry_now", ANN)],
         )
         [answer] = seen.answers
         assert (answer.how, answer.why) == ("rejected", "nothing waits for a retry in state 'doing'")
 
     async def test_a_cancellation_through_temporal_is_a_message(self) -> None:
-        seen = await rehearse(errands.Lookup, Errand(), {DO: [Refused("no")]}, messages=[At(hours(1), CANCEL_WORKFLOW)])
-        assert (seen.end, seen.took) == (Way.CANCELLED, hours(1))
+        seen = await rehearse(
+            errands.LookupErrand, Errand(), {DO: [Refused("no")]}, messages=[At(timedelta(hours=1), CANCEL_WORKFLOW)]
+        )
+        assert (seen.end, seen.took) == (Way.CANCELLED, timedelta(hours=1))
 
     @pytest.mark.parametrize(
         ("message", "why"),
         [
-            (At(seconds(1), "retry-now", ANN), "did you mean 'retry_now'"),
+            (At(timedelta(seconds=1), "retry-now", ANN), "did you mean 'retry_now'"),
             (WhenBlocked("retry_now"), "missing a required argument"),
             (WhenBlocked("retry_now", ANN, ANN), "too many positional arguments"),
         ],
     )
     async def test_a_message_that_nobody_takes_is_refused(self, message: Any, why: str) -> None:
         with pytest.raises(ScriptError, match=why):
-            await rehearse(errands.Lookup, Errand(), {DO: [ONE]}, messages=[message])
+            await rehearse(errands.LookupErrand, Errand(), {DO: [ONE]}, messages=[message])
 
 
 RETRIES = [WhenBlocked("retry_now", ANN)] * 3
@@ -424,8 +437,8 @@ SCRIPTS: list[tuple[str, list[Any], list[Any] | None, list[Any]]] = [
     ("repeat", [WorkerLost(), InDoubt("2"), WorkerLost(before=True), ONE], None, []),
     ("dedupe", [WorkerLost(), InDoubt("2"), ONE], None, []),
     ("escalate", [InDoubt("1"), ONE], None, [WhenParked("resolve", Resolution(by="b", outcome=NOT_DONE))]),
-    ("escalate", [InDoubt("1")], None, [WhenParked("resolve", Resolution(by="b", outcome=Status.ABANDONED))]),
-    ("escalate", [Late(ONE, hours(1))], None, []),
+    ("escalate", [InDoubt("1")], None, [WhenParked("resolve", Resolution(by="b", outcome=EffectStatus.ABANDONED))]),
+    ("escalate", [Late(ONE, timedelta(hours=1))], None, []),
 ]  # fmt: skip
 
 
@@ -439,7 +452,7 @@ class TestRenewal:
         lifecycle: Any
         [lifecycle] = [each for each in errands.LIFECYCLES if workflow_name(each) == kind + tail]
         [effect] = lifecycle.effects
-        play = {effect: entries} | ({effect.find: answers} if answers else {})
+        play = {effect: entries} | ({effect.lookup: answers} if answers else {})
         once = await rehearse(lifecycle, Errand(), play, messages=messages, allow_unused=True)
         often = await rehearse(
             lifecycle, Errand(), play, messages=messages, renew_at_every_wait=True, allow_unused=True
@@ -464,7 +477,7 @@ class TestRenewal:
         assert (seen.end, seen.calls(THRICE), seen.runs) == (Nap.RESTED, 3, 3)
 
     async def test_a_snapshot_is_there_and_a_local_variable_is_not(self) -> None:
-        messages = [At(minutes(number), "knock") for number in (1, 2, 3)]
+        messages = [At(timedelta(minutes=number), "knock") for number in (1, 2, 3)]
         once = await rehearse(Forgetful, "x", {}, messages=messages)
         often = await rehearse(Forgetful, "x", {}, messages=messages, renew_at_every_wait=True)
         assert once.snapshot == {"kept": 3, "lost": 3}
@@ -488,7 +501,7 @@ def workflow_name(lifecycle: type) -> str | None:
 
 
 THRICE = Effect[str, int](
-    "thrice", timeout=seconds(1), doubt=Repeat(), retry=REGULAR["repeat"].retry.__class__(maximum=3)
+    "thrice", timeout=timedelta(seconds=1), doubt=Repeat(), retry=REGULAR["repeat"].retry.__class__(maximum_attempts=3)
 )
 
 
@@ -545,7 +558,7 @@ class Forgetful(Lifecycle[str, Nap]):
 
     @workflow.run
     async def run(self, name: str) -> None:
-        self.kept = (self.recall(Memory) or Memory()).kept
+        self.kept = (self.restore(Memory) or Memory()).kept
         local = 0
         while self.kept < 3:
             await self.wait_for(lambda: self.knocks > 0)
@@ -555,11 +568,11 @@ class Forgetful(Lifecycle[str, Nap]):
 
 
 async def test_the_start_can_be_chosen() -> None:
-    seen = await rehearse(errands.Lookup, Errand(), {DO: [ONE]}, start=START - timedelta(days=400))
+    seen = await rehearse(errands.LookupErrand, Errand(), {DO: [ONE]}, start=START - timedelta(days=400))
     assert seen.status.since == START - timedelta(days=400)
 
 
 async def test_another_seed_places_the_pauses_elsewhere() -> None:
     script = {DO: [NotDone("busy"), ONE]}
-    took = {(await rehearse(errands.Lookup, Errand(), script, seed=seed)).took for seed in (1, 1, 2)}
+    took = {(await rehearse(errands.LookupErrand, Errand(), script, seed=seed)).took for seed in (1, 1, 2)}
     assert len(took) == 2

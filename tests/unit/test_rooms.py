@@ -27,7 +27,7 @@ INSIDE = (
     ("settings", "_wire"),
     ("_crypto", "telemetry"),
     ("_store", "_workflow"),
-    ("app", "database"),
+    ("app", "database", "encryption"),
     ("_activity", "_services", "_retention", "client"),
     ("_reconcile",),
     ("_worker",),

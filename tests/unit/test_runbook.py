@@ -37,8 +37,8 @@ def test_the_overview_leads_to_each_page_with_what_it_is_about() -> None:
     assert [rows[f"finding-{kind.name}"] for kind in KINDS] == [kind.meaning for kind in KINDS]
 
 
-def test_the_page_of_the_clean_up_lists_every_kind_and_says_what_is_seen_as_the_code_does() -> None:
-    page = (ROOT / "docs" / "clean-up.md").read_text()
+def test_the_page_of_the_reconciliation_lists_every_kind_and_says_what_is_seen_as_the_code_does() -> None:
+    page = (ROOT / "docs" / "reconciliation.md").read_text()
     rows = re.findall(r"^\| \[`(\w+)`\]\(runbook/finding-(\w+)\.md\) \| (.+?) \| (.+?) \|$", page, re.MULTILINE)
     assert [row[:3] for row in rows] == [(kind.name, kind.name, kind.meaning) for kind in KINDS]
     assert {name for name, _, _, done in rows if done.startswith("reported")} == {

@@ -18,7 +18,7 @@ from activities.mail_log import find_in_mail_log, search
 from activities.mail_queue import QueueUnusable, ask_queue
 from activities.message_id import Sought
 from activities.sendmail import find_sent_mail
-from perdure import Question
+from perdure import LookupContext
 from tests.mail_secret import token_of
 from tests.unit.mail_ground import LETTER, attempt, settings
 
@@ -112,14 +112,14 @@ def program(folder: Path, name: str, body: str) -> None:
     (folder / name).chmod(0o755)
 
 
-def piped_as(question: Question) -> str:
+def piped_as(question: LookupContext) -> str:
     """The recorded log, as if its first mail were the one that is asked for."""
     text = PIPED.read_text().replace(token("ok"), token_of(question.key))
     return text.replace("n@inbox.example", LETTER.sender).replace("joe1@inbox.example", LETTER.recipient)
 
 
-def asked() -> Question:
-    return Question(attempt().key, BEGUN)
+def asked() -> LookupContext:
+    return LookupContext(attempt().key, BEGUN)
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from enum import StrEnum
 from types import SimpleNamespace
 from typing import Any, cast
@@ -9,7 +10,7 @@ from typing import Any, cast
 import pytest
 from temporalio import workflow
 
-from perdure import App, Lifecycle, Occasion, Step, seconds, state
+from perdure import App, Lifecycle, Step, StepContext, state
 from perdure._workflow.declaring import check_effects
 from perdure.errors import DeclarationError
 from perdure.testing import After, WorkerLost, rehearse
@@ -37,7 +38,7 @@ class Stepping(Lifecycle[int, Way]):
 
 
 @COUNT.takes
-async def count_it(number: int, occasion: Occasion) -> str:
+async def count_it(number: int, occasion: StepContext) -> str:
     return str(number)
 
 
@@ -53,11 +54,11 @@ async def test_it_is_taken_again_until_it_succeeds(trouble: Any) -> None:
 
 
 async def test_a_body_gets_the_entity() -> None:
-    async def body(number: int, occasion: Occasion) -> str:
+    async def body(number: int, occasion: StepContext) -> str:
         return f"{occasion.entity} {number}"
 
-    seen = await rehearse(Stepping, 2, {COUNT: [body, After(seconds(1), body)]}, entity_id="7")
-    assert seen.took == seconds(1)
+    seen = await rehearse(Stepping, 2, {COUNT: [body, After(timedelta(seconds=1), body)]}, entity_id="7")
+    assert seen.took == timedelta(seconds=1)
     assert seen.calls(COUNT) == 2
 
 

@@ -49,5 +49,5 @@ def test_each_alert_is_documented() -> None:
 
 
 def test_no_label_could_be_an_id() -> None:
-    allowed = {"lifecycle", "state", "effect", "find", "outcome", "answer", "kind", "task_queue"}
+    allowed = {"lifecycle", "state", "effect", "lookup", "outcome", "answer", "kind", "task_queue"}
     assert {label for each in names.METRICS for label in each.labels} <= allowed

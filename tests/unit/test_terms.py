@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from enum import StrEnum
 from typing import Any, ClassVar
 
@@ -9,28 +10,14 @@ import pytest
 from pydantic import BaseModel, model_validator
 from temporalio import workflow
 
-from perdure import (
-    Dedupe,
-    Done,
-    Effect,
-    Escalate,
-    Find,
-    Lifecycle,
-    Lookup,
-    Repeat,
-    Retry,
-    hours,
-    minutes,
-    seconds,
-    state,
-)
+from perdure import AskFirst, Dedupe, Done, Effect, Escalate, Lifecycle, Lookup, Repeat, RetryPolicy, state
 from perdure._wire.terms import Terms, terms_of
 from perdure.contracts.policies import DoubtPolicy
 from perdure.contracts.states import States
 from perdure.errors import DeclarationError
 from perdure.testing import rehearse
 
-FIND = Find[str, int]("find-it", timeout=seconds(3), inline=True)
+FIND = Lookup[str, int]("find-it", timeout=timedelta(seconds=3), inline=True)
 
 
 @pytest.mark.parametrize(
@@ -38,41 +25,55 @@ FIND = Find[str, int]("find-it", timeout=seconds(3), inline=True)
     [
         Repeat(),
         Escalate(),
-        Dedupe(window=hours(24)),
-        Dedupe(window=hours(1), margin=seconds(5), otherwise=Repeat()),
-        Lookup(FIND, settle=seconds(30)),
-        Lookup(FIND, settle=seconds(1), misses=3, tries=9, every=minutes(1), otherwise=Repeat()),
+        Dedupe(window=timedelta(hours=24)),
+        Dedupe(window=timedelta(hours=1), margin=timedelta(seconds=5), otherwise=Repeat()),
+        AskFirst(FIND, visibility_delay=timedelta(seconds=30)),
+        AskFirst(
+            FIND,
+            visibility_delay=timedelta(seconds=1),
+            misses=3,
+            tries=9,
+            every=timedelta(minutes=1),
+            otherwise=Repeat(),
+        ),
     ],
     ids=str,
 )
 def test_terms_come_out_of_a_history_as_the_contract_was(doubt: DoubtPolicy[str, int]) -> None:
-    effect = Effect[str, int]("do-it", timeout=seconds(7), doubt=doubt, retry=Retry(maximum=4), inline=True)
+    effect = Effect[str, int](
+        "do-it", timeout=timedelta(seconds=7), doubt=doubt, retry=RetryPolicy(maximum_attempts=4), inline=True
+    )
     back = Terms.model_validate_json(terms_of(effect).model_dump_json())
-    assert (back.name, back.inline, back.timeout, back.retry) == ("do-it", True, seconds(7), Retry(maximum=4))
+    assert (back.name, back.inline, back.timeout, back.retry) == (
+        "do-it",
+        True,
+        timedelta(seconds=7),
+        RetryPolicy(maximum_attempts=4),
+    )
     found = back.doubt
-    if isinstance(doubt, Lookup):
-        assert isinstance(found, Lookup)
-        assert (found.find.name, found.find.inline, found.find.timeout) == ("find-it", True, seconds(3))
-        found = Lookup(FIND, found.settle, found.misses, found.tries, found.every, found.otherwise)
+    if isinstance(doubt, AskFirst):
+        assert isinstance(found, AskFirst)
+        assert (found.lookup.name, found.lookup.inline, found.lookup.timeout) == ("find-it", True, timedelta(seconds=3))
+        found = AskFirst(FIND, found.visibility_delay, found.misses, found.tries, found.every, found.otherwise)
     assert found == doubt
 
 
 def test_terms_that_are_as_usual_take_little_room() -> None:
-    effect = Effect[str, int]("do-it", timeout=seconds(20), doubt=Escalate())
+    effect = Effect[str, int]("do-it", timeout=timedelta(seconds=20), doubt=Escalate())
     assert terms_of(effect).model_dump_json() == '{"name":"do-it","timeout":"PT20S","in_doubt":{"kind":"escalate"}}'
 
 
 @pytest.mark.parametrize(
-    ("formerly", "why"),
+    ("aliases", "why"),
     [
         ("old", r"must be a tuple: \('old',\)"),
         (("now",), "other names"),
         (("a", "a"), "other names"),
     ],
 )
-def test_former_names_that_can_not_be_are_refused(formerly: Any, why: str) -> None:
+def test_former_names_that_can_not_be_are_refused(aliases: Any, why: str) -> None:
     with pytest.raises(DeclarationError, match=why):
-        Effect[str, int]("now", timeout=seconds(1), doubt=Repeat(), formerly=formerly)
+        Effect[str, int]("now", timeout=timedelta(seconds=1), doubt=Repeat(), aliases=aliases)
 
 
 class Shy(BaseModel):
@@ -98,7 +99,7 @@ class Place(StrEnum):
     THERE = "there"
 
 
-GO = Effect[str, Shy]("go", timeout=seconds(1), doubt=Escalate())
+GO = Effect[str, Shy]("go", timeout=timedelta(seconds=1), doubt=Escalate())
 
 
 @workflow.defn(name="goes")
@@ -119,7 +120,7 @@ class Goes(Lifecycle[str, Place]):
 async def test_what_can_not_be_read_is_looked_at_again_after_ten_seconds() -> None:
     Shy.tries = 0
     seen = await rehearse(Goes, "x", {GO: [Shy.model_construct(number=1)]})
-    assert (seen.end, seen.calls(GO), seen.took) == (Place.THERE, 1, seconds(10))
+    assert (seen.end, seen.calls(GO), seen.took) == (Place.THERE, 1, timedelta(seconds=10))
 
 
 class Step(StrEnum):
@@ -129,7 +130,7 @@ class Step(StrEnum):
 
 
 def test_a_state_has_one_name_at_a_time() -> None:
-    with pytest.raises(DeclarationError, match="formerly='b' is the name of another state"):
-        States("steps", (state(Step.A, Step.B, formerly=("b",)), state(Step.B)))
+    with pytest.raises(DeclarationError, match="aliases='b' is the name of another state"):
+        States("steps", (state(Step.A, Step.B, aliases=("b",)), state(Step.B)))
     with pytest.raises(DeclarationError, match=r"must be a tuple: \('b',\)"):
-        state(Step.A, formerly="b")  # type: ignore[arg-type]
+        state(Step.A, aliases="b")  # type: ignore[arg-type]

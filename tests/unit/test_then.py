@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import timedelta
 from enum import StrEnum
 from typing import Any
 
@@ -11,19 +12,18 @@ from pydantic import BaseModel
 from temporalio import workflow
 
 from perdure import (
+    AskFirst,
     Done,
     Effect,
-    Ended,
-    Find,
+    EffectStatus,
     InDoubt,
     Lifecycle,
     Lookup,
     NotDone,
+    NotPerformed,
     Refused,
     Repeat,
-    Retry,
-    Status,
-    seconds,
+    RetryPolicy,
     state,
 )
 from perdure.errors import DeclarationError
@@ -46,11 +46,15 @@ class Step(StrEnum):
     NO = "no"
 
 
-RETRY = Retry(initial=seconds(1), jitter=0)
-FIND = Find[Order, Slip]("find-then")
-SEND = Effect[Order, Slip]("send-then", timeout=seconds(5), doubt=Lookup(FIND, settle=seconds(5)), retry=RETRY)
-SEND_INLINE = Effect[Order, Slip]("send-in-then", timeout=seconds(5), doubt=Repeat(), retry=RETRY, inline=True)
-OTHER = Effect[Order, Slip]("other-then", timeout=seconds(5), doubt=Repeat(), retry=RETRY)
+RETRY = RetryPolicy(initial_interval=timedelta(seconds=1), jitter=0)
+FIND = Lookup[Order, Slip]("find-then")
+SEND = Effect[Order, Slip](
+    "send-then", timeout=timedelta(seconds=5), doubt=AskFirst(FIND, visibility_delay=timedelta(seconds=5)), retry=RETRY
+)
+SEND_INLINE = Effect[Order, Slip](
+    "send-in-then", timeout=timedelta(seconds=5), doubt=Repeat(), retry=RETRY, inline=True
+)
+OTHER = Effect[Order, Slip]("other-then", timeout=timedelta(seconds=5), doubt=Repeat(), retry=RETRY)
 STATES = (
     state(Step.NEW, Step.GOING),
     state(Step.GOING, Step.PACKED, Step.DONE, Step.NO),
@@ -67,7 +71,7 @@ class Straight(Lifecycle[Order, Step]):
 
     @workflow.run
     async def run(self, order: Order) -> None:
-        if isinstance(await self.perform(SEND, order, entering=Step.GOING, then=Step.DONE), Ended):
+        if isinstance(await self.perform(SEND, order, entering=Step.GOING, then=Step.DONE), NotPerformed):
             await self.enter(Step.NO)
 
 
@@ -86,7 +90,7 @@ class TwoSteps(Lifecycle[Order, Step]):
 
     @workflow.run
     async def run(self, order: Order) -> None:
-        self.words = [*((self.recall(Words) or Words()).words), *self.words]
+        self.words = [*((self.restore(Words) or Words()).words), *self.words]
         await self.perform(SEND, order, entering=Step.GOING, then=Step.PACKED)
         await self.perform(OTHER, order, then=Step.DONE)
 
@@ -187,7 +191,7 @@ async def test_what_is_done_is_in_that_state_without_a_write_of_its_own() -> Non
         ({SEND: [InDoubt("hm")], FIND: [Slip()]}, [Step.GOING, Step.DONE]),
         ({SEND: [WorkerLost()], FIND: [Slip()]}, [Step.GOING, Step.DONE]),
         ({SEND: [WorkerLost(before=True), Slip()], FIND: [None] * 9}, [Step.GOING, Step.DONE]),
-        ({SEND: [Late(Slip(), seconds(1))], FIND: [None] * 9}, [Step.GOING, Step.DONE]),
+        ({SEND: [Late(Slip(), timedelta(seconds=1))], FIND: [None] * 9}, [Step.GOING, Step.DONE]),
     ],
     ids=["refused", "sent again", "found", "found after a crash", "never begun", "done late"],
 )
@@ -209,7 +213,7 @@ async def test_a_state_that_may_not_follow_is_refused_before_anything_is_sent() 
 async def test_a_worker_lost_after_it_was_done_leaves_it_in_the_state_that_follows(number: int, renews: bool) -> None:
     """The state was committed with the outcome; that no answer came changes nothing, and it is entered once."""
     effect = SEND_INLINE if number == 2 else SEND
-    script: dict[Any, Any] = {OTHER: [NotDone("busy"), Slip()], effect: [Late(Slip(), seconds(1))]}
+    script: dict[Any, Any] = {OTHER: [NotDone("busy"), Slip()], effect: [Late(Slip(), timedelta(seconds=1))]}
     seen = await rehearse(Charge, Order(number=number), script, renew_at_every_wait=renews)
     assert (seen.states, seen.end) == ([Step.PACKED, Step.GOING, Step.NO, Step.DONE], Step.DONE)
     assert (seen.calls(effect), seen.writes) == (1, 8 + (number == 2) + renews)
@@ -221,16 +225,16 @@ async def test_a_state_that_may_not_follow_is_refused_before_anything_is_sent_in
 
 
 async def test_an_end_is_not_committed_under_what_runs_beside_it() -> None:
-    seen = await told(Beside, {SEND: [Slip()], OTHER: [InDoubt("hm"), After(seconds(3), Slip())]})
+    seen = await told(Beside, {SEND: [Slip()], OTHER: [InDoubt("hm"), After(timedelta(seconds=3), Slip())]})
     assert (seen.states, seen.end) == ([Step.GOING, Step.DONE], Step.DONE)
     assert (seen.calls(SEND), seen.calls(OTHER)) == (1, 2)
-    assert all(view.status is Status.DONE for view in seen.effects.values())
+    assert all(view.status is EffectStatus.DONE for view in seen.effects.values())
 
 
 async def test_a_state_on_the_way_is_on_record_with_what_the_lifecycle_remembers() -> None:
     """What was heard while the effect was under way came after its order was made: it takes a write of its own."""
-    script = {SEND: [After(seconds(3), Slip())], OTHER: [Slip()]}
-    seen = await told(TwoSteps, script, messages=[At(seconds(1), "hear", "hello")])
+    script = {SEND: [After(timedelta(seconds=3), Slip())], OTHER: [Slip()]}
+    seen = await told(TwoSteps, script, messages=[At(timedelta(seconds=1), "hear", "hello")])
     assert list(dict.fromkeys(seen.states)) == [Step.GOING, Step.PACKED, Step.DONE]
     assert seen.snapshot == {"words": ["hello"]}
 

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
+from datetime import timedelta
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
@@ -16,7 +17,7 @@ import pytest
 from pydantic import BaseModel, PlainSerializer
 from temporalio import workflow
 
-from perdure import Effect, Escalate, Lifecycle, seconds, state
+from perdure import Effect, Escalate, Lifecycle, state
 from perdure.errors import DeclarationError, InvalidInput
 
 ROOT = Path(__file__).parents[2]
@@ -81,20 +82,20 @@ def declare(effect: Effect[Any, Any]) -> type[Lifecycle[Any, Any]]:
     ],
 )
 def test_a_set_in_an_input_is_refused_at_its_declaration(kind: Any, where: str) -> None:
-    effect = Effect[kind, int]("send", timeout=seconds(5), doubt=Escalate())
+    effect = Effect[kind, int]("send", timeout=timedelta(seconds=5), doubt=Escalate())
     with pytest.raises(DeclarationError, match=f"Holding: the input of 'send' holds a set: {where}. .*use a list"):
         declare(effect)
 
 
 def test_a_set_that_is_put_in_order_is_taken() -> None:
-    effect = Effect[Ordered, int]("send", timeout=seconds(5), doubt=Escalate())
+    effect = Effect[Ordered, int]("send", timeout=timedelta(seconds=5), doubt=Escalate())
     declare(effect)
     assert effect.dump_input(Ordered(tags={"b", "c", "a"})) == {"tags": ["a", "b", "c"], "names": []}
 
 
 @pytest.mark.parametrize("more", [{"a"}, [{"tags": frozenset("ab")}], ({1, 2},), Item(tags=frozenset("ab"))])
 def test_a_set_where_no_type_is_declared_is_refused_before_anything_is_sent(more: Any) -> None:
-    effect = Effect[Untyped, int]("send", timeout=seconds(5), doubt=Escalate())
+    effect = Effect[Untyped, int]("send", timeout=timedelta(seconds=5), doubt=Escalate())
     declare(effect)
     with pytest.raises(InvalidInput, match="send: the input holds a set, which has no order: use a list or a tuple"):
         effect.dump_input(Untyped(more=more))
@@ -104,7 +105,7 @@ def test_what_is_taken_has_the_same_bytes_in_every_process() -> None:
     """Strings have another hash in each."""
     code = (
         "import json; from tests.unit.test_unordered import *; "
-        "effect = Effect[Ordered, int]('send', timeout=seconds(5), doubt=Escalate()); declare(effect); "
+        "effect = Effect[Ordered, int]('send', timeout=timedelta(seconds=5), doubt=Escalate()); declare(effect); "
         "print(json.dumps(effect.dump_input(Ordered(tags=set('abcdefgh'), names=tuple('xyz')))))"
     )
     told = set()

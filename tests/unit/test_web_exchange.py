@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 import pytest
 from aiohttp.abc import AbstractResolver, ResolveResult
 
-from activities.web_jobs.exchange import Broken, Exchange, Request
+from activities.web_jobs.exchange import Broken, Exchange, HttpRequest
 from activities.web_jobs.names import Names
 from infra.ports import free_port
 from perdure import Attempt, InDoubt, NotDone, Refused
@@ -152,7 +152,7 @@ async def test_a_certificate_of_the_given_authority_is_trusted_for_its_own_name_
 
 
 async def test_https_to_a_page_without_it_means_not_done() -> None:
-    async with page(says(b"HTTP/1.1 400 Bad Request\r\n\r\n"), reads=False) as plain:
+    async with page(says(b"HTTP/1.1 400 Bad HttpRequest\r\n\r\n"), reads=False) as plain:
         with pytest.raises(NotDone, match="connecting: TLS: "):
             await call(job_type(plain.origin.replace("http:", "https:") + "/"))
 
@@ -191,7 +191,7 @@ async def test_what_has_not_arrived_at_the_deadline_does_not_arrive_later(size: 
         listening.bind(("127.0.0.1", 0))
         listening.listen()
         url = f"http://127.0.0.1:{listening.getsockname()[1]}/"
-        exchange = Exchange(Request("POST", url, body=b"x" * size), Names(), seconds=PATIENCE)
+        exchange = Exchange(HttpRequest("POST", url, body=b"x" * size), Names(), seconds=PATIENCE)
         with pytest.raises(Broken, match="the answer: nothing came in time"):
             await exchange.make()
         connection, _ = listening.accept()
@@ -235,6 +235,6 @@ async def test_an_answer_that_is_whole_counts_however_the_connection_ends() -> N
 async def test_an_exchange_needs_no_attempt() -> None:
     async with page(says(OK + b"Content-Length: 2\r\n\r\nhi")) as serving:
         given = attempt()
-        exchange = Exchange(Request("GET", serving.origin + "/"), given.resources.names, seconds=5)
+        exchange = Exchange(HttpRequest("GET", serving.origin + "/"), given.resources.names, seconds=5)
         assert (await exchange.make()).body == b"hi"
         assert exchange.left

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -25,14 +26,15 @@ from activities.web_jobs.contracts import (
     Route,
     Then,
 )
-from perdure import InDoubt, NotDone, Refused, Request, Resolution, Status, hours, minutes, seconds
+from perdure import EffectStatus, InDoubt, NotDone, OperatorRequest, Refused
+from perdure.client import Resolution
 from perdure.testing import After, At, Rehearsal, WhenBlocked, WhenIn, WhenParked, WorkerLost, rehearse
 from workflows.web_jobs.web_job import LOOK_AGAIN, SOON, Progress, WebJob
 
 HELD, PROCESSING, COMPLETE, FAILED = Progress.HELD, Progress.PROCESSING, Progress.COMPLETE, Progress.FAILED
 CANCELLED = Progress.CANCELLED
 DONE = Answer(status=200)
-ANN = Request(by="ann", note="not today")
+ANN = OperatorRequest(by="ann", note="not today")
 LISTED = Answer(status=200, then=Then.CHILDREN, children=3)
 WOKEN = "children_moved"
 
@@ -58,7 +60,7 @@ async def test_a_job_is_called_once_and_is_complete() -> None:
 
 
 async def test_a_page_that_answers_soon_is_called_inline() -> None:
-    seen = await job({CALL_INLINE: [DONE]}, route=Route(timeout=seconds(5)))
+    seen = await job({CALL_INLINE: [DONE]}, route=Route(timeout=timedelta(seconds=5)))
     assert (seen.states, seen.calls(CALL_INLINE), seen.calls(CALL)) == ([PROCESSING, COMPLETE], 1, 0)
 
 
@@ -69,9 +71,9 @@ async def test_a_refusal_fails_it_with_the_reason() -> None:
 
 async def test_a_held_job_waits_for_word_that_its_type_holds_it_no_longer() -> None:
     routes = [Route(held="disabled"), Route(held="disabled"), Route()]
-    seen = await job({ROUTE: routes, CALL: [DONE]}, At(minutes(3), "type_changed"))
+    seen = await job({ROUTE: routes, CALL: [DONE]}, At(timedelta(minutes=3), "type_changed"))
     assert seen.states == [HELD, PROCESSING, COMPLETE]
-    assert minutes(3) <= seen.took < minutes(4)
+    assert timedelta(minutes=3) <= seen.took < timedelta(minutes=4)
 
 
 async def test_a_held_job_that_is_told_nothing_looks_by_itself() -> None:
@@ -83,7 +85,7 @@ async def test_a_held_job_that_is_told_nothing_looks_by_itself() -> None:
 
 async def test_a_type_that_was_enabled_while_its_job_was_being_held_is_not_missed() -> None:
     seen = await job({ROUTE: [Route(held="disabled"), Route()], CALL: [DONE]})
-    assert (seen.states, seen.took < seconds(1)) == ([HELD, PROCESSING, COMPLETE], True)
+    assert (seen.states, seen.took < timedelta(seconds=1)) == ([HELD, PROCESSING, COMPLETE], True)
 
 
 async def test_a_held_job_is_cancelled() -> None:
@@ -93,14 +95,14 @@ async def test_a_held_job_is_cancelled() -> None:
 
 
 async def test_a_page_that_drops_repeats_is_called_again_with_the_same_key() -> None:
-    policy = Policy(kind="dedupe", window=hours(2))
+    policy = Policy(kind="dedupe", window=timedelta(hours=2))
     seen = await job({CALL: [InDoubt("reset"), WorkerLost(), DONE]}, route=Route(policy=policy))
     assert (seen.states, seen.calls(CALL)) == ([PROCESSING, COMPLETE], 3)
     assert len([key for key in seen.keys if "call-page" in key]) == 1
 
 
 async def test_a_page_that_can_be_asked_is_asked_and_not_called_again() -> None:
-    policy = Policy(kind="lookup", settle=seconds(5))
+    policy = Policy(kind="lookup", visibility_delay=timedelta(seconds=5))
     seen = await job({CALL: [InDoubt("reset")], FIND_CALL: [None, DONE]}, route=Route(policy=policy))
     assert (seen.states, seen.calls(CALL), seen.calls(FIND_CALL)) == ([PROCESSING, COMPLETE], 1, 2)
 
@@ -111,7 +113,9 @@ async def test_a_page_that_may_be_called_twice_is() -> None:
 
 
 async def test_where_nobody_can_know_a_person_says_what_became_of_it() -> None:
-    said = Resolution(effect="call-page", outcome=Status.DONE, receipt={"status": 200}, by="ann", note="it is there")
+    said = Resolution(
+        effect="call-page", outcome=EffectStatus.DONE, receipt={"status": 200}, by="ann", note="it is there"
+    )
     seen = await job({CALL: [InDoubt("reset")]}, WhenParked("resolve", said))
     assert (seen.states, seen.calls(CALL)) == ([PROCESSING, COMPLETE], 1)
 
@@ -137,10 +141,10 @@ async def test_a_page_that_is_at_work_is_asked_until_it_is_done() -> None:
 
 async def test_a_page_that_is_at_work_for_too_long_fails_the_job() -> None:
     answer = Answer(status=202, then=Then.FOLLOW, location="/jobs/1")
-    busy = [NotDone("at work", retry_after=minutes(50))] * 3
-    seen = await job({CALL: [answer], FOLLOW: busy}, route=Route(within=hours(1)))
+    busy = [NotDone("at work", retry_after=timedelta(minutes=50))] * 3
+    seen = await job({CALL: [answer], FOLLOW: busy}, route=Route(within=timedelta(hours=1)))
     assert seen.states == [PROCESSING, FAILED]
-    assert hours(1) <= seen.took < hours(1) + seconds(5)
+    assert timedelta(hours=1) <= seen.took < timedelta(hours=1) + timedelta(seconds=5)
 
 
 CALLS_BACK = Answer(status=202, then=Then.CALLBACK)
@@ -149,25 +153,25 @@ CALLS_BACK = Answer(status=202, then=Then.CALLBACK)
 @pytest.mark.parametrize(
     "moment",
     [
-        pytest.param(lambda *said: At(seconds(0), *said), id="before its run begins"),
-        pytest.param(lambda *said: At(seconds(1), *said), id="before the answer to its call"),
-        pytest.param(lambda *said: At(minutes(2), *said), id="after it"),
+        pytest.param(lambda *said: At(timedelta(seconds=0), *said), id="before its run begins"),
+        pytest.param(lambda *said: At(timedelta(seconds=1), *said), id="before the answer to its call"),
+        pytest.param(lambda *said: At(timedelta(minutes=2), *said), id="after it"),
     ],
 )
 @pytest.mark.parametrize(("ok", "end"), [(True, COMPLETE), (False, FAILED)])
 async def test_a_page_that_calls_back_says_how_its_job_ended(moment: Any, ok: bool, end: Progress) -> None:
     said = moment("called_back", CalledBack(ok=ok))
     route = Route(callback=True)
-    seen = await job({CALL: [After(seconds(5), CALLS_BACK)]}, said, route=route, renew_at_every_wait=True)
+    seen = await job({CALL: [After(timedelta(seconds=5), CALLS_BACK)]}, said, route=route, renew_at_every_wait=True)
     assert seen.states == [PROCESSING, end]
-    assert (seen.calls(CALL), seen.took < minutes(3)) == (1, True)
+    assert (seen.calls(CALL), seen.took < timedelta(minutes=3)) == (1, True)
 
 
 async def test_a_page_that_never_calls_back_fails_its_job_in_time() -> None:
-    route = Route(callback=True, within=hours(3))
+    route = Route(callback=True, within=timedelta(hours=3))
     seen = await job({CALL: [CALLS_BACK]}, route=route, renew_at_every_wait=True)
     assert seen.states == [PROCESSING, FAILED]
-    assert hours(3) <= seen.took < hours(3) + seconds(5)
+    assert timedelta(hours=3) <= seen.took < timedelta(hours=3) + timedelta(seconds=5)
 
 
 @pytest.mark.parametrize("renewed", [False, True])
@@ -182,11 +186,11 @@ async def test_children_are_led_to_their_end_and_nothing_is_done_again_in_a_new_
         family(done=120, page=2),
     ]
     script: dict[Any, list[Any]] = {CALL: [LISTED], ADVANCE: looks, LIST: [looks[-2]]}
-    woken = [At(minutes(n), WOKEN) for n in (1, 2, 3)]
+    woken = [At(timedelta(minutes=n), WOKEN) for n in (1, 2, 3)]
     seen = await job(script, *woken, renew_at_every_wait=renewed)
     assert (seen.states, seen.runs > 1) == ([PROCESSING, COMPLETE], renewed)
     assert (seen.calls(CALL), seen.calls(LIST), seen.calls(ROUTE)) == (1, 1, 1)
-    assert (seen.unused, seen.took < minutes(4)) == ({}, True)
+    assert (seen.unused, seen.took < timedelta(minutes=4)) == ({}, True)
     assert seen.status.how_far == "120 done, 0 failed, 0 left of 120"
 
 
@@ -201,15 +205,15 @@ async def test_a_look_that_starts_as_many_as_one_look_can_is_followed_by_another
 
 
 async def test_children_that_move_while_they_are_looked_at_are_looked_at_again() -> None:
-    looks = [After(seconds(2), family(open=3)), family(done=3)]
-    seen = await job({CALL: [LISTED], ADVANCE: looks}, At(seconds(1), WOKEN))
-    assert (seen.states, seen.unused, seen.took < minutes(1)) == ([PROCESSING, COMPLETE], {}, True)
+    looks = [After(timedelta(seconds=2), family(open=3)), family(done=3)]
+    seen = await job({CALL: [LISTED], ADVANCE: looks}, At(timedelta(seconds=1), WOKEN))
+    assert (seen.states, seen.unused, seen.took < timedelta(minutes=1)) == ([PROCESSING, COMPLETE], {}, True)
 
 
 async def test_a_word_of_children_that_is_lost_is_not_relied_upon() -> None:
     seen = await job({CALL: [LISTED], ADVANCE: [family(open=3), family(done=3)]})
     assert seen.states == [PROCESSING, COMPLETE]
-    assert LOOK_AGAIN <= seen.took < LOOK_AGAIN + seconds(5)
+    assert LOOK_AGAIN <= seen.took < LOOK_AGAIN + timedelta(seconds=5)
 
 
 @pytest.mark.parametrize(
@@ -217,7 +221,7 @@ async def test_a_word_of_children_that_is_lost_is_not_relied_upon() -> None:
 )
 async def test_a_family_ends_by_its_rule(tolerates: int | None, end: Progress) -> None:
     looks = [family(done=1, failed=1, open=1, tolerates=tolerates), family(done=1, failed=2, tolerates=tolerates)]
-    seen = await job({CALL: [LISTED], ADVANCE: looks}, At(seconds(30), WOKEN))
+    seen = await job({CALL: [LISTED], ADVANCE: looks}, At(timedelta(seconds=30), WOKEN))
     assert seen.states == [PROCESSING, end]
 
 
@@ -225,23 +229,23 @@ async def test_a_page_of_children_that_can_not_be_had_fails_it_once_those_that_a
     three, one, none = family(open=3), family(open=1, done=2), family(done=3)
     looks = [each.model_copy(update={"next_page": "/x"}) for each in (three, three, one, none)]
     script: dict[Any, list[Any]] = {CALL: [LISTED], ADVANCE: looks, LIST: [Refused("answered 404")]}
-    woken = [At(minutes(1), WOKEN), At(minutes(2), WOKEN)]
+    woken = [At(timedelta(minutes=1), WOKEN), At(timedelta(minutes=2), WOKEN)]
     seen = await job(script, *woken)
     assert (seen.states, seen.calls(LIST), seen.unused) == ([PROCESSING, FAILED], 1, {})
-    assert minutes(2) <= seen.took < minutes(3)
+    assert timedelta(minutes=2) <= seen.took < timedelta(minutes=3)
 
 
 async def test_a_cancel_is_handed_on_to_all_children() -> None:
     parts = [Left(left=700), Left(left=200), Left(left=200), Left(left=0)]
     script: dict[Any, list[Any]] = {CALL: [LISTED], ADVANCE: [family(open=3)], PASS_ON: parts}
-    seen = await job(script, At(seconds(30), "cancel", ANN))
+    seen = await job(script, At(timedelta(seconds=30), "cancel", ANN))
     assert (seen.states, seen.unused) == ([PROCESSING, CANCELLED], {})
     assert {(each.by, each.note) for each in seen.inputs(PASS_ON)} == {("ann", "not today")}
 
 
 async def test_a_cancel_in_the_middle_of_a_call_lets_the_call_end_and_starts_no_children() -> None:
-    script: dict[Any, list[Any]] = {CALL: [After(seconds(20), LISTED)], PASS_ON: [Left(left=0)]}
-    seen = await job(script, At(seconds(10), "cancel", ANN))
+    script: dict[Any, list[Any]] = {CALL: [After(timedelta(seconds=20), LISTED)], PASS_ON: [Left(left=0)]}
+    seen = await job(script, At(timedelta(seconds=10), "cancel", ANN))
     assert (seen.states, seen.calls(ADVANCE)) == ([PROCESSING, CANCELLED], 0)
 
 
@@ -251,7 +255,7 @@ async def test_in_a_new_round_its_page_is_not_called_and_what_failed_is_given_an
         AGAIN: [Left(left=1000), Left(left=0)],
         ADVANCE: [family(open=3), family(done=2, open=1), family(done=2, failed=1)],
     }
-    woken = [At(minutes(1), WOKEN), At(minutes(2), WOKEN)]
+    woken = [At(timedelta(minutes=1), WOKEN), At(timedelta(minutes=2), WOKEN)]
     seen = await job(script, *woken, route=Route(listed=True), renew_at_every_wait=renewed)
     assert (seen.states, seen.unused, seen.runs > 1) == ([PROCESSING, FAILED], {}, renewed)
     assert (seen.calls(CALL), seen.calls(CALL_INLINE)) == (0, 0)
@@ -262,7 +266,7 @@ async def test_a_worker_lost_while_children_are_looked_at_looks_again() -> None:
         CALL: [LISTED],
         ADVANCE: [WorkerLost(), family(open=3), InDoubt("no answer"), family(done=3)],
     }
-    seen = await job(script, At(minutes(1), WOKEN), WhenBlocked(WOKEN))
+    seen = await job(script, At(timedelta(minutes=1), WOKEN), WhenBlocked(WOKEN))
     assert (seen.states, seen.unused, seen.took < LOOK_AGAIN) == ([PROCESSING, COMPLETE], {}, True)
 
 
@@ -273,12 +277,14 @@ def test_a_family_says_how_far_it_is() -> None:
 
 async def test_how_it_is_called_is_on_record_with_its_call() -> None:
     """A new run that asked again might take the other effect, whose key is another: the page would be called twice."""
-    routes = [Route(held="disabled"), Route(held="disabled"), Route(timeout=seconds(40))]
+    routes = [Route(held="disabled"), Route(held="disabled"), Route(timeout=timedelta(seconds=40))]
     script: dict[Any, list[Any]] = {ROUTE: routes, CALL: [InDoubt("reset")]}
-    seen = await job(script, At(minutes(3), "type_changed"), At(minutes(4), "type_changed"))
+    seen = await job(script, At(timedelta(minutes=3), "type_changed"), At(timedelta(minutes=4), "type_changed"))
     assert (seen.states, seen.calls(ROUTE)) == ([HELD, PROCESSING], 3)
     assert Route.model_validate(seen.snapshot["route"]) == routes[-1]
     called = await job(
-        {ROUTE: [Route()], CALL: [NotDone("busy"), DONE]}, At(seconds(0.5), "type_changed"), renew_at_every_wait=True
+        {ROUTE: [Route()], CALL: [NotDone("busy"), DONE]},
+        At(timedelta(seconds=0.5), "type_changed"),
+        renew_at_every_wait=True,
     )
     assert (called.end, called.calls(ROUTE), called.runs > 1) == (COMPLETE, 1, True)

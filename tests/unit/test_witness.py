@@ -1,21 +1,26 @@
-"""`perform(witness=)`: a message of the other side says that it was done, while nobody else knows."""
+"""`perform(confirmed_by=)`: a message of the other side says that it was done, while nobody else knows."""
 
 from __future__ import annotations
 
+from datetime import timedelta
 from enum import StrEnum
 from typing import Any
 
 from pydantic import BaseModel
 from temporalio import workflow
 
-from perdure import Done, Effect, Escalate, Find, InDoubt, Lifecycle, Lookup, NotDone, Repeat, minutes, seconds, state
+from perdure import AskFirst, Done, Effect, Escalate, InDoubt, Lifecycle, Lookup, NotDone, Repeat, state
 from perdure._wire.status import LifecycleStatus
 from perdure.testing import After, At, When, WhenParked, WorkerLost, rehearse
 
-FIND = Find[str, str]("find-witnessed")
-ASKED = Effect[str, str]("call-asked", timeout=seconds(5), doubt=Lookup(FIND, settle=minutes(5), every=seconds(1)))
-PARKED = Effect[str, str]("call-parked", timeout=seconds(5), doubt=Escalate())
-REPEATED = Effect[str, str]("call-repeated", timeout=seconds(5), doubt=Repeat())
+FIND = Lookup[str, str]("find-witnessed")
+ASKED = Effect[str, str](
+    "call-asked",
+    timeout=timedelta(seconds=5),
+    doubt=AskFirst(FIND, visibility_delay=timedelta(minutes=5), every=timedelta(seconds=1)),
+)
+PARKED = Effect[str, str]("call-parked", timeout=timedelta(seconds=5), doubt=Escalate())
+REPEATED = Effect[str, str]("call-repeated", timeout=timedelta(seconds=5), doubt=Repeat())
 BY_NAME = {each.name: each for each in (ASKED, PARKED, REPEATED)}
 
 
@@ -45,9 +50,9 @@ class Witnessed(Lifecycle[str, Way]):
     @workflow.run
     async def run(self, name: str) -> None:
         early = self.said.word
-        self.said = self.recall(Said) or Said()
+        self.said = self.restore(Said) or Said()
         self.said.word = self.said.word or early
-        end = await self.perform(BY_NAME[name], "it", entering=Way.CALLING, witness=lambda: self.said.word)
+        end = await self.perform(BY_NAME[name], "it", entering=Way.CALLING, confirmed_by=lambda: self.said.word)
         assert isinstance(end, Done)
         await self.enter(Way.DONE, why=end.receipt)
 
@@ -76,9 +81,13 @@ async def test_what_is_parked_is_settled_by_the_message() -> None:
 
 async def test_a_message_in_the_middle_of_the_call_counts_once_that_ends_in_doubt() -> None:
     for effect in BY_NAME.values():
-        script: dict[Any, Any] = {effect: [After(seconds(2), InDoubt("cut"))], FIND: [None] * 30}
+        script: dict[Any, Any] = {effect: [After(timedelta(seconds=2), InDoubt("cut"))], FIND: [None] * 30}
         seen = await rehearse(
-            Witnessed, effect.name, script, messages=[At(seconds(1), "call_back", "thanks")], allow_unused=True
+            Witnessed,
+            effect.name,
+            script,
+            messages=[At(timedelta(seconds=1), "call_back", "thanks")],
+            allow_unused=True,
         )
         assert (seen.end, seen.calls(effect), seen.calls(FIND)) == (Way.DONE, 1, 0)
 
@@ -86,10 +95,10 @@ async def test_a_message_in_the_middle_of_the_call_counts_once_that_ends_in_doub
 async def test_between_two_look_ups_it_spares_those_that_would_follow() -> None:
     script: dict[Any, Any] = {ASKED: [WorkerLost()], FIND: [None] * 30}
     seen = await rehearse(
-        Witnessed, ASKED.name, script, messages=[At(minutes(1), "call_back", "thanks")], allow_unused=True
+        Witnessed, ASKED.name, script, messages=[At(timedelta(minutes=1), "call_back", "thanks")], allow_unused=True
     )
     assert (seen.end, seen.calls(ASKED)) == (Way.DONE, 1)
-    assert seen.took < minutes(1) + seconds(1)
+    assert seen.took < timedelta(minutes=1) + timedelta(seconds=1)
 
 
 def _in_doubt(status: LifecycleStatus) -> bool:
@@ -98,7 +107,9 @@ def _in_doubt(status: LifecycleStatus) -> bool:
 
 async def test_it_is_not_asked_about_what_certainly_was_not_done() -> None:
     script = {REPEATED: [NotDone("busy"), "done"]}
-    seen = await rehearse(Witnessed, REPEATED.name, script, messages=[At(seconds(0.1), "call_back", "thanks")])
+    seen = await rehearse(
+        Witnessed, REPEATED.name, script, messages=[At(timedelta(seconds=0.1), "call_back", "thanks")]
+    )
     assert (seen.calls(REPEATED), [each.receipt for each in seen.effects.values()]) == (2, ["done"])
 
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+from datetime import timedelta
 from enum import StrEnum
 
 from pydantic import BaseModel
 from temporalio import workflow
 
 import perdure
-from perdure import App, AppColumn, Attempt, Done, Effect, Ended, Escalate, Lifecycle, Retry, seconds, state
+from perdure import App, AppColumn, Attempt, Done, Effect, Escalate, Lifecycle, NotPerformed, RetryPolicy, state
 
 
 class Ware(BaseModel):
@@ -37,10 +38,10 @@ class Step(StrEnum):
 
 ORDER = Effect[Ware, Ordered](
     "order",
-    timeout=seconds(5),
+    timeout=timedelta(seconds=5),
     doubt=Escalate(),
-    retry=Retry(initial=seconds(0.1), cap=seconds(0.3)),
-    heartbeat=seconds(2),
+    retry=RetryPolicy(initial_interval=timedelta(seconds=0.1), maximum_interval=timedelta(seconds=0.3)),
+    heartbeat_timeout=timedelta(seconds=2),
 )
 
 
@@ -80,7 +81,7 @@ class Purchase(Lifecycle[Ware, Step]):
             match await self.perform(ORDER, ware, entering=Step.ORDERING):
                 case Done():
                     return await self.enter(Step.ORDERED)
-                case Ended(why):
+                case NotPerformed(why):
                     await self.enter(Step.FAILED, why=why)
                     await self.retry_requested()
 

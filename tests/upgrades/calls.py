@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import timedelta
 
 from temporalio import workflow
 
-from perdure import seconds
 from tests.apps.contracts import Errand
 from tests.upgrades.editions import STATES, Editable, Step
 from tests.upgrades.effects import NAME, contract
@@ -68,7 +68,7 @@ class WaitInserted(Editable):
     @workflow.run
     async def run(self, errand: Errand) -> None:
         """See the base class."""
-        await self.wait_for(lambda: False, until=workflow.now() + seconds(1))
+        await self.wait_for(lambda: False, until=workflow.now() + timedelta(seconds=1))
         await self.lead(errand)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from temporalio import workflow
 
-from perdure import App, Attempt, Done, Effect, Ended, Find, Lifecycle, Question, state
+from perdure import App, Attempt, Done, Effect, Lifecycle, Lookup, LookupContext, NotPerformed, state
 from perdure.contracts.states import State
 from tests.apps.calls import do_errand, find_errand
 from tests.apps.contracts import Errand, Ticket
@@ -51,14 +51,14 @@ class Editable(Lifecycle[Errand, Step]):
             match await self.perform(self.effects[0], errand, entering=Step.DOING):
                 case Done():
                     return await self.enter(Step.DONE)
-                case Ended(why):
+                case NotPerformed(why):
                     await self.enter(Step.FAILED, why=why)
                     await self.retry_requested()
 
 
 def edition(lifecycle: type[Lifecycle[Any, Any]]) -> App:
     """An app with this one lifecycle, whose effects are errands."""
-    finds = dict.fromkeys(effect.find for effect in lifecycle.effects if effect.find is not None)
+    finds = dict.fromkeys(effect.lookup for effect in lifecycle.effects if effect.lookup is not None)
     return App([lifecycle], [*map(_does, lifecycle.effects), *map(_finds, finds)])
 
 
@@ -69,8 +69,8 @@ def _does(effect: Effect[Any, Any]) -> Callable[..., Any]:
     return effect.performs(body)
 
 
-def _finds(find: Find[Any, Any]) -> Callable[..., Any]:
-    async def body(errand: Errand, question: Question) -> Ticket | None:
+def _finds(find: Lookup[Any, Any]) -> Callable[..., Any]:
+    async def body(errand: Errand, question: LookupContext) -> Ticket | None:
         return await find_errand(errand, question)
 
     return find.answers(body)

@@ -2,34 +2,42 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 from temporalio import workflow
 
-from perdure import Dedupe, Effect, Escalate, Find, Limit, Lookup, Repeat, Retry, minutes, seconds
+from perdure import AskFirst, Dedupe, Effect, Escalate, Lookup, RateLimit, Repeat, RetryPolicy
 from perdure.contracts.policies import DoubtPolicy
 from tests.apps.contracts import Errand, Ticket
 from tests.upgrades.editions import STATES, Editable
 
 NAME = "parcel"
-SOON = Retry(initial=seconds(0.1), cap=seconds(0.3))
-FIND = Find[Errand, Ticket]("find-parcel", timeout=seconds(5))
-SEEK = Find[Errand, Ticket]("seek-parcel", timeout=seconds(5), formerly=("find-parcel",))
+SOON = RetryPolicy(initial_interval=timedelta(seconds=0.1), maximum_interval=timedelta(seconds=0.3))
+FIND = Lookup[Errand, Ticket]("find-parcel", timeout=timedelta(seconds=5))
+SEEK = Lookup[Errand, Ticket]("seek-parcel", timeout=timedelta(seconds=5), aliases=("find-parcel",))
 ELSEWHERE = "parcels-elsewhere"
 """Another task queue."""
 
 
 def contract(name: str = "send-parcel", **more: Any) -> Effect[Errand, Ticket]:
     """One that escalates, but for what `more` says."""
-    usual: dict[str, Any] = {"timeout": seconds(1), "doubt": Escalate(), "retry": SOON, "heartbeat": seconds(2)}
+    usual: dict[str, Any] = {
+        "timeout": timedelta(seconds=1),
+        "doubt": Escalate(),
+        "retry": SOON,
+        "heartbeat_timeout": timedelta(seconds=2),
+    }
     return Effect[Errand, Ticket](name, **(usual | more))
 
 
 def looking(
-    misses: int = 1, settle: float = 0.2, find: Find[Errand, Ticket] = FIND, **more: Any
+    misses: int = 1, visibility_delay: float = 0.2, find: Lookup[Errand, Ticket] = FIND, **more: Any
 ) -> DoubtPolicy[Errand, Ticket]:
     """Asks, and goes on asking."""
-    return Lookup(find, settle=seconds(settle), misses=misses, every=seconds(0.03), **more)
+    return AskFirst(
+        find, visibility_delay=timedelta(seconds=visibility_delay), misses=misses, every=timedelta(seconds=0.03), **more
+    )
 
 
 @workflow.defn(name=NAME)
@@ -63,7 +71,7 @@ class Deduping(Editable):
     """The other side drops repeats."""
 
     states = STATES
-    effects = (contract(doubt=Dedupe(window=minutes(5), margin=seconds(1))),)
+    effects = (contract(doubt=Dedupe(window=timedelta(minutes=5), margin=timedelta(seconds=1))),)
 
     @workflow.run
     async def run(self, errand: Errand) -> None:
@@ -76,7 +84,7 @@ class Asking(Editable):
     """The other side can be asked: one miss is enough."""
 
     states = STATES
-    effects = (contract(doubt=looking(), timeout=seconds(1)),)
+    effects = (contract(doubt=looking(), timeout=timedelta(seconds=1)),)
 
     @workflow.run
     async def run(self, errand: Errand) -> None:
@@ -89,7 +97,7 @@ class AskingLonger(Editable):
     """It takes four misses."""
 
     states = STATES
-    effects = (contract(doubt=looking(misses=4), timeout=seconds(1)),)
+    effects = (contract(doubt=looking(misses=4), timeout=timedelta(seconds=1)),)
 
     @workflow.run
     async def run(self, errand: Errand) -> None:
@@ -115,7 +123,7 @@ class AskingForAnHour(Editable):
     """No miss counts for an hour."""
 
     states = STATES
-    effects = (contract(doubt=looking(settle=3600)),)
+    effects = (contract(doubt=looking(visibility_delay=3600)),)
 
     @workflow.run
     async def run(self, errand: Errand) -> None:
@@ -167,7 +175,13 @@ class GivingUp(Editable):
     """Two failures are enough."""
 
     states = STATES
-    effects = (contract(retry=Retry(initial=seconds(0.1), cap=seconds(0.3), maximum=2)),)
+    effects = (
+        contract(
+            retry=RetryPolicy(
+                initial_interval=timedelta(seconds=0.1), maximum_interval=timedelta(seconds=0.3), maximum_attempts=2
+            )
+        ),
+    )
 
     @workflow.run
     async def run(self, errand: Errand) -> None:
@@ -182,10 +196,12 @@ class InOtherTimes(Editable):
     states = STATES
     effects = (
         contract(
-            timeout=seconds(7),
-            heartbeat=seconds(3),
-            pick_up=minutes(1),
-            retry=Retry(initial=seconds(0.2), cap=seconds(0.4), jitter=0),
+            timeout=timedelta(seconds=7),
+            heartbeat_timeout=timedelta(seconds=3),
+            schedule_to_start_timeout=timedelta(minutes=1),
+            retry=RetryPolicy(
+                initial_interval=timedelta(seconds=0.2), maximum_interval=timedelta(seconds=0.4), jitter=0
+            ),
         ),
     )
 
@@ -200,7 +216,7 @@ class Limited(Editable):
     """It keeps to a rate, on a task queue of its own."""
 
     states = STATES
-    effects = (contract(limit=Limit("account", per_second=50)),)
+    effects = (contract(limit=RateLimit("account", per_second=50)),)
 
     @workflow.run
     async def run(self, errand: Errand) -> None:
@@ -213,7 +229,7 @@ class Renamed(Editable):
     """Under another name, and it says so."""
 
     states = STATES
-    effects = (contract("post-parcel", formerly=("send-parcel",)),)
+    effects = (contract("post-parcel", aliases=("send-parcel",)),)
 
     @workflow.run
     async def run(self, errand: Errand) -> None:

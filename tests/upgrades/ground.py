@@ -38,7 +38,7 @@ class Ground:
     async def worker(self, kind: type[Any], **settings: Any) -> AsyncIterator[App]:
         """A worker that runs this edition. It caches nothing: nobody waits for a cache that went with it."""
         app = edition(kind)
-        async with self.world.worker(app, **({"workflows_cached": 0} | settings)):
+        async with self.world.worker(app, **({"max_cached_workflows": 0} | settings)):
             yield app
 
     async def refused(self, kind: type[Any]) -> str:
@@ -57,7 +57,7 @@ class Ground:
     async def new_run(self, state: str, kind: type[Any]) -> None:
         """A new run, as one of this edition would have handed it on in `state`, for whichever worker is there: while
         workers are replaced, that may be one of another edition."""
-        await self.world.engine.start_workflow(
+        await self.world.temporal_client.start_workflow(
             self.lifecycle,
             {},
             id=f"{self.world.scope}:{self.lifecycle}/a",
@@ -72,7 +72,7 @@ class Ground:
     @property
     def client(self) -> Client:
         """Perdure's client, that knows no class."""
-        return Client(self.world.client._pool, config=self.world.config, engine=self.world.engine)
+        return Client(self.world.client._pool, config=self.world.config, temporal_client=self.world.temporal_client)
 
     async def wants_a_person(self, entity_id: str = "a") -> str:
         """Wait until it does; says for what."""
@@ -110,15 +110,18 @@ class Ground:
 
     async def _is_over(self, entity_id: str) -> bool:
         about = f"WorkflowId = '{self.world.handle(self.lifecycle, entity_id).id}'"
-        statuses = {each.status async for each in self.world.engine.list_workflows(about)}
+        statuses = {each.status async for each in self.world.temporal_client.list_workflows(about)}
         return bool(statuses) and WorkflowExecutionStatus.RUNNING not in statuses
 
     async def histories(self) -> list[WorkflowHistory]:
         """Of all runs, oldest first."""
-        runs = [each async for each in self.world.engine.list_workflows(f"TaskQueue = '{self.world.config.queue}'")]
+        runs = [
+            each async for each in self.world.temporal_client.list_workflows(f"TaskQueue = '{self.world.config.queue}'")
+        ]
         ordered = sorted(runs, key=lambda each: (each.start_time, each.history_length))
         return [
-            await self.world.engine.get_workflow_handle(each.id, run_id=each.run_id).fetch_history() for each in ordered
+            await self.world.temporal_client.get_workflow_handle(each.id, run_id=each.run_id).fetch_history()
+            for each in ordered
         ]
 
     async def failures(self) -> int:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from enum import StrEnum
 
 from temporalio import workflow
 
-from perdure import Lifecycle, hours, state
+from perdure import Lifecycle, state
 from tests.apps.contracts import Errand
 from tests.upgrades.effects import contract
 
@@ -52,7 +53,7 @@ class _Packing(Lifecycle[Errand, Step]):
 
     async def send(self) -> None:
         """What comes after it: a wait that has an end, so that the history has a call past the place of the edit."""
-        await self.wait_for(lambda: self.told, until=workflow.now() + hours(1))
+        await self.wait_for(lambda: self.told, until=workflow.now() + timedelta(hours=1))
         await self.enter(Step.DONE)
 
 
@@ -106,7 +107,7 @@ class Renamed(_Packing):
     """The effect has another name, and says so."""
 
     states = STATES
-    effects = (contract("post-parcel", formerly=("send-parcel",)),)
+    effects = (contract("post-parcel", aliases=("send-parcel",)),)
 
     @workflow.run
     async def run(self, errand: Errand) -> None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any, Generic, TypeVar
 
 from pydantic import BaseModel, model_validator
 from temporalio import workflow
 
-from perdure import Done, Effect, Escalate, Lifecycle, Retry, seconds
+from perdure import Done, Effect, Escalate, Lifecycle, RetryPolicy
 from tests.apps.contracts import Errand, Ticket
 from tests.upgrades.editions import STATES, Step
 
@@ -94,7 +95,7 @@ I = TypeVar("I")  # noqa: E741
 
 
 class _Letter(Lifecycle[I, Step], Generic[I]):
-    """Takes words, goes on in a new run when told `renew`, sends when told `send`."""
+    """Takes words, goes on in a new run when told `continue_as_new`, sends when told `send`."""
 
     keeps: type[BaseModel] = Kept
     sends: type[BaseModel] = Errand
@@ -114,20 +115,20 @@ class _Letter(Lifecycle[I, Step], Generic[I]):
         self.word = self.last = word
 
     @workflow.query
-    def recalled(self) -> str:
+    def restored(self) -> str:
         """What it was told, in this run or before."""
         return self.last
 
     async def lead(self, letter: Any) -> None:
         """What all editions do."""
         self.colour = getattr(letter, "colour", "")
-        if (kept := self.recall(self.keeps)) is not None:
+        if (kept := self.restore(self.keeps)) is not None:
             self.last = self.last or kept.word  # type: ignore[attr-defined]
             self.word = self.word or ("send" if self.last == "send" else "")
         while self.word != "send":
             await self.wait_for(lambda: self.word in ("renew", "send"))
             if self.word == "renew":
-                await self.renew()
+                await self.continue_as_new()
         while not isinstance(
             end := await self.perform(self.effects[0], self.sends(what=letter.to), entering=Step.DOING), Done
         ):
@@ -139,10 +140,10 @@ class _Letter(Lifecycle[I, Step], Generic[I]):
 def _sends(receipt: Any = Ticket, given: Any = Errand) -> Effect[Any, Any]:
     return Effect[given, receipt](
         "send-letter",
-        timeout=seconds(1),
+        timeout=timedelta(seconds=1),
         doubt=Escalate(),
-        retry=Retry(initial=seconds(0.1), cap=seconds(0.3)),
-        heartbeat=seconds(2),
+        retry=RetryPolicy(initial_interval=timedelta(seconds=0.1), maximum_interval=timedelta(seconds=0.3)),
+        heartbeat_timeout=timedelta(seconds=2),
     )
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from enum import StrEnum
 from typing import Any
 
 from temporalio import workflow
 
-from perdure import AppColumn, Done, Ended, Lifecycle, minutes, state
+from perdure import AppColumn, Done, Lifecycle, NotPerformed, state
 from tests.apps.contracts import Errand
 from tests.upgrades.editions import Editable, Step
 from tests.upgrades.effects import NAME, contract
@@ -45,7 +46,7 @@ class OneMore(Lifecycle[Errand, Longer]):
                 case Done():
                     await self.enter(Longer.CHECKED)
                     return await self.enter(Longer.DONE)
-                case Ended(why):
+                case NotPerformed(why):
                     await self.enter(Longer.FAILED, why=why)
                     await self.retry_requested()
 
@@ -83,7 +84,7 @@ class _Sending(Lifecycle[Errand, Other]):
             match await self.perform(self.effects[0], errand, entering=Other.SENDING):
                 case Done():
                     return await self.enter(Other.DONE)
-                case Ended(why):
+                case NotPerformed(why):
                     await self.enter(Other.FAILED, why=why)
                     await self.retry_requested()
 
@@ -94,7 +95,7 @@ class Renamed(_Sending):
 
     states = (
         state(Other.PENDING, Other.SENDING, Other.FAILED),
-        state(Other.SENDING, Other.DONE, Other.FAILED, formerly=("doing",)),
+        state(Other.SENDING, Other.DONE, Other.FAILED, aliases=("doing",)),
         state(Other.FAILED, Other.SENDING, attention=True),
         state(Other.DONE),
     )
@@ -130,8 +131,8 @@ class Shown(Editable):
 
     states = (
         state(Step.PENDING, Step.DOING, Step.FAILED, Step.CANCELLED),
-        state(Step.DOING, Step.DONE, Step.FAILED, within=minutes(5)),
-        state(Step.FAILED, Step.DOING, attention=True, within=minutes(1)),
+        state(Step.DOING, Step.DONE, Step.FAILED, within=timedelta(minutes=5)),
+        state(Step.FAILED, Step.DOING, attention=True, within=timedelta(minutes=1)),
         state(Step.DONE),
         state(Step.CANCELLED),
     )
@@ -159,7 +160,7 @@ class ShownElsewhere(Editable):
 
 
 class _Walk(Lifecycle[Errand, Any]):
-    """Is on its way until it is told `go`; goes on in a new run when told `renew`."""
+    """Is on its way until it is told `go`; goes on in a new run when told `continue_as_new`."""
 
     def __init__(self) -> None:
         self.word = ""
@@ -175,7 +176,7 @@ class _Walk(Lifecycle[Errand, Any]):
         while self.word != "go":
             await self.wait_for(lambda: self.word in ("go", "renew"))
             if self.word == "renew":
-                await self.renew()
+                await self.continue_as_new()
         await self.enter(there)
 
 
@@ -204,7 +205,7 @@ class WalkRenamed(_Walk):
 
     states = (
         state(Other.PENDING, Other.SENDING, Other.FAILED),
-        state(Other.SENDING, Other.DONE, formerly=("doing",)),
+        state(Other.SENDING, Other.DONE, aliases=("doing",)),
         state(Other.DONE),
         state(Other.FAILED),
     )

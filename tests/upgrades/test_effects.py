@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from perdure import Status
+from perdure import EffectStatus
 from perdure.contracts.scopes import queue_of
 from tests.upgrades import effects
 from tests.upgrades.ground import PARCEL, Ground
@@ -35,7 +35,7 @@ async def test_a_policy_that_changes_under_a_parked_effect_leaves_it_parked_for_
     async with ground.worker(after):
         status = await ground.world.asked(PARCEL)
         assert status.effects[0].parked
-        await ground.client.resolve(PARCEL, "a", Status.DONE, by="ann", note="seen", receipt={"number": 7})
+        await ground.client.resolve(PARCEL, "a", EffectStatus.DONE, by="ann", note="seen", receipt={"number": 7})
         assert await ground.end() == "done"
     assert ground.other.accepted.total() == 1
     assert await ground.failures() == 0
@@ -62,7 +62,7 @@ async def test_a_policy_that_no_longer_asks_takes_the_place_of_one_that_is_askin
         await ground.other.saw("ask", count=2)
     async with ground.worker(effects.Escalating):
         assert "send-parcel is in doubt" in await ground.wants_a_person()
-        await ground.client.resolve(PARCEL, "a", Status.NOT_DONE, by="ann", note="not there")
+        await ground.client.resolve(PARCEL, "a", EffectStatus.NOT_DONE, by="ann", note="not there")
         assert await ground.end() == "done"
     assert ground.other.accepted.total() == 1
     assert await ground.failures() == 0
@@ -87,7 +87,7 @@ async def test_misses_may_change_while_it_is_asked(ground: Ground, before: type,
     assert await ground.failures() == 0
 
 
-@row("`settle`")
+@row("`visibility_delay`")
 async def test_settle_counts_as_the_worker_says_that_asks(ground: Ground) -> None:
     async with ground.worker(effects.AskingForAnHour):
         await ground.start()
@@ -113,7 +113,7 @@ async def test_a_look_up_that_can_not_answer_is_given_up_after_as_many_tries_as_
         assert (await ground.client.status(PARCEL, "a")).attention is None
     async with ground.worker(effects.Asking):  # five tries
         assert "send-parcel is in doubt" in await ground.wants_a_person()
-        await ground.client.resolve(PARCEL, "a", Status.DONE, by="ann", note="seen", receipt={"number": 7})
+        await ground.client.resolve(PARCEL, "a", EffectStatus.DONE, by="ann", note="seen", receipt={"number": 7})
         assert await ground.end() == "done"
     assert ground.other.accepted.total() == 1
     assert await ground.failures() == 0
@@ -179,7 +179,14 @@ async def test_a_run_goes_on_calling_an_effect_the_way_it_began_with(
     assert await ground.failures() == 0
 
 
-@row("`Retry`: pauses", "`maximum`", "`timeout`", "`heartbeat`", "`pick_up`", "`limit`")
+@row(
+    "`RetryPolicy`: pauses",
+    "`maximum_attempts`",
+    "`timeout`",
+    "`heartbeat_timeout`",
+    "`schedule_to_start_timeout`",
+    "`limit`",
+)
 @pytest.mark.parametrize("after", [effects.GivingUp, effects.InOtherTimes, effects.Limited])
 async def test_pauses_time_outs_and_the_most_attempts_may_change(ground: Ground, after: type) -> None:
     ground.other.replies = [{"not_done": "busy"}] * 6
@@ -202,7 +209,9 @@ async def test_a_renamed_effect_that_says_so_keeps_its_key_and_its_record(ground
     async with ground.worker(effects.Renamed):
         status = await ground.world.asked(PARCEL)
         assert (status.effects[0].effect, status.effects[0].key) == ("post-parcel", "parcel/a/send-parcel")
-        await ground.client.resolve(PARCEL, "a", Status.NOT_DONE, by="ann", note="not there", effect="post-parcel")
+        await ground.client.resolve(
+            PARCEL, "a", EffectStatus.NOT_DONE, by="ann", note="not there", effect="post-parcel"
+        )
         assert await ground.end() == "done"
         assert await ground.calls("post-parcel") == []
         await ground.start(entity_id="b")
@@ -213,13 +222,13 @@ async def test_a_renamed_effect_that_says_so_keeps_its_key_and_its_record(ground
     assert await ground.failures() == 0
 
 
-@row("effect renamed without `formerly`")
+@row("effect renamed without `aliases`")
 async def test_a_renamed_effect_that_does_not_say_so_keeps_the_worker_from_starting(ground: Ground) -> None:
     await _parked(ground, effects.Escalating)
     why = await ground.refused(effects.RenamedInSilence)
     assert "an attempt of 'send-parcel' is under way or in doubt" in why
-    assert "formerly=('send-parcel',)" in why
+    assert "aliases=('send-parcel',)" in why
     async with ground.worker(effects.Escalating):
-        await ground.client.resolve(PARCEL, "a", Status.DONE, by="ann", note="seen", receipt={"number": 7})
+        await ground.client.resolve(PARCEL, "a", EffectStatus.DONE, by="ann", note="seen", receipt={"number": 7})
         assert await ground.end() == "done"
     assert ground.other.accepted.total() == 1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from perdure import Status
+from perdure import EffectStatus
 from tests.upgrades import packing
 from tests.upgrades.ground import Ground, follows
 from tests.upgrades.rows import row
@@ -54,7 +54,7 @@ async def test_then_may_be_added_where_it_takes_the_place_of_the_enter_that_foll
 async def test_what_is_in_doubt_goes_on_with_then_and_without(ground: Ground, before: type, after: type) -> None:
     await _parked(ground, before)
     async with ground.worker(after):
-        await ground.client.resolve(PACKING, "a", Status.NOT_DONE, by="ann", note="not there")
+        await ground.client.resolve(PACKING, "a", EffectStatus.NOT_DONE, by="ann", note="not there")
         await ground.world.is_in(PACKING, "a", "packed")
         await ground.go()
         assert await ground.end() == "done"
@@ -73,7 +73,7 @@ async def test_where_then_was_kept_it_can_not_be_removed_but_behind_patched(grou
     assert await ground.failures() == 0
 
 
-@row("effect renamed without `formerly`")
+@row("effect renamed without `aliases`")
 async def test_a_run_that_is_past_an_effect_that_was_renamed_in_silence_can_not_be_followed(ground: Ground) -> None:
     await _packed(ground, packing.Entering)
     histories = await ground.histories()
@@ -81,9 +81,9 @@ async def test_a_run_that_is_past_an_effect_that_was_renamed_in_silence_can_not_
     assert not await follows(packing.RenamedInSilence, histories)
 
 
-@row("effect or look-up renamed", "effect renamed without `formerly`")
+@row("effect or look-up renamed", "effect renamed without `aliases`")
 @pytest.mark.parametrize(
-    ("after", "sent"), [(packing.Renamed, 0), (packing.RenamedInSilence, 1)], ids=["formerly", "in silence"]
+    ("after", "sent"), [(packing.Renamed, 0), (packing.RenamedInSilence, 1)], ids=["aliases", "in silence"]
 )
 async def test_a_new_run_sends_again_what_was_renamed_in_silence(ground: Ground, after: type, sent: int) -> None:
     await _packed(ground, packing.Entering)

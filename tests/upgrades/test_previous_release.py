@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from perdure import Client, Status
+from perdure import Client, EffectStatus
 from perdure._store.schema.files import order
 from tests.replay.record import RELEASES, release
 from tests.upgrades import both
@@ -63,7 +63,7 @@ async def old(world: World, tmp_path: Path) -> OldWorker:
 
 def _client(world: World) -> Client:
     """Today's, that knows no class."""
-    return Client(world.client._pool, config=world.config, engine=world.engine)
+    return Client(world.client._pool, config=world.config, temporal_client=world.temporal_client)
 
 
 def _made_by(world: World, folder: Path, key: str) -> set[bool]:
@@ -97,7 +97,7 @@ async def test_what_the_release_before_began_this_one_ends(world: World, old: Ol
     assert await old.stop() == 0
     async with world.worker(both.app):
         receipt = {"number": 1}
-        await world.client.resolve(PURCHASE, "doubtful", Status.DONE, by="ann", note="seen", receipt=receipt)
+        await world.client.resolve(PURCHASE, "doubtful", EffectStatus.DONE, by="ann", note="seen", receipt=receipt)
         await world.client.retry(PURCHASE, "refused", by="ann", note="now")
         assert await world.ended(PURCHASE, "doubtful") == await world.ended(PURCHASE, "refused") == "ordered"
     assert _made_by(world, old._folder, "purchase/doubtful") == {True}
@@ -107,7 +107,7 @@ async def test_what_the_release_before_began_this_one_ends(world: World, old: Ol
 
 async def test_both_releases_share_a_task_queue_and_do_everything_once(world: World, old: OldWorker) -> None:
     many = 40
-    async with world.worker(both.app, workflows_cached=2):
+    async with world.worker(both.app, max_cached_workflows=2):
         for number in range(many):
             await _client(world).start(PURCHASE, number, {})
         ends = await asyncio.gather(*(world.ended(PURCHASE, number) for number in range(many)))

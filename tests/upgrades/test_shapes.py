@@ -31,7 +31,7 @@ async def test_an_input_with_other_fields_is_read_by_defaults_and_validators(
     async with ground.worker(shapes.Before):
         await ground.start({"to": "eve", "copies": 3})
         await _tell(ground, "a word")
-        assert await ground.world.query(LETTER, "a", "recalled") == "a word"  # else its task dies with the worker
+        assert await ground.world.query(LETTER, "a", "restored") == "a word"  # else its task dies with the worker
     async with ground.worker(after):
         await _tell(ground, "send")
         assert await ground.end() == "done"
@@ -41,7 +41,9 @@ async def test_an_input_with_other_fields_is_read_by_defaults_and_validators(
 
 async def test_what_only_newer_workers_know_of_an_input_is_delivered_by_an_older_ones_relay(ground: Ground) -> None:
     await ground.client.start(LETTER, "a", {"to": "eve", "colour": "red"})
-    await Relay(ground.world.client._pool, ground.world.engine, edition(shapes.Before), ground.world.config).once()
+    await Relay(
+        ground.world.client._pool, ground.world.temporal_client, edition(shapes.Before), ground.world.config
+    ).once()
     async with ground.worker(shapes.InputDemanding):
         await _tell(ground, "send")
         assert await ground.end() == "done"
@@ -51,7 +53,9 @@ async def test_what_only_newer_workers_know_of_an_input_is_delivered_by_an_older
 @row("lifecycle's input: field added without")
 async def test_an_input_that_only_later_code_can_read_waits_for_that_and_wants_a_person(ground: Ground) -> None:
     await ground.client.start(LETTER, "a", {"to": "eve"})
-    await Relay(ground.world.client._pool, ground.world.engine, edition(shapes.Before), ground.world.config).once()
+    await Relay(
+        ground.world.client._pool, ground.world.temporal_client, edition(shapes.Before), ground.world.config
+    ).once()
     async with ground.worker(shapes.InputDemanding):
         assert await ground.wants_a_person() == "the input can't be read: colour: Field required"
     async with ground.worker(shapes.InputDemanding):  # replays, and stands still
@@ -69,7 +73,9 @@ async def test_an_input_that_only_later_code_can_read_waits_for_that_and_wants_a
 @row("lifecycle's input: field added without")
 async def test_what_stands_still_can_be_cancelled_and_be_followed_later(ground: Ground) -> None:
     await ground.client.start(LETTER, "a", {"to": "eve"})
-    await Relay(ground.world.client._pool, ground.world.engine, edition(shapes.Before), ground.world.config).once()
+    await Relay(
+        ground.world.client._pool, ground.world.temporal_client, edition(shapes.Before), ground.world.config
+    ).once()
     async with ground.worker(shapes.InputDemanding):
         assert await ground.wants_a_person() == "the input can't be read: colour: Field required"
         await ground.client.cancel(LETTER, "a", by="ann", note="not needed any more")
@@ -104,7 +110,7 @@ async def test_a_snapshot_that_can_not_be_read_waits_for_code_that_can(ground: G
     async with ground.worker(shapes.Before):
         await ground.start({"to": "eve"})
         await _tell(ground, "hello")
-        await ground.world.query(LETTER, "a", "recalled")
+        await ground.world.query(LETTER, "a", "restored")
     async with ground.worker(shapes.SnapshotDemanding):
         await _tell(ground, "renew")
         assert await ground.wants_a_person() == "the snapshot can't be read: by: Field required"
@@ -116,7 +122,7 @@ async def test_a_snapshot_that_can_not_be_read_waits_for_code_that_can(ground: G
     async with ground.worker(shapes.SnapshotWithDefault):
         await ground.client.retry(LETTER, "a", by="ann", note="try")
         await ground.wants_nobody()
-        assert await ground.world.query(LETTER, "a", "recalled") == "renew"
+        assert await ground.world.query(LETTER, "a", "restored") == "renew"
         await _tell(ground, "send")
         assert await ground.end() == "done"
     assert await ground.failures() == 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from perdure import Status
+from perdure import EffectStatus
 from tests.upgrades import effects, states
 from tests.upgrades.ground import PARCEL, Ground
 from tests.upgrades.rows import row
@@ -32,7 +32,7 @@ async def _in_doubt(ground: Ground) -> None:
 async def test_a_state_that_is_added_is_entered_by_those_that_are_not_past_it(ground: Ground) -> None:
     await _parked(ground)
     async with ground.worker(states.OneMore):
-        await ground.client.resolve(PARCEL, "a", Status.DONE, by="ann", note="seen", receipt={"number": 7})
+        await ground.client.resolve(PARCEL, "a", EffectStatus.DONE, by="ann", note="seen", receipt={"number": 7})
         assert await ground.end() == "done"
     assert await ground.world.states(PARCEL, "a") == ["starting", "doing", "doing", "doing", "checked", "done"]
     assert await ground.failures() == 0
@@ -55,7 +55,7 @@ async def test_a_state_that_was_removed_keeps_the_worker_from_starting_while_som
     await _parked(ground)
     why = await ground.refused(states.RenamedInSilence)
     assert why.startswith("parcel: open ones are in the state 'doing', which it does not declare")
-    assert "state(..., formerly=('doing',))" in why
+    assert "state(..., aliases=('doing',))" in why
 
 
 @row("state renamed")
@@ -63,7 +63,7 @@ async def test_a_renamed_state_that_says_so_is_the_one_they_are_in(ground: Groun
     await _parked(ground)
     async with ground.worker(states.Renamed):
         assert (await ground.world.asked(PARCEL)).state == "sending"
-        await ground.client.resolve(PARCEL, "a", Status.NOT_DONE, by="ann", note="not there")
+        await ground.client.resolve(PARCEL, "a", EffectStatus.NOT_DONE, by="ann", note="not there")
         assert await ground.end() == "done"
     assert await ground.world.states(PARCEL, "a") == ["starting", "doing", "doing", "sending", "done"]
     assert ground.other.accepted.total() == 2  # one was resolved as not done
@@ -99,7 +99,7 @@ async def test_within_and_the_mirrors_column_count_from_the_next_write_on(ground
     async with ground.worker(states.Shown):
         assert await ground.world.db.fetchval("select state from errand") == "pending"
         ground.other.replies = [{"refused": "no"}]
-        await ground.client.resolve(PARCEL, "a", Status.NOT_DONE, by="ann", note="not there")
+        await ground.client.resolve(PARCEL, "a", EffectStatus.NOT_DONE, by="ann", note="not there")
         await ground.world.is_in(PARCEL, "a", "failed")
         shows = "select state = 'failed' from errand"
         await ground.world.until(lambda: ground.world.db.fetchval(shows), "the column shows it")
@@ -120,7 +120,7 @@ async def test_another_column_shows_the_state_from_the_next_write_on_and_the_old
         )
     async with ground.worker(states.ShownElsewhere):
         assert await ground.world.db.fetchval("select shown from errand") is None
-        await ground.client.resolve(PARCEL, "a", Status.NOT_DONE, by="ann", note="not there")
+        await ground.client.resolve(PARCEL, "a", EffectStatus.NOT_DONE, by="ann", note="not there")
         assert await ground.end() == "done"
         await ground.world.until(lambda: ground.world.db.fetchval("select shown = 'done' from errand"), "done is shown")
     assert await ground.world.db.fetchval("select state from errand") == "doing"

@@ -25,7 +25,7 @@ async def _make_current(world: World, deployment: str) -> None:
 
     async def set_it() -> bool:
         try:
-            await world.engine.workflow_service.set_worker_deployment_current_version(request)
+            await world.temporal_client.workflow_service.set_worker_deployment_current_version(request)
         except RPCError as error:  # its worker has not asked for work yet
             if error.status not in (RPCStatusCode.NOT_FOUND, RPCStatusCode.FAILED_PRECONDITION):
                 raise

@@ -8,7 +8,7 @@ a change is dealt with as it was until then, however late the change arrives.
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any
 
@@ -27,9 +27,10 @@ from activities.reminders.contracts.reminders import (
     Upto,
     Withdrawal,
 )
-from perdure import AppColumn, AppRows, Erasure, Lifecycle, Request, hours, state
+from perdure import AppColumn, Lifecycle, OperatorRequest, state
+from perdure.contracts import AppRows, Erasure
 
-LOOK_AGAIN = hours(7 * 24)
+LOOK_AGAIN = timedelta(hours=7 * 24)
 """What a zone's clocks do may be changed by law: so often a patient who sleeps for long looks ahead again."""
 LONGEST = 120
 """History events after which it goes on in a new run, some twenty doses: what sleeps for years should be small, and a
@@ -99,7 +100,7 @@ class DosageReminders(Lifecycle[Patient, Reminding]):
     @workflow.run
     async def run(self, patient: Patient) -> None:
         """From the sign-up to the sign-off."""
-        self.memory = self.recall(Memory) or Memory(patient=patient, upto=Upto(at=self.started_at))
+        self.memory = self.restore(Memory) or Memory(patient=patient, upto=Upto(at=self.started_at))
         self.asked[:0] = self.memory.asked
         while not self.memory.signed_off:
             if self.asked:
@@ -108,7 +109,7 @@ class DosageReminders(Lifecycle[Patient, Reminding]):
                 await self._turn()
         await self.enter(Reminding.ENDED, why="signed off")
 
-    async def cancelling(self, asked: Request) -> None:
+    async def cancelling(self, asked: OperatorRequest) -> None:
         """Withdraw the doses that have not gone yet."""
         await self._stop(workflow.now(), f"cancelled by {asked.by}")
 
@@ -175,7 +176,7 @@ class DosageReminders(Lifecycle[Patient, Reminding]):
         await self._show(ahead)
         if workflow.info().get_current_history_length() > LONGEST and not self.asked:
             await self.save()
-            await self.renew()
+            await self.continue_as_new()
         until = None if ahead.next_at is None else min(ahead.next_at, workflow.now() + LOOK_AGAIN)
         await self.wait_for(lambda: bool(self.asked), until=until)
 

@@ -14,7 +14,8 @@ from temporalio import workflow
 
 from activities.reminders.contracts.reminders import Dose, Opening, Reports
 from activities.telephony.contracts import PLACE_CALL, SEND_SMS, Accepted, Channel, Notice, Reported, reference_of
-from perdure import Done, Ended, Erasure, Expired, Key, Lifecycle, Request, WasRefused, state
+from perdure import Done, Expired, Key, Lifecycle, NotPerformed, OperatorRequest, WasRefused, state
+from perdure.contracts import Erasure
 
 
 class Reminder(StrEnum):
@@ -64,8 +65,8 @@ class DoseReminder(Lifecycle[Dose, Reminder]):
     @workflow.run
     async def run(self, dose: Dose) -> None:
         """Send it in the first opening in which that can be done."""
-        if recalled := self.recall(Reports):
-            self.reports = recalled.last | self.reports
+        if restored := self.restore(Reports):
+            self.reports = restored.last | self.reports
         refused: dict[Channel, str] = {}
         why = "all of its window lies in the quiet hours" if not dose.openings else "it was started too late"
         for number, opening in enumerate(dose.openings):
@@ -83,11 +84,11 @@ class DoseReminder(Lifecycle[Dose, Reminder]):
                     break
                 case WasRefused(why):
                     return await self.enter(Reminder.REFUSED, why=why)
-                case Ended(why):
+                case NotPerformed(why):
                     return await self.enter(Reminder.ERROR, why=why)
         await self.enter(Reminder.EXPIRED, why=why)
 
-    async def cancelling(self, asked: Request) -> None:
+    async def cancelling(self, asked: OperatorRequest) -> None:
         """What the provider has accepted was sent, whatever it would have reported later."""
         if self.state is Reminder.ACCEPTED:
             await self.enter(Reminder.SENT, why="accepted; not confirmed when it was to be withdrawn")
@@ -101,7 +102,7 @@ class DoseReminder(Lifecycle[Dose, Reminder]):
 
     async def _send(
         self, dose: Dose, opening: Opening, suffix: str | None, refused: dict[Channel, str]
-    ) -> Ended | None:
+    ) -> NotPerformed | None:
         """None once it is sent; else why it was not, by any of the channels."""
         for channel in dose.channels:
             if channel in refused:
@@ -115,7 +116,7 @@ class DoseReminder(Lifecycle[Dose, Reminder]):
                 then=Reminder.ACCEPTED if dose.confirm else Reminder.SENT,
                 suffix=suffix,
                 expires_at=opening.until,
-                witness=partial(self._accepted, reference),
+                confirmed_by=partial(self._accepted, reference),
             )
             match end:
                 case Done(accepted):

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import TypeVar, assert_never
 
@@ -36,26 +36,13 @@ from activities.web_jobs.contracts import (
     Step,
     Then,
 )
-from perdure import (
-    AppColumn,
-    AppRows,
-    Done,
-    Effect,
-    Ended,
-    Erasure,
-    GaveUp,
-    Lifecycle,
-    Request,
-    Retry,
-    minutes,
-    seconds,
-    state,
-)
+from perdure import AppColumn, Done, Effect, GaveUp, Lifecycle, NotPerformed, OperatorRequest, RetryPolicy, state
+from perdure.contracts import AppRows, Erasure
 
 In = TypeVar("In")
 
-SOON = seconds(1)
-LOOK_AGAIN = minutes(10)
+SOON = timedelta(seconds=1)
+LOOK_AGAIN = timedelta(minutes=10)
 """A word that is waited for (a type enabled, children moved) is not relied upon: so often it looks by itself."""
 
 
@@ -112,14 +99,14 @@ class WebJob(Lifecycle[Job, Progress]):
     async def run(self, job: Job) -> None:
         """From the call to the end."""
         early = self.memory.called_back
-        self.memory = self.recall(Memory) or Memory()
+        self.memory = self.restore(Memory) or Memory()
         self.memory.called_back = self.memory.called_back or early
         end = await self._do(job)
-        if isinstance(end, Ended):
+        if isinstance(end, NotPerformed):
             return await self.enter(Progress.FAILED, why=end.why)
         await self.enter(Progress.COMPLETE, why=end)
 
-    async def cancelling(self, asked: Request) -> None:
+    async def cancelling(self, asked: OperatorRequest) -> None:
         """Hand the cancel on to its children, if it has any."""
         part = Pass(master=self.entity.id, by=asked.by, note=asked.note)
         await self._in_parts(PASS_ON, part, "{} of its children have not been told yet")
@@ -141,14 +128,14 @@ class WebJob(Lifecycle[Job, Progress]):
         self.go_on = True
         self.heard += 1
 
-    async def _do(self, job: Job) -> Ended | str:
+    async def _do(self, job: Job) -> NotPerformed | str:
         """Why it was not done, or how."""
         route = await self._route(job)
         if route.listed:
             await self.enter(Progress.PROCESSING, why="goes on with its children")
             return await self._lead(job, again=True)
         end = await self._call(job, route)
-        if isinstance(end, Ended):
+        if isinstance(end, NotPerformed):
             return end
         answer = end.receipt
         match answer.then:
@@ -161,7 +148,7 @@ class WebJob(Lifecycle[Job, Progress]):
             case Then.NOTHING:
                 return f"answered {answer.status}"
             case Then.UNUSABLE:
-                return Ended(str(answer.body))
+                return NotPerformed(str(answer.body))
             case _:
                 assert_never(answer.then)
 
@@ -183,7 +170,7 @@ class WebJob(Lifecycle[Job, Progress]):
             await self.wait_for(lambda: self.go_on, until=workflow.now() + LOOK_AGAIN)
         return self.memory.route
 
-    async def _call(self, job: Job, route: Route) -> Done[Answer] | Ended:
+    async def _call(self, job: Job, route: Route) -> Done[Answer] | NotPerformed:
         while True:
             call = CALL_INLINE if route.timeout <= INLINE_UP_TO else CALL
             end = await self.perform(
@@ -192,8 +179,12 @@ class WebJob(Lifecycle[Job, Progress]):
                 entering=Progress.PROCESSING,
                 doubt=route.policy.doubt(),
                 timeout=route.timeout,
-                retry=Retry(initial=seconds(1), cap=minutes(1), maximum=route.tries),
-                witness=self._called_back,
+                retry=RetryPolicy(
+                    initial_interval=timedelta(seconds=1),
+                    maximum_interval=timedelta(minutes=1),
+                    maximum_attempts=route.tries,
+                ),
+                confirmed_by=self._called_back,
             )
             if not isinstance(end, GaveUp) or end.in_doubt:
                 return end
@@ -204,20 +195,20 @@ class WebJob(Lifecycle[Job, Progress]):
             if asked == self.memory.asked:  # it was not its type that held it up
                 return end
 
-    async def _follow(self, job: Job, answer: Answer, route: Route) -> Ended | str:
+    async def _follow(self, job: Job, answer: Answer, route: Route) -> NotPerformed | str:
         assert answer.location is not None
         follow = Follow(job=self.entity.id, type=job.type, location=answer.location)
         end = await self.perform(FOLLOW, follow, expires_at=self._until(route))
-        if isinstance(end, Ended):
+        if isinstance(end, NotPerformed):
             return end
         return await self._lead(job) if end.receipt.then is Then.CHILDREN else f"answered {end.receipt.status}"
 
-    async def _wait_for_callback(self, route: Route) -> Ended | str:
+    async def _wait_for_callback(self, route: Route) -> NotPerformed | str:
         await self.wait_for(lambda: self.memory.called_back is not None, until=self._until(route))
         said = self.memory.called_back
         if said is None:
-            return Ended(f"the page has not called back within {route.within}")
-        return "called back" if said.ok else Ended(said.why or "the page called back that it failed")
+            return NotPerformed(f"the page has not called back within {route.within}")
+        return "called back" if said.ok else NotPerformed(said.why or "the page called back that it failed")
 
     def _called_back(self) -> Answer | None:
         """Whoever calls back was called."""
@@ -227,7 +218,7 @@ class WebJob(Lifecycle[Job, Progress]):
         self.memory.until = self.memory.until or workflow.now() + route.within
         return self.memory.until
 
-    async def _lead(self, job: Job, *, again: bool = False) -> Ended | str:
+    async def _lead(self, job: Job, *, again: bool = False) -> NotPerformed | str:
         """Lead its children to their end."""
         if again and not self.memory.resumed:
             await self._in_parts(AGAIN, Step(master=self.entity.id), "{} of its children are given another try")
@@ -242,8 +233,8 @@ class WebJob(Lifecycle[Job, Progress]):
             if family.over or (unlisted and family.open + family.waiting == 0):
                 told = f"children: {family}"
                 if unlisted and not family.broken:
-                    return Ended(f"{unlisted}; {told}")
-                return Ended(told) if family.failing else told
+                    return NotPerformed(f"{unlisted}; {told}")
+                return NotPerformed(told) if family.failing else told
             if family.wants_page and not unlisted:
                 url, number = str(family.next_page), family.page
                 self.memory.page = Page(master=self.entity.id, type=job.type, url=url, number=number)
@@ -255,7 +246,7 @@ class WebJob(Lifecycle[Job, Progress]):
         """Hear of more children. Where that can't be, those that are known go on to their end."""
         end = await self.perform(LIST, page, suffix=str(page.number))
         self.memory.page = None
-        if isinstance(end, Ended):
+        if isinstance(end, NotPerformed):
             self.memory.unlisted = f"page {page.number} of its children: {end.why}"
 
     async def _in_parts(self, effect: Effect[In, Left], given: In, how_far: str) -> None:

@@ -15,7 +15,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Val
 
 from activities.reminders.contracts.calendar.rules import Recurrence, recurrence
 from activities.reminders.contracts.calendar.zones import Zone
-from perdure import Private
+from perdure.encryption import Private
 
 __all__ = ["Due", "Opening", "Plan", "QuietHours", "Rule", "Zone", "reason"]
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Annotated, Any
 
 from pydantic import (
@@ -22,7 +22,8 @@ from pydantic import (
 
 from activities.reminders.contracts.plan import Plan, QuietHours, Zone
 from activities.telephony.contracts import Channel, Reported
-from perdure import Private, PrivatePattern, Step, seconds
+from perdure import Step
+from perdure.encryption import Private, PrivatePattern
 
 Given = Field(union_mode="left_to_right")
 E164 = r"\+[1-9][0-9]{6,14}"
@@ -269,7 +270,7 @@ class Reports(_Record):
     last: dict[str, Reported] = {}
 
 
-TURN = Step[Turn, Ahead]("take-turn", timeout=seconds(8))
+TURN = Step[Turn, Ahead]("take-turn", timeout=timedelta(seconds=8))
 WITHDRAW = Step[Withdrawal, int]("withdraw-doses")
 
 

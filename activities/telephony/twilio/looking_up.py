@@ -22,7 +22,7 @@ from activities.telephony.twilio.sending import accepted, bounds
 from activities.web_jobs.asking import spanned
 from activities.web_jobs.exchange import Broken, Exchange, NotAllowed
 from activities.web_jobs.signature import NoSecret
-from perdure import NotDone, Question
+from perdure import LookupContext, NotDone
 
 SECONDS: Final = 18.0
 """That it may take: less than the contract has."""
@@ -33,7 +33,7 @@ PAGE: Final = 1000
 MOST_PAGES: Final = 10
 
 
-async def look_up(channel: Channel, notice: Notice, question: Question) -> Accepted | None:
+async def look_up(channel: Channel, notice: Notice, question: LookupContext) -> Accepted | None:
     """The receipt, or None where the provider has nothing that could be it.
 
     Raises:
@@ -76,7 +76,7 @@ async def _in_events(ask: _Asking, call: Mapping[str, Any], reference: str) -> b
 class _Asking:
     """Asks the provider, until a moment."""
 
-    def __init__(self, config: TelephonySettings, question: Question, end: float) -> None:
+    def __init__(self, config: TelephonySettings, question: LookupContext, end: float) -> None:
         self.config = config
         self._telephony = telephony_of(question)
         self._end = end

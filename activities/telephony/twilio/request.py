@@ -11,7 +11,7 @@ from xml.sax.saxutils import escape, quoteattr
 from activities.telephony.contracts import Channel, Notice, reference_of
 from activities.telephony.settings import TelephonySettings
 from activities.telephony.twilio.credentials import authorization
-from activities.web_jobs.exchange import Request
+from activities.web_jobs.exchange import HttpRequest
 from perdure import Key, Refused
 
 VERSION: Final = "2010-04-01"
@@ -109,7 +109,7 @@ def entity_of(key: Key) -> tuple[str, str]:
     return lifecycle, unquote(id.partition("~")[0])
 
 
-def post(channel: Channel, form: dict[str, str] | list[tuple[str, str]], config: TelephonySettings) -> Request:
+def post(channel: Channel, form: dict[str, str] | list[tuple[str, str]], config: TelephonySettings) -> HttpRequest:
     """The request that creates it.
 
     Raises:
@@ -121,17 +121,17 @@ def post(channel: Channel, form: dict[str, str] | list[tuple[str, str]], config:
         "Accept": "application/json",
         "Accept-Encoding": "identity",
     }
-    return Request("POST", f"{config.api_url}{place(channel, config)}", headers, urlencode(form).encode())
+    return HttpRequest("POST", f"{config.api_url}{place(channel, config)}", headers, urlencode(form).encode())
 
 
-def get(path: str, config: TelephonySettings) -> Request:
+def get(path: str, config: TelephonySettings) -> HttpRequest:
     """A request that asks.
 
     Raises:
         NoSecret: the credentials are not there.
     """
     headers = {"Authorization": authorization(config), "Accept": "application/json", "Accept-Encoding": "identity"}
-    return Request("GET", config.api_url + path, headers)
+    return HttpRequest("GET", config.api_url + path, headers)
 
 
 def account(config: TelephonySettings) -> str:

@@ -14,7 +14,7 @@ from activities.telephony.settings import TelephonySettings, telephony_settings
 from activities.telephony.twilio.credentials import auth_tokens, authorization
 from activities.web_jobs.names import Names
 from activities.web_jobs.signature import NoSecret
-from perdure import Attempt, Question, Settings
+from perdure import Attempt, LookupContext, Settings
 from perdure.errors import InvalidSetting
 
 
@@ -31,7 +31,7 @@ class Telephony:
     places: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(telephony_settings().connections))
 
 
-def telephony_of(given: Attempt | Question) -> Telephony:
+def telephony_of(given: Attempt | LookupContext) -> Telephony:
     """What the worker has opened."""
     resources: Any = getattr(given.resources, "telephony", given.resources)
     assert isinstance(resources, Telephony), "App(lifespan=activities.telephony.twilio.resources.lifespan) is missing"

@@ -16,7 +16,7 @@ from activities.telephony.twilio.outcomes import OURS_PAUSE, ending, said
 from activities.telephony.twilio.request import LEAST_VALIDITY, call, message, post, seconds_left
 from activities.telephony.twilio.resources import Telephony, telephony_of
 from activities.web_jobs.asking import spanned
-from activities.web_jobs.exchange import Bounds, Broken, Exchange, NotAllowed, Reply, Request
+from activities.web_jobs.exchange import Bounds, Broken, Exchange, HttpRequest, NotAllowed, Reply
 from activities.web_jobs.signature import NoSecret
 from perdure import Attempt, InDoubt, NotDone, Refused
 from perdure.errors import PerdureError
@@ -72,7 +72,7 @@ def bounds(config: TelephonySettings) -> Bounds:
 
 def _prepared(
     channel: Channel, notice: Notice, attempt: Attempt, config: TelephonySettings
-) -> tuple[Telephony, Request]:
+) -> tuple[Telephony, HttpRequest]:
     try:
         key = attempt.key
         form = message(notice, key, config, attempt.remaining) if channel is Channel.SMS else call(notice, key, config)
@@ -104,7 +104,7 @@ async def _place(telephony: Telephony) -> AsyncIterator[None]:
         telephony.places.release()
 
 
-async def _made(exchange: Exchange, request: Request) -> Reply:
+async def _made(exchange: Exchange, request: HttpRequest) -> Reply:
     try:
         return await spanned(exchange, request)
     except Broken as error:

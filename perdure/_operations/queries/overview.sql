@@ -1,9 +1,9 @@
 -- Open lifecycles by lifecycle and state: how many, the longest in it, how many want a person, and how many there are in
 -- each condition that the database alone can tell (as in selected.sql). What is finished costs it nothing.
 with busy as (
-    select lifecycle, id, round, bool_or(deadline >= now()) as held
+    select lifecycle, id, generation, bool_or(deadline >= now()) as held
     from perdure.effect where status = 'attempting'
-    group by lifecycle, id, round
+    group by lifecycle, id, generation
 ), due as (
     select lifecycle, id, bool_or(kind = 'start') as starts
     from perdure.outbox where wanted_at is null or wanted_at <= now()
@@ -18,7 +18,7 @@ select e.lifecycle, e.state, count(*) as open,
     count(*) filter (where not busy.held and due.starts is not true) as holder_gone,
     count(*) filter (where busy.held is null and due.id is null) as waits
 from perdure.entity e
-left join busy on busy.lifecycle = e.lifecycle and busy.id = e.id and busy.round = e.round
+left join busy on busy.lifecycle = e.lifecycle and busy.id = e.id and busy.generation = e.generation
 left join due on due.lifecycle = e.lifecycle and due.id = e.id
 group by e.lifecycle, e.state
 order by e.lifecycle, e.state

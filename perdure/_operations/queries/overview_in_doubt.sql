@@ -6,7 +6,7 @@ select
     count(distinct e.id) filter (where e.attention is not null and f.status = 'in_doubt') as parked,
     count(*) filter (where e.id is null) as ended
 from perdure.effect f
-left join perdure.entity e on e.lifecycle = f.lifecycle and e.id = f.id and e.round = f.round
+left join perdure.entity e on e.lifecycle = f.lifecycle and e.id = f.id and e.generation = f.generation
 where f.status in ('attempting', 'in_doubt') and (f.status = 'in_doubt' or f.deadline < clock_timestamp())
 group by 1, 2
 order by 1, 2

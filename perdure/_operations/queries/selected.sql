@@ -1,6 +1,6 @@
 -- Open entities, each with the condition that the database alone can tell. Which of them, and in which order, comes with the
 -- caller: a filter that may be null would keep PostgreSQL from going by the index once it has made a plan for good.
-select e.lifecycle, e.id, e.round, e.state, e.since, e.stuck_at, e.attention, e.tenant, i.version, c.condition,
+select e.lifecycle, e.id, e.generation, e.state, e.since, e.stuck_at, e.attention, e.tenant, i.version, c.condition,
     extract(epoch from clock_timestamp() - e.since)::float as age
 from perdure.entity e
 join perdure.ident i on i.lifecycle = e.lifecycle and i.id = e.id
@@ -14,7 +14,7 @@ cross join lateral (
         bool_or(f.status = 'attempting' and f.deadline < now()) as gone,
         bool_or(f.status = 'in_doubt' or f.deadline < now()) as doubt
     from perdure.effect f
-    where f.lifecycle = e.lifecycle and f.id = e.id and f.round = e.round and f.status in ('attempting', 'in_doubt')
+    where f.lifecycle = e.lifecycle and f.id = e.id and f.generation = e.generation and f.status in ('attempting', 'in_doubt')
 ) f
 cross join lateral (
     select case

@@ -1,5 +1,5 @@
 -- One entity, open or finished: $1 lifecycle, $2 id, $3 with payloads. What was dropped with its month is null.
-select i.lifecycle, i.id, i.round, i.version, i.final, coalesce(e.state, i.final) as state, coalesce(e.since, f.finished_at) as since,
+select i.lifecycle, i.id, i.generation, i.version, i.final, coalesce(e.state, i.final) as state, coalesce(e.since, f.finished_at) as since,
     e.stuck_at, e.attention, coalesce(e.tenant, f.tenant) as tenant, coalesce(e.created_at, f.created_at) as created_at,
     octet_length(coalesce(e.input, f.input)::text) as input_bytes, coalesce(e.workflow_id, f.workflow_id) as workflow_id,
     case when $3::boolean then coalesce(e.input, f.input)::text end as input,
@@ -9,7 +9,7 @@ from perdure.ident i
 left join perdure.entity e on e.lifecycle = i.lifecycle and e.id = i.id
 left join lateral (
     select * from perdure.finished x
-    where i.final is not null and x.lifecycle = i.lifecycle and x.id = i.id and x.round = i.round
+    where i.final is not null and x.lifecycle = i.lifecycle and x.id = i.id and x.generation = i.generation
     order by x.finished_at desc limit 1
 ) f on true
 where i.lifecycle = $1 and i.id = $2

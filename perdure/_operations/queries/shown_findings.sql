@@ -1,4 +1,4 @@
--- What clean-ups saw: $1 lifecycle, $2 id.
-select kind, about, round, what, advice, mended, first_seen, last_seen
+-- What reconciliations saw: $1 lifecycle, $2 id.
+select kind, about, generation, what, advice, mended, first_seen, last_seen
 from perdure.finding where lifecycle = $1 and id = $2
 order by mended, first_seen

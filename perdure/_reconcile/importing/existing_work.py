@@ -1,4 +1,4 @@
-"""An existing table of work, as `perdure adopt` reads it: id, status, input, since of each row, in order of the id."""
+"""An existing table of work, as `perdure import` reads it: id, status, input, since of each row, in order of the id."""
 
 from __future__ import annotations
 

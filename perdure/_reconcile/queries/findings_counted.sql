@@ -1,4 +1,4 @@
--- By kind, what the clean-up $1 has mended, and what is left for a person: $2 $3 of one entity, or of all where null.
+-- By kind, what the reconciliation $1 has mended, and what is left for a person: $2 $3 of one entity, or of all where null.
 select
     kind, count(*) filter (where mended and run = $1)::int as mended, count(*) filter (where not mended)::int as left
 from perdure.finding

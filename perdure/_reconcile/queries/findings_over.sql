@@ -1,4 +1,4 @@
--- What a clean-up did not see again is over: $1 its run, $2 kinds that it looked for, $3 lifecycles that it knows, $4 what
+-- What a reconciliation did not see again is over: $1 its run, $2 kinds that it looked for, $3 lifecycles that it knows, $4 what
 -- was written since it left alone, $5 $6 the one entity that it looked at or null. What was mended stands for 30 days.
 delete from perdure.finding f
 where (f.mended and f.last_seen < clock_timestamp() - interval '30 days')

@@ -1,12 +1,12 @@
--- What is on record of the entities $1, $2 (a lifecycle, ids): each has its row; without one `round` is null. `since` is
+-- What is on record of the entities $1, $2 (a lifecycle, ids): each has its row; without one `generation` is null. `since` is
 -- given where it ended after $3.
-select k.id, i.round, i.final, f.finished_at as since
+select k.id, i.generation, i.final, f.finished_at as since
 from unnest($2::text[]) k(id)
 left join lateral (
-    select x.round, x.final from perdure.ident x where x.lifecycle = $1 and x.id = k.id offset 0
+    select x.generation, x.final from perdure.ident x where x.lifecycle = $1 and x.id = k.id offset 0
 ) i on true
 left join lateral (
     select x.finished_at from perdure.finished x
-    where i.final is not null and x.lifecycle = $1 and x.id = k.id and x.round = i.round and x.finished_at >= $3
+    where i.final is not null and x.lifecycle = $1 and x.id = k.id and x.generation = i.generation and x.finished_at >= $3
     limit 1
 ) f on true

@@ -1,6 +1,6 @@
--- Those of these that were started again: $1 lifecycles, $2 ids, $3 rounds, $4 versions, $5 by whom, $6 why. In the order of
+-- Those of these that were started again: $1 lifecycles, $2 ids, $3 generations, $4 versions, $5 by whom, $6 why. In the order of
 -- their keys, as whoever else holds several of them.
 select k.lifecycle, k.id
-from (select * from unnest($1::text[], $2::text[], $3::int[], $4::bigint[]) x(lifecycle, id, round, version)
+from (select * from unnest($1::text[], $2::text[], $3::int[], $4::bigint[]) x(lifecycle, id, generation, version)
     order by x.lifecycle collate "C", x.id collate "C") k
-where perdure.start_again(k.lifecycle, k.id, k.round, k.version, $5, $6)
+where perdure.start_again(k.lifecycle, k.id, k.generation, k.version, $5, $6)

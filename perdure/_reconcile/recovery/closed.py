@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from temporalio.client import WorkflowExecutionStatus as Status
+from temporalio.client import WorkflowExecutionStatus as EffectStatus
 
 HOW_IT_CLOSED = {
-    Status.FAILED: "failed",
-    Status.TIMED_OUT: "timed out",
-    Status.TERMINATED: "was terminated",
-    Status.CANCELED: "was cancelled past perdure",
+    EffectStatus.FAILED: "failed",
+    EffectStatus.TIMED_OUT: "timed out",
+    EffectStatus.TERMINATED: "was terminated",
+    EffectStatus.CANCELED: "was cancelled past perdure",
 }
 """All but those that closed normally, or go on in a new run."""

@@ -1,4 +1,4 @@
-"""Every open entity whose workflow is gone goes on from its record, as after the loss of the whole engine."""
+"""Every open entity whose workflow is gone goes on from its record, as after the loss of Temporal."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from perdure._store.bounds import bounds
 from perdure._store.postgres import Pool, answering
 from perdure._store.sql import queries
 from perdure.contracts.keys import Entity
-from perdure.errors import EngineUnavailable, InvalidEntity, NotNow
+from perdure.errors import InvalidEntity, NotNow, TemporalUnavailable
 
 query = queries(__name__)
 
@@ -35,7 +35,7 @@ class Recovered:
         running: they have an open workflow, and are left alone.
         started: they are started again.
         waiting: their start is on its way, or was rejected, or they moved meanwhile.
-        ended: their workflow is there and closed: the clean-up's matter.
+        ended: their workflow is there and closed: the reconciliation's matter.
     """
 
     open: int = 0
@@ -47,7 +47,7 @@ class Recovered:
 
 async def recover(
     pool: Pool,
-    engine: temporalio.client.Client,
+    temporal_client: temporalio.client.Client,
     scope: str | None,
     *,
     by: str,
@@ -62,7 +62,7 @@ async def recover(
 
     Raises:
         DatabaseUnavailable: PostgreSQL does not answer.
-        EngineUnavailable: Temporal does not.
+        TemporalUnavailable: Temporal does not.
         NotNow: somebody holds an entity for long.
     """
     seen, last = Recovered(), ("", "")
@@ -71,7 +71,7 @@ async def recover(
             page = await pool.fetch(query("open_page"), *last, PAGE)
         if not page:
             return seen
-        gone = await _without_workflow(engine, scope, page, seen)
+        gone = await _without_workflow(temporal_client, scope, page, seen)
         if gone:
             begun = await _start_again(pool, gone, by, why)
             seen.started += begun
@@ -82,7 +82,7 @@ async def recover(
 
 
 async def _start_again(pool: Pool, gone: Sequence[asyncpg.Record], by: str, why: str) -> int:
-    columns = ([row[name] for row in gone] for name in ("lifecycle", "id", "round", "version"))
+    columns = ([row[name] for row in gone] for name in ("lifecycle", "id", "generation", "version"))
     try:
         with answering():
             async with pool.acquire(timeout=10) as connection, connection.transaction():
@@ -94,7 +94,7 @@ async def _start_again(pool: Pool, gone: Sequence[asyncpg.Record], by: str, why:
 
 
 async def _without_workflow(
-    engine: temporalio.client.Client, scope: str | None, page: Sequence[asyncpg.Record], seen: Recovered
+    temporal_client: temporalio.client.Client, scope: str | None, page: Sequence[asyncpg.Record], seen: Recovered
 ) -> list[asyncpg.Record]:
     """Those that Temporal knows nothing of; the others are counted."""
     room = asyncio.Semaphore(AT_ONCE)
@@ -103,14 +103,14 @@ async def _without_workflow(
         try:
             workflow_id = Entity(row["lifecycle"], row["id"]).workflow_id(scope)
             async with room:
-                return (await engine.get_workflow_handle(workflow_id).describe(rpc_timeout=_RPC)).status
+                return (await temporal_client.get_workflow_handle(workflow_id).describe(rpc_timeout=_RPC)).status
         except InvalidEntity:  # SQL lets through what Python would not: the relay will reject it, with the reason
             return None
         except RPCError as error:
             if error.status is RPCStatusCode.NOT_FOUND:
                 return None
             name = f"{row['lifecycle']}/{row['id']}"
-            raise EngineUnavailable(f"Temporal does not say whether {name} runs: {error}; run it again") from error
+            raise TemporalUnavailable(f"Temporal does not say whether {name} runs: {error}; run it again") from error
 
     found = await asyncio.gather(*(status(row) for row in page))
     seen.running += sum(each is WorkflowExecutionStatus.RUNNING for each in found)

@@ -19,7 +19,7 @@ _MICROSECONDS = 1_000_000
 def start_policies(row: asyncpg.Record) -> tuple[WorkflowIDReusePolicy, WorkflowIDConflictPolicy]:
     """For the start of a row of the outbox, see `queries/lines.sql`: whether an id may be used again, and what
     happens if its run is open."""
-    first, epoch = row["round"] == 0, row["epoch"]
+    first, epoch = row["generation"] == 0, row["epoch"]
     reuse = WorkflowIDReusePolicy.REJECT_DUPLICATE  # the default would start closed ids again
     if not first or row["again"] or (epoch is not None and epoch < row["newest_epoch"]):
         reuse = WorkflowIDReusePolicy.ALLOW_DUPLICATE
@@ -32,7 +32,7 @@ def start_policies(row: asyncpg.Record) -> tuple[WorkflowIDReusePolicy, Workflow
 async def why_not_ours(handle: WorkflowHandle[object, object], row: asyncpg.Record) -> str | None:
     """Why the run that is there already is not this entity's; None if it may be."""
     epoch = row["epoch"]
-    if row["round"] != 0 or not epoch or epoch < row["newest_epoch"]:
+    if row["generation"] != 0 or not epoch or epoch < row["newest_epoch"]:
         return None
     begun, restored = (await handle.describe()).start_time, datetime.fromtimestamp(epoch / _MICROSECONDS, UTC)
     if begun >= restored:

@@ -25,7 +25,7 @@ from perdure._store.bounds import bounds
 from perdure._store.schema import Connection
 from perdure._store.sql import queries
 from perdure._wire.keeper import Incarnation, Kept, Proposal, Reply, Word
-from perdure.errors import EngineUnavailable, NotThisDatabase
+from perdure.errors import NotThisDatabase, TemporalUnavailable
 from perdure.logs import says
 from perdure.settings import Settings
 
@@ -33,7 +33,7 @@ query = queries(__name__)
 
 log = logging.getLogger("perdure.ownership")
 
-WAYS_OUT = "say what this database is: perdure adopt-database --as copied|restored|moved"
+WAYS_OUT = "say what this database is: perdure database claim --as copied|restored|moved"
 _RPC = timedelta(seconds=5)
 _NO_NAMESPACE = NamespaceNotFoundFailure.DESCRIPTOR
 
@@ -93,7 +93,7 @@ class Exchange:
             raise NotThisDatabase(
                 f"this database works with another Temporal (namespace {row['namespace']!r}, {row['namespace_id']}; "
                 f"here it is {self.namespace!r}, {known}): correct TEMPORAL_ADDRESS or TEMPORAL_NAMESPACE; or if that "
-                "Temporal was lost for good: perdure recover; or if this is a copy: perdure adopt-database --as copied"
+                "Temporal was lost for good: perdure recover; or if this is a copy: perdure database claim --as copied"
             )
 
     async def _other_namespace(self, row: asyncpg.Record) -> str | None:
@@ -122,12 +122,14 @@ class Exchange:
         with what its history shows: that proves as much as a keeper that was never ended.
 
         Raises:
-            EngineUnavailable: no answer.
+            TemporalUnavailable: no answer.
         """
         try:
             return await self._asked(said)
         except RPCTimeoutOrCancelledError as error:
-            raise EngineUnavailable(f"Temporal has not answered what database this is (workflow {self._id})") from error
+            raise TemporalUnavailable(
+                f"Temporal has not answered what database this is (workflow {self._id})"
+            ) from error
 
     async def _asked(self, said: Proposal) -> Reply:
         handle = self._client.get_workflow_handle_for(Keeper.run, self._id)
@@ -139,7 +141,7 @@ class Exchange:
         if kept is None and said.mark is not None and said.force is None:
             why = (
                 f"Temporal has no workflow {self._id} any more, which could prove that this is no copy: "
-                "if only that workflow was deleted: perdure adopt-database --as moved; "
+                "if only that workflow was deleted: perdure database claim --as moved; "
                 "if Temporal was lost and made anew: perdure recover"
             )
             return Reply(word=Word.STOP, why=why)

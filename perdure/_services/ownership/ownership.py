@@ -20,7 +20,7 @@ from perdure._store.postgres import Pool
 from perdure._store.schema import Connection
 from perdure._store.sql import queries, shared
 from perdure._wire.keeper import TICK, Incarnation, Proposal, Reply, Word
-from perdure.errors import EngineUnavailable, NotThisDatabase
+from perdure.errors import NotThisDatabase, TemporalUnavailable
 from perdure.logs import says
 
 query = queries(__name__)
@@ -59,7 +59,7 @@ class Ownership(Service):
 
         Raises:
             NotThisDatabase: it is not; the message says what to do.
-            EngineUnavailable: Temporal does not answer, and nothing may begin before it has.
+            TemporalUnavailable: Temporal does not answer, and nothing may begin before it has.
         """
         until = time.monotonic() + _AT_START
         while True:
@@ -79,7 +79,7 @@ class Ownership(Service):
                 why = repr(error)
             late = reply is None and (verified or time.monotonic() > until)
             if late and row["mark"] is None:
-                raise EngineUnavailable(f"Temporal has not answered what database this is: {why}")
+                raise TemporalUnavailable(f"Temporal has not answered what database this is: {why}")
             if late or (reply is not None and reply.word is Word.WAIT):
                 return  # where it is not verified no write goes
             if reply is None:

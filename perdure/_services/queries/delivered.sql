@@ -4,16 +4,16 @@
 with gone as (
     delete from perdure.outbox o using unnest($1::text[], $2::text[], $3::bigint[], $4::text[]) k(lifecycle, id, seq, state)
     where o.lifecycle = k.lifecycle and o.id = k.id and o.seq = k.seq
-    returning o.lifecycle, o.id, o.round, o.message_id, k.state
+    returning o.lifecycle, o.id, o.generation, o.message_id, k.state
 ), begun as (
     update perdure.entity e set state = x.first_state, since = clock_timestamp()
     from (
         select y.lifecycle, y.id, gone.state as first_state
-        from perdure.entity y join gone on gone.lifecycle = y.lifecycle and gone.id = y.id and gone.round = y.round
+        from perdure.entity y join gone on gone.lifecycle = y.lifecycle and gone.id = y.id and gone.generation = y.generation
         where y.state = 'starting' and gone.state is not null
         for no key update of y skip locked
     ) x
     where e.lifecycle = x.lifecycle and e.id = x.id
 )
 update perdure.message m set delivered_at = clock_timestamp()
-from gone where m.lifecycle = gone.lifecycle and m.id = gone.id and m.round = gone.round and m.message_id = gone.message_id
+from gone where m.lifecycle = gone.lifecycle and m.id = gone.id and m.generation = gone.generation and m.message_id = gone.message_id

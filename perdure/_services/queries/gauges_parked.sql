@@ -3,5 +3,5 @@ select e.lifecycle, count(*) as parked
 from perdure.entity e
 where e.attention is not null and e.lifecycle = any($1) and exists (
     select from perdure.effect f
-    where f.lifecycle = e.lifecycle and f.id = e.id and f.round = e.round and f.status = 'in_doubt')
+    where f.lifecycle = e.lifecycle and f.id = e.id and f.generation = e.generation and f.status = 'in_doubt')
 group by e.lifecycle

@@ -2,7 +2,7 @@
 -- messages that have a place in the order, then what has none yet. Each row can be read, whatever is stored: an orphan has no
 -- `ident`, and times that no client can hold are shown as the last one that it can.
 select
-    o.seq, o.lifecycle, o.id, o.round, o.kind, o.body, o.tries, o.traceparent, o.priority, o.message_id,
+    o.seq, o.lifecycle, o.id, o.generation, o.kind, o.body, o.tries, o.traceparent, o.priority, o.message_id,
     o.declined <> '{}' as declined,
     least(o.not_before, timestamptz '9999-12-31 00:00:00+00') as not_before,
     o.not_before > now() as waits,
@@ -11,16 +11,16 @@ select
     case when o.kind = 'start' then e.input end as input, i.version,
     o.body ? 'again' as again,
     case when o.kind = 'start' and e.workflow_id is not null -- its run has written: Temporal may have lost it since
-        then perdure.record_of(o.lifecycle, o.id, o.round) end as record,
+        then perdure.record_of(o.lifecycle, o.id, o.generation) end as record,
     o.kind = 'start' and exists (
-        select from perdure.effect f where f.lifecycle = o.lifecycle and f.id = o.id and f.round = o.round) as attempted,
+        select from perdure.effect f where f.lifecycle = o.lifecycle and f.id = o.id and f.generation = o.generation) as attempted,
     e.epoch, perdure.epoch() as newest_epoch,
     least(greatest(e.created_at, o.wanted_at), timestamptz '9999-12-31 00:00:00+00') as started_at,
-    i.id is null as orphan, coalesce(i.round <> o.round or i.final is not null, false) as over
+    i.id is null as orphan, coalesce(i.generation <> o.generation or i.final is not null, false) as over
 from unnest($1::text[], $2::text[]) k(lifecycle, id)
 cross join lateral (
     select x.*, m.ordinal, m.kind as says, m.name, m.payload
-    from perdure.outbox x left join perdure.message m using (lifecycle, id, round, message_id)
+    from perdure.outbox x left join perdure.message m using (lifecycle, id, generation, message_id)
     where x.lifecycle = k.lifecycle and x.id = k.id
         and (x.kind = 'start' or x.wanted_at is null or x.wanted_at <= now()) -- else it does not stand in line yet
     order by x.kind <> 'start', m.ordinal, x.seq

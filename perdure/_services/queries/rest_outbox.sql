@@ -1,5 +1,5 @@
 -- All that waits is put aside, with the reason $1: it is somebody else's.
 with gone as (delete from perdure.outbox returning *)
 insert into perdure.rejected (
-    seq, lifecycle, id, round, kind, body, reason, traceparent, priority, wanted_at, message_id, created_at)
-select seq, lifecycle, id, round, kind, body, $1, traceparent, priority, wanted_at, message_id, created_at from gone
+    seq, lifecycle, id, generation, kind, body, reason, traceparent, priority, wanted_at, message_id, created_at)
+select seq, lifecycle, id, generation, kind, body, $1, traceparent, priority, wanted_at, message_id, created_at from gone

@@ -2,11 +2,11 @@
 -- One whose run is open goes on with that. It may have heard messages that are lost, too: those that come now get places
 -- behind all that it can have heard, else it would take them for these.
 with gap as (
-    insert into perdure.message (lifecycle, id, round, message_id, kind, name, ordinal, delivered_at)
-    select e.lifecycle, e.id, e.round, 'epoch ' || perdure.epoch(), 'dropped', '', last.ordinal + 1000000, clock_timestamp()
+    insert into perdure.message (lifecycle, id, generation, message_id, kind, name, ordinal, delivered_at)
+    select e.lifecycle, e.id, e.generation, 'epoch ' || perdure.epoch(), 'dropped', '', last.ordinal + 1000000, clock_timestamp()
     from perdure.entity e cross join lateral (
         select coalesce(max(m.ordinal), 0) as ordinal from perdure.message m
-        where m.lifecycle = e.lifecycle and m.id = e.id and m.round = e.round
+        where m.lifecycle = e.lifecycle and m.id = e.id and m.generation = e.generation
     ) last
     where e.epoch < perdure.epoch() and e.left_to is null
     on conflict do nothing

@@ -66,7 +66,7 @@ create function perdure.epoch() returns bigint language sql as 'select null::big
 create table perdure.ident (
     lifecycle text   not null collate "C" check (lifecycle ~ '^[a-z][a-z0-9_-]{0,62}$'),
     id        text   not null collate "C" check (octet_length(id) between 1 and 900 and id !~ '[[:cntrl:]]'),
-    round     int    not null default 0,
+    generation     int    not null default 0,
     version   bigint not null default 0,
     final     text,
     tenant    text,  -- so that a restart has it when the months of the entity are gone
@@ -77,7 +77,7 @@ create table perdure.ident (
 create table perdure.entity (
     lifecycle   text        not null collate "C",
     id          text        not null collate "C",
-    round       int         not null,
+    generation       int         not null,
     state       text        not null,
     since       timestamptz not null default clock_timestamp(),
     stuck_at    timestamptz,
@@ -101,7 +101,7 @@ create index entity_attention on perdure.entity (lifecycle) where attention is n
 create table perdure.finished (
     lifecycle   text        not null collate "C",
     id          text        not null collate "C",
-    round       int         not null,
+    generation       int         not null,
     state       text        not null,
     why         text,
     input       jsonb,
@@ -110,7 +110,7 @@ create table perdure.finished (
     workflow_id text,
     created_at  timestamptz not null,
     finished_at timestamptz not null default clock_timestamp(),
-    primary key (lifecycle, id, round, finished_at)
+    primary key (lifecycle, id, generation, finished_at)
 ) partition by range (finished_at);
 
 -- Drawn while the entity's row in `ident` is held, so an entity's transitions are in order.
@@ -121,7 +121,7 @@ create sequence perdure.transition_seq;
 create table perdure.transition (
     lifecycle    text        not null collate "C",
     id           text        not null collate "C",
-    round        int         not null,
+    generation        int         not null,
     version      bigint      not null,
     state        text        not null,
     attention    text,
@@ -154,7 +154,7 @@ create table perdure.effect (
     key           text        primary key collate "C",
     lifecycle     text        not null collate "C",
     id            text        not null collate "C",
-    round         int         not null,
+    generation         int         not null,
     version       bigint      not null default 0, -- of the newest write about it: no attempt begins that was ordered before
     effect        text        not null,
     token         text        not null,
@@ -169,7 +169,7 @@ create table perdure.effect (
     earlier_doubt timestamptz,
     deadline      timestamptz not null,
     receipt       jsonb,
-    clue          jsonb,
+    lookup_hint          jsonb,
     why           text,
     settled_by    text
 ) with (fillfactor = 80);
@@ -185,7 +185,7 @@ create index effect_in_doubt on perdure.effect (lifecycle, deadline) where statu
 create table perdure.message (
     lifecycle    text        not null collate "C",
     id           text        not null collate "C",
-    round        int         not null,
+    generation        int         not null,
     message_id   text        not null collate "C",
     kind         text        not null check (kind in ('signal', 'cancel', 'dropped')),
     name         text        not null,
@@ -194,17 +194,17 @@ create table perdure.message (
     ordinal      int,        -- the place in which it is delivered, on record before that
     created_at   timestamptz not null default clock_timestamp(),
     delivered_at timestamptz,
-    primary key (lifecycle, id, round, message_id)
+    primary key (lifecycle, id, generation, message_id)
 );
 
-create unique index message_in_order on perdure.message (lifecycle, id, round, ordinal) where ordinal is not null;
+create unique index message_in_order on perdure.message (lifecycle, id, generation, ordinal) where ordinal is not null;
 
 -- What the relay must still deliver to Temporal. It delivers by entity, each entity's in order; so that is the key.
 create table perdure.outbox (
     lifecycle   text        not null collate "C",
     id          text        not null collate "C",
     seq         bigint      generated always as identity,
-    round       int         not null,
+    generation       int         not null,
     kind        text        not null check (kind in ('start', 'wake', 'message')),
     body        jsonb       not null default '{}',
     message_id  text        collate "C",
@@ -227,7 +227,7 @@ create table perdure.rejected (
     seq         bigint      primary key,
     lifecycle   text        not null,
     id          text        not null,
-    round       int         not null,
+    generation       int         not null,
     kind        text        not null,
     body        jsonb       not null,
     message_id  text,
@@ -330,11 +330,11 @@ create table perdure.kept_effect (
 );
 
 -- ===================================================================================================================
--- The clean-up
+-- The reconciliation
 -- ===================================================================================================================
 
--- One row for each clean-up.
-create table perdure.clean_up (
+-- One row for each reconciliation.
+create table perdure.reconciliation (
     run      bigint      primary key generated always as identity,
     asked_by text        not null,
     began_at timestamptz not null default clock_timestamp(),
@@ -351,7 +351,7 @@ create table perdure.finding (
     lifecycle  text        not null default '' collate "C",
     id         text        not null default '' collate "C",
     about      text        not null default '' collate "C",
-    round      int         not null default 0,
+    generation      int         not null default 0,
     what       text        not null,
     advice     text        not null default '',
     mended     boolean     not null default false,
@@ -371,7 +371,7 @@ create index finding_by_entity on perdure.finding (lifecycle, id);
 alter table perdure.entity
     alter column input set statistics 0, alter column snapshot set statistics 0, alter column memory set statistics 0;
 alter table perdure.finished alter column input set statistics 0, alter column snapshot set statistics 0;
-alter table perdure.effect alter column receipt set statistics 0, alter column clue set statistics 0;
+alter table perdure.effect alter column receipt set statistics 0, alter column lookup_hint set statistics 0;
 alter table perdure.message alter column payload set statistics 0;
 alter table perdure.outbox alter column body set statistics 0;
 alter table perdure.rejected alter column body set statistics 0, alter column reason set statistics 0;

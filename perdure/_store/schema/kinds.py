@@ -15,7 +15,7 @@ _KEEP = ("select", "insert", "update")
 DISPATCHED = frozenset(
     {
         *("start", "signal", "cancel", "status", "feed"),
-        *("restart", "settle", "note", "start_again", "adopt", "retry_rejected", "drop_rejected"),
+        *("restart", "resolve", "note", "start_again", "import_row", "retry_rejected", "drop_rejected"),
     }
 )
 """Functions that exist as NAME, NAME_any and NAME_scoped, in one file of `functions`."""
@@ -23,9 +23,18 @@ COLUMN = (
     *("follow", "show_in_app", "columns_due", "columns_waiting", "take_column"),
     *("column_state", "column_shown", "put_off_column", "path_of_session"),
 )
-_ACTS = ("cancel", "restart", "settle", "note", "start_again", "retry_rejected", "drop_rejected", "adopt")
+_ACTS = (
+    "cancel",
+    "restart",
+    "resolve",
+    "note",
+    "start_again",
+    "retry_rejected",
+    "drop_rejected",
+    "import_row",
+)
 _LOOK = ("status", "feed", "feed_position", "schema_version", "in_doubt_since", "unknown_names", "utc")
-_OPERATORS = ("settle", "retry_rejected", "drop_rejected", "adopt", "forget")
+_OPERATORS = ("resolve", "retry_rejected", "drop_rejected", "import_row", "forget")
 _PRIVATE = ("permitted", "permit", "tenants", "send")
 """Nobody but the owner needs these: functions with the rights of the owner call them."""
 

@@ -1,3 +1,3 @@
--- The code of the lifecycle $1, entity $2, round $3 fails: $4.
+-- The code of the lifecycle $1, entity $2, generation $3 fails: $4.
 update perdure.entity set attention = 'its code fails: ' || $4
-where lifecycle = $1 and id = $2 and round = $3 and (attention is null or attention like 'its code fails: %')
+where lifecycle = $1 and id = $2 and generation = $3 and (attention is null or attention like 'its code fails: %')

@@ -1,6 +1,6 @@
 -- Open entities, the longest in their state first: $1 lifecycle, $2 state or null, $3 only those that want a
 -- person, $4 only those that are in their state since before then or null, $5 at most so many.
-select lifecycle, id, round, state, since, attention, tenant
+select lifecycle, id, generation, state, since, attention, tenant
 from perdure.entity
 where lifecycle = $1
     and ($2::text is null or state = $2)

@@ -25,8 +25,8 @@ from perdure._workflow.lifecycle import Lifecycle
 from perdure.app import name_of
 from perdure.client import Client, EntityStatus
 from perdure.contracts.keys import Entity
-from perdure.contracts.outcomes import Status
-from perdure.errors import AlreadyFinished, DatabaseUnavailable, EngineUnavailable, NoSuchEntity, NotNow
+from perdure.contracts.outcomes import EffectStatus
+from perdure.errors import AlreadyFinished, DatabaseUnavailable, NoSuchEntity, NotNow, TemporalUnavailable
 from perdure.settings import Settings
 from perdure.testing.crashing.victim import PRELOADED, Orders, work
 from perdure.testing.proxy import Proxy, proxied
@@ -112,7 +112,7 @@ class Stage:
         self.case = case
         self.database_url = database_url
         self.config = Settings(database_url=database_url, scope=f"crash-{database_url.rpartition('_')[2]}")
-        self.engine: temporalio.client.Client
+        self.server: temporalio.client.Client
         self.client: Client
         self.logs: list[Path] = []
         self.reached = asyncio.Event()
@@ -140,10 +140,10 @@ class Stage:
             stack.callback(server.close)
             self._line = server.sockets[0].getsockname()[1]
             stack.push_async_callback(self._end_workers)
-            self.engine = await temporalio.client.Client.connect(
+            self.server = await temporalio.client.Client.connect(
                 self.subject.temporal_address, data_converter=pydantic_data_converter
             )
-            self.client = await stack.enter_async_context(Client.connect(self.config, engine=self.engine))
+            self.client = await stack.enter_async_context(Client.connect(self.config, temporal_client=self.server))
             yield self
 
     def work(self, *, die_at: str | None = None, stop_at: str | None = None) -> Any:
@@ -187,7 +187,7 @@ class Stage:
                 if seen.attention is not None:
                     await self._say_what_happened(seen)
                 trouble = f"it is in state {seen.state!r}, attention: {seen.attention}"
-            except (DatabaseUnavailable, EngineUnavailable, NotNow, AlreadyFinished, NoSuchEntity) as error:
+            except (DatabaseUnavailable, TemporalUnavailable, NotNow, AlreadyFinished, NoSuchEntity) as error:
                 trouble = str(error)
             if time.monotonic() > until:
                 raise TimeoutError(f"not final after {self.subject.patience:g} s: {trouble}")
@@ -196,7 +196,7 @@ class Stage:
     def handle(self) -> temporalio.client.WorkflowHandle[Any, Any]:
         """Temporal's handle of the case's workflow."""
         entity = Entity(name_of(self.subject.lifecycle), self.case.id)
-        return self.engine.get_workflow_handle(entity.workflow_id(self.config.scope))
+        return self.server.get_workflow_handle(entity.workflow_id(self.config.scope))
 
     async def happened(self, key: str) -> int:
         """How often it happened at the other side."""
@@ -231,7 +231,7 @@ class Stage:
                 continue
             done = await self.happened(effect.key) > 0
             receipt = self.subject.receipt(effect.key) if done and self.subject.receipt is not None else None
-            outcome = Status.DONE if done else Status.NOT_DONE
+            outcome = EffectStatus.DONE if done else EffectStatus.NOT_DONE
             note = "asked the other side"
             await self.client.resolve(
                 seen.lifecycle, seen.id, outcome, by="test", note=note, receipt=receipt, effect=effect.effect
@@ -245,7 +245,7 @@ class Stage:
             **self.subject.environment,
             "PERDURE_DATABASE_URL": urlunsplit(at._replace(netloc=netloc)),
             "PERDURE_SCOPE": self.config.scope or "",
-            "PERDURE_RELAY_EVERY": "0.05",
+            "PERDURE_RELAY_POLL_INTERVAL": "0.05",
             "TEMPORAL_ADDRESS": f"127.0.0.1:{self._temporal.port}",
         }
         if self.subject.other_side is not None and self._other_side is not None:

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any
 from temporalio.common import RetryPolicy
 from temporalio.exceptions import ApplicationError, TimeoutType
 
-from perdure.testing import engine_jobs as sdk
-from perdure.testing.engine_activities import (
+from perdure.testing import server_jobs as sdk
+from perdure.testing.exploring.runs import DISPATCH, Run
+from perdure.testing.server_activities import (
     ActivityCall,
     ActivityEnd,
     Cancelled,
@@ -25,7 +26,6 @@ from perdure.testing.engine_activities import (
     activity_job,
     stays_when_cancelled,
 )
-from perdure.testing.exploring.runs import DISPATCH, Run
 
 if TYPE_CHECKING:
     from perdure.testing.exploring.workers import Worker

@@ -17,10 +17,10 @@ from perdure._wire.writes import Write
 from perdure._workflow.performing import Performance
 from perdure._workflow.recorder import Recorder
 from perdure._workflow.run_state import RunState
-from perdure.contracts.outcomes import Done, Ended
+from perdure.contracts.outcomes import Done, NotPerformed
 from perdure.testing.exploring.evidence import Told
 
-Answer: TypeAlias = Done[Any] | Ended
+Answer: TypeAlias = Done[Any] | NotPerformed
 Answers: TypeAlias = Mapping[str, Sequence[Answer]]
 """What a run has returned, by key, oldest first."""
 

@@ -11,9 +11,9 @@ from temporalio.activity import ActivityCancellationDetails
 from temporalio.exceptions import ApplicationError
 from temporalio.testing import ActivityEnvironment
 
-from perdure.testing.engine_activities import ActivityCall, ActivityEnd, Completed, Failed
 from perdure.testing.exploring.runs import Run
 from perdure.testing.exploring.virtual_time import VirtualTime
+from perdure.testing.server_activities import ActivityCall, ActivityEnd, Completed, Failed
 
 Function: TypeAlias = tuple[Callable[..., Any], list[type] | None]
 """What runs for an activity type, with the types of its arguments."""

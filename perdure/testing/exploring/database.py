@@ -136,6 +136,8 @@ class Connection:
 
 
 def belongs(key: str, entity: Entity) -> bool:
-    """Whether a key is of an entity, in its round."""
+    """Whether a key is of an entity, in its generation."""
     lifecycle, identity, _ = key.split("/", 2)
-    return lifecycle == entity.lifecycle and identity == entity.id + (f"~{entity.round}" if entity.round else "")
+    return lifecycle == entity.lifecycle and identity == entity.id + (
+        f"~{entity.generation}" if entity.generation else ""
+    )

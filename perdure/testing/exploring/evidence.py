@@ -8,7 +8,7 @@ from typing import Any
 
 from perdure._wire.writes import EffectView, Move
 from perdure.contracts.keys import Entity
-from perdure.contracts.outcomes import Done, Ended
+from perdure.contracts.outcomes import Done, NotPerformed
 from perdure.contracts.policies import DoubtPolicy
 from perdure.contracts.states import States
 
@@ -17,13 +17,13 @@ from perdure.contracts.states import States
 class Told:
     """What `perform` returned to the author, and when."""
 
-    end: Done[Any] | Ended
+    end: Done[Any] | NotPerformed
     at: float
 
     @property
     def in_doubt(self) -> bool:
         """Whether the author was told that it may have happened."""
-        return isinstance(self.end, Ended) and self.end.in_doubt
+        return isinstance(self.end, NotPerformed) and self.end.in_doubt
 
     def __str__(self) -> str:
         return type(self.end).__name__ + (" in doubt" if self.in_doubt else "")
@@ -52,7 +52,7 @@ class Sent:
 
     Attributes:
         began, committed: when its transaction did.
-        round: the round of the entity that it was sent to.
+        generation: the generation of the entity that it was sent to.
         fits: whether a build has a handler for it.
         delayed: whether it asked for a later delivery.
     """
@@ -60,7 +60,7 @@ class Sent:
     text: str
     began: float
     committed: float
-    round: int = 0
+    generation: int = 0
     fits: bool = True
     delayed: bool = False
 

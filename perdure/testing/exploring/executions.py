@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal
 
 from temporalio.api.common.v1 import Payload
 
-from perdure.testing import engine_jobs as sdk
+from perdure.testing import server_jobs as sdk
 from perdure.testing.exploring.activities import Activities
 from perdure.testing.exploring.runs import Run
 from perdure.testing.exploring.workflow_tasks import WorkflowTasks, ends

@@ -12,9 +12,9 @@ from typing import Any
 from perdure._wire.writes import FenceOp
 from perdure._workflow.lifecycle import Lifecycle
 from perdure.app import App, contracts_of, name_of
-from perdure.contracts.effects import Effect, Find
+from perdure.contracts.effects import Effect, Lookup
 from perdure.contracts.keys import Entity
-from perdure.contracts.outcomes import Status
+from perdure.contracts.outcomes import EffectStatus
 from perdure.contracts.steps import Step
 from perdure.testing.exploring import programs
 from perdure.testing.exploring.other_side import CALLS, LOOKS, SECRET
@@ -24,7 +24,7 @@ from perdure.testing.exploring.subject import Subject, bodies_of
 from perdure.testing.exploring.world import World
 from perdure.testing.script import ScriptError
 
-Contract = Effect[Any, Any] | Find[Any, Any] | Step[Any, Any]
+Contract = Effect[Any, Any] | Lookup[Any, Any] | Step[Any, Any]
 
 
 class Explorer:
@@ -86,7 +86,7 @@ def of_lifecycle(
     for contract in contracts_of(lifecycle):
         if contract in other_side:
             receipts[contract.name] = _makes(contract, other_side[contract])
-        elif not isinstance(contract, Find):
+        elif not isinstance(contract, Lookup):
             raise ScriptError(f"other_side has no receipt for {contract!r}: give one, or a function of its input")
     names = frozenset(each.name for each in once)
     subject = Subject(name_of(lifecycle), {0: app, 1: app}, receipts, names, tuple(messages))
@@ -98,10 +98,12 @@ def catalogue() -> set[tuple[str, str]]:
     contracts = contracts_of(programs.LIFECYCLES[0])
     effects = [each.name for each in contracts if isinstance(each, Effect)]
     pairs = {("call", f"{how} {name}") for how in CALLS for name in effects}
-    pairs |= {("look-up", f"{how} {each.name}") for how in LOOKS for each in contracts if isinstance(each, Find)}
+    pairs |= {("look-up", f"{how} {each.name}") for how in LOOKS for each in contracts if isinstance(each, Lookup)}
     pairs |= {(place, what) for place in PLACES for what in FAULTS}
     pairs |= {("event", what) for what in EVENTS}
-    pairs |= {("resolved", outcome.value) for outcome in (Status.DONE, Status.NOT_DONE, Status.ABANDONED)}
+    pairs |= {
+        ("resolved", outcome.value) for outcome in (EffectStatus.DONE, EffectStatus.NOT_DONE, EffectStatus.ABANDONED)
+    }
     pairs |= {("reply lost", op) for op in ("move", *(each.value for each in FenceOp if each is not FenceOp.NOTE))}
     pairs |= {("activity timed out", kind) for kind in ("schedule_to_start", "start_to_close", "heartbeat")}
     pairs |= {("replayed", how) for how in ("plain", "with local activities")}

@@ -6,10 +6,10 @@ import contextvars
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from perdure.testing import engine_jobs as sdk
-from perdure.testing.engine_activities import ActivityCall, activity_call
+from perdure.testing import server_jobs as sdk
 from perdure.testing.exploring.runs import Run
 from perdure.testing.exploring.virtual_time import entered
+from perdure.testing.server_activities import ActivityCall, activity_call
 
 if TYPE_CHECKING:
     from perdure.app import App

@@ -12,8 +12,8 @@ from typing import Any
 
 from perdure._wire.writes import EffectView
 from perdure.contracts.keys import Entity
-from perdure.contracts.outcomes import Abandoned, DifferentInput, Done, GaveUp, Status
-from perdure.contracts.policies import Dedupe, DoubtPolicy, Lookup, Repeat
+from perdure.contracts.outcomes import Abandoned, DifferentInput, Done, EffectStatus, GaveUp
+from perdure.contracts.policies import AskFirst, Dedupe, DoubtPolicy, Repeat
 from perdure.contracts.states import STARTING
 from perdure.testing.exploring.database import belongs
 from perdure.testing.exploring.evidence import Account, Evidence, Told
@@ -36,8 +36,8 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
 
 
 def judge_keys(told: Mapping[str, Sequence[Told]], entity: Entity, since: float) -> Iterator[Finding]:
-    """What is wrong with the keys under which one round, which began at `since`, has performed: each has keys of its
-    own, or what was done in an earlier round would stand for what is to be done in this one."""
+    """What is wrong with the keys under which one generation, which began at `since`, has performed: each has keys of
+    its own, or what was done in an earlier generation would stand for what is to be done in this one."""
     for key, ends in told.items():
         if ends[-1].at > since and not belongs(key, entity):
             yield Finding("key of another round", f"{entity}: {key}")
@@ -48,7 +48,7 @@ def may_repeat(policy: DoubtPolicy[Any, Any]) -> bool:
     match policy:
         case Repeat():
             return True
-        case Dedupe(otherwise=otherwise) | Lookup(otherwise=otherwise):
+        case Dedupe(otherwise=otherwise) | AskFirst(otherwise=otherwise):
             return isinstance(otherwise, Repeat)
         case _:
             return False
@@ -79,14 +79,14 @@ def _told(evidence: Evidence, key: str, told: Sequence[Told]) -> Iterator[Findin
 
 def _on_record(evidence: Evidence, key: str, view: EffectView) -> Iterator[Finding]:
     done, told = bool(evidence.account(key).done_at), evidence.told.get(key, [])
-    if view.status is Status.DONE and not done and key not in evidence.settled_by_person:
+    if view.status is EffectStatus.DONE and not done and key not in evidence.settled_by_person:
         yield Finding("on record as done, and was not", key)
     # Where the record of how it ended was lost, it stays on record as in doubt, for an operator to settle.
     known = evidence.records_lost and bool(told)
     if view.in_doubt and not known and not any(each.in_doubt for each in told):
         yield Finding("doubt forgotten", f"{key}: {view.status}, told: {_kinds(told)}")
     honest = any(each.in_doubt or isinstance(each.end, Abandoned | Done) for each in told)
-    if view.status in (Status.NOT_DONE, Status.REFUSED) and done and not honest:
+    if view.status in (EffectStatus.NOT_DONE, EffectStatus.REFUSED) and done and not honest:
         yield Finding("on record as not done, and was", f"{key}: {view.status}, told: {_kinds(told)}")
 
 
@@ -107,7 +107,7 @@ def _moves(evidence: Evidence) -> Iterator[Finding]:
 
 def _messages(evidence: Evidence, received: Sequence[str]) -> Iterator[Finding]:
     """Each message that was sent is received once, in order, until the end."""
-    sent = {each.text: each for each in evidence.sent if each.round == evidence.entity.round}
+    sent = {each.text: each for each in evidence.sent if each.generation == evidence.entity.generation}
     story = f"{evidence.entity}: {received} of {[*sent]}"
     if len(set(received)) != len(received):
         yield Finding("a message is received twice", story)

@@ -12,11 +12,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from perdure.contracts.attempt import Attempt, Question
-from perdure.contracts.effects import Effect, Find
+from perdure.contracts.attempt import Attempt, LookupContext
+from perdure.contracts.effects import Effect, Lookup
 from perdure.contracts.outcomes import NotDone, Refused
-from perdure.contracts.policies import Dedupe, Lookup
-from perdure.contracts.steps import Occasion, Step
+from perdure.contracts.policies import AskFirst, Dedupe
+from perdure.contracts.steps import Step, StepContext
 from perdure.testing.exploring.evidence import Account
 from perdure.testing.exploring.workers import current_worker
 
@@ -77,11 +77,11 @@ class OtherSide:
         self._receipts = receipts
         self.accounts: dict[str, Entry] = defaultdict(Entry)
 
-    async def call(self, contract: Effect[Any, Any] | Find[Any, Any] | Step[Any, Any], given: Any, about: Any) -> Any:
+    async def call(self, contract: Effect[Any, Any] | Lookup[Any, Any] | Step[Any, Any], given: Any, about: Any) -> Any:
         """What the body of a contract does."""
         if isinstance(contract, Effect):
             return await self._perform(contract, given, about)
-        if isinstance(contract, Find):
+        if isinstance(contract, Lookup):
             return await self._answer(contract, given, about)
         return await self._take(contract, given, about)
 
@@ -124,7 +124,7 @@ class OtherSide:
             await worker.here()
         return receipt
 
-    async def _answer(self, find: Find[Any, Any], given: Any, question: Question) -> Any:
+    async def _answer(self, find: Lookup[Any, Any], given: Any, question: LookupContext) -> Any:
         """One look-up."""
         worker = current_worker.get()
         how = self._next(find.name, "answers")
@@ -136,7 +136,7 @@ class OtherSide:
         account = self.accounts[question.key]
         return account.receipt if account.done_at and self._world.loop.time() >= account.visible_at else None
 
-    async def _take(self, step: Step[Any, Any], given: Any, occasion: Occasion) -> Any:
+    async def _take(self, step: Step[Any, Any], given: Any, occasion: StepContext) -> Any:
         """One step."""
         worker = current_worker.get()
         how = self._next(step.name, "done")
@@ -158,8 +158,8 @@ class OtherSide:
         self._world.caused(effect, key)
         account.receipt = self._receipts[effect.name](given)
         account.receipt_json = effect.receipt.dump_python(account.receipt, mode="json")
-        settle = effect.doubt.settle.total_seconds() if isinstance(effect.doubt, Lookup) else 0.0
-        account.visible_at = account.visible_at or now + self._world.span(settle)
+        visibility_delay = effect.doubt.visibility_delay.total_seconds() if isinstance(effect.doubt, AskFirst) else 0.0
+        account.visible_at = account.visible_at or now + self._world.span(visibility_delay)
         return account.receipt
 
     def _remembers(self, effect: Effect[Any, Any], account: Entry) -> bool:

@@ -8,9 +8,9 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from perdure._wire.names import MIRROR
-from perdure._wire.requests import Request, Resolution, SendAgain
+from perdure._wire.requests import OperatorRequest, Resolution, SendAgain
 from perdure.contracts.keys import Entity
-from perdure.contracts.outcomes import Ended, Status
+from perdure.contracts.outcomes import EffectStatus, NotPerformed
 from perdure.testing.exploring.database import belongs
 from perdure.testing.exploring.executions import Execution
 from perdure.testing.exploring.temporal import NotFound
@@ -32,11 +32,11 @@ class People:
 
     def cancel(self, entity: Entity) -> None:
         """Ask for the end."""
-        self._update(entity, "cancel", Request(by=_NAME, note="not wanted"))
+        self._update(entity, "cancel", OperatorRequest(by=_NAME, note="not wanted"))
 
     def retry(self, entity: Entity) -> None:
         """Ask for the next attempt now, or do what the refusal of that says."""
-        answer = self._update(entity, "retry_now", Request(by=_NAME))
+        answer = self._update(entity, "retry_now", OperatorRequest(by=_NAME))
         if answer is not None:
             answer.add_done_callback(lambda answer: self._send_what_was_given_up(entity, answer))
 
@@ -48,10 +48,10 @@ class People:
     def send_again(self, entity: Entity) -> None:
         """Ask for the effect that ended last to be sent under a new key."""
         mine = [(told[-1].at, key) for key, told in self._world.told.items() if belongs(key, entity)]
-        ended = [key for _, key in sorted(mine) if isinstance(self._world.told[key][-1].end, Ended)]
+        ended = [key for _, key in sorted(mine) if isinstance(self._world.told[key][-1].end, NotPerformed)]
         self._update(entity, "send_again", SendAgain(by=_NAME, effect=ended[-1] if ended else None))
 
-    def clean_up(self, entity: Entity) -> None:
+    def reconcile(self, entity: Entity) -> None:
         """Let mirror and Temporal agree again: what is open goes on, and what goes on shows where it is."""
         self._world.relay.recover()
         with suppress(NotFound):
@@ -103,10 +103,10 @@ class People:
     def _resolve(self, entity: Entity, key: str, slot: str) -> None:
         world = self._world
         account = world.other_side.accounts[key]
-        outcome = Status.DONE if account.done_at else Status.NOT_DONE
+        outcome = EffectStatus.DONE if account.done_at else EffectStatus.NOT_DONE
         if world.random.random() < 0.2:
-            outcome = Status.ABANDONED
-        receipt = account.receipt_json if outcome is Status.DONE else None
+            outcome = EffectStatus.ABANDONED
+        receipt = account.receipt_json if outcome is EffectStatus.DONE else None
         world.cover("resolved", outcome.value)
         world.settled_by_person.add(key)
         self._update(

@@ -22,12 +22,12 @@ from typing import Any, ClassVar
 from pydantic import BaseModel, Field
 from temporalio import workflow
 
-from perdure._wire.requests import Request
+from perdure._wire.requests import OperatorRequest
 from perdure._workflow.lifecycle import Lifecycle
-from perdure.contracts.effects import Effect, Find
-from perdure.contracts.limits import Limit
+from perdure.contracts.effects import Effect, Lookup
+from perdure.contracts.limits import RateLimit
 from perdure.contracts.outcomes import Done
-from perdure.contracts.policies import Dedupe, DoubtPolicy, Escalate, Lookup, Repeat, Retry
+from perdure.contracts.policies import AskFirst, Dedupe, DoubtPolicy, Escalate, Repeat, RetryPolicy
 from perdure.contracts.states import state
 from perdure.contracts.steps import Step
 
@@ -82,7 +82,7 @@ def states() -> tuple[Any, ...]:
     return (*leading, state(Place.ENDED), state(Place.CANCELLED, cancelled=True))
 
 
-def _policies(build: int, pace: float) -> dict[str, tuple[DoubtPolicy[str, str], Retry | None, dict[str, Any]]]:
+def _policies(build: int, pace: float) -> dict[str, tuple[DoubtPolicy[str, str], RetryPolicy | None, dict[str, Any]]]:
     """By the effect's name: policy, retry, and what else its contract has."""
 
     def s(seconds: float) -> timedelta:
@@ -90,22 +90,22 @@ def _policies(build: int, pace: float) -> dict[str, tuple[DoubtPolicy[str, str],
 
     later = s(build)  # a newer build waits a little longer, and that must not matter
 
-    def finds(name: str, **more: Any) -> Find[str, str]:
-        return Find[str, str](f"find-{name}", timeout=s(3), **more)
+    def finds(name: str, **more: Any) -> Lookup[str, str]:
+        return Lookup[str, str](f"find-{name}", timeout=s(3), **more)
 
-    def look(name: str, inline: bool = False, **more: Any) -> Lookup[str, str]:
-        more.setdefault("settle", s(4))
-        return Lookup(finds(name, inline=inline), **more)
+    def look(name: str, inline: bool = False, **more: Any) -> AskFirst[str, str]:
+        more.setdefault("visibility_delay", s(4))
+        return AskFirst(finds(name, inline=inline), **more)
 
     def minute(**more: Any) -> Dedupe:
         return Dedupe(s(60), s(5), **more)
 
-    retry = Retry(initial=s(1) + later, cap=s(30))
-    twice = Retry(initial=s(1) + later, cap=s(30), maximum=2)
-    once = Retry(initial=s(1), maximum=1)
-    slow = Retry(initial=s(20), cap=s(90))
+    retry = RetryPolicy(initial_interval=s(1) + later, maximum_interval=s(30))
+    twice = RetryPolicy(initial_interval=s(1) + later, maximum_interval=s(30), maximum_attempts=2)
+    once = RetryPolicy(initial_interval=s(1), maximum_attempts=1)
+    slow = RetryPolicy(initial_interval=s(20), maximum_interval=s(90))
     inline = {"inline": True}
-    limit = Limit("provider", 0.5 / pace**2)
+    limit = RateLimit("provider", 0.5 / pace**2)
     return {
         "repeat": (Repeat(), retry, {}),
         "repeat-inline": (Repeat(), twice, inline),
@@ -128,7 +128,7 @@ def contracts(build: int, pace: float = 1.0) -> dict[str, Effect[str, str]]:
     """Contracts of every policy and way, as a build has them."""
     timeout, waits = timedelta(seconds=5 * pace), timedelta(seconds=25 * pace)
     return {
-        name: Effect[str, str](name, timeout=timeout, doubt=doubt, retry=retry, pick_up=waits, **more)
+        name: Effect[str, str](name, timeout=timeout, doubt=doubt, retry=retry, schedule_to_start_timeout=waits, **more)
         for name, (doubt, retry, more) in _policies(build, pace).items()
     }
 
@@ -179,7 +179,7 @@ class Interpreter(Lifecycle[Any, Any]):
         self._given = Program(steps=[])
 
     async def _interpret(self, given: Program) -> None:
-        kept = self.recall(Kept)
+        kept = self.restore(Kept)
         if kept is not None:
             self.heard = kept.heard + self.heard
         self._given = given
@@ -187,7 +187,7 @@ class Interpreter(Lifecycle[Any, Any]):
         if self.state is not Place.ENDED:
             await self.enter(Place.ENDED)
 
-    async def cancelling(self, asked: Request) -> None:
+    async def cancelling(self, asked: OperatorRequest) -> None:
         await self._all(self._given.at_cancel)
 
     @workflow.signal

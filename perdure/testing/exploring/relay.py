@@ -39,7 +39,7 @@ class VirtualRelay:
         kind = self._world.subject.builds[0].lifecycle(entity.lifecycle)
         row = self._database.start(entity, input_json(kind, given))
         terms = all_terms(kind.effects)
-        carried = Carried(round=entity.round, started_at=row.created_at, terms=terms)
+        carried = Carried(generation=entity.generation, started_at=row.created_at, terms=terms)
         self._world.loop.call_later(DELAY, self._start, row, carried)
 
     def send(self, row: Row) -> None:
@@ -74,7 +74,7 @@ class VirtualRelay:
         record, store = self._database.record(row), self._database.store
         terms = all_terms(self._world.subject.builds[0].lifecycle(row.entity.lifecycle).effects)
         row.delivered = record.heard
-        carried = carried_from(record, row.entity.round, store.version(row.entity), terms)
+        carried = carried_from(record, row.entity.generation, store.version(row.entity), terms)
         return carried.model_copy(update={"gaps": store.lost_since_its_start(row.entity)})
 
     def _start(self, row: Row, carried: Carried) -> None:
@@ -82,7 +82,7 @@ class VirtualRelay:
         try:
             world.temporal.start(entity.workflow_id(None), entity.lifecycle, row.given, {CARRIED: carried})
         except AlreadyStarted:
-            if entity.round and not row.started:  # the run of the round before is still closing
+            if entity.generation and not row.started:  # the run of the generation before is still closing
                 world.loop.call_later(0.5, self._start, row, carried)
             return
         row.started = True

@@ -7,7 +7,7 @@ from datetime import datetime
 
 from temporalio.api.common.v1 import Payload
 
-from perdure.testing import engine_jobs as sdk
+from perdure.testing import server_jobs as sdk
 
 TASK_TIMEOUT = 5.0
 """Seconds that a workflow task may take, as the relay starts runs."""

@@ -7,7 +7,7 @@ from dataclasses import replace
 from random import Random
 from typing import Any
 
-from perdure.contracts.effects import Effect, Find
+from perdure.contracts.effects import Effect, Lookup
 from perdure.contracts.steps import Step
 from perdure.testing.exploring.other_side import CALLS, LOOKS
 from perdure.testing.exploring.scenario import Event, Fault, Scenario
@@ -22,7 +22,7 @@ _STEPS = ("done", "fails", "killed before")
 
 
 def scenario(
-    seed: int, given: Any, contracts: Sequence[Effect[Any, Any] | Find[Any, Any] | Step[Any, Any]]
+    seed: int, given: Any, contracts: Sequence[Effect[Any, Any] | Lookup[Any, Any] | Step[Any, Any]]
 ) -> Scenario:
     """The scenario of a seed, for a lifecycle with these contracts and this input."""
     random = Random(f"scenario {seed}")
@@ -43,8 +43,8 @@ def scenario(
     )
 
 
-def _script(random: Random, contract: Effect[Any, Any] | Find[Any, Any] | Step[Any, Any]) -> list[str]:
-    words = CALLS if isinstance(contract, Effect) else LOOKS if isinstance(contract, Find) else _STEPS
+def _script(random: Random, contract: Effect[Any, Any] | Lookup[Any, Any] | Step[Any, Any]) -> list[str]:
+    words = CALLS if isinstance(contract, Effect) else LOOKS if isinstance(contract, Lookup) else _STEPS
     if random.random() < 0.45:
         return []
     return [random.choice(words) for _ in range(random.randint(1, 4))]

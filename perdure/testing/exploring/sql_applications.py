@@ -168,19 +168,19 @@ class Applications:
         await self._transact(act, work, committed)
 
     async def _round_of(self, session: VirtualSession, lifecycle: str, entity_id: str, text: str) -> int:
-        """The round for which a message was accepted: it must be the one that is open now."""
+        """The generation for which a message was accepted: it must be the one that is open now."""
         given = await session.fetchval(
-            "select round from perdure.message where lifecycle = $1 and id = $2 and message_id = $3",
+            "select generation from perdure.message where lifecycle = $1 and id = $2 and message_id = $3",
             lifecycle,
             entity_id,
             text,
         )
         standing = await self._world.database.sessions.fetch(
-            "select round, final from perdure.ident where lifecycle = $1 and id = $2", lifecycle, entity_id
+            "select generation, final from perdure.ident where lifecycle = $1 and id = $2", lifecycle, entity_id
         )
-        if standing and (standing[0]["round"] != given or standing[0]["final"] is not None):
-            what = f"{lifecycle}/{entity_id}: {text!r} for round {given}, and the database has {dict(standing[0])}"
-            self._world.found("a message is sent to a round that is over", what)
+        if standing and (standing[0]["generation"] != given or standing[0]["final"] is not None):
+            what = f"{lifecycle}/{entity_id}: {text!r} for generation {given}, and the database has {dict(standing[0])}"
+            self._world.found("a message is sent to a generation that is over", what)
         return int(given)
 
     async def _cancel(self, lifecycle: str, entity_id: str, act: Act) -> None:

@@ -85,7 +85,7 @@ class SqlDatabase:
         raise NotImplementedError
 
     def moves(self, entity: Entity) -> list[Move]:
-        """All that the mirror has shown of an entity in its round."""
+        """All that the mirror has shown of an entity in its generation."""
         return self._record.moves(entity)
 
     def version(self, entity: Entity) -> int:

@@ -8,7 +8,6 @@ from collections import Counter
 import asyncpg
 
 from perdure._store import schema
-from perdure.testing.engine import START
 from perdure.testing.exploring.explorer import quiet
 from perdure.testing.exploring.scenario import Finding, Scenario
 from perdure.testing.exploring.scenarios import shrink
@@ -16,6 +15,7 @@ from perdure.testing.exploring.scripts import script_of
 from perdure.testing.exploring.sql_clock import install
 from perdure.testing.exploring.sql_scenarios import SqlScenario, lines_of, smaller, sql_scenario, subject
 from perdure.testing.exploring.sql_world import SqlWorld
+from perdure.testing.server import START
 
 
 class SqlExplorer:

@@ -22,12 +22,12 @@ _MIRROR = """
     select i.lifecycle, i.id, i.final, e.state, f.state as finished, t.state as last, t.version as noted, i.version
     from perdure.ident i
     left join perdure.entity e using (lifecycle, id)
-    left join perdure.finished f on f.lifecycle = i.lifecycle and f.id = i.id and f.round = i.round
+    left join perdure.finished f on f.lifecycle = i.lifecycle and f.id = i.id and f.generation = i.generation
     left join lateral (
         select x.state, x.version from perdure.transition x
         where x.lifecycle = i.lifecycle and x.id = i.id
             and x.effect is null -- what becomes known after the end is no state
-        order by x.round desc, x.version desc limit 1) t on true
+        order by x.generation desc, x.version desc limit 1) t on true
     where i.lifecycle <> $1
 """
 

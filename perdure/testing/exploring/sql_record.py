@@ -11,15 +11,15 @@ from perdure.contracts.keys import Entity
 
 _EFFECTS = "select key, perdure.effect_view(key) as view from perdure.effect"
 _MOVES = (
-    "select t.lifecycle, t.id, t.round, t.state, t.attention, t.why, t.made_by, exists ("
-    "  select from perdure.finished f where f.lifecycle = t.lifecycle and f.id = t.id and f.round = t.round "
-    "  and f.state = t.state) and t.version = max(t.version) over (partition by t.lifecycle, t.id, t.round) as final "
-    "from perdure.transition t order by t.round, t.version, t.at"
+    "select t.lifecycle, t.id, t.generation, t.state, t.attention, t.why, t.made_by, exists ("
+    "  select from perdure.finished f where f.lifecycle = t.lifecycle and f.id = t.id and f.generation = t.generation "
+    "  and f.state = t.state) and t.version = max(t.version) over (partition by t.lifecycle, t.id, t.generation) "
+    "as final from perdure.transition t order by t.generation, t.version, t.at"
 )
-_VERSIONS = "select lifecycle, id, round, version from perdure.ident"
+_VERSIONS = "select lifecycle, id, generation, version from perdure.ident"
 _SNAPSHOTS = (
-    "select lifecycle, id, round, snapshot from perdure.entity union all "
-    "select lifecycle, id, round, snapshot from perdure.finished order by round"
+    "select lifecycle, id, generation, snapshot from perdure.entity union all "
+    "select lifecycle, id, generation, snapshot from perdure.finished order by generation"
 )
 
 
@@ -46,19 +46,19 @@ class SqlRecord:
             move = Move(
                 state=row["state"], final=row["final"], attention=row["attention"], why=row["why"], by=row["made_by"]
             )
-            record._moves.setdefault(Entity(row["lifecycle"], row["id"], row["round"]), []).append(move)
+            record._moves.setdefault(Entity(row["lifecycle"], row["id"], row["generation"]), []).append(move)
         for row in await connection.fetch(_VERSIONS):
-            record._versions[Entity(row["lifecycle"], row["id"], row["round"])] = row["version"]
+            record._versions[Entity(row["lifecycle"], row["id"], row["generation"])] = row["version"]
         for row in await connection.fetch(_SNAPSHOTS):
             record._snapshots[row["lifecycle"], row["id"]] = json.loads(row["snapshot"] or "null")
         return record
 
     def moves(self, entity: Entity) -> list[Move]:
-        """All that the mirror has shown of an entity in its round."""
+        """All that the mirror has shown of an entity in its generation."""
         return self._moves.get(entity, [])
 
     def version(self, entity: Entity) -> int:
-        """Of the newest write that shows a state of an entity, in this round; 0 = there is none."""
+        """Of the newest write that shows a state of an entity, in this generation; 0 = there is none."""
         return self._versions.get(entity, 0)
 
     def snapshot(self, lifecycle: str, entity_id: str) -> Any:

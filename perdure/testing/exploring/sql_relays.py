@@ -31,9 +31,9 @@ _PATIENCE = 300.0
 """Virtual seconds of vain deliveries after which, and between which, somebody looks for workflows that are gone."""
 _NEXT = "select min(not_before) from perdure.outbox"
 _WORKFLOW_GONE = (
-    "select e.lifecycle, e.id, e.round, i.version from perdure.entity e join perdure.ident i using (lifecycle, id) "
-    "where not exists ("
-    "select from perdure.outbox o where o.lifecycle = e.lifecycle and o.id = e.id and o.kind = 'start') "
+    "select e.lifecycle, e.id, e.generation, i.version from perdure.entity e join perdure.ident i using (lifecycle, "
+    "id) where not exists (select from perdure.outbox o where o.lifecycle = e.lifecycle "
+    "and o.id = e.id and o.kind = 'start') "
     "order by e.lifecycle, e.id"
 )
 
@@ -122,7 +122,7 @@ class Relays:
         for row in await world.database.sessions.fetch(_WORKFLOW_GONE):
             execution = world.temporal.executions.get(f"{row['lifecycle']}/{row['id']}")
             if execution is not None and not execution.open and execution.outcome == "terminated":
-                given = row["lifecycle"], row["id"], row["round"], row["version"]
+                given = row["lifecycle"], row["id"], row["generation"], row["version"]
                 await world.database.sessions.fetch("select perdure.start_again($1, $2, $3, $4, 'ops', 'gone')", *given)
 
 
@@ -136,7 +136,7 @@ class RelayProcess:
         self._app: App = world.subject.builds[build]
         client: Any = VirtualClient(world.frontend)
         pool: Any = _RelayPool(world.database, self)
-        self._relay = Relay(pool, client, self._app, Settings(relay_every=_SHORTEST_PAUSE))
+        self._relay = Relay(pool, client, self._app, Settings(relay_poll_interval=_SHORTEST_PAUSE))
         self._relay.id = name
         self._pause = _SHORTEST_PAUSE
         self._vain_since: float | None = None
@@ -229,7 +229,7 @@ class RelayProcess:
 
     async def _waiting(self) -> str:
         rows = await self._world.database.sessions.fetch(
-            "select lifecycle, id, round, kind, tries, error, declined from perdure.outbox order by seq limit 5"
+            "select lifecycle, id, generation, kind, tries, error, declined from perdure.outbox order by seq limit 5"
         )
         return "; ".join(str(dict(row)) for row in rows)
 

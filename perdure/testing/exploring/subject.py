@@ -8,7 +8,7 @@ from typing import Any
 
 from perdure._workflow.lifecycle import Lifecycle
 from perdure.app import App, contracts_of
-from perdure.contracts.effects import Effect, Find
+from perdure.contracts.effects import Effect, Lookup
 from perdure.contracts.steps import Step
 from perdure.testing.exploring.workers import current_worker
 
@@ -39,10 +39,10 @@ def bodies_of(lifecycle: type[Lifecycle[Any, Any]]) -> list[Any]:
     return [_body(contract) for contract in contracts_of(lifecycle)]
 
 
-def _body(contract: Effect[Any, Any] | Find[Any, Any] | Step[Any, Any]) -> Any:
+def _body(contract: Effect[Any, Any] | Lookup[Any, Any] | Step[Any, Any]) -> Any:
     async def body(given: Any, about: Any) -> Any:
         return await current_worker.get().world.other_side.call(contract, given, about)
 
     if isinstance(contract, Effect):
         return contract.performs(body)
-    return contract.answers(body) if isinstance(contract, Find) else contract.takes(body)
+    return contract.answers(body) if isinstance(contract, Lookup) else contract.takes(body)

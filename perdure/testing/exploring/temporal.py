@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from temporalio.converter import DataConverter
 
-from perdure.testing import engine_jobs as sdk
+from perdure.testing import server_jobs as sdk
 from perdure.testing.exploring.executions import Execution
 
 if TYPE_CHECKING:

@@ -17,19 +17,19 @@ from typing import TYPE_CHECKING, Any
 from temporalio import activity as temporal_activity
 
 from perdure._activity.hosting import Activities as Hosted
-from perdure.testing import engine_jobs as sdk
-from perdure.testing.engine_activities import (
+from perdure.testing import server_jobs as sdk
+from perdure.testing.exploring.activities import Activities, Activity
+from perdure.testing.exploring.calls import Calls, Function, Gone
+from perdure.testing.exploring.instances import Instances, TaskFails, shape
+from perdure.testing.exploring.runs import Run
+from perdure.testing.exploring.workflow_tasks import WorkflowTask, ends
+from perdure.testing.server_activities import (
     ActivityCall,
     ActivityEnd,
     Cancelled,
     activity_call,
     activity_job,
 )
-from perdure.testing.exploring.activities import Activities, Activity
-from perdure.testing.exploring.calls import Calls, Function, Gone
-from perdure.testing.exploring.instances import Instances, TaskFails, shape
-from perdure.testing.exploring.runs import Run
-from perdure.testing.exploring.workflow_tasks import WorkflowTask, ends
 
 if TYPE_CHECKING:
     from perdure.app import App

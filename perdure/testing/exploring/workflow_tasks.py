@@ -11,11 +11,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from perdure.testing import engine_jobs as sdk
-from perdure.testing.engine_activities import ActivityCall
+from perdure.testing import server_jobs as sdk
 from perdure.testing.exploring.activities import Activities
 from perdure.testing.exploring.evidence import Told
 from perdure.testing.exploring.runs import DISPATCH, TASK_TIMEOUT, Run
+from perdure.testing.server_activities import ActivityCall
 
 if TYPE_CHECKING:
     from perdure.testing.exploring.workers import Worker

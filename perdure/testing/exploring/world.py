@@ -24,8 +24,7 @@ from perdure._workflow.performing import Performance
 from perdure.app import App
 from perdure.contracts.effects import Effect
 from perdure.contracts.keys import Entity
-from perdure.testing import engine_jobs as sdk
-from perdure.testing.engine import START
+from perdure.testing import server_jobs as sdk
 from perdure.testing.exploring.answers import Answer, Answers, watching, with_those_at_the_end
 from perdure.testing.exploring.database import VirtualDatabase
 from perdure.testing.exploring.evidence import Evidence, Sent, Told
@@ -42,6 +41,7 @@ from perdure.testing.exploring.temporal import VirtualTemporal
 from perdure.testing.exploring.virtual_time import NeverEnds, StandsStill, VirtualLoop, VirtualTime
 from perdure.testing.exploring.workers import Worker, current_worker
 from perdure.testing.exploring.workflow_tasks import WorkflowTask
+from perdure.testing.server import START
 
 NEVER = 10**9
 MOST_ACTIVATIONS = 3_000
@@ -126,7 +126,7 @@ class World:
         for _ in range(self.scenario.restarts):
             if self.findings:
                 return
-            entity = Entity(entity.lifecycle, entity.id, entity.round + 1)
+            entity = Entity(entity.lifecycle, entity.id, entity.generation + 1)
             self.cover("restarted", "")
             self.relay.start(entity, self.scenario.given)
             self._until_over(entity)
@@ -191,7 +191,9 @@ class World:
     def sent(self, entity: Entity) -> list[Sent]:
         """The messages that the application sent to an entity."""
         texts = [payload for _, payload in self.database.rows[entity.id].messages]
-        return [Sent(text, began=place, committed=place, round=entity.round) for place, text in enumerate(texts)]
+        return [
+            Sent(text, began=place, committed=place, generation=entity.generation) for place, text in enumerate(texts)
+        ]
 
     # -- what the others ask
 
@@ -242,7 +244,7 @@ class World:
         return known
 
     def count_activation(self, run: Run) -> None:
-        """A workflow is entered; one that goes round without end is stopped."""
+        """A workflow is entered; one that goes generation without end is stopped."""
         self._activations += 1
         if self._activations == MOST_ACTIVATIONS:
             self.found("runs without end", f"{run.workflow_id}: {MOST_ACTIVATIONS} activations")
@@ -262,7 +264,8 @@ class World:
         self.temporal.terminate(run.workflow_id)
 
     def caused(self, effect: Effect[Any, Any], key: str) -> None:
-        """The other side has done something, in the round that the key names; sent again on purpose, it is the same."""
+        """The other side has done something, in the generation that the key names; sent again on purpose, it is the
+        same."""
         _, of_round, what = key.split("/", 2)
         earlier = self._caused.setdefault((of_round, effect.name), what.partition("~")[0])
         if earlier != what.partition("~")[0] and effect.name in self.subject.once:
@@ -340,7 +343,7 @@ class World:
             case "restore":
                 self.records_lost = True
                 self.database.store.lose_records()
-                self.loop.call_later(event.seconds, self.people.clean_up, row.entity)
+                self.loop.call_later(event.seconds, self.people.reconcile, row.entity)
             case "worker's clock":
                 self.random.choice(self.workers).clock_ahead += self._jump(event.seconds)
             case "Temporal's clock":
@@ -391,7 +394,7 @@ def _watching(world: World) -> Iterator[None]:
         if workflow.unsafe.is_replaying():
             return
         # Two tasks in turn can order the same version, where Temporal's clock was put back between them.
-        noted = world.told_at_end[Entity(write.lifecycle, write.id, write.round), write.version]
+        noted = world.told_at_end[Entity(write.lifecycle, write.id, write.generation), write.version]
         for key, each in answers.items():
             noted[key] += [Told(end, world.loop.time()) for end in each]
 

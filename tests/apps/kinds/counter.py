@@ -45,14 +45,14 @@ class Counter(Lifecycle[Count, Open]):
     @workflow.run
     async def run(self, first: Count) -> None:
         """Count until told to renew or to close."""
-        count = self.recall(Count) or first
+        count = self.restore(Count) or first
         self.total += count.total  # messages can come before
         self.runs = count.runs
         while self.told != "close":
             await self.wait_for(lambda: self.told is not None)
             if self.told == "renew":
                 self.runs += 1
-                await self.renew()
+                await self.continue_as_new()
         await self.enter(Open.CLOSED, why=f"total {self.total}")
 
     @workflow.update
@@ -75,7 +75,7 @@ class Counter(Lifecycle[Count, Open]):
 
     @workflow.signal
     def tell(self, word: str) -> None:
-        """`renew`, `close` or `go`."""
+        """`continue_as_new`, `close` or `go`."""
         self.told = word
 
     @workflow.query

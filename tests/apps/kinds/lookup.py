@@ -10,8 +10,8 @@ from tests.apps.errand import STATES, AnErrand
 
 
 @workflow.defn(name="lookup")
-class Lookup(AnErrand):
-    """Lookup."""
+class LookupErrand(AnErrand):
+    """LookupErrand."""
 
     states = STATES
     effects = (REGULAR["lookup"],)
@@ -25,7 +25,7 @@ class Lookup(AnErrand):
 
 @workflow.defn(name="lookup-inline")
 class LookupInline(AnErrand):
-    """Lookup, inline."""
+    """LookupErrand, inline."""
 
     states = STATES
     effects = (INLINE["lookup"],)

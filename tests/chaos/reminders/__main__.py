@@ -78,8 +78,8 @@ def _options() -> argparse.ArgumentParser:
 async def _run(wish: Wish, folder: Path) -> Outcome:
     with (
         PostgresServer(durable=False) as postgres,
-        tempfile.TemporaryDirectory(prefix="perdure-temporal-", dir=memory()) as engine,
-        TemporalServer(db_file=Path(engine) / "temporal.db", log_file=folder / "temporal.log") as temporal,
+        tempfile.TemporaryDirectory(prefix="perdure-temporal-", dir=memory()) as temporal_client,
+        TemporalServer(db_file=Path(temporal_client) / "temporal.db", log_file=folder / "temporal.log") as temporal,
     ):
         connection = await asyncpg.connect(postgres.dsn("postgres"))
         await schema.migrate(connection)

@@ -23,7 +23,7 @@ _SELECT = {
     "rejected": "select lifecycle, id, reason from perdure.rejected",
     "why": """
         select distinct on (id) lifecycle, id, why from perdure.transition
-        where lifecycle = 'dosage-reminders' order by id, round desc, version desc, at desc""",
+        where lifecycle = 'dosage-reminders' order by id, generation desc, version desc, at desc""",
 }
 _SAID = """
     select why as said from perdure.transition union all select why from perdure.effect

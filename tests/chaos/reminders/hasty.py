@@ -1,20 +1,21 @@
 """The application with short durations, for a run of seconds. Only for a process that has not imported it yet."""
 
 import sys
+from datetime import timedelta
 
 from activities.telephony import contracts as telephony
-from perdure import Retry, seconds
+from perdure import RetryPolicy
 
 assert "workflows.reminders.dose" not in sys.modules, "the lifecycles have taken the usual durations already"
 
-_TIMEOUT, _SETTLE, _EVERY = seconds(1.5), seconds(0.5), seconds(0.3)
-_RETRY = Retry(initial=seconds(0.3), cap=seconds(2))
+_TIMEOUT, _SETTLE, _EVERY = timedelta(seconds=1.5), timedelta(seconds=0.5), timedelta(seconds=0.3)
+_RETRY = RetryPolicy(initial_interval=timedelta(seconds=0.3), maximum_interval=timedelta(seconds=2))
 
 telephony.SEND_SMS, telephony.FIND_SMS = telephony.sms_contracts(
-    timeout=_TIMEOUT, settle=_SETTLE, every=_EVERY, retry=_RETRY
+    timeout=_TIMEOUT, visibility_delay=_SETTLE, every=_EVERY, retry=_RETRY
 )
 telephony.PLACE_CALL, telephony.FIND_PLACED_CALL = telephony.call_contracts(
-    timeout=_TIMEOUT, settle=_SETTLE, every=_EVERY, retry=_RETRY
+    timeout=_TIMEOUT, visibility_delay=_SETTLE, every=_EVERY, retry=_RETRY
 )
 
 from workers.reminders.app import app  # noqa: E402

@@ -13,7 +13,7 @@ from zoneinfo import ZoneInfo
 
 from activities.reminders.contracts.calendar.spread import spread_of
 from activities.reminders.contracts.plan import Due, Rule
-from perdure import Private
+from perdure.encryption import Private
 from tests.chaos.reminders.bad_records import BAD, MEDICINE, Bad
 
 ZONES = ("Africa/Accra", "America/Phoenix", "Asia/Kathmandu", "Asia/Kolkata", "Pacific/Kiritimati")

@@ -24,12 +24,12 @@ LONG_AGO = date(2020, 1, 1)
 NAME = "2020-01"
 PARTITIONS = "select count(*) from pg_class where relname in ('finished_2020_01', 'transition_2020_01')"
 _TRANSITION = """
-    insert into perdure.transition (lifecycle, id, round, version, state, why, at)
+    insert into perdure.transition (lifecycle, id, generation, version, state, why, at)
     values ('order', $1, $2, $3, $4, $5, $6::date + 3)
 """
 _EFFECT = """
     insert into perdure.effect
-        (key, lifecycle, id, round, effect, token, status, digest, first_at, attempt_at, deadline, receipt)
+        (key, lifecycle, id, generation, effect, token, status, digest, first_at, attempt_at, deadline, receipt)
     values ($1, 'order', $2, $3, 'ship', 't', $4, 'd', now(), now(), now(), '{"number": 7}')
 """
 
@@ -45,24 +45,24 @@ async def connected(dsn: str) -> AsyncIterator[Connection]:
 
 
 async def finished(
-    db: Connection, entity_id: str, month: date = LONG_AGO, *, round: int = 0, effect: str | None = "done"
+    db: Connection, entity_id: str, month: date = LONG_AGO, *, generation: int = 0, effect: str | None = "done"
 ) -> None:
     """An entity that ran, and ended, in a month."""
     await db.execute("select perdure.make_month($1)", month)
     await db.execute(
-        "insert into perdure.ident (lifecycle, id, round, version, final) values ('order', $1, $2, 2, 'shipped') "
-        "on conflict (lifecycle, id) do update set round = excluded.round",
-        *(entity_id, round),
+        "insert into perdure.ident (lifecycle, id, generation, version, final) values ('order', $1, $2, 2, 'shipped') "
+        "on conflict (lifecycle, id) do update set generation = excluded.generation",
+        *(entity_id, generation),
     )
     await db.execute(
-        "insert into perdure.finished (lifecycle, id, round, state, why, input, created_at, finished_at) "
+        "insert into perdure.finished (lifecycle, id, generation, state, why, input, created_at, finished_at) "
         "values ('order', $1, $2, 'shipped', 'Ümläut', $3, $4::date + 3, $4::date + 3)",
-        *(entity_id, round, json.dumps({"to": entity_id}), month),
+        *(entity_id, generation, json.dumps({"to": entity_id}), month),
     )
     for version, state in enumerate(("pending", "shipped")):
-        await db.execute(_TRANSITION, entity_id, round, version, state, f"of {entity_id}", month)
+        await db.execute(_TRANSITION, entity_id, generation, version, state, f"of {entity_id}", month)
     if effect is not None:
-        await db.execute(_EFFECT, key_of(entity_id, round), entity_id, round, effect)
+        await db.execute(_EFFECT, key_of(entity_id, generation), entity_id, generation, effect)
 
 
 async def still_open(db: Connection, entity_id: str, month: date = LONG_AGO) -> None:
@@ -70,16 +70,16 @@ async def still_open(db: Connection, entity_id: str, month: date = LONG_AGO) -> 
     await db.execute("select perdure.make_month($1)", month)
     await db.execute("insert into perdure.ident (lifecycle, id) values ('order', $1)", entity_id)
     await db.execute(
-        "insert into perdure.entity (lifecycle, id, round, state, input) values ('order', $1, 0, 'waiting', '{}')",
+        "insert into perdure.entity (lifecycle, id, generation, state, input) values ('order', $1, 0, 'waiting', '{}')",
         entity_id,
     )
     for version, state in enumerate(("pending", "waiting")):
         await db.execute(_TRANSITION, entity_id, 0, version, state, f"of {entity_id}", month)
 
 
-def key_of(entity_id: str, round: int = 0) -> str:
+def key_of(entity_id: str, generation: int = 0) -> str:
     """Key of its effect."""
-    return f"order/{entity_id}{f'~{round}' if round else ''}/ship"
+    return f"order/{entity_id}{f'~{generation}' if generation else ''}/ship"
 
 
 async def keys(db: Connection) -> list[str]:

@@ -42,7 +42,7 @@ async def test_a_month_goes_with_all_that_is_about_what_finished_in_it(
         await finished(db, f"e{number}")
     await finished(db, "later", date(2020, 2, 1))
     await db.execute(
-        "insert into perdure.rejected (seq, lifecycle, id, round, kind, body, reason) "
+        "insert into perdure.rejected (seq, lifecycle, id, generation, kind, body, reason) "
         "values (1, 'order', 'e1', 0, 'message', '{}', 'r'), (2, 'order', 'later', 0, 'message', '{}', 'r');"
         "insert into perdure.behind (lifecycle, id, app_table, app_column, app_key) "
         "values ('order', 'e1', 't', 'c', 'k'), ('order', 'later', 't', 'c', 'k')"
@@ -79,7 +79,7 @@ async def test_an_open_entity_pins_no_month_and_what_it_did_is_kept_until_it_is_
     await finished(db, "done")
     await still_open(db, "parked")
     await still_open(db, "since", date(2020, 2, 1))
-    await db.execute("update perdure.ident set round = 1 where id = 'since'")
+    await db.execute("update perdure.ident set generation = 1 where id = 'since'")
     end = await perdure(dsn, *DROP)
     assert (end.exit_code, "kept apart, since they are open: order/parked (2)\n" in end.stdout) == (0, True)
     assert "1 open entities are in it" in end.stdout
@@ -96,7 +96,7 @@ async def test_an_open_entity_pins_no_month_and_what_it_did_is_kept_until_it_is_
 
 async def test_of_an_entity_that_was_restarted_each_round_goes_with_its_own_month(dsn: str, db: Connection) -> None:
     await finished(db, "a")
-    await finished(db, "a", date(2020, 2, 1), round=1)
+    await finished(db, "a", date(2020, 2, 1), generation=1)
     assert (await perdure(dsn, *DROP)).exit_code == 0
     assert await keys(db) == [key_of("a", 1)]
 
@@ -114,7 +114,7 @@ async def test_a_doubt_outlives_its_month_until_it_is_settled(dsn: str, db: Conn
         await db.execute(restart)
     await tidy(db)
     assert await keys(db) == [key_of("a")]
-    await db.execute("select perdure.settle('order', 'a', 'ship', 'done', 'ann', 'seen')")
+    await db.execute("select perdure.resolve('order', 'a', 'ship', 'done', 'ann', 'seen')")
     await tidy(db)
     assert await keys(db) == []
     assert await db.fetchval("select count(*) from perdure.kept_effect") == 0

@@ -42,7 +42,7 @@ async def test_the_files_hold_each_row_of_the_month_and_a_second_time_the_same(
     assert (end.exit_code, end.stdout.count("\n")) == (0, 3), end.output
     for part in ("finished", "transition"):
         names = ", ".join(name for name, _ in COLUMNS[part])
-        rows = await db.fetch(f"select {names} from perdure.{part}_2020_01 order by lifecycle, id, round")
+        rows = await db.fetch(f"select {names} from perdure.{part}_2020_01 order by lifecycle, id, generation")
         found = [tuple(row.values()) for row in read(folder, part).to_pylist()]
         assert sorted(found, key=str) == sorted((tuple(row) for row in rows), key=str)
     assert [json.loads(each)["to"] for each in read(folder, "finished")["input"].to_pylist()][:2] == ["e0", "e1"]
@@ -69,7 +69,7 @@ async def test_what_is_held_in_memory_is_bounded_by_bytes_and_by_rows(
 ) -> None:
     await finished(db, "a")
     await db.execute(
-        "insert into perdure.finished (lifecycle, id, round, state, snapshot, created_at, finished_at) "
+        "insert into perdure.finished (lifecycle, id, generation, state, snapshot, created_at, finished_at) "
         "select 'order', 'm' || n, 0, 's', to_jsonb(repeat('x', 10000)), now(), '2020-01-04' "
         "from generate_series(1, 90) n"
     )

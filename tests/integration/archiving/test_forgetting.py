@@ -20,7 +20,7 @@ from perdure.contracts.keys import Entity
 from perdure.errors import NoSuchEntity, NotNow
 from tests.apps.bodies import app
 from tests.apps.contracts import Errand
-from tests.apps.errands import Count, Counter, Lookup
+from tests.apps.errands import Count, Counter, LookupErrand
 from tests.deadline import in_time
 from tests.integration.archiving.archiving_ground import (
     NAME,
@@ -49,7 +49,9 @@ async def forget(world: World, *arguments: str) -> Result:
 
 async def runs(world: World, lifecycle: str) -> set[str]:
     """Runs of a lifecycle that Temporal lists."""
-    listed = world.engine.list_workflows(f'WorkflowType = "{lifecycle}" and TaskQueue = "{world.config.queue}"')
+    listed = world.temporal_client.list_workflows(
+        f'WorkflowType = "{lifecycle}" and TaskQueue = "{world.config.queue}"'
+    )
     return {run.run_id async for run in listed}
 
 
@@ -57,7 +59,7 @@ async def is_known(world: World, lifecycle: str, entity_id: str, run: str) -> bo
     """Whether Temporal still answers about a run."""
     workflow_id = f"{world.scope}:{lifecycle}/{entity_id}"
     try:
-        await world.engine.get_workflow_handle(workflow_id, run_id=run).describe()
+        await world.temporal_client.get_workflow_handle(workflow_id, run_id=run).describe()
     except RPCError as error:
         if error.status is RPCStatusCode.NOT_FOUND:
             return False
@@ -74,14 +76,14 @@ async def mentions(db: Connection, word: str) -> dict[str, list[str]]:
 async def test_of_what_finished_nothing_is_left_but_that_it_did(world: World) -> None:
     async with world.worker(app):
         for name in ("a", "b"):
-            await world.client.start(Lookup, name, Errand(what=f"secret of {name}"), tenant=f"secret of {name}")
+            await world.client.start(LookupErrand, name, Errand(what=f"secret of {name}"), tenant=f"secret of {name}")
             await world.ended("lookup", name)
-        await world.client.restart(Lookup, "a", by="ann", note="secret of a")
+        await world.client.restart(LookupErrand, "a", by="ann", note="secret of a")
         assert await world.ended("lookup", "a") == "done"
     await world.db.execute(
-        "insert into perdure.rejected (seq, lifecycle, id, round, kind, body, reason) "
+        "insert into perdure.rejected (seq, lifecycle, id, generation, kind, body, reason) "
         "values (1, 'lookup', 'a', 0, 'message', '{}', 'secret of a');"
-        "insert into perdure.message (lifecycle, id, round, message_id, kind, name, payload) "
+        "insert into perdure.message (lifecycle, id, generation, message_id, kind, name, payload) "
         "values ('lookup', 'a', 0, 'late', 'signal', 'tell', '\"secret of a\"');"
         "insert into perdure.finding (kind, lifecycle, id, what, run) values ('k', 'lookup', 'a', 'secret of a', 1);"
         "insert into perdure.carried_transition select * from perdure.transition where id = 'a' limit 1"
@@ -107,7 +109,7 @@ async def test_of_what_finished_nothing_is_left_but_that_it_did(world: World) ->
 
     assert await world.db.fetchval("select perdure.start('lookup', 'a', '{}')") == "finished"
     with pytest.raises(NoSuchEntity, match="the input of lookup/a is no longer on record: Give it again"):
-        await world.client.restart(Lookup, "a", by="ann", note="")
+        await world.client.restart(LookupErrand, "a", by="ann", note="")
     again = await forget(world, "lookup", "a")
     assert (again.exit_code, "0 histories in Temporal" in again.stdout) == (0, True)
 
@@ -161,7 +163,7 @@ async def test_while_a_run_is_open_nothing_is_erased(world: World) -> None:
         assert (end.exit_code, "has a run that is open: wait for its end" in str(end.exception)) == (1, True)
         assert await mentions(world.db, "counter") == before
         with pytest.raises(NotNow, match="has a run that is open"):
-            await delete_runs(world.engine, f"{world.scope}:counter/a")
+            await delete_runs(world.temporal_client, f"{world.scope}:counter/a")
         assert await world.handle("counter", "a").query("counted") == 0
 
 
@@ -176,7 +178,10 @@ async def test_what_can_not_be_forgotten_is_one_line_on_standard_error(world: Wo
     )
     said, complained = await in_time(process.communicate())
     assert (process.returncode, said) == (1, b"")
-    assert complained.decode() == "perdure: order/parked is still open: cancel it first, and wait for its end\n"
+    assert (
+        complained.decode()
+        == "perdure: order/parked is still open: cancel it first, and wait for its end [PERDURE-2103]\n"
+    )
     end = await forget(world, "order", "nobody")
     assert "there is no order/nobody" in str(end.exception)
     await world.db.execute("update perdure.database set mark = 'x', scope = 'another'")
@@ -279,7 +284,7 @@ async def test_what_was_forgotten_since_its_export_is_not_missed_when_the_month_
 async def test_a_doubt_that_outlived_its_month_is_forgotten_once_it_is_settled(dsn: str, db: Connection) -> None:
     await finished(db, "a", effect="in_doubt")
     assert (await perdure(dsn, *DROP, "--without-export")).exit_code == 0
-    await db.execute("select perdure.settle('order', 'a', 'ship', 'done', 'ann', 'seen')")
+    await db.execute("select perdure.resolve('order', 'a', 'ship', 'done', 'ann', 'seen')")
     assert key_of("a") in str(await mentions(db, "order/a"))
     await db.execute(FORGET, "order", "a", "ann")
     assert await mentions(db, "order/a") == {}

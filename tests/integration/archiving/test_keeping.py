@@ -1,4 +1,4 @@
-"""What the clean-up does about months: those that are older than wanted go, and never before their export."""
+"""What the reconciliation does about months: those that are older than wanted go, and never before their export."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ import pytest
 from perdure._retention.dropping import tidy
 from perdure._retention.exporting import COLUMNS
 from perdure._wire.writes import FenceOp
-from perdure.contracts.outcomes import Status
+from perdure.contracts.outcomes import EffectStatus
 from tests.integration.archiving.archiving_ground import (
     LONG_AGO,
     NAME,
@@ -26,7 +26,7 @@ from tests.integration.archiving.archiving_ground import (
 )
 from tests.integration.store.store_ground import a_fence, a_move, a_write, an_outcome, store_at, written
 
-SETTLE = "select perdure.settle('order', 'a', 'ship', $1, 'ann', 'seen', $2)"
+SETTLE = "select perdure.resolve('order', 'a', 'ship', $1, 'ann', 'seen', $2)"
 RECORDED = "select effect from perdure.transition where id = 'a' and effect is not null order by version"
 
 
@@ -65,13 +65,13 @@ async def test_an_outcome_that_comes_after_the_end_is_on_record_once(dsn: str, d
     await finished(db, "a", effect="abandoned")
     if restarted:
         await db.execute("select perdure.restart('order', 'a', 'bob', 'again')")
-    late = an_outcome("a", 10, Status.DONE, token="t", receipt={"number": 9}, key=key_of("a"))
+    late = an_outcome("a", 10, EffectStatus.DONE, token="t", receipt={"number": 9}, key=key_of("a"))
     async with store_at(dsn) as store:
         for _ in range(2):  # the second one because the reply to the first was lost
             await written(store, late.model_copy(update={"lifecycle": "order"}))
     [effect] = await recorded(db)
-    assert (effect["status"], effect["receipt"], effect["round"]) == ("done", {"number": 9}, 0)
-    noted = await db.fetchrow("select round, state, why from perdure.transition where effect is not null")
+    assert (effect["status"], effect["receipt"], effect["generation"]) == ("done", {"number": 9}, 0)
+    noted = await db.fetchrow("select generation, state, why from perdure.transition where effect is not null")
     state = "starting" if restarted else "shipped"
     assert tuple(noted or ()) == (int(restarted), state, "ship became known as done")
 
@@ -92,11 +92,11 @@ async def test_a_read_after_the_end_of_an_effect_without_a_record_is_no_transiti
 async def test_an_outcome_before_the_end_is_no_transition(dsn: str, db: Connection) -> None:
     await still_open(db, "a")
     await db.execute(
-        "insert into perdure.effect (key, lifecycle, id, round, effect, token, status, digest, first_at, attempt_at, "
-        "deadline) values ($1, 'order', 'a', 0, 'ship', 't', 'attempting', 'd', now(), now(), now())",
+        "insert into perdure.effect (key, lifecycle, id, generation, effect, token, status, digest, first_at, "
+        "attempt_at, deadline) values ($1, 'order', 'a', 0, 'ship', 't', 'attempting', 'd', now(), now(), now())",
         key_of("a"),
     )
-    done = an_outcome("a", 10, Status.DONE, token="t", receipt={}, key=key_of("a"))
+    done = an_outcome("a", 10, EffectStatus.DONE, token="t", receipt={}, key=key_of("a"))
     async with store_at(dsn) as store:
         await written(store, done.model_copy(update={"lifecycle": "order"}))
         await written(store, a_move("a", 11, "over", final=True).model_copy(update={"lifecycle": "order"}))
@@ -110,7 +110,7 @@ async def test_a_settlement_is_exported_with_its_own_month_and_carried_over_like
     await db.execute(SETTLE, "done", '{"number": 8}')
     await db.execute("update perdure.transition set at = $1 where effect is not null", LONG_AGO)  # it was then
     await db.execute("select perdure.restart('order', 'a', 'bob', 'again')")
-    await db.execute("update perdure.transition set round = 1 where effect is not null")  # so its entity is open
+    await db.execute("update perdure.transition set generation = 1 where effect is not null")  # so its entity is open
     assert (await perdure(dsn, "archive", "export", NAME, "--to", str(tmp_path))).exit_code == 0
     assert ("effect", "text") in COLUMNS["transition"]
     [exported] = [each for each in pq.read_table(tmp_path / f"transition-{NAME}.parquet")["effect"].to_pylist() if each]
@@ -124,7 +124,7 @@ async def test_who_settles_is_named_and_what_is_given_is_bounded(db: Connection)
     await finished(db, "a", effect="in_doubt")
     for by, note, receipt in (("", "seen", "{}"), (None, "seen", "{}"), ("ann", "n" * 2001, "{}")):
         with pytest.raises(asyncpg.InvalidParameterValueError, match=r"made_by .* or its note can not be used"):
-            await db.execute("select perdure.settle('order', 'a', 'ship', 'done', $1, $2, $3)", by, note, receipt)
+            await db.execute("select perdure.resolve('order', 'a', 'ship', 'done', $1, $2, $3)", by, note, receipt)
     with pytest.raises(asyncpg.ProgramLimitExceededError, match="bytes are too many"):
         await db.execute(SETTLE, "done", json.dumps("x" * 2_000_000))
     assert await recorded(db) == []

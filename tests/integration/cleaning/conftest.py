@@ -1,4 +1,4 @@
-"""A world whose lifecycles come to grief, and clean-ups of it."""
+"""A world whose lifecycles come to grief, and reconciliations of it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from infra.postgres import PostgresServer
 from infra.temporal import TemporalServer
 from tests.apps.frail import app
-from tests.integration.cleaning.clean_up_ground import Cleaning, cleaning
+from tests.integration.cleaning.reconciling import Cleaning, cleaning
 from tests.world import World
 
 
@@ -19,7 +19,7 @@ async def world(
     postgres: PostgresServer, temporal: TemporalServer, database: str, tmp_path: Path
 ) -> AsyncIterator[World]:
     world = World(postgres, temporal, database, tmp_path)
-    world.config = world.config.model_copy(update={"clean_up_every": 24.0})
+    world.config = world.config.model_copy(update={"reconciliation_every": 24.0})
     async with world.made(app) as made:
         yield made
 

@@ -19,7 +19,7 @@ from perdure._wire.keeper import Incarnation, Proposal, Word
 from perdure.errors import NotThisDatabase
 from tests.apps.contracts import Errand
 from tests.apps.frail import app
-from tests.integration.cleaning.clean_up_ground import Cleaning, begun, is_open
+from tests.integration.cleaning.reconciling import Cleaning, begun, is_open
 from tests.world import World
 
 TICK = 0.3
@@ -35,7 +35,7 @@ def short_ticks(monkeypatch: pytest.MonkeyPatch) -> None:
 async def keeper_of(world: World) -> WorkflowExecutionStatus | None:
     """How its keeper is; None = Temporal has none."""
     try:
-        return (await world.engine.get_workflow_handle(keeper_id(world.scope)).describe()).status
+        return (await world.temporal_client.get_workflow_handle(keeper_id(world.scope)).describe()).status
     except RPCError as error:
         if error.status is not RPCStatusCode.NOT_FOUND:
             raise
@@ -49,7 +49,7 @@ async def keeps(world: World) -> bool:
 
 async def exchanged(world: World) -> bool:
     """Whether the keeper that runs has heard this database."""
-    kept = await world.engine.get_workflow_handle(keeper_id(world.scope)).query(Keeper.kept)
+    kept = await world.temporal_client.get_workflow_handle(keeper_id(world.scope)).query(Keeper.kept)
     mark = await world.db.fetchval("select mark from perdure.database")
     return mark in (kept.current, *kept.pending) and await world.db.fetchval(TROUBLE) is None
 
@@ -64,13 +64,13 @@ async def ended_in_bulk(world: World) -> None:
     running = f"({ours}) AND ExecutionStatus = 'Running'"
 
     async def listed() -> bool:
-        return (await world.engine.count_workflows(running)).count == 3
+        return (await world.temporal_client.count_workflows(running)).count == 3
 
     await world.until(listed, "all are listed")
     await world.temporal_command("workflow", "terminate", "--query", running, "--reason", "a slip", "--yes")
 
     async def all_closed() -> bool:
-        return (await world.engine.count_workflows(f"({ours}) AND ExecutionStatus = 'Terminated'")).count >= 3
+        return (await world.temporal_client.count_workflows(f"({ours}) AND ExecutionStatus = 'Terminated'")).count >= 3
 
     await world.until(all_closed, "the batch is through")
 
@@ -99,11 +99,11 @@ async def test_all_workflows_are_terminated_and_everything_goes_on(
 async def test_a_worker_that_starts_finds_the_ended_keeper_and_goes_on(world: World, how: str) -> None:
     async with world.worker(app):
         await begun(world, "staying/a")
-    handle = world.engine.get_workflow_handle(keeper_id(world.scope))
+    handle = world.temporal_client.get_workflow_handle(keeper_id(world.scope))
     if how == "terminate":
         await handle.terminate()
     else:
-        exchange = Exchange(world.engine, world.config)
+        exchange = Exchange(world.temporal_client, world.config)
         async with exchange.answering():
             await handle.cancel()
 
@@ -127,8 +127,8 @@ async def test_a_copy_that_finds_the_ended_keeper_first_is_told_by_it(
         await world.until(partial(keeps, world), "bound")
     row = await world.db.fetchrow("select * from perdure.database")
     assert row is not None
-    await world.engine.get_workflow_handle(keeper_id(world.scope)).terminate()
-    exchange = Exchange(world.engine, world.config)
+    await world.temporal_client.get_workflow_handle(keeper_id(world.scope)).terminate()
+    exchange = Exchange(world.temporal_client, world.config)
     original = Incarnation(
         system_identifier=row["system_identifier"],
         database_oid=row["database_oid"],
@@ -152,7 +152,7 @@ async def test_a_copy_that_finds_the_ended_keeper_first_is_told_by_it(
 async def test_two_that_find_the_ended_keeper_go_on_with_one(world: World, caplog: pytest.LogCaptureFixture) -> None:
     async with world.worker(app):
         await world.until(partial(keeps, world), "bound")
-    handle = world.engine.get_workflow_handle(keeper_id(world.scope))
+    handle = world.temporal_client.get_workflow_handle(keeper_id(world.scope))
     before = (await handle.describe()).run_id
     await handle.terminate()
     async with world.worker(app), world.worker(app):
@@ -168,22 +168,22 @@ async def test_a_keeper_that_was_deleted_proves_nothing_and_the_log_names_what_t
 ) -> None:
     async with world.worker(app):
         await begun(world, "staying/a")
-        await world.engine.workflow_service.delete_workflow_execution(
+        await world.temporal_client.workflow_service.delete_workflow_execution(
             DeleteWorkflowExecutionRequest(
-                namespace=world.engine.namespace,
+                namespace=world.temporal_client.namespace,
                 workflow_execution=WorkflowExecution(workflow_id=keeper_id(world.scope)),
             )
         )
         await world.until(lambda: "nothing is sent from here" in caplog.messages, "the worker says so")
         [why] = {record.perdure["why"] for record in caplog.records if record.message == "nothing is sent from here"}  # type: ignore[attr-defined]
         assert f"Temporal has no workflow {keeper_id(world.scope)} any more" in why
-        assert "if only that workflow was deleted: perdure adopt-database --as moved" in why
+        assert "if only that workflow was deleted: perdure database claim --as moved" in why
         assert "if Temporal was lost and made anew: perdure recover" in why
     assert await keeper_of(world) is None
     pool = world.client._pool
-    exchange = Exchange(world.engine, world.config)
+    exchange = Exchange(world.temporal_client, world.config)
     async with exchange.answering():
-        with pytest.raises(NotThisDatabase, match="perdure adopt-database --as moved"):
+        with pytest.raises(NotThisDatabase, match="perdure database claim --as moved"):
             await Ownership(pool, exchange).claim()
 
 

@@ -1,4 +1,4 @@
-"""A part goes on where it was, and a finding stays until a clean-up that looked for it does not see it."""
+"""A part goes on where it was, and a finding stays until a reconciliation that looked for it does not see it."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from temporalio.testing import ActivityEnvironment
 
 from perdure._reconcile.hosting import CleaningActivities
 from perdure._reconcile.runs import begin, end
-from perdure._wire.clean_up import Asked, Begun, Done, Named
+from perdure._wire.reconciliation import Asked, Begun, Done, Named
 from tests.apps.frail import app
-from tests.integration.cleaning.clean_up_ground import OLD_ENOUGH, cleaning
+from tests.integration.cleaning.reconciling import OLD_ENOUGH, cleaning
 from tests.world import World
 
 
@@ -22,7 +22,7 @@ async def test_a_part_that_is_begun_again_goes_on_behind_the_last_entity_that_it
         for id in "abc":
             await world.client.start("staying", id, {})
         await world.db.execute("delete from perdure.outbox")
-        hosted = CleaningActivities(ground.pool, world.engine, app, world.config)
+        hosted = CleaningActivities(ground.pool, world.temporal_client, app, world.config)
         environment = ActivityEnvironment()
         environment.info = replace(ActivityEnvironment.default_info(), heartbeat_details=[["staying", "b", 7]])
         environment.on_heartbeat = lambda *details: told.append(details[0])
@@ -61,7 +61,9 @@ async def test_only_what_was_looked_for_and_not_seen_is_over(world: World) -> No
         async def left() -> set[str]:
             return {row["id"] for row in await world.db.fetch("select id from perdure.finding")}
 
-        of_one = begun.model_copy(update={"only": Named(lifecycle="staying", id="seen", round=0), "run": begun.run + 1})
+        of_one = begun.model_copy(
+            update={"only": Named(lifecycle="staying", id="seen", generation=0), "run": begun.run + 1}
+        )
         await end(ground.pool, app, Done(begun=of_one))
         assert await left() == {"over", "young", "x", "failed", "", "mended"}
         summary = await end(ground.pool, app, Done(begun=begun, seen=3, failed={"missing": "why"}))
@@ -69,10 +71,12 @@ async def test_only_what_was_looked_for_and_not_seen_is_over(world: World) -> No
         assert (summary.mended, summary.left) == (0, 4)
 
 
-async def test_a_hundred_clean_ups_are_kept_on_record(world: World) -> None:
+async def test_a_hundred_reconciliations_are_kept_on_record(world: World) -> None:
     async with cleaning(world) as clean:
         ground = await clean.ground()
-        await world.db.execute("insert into perdure.clean_up (asked_by) select 'test' from generate_series(1, 150)")
+        await world.db.execute(
+            "insert into perdure.reconciliation (asked_by) select 'test' from generate_series(1, 150)"
+        )
         begun = await begin(ground.pool, world.config, Asked(by="test"), "e")
         await end(ground.pool, app, Done(begun=begun))
-        assert await world.db.fetchval("select count(*) from perdure.clean_up") == 100
+        assert await world.db.fetchval("select count(*) from perdure.reconciliation") == 100

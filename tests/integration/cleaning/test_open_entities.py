@@ -13,7 +13,7 @@ from temporalio.client import Client, Interceptor, OutboundInterceptor
 
 from perdure._reconcile.entities import open_entities
 from tests.apps.frail import app, other_app
-from tests.integration.cleaning.clean_up_ground import (
+from tests.integration.cleaning.reconciling import (
     Cleaning,
     all_written,
     begun,
@@ -29,7 +29,7 @@ FOUND_BY_NO_LIST = ('a"b', "a\\b")
 ODD_IDS = ("o'neil", *FOUND_BY_NO_LIST, "a,b", "100%", "ü (x)/y")
 
 
-async def test_two_clean_ups_at_once_mend_each_difference_once(world: World, clean: Cleaning) -> None:
+async def test_two_reconciliations_at_once_mend_each_difference_once(world: World, clean: Cleaning) -> None:
     world.counterparty.replies += [{"refused": "no"}]
     await begun(world, "staying/vanished", "staying/unfinished", "stubborn/ended", "lookup/behind")
     await world.is_in("lookup", "behind", "failed")
@@ -59,7 +59,7 @@ async def test_two_clean_ups_at_once_mend_each_difference_once(world: World, cle
         await world.handle(lifecycle, id).signal("go")
         assert await world.ended(lifecycle, id) == "out"
         made_by = await world.db.fetch("select made_by from perdure.transition where id = $1 and made_by <> ''", id)
-        assert {row[0] for row in made_by} == {"clean-up"}
+        assert {row[0] for row in made_by} == {"reconciliation"}
     assert sum(sum(each.reported_now.values()) for each in found) == 0
 
 
@@ -165,9 +165,11 @@ async def test_what_is_healthy_or_young_is_left_alone(world: World, clean: Clean
     assert await all_written(world) == before
 
     asked: Counter[str] = Counter()
-    config = world.engine.config()
+    config = world.temporal_client.config()
     config["interceptors"] = [Counting(asked)]
-    ground = replace(await clean.ground(asked_since=datetime.now(UTC) + timedelta(minutes=1)), engine=Client(**config))
+    ground = replace(
+        await clean.ground(asked_since=datetime.now(UTC) + timedelta(minutes=1)), temporal_client=Client(**config)
+    )
     assert await open_entities(ground) == len(ids) + 3
     assert asked == {"list_workflows": 1, "describe_workflow": len(FOUND_BY_NO_LIST)}
 

@@ -1,4 +1,4 @@
-"""A clean-up on the world of a test."""
+"""A reconciliation on the world of a test."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from tests.apps.bodies import app
-from tests.integration.cleaning_up.clean_up_ground import Sweep, sweeping
+from tests.integration.cleaning_up.reconciling import Sweep, sweeping
 from tests.world import World
 
 

@@ -8,15 +8,16 @@ from collections.abc import AsyncIterator
 import asyncpg
 import pytest
 
-from perdure import AppRows, Entity
+from perdure import Entity
 from perdure._reconcile import expected
 from perdure._reconcile import missing as module
 from perdure._reconcile.expected import Expected
 from perdure._reconcile.missing import missing
 from perdure._worker.plugin import _check as check_at_start
+from perdure.contracts import AppRows
 from perdure.errors import DeclarationError
 from tests.apps.expecting import PENDING, TABLE, app_of
-from tests.integration.cleaning_up.clean_up_ground import Sweep, sweeping
+from tests.integration.cleaning_up.reconciling import Sweep, sweeping
 from tests.world import World
 from workers.app import app as comments
 
@@ -49,7 +50,7 @@ async def test_a_row_without_a_lifecycle_is_started_once_and_the_others_are_left
     ]
     assert {row["tenant"] for row in started} == {"t0", "t1"}
     assert [row["id"] for row in await world.db.fetch(LISTED)] == [str(number) for number in range(3, 9)]
-    noted = "select count(*) from perdure.transition where made_by = 'clean-up' and why like '%no lifecycle%'"
+    noted = "select count(*) from perdure.transition where made_by = 'reconciliation' and why like '%no lifecycle%'"
     assert await world.db.fetchval(noted) == 6
     assert await chores.run(missing) == []
     assert await world.db.fetchval(noted) == 6

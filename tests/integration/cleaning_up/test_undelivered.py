@@ -1,4 +1,5 @@
-"""UNDELIVERED: what no relay delivers, the clean-up does; what can't be delivered it reports, and whose fault it is."""
+"""UNDELIVERED: what no relay delivers, the reconciliation does; what can't be delivered it reports, and whose fault it
+is."""
 
 from __future__ import annotations
 
@@ -10,10 +11,10 @@ import temporalio.client
 
 from perdure import PerdurePlugin
 from perdure._reconcile.undelivered import undelivered
-from perdure.errors import EngineUnavailable
+from perdure.errors import TemporalUnavailable
 from perdure.testing.proxy import proxied
 from tests.apps.bodies import app
-from tests.integration.cleaning_up.clean_up_ground import Sweep
+from tests.integration.cleaning_up.reconciling import Sweep
 from tests.world import World
 
 
@@ -30,7 +31,7 @@ async def test_what_was_committed_while_no_relay_runs_is_delivered(world: World,
     assert set(world.counterparty.accepted.values()) == {1}
 
 
-async def test_two_clean_ups_beside_a_relay_deliver_everything_once(world: World, sweep: Sweep) -> None:
+async def test_two_reconciliations_beside_a_relay_deliver_everything_once(world: World, sweep: Sweep) -> None:
     await world.db.execute("select perdure.start('lookup-inline', n::text, '{}') from generate_series(1, 80) n")
     async with world.worker(app):
         grounds = [await sweep.ground(), await sweep.ground()]
@@ -96,8 +97,8 @@ async def test_temporal_being_away_is_nobodys_fault(
     await world.db.execute("select perdure.start('repeat', 'a', '{}')")
     async with proxied(int(world.temporal.address.rpartition(":")[2])) as proxy:
         address, plugin = f"127.0.0.1:{proxy.port}", PerdurePlugin(app, world.config)
-        engine = await temporalio.client.Client.connect(address, plugins=[plugin])
+        temporal_client = await temporalio.client.Client.connect(address, plugins=[plugin])
         proxy.freeze(new_ones=True)
-        with pytest.raises(EngineUnavailable):
-            await sweep.run(undelivered, engine=engine)
+        with pytest.raises(TemporalUnavailable):
+            await sweep.run(undelivered, temporal_client=temporal_client)
     assert await world.db.fetchval("select count(*) from perdure.finding") == 0

@@ -12,14 +12,15 @@ from perdure import Entity
 from perdure._reconcile import unrecorded as module
 from perdure._reconcile.unrecorded import unrecorded
 from tests.apps.bodies import app
-from tests.integration.cleaning_up.clean_up_ground import Sweep
+from tests.integration.cleaning_up.reconciling import Sweep
 from tests.world import World
 
 FORGET = "delete from perdure.ident where id = $1"
 LOSE = "delete from perdure.entity where id = $1"
 FINISH = "update perdure.ident set final = 'closed' where id = $1"
 FINISHED = """
-    insert into perdure.finished (lifecycle, id, round, state, created_at) values ('counter', $1, 0, 'closed', now())
+    insert into perdure.finished (lifecycle, id, generation, state, created_at)
+    values ('counter', $1, 0, 'closed', now())
 """
 
 
@@ -28,15 +29,15 @@ async def test_each_open_workflow_gets_its_row_back_or_ends(
 ) -> None:
     monkeypatch.setattr(module, "PAGE", 2)
     async with world.worker(app):
-        await _counting(world, "well", "lost", "lost%'too", "over", "of the last round")
+        await _counting(world, "well", "lost", "lost%'too", "over", "of the last generation")
         await _change(world, FORGET, "lost", "lost%'too")
         await _change(world, LOSE, "lost", "lost%'too", "over")
         await _change(world, FINISH, "over")
-        await _change(world, "update perdure.ident set round = 1 where id = $1", "of the last round")
+        await _change(world, "update perdure.ident set generation = 1 where id = $1", "of the last generation")
         before = await world.states("counter", "well")
         assert await sweep.run(unrecorded, grace=600) == []
         assert await sweep.run(unrecorded) == [
-            ("outlived", "of the last round", True),
+            ("outlived", "of the last generation", True),
             ("outlived", "over", True),
             ("unrecorded", "lost", True),
             ("unrecorded", "lost%'too", True),
@@ -46,7 +47,7 @@ async def test_each_open_workflow_gets_its_row_back_or_ends(
             assert (status.state, status.final) == ("counting", False)
             given = "select input from perdure.entity where id = $1"
             assert json.loads(await world.db.fetchval(given, each)) == {"total": 0, "runs": 0}
-        for each in ("over", "of the last round"):
+        for each in ("over", "of the last generation"):
             assert await _is(world, each, WorkflowExecutionStatus.COMPLETED)
         assert await world.states("counter", "well") == before
         await world.until(lambda: _listed(world, 3), "visibility knows which ones have ended")
@@ -69,7 +70,7 @@ async def test_a_run_that_is_about_to_end_is_left_alone(world: World, sweep: Swe
 
 async def test_a_run_that_does_not_answer_is_reported_and_those_of_others_are_not(world: World, sweep: Sweep) -> None:
     for workflow_id in (f"{world.scope}:counter/a", "counter/b", f"{world.scope}x/counter/c"):
-        await world.engine.start_workflow("counter", {}, id=workflow_id, task_queue=f"nobody-{world.scope}")
+        await world.temporal_client.start_workflow("counter", {}, id=workflow_id, task_queue=f"nobody-{world.scope}")
     await world.until(lambda: _listed(world, 1), "visibility knows it")
     part = partial(unrecorded, patience=0.3)
     assert await sweep.run(part) == [("unrecorded", "a", False)]
@@ -93,7 +94,7 @@ async def _counting(world: World, *ids: str) -> None:
 
 async def _listed(world: World, count: int) -> bool:
     query = f"ExecutionStatus = 'Running' AND WorkflowId STARTS_WITH '{world.scope}:'"
-    return (await world.engine.count_workflows(query)).count == count
+    return (await world.temporal_client.count_workflows(query)).count == count
 
 
 async def _change(world: World, sql: str, *ids: str) -> None:

@@ -36,7 +36,7 @@ def short_ticks(monkeypatch: pytest.MonkeyPatch) -> None:
     """In this process, where all workers of these tests are."""
     monkeypatch.setattr("perdure._services.ownership.ownership.TICK", TICK)
     monkeypatch.setattr("perdure._wire.keeper.SILENCE", SILENCE)
-    monkeypatch.setattr("perdure._services.ownership.adoption.SILENCE", SILENCE)
+    monkeypatch.setattr("perdure._services.ownership.claiming.SILENCE", SILENCE)
 
 
 @pytest.fixture(scope="session")
@@ -94,7 +94,9 @@ class Worlds:
     async def refused(self, world: World) -> str:
         """Why a worker of this world does not start."""
         plugin = PerdurePlugin(app, world.config)
-        client = await Client.connect(world.temporal.address, namespace=world.engine.namespace, plugins=[plugin])
+        client = await Client.connect(
+            world.temporal.address, namespace=world.temporal_client.namespace, plugins=[plugin]
+        )
         with pytest.raises(NotThisDatabase) as refused:
             await in_time(new_worker(client, world.config).run())
         return str(refused.value)

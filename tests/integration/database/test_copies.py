@@ -14,8 +14,8 @@ import pytest
 from infra.postgres import PostgresServer
 from infra.postgres_user import let_in, server_account
 from perdure._reconcile.recovery.recovery import Recovered, recover
-from perdure._services.ownership.adoption import What
-from perdure._services.ownership.adoption import adopt as adopt_here
+from perdure._services.ownership.claiming import What
+from perdure._services.ownership.claiming import claim as adopt_here
 from perdure._services.ownership.exchange import Exchange
 from perdure._store.postgres import Database, PostgresStore
 from perdure._wire.writes import Fence, FenceOp, Write
@@ -37,7 +37,7 @@ async def started(world: World, *ids: str, kind: str = "repeat") -> None:
 async def begins(world: World) -> str:
     """Try to put an attempt on record in this database; why that does not go."""
     fence = Fence(op=FenceOp.BEGIN, key="repeat/x/do-repeat", effect="do-repeat", token="t", digest="d", in_flight=9)
-    write = Write(lifecycle="repeat", id="x", round=0, version=1, workflow_id="w", fence=fence)
+    write = Write(lifecycle="repeat", id="x", generation=0, version=1, workflow_id="w", fence=fence)
     database = Database(world.dsn)
     try:
         with pytest.raises(DatabaseUnavailable) as refused:
@@ -47,10 +47,10 @@ async def begins(world: World) -> str:
     return str(refused.value)
 
 
-async def adopt(world: World, what: str) -> tuple[int, str]:
-    """`perdure adopt-database --as ... --yes`: exit status, and what it says."""
+async def claim(world: World, what: str) -> tuple[int, str]:
+    """`perdure database claim --as ... --yes`: exit status, and what it says."""
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "perdure.cli", "adopt-database", "--as", what, "--yes"),
+        *(sys.executable, "-m", "perdure.cli", "database", "claim", "--as", what, "--yes"),
         env=world.environment(),
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.STDOUT,
@@ -60,9 +60,9 @@ async def adopt(world: World, what: str) -> tuple[int, str]:
     return process.returncode, output.decode()
 
 
-async def adopted(world: World, what: What) -> str:
+async def claimed(world: World, what: What) -> str:
     """The same in this process, where nobody is waited for as long as in production."""
-    return await adopt_here(world.db, Exchange(world.engine, world.config), what, lambda _: None)
+    return await adopt_here(world.db, Exchange(world.temporal_client, world.config), what, lambda _: None)
 
 
 async def test_a_base_backup_beside_its_original_mails_nobody_until_it_is_adopted(
@@ -84,17 +84,19 @@ async def test_a_base_backup_beside_its_original_mails_nobody_until_it_is_adopte
     assert "not verified" in await begins(staging)
     assert "its mark is an old one" in await worlds.refused(staging)
     assert "its mark is an old one" in await begins(staging)
-    assert (await adopt(staging, "copied"))[0] == 1, "it needs a scope of its own"
+    assert (await claim(staging, "copied"))[0] == 1, "it needs a scope of its own"
 
     own = await worlds.beside(world, copy, scope=world.scope + "x")
     assert "PERDURE_SCOPE" in await worlds.refused(own)
-    status, said = await adopt(own, "copied")
+    status, said = await claim(own, "copied")
     assert status == 0, said
     assert "2 rows of the outbox were put aside, 2 open entities" in said
-    assert (await adopt(own, "copied"))[0] == 0, "twice does no harm"
+    assert (await claim(own, "copied"))[0] == 0, "twice does no harm"
     assert world.counterparty.accepted.total() == sent
-    assert await recover(own.client._pool, own.engine, own.scope, by="ann", why="lost") == Recovered(), "none is ours"
-    again = "select perdure.start_again(lifecycle, id, round, version, 'ann', 'lost') from perdure.ident"
+    assert await recover(own.client._pool, own.temporal_client, own.scope, by="ann", why="lost") == Recovered(), (
+        "none is ours"
+    )
+    again = "select perdure.start_again(lifecycle, id, generation, version, 'ann', 'lost') from perdure.ident"
     assert {row[0] for row in await own.db.fetch(again)} == {False}
     async with own.worker(app):
         await started(own, "newer")
@@ -164,7 +166,7 @@ async def test_a_dump_and_a_template_copy_are_told_by_themselves(source: Postgre
         assert "is a copy of the one" in await worlds.refused(other)
 
     moved = await worlds.beside(world, source, database=name + "_d")
-    assert "nothing was lost" in await adopted(moved, What.MOVED)
+    assert "nothing was lost" in await claimed(moved, What.MOVED)
     async with moved.worker(app):
         await moved.ended("repeat", "waits")
     assert world.counterparty.accepted.total() == 2

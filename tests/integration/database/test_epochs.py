@@ -9,13 +9,13 @@ import asyncpg
 import pytest
 
 from infra.postgres import PostgresServer
-from perdure import Request, Status
-from perdure._services.ownership.adoption import What
+from perdure import EffectStatus, OperatorRequest
+from perdure._services.ownership.claiming import What
 from perdure._wire.carried import CARRIED, Carried
 from tests.apps.bodies import app
 from tests.integration.database.clusters import Cluster, base_backup, copy_files, put_back, recover_to
 from tests.integration.database.conftest import Worlds
-from tests.integration.database.test_copies import adopted, started
+from tests.integration.database.test_copies import claimed, started
 from tests.world import World
 
 ASKED = ("lookup", "lookup-inline")
@@ -66,7 +66,7 @@ async def test_after_a_recovery_to_before_fifty_effects_none_is_sent_twice(
         carried = [await each.memo_value(CARRIED, type_hint=Carried) for each in runs]
         assert [each.gaps for each in carried] == [True, False], "for the next restore"
         receipt = {"number": 1}
-        await again.client.resolve("escalate", "0-escalate", Status.DONE, by="ann", note="seen", receipt=receipt)
+        await again.client.resolve("escalate", "0-escalate", EffectStatus.DONE, by="ann", note="seen", receipt=receipt)
         assert await again.ended("escalate", "0-escalate") == "done"
     assert set(world.counterparty.accepted.values()) == {1}
     assert world.counterparty.accepted.total() == 4 * EACH + 1
@@ -110,7 +110,7 @@ async def test_a_lagging_standby_takes_over_at_once_and_what_it_lost_is_looked_u
         why = "select attempts = 1 and status = 'done' from perdure.effect where key like '%lost%'"
         assert [row[0] for row in await world.db.fetch(why)] == [True, True]
         # It waited meanwhile, and what it does now was certainly not done before.
-        await world.handle("escalate", "refused").execute_update("retry_now", Request(by="ann", note="now"))
+        await world.handle("escalate", "refused").execute_update("retry_now", OperatorRequest(by="ann", note="now"))
         await ended(world, "escalate", "refused")
         await started_by_sql(world, "new", kind="escalate")
         await ended(world, "escalate", "new")
@@ -146,7 +146,7 @@ async def test_files_that_were_put_back_stand_still_until_it_is_said(worlds: Wor
     await asyncio.to_thread(server.start)
     world.db = await asyncpg.connect(world.dsn)
     assert "an older state of it was put back" in await worlds.refused(world)
-    assert "began" in await adopted(world, What.RESTORED)
+    assert "began" in await claimed(world, What.RESTORED)
     async with world.worker(app):
         assert await world.ended("lookup", "lost") == "done"
     assert world.counterparty.accepted.total() == 1

@@ -16,9 +16,9 @@ from temporalio.api.workflowservice.v1 import (
     ListWorkflowExecutionsRequest,
 )
 
-from perdure import Private
 from perdure._crypto.codec import is_ours
-from perdure._reconcile.workflow import clean_up_id
+from perdure._reconcile.workflow import reconciliation_id
+from perdure.encryption import Private
 from tests.apps.confiding import PHONE, SECRET, Secret
 from tests.world import World
 
@@ -38,7 +38,7 @@ async def everything(world: World, *runs: tuple[str, str]) -> list[Message]:
     Args:
         runs: more of them, as id and run id: lists are late.
     """
-    service, namespace = world.engine.workflow_service, world.engine.namespace
+    service, namespace = world.temporal_client.workflow_service, world.temporal_client.namespace
     query = f"WorkflowId starts_with '{world.scope}:' or WorkflowId starts_with 'perdure-'"
     listed = await service.list_workflow_executions(ListWorkflowExecutionsRequest(namespace=namespace, query=query))
     executions = [each.execution for each in listed.executions if world.scope in each.execution.workflow_id]
@@ -52,11 +52,15 @@ async def everything(world: World, *runs: tuple[str, str]) -> list[Message]:
     return found
 
 
-async def the_clean_up(world: World) -> list[Message]:
-    """Raw: the Schedule of the clean-up, and what it did; the Schedule is deleted."""
-    service, namespace, id = world.engine.workflow_service, world.engine.namespace, clean_up_id(world.scope)
+async def the_reconciliation(world: World) -> list[Message]:
+    """Raw: the Schedule of the reconciliation, and what it did; the Schedule is deleted."""
+    service, namespace, id = (
+        world.temporal_client.workflow_service,
+        world.temporal_client.namespace,
+        reconciliation_id(world.scope),
+    )
     schedule = await service.describe_schedule(DescribeScheduleRequest(namespace=namespace, schedule_id=id))
-    await world.engine.get_schedule_handle(id).delete()
+    await world.temporal_client.get_schedule_handle(id).delete()
     execution = WorkflowExecution(workflow_id=id)
     history = GetWorkflowExecutionHistoryRequest(namespace=namespace, execution=execution)
     describe = DescribeWorkflowExecutionRequest(namespace=namespace, execution=execution)

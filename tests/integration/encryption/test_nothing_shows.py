@@ -16,9 +16,10 @@ from temporalio.exceptions import ApplicationError
 
 from infra.postgres import PostgresServer
 from infra.temporal import TemporalServer
-from perdure import Entity, Private
+from perdure import Entity
 from perdure._crypto.codec import encrypting, opened
 from perdure._services import delivery
+from perdure.encryption import Private
 from tests.apps import confiding
 from tests.apps.confiding import PHONE, SECRET, Confide, Secret, app
 from tests.integration.encryption.ground import (

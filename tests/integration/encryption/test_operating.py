@@ -16,7 +16,7 @@ from infra.temporal import TemporalServer
 from perdure._reconcile.schedule import make_schedule
 from tests.apps import confiding
 from tests.apps.confiding import PHONE, Confide, app
-from tests.integration.encryption.ground import FIRST, GIVEN, SECOND, in_plain, keys, the_clean_up
+from tests.integration.encryption.ground import FIRST, GIVEN, SECOND, in_plain, keys, the_reconciliation
 from tests.integration.operating.reading import perdure
 from tests.world import World
 
@@ -44,10 +44,12 @@ async def test_what_is_shown_replayed_cleaned_up_and_recovered_is_what_it_would_
         await world.client.start(Confide, "a", GIVEN)
         await world.client.signal(Confide, "a", Confide.hear, GIVEN)
         await world.is_in("confide", "a", "muttered")
-        cleaned = await perdure(world, "clean-up", "--now", "--json")
+        cleaned = await perdure(world, "reconcile", "--now", "--json")
         assert cleaned.exit_code == 0, cleaned.output
-        assert await make_schedule(world.engine, world.config.model_copy(update={"clean_up_every": 24.0}))
-        assert in_plain(await the_clean_up(world)) == set()
+        assert await make_schedule(
+            world.temporal_client, world.config.model_copy(update={"reconciliation_every": 24.0})
+        )
+        assert in_plain(await the_reconciliation(world)) == set()
     shown = await perdure(world, "show", "confide", "a", "--json", "--payloads", "--app", APP)
     assert shown.exit_code == 0, shown.output
     tries = [(each["effect"], each["kind"], each["outcome"]) for each in json.loads(shown.stdout)["tries"]]
@@ -75,8 +77,8 @@ async def test_what_is_shown_replayed_cleaned_up_and_recovered_is_what_it_would_
 async def _delete(world: World) -> None:
     handle = world.handle("confide", "a")
     execution = WorkflowExecution(workflow_id=handle.id)
-    request = DeleteWorkflowExecutionRequest(namespace=world.engine.namespace, workflow_execution=execution)
-    await world.engine.workflow_service.delete_workflow_execution(request)
+    request = DeleteWorkflowExecutionRequest(namespace=world.temporal_client.namespace, workflow_execution=execution)
+    await world.temporal_client.workflow_service.delete_workflow_execution(request)
 
     async def gone() -> bool:
         try:

@@ -14,10 +14,10 @@ import pytest
 import perdure
 from infra.postgres import PostgresServer
 from perdure._store import schema
-from perdure.testing.engine import START
 from perdure.testing.exploring.sql_clock import escapes, reads_real_clock, real_clocks
 from perdure.testing.exploring.sql_database import TABLES
 from perdure.testing.exploring.sql_explorer import SqlExplorer, script
+from perdure.testing.server import START
 from tests.conftest import as_admin
 
 SEEDS = range(200, 212)

@@ -17,21 +17,21 @@ from tests.world import World
 BOTH = ["lookup", "lookup-inline"]
 EVERY_CONDITION = """
     select perdure.start('a', n, '{}') from unnest(array['start', 'later', 'again', 'told', 'wanted', 'held', 'gone',
-        'both', 'parked', 'waits', 'old round']) n;
+        'both', 'parked', 'waits', 'old generation']) n;
     delete from perdure.outbox where id <> 'start';
     update perdure.entity set attention = 'x is in doubt' where id = 'parked';
-    insert into perdure.outbox (lifecycle, id, round, kind, wanted_at, not_before) values
+    insert into perdure.outbox (lifecycle, id, generation, kind, wanted_at, not_before) values
         ('a', 'later', 0, 'start', now() + interval '1 h', now() + interval '1 h'),
         ('a', 'again', 0, 'start', null, now()),
         ('a', 'told', 0, 'wake', null, now() + interval '1 min'), ('a', 'both', 0, 'wake', null, now()),
         ('a', 'wanted', 0, 'wake', now() + interval '1 h', now());
     insert into perdure.effect
-        (key, lifecycle, id, round, effect, token, status, digest, first_at, attempt_at, deadline)
-        select id || seconds, 'a', id, case id when 'old round' then 7 else 0 end, 'x', 't', status, 'd', now(), now(),
-            now() + make_interval(secs => seconds)
+        (key, lifecycle, id, generation, effect, token, status, digest, first_at, attempt_at, deadline)
+        select id || seconds, 'a', id, case id when 'old generation' then 7 else 0 end, 'x', 't', status, 'd',
+            now(), now(), now() + make_interval(secs => seconds)
         from (values ('held', 'attempting', 60), ('held', 'attempting', -60), ('gone', 'attempting', -60),
             ('both', 'attempting', -60), ('again', 'attempting', 60), ('parked', 'in_doubt', -60),
-            ('waits', 'done', 60), ('old round', 'attempting', -60)) f(id, status, seconds);
+            ('waits', 'done', 60), ('old generation', 'attempting', -60)) f(id, status, seconds);
 """
 
 
@@ -99,7 +99,7 @@ async def test_what_no_worker_has_is_not_picked_up(world: World) -> None:
     assert "its start waits for a relay, for" in await stands(world, "lookup", "a", "not-picked-up")
     await world.db.execute("delete from perdure.outbox")
     assert (await stands(world, "lookup", "a", "holder-gone")).startswith("Temporal knows no workflow of it: `perdure")
-    workflow = await world.engine.start_workflow(
+    workflow = await world.temporal_client.start_workflow(
         "lookup", Errand(), id=f"{world.scope}:lookup/a", task_queue=world.config.queue
     )
     waits = await stands(world, "lookup", "a", "not-picked-up", lambda sentence: "a workflow task" in sentence)

@@ -25,7 +25,7 @@ async def test_each_doubt_is_named_with_the_key_that_the_other_side_knows_and_wh
     ]
     assert found[0]["token"] == Key("order/e4/send").token
     assert found[0]["since"] < found[1]["since"]
-    assert found[1]["settle"] is None
+    assert found[1]["resolve"] is None
     for wanted, ids in (
         (("--ended",), ["e4"]),
         (("--effect", "send", "--limit", "1"), ["e4"]),
@@ -36,7 +36,7 @@ async def test_each_doubt_is_named_with_the_key_that_the_other_side_knows_and_wh
     text = (await perdure(world, "doubts", "--ended")).stdout
     assert "expired; outcome unknown" in text
     assert Key("order/e4/send").token in text
-    assert text.splitlines()[-1] == found[0]["settle"]
+    assert text.splitlines()[-1] == found[0]["resolve"]
 
 
 async def test_what_it_prints_settles_a_doubt_of_an_entity_that_has_ended(world: World) -> None:
@@ -45,8 +45,10 @@ async def test_what_it_prints_settles_a_doubt_of_an_entity_that_has_ended(world:
     for table in ("ident", "finished"):
         await world.db.execute(f"update perdure.{table} set id = 'it''s $5' where id = 'e4'")
     [line] = (await perdure(world, "doubts", "--json")).stdout.splitlines()
-    settle = str(json.loads(line)["settle"]).replace("OUTCOME", "not_done").replace("YOU", "ann").replace("WHY", "seen")
-    program, *words = shlex.split(settle)
+    resolve = (
+        str(json.loads(line)["resolve"]).replace("OUTCOME", "not_done").replace("YOU", "ann").replace("WHY", "seen")
+    )
+    program, *words = shlex.split(resolve)
     assert program == "perdure"
     end = await perdure(world, *words)
     assert (end.exit_code, end.stdout) == (0, "order/it's $5: resolved as not_done; it had ended as expired\n"), end

@@ -25,7 +25,7 @@ GROUND = """
     update perdure.entity set attention = 'send is in doubt: nobody knows whether it has gone, or where to'
         where id = '4';
     insert into perdure.effect
-        (key, lifecycle, id, round, effect, token, status, digest, first_at, attempt_at, deadline)
+        (key, lifecycle, id, generation, effect, token, status, digest, first_at, attempt_at, deadline)
         values ('k4', 'order', '4', 0, 'send', 't', 'in_doubt', 'd', now(), now(), now() + interval '1 h'),
             ('k3', 'order', '3', 0, 'send', 't', 'attempting', 'd', now(), now(), now() - interval '1 h'),
             ('k2', 'order', '2', 0, 'send', 't', 'attempting', 'd', now(), now(), now() + interval '1 h');
@@ -99,10 +99,11 @@ async def test_whoever_acts_on_each_meets_everyone_once_whatever_changes(
 async def test_the_longest_in_their_state_are_listed_first_and_lines_are_cut_on_a_terminal_only(world: World) -> None:
     await world.db.execute(GROUND)
     end = await perdure(world, "list", "--limit", "2", "--lifecycle", "order")
+    doubt = "send is in doubt: nobody knows whether it has gone, or where to"
     assert end.stdout.splitlines() == [
-        "entity   round  state    for  condition    attention",
-        "order/4  0      sending  4 h  waits        send is in doubt: nobody knows whether it has gone, or where to",
-        "order/3  0      sending  3 h  holder gone",
+        "entity   generation  state    for  condition    attention",
+        f"order/4  0           sending  4 h  waits        {doubt}",
+        "order/3  0           sending  3 h  holder gone",
     ]
     assert (end.exit_code, end.stderr) == (0, "perdure: 2 of 6; --limit shows more\n")
     terminal = await perdure(world, "list", "--attention", COLUMNS="90", FORCE_COLOR="1")
@@ -134,7 +135,7 @@ async def test_the_command_ends_with_the_status_and_the_line_that_are_documented
         process(world, "list", "--app", "nowhere:app"),
     )
     assert matches[0] == 0
-    assert matches[1].splitlines()[1].startswith("order/4  0      sending  4 h  waits      send is in doubt: ")
+    assert matches[1].splitlines()[1].startswith("order/4  0           sending  4 h  waits      send is in doubt: ")
     assert misses == (2, "", "perdure: no lifecycle is named 'ordre'; did you mean 'order'?\n")
     assert (broken[0], broken[1], broken[2].count("\n")) == (1, "", 1)
     assert broken[2].startswith("perdure: 'nowhere:app': there is no module 'nowhere'")
@@ -143,16 +144,16 @@ async def test_the_command_ends_with_the_status_and_the_line_that_are_documented
 ENDED = """
     select perdure.start('order', 'e' || n, '{}', tenant => 't' || n % 2) from generate_series(1, 4) n;
     delete from perdure.outbox where id like 'e%';
-    insert into perdure.finished (lifecycle, id, round, state, created_at, finished_at, tenant)
+    insert into perdure.finished (lifecycle, id, generation, state, created_at, finished_at, tenant)
         select lifecycle, id, 0, case id when 'e4' then 'expired' else 'sent' end, created_at,
             now() - substr(id, 2)::int * interval '1 second', tenant
         from perdure.entity where id like 'e%';
     delete from perdure.entity where id like 'e%';
     update perdure.ident set final = case id when 'e4' then 'expired' else 'sent' end where id like 'e%';
-    insert into perdure.transition (lifecycle, id, round, version, state)
+    insert into perdure.transition (lifecycle, id, generation, version, state)
         values ('order', 'e1', 0, 1, 'sent'), ('order', 'e4', 0, 1, 'expired');
     insert into perdure.effect
-        (key, lifecycle, id, round, effect, token, status, digest, first_at, attempt_at, deadline)
+        (key, lifecycle, id, generation, effect, token, status, digest, first_at, attempt_at, deadline)
         values
             ('order/e4/send', 'order', 'e4', 0, 'send', 't', 'in_doubt', 'd', now(), now() - interval '1 day', now()),
             ('order/e3/send', 'order', 'e3', 0, 'send', 't', 'done', 'd', now(), now(), now());
@@ -180,7 +181,7 @@ async def test_finished_ones_are_listed_the_newest_first(world: World) -> None:
             assert [row["id"] for row in found] == ids.split(), arguments
             assert {row["condition"] for row in found} <= {"finished"}
     shown = (await perdure(world, "list", "--finished", "--state", "expired")).stdout.splitlines()
-    assert shown[0].split() == ["entity", "round", "state", "finished", "at"]
+    assert shown[0].split() == ["entity", "generation", "state", "finished", "at"]
     assert shown[1].split()[:3] == ["order/e4", "0", "expired"]
 
 

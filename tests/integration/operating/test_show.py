@@ -54,9 +54,9 @@ async def test_every_attempt_and_look_up_of_every_round_is_told(world: World, ki
     assert {each["worker"] for each in found["tries"]} == {None if inline else client.identity}
     assert {each["inline"] for each in found["tries"]} == {inline}
     assert all(each["began"] and 0 <= each["took"] < 3600 for each in found["tries"])
-    fence = [(each["round"], each["status"], each["attempts"], each["settled_by"]) for each in found["effects"]]
+    fence = [(each["generation"], each["status"], each["attempts"], each["settled_by"]) for each in found["effects"]]
     assert fence == [(0, "done", 2, "look-up"), (1, "done", 1, None)]
-    moves = [(each["round"], each["state"], each["made_by"]) for each in found["transitions"]]
+    moves = [(each["generation"], each["state"], each["made_by"]) for each in found["transitions"]]
     assert [each[:2] for each in moves] == [
         *[(0, "starting"), (0, "doing"), (0, "done"), (1, "starting"), (1, "doing"), (1, "done")]
     ]

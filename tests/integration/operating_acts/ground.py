@@ -33,7 +33,7 @@ async def record(world: World, lifecycle: str, entity_id: str) -> list[tuple[str
     """State, who and why of what somebody did, oldest first."""
     rows = await world.db.fetch(
         "select state, made_by, why from perdure.transition where lifecycle = $1 and id = $2 and made_by is not null "
-        "order by round, version, at",
+        "order by generation, version, at",
         *(lifecycle, entity_id),
     )
     return [(row["state"], row["made_by"], row["why"]) for row in rows]

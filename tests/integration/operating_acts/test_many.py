@@ -19,7 +19,7 @@ RESOLVED = (
 
 IN_DOUBT = """
     insert into perdure.effect
-        (key, lifecycle, id, round, effect, token, status, digest, first_at, attempt_at, deadline)
+        (key, lifecycle, id, generation, effect, token, status, digest, first_at, attempt_at, deadline)
     values ('k', 'rest', '3', 0, 'do', 't', 'in_doubt', '', now(), now(), now())
 """
 
@@ -74,14 +74,14 @@ async def test_the_finished_ones_that_are_chosen_run_again_and_one_that_is_refus
             "perdure: perdure.restart: whether 'k' happened is not known: Resolve that effect first, else it could "
             "happen twice.\n"
         )
-        again = "select count(*) = 3 from perdure.finished where round = 1"
+        again = "select count(*) = 3 from perdure.finished where generation = 1"
         await world.until(lambda: world.db.fetchval(again), "three ran again")
     shown = (await perdure(world, "restart", "--lifecycle", "rest", "--dry-run")).stdout.splitlines()
-    assert [line.split()[0] for line in shown] == [f"rest/{n}" for n in range(1, 6)], "each in its last round"
-    rounds = await world.db.fetch(
-        "select id, made_by, why from perdure.transition where round = 1 and state = 'starting'"
+    assert [line.split()[0] for line in shown] == [f"rest/{n}" for n in range(1, 6)], "each in its last generation"
+    generations = await world.db.fetch(
+        "select id, made_by, why from perdure.transition where generation = 1 and state = 'starting'"
     )
-    assert sorted(map(tuple, rounds)) == [(each, "ann", "again") for each in "245"]
+    assert sorted(map(tuple, generations)) == [(each, "ann", "again") for each in "245"]
 
 
 async def test_a_filter_acts_on_those_that_match_and_leaves_the_others(world: World) -> None:

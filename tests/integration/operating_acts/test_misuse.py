@@ -36,11 +36,11 @@ USAGE = {
 }
 BEHIND = """
     update perdure.ident set final = null where id = 'behind';
-    insert into perdure.entity (lifecycle, id, round, state) values ('rest', 'behind', 0, 'doing');
+    insert into perdure.entity (lifecycle, id, generation, state) values ('rest', 'behind', 0, 'doing');
 """
 LEFT_IN_DOUBT = """
     insert into perdure.effect
-        (key, lifecycle, id, round, effect, token, status, digest, first_at, attempt_at, deadline)
+        (key, lifecycle, id, generation, effect, token, status, digest, first_at, attempt_at, deadline)
     select 'rest/left/' || effect, 'rest', 'left', 0, effect, 't', 'in_doubt', '', now(), now(), now()
     from unnest(array['do-ring', 'do-plod']) effect
 """

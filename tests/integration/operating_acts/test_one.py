@@ -52,7 +52,7 @@ async def test_each_act_is_on_record_with_who_and_why(world: World) -> None:
             *("done", "done", "done", "cancelled")
         ]
         end = await perdure(world, "restart", "ring", "a", *ANN, "once more")
-        assert (end.exit_code, end.stdout) == (0, "ring/a: runs again, as round 1\n")
+        assert (end.exit_code, end.stdout) == (0, "ring/a: runs again, as generation 1\n")
         assert await world.ended("ring", "a") == "done"
     assert await record(world, "ring", "a") == [
         ("doing", "ann", "do-ring resolved as done: it rang"),

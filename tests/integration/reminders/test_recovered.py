@@ -32,7 +32,7 @@ async def test_what_patients_were_told_is_known_after_the_engine_was_lost(quiet_
         await is_at(clinic, "paused", "paused")
     await without(clinic, "moved", "paused")
 
-    await recover(world.client._pool, world.engine, world.scope, by="ann", why="the cluster burnt down")
+    await recover(world.client._pool, world.temporal_client, world.scope, by="ann", why="the cluster burnt down")
 
     async with world.worker(app):
         await is_at(clinic, "moved", f"next at {TOMORROW:%Y-%m-%d} 21:00:00 UTC")
@@ -54,11 +54,11 @@ async def is_at(clinic: Clinic, patient: str, how_far: str) -> None:
 
 async def without(clinic: Clinic, *patients: str) -> None:
     """Delete their workflows from Temporal, and wait until they are gone."""
-    engine = clinic.world.engine
+    temporal_client = clinic.world.temporal_client
     for patient in patients:
         execution = WorkflowExecution(workflow_id=f"{clinic.world.scope}:dosage-reminders/{patient}")
-        await engine.workflow_service.delete_workflow_execution(
-            DeleteWorkflowExecutionRequest(namespace=engine.namespace, workflow_execution=execution)
+        await temporal_client.workflow_service.delete_workflow_execution(
+            DeleteWorkflowExecutionRequest(namespace=temporal_client.namespace, workflow_execution=execution)
         )
 
         async def gone(patient: str = patient) -> bool:

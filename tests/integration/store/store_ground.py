@@ -13,7 +13,7 @@ import asyncpg
 from perdure._store.postgres import Database, Pool, PostgresStore
 from perdure._store.sql import queries
 from perdure._wire.writes import Answer, Fence, FenceOp, Move, Write
-from perdure.contracts.outcomes import Status
+from perdure.contracts.outcomes import EffectStatus
 from tests.deadline import DEADLINE
 
 Connection: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
@@ -47,7 +47,7 @@ def a_write(
     return Write(
         lifecycle=more.pop("lifecycle", LIFECYCLE),
         id=str(entity_id),
-        round=more.pop("round", 0),
+        generation=more.pop("generation", 0),
         version=version,
         workflow_id=f"{LIFECYCLE}/{entity_id}",
         move=move,
@@ -76,16 +76,16 @@ def a_fence(op: FenceOp, entity_id: object, token: str = "t1", **more: Any) -> F
 
 def a_begin(entity_id: object, version: int, token: str = "t1", *, entering: str | None = None, **more: Any) -> Write:
     """A write that puts an attempt on record, with or without a state to enter."""
-    about = {name: more.pop(name) for name in ("round",) if name in more}
+    about = {name: more.pop(name) for name in ("generation",) if name in more}
     move = None if entering is None else Move(state=entering)
     return a_write(entity_id, version, move, a_fence(FenceOp.BEGIN, entity_id, token, **more), **about)
 
 
-def an_outcome(entity_id: object, version: int, status: Status, token: str = "t1", **more: Any) -> Write:
+def an_outcome(entity_id: object, version: int, status: EffectStatus, token: str = "t1", **more: Any) -> Write:
     """A write that says what became of an attempt."""
-    round_ = more.pop("round", 0)
+    round_ = more.pop("generation", 0)
     return a_write(
-        entity_id, version, None, a_fence(FenceOp.OUTCOME, entity_id, token, status=status, **more), round=round_
+        entity_id, version, None, a_fence(FenceOp.OUTCOME, entity_id, token, status=status, **more), generation=round_
     )
 
 
@@ -115,7 +115,7 @@ class Calls:
 async def states(db: Connection | Pool, entity_id: object) -> list[str]:
     """Transitions of an entity on record, oldest first."""
     rows = await db.fetch(
-        "select state from perdure.transition where lifecycle = $1 and id = $2 order by round, version, at",
+        "select state from perdure.transition where lifecycle = $1 and id = $2 order by generation, version, at",
         LIFECYCLE,
         str(entity_id),
     )

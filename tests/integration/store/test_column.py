@@ -11,7 +11,7 @@ import pytest
 from perdure._services.follower import Follower
 from perdure._store.postgres import Database, PostgresStore
 from perdure._wire.writes import Gate, Verdict
-from perdure.contracts.outcomes import Status
+from perdure.contracts.outcomes import EffectStatus
 from tests.deadline import DEADLINE, until
 from tests.integration.store.store_ground import (
     LIFECYCLE,
@@ -263,7 +263,7 @@ async def test_a_trigger_of_the_app_holds_up_no_effect(store: PostgresStore, db:
         async with following(store), asyncio.timeout(DEADLINE):
             begins = [a_begin(n, 1, entering="doing") for n in range(1, 61)]
             answers = await written(store, *begins)
-            outcomes = [an_outcome(n, 2, Status.DONE) for n in range(1, 61)]
+            outcomes = [an_outcome(n, 2, EffectStatus.DONE) for n in range(1, 61)]
             assert {each.verdict for each in await written(store, *outcomes)} == {Verdict.STORED}
     assert {each.verdict for each in answers} == {Verdict.FRESH}
     assert {each.state for each in answers} == {"doing"}

@@ -10,7 +10,7 @@ import pytest
 from perdure._store.memory import MemoryStore
 from perdure._store.postgres import PostgresStore
 from perdure._wire.writes import FenceOp, Gate, Store, Verdict
-from perdure.contracts.outcomes import Status
+from perdure.contracts.outcomes import EffectStatus
 from tests.integration.store.store_ground import PATIENCE, a_begin, a_fence, a_write, an_outcome
 from tests.integration.store.test_store_conformance import either, in_memory, say
 
@@ -39,7 +39,7 @@ async def test_an_attempt_that_was_ordered_before_is_in_doubt_and_may_be_taken_o
     answer = await say(either, a_begin("a", 2, "t2", entering="doing", since=ordered, began=ordered))
     assert (answer.gate, answer.verdict, answer.state) == (Gate.OPEN, Verdict.STANDING, None)
     assert answer.effect is not None
-    assert answer.effect.status is Status.IN_DOUBT
+    assert answer.effect.status is EffectStatus.IN_DOUBT
     assert "no record of it" in (answer.effect.why or "")
     in_flight = answer.effect.in_flight
     assert 20 - (time.monotonic() - begun) <= in_flight <= 20, "for as long as one that is begun now"
@@ -66,14 +66,14 @@ async def test_a_lost_worker_whose_record_is_lost_too_is_a_doubt(either: Store, 
     fence = a_fence(op, "a", since=ordered, began=ordered)
     answer = await either.write(a_write("a", 1, None, fence), patience=PATIENCE)
     assert answer.effect is not None
-    assert answer.effect.status is Status.IN_DOUBT
+    assert answer.effect.status is EffectStatus.IN_DOUBT
 
 
 async def test_an_outcome_that_comes_after_its_record_was_lost_is_stored(either: Store) -> None:
     ordered = now()
     await say(either, a_begin("a", 1, since=ordered, began=ordered))
     await lose_records(either)
-    answer = await say(either, an_outcome("a", 2, Status.DONE, receipt={"n": 1}, since=ordered, began=ordered))
+    answer = await say(either, an_outcome("a", 2, EffectStatus.DONE, receipt={"n": 1}, since=ordered, began=ordered))
     assert answer.verdict is Verdict.STORED
     assert answer.effect is not None
     assert answer.effect.receipt == {"n": 1}
@@ -91,7 +91,7 @@ async def test_a_run_that_repeats_one_from_before_takes_nothing_for_untouched(ei
     if isinstance(either, PostgresStore):
         await either.pool.execute("update perdure.database set epoch = 0")
         await either.pool.execute(
-            "insert into perdure.entity (lifecycle, id, round, state) values ('errand', 'a', 0, 'x')"
+            "insert into perdure.entity (lifecycle, id, generation, state) values ('errand', 'a', 0, 'x')"
         )
     await lose_records(either)
     assert (await say(either, a_begin("a", 2, since=now(), began=now()))).verdict is Verdict.STANDING

@@ -86,7 +86,9 @@ async def test_a_row_that_the_app_holds_holds_up_nobody(store: PostgresStore, db
     assert len(calls.sizes) == 1
 
 
-@pytest.mark.parametrize("how", ["select from perdure.ident {} for update", "update perdure.ident set round = 0 {}"])
+@pytest.mark.parametrize(
+    "how", ["select from perdure.ident {} for update", "update perdure.ident set generation = 0 {}"]
+)
 async def test_an_entity_that_is_held_holds_up_no_other(store: PostgresStore, db: Connection, how: str) -> None:
     await written(store, *(a_move(n, 1) for n in range(200)))
     calls = Calls(store)

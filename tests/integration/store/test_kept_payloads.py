@@ -10,7 +10,7 @@ import pytest
 from perdure._activity.execution import keep
 from perdure._store.postgres import PostgresStore
 from perdure._wire.writes import Verdict
-from perdure.contracts.outcomes import Status
+from perdure.contracts.outcomes import EffectStatus
 from perdure.errors import RefusedWrite
 from tests.integration.store.store_ground import PATIENCE, Connection, a_begin, a_move, an_outcome, written
 
@@ -31,7 +31,7 @@ async def test_a_write_that_the_schema_refuses_fails_and_keeps_its_receipt(
     store: PostgresStore, db: Connection, broken: str
 ) -> None:
     await written(store, a_begin("a", 1))
-    outcome = an_outcome("a", 2, Status.DONE, receipt={"id": 7})
+    outcome = an_outcome("a", 2, EffectStatus.DONE, receipt={"id": 7})
     breaks, mends = BREAKS[broken]
     await db.execute(breaks)
     try:

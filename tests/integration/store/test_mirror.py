@@ -1,4 +1,4 @@
-"""The mirror in PostgreSQL: it only moves forward, an end is an end, and rounds don't mix (invariants 6 and 7)."""
+"""The mirror in PostgreSQL: it only moves forward, an end is an end, and generations don't mix (invariants 6 and 7)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 from perdure._store.postgres import PostgresStore
 from perdure._wire.writes import Answer, FenceOp, Gate, Move, Verdict, Write
-from perdure.contracts.outcomes import Status
+from perdure.contracts.outcomes import EffectStatus
 from tests.deadline import until
 from tests.integration.store.store_ground import (
     Calls,
@@ -169,7 +169,7 @@ async def test_no_effect_goes_for_a_finished_entity_even_without_its_record(
     store: PostgresStore, db: Connection
 ) -> None:
     await one(store, a_begin("a", 1))
-    await one(store, an_outcome("a", 1, Status.NOT_DONE))
+    await one(store, an_outcome("a", 1, EffectStatus.NOT_DONE))
     await one(store, a_move("a", 2, "done", final=True))
     for _ in range(2):
         answer = await one(store, a_begin("a", 3, "t2"))
@@ -184,18 +184,18 @@ async def test_a_restart_is_refused_while_the_entity_is_open(store: PostgresStor
         await db.execute(RESTART, "a")
 
 
-@pytest.mark.parametrize("status", [Status.ATTEMPTING, Status.IN_DOUBT])
+@pytest.mark.parametrize("status", [EffectStatus.ATTEMPTING, EffectStatus.IN_DOUBT])
 async def test_a_restart_is_refused_while_an_effect_is_in_doubt(
-    store: PostgresStore, db: Connection, status: Status
+    store: PostgresStore, db: Connection, status: EffectStatus
 ) -> None:
     await db.execute(START, "a", "{}")
     await one(store, a_begin("a", 1))
-    if status is Status.IN_DOUBT:
+    if status is EffectStatus.IN_DOUBT:
         await one(store, an_outcome("a", 1, status))
     await one(store, a_move("a", 2, "done", final=True))
     with pytest.raises(asyncpg.ObjectNotInPrerequisiteStateError, match="errand/a/mail"):
         await db.execute(RESTART, "a")
-    await one(store, a_write("a", 2, None, a_fence(FenceOp.RESOLVE, "a", status=Status.NOT_DONE, by="ann")))
+    await one(store, a_write("a", 2, None, a_fence(FenceOp.RESOLVE, "a", status=EffectStatus.NOT_DONE, by="ann")))
     assert await db.fetchval(RESTART, "a") == 1
 
 
@@ -206,12 +206,14 @@ async def test_a_new_round_takes_its_own_writes_and_no_older_ones(store: Postgre
     for old in (a_move("a", 5, "done", final=True), a_move("a", 99, "error"), a_begin("a", 99)):
         answer = await one(store, old)
         assert (answer.gate, answer.verdict, answer.state) == (Gate.OTHER_ROUND, None, "starting")
-    new = await one(store, a_begin("a", 7, round=1, key="errand/a~1/mail", entering="doing"))
+    new = await one(store, a_begin("a", 7, generation=1, key="errand/a~1/mail", entering="doing"))
     assert (new.gate, new.verdict, new.state) == (Gate.OPEN, Verdict.FRESH, "doing")
-    await one(store, a_move("a", 8, "done", final=True, round=1))
+    await one(store, a_move("a", 8, "done", final=True, generation=1))
     assert await states(db, "a") == ["starting", "done", "starting", "doing", "done"]
-    assert [row["round"] for row in await db.fetch("select round from perdure.finished order by round")] == [0, 1]
-    assert json.loads(await db.fetchval("select input from perdure.finished where round = 1")) == {"to": "bob"}
+    assert [
+        row["generation"] for row in await db.fetch("select generation from perdure.finished order by generation")
+    ] == [0, 1]
+    assert json.loads(await db.fetchval("select input from perdure.finished where generation = 1")) == {"to": "bob"}
 
 
 async def test_of_restarts_at_once_one_starts_a_round(store: PostgresStore, db: Connection) -> None:
@@ -224,7 +226,7 @@ async def test_of_restarts_at_once_one_starts_a_round(store: PostgresStore, db: 
     ended = await asyncio.gather(*restarts, return_exceptions=True)
     assert ended.count(1) == 1
     assert sum(isinstance(end, asyncpg.ObjectNotInPrerequisiteStateError) for end in ended) == 3
-    assert await db.fetchval("select count(*) from perdure.outbox where kind = 'start' and round = 1") == 1
+    assert await db.fetchval("select count(*) from perdure.outbox where kind = 'start' and generation = 1") == 1
 
 
 async def _waiting(db: Connection, count: int) -> bool:
@@ -238,16 +240,16 @@ async def test_a_late_done_wakes_the_lifecycle_that_gave_it_up(
     store: PostgresStore, db: Connection, by: str | None, final: bool, wakes: int
 ) -> None:
     await one(store, a_begin("a", 1))
-    await one(store, an_outcome("a", 1, Status.IN_DOUBT))
+    await one(store, an_outcome("a", 1, EffectStatus.IN_DOUBT))
     await one(store, a_move("a", 2, "error", final=final))
-    await one(store, an_outcome("a", 1, Status.DONE, receipt=1, by=by))
+    await one(store, an_outcome("a", 1, EffectStatus.DONE, receipt=1, by=by))
     assert await woken(db) == [{"key": a_key("a")}] * wakes
 
 
-@pytest.mark.parametrize("said", [Status.NOT_DONE, Status.REFUSED])
+@pytest.mark.parametrize("said", [EffectStatus.NOT_DONE, EffectStatus.REFUSED])
 @pytest.mark.parametrize("late", [True, False])
 async def test_a_late_no_wakes_the_lifecycle_that_waits_for_a_person(
-    store: PostgresStore, db: Connection, said: Status, late: bool
+    store: PostgresStore, db: Connection, said: EffectStatus, late: bool
 ) -> None:
     await one(store, a_begin("a", 1))
     if late:
@@ -256,9 +258,11 @@ async def test_a_late_no_wakes_the_lifecycle_that_waits_for_a_person(
     assert await woken(db) == [{"key": a_key("a")}] * late
 
 
-@pytest.mark.parametrize(("op", "said"), [(FenceOp.RESOLVE, Status.NOT_DONE), (FenceOp.OUTCOME, Status.IN_DOUBT)])
+@pytest.mark.parametrize(
+    ("op", "said"), [(FenceOp.RESOLVE, EffectStatus.NOT_DONE), (FenceOp.OUTCOME, EffectStatus.IN_DOUBT)]
+)
 async def test_what_the_run_has_learned_by_itself_or_does_not_know_yet_wakes_nobody(
-    store: PostgresStore, db: Connection, op: FenceOp, said: Status
+    store: PostgresStore, db: Connection, op: FenceOp, said: EffectStatus
 ) -> None:
     await one(store, a_begin("a", 1))
     await one(store, a_write("a", 2, None, a_fence(FenceOp.LOST, "a", why="no heartbeat")))

@@ -10,7 +10,7 @@ import pytest
 from infra.postgres import PostgresServer
 from perdure._store.company import SLOW_COMMIT
 from perdure._wire.writes import Gate
-from perdure.contracts.outcomes import Status
+from perdure.contracts.outcomes import EffectStatus
 from perdure.testing.proxy import proxied
 from tests.integration.store.store_ground import PATIENCE, Calls, a_begin, an_outcome, store_at
 
@@ -33,7 +33,7 @@ async def test_a_hundred_lifecycles_in_flight_share_commits_that_are_slow(
             await asyncio.sleep(number * 0.01)
             assert (await store.write(a_begin(number, 1), patience=PATIENCE)).gate is Gate.OPEN
             await asyncio.sleep(1)
-            done = an_outcome(number, 2, Status.DONE, receipt={"number": number})
+            done = an_outcome(number, 2, EffectStatus.DONE, receipt={"number": number})
             assert (await store.write(done, patience=PATIENCE)).gate is Gate.OPEN
 
         await asyncio.gather(*(one(number) for number in range(count)))

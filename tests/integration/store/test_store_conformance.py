@@ -13,7 +13,7 @@ import pytest
 from perdure._store.memory import MemoryStore
 from perdure._store.postgres import PostgresStore
 from perdure._wire.writes import Answer, FenceOp, Gate, Move, Store, Verdict, Write
-from perdure.contracts.outcomes import Status
+from perdure.contracts.outcomes import EffectStatus
 from tests.integration.store.store_ground import (
     PATIENCE,
     a_begin,
@@ -25,8 +25,8 @@ from tests.integration.store.store_ground import (
     states,
 )
 
-SETTLED = (Status.DONE, Status.REFUSED, Status.ABANDONED)
-LATER = (Status.NOT_DONE, Status.REFUSED, Status.ABANDONED, Status.IN_DOUBT)
+SETTLED = (EffectStatus.DONE, EffectStatus.REFUSED, EffectStatus.ABANDONED)
+LATER = (EffectStatus.NOT_DONE, EffectStatus.REFUSED, EffectStatus.ABANDONED, EffectStatus.IN_DOUBT)
 
 
 def in_memory() -> MemoryStore:
@@ -47,10 +47,10 @@ async def told(store: Store, op: FenceOp, token: str = "t1", **more: Any) -> Ans
     return await say(store, a_write("a", 9, None, a_fence(op, "a", token, **more)))
 
 
-async def stands(store: Store, status: Status, token: str = "t1") -> None:
+async def stands(store: Store, status: EffectStatus, token: str = "t1") -> None:
     """Bring the effect of `a` into a status."""
     assert (await say(store, a_begin("a", 1, token))).verdict is Verdict.FRESH
-    if status is not Status.ATTEMPTING:
+    if status is not EffectStatus.ATTEMPTING:
         assert (await say(store, an_outcome("a", 1, status, token))).verdict is Verdict.STORED
 
 
@@ -59,14 +59,14 @@ async def test_an_entity_does_not_end_while_an_effect_stands_that_its_run_does_n
     end = Move(state="cancelled", final=True, told=[])
     answer = await say(either, a_write("a", 2, end))
     assert (answer.gate, answer.version) == (Gate.UNSETTLED, 0)
-    assert {key: view.status for key, view in (answer.unsettled or {}).items()} == {a_key("a"): Status.ATTEMPTING}
-    await say(either, an_outcome("a", 3, Status.NOT_DONE))
+    assert {key: view.status for key, view in (answer.unsettled or {}).items()} == {a_key("a"): EffectStatus.ATTEMPTING}
+    await say(either, an_outcome("a", 3, EffectStatus.NOT_DONE))
     answer = await say(either, a_write("a", 4, end))
     assert (answer.gate, answer.state, answer.unsettled) == (Gate.OPEN, "cancelled", None)
 
 
 async def test_an_entity_ends_while_an_effect_is_in_doubt_that_its_author_was_told_of(either: Store) -> None:
-    await stands(either, Status.IN_DOUBT)
+    await stands(either, EffectStatus.IN_DOUBT)
     answer = await say(either, a_write("a", 2, Move(state="expired", final=True, told=[a_key("a")])))
     assert (answer.gate, answer.state) == (Gate.OPEN, "expired")
 
@@ -81,7 +81,7 @@ async def test_a_doubt_of_another_entity_keeps_none_from_its_end(either: Store) 
 async def test_an_outcome_is_on_record_although_the_end_that_follows_has_to_wait(either: Store) -> None:
     await say(either, a_begin("a", 1))
     await say(either, a_begin("a", 2, "t2", key=a_key("a", 1)))
-    done = a_fence(FenceOp.OUTCOME, "a", status=Status.DONE)
+    done = a_fence(FenceOp.OUTCOME, "a", status=EffectStatus.DONE)
     answer = await say(either, a_write("a", 3, Move(state="done", final=True, told=[]), done))
     assert (answer.gate, answer.verdict, list(answer.unsettled or {})) == (
         Gate.UNSETTLED,
@@ -89,7 +89,7 @@ async def test_an_outcome_is_on_record_although_the_end_that_follows_has_to_wait
         [a_key("a", 1)],
     )
     assert answer.effect is not None
-    assert answer.effect.status is Status.DONE
+    assert answer.effect.status is EffectStatus.DONE
 
 
 async def test_a_newer_write_is_applied(either: Store) -> None:
@@ -131,8 +131,8 @@ async def test_what_comes_after_the_final_state_learns_it(either: Store, final: 
 
 @pytest.mark.parametrize("round_", [0, 2])
 async def test_a_write_of_another_round_is_refused(either: Store, round_: int) -> None:
-    await say(either, a_move("a", 5, round=1))
-    answer = await say(either, a_move("a", 6, "error", round=round_))
+    await say(either, a_move("a", 5, generation=1))
+    answer = await say(either, a_move("a", 6, "error", generation=round_))
     assert (answer.gate, answer.state, answer.version) == (Gate.OTHER_ROUND, "doing", 5)
 
 
@@ -141,7 +141,7 @@ async def test_a_first_attempt_is_fresh_and_enters_its_state(either: Store) -> N
     answer = await say(either, a_begin("a", 1, entering="doing"))
     assert (answer.gate, answer.verdict, answer.state) == (Gate.OPEN, Verdict.FRESH, "doing")
     assert answer.effect is not None
-    assert (answer.effect.status, answer.effect.token, answer.effect.attempts) == (Status.ATTEMPTING, "t1", 1)
+    assert (answer.effect.status, answer.effect.token, answer.effect.attempts) == (EffectStatus.ATTEMPTING, "t1", 1)
     assert 20 - (time.monotonic() - begun) <= answer.effect.in_flight <= 20
 
 
@@ -160,13 +160,13 @@ async def test_an_attempt_whose_reply_was_lost_is_mine(either: Store, since: str
 
 
 @pytest.mark.parametrize("status", SETTLED)
-async def test_an_attempt_that_was_settled_is_mine_no_more(either: Store, status: Status) -> None:
+async def test_an_attempt_that_was_settled_is_mine_no_more(either: Store, status: EffectStatus) -> None:
     await stands(either, status)
     assert (await say(either, a_begin("a", 1))).verdict is Verdict.STANDING
 
 
-@pytest.mark.parametrize("status", [*SETTLED, Status.ATTEMPTING, Status.IN_DOUBT])
-async def test_a_record_that_stands_lets_no_other_attempt_go(either: Store, status: Status) -> None:
+@pytest.mark.parametrize("status", [*SETTLED, EffectStatus.ATTEMPTING, EffectStatus.IN_DOUBT])
+async def test_a_record_that_stands_lets_no_other_attempt_go(either: Store, status: EffectStatus) -> None:
     await stands(either, status)
     answer = await say(either, a_begin("a", 2, "t2", entering="error"))
     assert (answer.gate, answer.verdict) == (Gate.OPEN, Verdict.STANDING)
@@ -175,16 +175,16 @@ async def test_a_record_that_stands_lets_no_other_attempt_go(either: Store, stat
     assert (answer.state, answer.version) == (None, 0), "the state is entered only where the attempt is fresh"
 
 
-@pytest.mark.parametrize("status", [*SETTLED, Status.ATTEMPTING, Status.IN_DOUBT, Status.NOT_DONE])
-async def test_other_input_bytes_never_go_under_the_same_key(either: Store, status: Status) -> None:
+@pytest.mark.parametrize("status", [*SETTLED, EffectStatus.ATTEMPTING, EffectStatus.IN_DOUBT, EffectStatus.NOT_DONE])
+async def test_other_input_bytes_never_go_under_the_same_key(either: Store, status: EffectStatus) -> None:
     await stands(either, status)
     answer = await say(either, a_begin("a", 2, "t2", after="t1", digest="d2"))
     assert answer.verdict is (Verdict.STANDING if status in SETTLED else Verdict.DIFFERENT)
 
 
-@pytest.mark.parametrize("status", [Status.ATTEMPTING, Status.IN_DOUBT])
+@pytest.mark.parametrize("status", [EffectStatus.ATTEMPTING, EffectStatus.IN_DOUBT])
 async def test_a_doubtful_attempt_is_taken_over_only_after_the_token_that_was_seen(
-    either: Store, status: Status
+    either: Store, status: EffectStatus
 ) -> None:
     await stands(either, status)
     assert (await say(either, a_begin("a", 2, "t2", after="t0"))).verdict is Verdict.STANDING
@@ -196,7 +196,7 @@ async def test_a_doubtful_attempt_is_taken_over_only_after_the_token_that_was_se
 
 
 async def test_what_certainly_did_not_happen_may_be_attempted_again(either: Store) -> None:
-    await stands(either, Status.NOT_DONE)
+    await stands(either, EffectStatus.NOT_DONE)
     answer = await say(either, a_begin("a", 2, "t2"))
     assert answer.verdict is Verdict.FRESH
     assert answer.effect is not None
@@ -206,7 +206,7 @@ async def test_what_certainly_did_not_happen_may_be_attempted_again(either: Stor
 @pytest.mark.parametrize("standing", ["final", "other round"])
 async def test_no_attempt_begins_where_the_gate_is_shut(either: Store, standing: str) -> None:
     await say(either, a_move("a", 5, "done", final=standing == "final"))
-    answer = await say(either, a_begin("a", 6, round=1 if standing == "other round" else 0))
+    answer = await say(either, a_begin("a", 6, generation=1 if standing == "other round" else 0))
     assert answer.gate.value == standing.replace(" ", "_")
     assert (answer.verdict, answer.effect) == (None, None)
 
@@ -219,9 +219,9 @@ async def test_a_newer_move_keeps_no_attempt_from_beginning(either: Store, enter
     assert (answer.state, answer.version) == ("error", 5), "the mirror moves forward only"
 
 
-@pytest.mark.parametrize("status", [Status.NOT_DONE, Status.IN_DOUBT])
+@pytest.mark.parametrize("status", [EffectStatus.NOT_DONE, EffectStatus.IN_DOUBT])
 async def test_an_attempt_that_was_ordered_before_what_is_on_record_does_not_begin(
-    either: Store, status: Status
+    either: Store, status: EffectStatus
 ) -> None:
     await stands(either, status)
     for version in (0, 1):
@@ -234,18 +234,22 @@ async def test_an_attempt_that_was_ordered_before_what_is_on_record_does_not_beg
 @pytest.mark.parametrize("word", ["lost", "not done"])
 async def test_an_attempt_without_a_record_that_was_given_up_does_not_begin_any_more(either: Store, word: str) -> None:
     given_up = FenceOp.LOST if word == "lost" else FenceOp.OUTCOME
-    answer = await told(either, given_up, status=Status.NOT_DONE, why="no answer")
+    answer = await told(either, given_up, status=EffectStatus.NOT_DONE, why="no answer")
     assert answer.effect is not None
-    assert (answer.verdict, answer.effect.status, answer.effect.attempts) == (Verdict.STANDING, Status.NOT_DONE, 0)
+    assert (answer.verdict, answer.effect.status, answer.effect.attempts) == (
+        Verdict.STANDING,
+        EffectStatus.NOT_DONE,
+        0,
+    )
     late = await say(either, a_begin("a", 8, "t1"))
     assert (late.verdict, late.effect and late.effect.attempts) == (Verdict.STANDING, 0)
     fresh = await say(either, a_begin("a", 10, "t2", after="t1"))
     assert (fresh.verdict, fresh.effect and fresh.effect.attempts) == (Verdict.FRESH, 1)
 
 
-@pytest.mark.parametrize("status", [Status.ATTEMPTING, Status.IN_DOUBT])
+@pytest.mark.parametrize("status", [EffectStatus.ATTEMPTING, EffectStatus.IN_DOUBT])
 async def test_a_doubtful_attempt_is_repeated_only_within_the_time_that_the_order_gives(
-    either: Store, status: Status
+    either: Store, status: EffectStatus
 ) -> None:
     await stands(either, status)
     over = await say(either, a_begin("a", 2, "t2", after="t1", entering="doing", within=0.0))
@@ -253,30 +257,30 @@ async def test_a_doubtful_attempt_is_repeated_only_within_the_time_that_the_orde
     assert (over.verdict, over.state, over.effect.status, over.effect.attempts) == (Verdict.OVER, None, status, 1)
     assert (await say(either, a_begin("a", 3, "t2", after="t1", within=60.0))).verdict is Verdict.FRESH
     # Counted from the first that is in doubt, which the second is not.
-    await say(either, an_outcome("a", 3, Status.IN_DOUBT, "t2"))
+    await say(either, an_outcome("a", 3, EffectStatus.IN_DOUBT, "t2"))
     assert (await say(either, a_begin("a", 4, "t3", after="t2", within=0.0))).verdict is Verdict.OVER
 
 
 async def test_the_time_for_a_repeat_begins_anew_where_nothing_is_in_doubt(either: Store) -> None:
-    await stands(either, Status.NOT_DONE)
+    await stands(either, EffectStatus.NOT_DONE)
     answer = await say(either, a_begin("a", 2, "t2", after="t1", within=0.0))
     assert answer.effect is not None
     assert (answer.verdict, answer.effect.in_doubt_for < answer.effect.since_first) == (Verdict.FRESH, True)
 
 
-@pytest.mark.parametrize("status", [Status.ATTEMPTING, Status.IN_DOUBT])
+@pytest.mark.parametrize("status", [EffectStatus.ATTEMPTING, EffectStatus.IN_DOUBT])
 @pytest.mark.parametrize(
     ("said", "within", "becomes"),
     [
-        (Status.NOT_DONE, None, Status.IN_DOUBT),
-        (Status.NOT_DONE, 60.0, Status.IN_DOUBT),
-        (Status.REFUSED, None, Status.IN_DOUBT),
-        (Status.REFUSED, 60.0, Status.REFUSED),
-        (Status.DONE, None, Status.DONE),
+        (EffectStatus.NOT_DONE, None, EffectStatus.IN_DOUBT),
+        (EffectStatus.NOT_DONE, 60.0, EffectStatus.IN_DOUBT),
+        (EffectStatus.REFUSED, None, EffectStatus.IN_DOUBT),
+        (EffectStatus.REFUSED, 60.0, EffectStatus.REFUSED),
+        (EffectStatus.DONE, None, EffectStatus.DONE),
     ],
 )
 async def test_what_an_attempt_ended_in_ends_no_doubt_about_the_one_before(
-    either: Store, status: Status, said: Status, within: float | None, becomes: Status
+    either: Store, status: EffectStatus, said: EffectStatus, within: float | None, becomes: EffectStatus
 ) -> None:
     await stands(either, status)
     await say(either, a_begin("a", 2, "t2", after="t1", within=within))
@@ -285,81 +289,81 @@ async def test_what_an_attempt_ended_in_ends_no_doubt_about_the_one_before(
     assert first.effect is not None
     assert again.effect is not None
     assert (first.effect.status, again.effect.status, again.effect.why) == (becomes, becomes, first.effect.why)
-    assert first.effect.why == ("busy; an earlier attempt is in doubt" if becomes is Status.IN_DOUBT else "busy")
+    assert first.effect.why == ("busy; an earlier attempt is in doubt" if becomes is EffectStatus.IN_DOUBT else "busy")
 
 
-@pytest.mark.parametrize("said", [Status.NOT_DONE, Status.ABANDONED, Status.DONE])
-async def test_a_word_about_the_effect_ends_every_doubt(either: Store, said: Status) -> None:
-    await stands(either, Status.IN_DOUBT)
+@pytest.mark.parametrize("said", [EffectStatus.NOT_DONE, EffectStatus.ABANDONED, EffectStatus.DONE])
+async def test_a_word_about_the_effect_ends_every_doubt(either: Store, said: EffectStatus) -> None:
+    await stands(either, EffectStatus.IN_DOUBT)
     await say(either, a_begin("a", 2, "t2", after="t1"))
     answer = await told(either, FenceOp.RESOLVE, "t2", status=said, by="ann")
     assert (answer.verdict, answer.effect and answer.effect.status) == (Verdict.STORED, said)
-    if said is Status.NOT_DONE:
+    if said is EffectStatus.NOT_DONE:
         assert (await say(either, a_begin("a", 10, "t3", after="t2"))).verdict is Verdict.FRESH
-        answer = await say(either, an_outcome("a", 10, Status.NOT_DONE, "t3"))
+        answer = await say(either, an_outcome("a", 10, EffectStatus.NOT_DONE, "t3"))
         assert answer.effect is not None
-        assert answer.effect.status is Status.NOT_DONE
+        assert answer.effect.status is EffectStatus.NOT_DONE
 
 
 async def test_a_note_is_kept_for_the_current_token_only(either: Store) -> None:
-    await stands(either, Status.ATTEMPTING)
-    assert (await told(either, FenceOp.NOTE, "t0", clue={"id": 0})).verdict is Verdict.STANDING
-    assert (await told(either, FenceOp.NOTE, clue={"id": 1, "none": None})).verdict is Verdict.STORED
+    await stands(either, EffectStatus.ATTEMPTING)
+    assert (await told(either, FenceOp.NOTE, "t0", lookup_hint={"id": 0})).verdict is Verdict.STANDING
+    assert (await told(either, FenceOp.NOTE, lookup_hint={"id": 1, "none": None})).verdict is Verdict.STORED
     seen = (await told(either, FenceOp.READ)).effect
     assert seen is not None
-    assert seen.clue == {"id": 1, "none": None}
+    assert seen.lookup_hint == {"id": 1, "none": None}
 
 
-@pytest.mark.parametrize("status", [*SETTLED, Status.ATTEMPTING, Status.IN_DOUBT, Status.NOT_DONE])
-async def test_only_an_attempt_on_record_can_be_lost(either: Store, status: Status) -> None:
+@pytest.mark.parametrize("status", [*SETTLED, EffectStatus.ATTEMPTING, EffectStatus.IN_DOUBT, EffectStatus.NOT_DONE])
+async def test_only_an_attempt_on_record_can_be_lost(either: Store, status: EffectStatus) -> None:
     await stands(either, status)
     answer = await told(either, FenceOp.LOST, "t9", why="no heartbeat")
     assert answer.verdict is Verdict.STANDING
     assert answer.effect is not None
-    assert answer.effect.status is (Status.IN_DOUBT if status is Status.ATTEMPTING else status)
+    assert answer.effect.status is (EffectStatus.IN_DOUBT if status is EffectStatus.ATTEMPTING else status)
 
 
 @pytest.mark.parametrize("op", [op for op in FenceOp if op not in (FenceOp.BEGIN, FenceOp.LOST)])
 async def test_nothing_else_makes_a_record(either: Store, op: FenceOp) -> None:
-    answer = await told(either, op, status=Status.DONE, receipt=1)
+    answer = await told(either, op, status=EffectStatus.DONE, receipt=1)
     assert (answer.verdict, answer.effect) == (Verdict.STANDING, None)
 
 
 @pytest.mark.parametrize("op", [FenceOp.OUTCOME, FenceOp.RESOLVE])
 @pytest.mark.parametrize("said", LATER)
-async def test_a_word_other_than_done_needs_the_current_token(either: Store, op: FenceOp, said: Status) -> None:
-    await stands(either, Status.NOT_DONE)
+async def test_a_word_other_than_done_needs_the_current_token(either: Store, op: FenceOp, said: EffectStatus) -> None:
+    await stands(either, EffectStatus.NOT_DONE)
     await say(either, a_begin("a", 2, "t2", after="t1"))
     old = await told(either, op, "t1", status=said)
     assert old.effect is not None
-    assert (old.verdict, old.effect.status) == (Verdict.STANDING, Status.ATTEMPTING)
+    assert (old.verdict, old.effect.status) == (Verdict.STANDING, EffectStatus.ATTEMPTING)
     current = await told(either, op, "t2", status=said, why="so")
     assert current.effect is not None
     assert (current.verdict, current.effect.status, current.effect.why) == (Verdict.STORED, said, "so")
 
 
-@pytest.mark.parametrize("status", [s for s in Status if s not in (Status.ABSENT, Status.DONE)])
-async def test_a_late_done_always_wins(either: Store, status: Status) -> None:
+@pytest.mark.parametrize("status", [s for s in EffectStatus if s not in (EffectStatus.ABSENT, EffectStatus.DONE)])
+async def test_a_late_done_always_wins(either: Store, status: EffectStatus) -> None:
     await stands(either, status)
-    answer = await told(either, FenceOp.OUTCOME, "t0", status=Status.DONE, receipt={"queue_id": "4Q"})
+    answer = await told(either, FenceOp.OUTCOME, "t0", status=EffectStatus.DONE, receipt={"queue_id": "4Q"})
     assert answer.effect is not None
-    assert (answer.verdict, answer.effect.status) == (Verdict.STORED, Status.DONE)
+    assert (answer.verdict, answer.effect.status) == (Verdict.STORED, EffectStatus.DONE)
     assert answer.effect.receipt == {"queue_id": "4Q"}
 
 
-@pytest.mark.parametrize("said", [*LATER, Status.DONE])
-async def test_nothing_changes_what_is_done(either: Store, said: Status) -> None:
-    await stands(either, Status.ATTEMPTING)
-    await told(either, FenceOp.OUTCOME, status=Status.DONE, receipt=1)
+@pytest.mark.parametrize("said", [*LATER, EffectStatus.DONE])
+async def test_nothing_changes_what_is_done(either: Store, said: EffectStatus) -> None:
+    await stands(either, EffectStatus.ATTEMPTING)
+    await told(either, FenceOp.OUTCOME, status=EffectStatus.DONE, receipt=1)
     answer = await told(either, FenceOp.OUTCOME, status=said, receipt=2)
     assert answer.effect is not None
-    assert (answer.verdict, answer.effect.status, answer.effect.receipt) == (Verdict.STANDING, Status.DONE, 1)
+    assert (answer.verdict, answer.effect.status, answer.effect.receipt) == (Verdict.STANDING, EffectStatus.DONE, 1)
 
 
 async def test_an_outcome_is_stored_after_the_end_of_the_entity(either: Store) -> None:
-    await stands(either, Status.ATTEMPTING)
+    await stands(either, EffectStatus.ATTEMPTING)
     await say(either, a_move("a", 2, "expired", final=True))
-    answer = await told(either, FenceOp.OUTCOME, status=Status.DONE, receipt=1)
+    answer = await told(either, FenceOp.OUTCOME, status=EffectStatus.DONE, receipt=1)
     assert (answer.gate, answer.verdict, answer.state) == (Gate.FINAL, Verdict.STORED, "expired")
 
 
@@ -390,13 +394,13 @@ def _any_write(draw: random.Random, entity_id: str) -> Write:
             digest=draw.choice(["d1"] * 9 + ["d2"]),
             in_flight=draw.choice([1_000.0, 5_000.0]),
             within=draw.choice([None, None, 0.0, 3_000.0]),
-            status=draw.choice([s for s in Status if s not in (Status.ABSENT, Status.ATTEMPTING)]),
+            status=draw.choice([s for s in EffectStatus if s not in (EffectStatus.ABSENT, EffectStatus.ATTEMPTING)]),
             receipt=draw.choice([None, 0, "r", {"a": [None, 1.5]}]),
-            clue=draw.choice([None, {"c": None}]),
+            lookup_hint=draw.choice([None, {"c": None}]),
             why=draw.choice([None, "so"]),
             by=draw.choice([None, "ann"]),
         )
-    return a_write(entity_id, draw.randrange(1, 12), move, fence, round=int(draw.random() < 0.05))
+    return a_write(entity_id, draw.randrange(1, 12), move, fence, generation=int(draw.random() < 0.05))
 
 
 def _comparable(answer: Answer) -> dict[str, Any]:

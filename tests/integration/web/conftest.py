@@ -66,7 +66,7 @@ class Jobs:
         """Why it is in its state."""
         why: str | None = await self.db.fetchval(
             "select why from perdure.transition where lifecycle = 'web-job' and id = $1 "
-            "order by round desc, version desc limit 1",
+            "order by generation desc, version desc limit 1",
             id,
         )
         return why

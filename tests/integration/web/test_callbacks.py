@@ -180,7 +180,7 @@ async def test_a_job_that_has_ended_or_was_begun_anew_is_told_nothing(jobs: Jobs
     await jobs.db.execute("update perdure.ident set final = 'failed' where id = '1'")
     async with receiving(jobs.world.dsn) as url:
         assert (await posted(f"{url}/{TOKEN}"))[0] == 410
-        await jobs.db.execute("update perdure.ident set final = null, round = 1 where id = '1'")
+        await jobs.db.execute("update perdure.ident set final = null, generation = 1 where id = '1'")
         assert (await posted(f"{url}/{TOKEN}"))[0] == 410
         await expected(jobs, "ab" * 32)
         assert (await posted(f"{url}/{'ab' * 32}"))[0] == 204

@@ -16,7 +16,7 @@ from activities.web_jobs import calling, following, listing, looking_up
 from activities.web_jobs.contracts import Answer, Call, Family, Follow, Page, Then
 from activities.web_jobs.resources import Web, lifespan
 from activities.web_jobs.settings import web_settings
-from perdure import Attempt, Entity, Key, NotDone, Question, Refused
+from perdure import Attempt, Entity, Key, LookupContext, NotDone, Refused
 from perdure.contracts.attempt import boot_clock
 from tests.integration.web.conftest import Jobs
 from tests.pages import Reply, answers, closes, waits_for
@@ -127,7 +127,7 @@ async def test_a_callback_is_expected_before_the_page_hears_of_it(
     assert expected
     assert len(token) == 64
     assert token == again != other
-    asked = Question(attempt().key, datetime.now(UTC), resources=attempt().resources)
+    asked = LookupContext(attempt().key, datetime.now(UTC), resources=attempt().resources)
     await jobs.db.execute("update web_job.type set doubt = 'lookup', status_url = url")
     jobs.pages.replies["/page"] = [answers({}, 404)]
     assert await looking_up.look_up(JOB, asked) is None
@@ -137,7 +137,7 @@ async def test_a_callback_is_expected_before_the_page_hears_of_it(
 
 async def look_up(jobs: Jobs, opened: Web, *replies: Reply) -> Answer | None:
     jobs.pages.replies["/status"] = list(replies)
-    return await looking_up.look_up(JOB, Question(KEY, datetime.now(UTC), resources=opened))
+    return await looking_up.look_up(JOB, LookupContext(KEY, datetime.now(UTC), resources=opened))
 
 
 KEY = Key.of(Entity("web-job", "1"), "call-page")
@@ -244,8 +244,8 @@ async def test_who_only_waits_leaves_its_place_to_another_job_that_has_to_be_ask
 async def test_a_page_is_asked_with_the_key_of_its_call(jobs: Jobs, attempt: Make) -> None:
     await jobs.type()
     await jobs.db.execute(
-        "insert into perdure.effect (key, lifecycle, id, round, effect, token, status, digest, first_at, attempt_at, "
-        "deadline) values ($1, 'web-job', '1', 0, 'call-page', 't', 'done', 'd', now(), now(), now())",
+        "insert into perdure.effect (key, lifecycle, id, generation, effect, token, status, digest, first_at, "
+        "attempt_at, deadline) values ($1, 'web-job', '1', 0, 'call-page', 't', 'done', 'd', now(), now(), now())",
         str(KEY),
     )
     await follow(jobs, attempt(effect="follow-page"), answers({}))
@@ -295,7 +295,7 @@ async def test_a_list_that_can_not_be_used_is_refused_and_none_of_it_is_on_recor
     await jobs.db.execute("select web_job.list_children('0', 0, '[]', 'x')")
     await jobs.db.execute(
         "insert into perdure.effect "
-        "(key, lifecycle, id, round, effect, token, status, digest, first_at, attempt_at, deadline, receipt) "
+        "(key, lifecycle, id, generation, effect, token, status, digest, first_at, attempt_at, deadline, receipt) "
         "values ('k', 'web-job', '0', 0, 'list-children/0', 't', 'done', 'd', now(), now(), now(), $1)",
         json.dumps({"next_page": jobs.pages.origin + "/page?page=0"}),
     )
@@ -305,7 +305,7 @@ async def test_a_list_that_can_not_be_used_is_refused_and_none_of_it_is_on_recor
         (answers({}, 404), "answered 404"),
         (answers(children("a"), Link="<?page=1>; rel=next"), "the next page of its list is the same page"),
         (answers(children("a"), Link="<//evil.example>; rel=next"), "the next page of its list is at another origin"),
-        (answers(children("a"), Link="<?page=0>; rel=next"), "its list goes round in a circle"),
+        (answers(children("a"), Link="<?page=0>; rel=next"), "its list goes generation in a circle"),
     ):
         with pytest.raises(Refused, match=why):
             await listed(jobs, attempt, reply)

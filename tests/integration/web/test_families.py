@@ -13,7 +13,7 @@ from typing import Any
 import asyncpg
 from aiohttp import web
 
-from perdure import Status
+from perdure import EffectStatus
 from perdure._services.follower import Follower
 from perdure._store.connecting import open_pool
 from perdure._store.postgres import PostgresStore
@@ -190,7 +190,7 @@ async def test_a_child_in_doubt_keeps_its_family_open_until_somebody_says_what_b
         await jobs.shows("m", "processing")
         assert await counts(jobs, "m") == "waiting=1 open=1"
         resolve = jobs.world.client.resolve
-        await resolve("web-job", "m/doubtful", Status.DONE, by="ann", note="saw it", receipt={"status": 200})
+        await resolve("web-job", "m/doubtful", EffectStatus.DONE, by="ann", note="saw it", receipt={"status": 200})
         assert await jobs.ended("m") == "complete"
         assert await counts(jobs, "m") == "done=2"
 
@@ -205,7 +205,7 @@ async def test_a_master_goes_on_from_its_record_and_with_pages_that_could_not_be
         await jobs.insert("m", "master")
         await comes_to(jobs, "m", "waiting=1 open=2")
         await jobs.world.handle("web-job", "m").terminate("by mistake")
-        again = "select perdure.start_again(lifecycle, id, round, version, 'ann', 'terminated') from perdure.ident"
+        again = "select perdure.start_again(lifecycle, id, generation, version, 'ann', 'terminated') from perdure.ident"
         assert await jobs.db.fetchval(f"{again} where id = 'm'")
         held.set()
         assert await jobs.ended("m") == "failed"
@@ -247,7 +247,9 @@ async def test_whoever_finishes_children_of_one_family_together_loses_no_count_a
     async def finish(number: int) -> None:
         for version, state in ((1, "processing"), (2, "complete" if number % 3 else "failed")):
             move = Move(state=state, final=version == 2)
-            write = partial(Write, lifecycle="web-job", id=f"m/{number}", round=0, workflow_id=f"web-job/m/{number}")
+            write = partial(
+                Write, lifecycle="web-job", id=f"m/{number}", generation=0, workflow_id=f"web-job/m/{number}"
+            )
             await stores[number % 3].write(write(version=version, move=move), patience=DEADLINE)
 
     followers = [Follower(pool, every=0.02) for pool in pools]

@@ -52,7 +52,7 @@ BAD: list[tuple[dict[str, Any], str, str]] = [
     ({"doubt": "dedupe"}, "dedupe_has_remembers", "doubt"),
     ({"doubt": "lookup"}, "lookup_has_status_url", "doubt"),
     ({"status_url": "/status"}, "status_url_is_http_without_user_fragment_or_template_in_origin", "status_url"),
-    ({"settle": timedelta(days=2)}, "settle_is_0_to_1_day", "settle"),
+    ({"visibility_delay": timedelta(days=2)}, "visibility_delay_is_0_to_1_day", "visibility_delay"),
     ({"otherwise": "lookup"}, "otherwise_is_escalate_or_repeat", "otherwise"),
     ({"not_done": [404]}, "not_done_holds_statuses_500_to_599", "not_done.0"),
     ({"tries": 0}, "tries_is_positive", "tries"),

@@ -37,7 +37,7 @@ async def test_a_master_leads_its_children_to_their_end_through_many_runs(jobs: 
     jobs.pages.replies["/master"] = [lists(*ids[:20], next="/more", window=3)]
     jobs.pages.replies["/more"] = [lists(*ids[20:40], next="/rest")]
     jobs.pages.replies["/rest"] = [lists(*ids[40:])]
-    async with jobs.world.worker(app, workflows_cached=CACHED):
+    async with jobs.world.worker(app, max_cached_workflows=CACHED):
         await jobs.insert("m", "master")
         assert await jobs.ended("m") == "complete"
     assert await counts(jobs, "m") == "done=60"
@@ -51,7 +51,7 @@ async def _lengths(jobs: Jobs, master: str) -> list[int]:
     """How many events each run of a master has, the last one first."""
     lengths, run_id = [], (await jobs.world.handle("web-job", master).describe()).run_id
     while run_id:
-        handle = jobs.world.engine.get_workflow_handle(f"{jobs.world.scope}:web-job/{master}", run_id=run_id)
+        handle = jobs.world.temporal_client.get_workflow_handle(f"{jobs.world.scope}:web-job/{master}", run_id=run_id)
         events = (await handle.fetch_history()).events
         lengths.append(len(events))
         run_id = events[0].workflow_execution_started_event_attributes.continued_execution_run_id

@@ -11,9 +11,9 @@ from workers.web_jobs.app import app
 LOOKS = "select count(*) from perdure.effect where effect like 'advance-family/%' and status = 'done'"
 MADE_AND_LOST = """
     insert into perdure.effect
-        (key, lifecycle, id, round, effect, token, status, digest, first_at, attempt_at, deadline, receipt)
-    select replace(key, '.1', '.2'), lifecycle, id, round, replace(effect, '.1', '.2'), token || 'x', status, digest,
-        first_at, attempt_at, deadline, receipt
+        (key, lifecycle, id, generation, effect, token, status, digest, first_at, attempt_at, deadline, receipt)
+    select replace(key, '.1', '.2'), lifecycle, id, generation, replace(effect, '.1', '.2'), token || 'x', status,
+        digest, first_at, attempt_at, deadline, receipt
     from perdure.effect where effect like 'advance-family/%'
     returning receipt->>'open'
 """

@@ -17,9 +17,9 @@ import pytest
 from cryptography.fernet import Fernet, MultiFernet
 from typer.testing import CliRunner
 
-from perdure import KeyService
 from perdure._crypto.keyring import Keyring, keyring
 from perdure.cli import cli
+from perdure.encryption import KeyService
 from perdure.errors import InvalidSetting, KeyServiceUnavailable
 from perdure.settings import settings
 

@@ -113,7 +113,8 @@ def test_who_has_no_keys_needs_no_package_for_them_and_who_has_is_told_which() -
     script = f"""
 import sys
 sys.modules["cryptography"] = None
-from perdure import Private, Settings, errors
+from perdure import Settings, errors
+from perdure.encryption import Private
 from perdure._crypto.keyring import keyring
 assert Private("x").open() == "x"
 try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from enum import StrEnum
 from typing import Any
 
@@ -12,18 +13,20 @@ from temporalio.api.common.v1 import Payload
 from temporalio.contrib.pydantic import pydantic_data_converter
 from temporalio.exceptions import ApplicationError
 
-from perdure import Done, Effect, Lifecycle, Repeat, Retry, Settings, seconds, state
+from perdure import Done, Effect, Lifecycle, Repeat, RetryPolicy, Settings, state
 from perdure._crypto.codec import Codec, encrypting
 from perdure._crypto.keyring import Keyring
 from perdure._reconcile.schedule import _decoded
-from perdure._wire.clean_up import Asked
+from perdure._wire.reconciliation import Asked
 from perdure.errors import UnknownKey
 from perdure.testing import rehearse
-from perdure.testing.engine_activities import Failed
+from perdure.testing.server_activities import Failed
 from perdure.testing.stage import Stage
 from tests.apps.contracts import Errand, Ticket
 
-ONCE = Effect[Errand, Ticket]("once", timeout=seconds(1), doubt=Repeat(), retry=Retry(maximum=1))
+ONCE = Effect[Errand, Ticket](
+    "once", timeout=timedelta(seconds=1), doubt=Repeat(), retry=RetryPolicy(maximum_attempts=1)
+)
 
 
 class Way(StrEnum):
@@ -65,6 +68,10 @@ async def test_an_attempt_whose_worker_has_not_the_key_does_not_count(monkeypatc
 
 async def test_a_schedule_that_was_made_with_a_lost_key_differs_from_the_one_that_is_wanted() -> None:
     converter = encrypting(pydantic_data_converter, Settings())
-    engine = temporalio.client.Client(None, data_converter=converter)  # type: ignore[arg-type]
+    temporal_client = temporalio.client.Client(None, data_converter=converter)  # type: ignore[arg-type]
     args = [Codec(Keyring({"lost": b"1" * 32})).encrypted(Payload(data=b"x"))]
-    assert await _decoded(engine, args) == "something else" != await _decoded(engine, [Asked(by="schedule")])
+    assert (
+        await _decoded(temporal_client, args)
+        == "something else"
+        != await _decoded(temporal_client, [Asked(by="schedule")])
+    )

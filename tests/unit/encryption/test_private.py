@@ -15,12 +15,13 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 from pydantic_core import to_jsonable_python
 from temporalio import workflow
 
-from perdure import Entity, Private, PrivateAs, PrivatePattern
+from perdure import Entity
 from perdure._crypto.private import SEALING, sealed_data
 from perdure._crypto.sealed import bound_to
 from perdure.client.calls import as_json
 from perdure.client.naming import input_text
 from perdure.contracts.effects import problem
+from perdure.encryption import Private, PrivateAs, PrivatePattern
 from perdure.errors import InvalidSetting, NotHere, UnknownKey, Unopenable
 
 PHONE = "+15550100123"

@@ -42,7 +42,7 @@ class Detour(Lifecycle[str, Spot]):
     @workflow.run
     async def run(self, given: str) -> None:
         """See the class."""
-        kept = self.recall(Kept)
+        kept = self.restore(Kept)
         if kept is None or not kept.charged:
             self.charged = True
             await asyncio.gather(self.perform(CHARGE, given, suffix="1"), self.save())

@@ -42,7 +42,7 @@ def add(
     otherwise: Annotated[
         str | None, typer.Option(help="past that time, or when asking is no use: escalate (default) or repeat")
     ] = None,
-    settle: Annotated[
+    visibility_delay: Annotated[
         str | None,
         typer.Option(help="for lookup: how long it may work on after a call; default: 30s"),
     ] = None,
@@ -85,7 +85,7 @@ def add(
         "within": within,
         "doubt": doubt,
         "otherwise": otherwise,
-        "settle": settle,
+        "visibility_delay": visibility_delay,
         "not_done": not_done or None,
         "tries": tries,
         "at_once": at_once,

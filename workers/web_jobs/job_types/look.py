@@ -91,7 +91,7 @@ def _data(found: Found) -> dict[str, Any]:
     if isinstance(found, Unusable):
         return {"name": found.name, "unusable": found.why}
     data = found.model_dump()
-    spans = {field: written(getattr(found, field)) for field in ("timeout", "within", "settle")}
+    spans = {field: written(getattr(found, field)) for field in ("timeout", "within", "visibility_delay")}
     remembers = None if found.remembers is None else written(found.remembers)
     headers = {name: _shown_headers(getattr(found, name)) for name in HEADER_FIELDS}
     return data | spans | {"remembers": remembers, **headers}
@@ -107,7 +107,7 @@ def _shown_headers(headers: dict[str, str]) -> dict[str, str]:
 
 
 def _value(field: str, value: Any) -> str:
-    if field in ("timeout", "within", "settle", "remembers"):
+    if field in ("timeout", "within", "visibility_delay", "remembers"):
         return "" if value is None else written(value)
     if field in HEADER_FIELDS:
         return "; ".join(f"{name}: {each}" for name, each in _shown_headers(value).items())

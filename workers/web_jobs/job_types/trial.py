@@ -18,7 +18,7 @@ from activities.web_jobs import catalogue
 from activities.web_jobs.calling import call_type
 from activities.web_jobs.contracts import Answer, Call, Then
 from activities.web_jobs.durations import written
-from activities.web_jobs.exchange import Request
+from activities.web_jobs.exchange import HttpRequest
 from activities.web_jobs.job_type import JobType, Unusable
 from activities.web_jobs.readiness import callback_token, why_not
 from activities.web_jobs.request import call_of
@@ -79,7 +79,7 @@ async def _test(call: Call, key: Key) -> bool:
         return await _called(type_, call, request, attempt)
 
 
-async def _called(type_: JobType, call: Call, request: Request, attempt: Attempt) -> bool:
+async def _called(type_: JobType, call: Call, request: HttpRequest, attempt: Attempt) -> bool:
     begun = monotonic()
     try:
         answer = await call_type(type_, call, request, attempt)
@@ -99,7 +99,7 @@ async def _called(type_: JobType, call: Call, request: Request, attempt: Attempt
     return False
 
 
-def _say_sent(request: Request, key: Key) -> None:
+def _say_sent(request: HttpRequest, key: Key) -> None:
     print_line(f"{request.method} {request.url}")
     print_line(f"key: {key}")
     print_line(f"headers: {', '.join(sorted(request.headers, key=str.lower))}")

@@ -12,19 +12,19 @@ declare
 begin
     update perdure.ident set version = (w->>'version')::bigint, final = case when is_final then m->>'state' end
         where lifecycle = l and id = e;
-    insert into perdure.transition (lifecycle, id, round, version, state, attention, why, made_by, at)
-        values (l, e, (w->>'round')::int, (w->>'version')::bigint, m->>'state', m->>'attention', m->>'why', m->>'by', now_at);
+    insert into perdure.transition (lifecycle, id, generation, version, state, attention, why, made_by, at)
+        values (l, e, (w->>'generation')::int, (w->>'version')::bigint, m->>'state', m->>'attention', m->>'why', m->>'by', now_at);
     if is_final then
         delete from perdure.entity where lifecycle = l and id = e returning * into old;
-        insert into perdure.finished (lifecycle, id, round, state, why, input, snapshot, tenant, workflow_id, created_at, finished_at)
-            values (l, e, (w->>'round')::int, m->>'state', m->>'why', coalesce(old.input, nullif(w->'input', 'null')),
+        insert into perdure.finished (lifecycle, id, generation, state, why, input, snapshot, tenant, workflow_id, created_at, finished_at)
+            values (l, e, (w->>'generation')::int, m->>'state', m->>'why', coalesce(old.input, nullif(w->'input', 'null')),
                 coalesce(nullif(m->'snapshot', 'null'), old.snapshot), old.tenant, w->>'workflow_id',
                 coalesce(old.created_at, now_at), now_at);
         delete from perdure.message where lifecycle = l and id = e;
     else
-        insert into perdure.entity as x (lifecycle, id, round, state, since, stuck_at, attention, input, snapshot, memory, heard,
+        insert into perdure.entity as x (lifecycle, id, generation, state, since, stuck_at, attention, input, snapshot, memory, heard,
                 workflow_id)
-            values (l, e, (w->>'round')::int, m->>'state', now_at, now_at + make_interval(secs => (m->>'within')::float),
+            values (l, e, (w->>'generation')::int, m->>'state', now_at, now_at + make_interval(secs => (m->>'within')::float),
                 m->>'attention', nullif(w->'input', 'null'), nullif(m->'snapshot', 'null'),
                 nullif(m->'memory', 'null'), coalesce((m->>'heard')::int, 0), w->>'workflow_id')
             on conflict (lifecycle, id) do update set

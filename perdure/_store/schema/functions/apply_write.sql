@@ -23,14 +23,14 @@ begin
         -- Looked for first: an insert would wait for whoever changes the row now, as it does for whoever just inserts it.
         if not exists (select from perdure.ident where lifecycle = l and id = e) then
             perform set_config('lock_timeout', '100ms', true);
-            insert into perdure.ident (lifecycle, id, round) values (l, e, (w->>'round')::int) on conflict do nothing returning * into i;
+            insert into perdure.ident (lifecycle, id, generation) values (l, e, (w->>'generation')::int) on conflict do nothing returning * into i;
         end if;
         if i.id is null then
             return null;
         end if;
     end if;
 
-    if i.round <> (w->>'round')::int then
+    if i.generation <> (w->>'generation')::int then
         gate := 'other_round';
     elsif i.final is not null and not (wanted = i.version and coalesce(m->>'state' = i.final, false)) then
         gate := 'final';
@@ -65,7 +65,7 @@ begin
     moves := m is not null and gate = 'open' and wanted > i.version and (f is null or f->>'op' <> 'begin' or verdict = 'fresh');
     if moves and (m->>'final')::boolean and jsonb_typeof(m->'told') = 'array' then
         select jsonb_object_agg(x.key, perdure.effect_view(x.key)) into unsettled from perdure.effect x
-            where x.lifecycle = l and x.id = e and x.round = i.round and x.status in ('attempting', 'in_doubt')
+            where x.lifecycle = l and x.id = e and x.generation = i.generation and x.status in ('attempting', 'in_doubt')
                 and not m->'told' ? x.key;
         if unsettled is not null then
             gate := 'unsettled';
@@ -81,6 +81,6 @@ begin
     end if;
 
     return jsonb_build_object(
-        'gate', gate, 'round', i.round, 'version', i.version, 'verdict', verdict, 'state', standing, 'unsettled', unsettled,
+        'gate', gate, 'generation', i.generation, 'version', i.version, 'verdict', verdict, 'state', standing, 'unsettled', unsettled,
         'effect', case when f is not null then perdure.effect_view(f->>'key') end);
 end $$;

@@ -5,8 +5,8 @@ declare
     f jsonb := w->'fence';
     now_at timestamptz := clock_timestamp();
 begin
-    insert into perdure.effect (key, lifecycle, id, round, effect, token, status, digest, attempts, first_at, attempt_at, deadline,
+    insert into perdure.effect (key, lifecycle, id, generation, effect, token, status, digest, attempts, first_at, attempt_at, deadline,
             why, version)
-        values (f->>'key', w->>'lifecycle', w->>'id', (w->>'round')::int, f->>'effect', f->>'token', 'not_done', '', 0,
+        values (f->>'key', w->>'lifecycle', w->>'id', (w->>'generation')::int, f->>'effect', f->>'token', 'not_done', '', 0,
             now_at, now_at, now_at, f->>'why', (w->>'version')::bigint);
 end $$;

@@ -14,8 +14,8 @@ begin
         if perdure.doubt_lost_record(w) then
             return 'standing';
         end if;
-        insert into perdure.effect (key, lifecycle, id, round, effect, token, status, digest, first_at, attempt_at, deadline, version)
-            values (f->>'key', w->>'lifecycle', w->>'id', (w->>'round')::int, f->>'effect', f->>'token', 'attempting',
+        insert into perdure.effect (key, lifecycle, id, generation, effect, token, status, digest, first_at, attempt_at, deadline, version)
+            values (f->>'key', w->>'lifecycle', w->>'id', (w->>'generation')::int, f->>'effect', f->>'token', 'attempting',
                 f->>'digest', now_at, now_at, ends, (w->>'version')::bigint);
         return 'fresh';
     end if;

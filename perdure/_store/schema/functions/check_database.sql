@@ -11,5 +11,5 @@ begin
             using hint = 'A worker does that within a second, once it reaches Temporal.', errcode = '57PE2';
     end if;
     raise exception 'perdure: nothing is sent from here: %', trouble
-        using hint = 'Say what this database is: perdure adopt-database --as copied|restored|moved', errcode = '57PE1';
+        using hint = 'Say what this database is: perdure import_row-database --as copied|restored|moved', errcode = '57PE1';
 end $$;

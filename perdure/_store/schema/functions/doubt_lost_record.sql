@@ -17,8 +17,8 @@ begin
     if since >= now_epoch and not (coalesce(x.epoch, now_epoch) < now_epoch and began >= now_epoch) then
         return false;
     end if;
-    insert into perdure.effect (key, lifecycle, id, round, effect, token, status, digest, first_at, attempt_at, deadline, why)
-        values (f->>'key', w->>'lifecycle', w->>'id', (w->>'round')::int, f->>'effect', gen_random_uuid()::text, 'in_doubt', '',
+    insert into perdure.effect (key, lifecycle, id, generation, effect, token, status, digest, first_at, attempt_at, deadline, why)
+        values (f->>'key', w->>'lifecycle', w->>'id', (w->>'generation')::int, f->>'effect', gen_random_uuid()::text, 'in_doubt', '',
             least(to_timestamp(since / 1e6), case when began >= now_epoch then x.created_at end, now_at), now_at,
             now_at + make_interval(secs => coalesce((f->>'in_flight')::float, 0)),
             'no record of it, and the database was restored, or another server took over, at '

@@ -13,28 +13,28 @@ begin
     select * into held from hold_rejected('drop_rejected', drop_rejected_any.seq, made_by, note);
     r := held.r;
     i := held.i;
-    if i.id is null or i.round <> r.round or i.final is not null then
+    if i.id is null or i.generation <> r.generation or i.final is not null then
         return r.kind; -- nothing of it is left
     end if;
     select x.state into was from entity x where x.lifecycle = r.lifecycle and x.id = r.id;
     if r.kind <> 'start' then
         -- Its place stays taken: should it have been heard after all, the next one would be taken for it. Its id is free.
         update message x set kind = 'dropped', message_id = 'dropped ' || r.seq, payload = null, delivered_at = clock_timestamp()
-            where x.lifecycle = r.lifecycle and x.id = r.id and x.round = r.round and x.message_id = r.message_id;
-        perform note_rejected(r, r.round, was, made_by, format('rejected %s %s, dropped: %s', r.kind, r.seq, note));
+            where x.lifecycle = r.lifecycle and x.id = r.id and x.generation = r.generation and x.message_id = r.message_id;
+        perform note_rejected(r, r.generation, was, made_by, format('rejected %s %s, dropped: %s', r.kind, r.seq, note));
         return r.kind;
     end if;
     if exists (select from entity x where x.lifecycle = r.lifecycle and x.id = r.id and x.workflow_id is not null) then
         raise exception 'perdure.drop_rejected: %/% runs', r.lifecycle, r.id
             using hint = 'Cancel it.', errcode = 'object_not_in_prerequisite_state';
     end if;
-    select * into began from effect x where x.lifecycle = r.lifecycle and x.id = r.id and x.round = r.round limit 1;
+    select * into began from effect x where x.lifecycle = r.lifecycle and x.id = r.id and x.generation = r.generation limit 1;
     if found then
         raise exception 'perdure.drop_rejected: % is on record as %', quote_literal(began.key), began.status
             using hint = 'Dropped and started again it could happen twice: perdure.retry_rejected.', errcode = 'object_not_in_prerequisite_state';
     end if;
-    if r.round > 0 then
-        select x.state into was from finished x where x.lifecycle = r.lifecycle and x.id = r.id and x.round = r.round - 1
+    if r.generation > 0 then
+        select x.state into was from finished x where x.lifecycle = r.lifecycle and x.id = r.id and x.generation = r.generation - 1
             order by x.finished_at desc limit 1;
         if not found then
             raise exception 'perdure.drop_rejected: how %/% ended before is no longer on record', r.lifecycle, r.id
@@ -43,11 +43,11 @@ begin
     end if;
     delete from outbox x where x.lifecycle = r.lifecycle and x.id = r.id;
     delete from message x where x.lifecycle = r.lifecycle and x.id = r.id;
-    delete from rejected x where x.lifecycle = r.lifecycle and x.id = r.id and x.round = r.round;
+    delete from rejected x where x.lifecycle = r.lifecycle and x.id = r.id and x.generation = r.generation;
     delete from entity x where x.lifecycle = r.lifecycle and x.id = r.id;
-    perform note_rejected(r, greatest(r.round - 1, 0), was, made_by, format('rejected start %s, dropped: %s', r.seq, note));
-    if r.round > 0 then
-        update ident x set round = r.round - 1, final = was,
+    perform note_rejected(r, greatest(r.generation - 1, 0), was, made_by, format('rejected start %s, dropped: %s', r.seq, note));
+    if r.generation > 0 then
+        update ident x set generation = r.generation - 1, final = was,
                 version = (select max(t.version) from transition t where t.lifecycle = r.lifecycle and t.id = r.id)
             where x.lifecycle = r.lifecycle and x.id = r.id;
     else

@@ -7,6 +7,6 @@ begin
         'since_first', extract(epoch from clock_timestamp() - first_at),
         'in_doubt_for', coalesce(extract(epoch from clock_timestamp() - perdure.in_doubt_since(e)), 0),
         'in_flight', extract(epoch from deadline - clock_timestamp()),
-        'receipt', receipt, 'clue', clue, 'why', why)
+        'receipt', receipt, 'lookup_hint', lookup_hint, 'why', why)
     from perdure.effect e where key = wanted);
 end $$;

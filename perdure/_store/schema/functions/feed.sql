@@ -2,7 +2,7 @@
 -- Remember the position of the last row that you have handled. One that you have not handled may come again.
 -- A position: ORIGIN.RUN/SEEN/UPTO/SINCE-PAST/CHECKSUM.NOTICE.TIME, PAST empty = that stretch is over.
 create or replace function perdure.feed_any(after text default null, most int default 100)
-returns table ("position" text, lifecycle text, id text, round int, version bigint, state text, attention text, why text,
+returns table ("position" text, lifecycle text, id text, generation int, version bigint, state text, attention text, why text,
     made_by text, at timestamptz)
 language plpgsql security definer set search_path = perdure, pg_temp as $$
 declare
@@ -80,15 +80,15 @@ begin
                 case when x.n < cardinality(found_here) or x.n > most then x.seq end,
                 digest # bit_xor(hashtextextended(extract(epoch from x.at)::text, x.seq)) over (order by x.n),
                 known, floor(extract(epoch from x.at))),
-            x.lifecycle, x.id, x.round, x.version, x.state, x.attention, x.why, x.made_by, x.at
-        from unnest(found_here) with ordinality x (lifecycle, id, round, version, state, attention, why, made_by, at, xid, seq, effect, session_role, n)
+            x.lifecycle, x.id, x.generation, x.version, x.state, x.attention, x.why, x.made_by, x.at
+        from unnest(found_here) with ordinality x (lifecycle, id, generation, version, state, attention, why, made_by, at, xid, seq, effect, session_role, n)
         where x.n <= most order by x.n;
 end $$;
 
 -- The feed for a role with permissions: the transitions that it may see. A position of the feed stands for all that is before it, so
 -- it holds for each role.
 create or replace function perdure.feed_scoped(after text default null, most int default 100)
-returns table ("position" text, lifecycle text, id text, round int, version bigint, state text, attention text, why text,
+returns table ("position" text, lifecycle text, id text, generation int, version bigint, state text, attention text, why text,
     made_by text, at timestamptz)
 language plpgsql security definer set search_path = perdure, pg_temp as $$
 #variable_conflict use_column
@@ -104,8 +104,8 @@ begin
     end if;
     loop
         seen := 0;
-        for "position", lifecycle, id, round, version, state, attention, why, made_by, at in
-            select x."position", x.lifecycle, x.id, x.round, x.version, x.state, x.attention, x.why, x.made_by, x.at from perdure.feed_any(place, most) x
+        for "position", lifecycle, id, generation, version, state, attention, why, made_by, at in
+            select x."position", x.lifecycle, x.id, x.generation, x.version, x.state, x.attention, x.why, x.made_by, x.at from perdure.feed_any(place, most) x
         loop
             seen := seen + 1;
             place := feed_scoped."position";
@@ -122,7 +122,7 @@ end $$;
 -- What is called: with the rights of its caller, the first of the two that this caller may execute. So a function or a trigger of
 -- an application that runs with the rights of its owner needs only what its owner has.
 create or replace function perdure.feed(after text default null, most int default 100)
-returns table ("position" text, lifecycle text, id text, round int, version bigint, state text, attention text, why text,
+returns table ("position" text, lifecycle text, id text, generation int, version bigint, state text, attention text, why text,
     made_by text, at timestamptz)
 language plpgsql set search_path = perdure, pg_temp as $$
 begin

@@ -53,7 +53,7 @@ begin
         update month m set forgotten = m.forgotten || jsonb_build_object(part.parent, coalesce((m.forgotten->>part.parent)::int, 0) + gone)
             where m.month = part.month and gone > 0;
     end loop;
-    insert into transition (lifecycle, id, round, version, state, why, made_by)
-        values (i.lifecycle, i.id, i.round, noted, i.final, 'forgotten', forget.made_by);
+    insert into transition (lifecycle, id, generation, version, state, why, made_by)
+        values (i.lifecycle, i.id, i.generation, noted, i.final, 'forgotten', forget.made_by);
     return said;
 end $$;

@@ -17,8 +17,8 @@ begin
         return null;
     end if;
     select greatest(i.version, max(t.version)) + 1 into noted from transition t where t.lifecycle = i.lifecycle and t.id = i.id;
-    insert into transition (lifecycle, id, round, version, state, attention, why, made_by)
-        select i.lifecycle, i.id, i.round, noted, coalesce(e.state, i.final), e.attention, note_any.why, note_any.made_by
+    insert into transition (lifecycle, id, generation, version, state, attention, why, made_by)
+        select i.lifecycle, i.id, i.generation, noted, coalesce(e.state, i.final), e.attention, note_any.why, note_any.made_by
         from (select) one left join entity e on e.lifecycle = i.lifecycle and e.id = i.id;
     return noted;
 end $$;

@@ -3,8 +3,8 @@
 create or replace function perdure.note_effect(i perdure.ident, e perdure.effect) returns void
 language plpgsql set search_path = perdure, pg_temp as $$
 begin
-    insert into transition (lifecycle, id, round, version, state, attention, why, made_by, effect)
-        select i.lifecycle, i.id, i.round,
+    insert into transition (lifecycle, id, generation, version, state, attention, why, made_by, effect)
+        select i.lifecycle, i.id, i.generation,
             greatest(i.version, (select max(t.version) from transition t where t.lifecycle = i.lifecycle and t.id = i.id)) + 1,
             coalesce(x.state, i.final, 'starting'), x.attention, -- a row without a state: its run has entered none yet
             left(format('%s %s %s', e.effect, case when e.settled_by is null then 'became known as' else 'resolved as' end, e.status)

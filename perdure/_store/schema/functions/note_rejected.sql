@@ -1,5 +1,5 @@
 -- Puts on record what a person did, and shows what else of the entity was rejected. The caller holds its row of `ident`.
-create or replace function perdure.note_rejected(r perdure.rejected, round int, state text, made_by text, why text) returns void
+create or replace function perdure.note_rejected(r perdure.rejected, generation int, state text, made_by text, why text) returns void
 language plpgsql set search_path = perdure, pg_temp as $$
 #variable_conflict use_column
 declare
@@ -7,12 +7,12 @@ declare
 begin
     update entity x set attention = (
             select case y.kind when 'start' then 'rejected: ' else 'a message was rejected: ' end || y.reason
-            from rejected y where y.lifecycle = r.lifecycle and y.id = r.id and y.round = r.round order by y.seq desc limit 1)
+            from rejected y where y.lifecycle = r.lifecycle and y.id = r.id and y.generation = r.generation order by y.seq desc limit 1)
         where x.lifecycle = r.lifecycle and x.id = r.id
             and (x.attention like 'rejected: %' or x.attention like 'a message was rejected: %');
     select max(t.version) into newest from transition t where t.lifecycle = r.lifecycle and t.id = r.id;
-    insert into transition (lifecycle, id, round, version, state, attention, why, made_by)
-        select r.lifecycle, r.id, note_rejected.round, greatest(i.version, newest) + 1, note_rejected.state,
+    insert into transition (lifecycle, id, generation, version, state, attention, why, made_by)
+        select r.lifecycle, r.id, note_rejected.generation, greatest(i.version, newest) + 1, note_rejected.state,
             (select x.attention from entity x where x.lifecycle = r.lifecycle and x.id = r.id), why, note_rejected.made_by
         from ident i where i.lifecycle = r.lifecycle and i.id = r.id;
 end $$;

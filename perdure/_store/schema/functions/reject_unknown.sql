@@ -12,7 +12,7 @@ begin
         select o.lifecycle, o.id, o.seq, o.kind, u.signal
         from unknown_names(greatest(patience, interval '1 minute')) u
         join outbox o on o.lifecycle = u.lifecycle
-        left join message m on m.lifecycle = o.lifecycle and m.id = o.id and m.round = o.round
+        left join message m on m.lifecycle = o.lifecycle and m.id = o.id and m.generation = o.generation
             and m.message_id = o.message_id and m.kind = 'signal'
         where m.name is not distinct from u.signal and greatest(o.created_at, o.wanted_at) <= clock_timestamp() - patience
             and (reject_unknown.lifecycle is null or (o.lifecycle = reject_unknown.lifecycle and o.id = entity_id))
@@ -23,8 +23,8 @@ begin
             why := format('no worker knows %s', name_unknown(w.lifecycle, w.signal));
             with gone as (
                 delete from outbox o where o.lifecycle = w.lifecycle and o.id = w.id and o.seq = w.seq returning *)
-            insert into rejected (seq, lifecycle, id, round, kind, body, reason, traceparent, priority, wanted_at, message_id, created_at)
-            select g.seq, g.lifecycle, g.id, g.round, g.kind, g.body, why, g.traceparent, g.priority, g.wanted_at, g.message_id,
+            insert into rejected (seq, lifecycle, id, generation, kind, body, reason, traceparent, priority, wanted_at, message_id, created_at)
+            select g.seq, g.lifecycle, g.id, g.generation, g.kind, g.body, why, g.traceparent, g.priority, g.wanted_at, g.message_id,
                 g.created_at
             from gone g;
             if found then

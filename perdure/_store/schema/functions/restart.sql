@@ -1,4 +1,4 @@
--- Runs a finished entity again, as a new round with new keys. Returns the round.
+-- Runs a finished entity again, as a new generation with new keys. Returns the generation.
 create or replace function perdure.restart_any(lifecycle text, entity_id text, made_by text, note text,
     input jsonb default null, traceparent text default null)
 returns int language plpgsql security definer set search_path = perdure, pg_temp as $$
@@ -28,17 +28,17 @@ begin
         raise exception 'perdure.restart: the input of %/% is no longer on record', restart_any.lifecycle, entity_id
             using hint = 'Give it again: input => ...', errcode = 'no_data_found';
     end if;
-    update ident x set round = i.round + 1, version = i.version + 1, final = null
+    update ident x set generation = i.generation + 1, version = i.version + 1, final = null
         where x.lifecycle = restart_any.lifecycle and x.id = entity_id;
-    delete from behind b where b.lifecycle = restart_any.lifecycle and b.id = entity_id; -- the last round's
-    insert into entity (lifecycle, id, round, state, input, tenant)
-        values (restart_any.lifecycle, entity_id, i.round + 1, 'starting', coalesce(restart_any.input, last.input),
+    delete from behind b where b.lifecycle = restart_any.lifecycle and b.id = entity_id; -- the last generation's
+    insert into entity (lifecycle, id, generation, state, input, tenant)
+        values (restart_any.lifecycle, entity_id, i.generation + 1, 'starting', coalesce(restart_any.input, last.input),
             coalesce(i.tenant, last.tenant));
-    insert into transition (lifecycle, id, round, version, state, why, made_by)
-        values (restart_any.lifecycle, entity_id, i.round + 1, i.version + 1, 'starting', note, restart_any.made_by);
-    insert into outbox (lifecycle, id, round, kind, traceparent)
-        values (restart_any.lifecycle, entity_id, i.round + 1, 'start', checked_traceparent(restart_any.traceparent));
-    return i.round + 1;
+    insert into transition (lifecycle, id, generation, version, state, why, made_by)
+        values (restart_any.lifecycle, entity_id, i.generation + 1, i.version + 1, 'starting', note, restart_any.made_by);
+    insert into outbox (lifecycle, id, generation, kind, traceparent)
+        values (restart_any.lifecycle, entity_id, i.generation + 1, 'start', checked_traceparent(restart_any.traceparent));
+    return i.generation + 1;
 end $$;
 
 -- The same for a role that is limited to lifecycles or tenants: where it has the permission.

@@ -11,7 +11,7 @@ begin
     select * into held from hold_rejected('retry_rejected', retry_rejected_any.seq, made_by, note);
     r := held.r;
     i := held.i;
-    if i.id is null or i.round <> r.round or i.final is not null then
+    if i.id is null or i.generation <> r.generation or i.final is not null then
         raise exception 'perdure.retry_rejected: %/% has ended, or was restarted, since', r.lifecycle, r.id
             using hint = 'Drop it: perdure.drop_rejected.', errcode = 'object_not_in_prerequisite_state';
     end if;
@@ -25,13 +25,13 @@ begin
     end if;
     -- A new place in the order: those behind it went on without it, and their workflow takes no earlier one any more.
     update message x set ordinal = (
-            select max(y.ordinal) + 1 from message y where y.lifecycle = r.lifecycle and y.id = r.id and y.round = r.round)
-        where x.lifecycle = r.lifecycle and x.id = r.id and x.round = r.round and x.message_id = r.message_id
+            select max(y.ordinal) + 1 from message y where y.lifecycle = r.lifecycle and y.id = r.id and y.generation = r.generation)
+        where x.lifecycle = r.lifecycle and x.id = r.id and x.generation = r.generation and x.message_id = r.message_id
             and x.ordinal is not null;
-    insert into outbox (lifecycle, id, round, kind, body, traceparent, priority, not_before, wanted_at, message_id)
-        values (r.lifecycle, r.id, r.round, r.kind, r.body, r.traceparent, r.priority,
+    insert into outbox (lifecycle, id, generation, kind, body, traceparent, priority, not_before, wanted_at, message_id)
+        values (r.lifecycle, r.id, r.generation, r.kind, r.body, r.traceparent, r.priority,
             greatest(clock_timestamp(), r.wanted_at), r.wanted_at, r.message_id);
-    perform note_rejected(r, r.round, (select x.state from entity x where x.lifecycle = r.lifecycle and x.id = r.id),
+    perform note_rejected(r, r.generation, (select x.state from entity x where x.lifecycle = r.lifecycle and x.id = r.id),
         retry_rejected_any.made_by, format('rejected %s %s, delivered again: %s', r.kind, r.seq, note));
     return r.kind;
 end $$;

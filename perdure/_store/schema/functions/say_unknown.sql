@@ -7,7 +7,7 @@ begin
             select y.lifecycle, y.id, y.seq, format('no worker that runs knows %s', name_unknown(u.lifecycle, u.signal)) as why
             from unknown_names() u
             join outbox y on y.lifecycle = u.lifecycle
-            left join message m on m.lifecycle = y.lifecycle and m.id = y.id and m.round = y.round
+            left join message m on m.lifecycle = y.lifecycle and m.id = y.id and m.generation = y.generation
                 and m.message_id = y.message_id and m.kind = 'signal'
             where m.name is not distinct from u.signal and (y.wanted_at is null or y.wanted_at <= clock_timestamp())
                 and y.error is null

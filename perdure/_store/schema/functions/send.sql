@@ -22,14 +22,14 @@ begin
     if i.final is not null then
         return 'finished';
     end if;
-    insert into message (lifecycle, id, round, message_id, kind, name, payload, traceparent)
-        values (send.lifecycle, entity_id, i.round, given, verb, send.name, send.payload, checked_traceparent(send.traceparent))
+    insert into message (lifecycle, id, generation, message_id, kind, name, payload, traceparent)
+        values (send.lifecycle, entity_id, i.generation, given, verb, send.name, send.payload, checked_traceparent(send.traceparent))
         on conflict do nothing;
     if not found then
         return 'known';
     end if;
-    insert into outbox (lifecycle, id, round, kind, message_id, not_before, wanted_at)
-        values (send.lifecycle, entity_id, i.round, 'message', given,
+    insert into outbox (lifecycle, id, generation, kind, message_id, not_before, wanted_at)
+        values (send.lifecycle, entity_id, i.generation, 'message', given,
             greatest(clock_timestamp(), send.not_before), send.not_before);
     return 'sent';
 end $$;

@@ -24,11 +24,11 @@ begin
         why = f->>'why', settled_by = f->>'by', version = greatest(version, (w->>'version')::bigint) where key = old.key;
     -- It came late: whoever took it for lost, parked or gave it up must hear of it.
     if said <> 'in_doubt' and (outcome or said = 'done') and (old.token <> f->>'token' or old.status <> 'attempting') then
-        insert into perdure.outbox (lifecycle, id, round, kind, body)
-            select w->>'lifecycle', w->>'id', (w->>'round')::int, 'wake', jsonb_build_object('key', old.key)
+        insert into perdure.outbox (lifecycle, id, generation, kind, body)
+            select w->>'lifecycle', w->>'id', (w->>'generation')::int, 'wake', jsonb_build_object('key', old.key)
             where f->>'by' is null and exists (
                 select from perdure.ident where lifecycle = w->>'lifecycle' and id = w->>'id'
-                    and round = (w->>'round')::int and final is null);
+                    and generation = (w->>'generation')::int and final is null);
     end if;
     return 'stored';
 end $$;

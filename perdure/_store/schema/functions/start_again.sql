@@ -1,16 +1,16 @@
 -- An open entity whose workflow is gone is started again by the relay, and goes on from its record; what it was told since
 -- its snapshot is delivered again, in the order of before. False, and nothing is changed, where it is not open, was written
 -- since `version`, or its start is on its way or was rejected. The caller has seen that no workflow of it is open.
-create or replace function perdure.start_again_any(lifecycle text, entity_id text, round int, version bigint, made_by text, why text) returns boolean
+create or replace function perdure.start_again_any(lifecycle text, entity_id text, generation int, version bigint, made_by text, why text) returns boolean
 language plpgsql security definer set search_path = perdure, pg_temp as $$
 #variable_conflict use_column
 declare
     i ident;
 begin
-    i := perdure.hold_open(start_again_any.lifecycle, entity_id, start_again_any.round, start_again_any.version);
+    i := perdure.hold_open(start_again_any.lifecycle, entity_id, start_again_any.generation, start_again_any.version);
     if i.id is null
         or exists (select from outbox o where o.lifecycle = i.lifecycle and o.id = i.id and o.kind = 'start')
-        or exists (select from rejected r where r.lifecycle = i.lifecycle and r.id = i.id and r.round = i.round and r.kind = 'start')
+        or exists (select from rejected r where r.lifecycle = i.lifecycle and r.id = i.id and r.generation = i.generation and r.kind = 'start')
     then
         return false;
     end if;
@@ -22,20 +22,20 @@ begin
 end $$;
 
 -- The same for a role that is limited to lifecycles or tenants: where it has the permission.
-create or replace function perdure.start_again_scoped(lifecycle text, entity_id text, round int, version bigint, made_by text, why text)
+create or replace function perdure.start_again_scoped(lifecycle text, entity_id text, generation int, version bigint, made_by text, why text)
 returns boolean language plpgsql security definer set search_path = perdure, pg_temp as $$
 begin
     perform perdure.permit('start_again', '{operator,console}', lifecycle, perdure.tenants(lifecycle, entity_id));
-    return perdure.start_again_any(lifecycle, entity_id, round, version, made_by, why);
+    return perdure.start_again_any(lifecycle, entity_id, generation, version, made_by, why);
 end $$;
 
 -- What is called: with the rights of its caller, the first of the two that this caller may execute. So a function or a trigger of
 -- an application that runs with the rights of its owner needs only what its owner has.
-create or replace function perdure.start_again(lifecycle text, entity_id text, round int, version bigint, made_by text, why text)
+create or replace function perdure.start_again(lifecycle text, entity_id text, generation int, version bigint, made_by text, why text)
 returns boolean language plpgsql set search_path = perdure, pg_temp as $$
 begin
     if has_function_privilege('perdure.start_again_any(text,text,integer,bigint,text,text)', 'execute') then
-        return perdure.start_again_any(lifecycle, entity_id, round, version, made_by, why);
+        return perdure.start_again_any(lifecycle, entity_id, generation, version, made_by, why);
     end if;
-    return perdure.start_again_scoped(lifecycle, entity_id, round, version, made_by, why);
+    return perdure.start_again_scoped(lifecycle, entity_id, generation, version, made_by, why);
 end $$;

@@ -4,10 +4,10 @@ create or replace function perdure.status_any(lifecycle text, entity_id text) re
 language plpgsql stable security definer set search_path = perdure, pg_temp set timezone = 'UTC' as $$
 begin
     return (select jsonb_build_object(
-        'lifecycle', i.lifecycle, 'id', i.id, 'round', i.round,
+        'lifecycle', i.lifecycle, 'id', i.id, 'generation', i.generation,
         'state', coalesce(e.state, i.final), 'final', i.final is not null,
         'since', coalesce(e.since, (
-            select f.finished_at from finished f where f.lifecycle = i.lifecycle and f.id = i.id and f.round = i.round
+            select f.finished_at from finished f where f.lifecycle = i.lifecycle and f.id = i.id and f.generation = i.generation
             order by f.finished_at desc limit 1)),
         'attention', e.attention, 'tenant', e.tenant,
         'waits_for_delivery', exists (
@@ -15,7 +15,7 @@ begin
         'messages_waiting', (
             select count(*) from outbox o where o.lifecycle = i.lifecycle and o.id = i.id and o.kind = 'message'),
         'rejected', (
-            select r.reason from rejected r where r.lifecycle = i.lifecycle and r.id = i.id and r.round = i.round
+            select r.reason from rejected r where r.lifecycle = i.lifecycle and r.id = i.id and r.generation = i.generation
             order by r.seq desc limit 1),
         'scope', (select d.scope from database d where d.mark is not null),
         'effects', (
@@ -23,7 +23,7 @@ begin
                 'key', x.key, 'effect', x.effect, 'status', x.status, 'attempts', x.attempts, 'first_at', x.first_at,
                 'deadline', x.deadline, 'receipt', x.receipt, 'why', x.why, 'settled_by', x.settled_by)
                 order by x.first_at, x.key), '[]')
-            from effect x where x.lifecycle = i.lifecycle and x.id = i.id and x.round = i.round))
+            from effect x where x.lifecycle = i.lifecycle and x.id = i.id and x.generation = i.generation))
         from ident i left join entity e on e.lifecycle = i.lifecycle and e.id = i.id
         where i.lifecycle = status_any.lifecycle and i.id = entity_id);
 end $$;

@@ -1,11 +1,11 @@
 -- An open entity wants a person, and says so: false, and nothing is changed, where it was written since `version`.
-create or replace function perdure.want_person(lifecycle text, entity_id text, round int, version bigint, attention text, made_by text)
+create or replace function perdure.want_person(lifecycle text, entity_id text, generation int, version bigint, attention text, made_by text)
 returns boolean language plpgsql security definer set search_path = perdure, pg_temp as $$
 #variable_conflict use_column
 declare
     i ident;
 begin
-    i := perdure.hold_open(want_person.lifecycle, entity_id, want_person.round, want_person.version);
+    i := perdure.hold_open(want_person.lifecycle, entity_id, want_person.generation, want_person.version);
     if i.id is null then
         return false;
     end if;

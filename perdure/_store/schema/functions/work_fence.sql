@@ -16,7 +16,7 @@ begin
         when 'outcome', 'resolve' then
             return perdure.settle_attempt(w);
         when 'note' then
-            update perdure.effect set clue = f->'clue' where key = f->>'key' and token = f->>'token';
+            update perdure.effect set lookup_hint = f->'lookup_hint' where key = f->>'key' and token = f->>'token';
             return case when found then 'stored' else 'standing' end;
         when 'lost' then
             update perdure.effect set version = greatest(version, (w->>'version')::bigint),

@@ -21,7 +21,9 @@ def drawn(seed: int) -> list[Step]:
 def _some(luck: random.Random) -> list[Step]:
     e = luck.choice(ENTITIES)
     which = luck.randrange(6)
-    begun: list[Step] = [["adopt", e]] if luck.random() < 0.2 else [["start", e, luck.random() < 0.7], ["begin", e]]
+    begun: list[Step] = (
+        [["import_row", e]] if luck.random() < 0.2 else [["start", e, luck.random() < 0.7], ["begin", e]]
+    )
     ending: list[Step] = [] if luck.random() < 0.4 else [["outcome", which, luck.choice(_SAID)]]
     life: list[Step] = [*begun, ["deliver", e], *ending, ["finish", e]]
     back = luck.randrange(3)
@@ -54,10 +56,10 @@ def _single(luck: random.Random, e: str, which: int) -> Step:
         ["begin", e],
         ["outcome", which, luck.choice(_SAID)],
         ["lost", which],
-        ["clue", which],
+        ["lookup_hint", which],
         ["move", e, luck.choice(("busy", "waiting"))],
         ["finish", e],
-        *([["settle", e, luck.choice(_SETTLED)]] * 4),
+        *([["resolve", e, luck.choice(_SETTLED)]] * 4),
         ["restart", e, luck.random() < 0.7],
         ["restart", e, luck.random() < 0.7],
         ["signal", e],

@@ -14,12 +14,12 @@ Row: TypeAlias = dict[str, Any]
 Rows: TypeAlias = dict[tuple[Any, ...], Row]
 KEYS = {
     "transition": ("lifecycle", "id", "version", "at"),
-    "finished": ("lifecycle", "id", "round", "finished_at"),
+    "finished": ("lifecycle", "id", "generation", "finished_at"),
     "effect": ("key",),
 }
-_JSON = ("input", "snapshot", "receipt", "clue", "effect")
+_JSON = ("input", "snapshot", "receipt", "lookup_hint", "effect")
 _TIMES = ("at", "finished_at", "created_at", "first_at", "attempt_at", "deadline", "earlier_doubt")
-_OUTCOME = ("status", "receipt", "clue", "why", "settled_by", "token", "attempts")
+_OUTCOME = ("status", "receipt", "lookup_hint", "why", "settled_by", "token", "attempts")
 _ALL = ("ident", "entity", "message", "outbox", "rejected", "effect", "kept_effect", "carried_transition", "month")
 
 
@@ -67,7 +67,9 @@ class Record:
         return wrong
 
     def _end_of(self, effect: Row) -> Row:
-        ends = [row for row in self.finished.values() if all(row[name] == effect[name] for name in ("id", "round"))]
+        ends = [
+            row for row in self.finished.values() if all(row[name] == effect[name] for name in ("id", "generation"))
+        ]
         return ends[-1] if ends else {}
 
     def _is_given_up(self, row: Row) -> bool:

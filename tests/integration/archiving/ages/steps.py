@@ -1,4 +1,4 @@
-"""The steps of a history, each done as an app, a worker, an operator or the clean-up does it."""
+"""The steps of a history, each done as an app, a worker, an operator or the reconciliation does it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 from perdure._wire.writes import Fence, FenceOp, Move, Write
 from perdure.contracts.keys import Entity, Key
-from perdure.contracts.outcomes import Status
+from perdure.contracts.outcomes import EffectStatus
 from tests.integration.archiving.archiving_ground import Connection
 
 Step: TypeAlias = list[Any]
@@ -25,7 +25,7 @@ class Begun:
     """An attempt that was put on record."""
 
     entity_id: str
-    round: int
+    generation: int
     key: str
     token: str
 
@@ -68,9 +68,11 @@ class People:
         if answer == "started":
             self.tenants[e] = text
 
-    async def _adopt(self, e: str) -> None:
+    async def _import_row(self, e: str) -> None:
         key = Key.of(Entity("order", e), "ship")
-        answer = await self.db.fetchval("select perdure.adopt('order', $1, $2, 5, 'ship', $3)", e, self._json(e), key)
+        answer = await self.db.fetchval(
+            "select perdure.import_row('order', $1, $2, 5, 'ship', $3)", e, self._json(e), key
+        )
         if answer == "started":
             token = await self.db.fetchval("select token from perdure.effect where key = $1", key)
             self.begun.append(Begun(e, 0, key, token))
@@ -80,35 +82,35 @@ class People:
         await self.db.execute("delete from perdure.outbox where id = $1", e)
 
     async def _begin(self, e: str) -> None:
-        round = await self._round(e)
-        key = Key.of(Entity("order", e, round), "ship")
+        generation = await self._generation(e)
+        key = Key.of(Entity("order", e, generation), "ship")
         standing = await self.db.fetchval("select token from perdure.effect where key = $1", key)
         token = f"t{len(self.begun)}"
         fence = Fence(op=FenceOp.BEGIN, key=key, effect="ship", token=token, after=standing, digest="d", in_flight=5)
-        if json.loads(await self._write(e, round, fence=fence))["verdict"] == "fresh":
-            self.begun.append(Begun(e, round, key, token))
+        if json.loads(await self._write(e, generation, fence=fence))["verdict"] == "fresh":
+            self.begun.append(Begun(e, generation, key, token))
 
     async def _outcome(self, which: int, status: str) -> None:
         begun = self._attempt(which)
         receipt = {"number": which, "of": self.secret(begun.entity_id)} if status == "done" else None
-        await self._fence(begun, FenceOp.OUTCOME, status=Status(status), receipt=receipt, why=f"said {which}")
+        await self._fence(begun, FenceOp.OUTCOME, status=EffectStatus(status), receipt=receipt, why=f"said {which}")
 
     async def _lost(self, which: int) -> None:
         await self._fence(self._attempt(which), FenceOp.LOST, why="no word")
 
-    async def _clue(self, which: int) -> None:
+    async def _lookup_hint(self, which: int) -> None:
         begun = self._attempt(which)
-        await self._fence(begun, FenceOp.NOTE, clue={"mail": self.secret(begun.entity_id)})
+        await self._fence(begun, FenceOp.NOTE, lookup_hint={"mail": self.secret(begun.entity_id)})
 
     async def _move(self, e: str, state: str) -> None:
         move = Move(state=state, snapshot={"of": self.secret(e)})
-        await self._write(e, await self._round(e), move)
+        await self._write(e, await self._generation(e), move)
 
     async def _finish(self, e: str) -> None:
-        await self._write(e, await self._round(e), Move(state="over", final=True, why=self.secret(e)))
+        await self._write(e, await self._generation(e), Move(state="over", final=True, why=self.secret(e)))
 
-    async def _settle(self, e: str, outcome: str) -> None:
-        sql = "select perdure.settle('order', $1, null, $2, 'ann', $3, $4)"
+    async def _resolve(self, e: str, outcome: str) -> None:
+        sql = "select perdure.resolve('order', $1, null, $2, 'ann', $3, $4)"
         await self.db.execute(sql, e, outcome, self.secret(e), self._json(e) if outcome == "done" else None)
 
     async def _restart(self, e: str, with_input: bool) -> None:
@@ -126,8 +128,8 @@ class People:
     async def _reject(self, e: str) -> None:
         await self.db.execute(
             """with gone as (delete from perdure.outbox where id = $1 returning *)
-            insert into perdure.rejected (seq, lifecycle, id, round, kind, body, reason, message_id, created_at)
-            select seq, lifecycle, id, round, kind, body, 'no worker', message_id, created_at from gone""",
+            insert into perdure.rejected (seq, lifecycle, id, generation, kind, body, reason, message_id, created_at)
+            select seq, lifecycle, id, generation, kind, body, 'no worker', message_id, created_at from gone""",
             e,
         )
 
@@ -146,11 +148,11 @@ class People:
         await self.db.execute("select perdure.note('order', $1, 'ann', $2)", e, self.secret(e))
 
     async def _recover(self, e: str) -> None:
-        sql = "select perdure.start_again('order', $1, round, version, 'ann', $2) from perdure.ident where id = $1"
+        sql = "select perdure.start_again('order', $1, generation, version, 'ann', $2) from perdure.ident where id = $1"
         await self.db.execute(sql, e, self.secret(e))
 
     async def _want_person(self, e: str) -> None:
-        sql = "select perdure.want_person('order', $1, round, version, $2, 'ann') from perdure.ident where id = $1"
+        sql = "select perdure.want_person('order', $1, generation, version, $2, 'ann') from perdure.ident where id = $1"
         await self.db.execute(sql, e, self.secret(e))
 
     def _json(self, e: str) -> str:
@@ -167,21 +169,27 @@ class People:
             raise NothingToDo
         return seq
 
-    async def _round(self, e: str) -> int:
-        round: int | None = await self.db.fetchval("select round from perdure.ident where id = $1", e)
-        if round is None:
+    async def _generation(self, e: str) -> int:
+        generation: int | None = await self.db.fetchval("select generation from perdure.ident where id = $1", e)
+        if generation is None:
             raise NothingToDo
-        return round
+        return generation
 
     async def _fence(self, begun: Begun, op: FenceOp, **more: Any) -> None:
         fence = Fence(op=op, key=begun.key, effect="ship", token=begun.token, **more)
-        await self._write(begun.entity_id, begun.round, fence=fence)
+        await self._write(begun.entity_id, begun.generation, fence=fence)
 
-    async def _write(self, e: str, round: int, move: Move | None = None, fence: Fence | None = None) -> str:
+    async def _write(self, e: str, generation: int, move: Move | None = None, fence: Fence | None = None) -> str:
         self.version += 10
         of = "order", e
         write = Write(
-            lifecycle=of[0], id=e, round=round, version=self.version, workflow_id="/".join(of), move=move, fence=fence
+            lifecycle=of[0],
+            id=e,
+            generation=generation,
+            version=self.version,
+            workflow_id="/".join(of),
+            move=move,
+            fence=fence,
         )
         answer: str | None = await self.db.fetchval("select perdure.apply_writes($1)", f"[{write.model_dump_json()}]")
         assert answer is not None, f"the archive keeps a write of {e} waiting"

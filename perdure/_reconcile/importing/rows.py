@@ -1,0 +1,225 @@
+"""Adopting: lifecycles are started for rows of work that were there before perdure. Safe to stop and to run again.
+
+A row that an older job may have begun is not started blindly: its effect is put on record as in doubt, in the same
+transaction, so that its doubt policy has the first word.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any
+
+import asyncpg
+
+from perdure._reconcile.importing.apart import apart
+from perdure._reconcile.importing.existing_work import ExistingWork, Lock, Place, Row
+from perdure._store.bounds import bounds
+from perdure._store.schema import Connection
+from perdure._workflow.lifecycle import Lifecycle
+from perdure.app import input_json, name_of
+from perdure.contracts.effects import Effect
+from perdure.contracts.keys import Entity, Key, slot_of
+from perdure.contracts.policies import Dedupe
+from perdure.errors import DeclarationError, InvalidEntity, InvalidInput, NotNow
+
+_ADOPT = """select x.id, perdure.import_row($1, x.id, x.input, $2, x.effect, x.key, x.since, $3) as answer
+    from jsonb_to_recordset($4::jsonb) x (id text, input jsonb, effect text, key text, since timestamptz)"""
+
+
+# The app waits for a row that is being taken over: as long as its batch takes, or 5 s for a process that stands still.
+_BOUNDS = {
+    lock: bounds(lock=wait, statement="30s", idle="5s")
+    for lock, wait in ((Lock.NONE, "5s"), (Lock.FREE_ONLY, "200ms"), (Lock.WAIT, "5s"))
+}
+
+
+@dataclass(slots=True)
+class Imported:
+    """What came of it so far.
+
+    Attributes:
+        started: lifecycles that were started.
+        in_doubt: how many of them with an effect that may have happened.
+        bad: rows that can't be imported as they are.
+    """
+
+    started: int = 0
+    in_doubt: int = 0
+    bad: int = 0
+
+    @property
+    def seen(self) -> int:
+        """All rows."""
+        return self.started + self.bad
+
+
+@dataclass(frozen=True, slots=True)
+class Doubt:
+    """What a row in one of the statuses `processing` may have done already.
+
+    Attributes:
+        processing: statuses of rows that an older job may have begun.
+        effect: the effect that it would have been.
+        suffix: that it is performed with.
+    """
+
+    processing: tuple[str, ...]
+    effect: Effect[Any, Any]
+    suffix: str | None = None
+
+    @classmethod
+    def of(cls, lifecycle: type[Lifecycle[Any, Any]], processing: Sequence[str], slot: str | None) -> Doubt:
+        """That of a lifecycle.
+
+        Args:
+            slot: name of the effect, with `/suffix` where it is performed with one; None = the lifecycle's only one.
+
+        Raises:
+            DeclarationError: it has no such effect, or several where none is named.
+        """
+        name, _, suffix = (slot or "").partition("/")
+        fitting = [each for each in lifecycle.effects if not slot or name in each.names]
+        if len(fitting) != 1:
+            names = ", ".join(each.name for each in lifecycle.effects) or "none"
+            asked = f"has no effect {name!r}" if slot else "does not have exactly one effect"
+            raise DeclarationError(f"{name_of(lifecycle)} {asked}: give --effect one of these: {names}")
+        return cls(tuple(processing), fitting[0], suffix or None)
+
+    def record(self, entity: Entity, row: Row) -> dict[str, Any]:
+        """What goes on record of the effect of a row."""
+        if row.status not in self.processing:
+            return {}
+        # Whatever the other side keeps of the older job's call, it keeps it under no key of ours: no window is open.
+        since = None if isinstance(self.effect.doubt, Dedupe) else row.since
+        slot = slot_of(self.effect.name, self.suffix)
+        return {"effect": slot, "key": Key.of(entity, self.effect.identity, self.suffix), "since": since}
+
+
+@dataclass(frozen=True, slots=True)
+class _Taken:
+    """A row that was taken over, or why it was not."""
+
+    id: str
+    in_doubt: bool = False
+    why: Exception | None = None
+
+
+@dataclass(slots=True)
+class Import:
+    """Adopts the rows of a table.
+
+    Attributes:
+        db: a connection of its own.
+        lifecycle: which is started for each row.
+        work: the rows.
+        doubt: what rows may have done already; None = no status stands for that.
+        priority: of their starts, 1 (first) to 5.
+        batch: rows in one transaction.
+        rate: rows per second at most; None = no limit.
+        refuse: is told of each bad row: its id, and why.
+        progress: is told after each batch.
+    """
+
+    db: Connection
+    lifecycle: type[Lifecycle[Any, Any]]
+    work: ExistingWork
+    doubt: Doubt | None
+    priority: int
+    batch: int
+    rate: float | None
+    refuse: Callable[[str, str], None]
+    progress: Callable[[Imported], None]
+    dry_run: bool = False
+    done: Imported = field(default_factory=Imported)
+    _bad: set[str | None] = field(default_factory=set)
+    _begun: float = 0.0
+
+    async def run(self) -> Imported:
+        """Adopt until a look through all rows finds none that has no lifecycle yet; the app may go on inserting."""
+        self._begun = time.monotonic()
+        lock = Lock.NONE if self.dry_run else Lock.FREE_ONLY
+        while True:
+            before = self.done.seen
+            left = await self._look_through(lock)
+            if self.dry_run or (self.done.seen == before and not left):
+                return self.done
+            # Nothing but rows that somebody holds: they are waited for, so that each is taken over or named.
+            lock = Lock.WAIT if self.done.seen == before else Lock.FREE_ONLY
+
+    async def _look_through(self, lock: Lock) -> int:
+        """Returns how many rows were left as they are: somebody held them, or had changed them since."""
+        size = min(self.batch, max(1, int(self.rate))) if self.rate else self.batch
+        size = 1 if lock is Lock.WAIT else size  # each of them alone: only those that are held make it wait
+        after: Place | None = None
+        left = 0
+        while places := await self.work.places(self.db, after, size):
+            after = places[-1]
+            wanted, before = [each for each in places if each.id not in self._bad], self.done.seen
+            await self._import(wanted, lock)
+            left += len(wanted) - (self.done.seen - before)
+            self.progress(self.done)
+            if after.key is None:  # these sort last
+                break
+            if self.rate:
+                await asyncio.sleep(self._begun + self.done.started / self.rate - time.monotonic())
+        return left
+
+    async def _import(self, places: Sequence[Place], lock: Lock) -> None:
+        async def take(some: Sequence[Place]) -> list[_Taken]:
+            return await self._take(some, lock)
+
+        def refuse(place: Place) -> Callable[[Exception], None]:
+            def note(why: Exception) -> None:
+                if not isinstance(why, asyncpg.LockNotAvailableError):
+                    self._refuse(place.id)(why)
+                elif lock is Lock.WAIT:
+                    self._refuse(place.id)(NotNow("another transaction holds it: end that, and run this again"))
+
+            return note
+
+        for taken in await apart(places, take, refuse):
+            if taken.why is not None:
+                self._refuse(taken.id)(taken.why)
+            else:
+                self.done.started += 1
+                self.done.in_doubt += taken.in_doubt
+        if any(each.key is None for each in places):
+            self._refuse(None)(InvalidEntity("its id is null"))
+
+    async def _take(self, places: Sequence[Place], lock: Lock) -> list[_Taken]:
+        """One transaction: a row is in the status that was read until its lifecycle is on record."""
+        refused, orders = [], []
+        async with self.db.transaction():
+            await self.db.execute(_BOUNDS[lock])
+            for row in await self.work.rows(self.db, places, lock):
+                try:
+                    orders.append(self._order(row))
+                except (InvalidEntity, InvalidInput) as error:
+                    refused.append(_Taken(row.id, why=error))
+            if not self.dry_run and orders:
+                answers = await self._start(orders)
+                started = {row["id"] for row in answers if row["answer"] == "started"}
+                orders = [order for order in orders if order["id"] in started]
+        return [*refused, *(_Taken(order["id"], in_doubt="key" in order) for order in orders)]
+
+    def _refuse(self, row_id: str | None) -> Callable[[Exception], None]:
+        def note(why: Exception) -> None:
+            self._bad.add(row_id)
+            self.done.bad += 1
+            self.refuse(str(row_id), str(why))
+
+        return note
+
+    def _order(self, row: Row) -> dict[str, Any]:
+        entity = Entity(name_of(self.lifecycle), row.id)
+        given = input_json(self.lifecycle, None if row.input is None else json.loads(row.input))
+        return {"id": entity.id, "input": given} | (self.doubt.record(entity, row) if self.doubt else {})
+
+    async def _start(self, orders: Sequence[dict[str, Any]]) -> list[asyncpg.Record]:
+        timeout = self.doubt.effect.timeout if self.doubt else timedelta(0)
+        return await self.db.fetch(_ADOPT, name_of(self.lifecycle), self.priority, timeout, json.dumps(list(orders)))

@@ -1,4 +1,0 @@
--- Whether the last whole clean-up that has ended had begun longer ago than $1, or there was none.
-select coalesce(max(began_at) < clock_timestamp() - $1::interval, true)
-from perdure.clean_up
-where ended_at is not null and summary->>'only' is null

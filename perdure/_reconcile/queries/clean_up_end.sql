@@ -1,7 +1,0 @@
--- The clean-up $1 has ended: $2 open entities seen, $3 mended, $4 left, $5 what else is on record. A hundred are kept.
-with ended as (
-    update perdure.clean_up set
-        ended_at = clock_timestamp(), seen = $2, mended = $3, reported = $4, summary = summary || $5::jsonb
-    where run = $1
-)
-delete from perdure.clean_up where run <= $1 - 100

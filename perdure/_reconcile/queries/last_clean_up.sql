@@ -1,6 +1,0 @@
--- The last clean-up of everything.
-select run, asked_by, began_at, ended_at, seen, mended, reported, summary
-from perdure.clean_up
-where summary->>'only' is null
-order by run desc
-limit 1

@@ -1,0 +1,36 @@
+"""Whether the Temporal that is asked is the one that the database worked with; and what to do if that is lost."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from perdure._services.ownership.claiming import take_over
+from perdure._services.ownership.exchange import Exchange
+from perdure._store.schema import Connection
+from perdure._store.sql import shared
+from perdure._wire.keeper import SILENCE
+from perdure.errors import NotNow
+
+
+async def why_lost(connection: Connection, exchange: Exchange) -> str | None:
+    """How it is known that all of Temporal was lost; None if it was not.
+
+    Raises:
+        NotNow: the one that the database worked with was heard a moment ago.
+        NotThisDatabase: the database works with another scope.
+    """
+    row = await connection.fetchrow(shared("database"))
+    assert row is not None
+    why = await exchange.why_lost(row)
+    if why is not None and row["trouble"] is None and row["age"] < SILENCE:
+        raise NotNow(
+            f"this is not the Temporal that the database works with ({why}), and that one was heard {row['age']:.0f} s "
+            "ago: correct TEMPORAL_ADDRESS or TEMPORAL_NAMESPACE; or stop the workers that still run with it"
+        )
+    return why
+
+
+async def rebind(connection: Connection, exchange: Exchange, tell: Callable[[str], None]) -> None:
+    """The database works with this Temporal from now on; nothing of it was lost, so its epoch goes on."""
+    async with exchange.answering():
+        await take_over(connection, exchange, "moved", tell)

@@ -1,0 +1,155 @@
+"""Says what a database is that was copied, restored or moved, so that it may send again (`perdure database claim`)."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Literal
+
+import asyncpg
+
+from perdure._services.ownership.exchange import Exchange, incarnation_of
+from perdure._store.bounds import bounds
+from perdure._store.schema import Connection
+from perdure._store.sql import queries, shared
+from perdure._wire.keeper import SILENCE, Proposal, Word
+from perdure.errors import NotThisDatabase
+
+query = queries(__name__)
+
+
+class What(StrEnum):
+    """What a database is."""
+
+    COPIED = "copied"
+    """A copy that lives on beside its original, with a scope or namespace of its own."""
+    RESTORED = "restored"
+    """The original, put back to an earlier point: what was committed since is lost."""
+    MOVED = "moved"
+    """The original, elsewhere: nothing is lost, and nothing is left behind."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What there is: the database's record, and how much is open or waits."""
+
+    row: asyncpg.Record
+    open: int
+    waiting: int
+
+    def __str__(self) -> str:
+        row = self.row
+        was = f"scope {row['scope'] or 'none'!r}, namespace {row['namespace']!r}, epoch {row['epoch']}"
+        return (
+            f"on record: {was if row['mark'] else 'bound to nothing yet'}\n"
+            f"this server: {incarnation_of(row)}\n"
+            f"trouble: {row['trouble'] or 'none'}\n"
+            f"{self.open} open entities, {self.waiting} rows of the outbox"
+        )
+
+
+async def look(connection: Connection) -> Found:
+    """What there is to be claimed."""
+    row = await connection.fetchrow(shared("database"))
+    assert row is not None
+    return Found(
+        row,
+        await connection.fetchval(query("open_counted")),
+        await connection.fetchval(query("outbox_counted")),
+    )
+
+
+async def claim(connection: Connection, exchange: Exchange, what: What, tell: Callable[[str], None]) -> str:
+    """Make `what` of this database; safe to do twice. Returns what was done.
+
+    Args:
+        tell: is told what is waited for.
+
+    Raises:
+        NotThisDatabase: it can't be that; the message says why.
+    """
+    found = await look(connection)
+    if await _is_settled(found.row, exchange):
+        return "nothing to do: this database is verified with this scope and namespace"
+    if what is What.COPIED:
+        return await _make_copy(connection, exchange)
+    force: Literal["restored", "moved"] = "restored" if what is What.RESTORED else "moved"
+    async with exchange.answering():
+        epoch = await take_over(connection, exchange, force, tell)
+    if what is What.MOVED:
+        return f"it has the mark now; nothing was lost, so epoch {epoch} goes on"
+    return f"it has the mark now; epoch {epoch} began: what was ordered before and has no record is in doubt"
+
+
+async def _is_settled(row: asyncpg.Record, exchange: Exchange) -> bool:
+    if row["trouble"] is not None:
+        return False
+    if row["mark"] is None:
+        return row["stopped"] is None and row["epoch"] > 0
+    try:
+        await exchange.check_binding(row)
+    except NotThisDatabase:
+        return False
+    return True
+
+
+async def _make_copy(connection: Connection, exchange: Exchange) -> str:
+    async with connection.transaction():
+        await connection.execute(bounds(lock="10s", statement="0"))
+        row = await connection.fetchrow(query("database_held"))
+        assert row is not None
+        here = exchange.scope, await exchange.namespace_id()
+        if row["mark"] is not None and (row["scope"], row["namespace_id"]) == here:
+            raise NotThisDatabase(
+                f"a copy can't work with the scope and namespace of its original ({here[0] or 'none'!r}, "
+                f"{row['namespace']!r}): set another PERDURE_SCOPE or TEMPORAL_NAMESPACE first"
+            )
+        whose = (
+            f"copied from scope {row['scope'] or 'none'!r} in namespace {row['namespace']!r}: belongs to the original"
+        )
+        rested = await connection.execute(query("rest_outbox"), whose)
+        marked = await connection.execute(query("leave_to_original"), whose)
+        await connection.execute(query("unbound"))
+    return (
+        f"{_count(rested)} rows of the outbox were put aside, {_count(marked)} open entities are left to the original"
+    )
+
+
+async def take_over(
+    connection: Connection, exchange: Exchange, force: Literal["restored", "moved"], tell: Callable[[str], None]
+) -> int:
+    """Give this database the mark, whoever has it, and return its epoch; the keeper must be answered for.
+
+    Raises:
+        NotThisDatabase: who has it lives.
+    """
+    until = time.monotonic() + 4 * SILENCE
+    while True:
+        async with connection.transaction():
+            await connection.execute(bounds(lock="10s", statement="20s"))
+            await connection.execute(query("database_held"))
+            row = await connection.fetchrow(shared("database"))
+            assert row is not None
+            said = Proposal(
+                mark=row["mark"],
+                next=secrets.token_hex(16),
+                incarnation=incarnation_of(row),
+                epoch=row["epoch"],
+                force=force,
+            )
+            reply = await exchange.propose(said)
+            if reply.word is Word.GO:
+                await exchange.write_down(connection, said, reply)
+                return reply.epoch
+        if reply.word is not Word.WAIT or time.monotonic() > until:
+            raise NotThisDatabase(f"not claimed: {reply.why}")
+        tell(f"waits {reply.seconds:.0f} s: {reply.why}")
+        await asyncio.sleep(min(reply.seconds, 1.0))
+
+
+def _count(status: str) -> int:
+    return int(status.rpartition(" ")[2])

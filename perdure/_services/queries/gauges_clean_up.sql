@@ -1,4 +1,0 @@
--- Seconds since the last finished clean-up of everything had begun; since its tables are there, where there was none.
-select extract(epoch from clock_timestamp() - coalesce(
-    (select max(began_at) from perdure.clean_up where ended_at is not null and summary->>'only' is null),
-    (select applied_at from perdure.migration where number = 9)))::float

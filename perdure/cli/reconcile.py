@@ -1,0 +1,136 @@
+"""`perdure reconcile`: what the last one left for a person; or make one now."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Annotated, Any
+
+import typer
+from temporalio.client import WorkflowFailureError
+
+from perdure._operations.durations import duration
+from perdure._reconcile.asking import reconcile
+from perdure._reconcile.reading import findings_left, last_reconciliation
+from perdure._text.shown import one_line
+from perdure._wire.reconciliation import Asked, Named, Summary
+from perdure._worker.plugin import PerdurePlugin
+from perdure._worker.worker import connect
+from perdure.app import App
+from perdure.cli.cli import MEND, cli
+from perdure.cli.database import transaction
+from perdure.cli.printing import complain, moment, print_json, print_line, print_note, print_table, refuse
+from perdure.cli.who import By, request
+from perdure.errors import InvalidSetting
+from perdure.settings import settings
+
+_MOST = 500
+
+
+@cli.command("reconcile", epilog="Example: perdure reconcile --now", rich_help_panel=MEND)
+def reconciliation_command(
+    of: Annotated[
+        str | None, typer.Argument(metavar="[LIFECYCLE", help="with ID: this entity alone", show_default=False)
+    ] = None,
+    entity_id: Annotated[str | None, typer.Argument(metavar="ID]", help="its id", show_default=False)] = None,
+    now: Annotated[bool, typer.Option("--now", help="make one, or join the one that runs, and wait for it")] = False,
+    by: By = "",
+    everything: Annotated[
+        bool, typer.Option("--all", help="ask every open workflow how far it is, not only those that wrote lately")
+    ] = False,
+    grace: Annotated[
+        str | None,
+        typer.Option(help="leave alone what was written since: 10m; as the workers' setting", show_default=False),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="one JSON object a line")] = False,
+) -> None:
+    """Show what the last reconciliation found, mended, and left for a person; with --now make one.
+
+    Exit status 0: nothing is left; 1: something is left for a person, or no worker answers; 2: wrong usage.
+    """
+    if (of is None) != (entity_id is None):
+        refuse("give LIFECYCLE and ID, or neither", 2)
+    if not now and (everything or grace is not None):
+        refuse("--all and --grace go with --now", 2)
+    only = None if of is None or entity_id is None else Named(lifecycle=of, id=entity_id)
+    asked = Asked(by=request(by).by, only=only, grace=_seconds(grace), everything=everything)
+    asyncio.run(_known(only))
+    failed = {} if not now else asyncio.run(_make(asked, quiet=as_json)).failed
+    left = asyncio.run(_show(only, as_json))
+    if failed or left:
+        raise typer.Exit(1)
+
+
+async def _make(asked: Asked, *, quiet: bool) -> Summary:
+    config = settings()
+    temporal_client = await connect(PerdurePlugin(App([], []), config))
+    said = ""
+
+    def tell(what: str) -> None:
+        nonlocal said
+        if what != said and not quiet:
+            print_note(what)
+        said = what
+
+    try:
+        made = await reconcile(temporal_client, config.scope, asked, tell)
+    except WorkflowFailureError as error:
+        refuse(f"the reconciliation could not be made: {error.cause}", 1)
+    for part, why in made.failed.items():
+        complain(f"the part {part} failed: {why}")
+    if not quiet:
+        print_line(f"{made.seen} open entities looked at, {made.mended} mended, {made.left} left for a person")
+    return made
+
+
+async def _show(only: Named | None, as_json: bool) -> int:
+    """How many findings are left."""
+    async with transaction() as connection:
+        last = await last_reconciliation(connection)
+        left = await findings_left(connection, only, _MOST)
+    if as_json:
+        print_json({"reconciliation": last})
+        for each in left:
+            print_json(each)
+        return len(left)
+    if only is None:
+        _show_last(last)
+    for each in left:
+        who = f"{each['lifecycle']}/{each['id']}: " if each["id"] else ""
+        print_line(f"\n{each['kind']}  {one_line(who + each['what'])}")
+        print_line(f"    since {moment(each['first_seen'])}. {one_line(each['advice'])}")
+    if len(left) == _MOST:
+        print_line(f"\nthe first {_MOST} are shown; all of them: select * from perdure.finding where not mended;")
+    elif not left:
+        print_line("nothing is left for a person")
+    return len(left)
+
+
+def _show_last(last: dict[str, Any] | None) -> None:
+    if last is None:
+        print_line("no reconciliation was made yet: perdure reconcile --now")
+        return
+    ended = moment(last["ended_at"]) or "runs"
+    figures = (last["run"], last["asked_by"], moment(last["began_at"]), ended, last["seen"], last["mended"])
+    print_table(("reconciliation", "asked by", "began", "ended", "looked at", "mended"), [figures])
+    kinds = last["summary"].get("kinds") or {}
+    if kinds:
+        rows = [(kind, each["mended"], each["left"]) for kind, each in sorted(kinds.items())]
+        print_table(("kind", "mended", "left"), rows)
+
+
+async def _known(only: Named | None) -> None:
+    if only is None:
+        return
+    async with transaction() as connection:
+        known = await connection.fetchval(
+            "select true from perdure.ident where lifecycle = $1 and id = $2", only.lifecycle, only.id
+        )
+    if not known:
+        refuse(f"{only.lifecycle}/{only.id}: the database knows no such entity", 1)
+
+
+def _seconds(grace: str | None) -> float | None:
+    try:
+        return None if grace is None else duration(grace).total_seconds()
+    except InvalidSetting as error:
+        refuse(f"--grace: {error}", 2)

@@ -1,0 +1,26 @@
+"""Temporal for a command that only reads: it is shown what there is, and that the rest is missing."""
+
+from __future__ import annotations
+
+import asyncio
+
+from temporalio.client import Client
+
+from perdure._worker.plugin import PerdurePlugin
+from perdure._worker.worker import connect
+from perdure.app import App
+from perdure.errors import TemporalUnavailable
+from perdure.settings import Settings
+
+PATIENCE = 5.0
+"""Seconds until it counts as away."""
+
+
+async def temporal_client(config: Settings, app: App | None = None) -> Client | TemporalUnavailable:
+    """A client of the server that TEMPORAL_* names; or why there is none."""
+    try:
+        return await asyncio.wait_for(connect(PerdurePlugin(app or App([], []), config)), PATIENCE)
+    except TemporalUnavailable as error:
+        return error
+    except TimeoutError:
+        return TemporalUnavailable(f"no Temporal server answered within {PATIENCE:g} s: set TEMPORAL_ADDRESS")

@@ -1,0 +1,6 @@
+"""Personal data that the database, histories and logs do not show, and the service that unwraps the keys for it."""
+
+from perdure._crypto.private import Private as Private
+from perdure._crypto.private import PrivateAs as PrivateAs
+from perdure._crypto.private import PrivatePattern as PrivatePattern
+from perdure._crypto.service import KeyService as KeyService

@@ -1,0 +1,182 @@
+"""The activities of a rehearsed workflow: how it scheduled one, and how that one ended.
+
+The shapes are those in which the SDK's core hands a real end to the workflow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from temporalio.api.common.v1 import Payload
+from temporalio.bridge.proto.activity_result import ActivityResolution
+from temporalio.bridge.proto.workflow_activation import ResolveActivity, WorkflowActivationJob
+from temporalio.bridge.proto.workflow_commands import (
+    ActivityCancellationType,
+    ScheduleActivity,
+    ScheduleLocalActivity,
+)
+from temporalio.common import RetryPolicy
+from temporalio.converter import DataConverter
+from temporalio.exceptions import ActivityError, ApplicationError, CancelledError, RetryState, TimeoutType
+from temporalio.exceptions import TimeoutError as TimedOutError
+
+if TYPE_CHECKING:
+    from perdure.testing.server_jobs import Host
+
+_AT_ONCE = timedelta(0)
+
+
+@dataclass(frozen=True)
+class ActivityCall:
+    """An activity as the workflow scheduled it. Timeouts that the workflow did not set are `None`.
+
+    `scheduled_at` is virtual time. `payloads` are the arguments as they would be stored; `args` decodes
+    them. `seq` numbers the activities of one run, regular and local together, from 1.
+    """
+
+    activity_type: str
+    activity_id: str
+    seq: int
+    is_local: bool
+    attempt: int
+    scheduled_at: datetime
+    payloads: tuple[Payload, ...]
+    headers: Mapping[str, Payload]
+    task_queue: str
+    schedule_to_close_timeout: timedelta | None
+    schedule_to_start_timeout: timedelta | None
+    start_to_close_timeout: timedelta | None
+    heartbeat_timeout: timedelta | None
+    retry_policy: RetryPolicy | None
+    data_converter: DataConverter = field(repr=False, compare=False)
+
+    def args(self, types: list[type] | None = None) -> list[Any]:
+        """The arguments, each decoded to its entry of `types` (without it: to plain JSON values)."""
+        return self.data_converter.payload_converter.from_payloads(self.payloads, types)
+
+
+@dataclass(frozen=True)
+class Completed:
+    """The activity returned `value`, `after` this much virtual time."""
+
+    value: Any = None
+    after: timedelta = _AT_ONCE
+
+
+@dataclass(frozen=True)
+class Failed:
+    """The activity failed for good: `failure` is what it raised last, after all of its attempts."""
+
+    failure: BaseException
+    after: timedelta = _AT_ONCE
+
+
+@dataclass(frozen=True)
+class TimedOut:
+    """The activity ran into its time-out `kind` for good; `details` went along with its last heartbeat."""
+
+    kind: TimeoutType = TimeoutType.START_TO_CLOSE
+    after: timedelta = _AT_ONCE
+    details: tuple[Any, ...] = ()
+
+
+@dataclass(frozen=True)
+class Cancelled:
+    """The activity reported that it was cancelled."""
+
+    after: timedelta = _AT_ONCE
+
+
+ActivityEnd: TypeAlias = Completed | Failed | TimedOut | Cancelled
+
+
+def activity_call(command: ScheduleActivity | ScheduleLocalActivity, at: datetime, host: Host) -> ActivityCall:
+    """Read one schedule command. A local activity has no heartbeat and runs on the workflow's own queue."""
+
+    def limit(name: str) -> timedelta | None:
+        timeout: timedelta = getattr(command, name).ToTimedelta()
+        return timeout if command.HasField(name) else None  # type: ignore[arg-type]
+
+    local = isinstance(command, ScheduleLocalActivity)
+    policy = RetryPolicy.from_proto(command.retry_policy) if command.HasField("retry_policy") else None
+    return ActivityCall(
+        activity_type=command.activity_type,
+        activity_id=command.activity_id,
+        seq=command.seq,
+        is_local=local,
+        attempt=1,
+        scheduled_at=at,
+        payloads=tuple(command.arguments),
+        headers=dict(command.headers),
+        task_queue=host.task_queue if isinstance(command, ScheduleLocalActivity) else command.task_queue,
+        schedule_to_close_timeout=limit("schedule_to_close_timeout"),
+        schedule_to_start_timeout=limit("schedule_to_start_timeout"),
+        start_to_close_timeout=limit("start_to_close_timeout"),
+        heartbeat_timeout=None if local else limit("heartbeat_timeout"),
+        retry_policy=policy,
+        data_converter=host.data_converter,
+    )
+
+
+def stays_when_cancelled(command: ScheduleActivity | ScheduleLocalActivity) -> bool:
+    """Whether a request to cancel leaves the workflow waiting for the activity's own end."""
+    return command.cancellation_type == ActivityCancellationType.WAIT_CANCELLATION_COMPLETED
+
+
+def activity_job(call: ActivityCall, end: ActivityEnd) -> WorkflowActivationJob:
+    """The resolution of an activity, in the shape in which the SDK's core hands over a real one."""
+    resolution = ActivityResolution()
+    converter = call.data_converter.payload_converter
+    if isinstance(end, Completed):
+        resolution.completed.result.CopyFrom(converter.to_payloads([end.value])[0])
+    else:
+        cancelled = isinstance(end, Cancelled)
+        failure = resolution.cancelled.failure if cancelled else resolution.failed.failure
+        call.data_converter.failure_converter.to_failure(_error(call, end), converter, failure)
+    resolved = ResolveActivity(seq=call.seq, result=resolution, is_local=call.is_local)
+    return WorkflowActivationJob(resolve_activity=resolved)
+
+
+def _error(call: ActivityCall, end: Failed | TimedOut | Cancelled) -> BaseException:
+    match end:
+        case Failed(error):
+            # core hands a local activity's failure over bare: the workflow sees no ActivityError around it
+            return error if call.is_local else _around(call, "Activity task failed", error, _why_final(error))
+        case TimedOut(kind) if call.is_local:
+            # the retry state is odd, but it is what core says
+            cause = TimedOutError("Activity timed out", type=kind, last_heartbeat_details=[])
+            return _around(call, "Local Activity timed out", cause, RetryState.CANCEL_REQUESTED)
+        case TimedOut(kind, _, details):
+            name = kind.name.title().replace("_", "")
+            late = TimedOutError(f"activity {name} timeout", type=kind, last_heartbeat_details=details)
+            return _around(call, "Activity task timed out", late, _why_final(late))
+        case Cancelled() if call.is_local:
+            stop = CancelledError("Activity cancelled")
+            return _around(call, "Local Activity cancelled", stop, RetryState.CANCEL_REQUESTED)
+        case Cancelled():
+            return _around(call, "Activity cancelled", CancelledError(""), RetryState.CANCEL_REQUESTED)
+
+
+def _why_final(error: BaseException) -> RetryState:
+    hopeless = isinstance(error, ApplicationError) and error.non_retryable
+    # a worker that took too long gets a retry; a queue that nobody serves does not
+    retried = (TimeoutType.START_TO_CLOSE, TimeoutType.HEARTBEAT)
+    late = isinstance(error, TimedOutError) and error.type not in retried
+    return RetryState.NON_RETRYABLE_FAILURE if hopeless or late else RetryState.MAXIMUM_ATTEMPTS_REACHED
+
+
+def _around(call: ActivityCall, message: str, cause: BaseException, state: RetryState) -> ActivityError:
+    error = ActivityError(
+        message,
+        scheduled_event_id=0,
+        started_event_id=0,
+        identity="",
+        activity_type=call.activity_type,
+        activity_id=call.activity_id,
+        retry_state=state,
+    )
+    error.__cause__ = cause
+    return error
