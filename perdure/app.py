@@ -12,7 +12,7 @@ from perdure._crypto.private import sealed_data
 from perdure._workflow.lifecycle import Lifecycle
 from perdure.contracts.effects import Effect, Lookup, contract_of, problem
 from perdure.contracts.keys import check_name
-from perdure.contracts.limits import limits_of
+from perdure.contracts.limits import RateLimit, limits_of
 from perdure.contracts.states import suggestion
 from perdure.contracts.steps import Step
 from perdure.errors import DeclarationError, InvalidInput, UnknownLifecycle
@@ -56,15 +56,15 @@ class App:
         commands: Mapping[str, str] | None = None,
     ) -> None:
         self.lifespan = lifespan
-        self.commands = dict(commands or {})
-        self.lifecycles = {_name(each): each for each in lifecycles}
+        self.commands: dict[str, str] = dict(commands or {})
+        self.lifecycles: dict[str, type[Lifecycle[Any, Any]]] = {_name(each): each for each in lifecycles}
         if len(self.lifecycles) != len(lifecycles):
             raise DeclarationError("two lifecycles have the same name")
         self.bodies: dict[str, tuple[Contract, Callable[..., Any]]] = {}
         for body in effects:
             self._bind(body)
         self._check(_needed(lifecycles))
-        self.limits = limits_of(contract for contract, _ in self.bodies.values())
+        self.limits: dict[str, RateLimit] = limits_of(contract for contract, _ in self.bodies.values())
 
     def lifecycle(self, name: str) -> type[Lifecycle[Any, Any]]:
         """The lifecycle of that name.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 from urllib.parse import urlsplit
 
 from pydantic import Field, SecretStr, StringConstraints, ValidationError, field_serializer
@@ -58,7 +58,7 @@ class Settings(BaseSettings):
         'orders:shop'
     """
 
-    model_config = SettingsConfigDict(env_prefix="PERDURE_", extra="ignore", frozen=True)
+    model_config: ClassVar[SettingsConfigDict] = SettingsConfigDict(env_prefix="PERDURE_", extra="ignore", frozen=True)
 
     database_url: str = Field(default="postgresql://localhost/postgres", pattern=r"^postgres(ql)?://")
     column_database_url: str | None = Field(default=None, pattern=r"^postgres(ql)?://")

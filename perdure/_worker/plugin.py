@@ -73,9 +73,9 @@ class PerdurePlugin(temporalio.client.Plugin, temporalio.worker.Plugin):
 
     def __init__(self, app: App, config: Settings | None = None) -> None:
         self.app = app
-        self.config = config or settings()
+        self.config: Settings = config or settings()
         encrypts(self.config)  # keys that can't be used are said now, not by the first task
-        self.ready = asyncio.Event()
+        self.ready: asyncio.Event = asyncio.Event()
         """Set once the database is there and fits, and the worker takes work."""
         self._store: PostgresStore | None = None
         self._resources: Any = None

@@ -23,7 +23,7 @@ from perdure.cli.database import opened, transaction
 from perdure.cli.printing import moment, print_json, print_line, print_table
 from perdure.settings import settings
 
-query = queries(__name__)
+_query = queries(__name__)
 
 _COUNTED = 1000
 """Open entities of a month are counted up to here; looking at all could take long."""
@@ -38,7 +38,9 @@ def _month(name: str) -> date:
 
 The = Annotated[date, typer.Argument(metavar="MONTH", parser=_month, help="of UTC, as 2026-01")]
 
-group = typer.Typer(no_args_is_help=True, help="Months that are over: list them, export them to Parquet, drop them.")
+group: typer.Typer = typer.Typer(
+    no_args_is_help=True, help="Months that are over: list them, export them to Parquet, drop them."
+)
 cli.add_typer(group, name="archive", rich_help_panel=MEND)
 
 
@@ -118,7 +120,7 @@ async def _open(connection: Connection, month: Month) -> int:
     """How many open entities have transitions in it: those are kept apart when it goes."""
     if "transition" not in month.tables:
         return 0
-    sql = query("month_open").format(transition=month.tables["transition"].name)
+    sql = _query("month_open").format(transition=month.tables["transition"].name)
     return len(await connection.fetch(sql, _COUNTED))
 
 

@@ -24,7 +24,9 @@ _SAYS = {
 }
 
 
-group = typer.Typer(no_args_is_help=True, help="This database: declare what it is after a copy, a restore or a move.")
+group: typer.Typer = typer.Typer(
+    no_args_is_help=True, help="This database: declare what it is after a copy, a restore or a move."
+)
 cli.add_typer(group, name="database", rich_help_panel=MEND)
 
 

@@ -52,7 +52,7 @@ class WithApplication(TyperGroup):
         return super().resolve_command(ctx, args)
 
 
-cli = typer.Typer(
+cli: typer.Typer = typer.Typer(
     cls=WithApplication,
     no_args_is_help=True,
     pretty_exceptions_enable=False,

@@ -19,7 +19,7 @@ from perdure.cli.database import PATIENCE, opened, transaction
 from perdure.cli.printing import complain, moment, print_json, print_line, print_table, refuse
 from perdure.cli.who import By, Note, request
 
-query = queries(__name__)
+_query = queries(__name__)
 
 Seqs = Annotated[
     list[int] | None, typer.Argument(metavar="[SEQ]...", help="numbers that `perdure rejected list` shows")
@@ -32,7 +32,9 @@ DryRun = Annotated[bool, typer.Option("--dry-run", help="with a filter: list the
 
 _REFUSED = (asyncpg.DataError, asyncpg.NoDataFoundError, asyncpg.ObjectNotInPrerequisiteStateError)
 
-group = typer.Typer(no_args_is_help=True, help="What could not be delivered: list it, deliver it again, drop it.")
+group: typer.Typer = typer.Typer(
+    no_args_is_help=True, help="What could not be delivered: list it, deliver it again, drop it."
+)
 cli.add_typer(group, name="rejected", rich_help_panel=ACT)
 
 
@@ -169,7 +171,7 @@ async def _calls(call: str, seqs: Sequence[int], *given: str | None) -> AsyncIte
 
 async def _rows(lifecycle: str | None, reason: str | None, limit: int | None) -> list[dict[str, Any]]:
     async with transaction() as connection:
-        return [dict(row) for row in await connection.fetch(query("rejected"), lifecycle, reason, limit)]
+        return [dict(row) for row in await connection.fetch(_query("rejected"), lifecycle, reason, limit)]
 
 
 def _entity(row: dict[str, Any]) -> str:

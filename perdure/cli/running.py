@@ -18,7 +18,7 @@ from perdure.errors import PerdureError
 from perdure.logs import set_up
 from perdure.settings import Settings, settings
 
-log = logging.getLogger("perdure.worker")
+log: logging.Logger = logging.getLogger("perdure.worker")
 
 
 @cli.command(epilog="Example: perdure worker workers.app:app", rich_help_panel=RUN)

@@ -19,7 +19,7 @@ from perdure.logs import says
 if TYPE_CHECKING:
     from perdure._store.postgres import Pool
 
-log = logging.getLogger("perdure.feed")
+log: logging.Logger = logging.getLogger("perdure.feed")
 
 PAGE = 500
 """Events for each question to the database."""

@@ -16,7 +16,7 @@ from perdure.client.calls import Call
 from perdure.client.records import EntityStatus
 from perdure.errors import InvalidInput, NoSuchEntity, NotNow
 
-query = queries(__name__)
+_query = queries(__name__)
 
 _STATUS = TypeAdapter(EntityStatus)
 
@@ -35,7 +35,7 @@ async def read_open(
 ) -> list[EntityStatus]:
     """Open entities; see `Client.list`."""
     with answering():
-        rows = await pool.fetch(query("open_entities"), name, state, attention, before, limit)
+        rows = await pool.fetch(_query("open_entities"), name, state, attention, before, limit)
     return [EntityStatus(**dict(row), final=False) for row in rows]
 
 

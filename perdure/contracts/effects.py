@@ -56,10 +56,10 @@ class _Contract(Generic[In, Out]):
         aliases: tuple[str, ...],
     ) -> None:
         kind = type(self).__name__.lower()
-        self.name = check_name(kind, name)
+        self.name: str = check_name(kind, name)
         if isinstance(aliases, str):
             raise DeclarationError(f"{name}: aliases={aliases!r} must be a tuple: ({aliases!r},)")
-        self.aliases = tuple(check_name(kind, each) for each in aliases)
+        self.aliases: tuple[str, ...] = tuple(check_name(kind, each) for each in aliases)
         if name in self.aliases or len(set(self.aliases)) < len(self.aliases):
             raise DeclarationError(f"{name}: aliases={self.aliases!r} must be other names, oldest first")
         if timeout <= timedelta(0):
@@ -78,7 +78,7 @@ class _Contract(Generic[In, Out]):
         self.inline = inline
         self.task_queue = task_queue
         self.limit = limit
-        self.module = _declaring_module()
+        self.module: str = _declaring_module()
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name!r})"
@@ -211,9 +211,9 @@ class Effect(_Contract[In, Out]):
             )
         check_spans(name, heartbeat_timeout=heartbeat_timeout, schedule_to_start_timeout=schedule_to_start_timeout)
         self.doubt: DoubtPolicy[In, Out] = doubt
-        self.retry = retry or RetryPolicy()
+        self.retry: RetryPolicy = retry or RetryPolicy()
         self.heartbeat_timeout = heartbeat_timeout
-        self.schedule_to_start_timeout = schedule_to_start_timeout or (
+        self.schedule_to_start_timeout: timedelta = schedule_to_start_timeout or (
             _SCHEDULE_TO_START if limit is None else SCHEDULE_TO_START_LIMITED
         )
 

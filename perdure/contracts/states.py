@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
@@ -95,7 +95,7 @@ class States(Generic[S]):
                 f"{self._lifecycle}: {str(name)!r} is not one of its states{suggestion(str(name), self._by_name)}"
             ) from None
 
-    def __iter__(self):  # type: ignore[no-untyped-def]
+    def __iter__(self) -> Iterator[State[S]]:
         return iter(self._by_name.values())
 
     def __contains__(self, name: str) -> bool:

@@ -29,8 +29,8 @@ class Proxy:
 
     def __init__(self, target_port: int, host: str = "127.0.0.1") -> None:
         self.port = 0
-        self.accepted = 0
-        self.forwarded = 0
+        self.accepted: int = 0
+        self.forwarded: int = 0
         self._target = host, target_port
         self._trap: _Trap | None = None
         self._seconds = 0.0

@@ -16,7 +16,7 @@ class Recorded:
     """
 
     def __init__(self, store: Store) -> None:
-        self.writes = 0
+        self.writes: int = 0
         self._store = store
         self._attempts: dict[str, dict[str, EffectStatus]] = {}
 

@@ -83,7 +83,7 @@ class VirtualWorkflow:
         self._run: sdk.Run | None = None
         self._stays = self._closed = self._driven = False
         self._queries = itertools.count()
-        self.moves = 0
+        self.moves: int = 0
         """How many messages and timers the workflow has been told of."""
 
     @property

@@ -45,14 +45,17 @@ class Execution:
     def __init__(
         self, host: sdk.Host, workflow_id: str, now: datetime, args: list[Payload], memo: dict[str, Payload]
     ) -> None:
-        self.host, self.workflow_id, self.now = host, workflow_id, now
-        self.agenda = Agenda()
+        self.host: sdk.Host = host
+        self.workflow_id: str = workflow_id
+        self.now: datetime = now
+        self.agenda: Agenda = Agenda()
         self.answers: dict[str, Answer] = {}
         self.run_ids: list[str] = []
         self.end: RunEnd | None = None
         self.scheduled: list[InFlight] = []
         """By the last activation."""
-        self.args, self.memo = args, memo
+        self.args: list[Payload] = args
+        self.memo: dict[str, Payload] = memo
         self.search_attributes: dict[str, Payload] = {}
         self.headers: dict[str, Payload] = {}
         self._memo_at_start = memo

@@ -111,11 +111,11 @@ class Stage:
         self.subject = subject
         self.case = case
         self.database_url = database_url
-        self.config = Settings(database_url=database_url, scope=f"crash-{database_url.rpartition('_')[2]}")
+        self.config: Settings = Settings(database_url=database_url, scope=f"crash-{database_url.rpartition('_')[2]}")
         self.server: temporalio.client.Client
         self.client: Client
         self.logs: list[Path] = []
-        self.reached = asyncio.Event()
+        self.reached: asyncio.Event = asyncio.Event()
         self._postgres: Proxy
         self._temporal: Proxy
         self._other_side: Proxy | None = None

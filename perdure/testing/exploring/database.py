@@ -47,10 +47,12 @@ class VirtualDatabase:
 
     def __init__(self, world: World) -> None:
         self.world = world
-        self.store = MemoryStore(lambda: world.loop.now, on_late=lambda key: self.on_late(key))
+        self.store: MemoryStore = MemoryStore(lambda: world.loop.now, on_late=lambda key: self.on_late(key))
         self.on_late: Callable[[str], None] = lambda key: None
         self.rows: dict[str, Row] = {}
-        self.away_until = self.loses_replies_until = self.locked_until = 0.0
+        self.away_until: float = 0.0
+        self.loses_replies_until: float = 0.0
+        self.locked_until: float = 0.0
 
     def connection(self, worker: Worker) -> Connection:
         """A store as one worker has it."""

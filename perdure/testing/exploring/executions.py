@@ -42,7 +42,7 @@ class Execution:
         self, world: World, workflow_id: str, lifecycle: str, number: int, args: list[Payload], memo: dict[str, Payload]
     ) -> None:
         self._world = world
-        self.open = True
+        self.open: bool = True
         self.outcome: Outcome | None = None
         self.failure: BaseException | None = None
         self._cancel_requested = False
@@ -50,7 +50,7 @@ class Execution:
         self._update_count = 0
         self._timers: dict[int, asyncio.TimerHandle] = {}
         run_id = f"{workflow_id}#{number}.0"
-        self.run = Run(
+        self.run: Run = Run(
             workflow_id=workflow_id,
             lifecycle=lifecycle,
             run_ids=[run_id],
@@ -61,8 +61,8 @@ class Execution:
             renews_after=world.renews_after(),
             task_time=world.temporal.now,
         )
-        self.activities = Activities(world, self.run, self._tell)
-        self.tasks = WorkflowTasks(world, self.run, self.activities, self._obey_all, self._lose_update)
+        self.activities: Activities = Activities(world, self.run, self._tell)
+        self.tasks: WorkflowTasks = WorkflowTasks(world, self.run, self.activities, self._obey_all, self._lose_update)
 
     def poke(self) -> None:
         """A worker has come, or there is something for it."""
@@ -95,7 +95,8 @@ class Execution:
 
     def close(self, outcome: Outcome) -> None:
         """The workflow is over."""
-        self.open, self.outcome = False, outcome
+        self.open = False
+        self.outcome = outcome
         self.tasks.close()
         self._end_run()
         for identity in list(self._updates):

@@ -28,7 +28,8 @@ class ExplorationFailed(AssertionError):
 
     def __init__(self, finding: Finding, scenario: Scenario, seed: int) -> None:
         super().__init__(f"{finding}\n\n{script_of(scenario)}\n\nseed={seed}, runs=1 shows it again")
-        self.finding, self.scenario = finding, scenario
+        self.finding: Finding = finding
+        self.scenario: Scenario = scenario
 
 
 @dataclass

@@ -28,7 +28,7 @@ from perdure.contracts.effects import Effect, Lookup
 from perdure.contracts.limits import RateLimit
 from perdure.contracts.outcomes import Done
 from perdure.contracts.policies import AskFirst, Dedupe, DoubtPolicy, Escalate, Repeat, RetryPolicy
-from perdure.contracts.states import state
+from perdure.contracts.states import State, state
 from perdure.contracts.steps import Step
 
 NAME = "explored"
@@ -234,9 +234,9 @@ class Interpreter(Lifecycle[Any, Any]):
 class Explored(Interpreter, Lifecycle[Program, Place]):
     """The interpreter, of one build."""
 
-    states = states()
-    effects = tuple(contracts(0).values())
-    steps = (COUNT,)
+    states: ClassVar[tuple[State[Any], ...]] = states()
+    effects: ClassVar[tuple[Effect[Any, Any], ...]] = tuple(contracts(0).values())
+    steps: ClassVar[tuple[Step[Any, Any], ...]] = (COUNT,)
 
     @workflow.run
     async def run(self, given: Program) -> None:
@@ -247,9 +247,9 @@ class Explored(Interpreter, Lifecycle[Program, Place]):
 class ExploredLater(Interpreter, Lifecycle[Program, Place]):
     """The interpreter, of a later build: its effects have other terms."""
 
-    states = states()
-    effects = tuple(contracts(1).values())
-    steps = (COUNT,)
+    states: ClassVar[tuple[State[Any], ...]] = states()
+    effects: ClassVar[tuple[Effect[Any, Any], ...]] = tuple(contracts(1).values())
+    steps: ClassVar[tuple[Step[Any, Any], ...]] = (COUNT,)
 
     @workflow.run
     async def run(self, given: Program) -> None:

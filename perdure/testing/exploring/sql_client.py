@@ -44,7 +44,9 @@ class Frontend:
 
     def __init__(self, world: World) -> None:
         self.world = world
-        self.away_until = self.no_namespace_until = self.loses_replies_until = 0.0
+        self.away_until: float = 0.0
+        self.no_namespace_until: float = 0.0
+        self.loses_replies_until: float = 0.0
 
     async def call(self, limit: timedelta = timedelta(seconds=10)) -> None:
         """A call is sent.
@@ -140,7 +142,8 @@ class Described:
 
     def __init__(self, execution: Execution, converter: DataConverter) -> None:
         self._memo, self._converter = execution.run.memo, converter
-        self.status = WorkflowExecutionStatus.RUNNING if execution.open else _CLOSED[execution.outcome or ""]
+        running = WorkflowExecutionStatus.RUNNING
+        self.status: WorkflowExecutionStatus = running if execution.open else _CLOSED[execution.outcome or ""]
         self.start_time: datetime = execution.run.started
 
     async def memo_value(self, key: str, default: Any, type_hint: type[Any]) -> Any:

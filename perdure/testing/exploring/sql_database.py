@@ -40,10 +40,11 @@ class SqlDatabase:
 
     def __init__(self, world: SqlWorld, url: str) -> None:
         self.world = world
-        self.statements = Statements(world.loop)
-        self.sessions = Sessions(self.statements, url)
+        self.statements: Statements = Statements(world.loop)
+        self.sessions: Sessions = Sessions(self.statements, url)
         self.rows: dict[str, Row] = {}
-        self.away_until = self.loses_replies_until = 0.0
+        self.away_until: float = 0.0
+        self.loses_replies_until: float = 0.0
         self._locked_until = 0.0
         self._url = url
         self._dead: list[asyncio.Future[None]] = []

@@ -58,7 +58,7 @@ class Relays:
         self._world = world
         self._all: list[RelayProcess] = []
         self._recovering = False
-        self.recovered_at = 0.0
+        self.recovered_at: float = 0.0
         self._tasks: set[asyncio.Task[None]] = set()
 
     @property
@@ -130,9 +130,10 @@ class RelayProcess:
     """One relay; it can be killed at each of its steps."""
 
     def __init__(self, world: SqlWorld, relays: Relays, name: str, build: int) -> None:
-        self._world, self._relays, self.build = world, relays, build
-        self.alive = True
-        self.nudged = asyncio.Event()
+        self._world, self._relays = world, relays
+        self.build: int = build
+        self.alive: bool = True
+        self.nudged: asyncio.Event = asyncio.Event()
         self._app: App = world.subject.builds[build]
         client: Any = VirtualClient(world.frontend)
         pool: Any = _RelayPool(world.database, self)

@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from random import Random
+from typing import Any, ClassVar
 
 from temporalio import workflow
 
 from perdure._workflow.lifecycle import Lifecycle
 from perdure.app import App, contracts_of
+from perdure.contracts.effects import Effect
+from perdure.contracts.states import State
+from perdure.contracts.steps import Step
 from perdure.testing.exploring import programs
 from perdure.testing.exploring.other_side import SECRET
 from perdure.testing.exploring.programs import COUNT, NAME, Place, Program, contracts
@@ -26,9 +30,9 @@ SECOND = "second"
 class Newer(programs.Interpreter, Lifecycle[Program, Place]):
     """The interpreter, of a build that takes one signal more."""
 
-    states = programs.states()
-    effects = tuple(contracts(1).values())
-    steps = (COUNT,)
+    states: ClassVar[tuple[State[Any], ...]] = programs.states()
+    effects: ClassVar[tuple[Effect[Any, Any], ...]] = tuple(contracts(1).values())
+    steps: ClassVar[tuple[Step[Any, Any], ...]] = (COUNT,)
 
     @workflow.run
     async def run(self, given: Program) -> None:
@@ -43,9 +47,9 @@ class Newer(programs.Interpreter, Lifecycle[Program, Place]):
 class Second(programs.Interpreter, Lifecycle[Program, Place]):
     """The interpreter under another name."""
 
-    states = programs.states()
-    effects = tuple(contracts(1).values())
-    steps = (COUNT,)
+    states: ClassVar[tuple[State[Any], ...]] = programs.states()
+    effects: ClassVar[tuple[Effect[Any, Any], ...]] = tuple(contracts(1).values())
+    steps: ClassVar[tuple[Step[Any, Any], ...]] = (COUNT,)
 
     @workflow.run
     async def run(self, given: Program) -> None:

@@ -115,7 +115,7 @@ class Statements:
         self._turn = asyncio.Lock()
         self._clock: asyncpg.Connection[asyncpg.Record] | None = None
         self._shows: datetime | None = None
-        self.count = 0
+        self.count: int = 0
 
     async def run(self, statement: Callable[[], Awaitable[T]]) -> T:
         """The result of a statement; PostgreSQL's clock shows the loop's time before it runs."""
@@ -189,7 +189,8 @@ class Sessions:
     """
 
     def __init__(self, statements: Statements, url: str) -> None:
-        self.statements, self._url = statements, url
+        self.statements: Statements = statements
+        self._url = url
         self._kind = type("VirtualSession", (VirtualSession,), {"statements": statements})
         self._free: list[VirtualSession] = []
         self._all: list[VirtualSession] = []

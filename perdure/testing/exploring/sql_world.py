@@ -6,7 +6,7 @@ import datetime as real
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 from unittest.mock import patch
 
 from perdure import _faults as faults
@@ -27,6 +27,7 @@ from perdure.testing.exploring.sql_relays import Relays, reached
 from perdure.testing.exploring.sql_scenarios import SqlScenario
 from perdure.testing.exploring.sql_sessions import OutsideLoop
 from perdure.testing.exploring.subject import Subject
+from perdure.testing.exploring.virtual_time import VirtualTime
 from perdure.testing.exploring.world import World
 
 _HELP = 80
@@ -48,7 +49,7 @@ class SqlWorld(World):
         dies_next: whether the next relay that could commit dies instead.
     """
 
-    loop_kind = OutsideLoop
+    loop_kind: ClassVar[type[VirtualTime]] = OutsideLoop
     loop: OutsideLoop
     scenario: SqlScenario
     database: SqlDatabase
@@ -57,13 +58,13 @@ class SqlWorld(World):
     def __init__(self, subject: Subject, scenario: SqlScenario, covered: Counter[tuple[str, str]], url: str) -> None:
         self._url = url
         self.unfit: set[str] = set()
-        self.dies_next = False
-        self.healed_at = 0.0
+        self.dies_next: bool = False
+        self.healed_at: float = 0.0
         self._relay_places: Counter[str] = Counter()
         super().__init__(subject, scenario, covered)
         self._relay_faults = {(each.place, each.number) for each in scenario.relay_faults}
-        self.frontend = Frontend(self)
-        self.applications = Applications(self)
+        self.frontend: Frontend = Frontend(self)
+        self.applications: Applications = Applications(self)
 
     def rooms(self) -> tuple[SqlDatabase, Relays]:
         """See base class."""
@@ -104,7 +105,7 @@ class SqlWorld(World):
             self.database.do(self.database.read())
             still = [each.entity for each in self.database.rows.values() if not self._over(each.entity)]
             if not still:
-                self.findings += self.database.do(judge_all(self))
+                self.findings.extend(self.database.do(judge_all(self)))
                 return
             if any(self.worker_for(each.lifecycle) is None for each in still):
                 self.start_worker(_NEWER)

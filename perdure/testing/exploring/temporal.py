@@ -44,7 +44,7 @@ class VirtualTemporal:
         self._converter = converter
         self.executions: dict[str, Execution] = {}
         self.turn_at: dict[str, float] = {}
-        self.clock_ahead = timedelta(0)
+        self.clock_ahead: timedelta = timedelta(0)
         self._started = 0
 
     @property

@@ -180,8 +180,10 @@ class _Call:
     __slots__ = ("args", "callback", "context", "is_cancelled")
 
     def __init__(self, callback: Callable[..., object], args: tuple[Any, ...], context: Context | None) -> None:
-        self.callback, self.args, self.is_cancelled = callback, args, False
-        self.context = copy_context() if context is None else context
+        self.callback: Callable[..., object] = callback
+        self.args: tuple[Any, ...] = args
+        self.is_cancelled: bool = False
+        self.context: Context = copy_context() if context is None else context
 
     def cancel(self) -> None:
         self.is_cancelled = True

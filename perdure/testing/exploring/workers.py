@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from temporalio import activity as temporal_activity
 
 from perdure._activity.hosting import Activities as Hosted
+from perdure._wire.writes import Store
 from perdure.testing import server_jobs as sdk
 from perdure.testing.exploring.activities import Activities, Activity
 from perdure.testing.exploring.calls import Calls, Function, Gone
@@ -53,12 +54,16 @@ class Worker:
     """
 
     def __init__(self, world: World, name: str, app: App) -> None:
-        self.world, self.name, self.app = world, name, app
-        self.alive, self.reaches_temporal, self.stopping = True, True, False
+        self.world: World = world
+        self.name: str = name
+        self.app: App = app
+        self.alive: bool = True
+        self.reaches_temporal: bool = True
+        self.stopping: bool = False
         self.frozen: asyncio.Future[None] | None = None
-        self.clock_ahead = timedelta(0)
-        self.connection = world.database.connection(self)
-        self.instances = Instances(world, app)
+        self.clock_ahead: timedelta = timedelta(0)
+        self.connection: Store = world.database.connection(self)
+        self.instances: Instances = Instances(world, app)
         self._calls = Calls(world.loop, _functions(app), lambda: _enter(self), self.here)
 
     # -- how it can fail

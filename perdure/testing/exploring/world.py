@@ -14,6 +14,7 @@ from unittest.mock import patch
 
 from temporalio import workflow
 from temporalio.contrib.pydantic import pydantic_data_converter
+from temporalio.converter import DataConverter
 
 from perdure._activity import execution as attempts
 from perdure._activity.hosting import TemporalHost
@@ -75,23 +76,28 @@ class World:
     def __init__(
         self, subject: Subject, scenario: Scenario, covered: Counter[tuple[str, str]], *, traced: bool = True
     ) -> None:
-        self.subject, self.scenario, self._covered = subject, scenario, covered
-        self.loop = self.loop_kind(START, LONGEST)
-        self.random = Random(scenario.seed)
-        self.converter = pydantic_data_converter
-        self.flags = [1] if scenario.single_batch else []
+        self.subject: Subject = subject
+        self.scenario: Scenario = scenario
+        self._covered = covered
+        self.loop: VirtualTime = self.loop_kind(START, LONGEST)
+        self.random: Random = Random(scenario.seed)
+        self.converter: DataConverter = pydantic_data_converter
+        self.flags: list[int] = [1] if scenario.single_batch else []
         self.findings: list[Finding] = []
         self.told: dict[str, list[Told]] = defaultdict(list)
         self.told_at_end: dict[tuple[Entity, int], dict[str, list[Told]]] = defaultdict(lambda: defaultdict(list))
         self.policies: dict[str, Any] = {}
         self.task: WorkflowTask | None = None
         self.settled_by_person: set[str] = set()
-        self.records_lost = False
-        self.traced, self.trace = traced, hashlib.sha256()
-        self.temporal = VirtualTemporal(self, self.converter)
-        self.other_side = OtherSide(self, scenario.calls, subject.receipts)
-        self.database, self.relay = self.rooms()
-        self.people = People(self)
+        self.records_lost: bool = False
+        self.traced: bool = traced
+        self.trace: hashlib._Hash = hashlib.sha256()
+        self.temporal: VirtualTemporal = VirtualTemporal(self, self.converter)
+        self.other_side: OtherSide = OtherSide(self, scenario.calls, subject.receipts)
+        rooms = self.rooms()
+        self.database: DatabaseRoom = rooms[0]
+        self.relay: RelayRoom = rooms[1]
+        self.people: People = People(self)
         self.workers: list[Worker] = []
         self._hosts: dict[tuple[int, str], sdk.Host] = {}
         self._places: Counter[str] = Counter()
