@@ -89,6 +89,6 @@ async def set_limit(
         if error.status is RPCStatusCode.UNIMPLEMENTED:
             raise TemporalUnavailable(
                 "this Temporal server can't change the rate of a task queue: "
-                f"change Limit({limit.name!r}, per_second=...) and deploy"
+                f"change RateLimit({limit.name!r}, per_second=...) and deploy"
             ) from error
         raise TemporalUnavailable(f"Temporal did not change {request.task_queue}: {error.message}") from error

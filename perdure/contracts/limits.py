@@ -41,7 +41,7 @@ class RateLimit:
         check_name("limit", self.name)
         if not (math.isfinite(self.per_second) and self.per_second > 0):
             raise DeclarationError(
-                f"Limit({self.name!r}, per_second={self.per_second}): it must be a number above zero; "
+                f"RateLimit({self.name!r}, per_second={self.per_second}): it must be a number above zero; "
                 "one every ten seconds is 0.1"
             )
 

@@ -11,7 +11,6 @@ from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
-from unittest.mock import patch
 
 from temporalio import workflow
 from temporalio.client import WorkflowHistory
@@ -20,7 +19,7 @@ from temporalio.worker import Replayer, UnsandboxedWorkflowRunner
 from perdure import PerdurePlugin
 from perdure._workflow.performing import Performance
 from perdure.contracts.keys import Entity
-from perdure.testing.exploring.answers import with_those_at_the_end
+from perdure.testing.exploring.answers import Answer, watching, with_those_at_the_end
 from perdure.testing.exploring.database import belongs
 from perdure.testing.exploring.evidence import Account, Evidence, Told
 from perdure.testing.exploring.judge import judge
@@ -97,13 +96,11 @@ class Judge:
 @contextmanager
 def _heard(history: WorkflowHistory, told: dict[str, list[Told]]) -> Iterator[None]:
     """Note what `perform` returns while a history is replayed, with the time at which that was committed."""
-    plain, last = Performance.run, len(history.events) - 1
+    last = len(history.events) - 1
 
-    async def run(self: Any, *args: Any) -> Any:
-        end = await plain(self, *args)
+    def answered(performance: Performance[Any, Any], end: Answer) -> None:
         completed = history.events[min(workflow.info().get_current_history_length(), last)]
-        told[str(self.key)].append(Told(end, completed.event_time.ToNanoseconds() / 1e9))
-        return end
+        told[str(performance.key)].append(Told(end, completed.event_time.ToNanoseconds() / 1e9))
 
-    with patch.object(Performance, "run", run):
+    with watching(answered, lambda write, answers: None):
         yield

@@ -172,7 +172,7 @@ async def make_months(connection: Connection) -> None:
     """Make the partitions of the months to come. The first time that takes longer than a write may."""
     async with connection.transaction():
         await connection.execute(bounds(lock="0", statement="0"))
-        await connection.execute("select perdure.make_months()")
+        await connection.execute(_MAKE_MONTHS)
 
 
 async def note_database(connection: Connection) -> None:
@@ -183,7 +183,7 @@ async def note_database(connection: Connection) -> None:
     with suppress(asyncpg.LockNotAvailableError):
         async with connection.transaction():
             await connection.execute(bounds(lock="1s"))
-            await connection.execute("select perdure.feed_here()")
+            await connection.execute(_BEGIN_FEED)
 
 
 async def check(connection: Connection) -> None:
