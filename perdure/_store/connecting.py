@@ -192,6 +192,10 @@ class Session(_Connection):
         except TimeoutError:
             self._drop(query, time.monotonic() - began)
             raise TimeoutError(f"PostgreSQL has not answered within {patience:g} s: {_shortened(query)}") from None
+        except asyncpg.InternalClientError as error:
+            # The connection was lost between two messages of asyncpg's protocol: it can't be used any more.
+            self.terminate()
+            raise asyncpg.InterfaceError(f"the connection was lost: {error}") from error
 
     def _begun(self) -> bool:
         return not self.is_closed() and self.is_in_transaction()

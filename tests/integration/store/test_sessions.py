@@ -167,3 +167,21 @@ async def test_whoever_stands_still_in_a_transaction_keeps_its_locks_for_seconds
         await asyncio.wait_for(waiting.execute("select pg_advisory_lock(7)"), DEADLINE)
         await waiting.close()
         pool.terminate()
+
+
+async def test_a_connection_that_asyncpg_lost_between_two_messages_is_closed_and_the_pool_makes_another(
+    dsn: str,
+) -> None:
+    pool = await open_pool(dsn, 1)
+    async with pool.acquire() as lent:
+        session = lent._con  # type: ignore[attr-defined]
+
+        async def lost(*args: object, **more: object) -> None:
+            raise asyncpg.InternalClientError("cannot switch to state 11; another operation (2) is in progress")
+
+        session._execute = lost
+        with pytest.raises(asyncpg.InterfaceError, match="the connection was lost: cannot switch to state 11"):
+            await lent.fetchrow("select 1")
+        assert session.is_closed()
+    assert await pool.fetchval("select 2") == 2
+    await pool.close()
