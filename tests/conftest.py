@@ -12,6 +12,7 @@ from pathlib import Path
 
 import asyncpg
 import pytest
+from temporalio.runtime import LoggingConfig, Runtime, TelemetryConfig, TelemetryFilter
 
 from infra.memory import memory
 from infra.postgres import PostgresServer
@@ -23,6 +24,8 @@ from tests.world import World
 # Without compiled files each process, and each run in the sandbox, compiles once more what it imports.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
+# Tests kill servers: the SDK's warnings about that would bury the failure that a report is about.
+Runtime.set_default(Runtime(telemetry=TelemetryConfig(logging=LoggingConfig(TelemetryFilter("ERROR", "ERROR")))))
 os.environ["PERDURE_MAIL_SECRET"] = MAIL_SECRET  # of the workers of all tests
 
 APP_TABLES = """

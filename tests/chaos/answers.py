@@ -59,25 +59,28 @@ def line_of(write: Write, answers: Answers, at: float) -> str:
 class Kept:
     """What a file holds.
 
+    Several workflow tasks may have ordered the same end: all but one of them were lost, and which one made the write
+    that was applied stands nowhere. So what was returned in each of them is kept apart.
+
     Args:
         path: the file; none was made where nothing ended.
     """
 
     def __init__(self, path: Path) -> None:
-        self._told: dict[tuple[Entity, int], dict[str, list[Told]]] = defaultdict(lambda: defaultdict(list))
+        self._told: dict[tuple[Entity, int], list[Mapping[str, Sequence[Told]]]] = defaultdict(list)
         for line in path.read_text().splitlines() if path.exists() else ():
             kept = json.loads(line)
-            told = self._told[Entity(GENERATED, kept["id"], kept["generation"]), kept["version"]]
-            for key, answers in kept["told"].items():
-                told[key] += [Told(_from_data(each), kept["at"]) for each in answers]
+            self._told[Entity(GENERATED, kept["id"], kept["generation"]), kept["version"]].append(
+                {key: [Told(_from_data(each), kept["at"]) for each in answers] for key, answers in kept["told"].items()}
+            )
 
     def __contains__(self, end: tuple[Entity, int]) -> bool:
         """Whether a worker has kept what came with the write of that version."""
         return end in self._told
 
-    def at_the_end(self, entity: Entity, version: int) -> Mapping[str, Sequence[Told]]:
-        """What the author had been told, by key, when the write of that version was ordered."""
-        return self._told.get((entity, version), {})
+    def at_the_end(self, entity: Entity, version: int) -> Sequence[Mapping[str, Sequence[Told]]]:
+        """What the author had been told, by key, in each task that ordered the write of that version."""
+        return self._told.get((entity, version), ())
 
 
 def _as_data(end: Answer) -> dict[str, Any]:

@@ -27,13 +27,20 @@ def test_only_what_the_write_of_the_end_came_with_counts(tmp_path: Path) -> None
     lost: Answers = {"p1": [IN_DOUBT]}
     stands: Answers = {"p1": [Done("7")], "p2": [Expired("too late", True)]}
     file.write_text(line_of(end(5), lost, 1.0) + line_of(end(6), stands, 2.0))
-    told = Kept(file).at_the_end(ENTITY, 6)
+    (told,) = Kept(file).at_the_end(ENTITY, 6)
     assert told == {"p1": [Told(Done(None), 2.0)], "p2": [Told(Expired("too late", True), 2.0)]}
     assert [each.in_doubt for each in told["p2"]] == [True]
 
 
 def test_without_a_file_nothing_was_told(tmp_path: Path) -> None:
-    assert Kept(tmp_path / "none").at_the_end(ENTITY, 6) == {}
+    assert not Kept(tmp_path / "none").at_the_end(ENTITY, 6)
+
+
+def test_what_each_of_several_tasks_ordered_the_end_with_is_kept_apart(tmp_path: Path) -> None:
+    file = tmp_path / "answers.jsonl"
+    file.write_text(line_of(end(6), {"p1": [IN_DOUBT]}, 1.0) + line_of(end(6), {"p1": [Done("7")]}, 2.0))
+    first, second = Kept(file).at_the_end(ENTITY, 6)
+    assert (first, second) == ({"p1": [Told(IN_DOUBT, 1.0)]}, {"p1": [Told(Done(None), 2.0)]})
 
 
 def test_answers_are_in_the_order_in_which_they_were_given() -> None:
