@@ -17,7 +17,7 @@ MINUTES ?=
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.stamp
-EXTRAS := $(addprefix --extra ,archive encryption mail otlp reminders web)
+EXTRAS := $(addprefix --extra ,archive encryption otlp) $(wildcard activities/*/requirements.txt)
 COMPILE := $(BIN)/uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --custom-compile-command "make lock"
 ROOMS := $(wildcard perdure workflows activities workers infra tests bench)
 

@@ -6,7 +6,7 @@ from enum import StrEnum
 
 from temporalio import workflow
 
-from activities.contracts.comment import Comment
+from activities.comments.contracts import Comment
 from perdure import App, Lifecycle, state
 
 

@@ -46,7 +46,7 @@ class Stack:
         *,
         keep: bool = False,
         reply_delay: float = 0.0,
-        app: str = "workers.app:app",
+        app: str = "workers.comments.app:app",
         tables: Path = COMMENTS,
         mail: bool = True,
     ) -> None:

@@ -1,6 +1,6 @@
 """What the Message-IDs of all mails in tests are made with."""
 
-from activities.message_id import token_with
+from activities.mail.message_id import token_with
 from perdure import Key
 
 MAIL_SECRET = "a-secret-that-only-the-workers-of-tests-have"

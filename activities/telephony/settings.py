@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 from pydantic import Field, SecretStr, field_validator, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from activities.settings.reading import is_loopback, is_place, read_settings, usable_certificates
+from activities.environment import is_loopback, is_place, read_settings, usable_certificates
 
 _PREFIX = "PERDURE_TELEPHONY_"
 _SENDER = re.compile(

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 from pydantic import Field, SecretStr, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
-from activities.settings.reading import is_place, listed, read_settings, usable_certificates
+from activities.environment import is_place, listed, read_settings, usable_certificates
 
 _PREFIX = "PERDURE_WEB_"
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from activities.contracts.mail import Accepted, Mail
+from activities.mail.contracts.mail import Accepted, Mail
 from bench.cost.contracts import FIND, FIND_INLINE, SEND, SEND_INLINE
 from bench.cost.letters import hand_over
 from bench.cost.lifecycles import ByActivity, Inline

@@ -2,7 +2,7 @@
 
 from datetime import timedelta
 
-from activities.contracts.mail import mail_contracts
+from activities.mail.contracts.mail import mail_contracts
 
 SEND, FIND = mail_contracts(timeout=timedelta(seconds=20), visibility_delay=timedelta(seconds=30))
 SEND_INLINE, FIND_INLINE = mail_contracts(

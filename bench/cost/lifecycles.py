@@ -7,8 +7,8 @@ from enum import StrEnum
 
 from temporalio import workflow
 
-from activities.contracts.comment import Comment
-from activities.contracts.mail import Mail
+from activities.comments.contracts import Comment
+from activities.mail.contracts.mail import Mail
 from perdure import AppColumn, Done, Lifecycle, NotPerformed, state
 
 with workflow.unsafe.imports_passed_through():  # contracts are; these are made by a function of another module

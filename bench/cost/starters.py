@@ -14,7 +14,7 @@ import asyncpg
 import temporalio.client
 from temporalio.worker import Worker
 
-from activities.contracts.comment import Comment
+from activities.comments.contracts import Comment
 from bench.cost.counting import ended
 from bench.cost.floor import Nothing
 from bench.cost.lifecycles import ByActivity, Inline

@@ -146,7 +146,7 @@ async def all_final(connection: asyncpg.Connection[asyncpg.Record]) -> None:
 
 async def counted(stack: Stack, connection: asyncpg.Connection[asyncpg.Record], apps_killed: int) -> Count:
     """Count at the other side, in the app's table and in the mirror."""
-    from activities.message_id import token_with
+    from activities.mail.message_id import token_with
     from perdure import Entity, Key
 
     kept = Counter(

@@ -10,7 +10,7 @@ import asyncio
 
 import asyncpg
 
-from activities.contracts.comment import Comment
+from activities.comments.contracts import Comment
 from perdure import Client
 
 INSERTED, COMMITTED = "inserted", "committed"

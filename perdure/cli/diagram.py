@@ -18,7 +18,7 @@ from perdure.errors import NoSuchEntity, UnknownLifecycle
 
 @cli.command(
     "diagram",
-    epilog="Example: perdure diagram comment-notification --app workers.app:app > states.mmd",
+    epilog="Example: perdure diagram order --app shop.app:app > states.mmd",
     rich_help_panel=LOOK,
 )
 def draw(

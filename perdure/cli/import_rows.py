@@ -34,7 +34,7 @@ Query = Annotated[
 
 @cli.command(
     "import",
-    epilog="Example: perdure import workers.app:app comment-notification --waiting pending --processing sending",
+    epilog="Example: perdure import shop.app:app order --waiting pending --processing sending",
     rich_help_panel=MEND,
 )
 def import_rows(

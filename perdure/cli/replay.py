@@ -17,7 +17,7 @@ from perdure.cli.printing import print_line, print_progress
 from perdure.settings import settings
 
 
-@cli.command("replay", epilog="Example: perdure replay workers.app:app --from tests/histories", rich_help_panel=RUN)
+@cli.command("replay", epilog="Example: perdure replay shop.app:app --from tests/histories", rich_help_panel=RUN)
 def replay_histories(
     app: Annotated[str, typer.Argument(help="the App whose code is tried, as package.module:name")],
     files: Annotated[

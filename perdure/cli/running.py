@@ -21,13 +21,13 @@ from perdure.settings import Settings, settings
 log: logging.Logger = logging.getLogger("perdure.worker")
 
 
-@cli.command(epilog="Example: perdure worker workers.app:app", rich_help_panel=RUN)
+@cli.command(epilog="Example: perdure worker shop.app:app", rich_help_panel=RUN)
 def worker(app: Annotated[str, typer.Argument(help="the App to run, as package.module:name")]) -> None:
     """Run a worker for an app, until SIGTERM."""
     _run(app, run_worker)
 
 
-@cli.command(epilog="Example: perdure relay workers.app:app", rich_help_panel=RUN)
+@cli.command(epilog="Example: perdure relay shop.app:app", rich_help_panel=RUN)
 def relay(
     app: Annotated[str, typer.Argument(help="the App to start, as package.module:name")],
 ) -> None:

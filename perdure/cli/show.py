@@ -32,7 +32,7 @@ _OUTCOMES = {
 }
 
 
-@cli.command(epilog="Example: perdure show comment-notification 42 --app workers.app:app", rich_help_panel=LOOK)
+@cli.command(epilog="Example: perdure show order 42 --app shop.app:app", rich_help_panel=LOOK)
 def show(
     lifecycle: Annotated[str, typer.Argument(help="its lifecycle")],
     entity_id: Annotated[str, typer.Argument(metavar="ID", help="its id")],

@@ -9,14 +9,14 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from activities.contracts.sendmail import Kind, Letter
+from activities.mail.contracts.sendmail import Kind, Letter
 from perdure._store.schema import Connection
 from perdure.contracts.keys import Entity, Key
 from perdure.testing.crashing.case import exited, preload
 from perdure.testing.crashing.victim import Orders, work
 from tests.mail_secret import token_of
 from tests.world import World
-from workflows.mailing import Mailing
+from workflows.mail.mailing import Mailing
 
 TABLE = (Path(__file__).parents[2] / "infra" / "mailings.sql").read_text()
 _FORK = multiprocessing.get_context("forkserver")
@@ -34,7 +34,7 @@ class Workers:
     async def start(self, **environment: str) -> Any:
         """Start one, and wait until it runs."""
         log = self._world.folder / f"mailings-{len(self._processes)}.log"
-        orders = Orders("workers.mailings:app", self._world.environment() | environment, str(log), self._line)
+        orders = Orders("workers.mail.app:app", self._world.environment() | environment, str(log), self._line)
         worker = _FORK.Process(target=work, args=(orders,), daemon=True)
         worker.start()
         self._processes.append(worker)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from activities.contracts.comment import Comment
+from activities.comments.contracts import Comment
 from infra.mail.server import MailServer, count_by_message_id
 from infra.postgres import PostgresServer
 from infra.temporal import TemporalServer
@@ -22,7 +22,7 @@ from tests.apps.errands import Escalate, LookupErrand, LookupInline
 from tests.apps.listening import Bell, Told
 from tests.counterparty import Counterparty
 from tests.mail_secret import token_of
-from workflows.comment_notification import CommentNotification
+from workflows.comments.comment_notification import CommentNotification
 
 
 @pytest.fixture(scope="session")
@@ -149,7 +149,7 @@ async def test_whatever_dies_a_comment_is_notified_by_one_mail(
         proof = await crash_points(
             CommentNotification,
             Comment(id=1, post_id=1, author="ann", body="hello", recipient="bob@example.org"),
-            app="workers.app:app",
+            app="workers.comments.app:app",
             happened=lambda key: count_by_message_id(server.maildir)[f"<{token_of(Key(key))}@blog.example>"],
             other_side=("PERDURE_MAIL_PORT", server.port),
             commit=with_its_comment,

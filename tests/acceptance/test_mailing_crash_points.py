@@ -11,7 +11,7 @@ from typing import Any
 import asyncpg
 import pytest
 
-from activities.contracts.sendmail import Kind
+from activities.mail.contracts.sendmail import Kind
 from infra.postgres import PostgresServer
 from infra.temporal import TemporalServer
 from perdure._store.schema import Connection
@@ -19,7 +19,7 @@ from perdure.contracts.keys import Key
 from perdure.testing.crashing import Servers
 from tests.acceptance.mailings import TABLE, letter
 from tests.mail_secret import token_of
-from workflows.mailing import Mailing
+from workflows.mail.mailing import Mailing
 
 SENDMAIL = """\
 #!/bin/sh
@@ -68,7 +68,7 @@ async def test_whatever_dies_one_mail_is_piped(crash_points: Callable[..., Any],
     proof = await crash_points(
         Mailing,
         letter(Kind.EXACTLY_ONCE, "jo@inbox.example"),
-        app="workers.mailings:app",
+        app="workers.mail.app:app",
         happened=lambda key: (tmp_path / "sent").read_text().count(f"<{token_of(Key(key))}@"),
         commit=with_its_row,
         environment=await asyncio.to_thread(mail_system, tmp_path),

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from activities.contracts.mail import Accepted
-from activities.contracts.sendmail import Kind
+from activities.mail.contracts.mail import Accepted
+from activities.mail.contracts.sendmail import Kind
 from infra.postfix import DOMAIN, Postfix, is_needed, why_no_postfix
 from perdure.errors import AlreadyFinished, NotNow
 from tests.acceptance.mailings import TABLE, Workers, commit, letter, message_id

@@ -5,7 +5,7 @@ generated lifecycles: in an older build, and in a newer one.
 from perdure import App
 from tests.apps import bodies, talking
 from tests.chaos import answers, generated_bodies
-from workers.app import app as mail_app
+from workers.comments.app import app as mail_app
 
 PARTS = (bodies.app, talking.app, mail_app)
 

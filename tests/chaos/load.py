@@ -9,7 +9,7 @@ from typing import Any
 import asyncpg
 from pydantic import BaseModel
 
-from activities.contracts.comment import Comment
+from activities.comments.contracts import Comment
 from perdure import Client
 from tests.apps.contracts import Errand, March
 from tests.apps.errands import Count

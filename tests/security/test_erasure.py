@@ -209,7 +209,7 @@ async def test_what_the_app_does_not_know_is_erased_here_and_named(world: World,
         await world.client.start("letter", "l", {"name": mark})
         await world.ended("letter", "l")
         await world.completed("letter", "l")
-    status, told = await forget(world, "letter", "l", "--app", "workers.mailings:app")
+    status, told = await forget(world, "letter", "l", "--app", "workers.mail.app:app")
     assert (status, "the App has no lifecycle 'letter'" in told) == (1, True), told
     await world.db.execute("vacuum analyze")
     assert await places(world, mark) == set()

@@ -11,8 +11,8 @@ import pytest
 from aiohttp import web
 from pydantic import ValidationError
 
-from activities.contracts.mail import Mail
-from activities.sendmail import send_by_sendmail
+from activities.mail.contracts.mail import Mail
+from activities.mail.sendmail import send_by_sendmail
 from activities.web_jobs.exchange import Exchange, HttpRequest
 from activities.web_jobs.job_type import JobType
 from activities.web_jobs.names import Names

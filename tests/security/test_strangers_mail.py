@@ -16,14 +16,14 @@ from typing import Any
 
 import pytest
 
-from activities.contracts.mail import Accepted, Mail
-from activities.contracts.sendmail import Kind
-from activities.log_files import LogUnusable
-from activities.mail_log import find_in_mail_log
-from activities.mail_queue import QueueUnusable, ask_queue
-from activities.message_id import CLOCKS
-from activities.sendmail import find_sent_mail
-from activities.settings import mail_settings
+from activities.mail.contracts.mail import Accepted, Mail
+from activities.mail.contracts.sendmail import Kind
+from activities.mail.log_files import LogUnusable
+from activities.mail.mail_log import find_in_mail_log
+from activities.mail.mail_queue import QueueUnusable, ask_queue
+from activities.mail.message_id import CLOCKS
+from activities.mail.sendmail import find_sent_mail
+from activities.mail.settings import mail_settings
 from infra.postfix import DOMAIN, Postfix, is_needed, why_no_postfix
 from perdure import LookupContext
 from perdure.contracts.keys import Entity, Key

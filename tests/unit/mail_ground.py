@@ -10,8 +10,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from activities.contracts.mail import Mail
-from activities.settings import mail_settings
+from activities.mail.contracts.mail import Mail
+from activities.mail.settings import mail_settings
 from infra.mail.server import MailServer
 from perdure import Attempt, Entity, Key, LookupContext
 from perdure.contracts.attempt import boot_clock

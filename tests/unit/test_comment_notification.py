@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from activities.contracts.comment import Comment
-from activities.contracts.mail import FIND_IN_MAIL_LOG, SEND_MAIL, Accepted, Mail
+from activities.comments.contracts import Comment
+from activities.mail.contracts.mail import FIND_IN_MAIL_LOG, SEND_MAIL, Accepted, Mail
 from perdure import EffectStatus, InDoubt, NotDone, OperatorRequest, Refused
 from perdure.client import Resolution, SendAgain
 from perdure.testing import (
@@ -25,7 +25,7 @@ from perdure.testing import (
     WorkerLost,
     rehearse,
 )
-from workflows.comment_notification import CommentNotification, Notice, mail_for
+from workflows.comments.comment_notification import CommentNotification, Notice, mail_for
 
 COMMENT = Comment(id=7, post_id=3, author="ann", body="Nice!", recipient="bob@example.org")
 KEY = "comment-notification/7/send-mail"
@@ -178,11 +178,18 @@ def test_the_mail_tells_of_the_comment() -> None:
     assert "Nice!" in mail.body
 
 
-@pytest.mark.parametrize("module", ["activities.contracts.mail", "workflows.comment_notification", "perdure.testing"])
+@pytest.mark.parametrize(
+    "module", ["activities.mail.contracts.mail", "workflows.comments.comment_notification", "perdure.testing"]
+)
 def test_importing_what_workflows_import_pulls_in_no_client_library(module: str) -> None:
     listing = f"import {module}, sys; print(*sys.modules)"
     modules = subprocess.run([sys.executable, "-c", listing], check=True, capture_output=True, text=True).stdout.split()
     assert module in modules
-    assert {"pytest", "asyncpg", "aiosmtplib", "aiosmtpd", "perdure._store.postgres", "activities.smtp"}.isdisjoint(
-        modules
-    )
+    assert {
+        "pytest",
+        "asyncpg",
+        "aiosmtplib",
+        "aiosmtpd",
+        "perdure._store.postgres",
+        "activities.mail.smtp",
+    }.isdisjoint(modules)

@@ -59,7 +59,7 @@ class Awkward(Lifecycle[str, Odd]):
 
 
 def test_a_lifecycle_is_drawn_with_its_states_and_effects() -> None:
-    end = CliRunner().invoke(cli, ["diagram", "comment-notification", "--app", "workers.app:app"])
+    end = CliRunner().invoke(cli, ["diagram", "comment-notification", "--app", "workers.comments.app:app"])
     assert (end.exit_code, end.stdout) == (0, NOTIFICATION)
 
 
@@ -72,7 +72,7 @@ def test_no_name_is_taken_for_syntax_and_a_state_can_be_marked() -> None:
 
 
 def test_an_unknown_lifecycle_is_refused_with_what_was_perhaps_meant() -> None:
-    end = CliRunner().invoke(cli, ["diagram", "comment-notifcation", "--app", "workers.app:app"])
+    end = CliRunner().invoke(cli, ["diagram", "comment-notifcation", "--app", "workers.comments.app:app"])
     assert (end.exit_code, end.stdout) == (2, "")
     assert end.stderr == (
         "perdure: no lifecycle is named 'comment-notifcation'; did you mean 'comment-notification'?\n"

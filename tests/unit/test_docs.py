@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 import typer.main
 
-from activities.settings import MailSettings
+from activities.mail.settings import MailSettings
 from activities.telephony.settings import TelephonySettings
 from activities.web_jobs.settings import WebSettings
 from perdure.cli import cli

@@ -28,7 +28,7 @@ def test_only_the_victim_of_a_proof_switches_fault_points_on() -> None:
 
 def test_a_worker_does_not_even_import_the_harness() -> None:
     seen = subprocess.run(
-        [sys.executable, "-c", "import sys, perdure.cli, workers.app; print(*sys.modules)"],
+        [sys.executable, "-c", "import sys, perdure.cli, workers.comments.app; print(*sys.modules)"],
         cwd=ROOT,
         capture_output=True,
         text=True,

@@ -9,12 +9,12 @@ from datetime import timedelta
 
 import pytest
 
-from activities.contracts.mail import mail_contracts
+from activities.mail.contracts.mail import mail_contracts
 from perdure import AskFirst
 
 SHOW = """
 import sys
-from activities.contracts.mail import FIND_IN_MAIL_LOG, SEND_MAIL
+from activities.mail.contracts.mail import FIND_IN_MAIL_LOG, SEND_MAIL
 doubt = SEND_MAIL.doubt
 print(SEND_MAIL.timeout.total_seconds(), doubt.visibility_delay.total_seconds(), SEND_MAIL.lookup is FIND_IN_MAIL_LOG)
 print(sorted({"aiosmtplib", "smtplib"} & set(sys.modules)))

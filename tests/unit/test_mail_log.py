@@ -13,11 +13,11 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from activities.contracts.mail import Accepted
-from activities.log_files import Log, LogUnusable, stamp_of
-from activities.mail_log import find_in_mail_log, search
-from activities.message_id import Sought
-from activities.smtp import send_mail
+from activities.mail.contracts.mail import Accepted
+from activities.mail.log_files import Log, LogUnusable, stamp_of
+from activities.mail.mail_log import find_in_mail_log, search
+from activities.mail.message_id import Sought
+from activities.mail.smtp import send_mail
 from infra.mail.server import At, Fault
 from perdure import InDoubt, NotDone
 from tests.mail_secret import token_of

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from activities.contracts.mail import Accepted
-from activities.mail_log import find_in_mail_log
-from activities.smtp import send_mail
+from activities.mail.contracts.mail import Accepted
+from activities.mail.mail_log import find_in_mail_log
+from activities.mail.smtp import send_mail
 from infra.mail.server import At, Fault, MailServer, count_by_message_id
 from infra.ports import free_port
 from perdure import InDoubt, NotDone, Refused

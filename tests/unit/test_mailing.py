@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from activities.contracts.mail import Accepted
-from activities.contracts.sendmail import FIND_SENT_MAIL, SENDMAIL, Kind, Letter
+from activities.mail.contracts.mail import Accepted
+from activities.mail.contracts.sendmail import FIND_SENT_MAIL, SENDMAIL, Kind, Letter
 from perdure import EffectStatus, InDoubt, NotDone, OperatorRequest, Refused
 from perdure.client import Resolution, SendAgain
 from perdure.testing import At, Late, NotPickedUp, Rehearsal, WhenBlocked, WhenIn, WhenParked, WorkerLost, rehearse
-from workflows.mailing import Mailing, Post
+from workflows.mail.mailing import Mailing, Post
 
 LETTER = Letter(
     kind=Kind.EXACTLY_ONCE,

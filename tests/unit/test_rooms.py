@@ -75,8 +75,8 @@ def test_a_room_knows_only_the_rooms_below_it(room: str) -> None:
 
 def test_an_arrow_that_points_up_is_seen(tmp_path: Path) -> None:
     file = tmp_path / "wrong.py"
-    file.write_text("from workers.app import app\nimport activities.smtp\n")
-    assert _imports(file) == {"workers.app.app", "activities.smtp"}
+    file.write_text("from workers.comments.app import app\nimport activities.mail.smtp\n")
+    assert _imports(file) == {"workers.comments.app.app", "activities.mail.smtp"}
 
 
 def _room(name: str) -> str:
@@ -186,8 +186,8 @@ def test_the_library_does_not_know_what_its_first_application_does() -> None:
 @pytest.mark.parametrize(
     "module",
     [
-        "activities.contracts.mail",
-        *("workflows.comment_notification", "workflows.mailing", "workflows.web_jobs.web_job"),
+        "activities.mail.contracts.mail",
+        *("workflows.comments.comment_notification", "workflows.mail.mailing", "workflows.web_jobs.web_job"),
     ],
 )
 def test_a_contract_pulls_in_no_client_library(module: str) -> None:

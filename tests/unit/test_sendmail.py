@@ -14,12 +14,12 @@ from pathlib import Path
 import psutil
 import pytest
 
-from activities.contracts.mail import Accepted, Mail
-from activities.message import message_bytes
-from activities.sendmail import send_by_sendmail
-from activities.settings import mail_settings
-from activities.smtp_outcomes import OURS_PAUSE, Verdict
-from activities.sysexits import TABLE
+from activities.mail.contracts.mail import Accepted, Mail
+from activities.mail.message import message_bytes
+from activities.mail.sendmail import send_by_sendmail
+from activities.mail.settings import mail_settings
+from activities.mail.smtp_outcomes import OURS_PAUSE, Verdict
+from activities.mail.sysexits import TABLE
 from perdure import Attempt, InDoubt, NotDone, Refused
 from perdure.errors import InvalidSetting
 from tests.deadline import DEADLINE, until
@@ -185,8 +185,8 @@ async def test_a_program_under_way_when_the_wait_is_given_up_goes_on_to_its_end(
 
 WORKER = """
 import asyncio, sys
-from activities.sendmail import send_by_sendmail
-from activities.settings import mail_settings
+from activities.mail.sendmail import send_by_sendmail
+from activities.mail.settings import mail_settings
 from perdure import Key
 from tests.unit.mail_ground import LETTER, attempt
 mail = LETTER.model_copy(update={"body": "x" * 900_000})

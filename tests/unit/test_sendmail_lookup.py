@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from activities.contracts.mail import Accepted
-from activities.log_files import LogUnusable
-from activities.mail_log import find_in_mail_log, search
-from activities.mail_queue import QueueUnusable, ask_queue
-from activities.message_id import Sought
-from activities.sendmail import find_sent_mail
+from activities.mail.contracts.mail import Accepted
+from activities.mail.log_files import LogUnusable
+from activities.mail.mail_log import find_in_mail_log, search
+from activities.mail.mail_queue import QueueUnusable, ask_queue
+from activities.mail.message_id import Sought
+from activities.mail.sendmail import find_sent_mail
 from perdure import LookupContext
 from tests.mail_secret import token_of
 from tests.unit.mail_ground import LETTER, attempt, settings

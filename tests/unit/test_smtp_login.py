@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from activities.settings import mail_settings
-from activities.smtp import send_mail
-from activities.smtp_outcomes import OURS_PAUSE
+from activities.mail.settings import mail_settings
+from activities.mail.smtp import send_mail
+from activities.mail.smtp_outcomes import OURS_PAUSE
 from infra.mail.server import count_by_message_id
 from perdure import NotDone
 from perdure.errors import InvalidSetting

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from activities.contracts.mail import Mail
-from activities.message import message_bytes
-from activities.smtp import send_mail
+from activities.mail.contracts.mail import Mail
+from activities.mail.message import message_bytes
+from activities.mail.smtp import send_mail
 from infra.mail.server import count_by_message_id
 from perdure import Entity, Key, Refused
 from tests.mail_secret import token_of

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from activities.contracts.mail import Mail
-from activities.smtp import send_mail
-from activities.smtp_outcomes import OURS_PAUSE, TABLE, End, Stage, Verdict, masked, queue_id_in
+from activities.mail.contracts.mail import Mail
+from activities.mail.smtp import send_mail
+from activities.mail.smtp_outcomes import OURS_PAUSE, TABLE, End, Stage, Verdict, masked, queue_id_in
 from infra.mail.server import At, Fault, MailServer, count_by_message_id
 from infra.ports import free_port
 from perdure import Attempt, InDoubt, NotDone, Refused

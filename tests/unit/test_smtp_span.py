@@ -8,7 +8,7 @@ import pytest
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import SpanKind, StatusCode
 
-from activities.smtp import send_mail
+from activities.mail.smtp import send_mail
 from infra.mail.server import At, Fault
 from perdure import Refused
 from tests.unit.mail_ground import LETTER, attempt, mail_server

@@ -19,7 +19,7 @@ from perdure.errors import DeclarationError
 from tests.apps.expecting import PENDING, TABLE, app_of
 from tests.integration.cleaning_up.reconciling import Sweep, sweeping
 from tests.world import World
-from workers.app import app as comments
+from workers.comments.app import app as comments
 
 LISTED = "select id from perdure.outbox order by id"
 

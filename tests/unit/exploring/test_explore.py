@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from activities.contracts.comment import Comment
-from activities.contracts.mail import SEND_MAIL, Accepted
+from activities.comments.contracts import Comment
+from activities.mail.contracts.mail import SEND_MAIL, Accepted
 from perdure.contracts.keys import Entity
 from perdure.testing import ExplorationFailed, ScriptError, explore
 from perdure.testing.exploring.explorer import of_random_lifecycles
@@ -18,7 +18,7 @@ from perdure.testing.exploring.judge import judge_keys
 from perdure.testing.exploring.programs import NAME, Program
 from perdure.testing.exploring.scenario import Event, Fault, Scenario
 from tests.apps.orders import CHARGE, Charge, Hasty, Order, OrderLifecycle, Unkept
-from workflows.comment_notification import CommentNotification
+from workflows.comments.comment_notification import CommentNotification
 
 SEEDS = range(40)
 ORDER = Order(number=1)

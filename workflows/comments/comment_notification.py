@@ -11,8 +11,8 @@ from enum import StrEnum
 from pydantic import ValidationError
 from temporalio import workflow
 
-from activities.contracts.comment import Comment
-from activities.contracts.mail import SEND_MAIL, Mail
+from activities.comments.contracts import Comment
+from activities.mail.contracts.mail import SEND_MAIL, Mail
 from perdure import AppColumn, Done, Lifecycle, NotPerformed, state
 from perdure.contracts import AppRows, Erasure
 

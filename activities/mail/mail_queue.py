@@ -19,11 +19,11 @@ from pathlib import Path
 
 from pydantic import BaseModel, ValidationError
 
-from activities.contracts.mail import Accepted, Mail
-from activities.message import wire_address
-from activities.message_id import FORGED, Sought, comparable
-from activities.settings import mail_settings
-from activities.smtp_outcomes import masked
+from activities.mail.contracts.mail import Accepted, Mail
+from activities.mail.message import wire_address
+from activities.mail.message_id import FORGED, Sought, comparable
+from activities.mail.settings import mail_settings
+from activities.mail.smtp_outcomes import masked
 from perdure import LookupContext, PerdureError
 
 _LONGEST = 16 << 20  # bytes of one mail's line in the list, which names all its recipients

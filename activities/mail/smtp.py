@@ -18,10 +18,10 @@ import aiosmtplib
 from aiosmtplib import SMTPException, SMTPHeloError, SMTPResponse, SMTPResponseException
 from opentelemetry.trace import Span
 
-from activities.contracts.mail import SEND_MAIL, Accepted, Mail
-from activities.message import message_bytes, needs_smtputf8, wire_address
-from activities.settings import MailSettings, StartTls, mail_settings
-from activities.smtp_outcomes import (
+from activities.mail.contracts.mail import SEND_MAIL, Accepted, Mail
+from activities.mail.message import message_bytes, needs_smtputf8, wire_address
+from activities.mail.settings import MailSettings, StartTls, mail_settings
+from activities.mail.smtp_outcomes import (
     TABLE,
     End,
     Stage,

@@ -1,6 +1,6 @@
 """The Message-ID by which a mail is found again: nobody without the secret of the application can make it.
 
-`python -m activities.message_id KEY` prints what is before its @, for whoever looks for a mail by hand.
+`python -m activities.mail.message_id KEY` prints what is before its @, for whoever looks for a mail by hand.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from datetime import datetime, timedelta
 from email.parser import BytesHeaderParser
 from email.policy import compat32
 
-from activities.contracts.addresses import ascii_domain
-from activities.contracts.mail import Mail
-from activities.settings import mail_settings
-from activities.smtp_outcomes import OURS_PAUSE
+from activities.mail.contracts.addresses import ascii_domain
+from activities.mail.contracts.mail import Mail
+from activities.mail.settings import mail_settings
+from activities.mail.smtp_outcomes import OURS_PAUSE
 from perdure import Key, LookupContext, NotDone, Settings
 from perdure.errors import InvalidSetting
 

@@ -8,9 +8,9 @@ from datetime import UTC, datetime
 from email.header import Header
 from email.utils import format_datetime, quote
 
-from activities.contracts.addresses import ascii_domain
-from activities.contracts.mail import Mail
-from activities.message_id import token_of
+from activities.mail.contracts.addresses import ascii_domain
+from activities.mail.contracts.mail import Mail
+from activities.mail.message_id import token_of
 from perdure import Key
 
 

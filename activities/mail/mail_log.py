@@ -17,11 +17,11 @@ from datetime import datetime
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
-from activities.contracts.mail import FIND_IN_MAIL_LOG, Accepted, Mail
-from activities.log_files import Log, LogFile, LogUnusable, stamp_of
-from activities.mail_queue import QueueUnusable, ask_queue
-from activities.message_id import FORGED, Sought
-from activities.settings import mail_settings
+from activities.mail.contracts.mail import FIND_IN_MAIL_LOG, Accepted, Mail
+from activities.mail.log_files import Log, LogFile, LogUnusable, stamp_of
+from activities.mail.mail_queue import QueueUnusable, ask_queue
+from activities.mail.message_id import FORGED, Sought
+from activities.mail.settings import mail_settings
 from perdure import LookupContext
 
 mail_settings()  # a worker with a wrong setting must not start

@@ -12,8 +12,8 @@ from zoneinfo import ZoneInfo
 from pydantic import Field, SecretStr, field_validator, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from activities.contracts.addresses import ascii_domain
-from activities.settings.reading import is_loopback, read_settings, usable_certificates
+from activities.environment import is_loopback, read_settings, usable_certificates
+from activities.mail.contracts.addresses import ascii_domain
 
 _PREFIX = "PERDURE_MAIL_"
 

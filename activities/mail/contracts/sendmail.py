@@ -10,7 +10,7 @@ from enum import StrEnum
 
 from pydantic import BaseModel, ConfigDict
 
-from activities.contracts.mail import MAIL_TIMEOUT, MAIL_VISIBILITY_DELAY, Accepted, Mail
+from activities.mail.contracts.mail import MAIL_TIMEOUT, MAIL_VISIBILITY_DELAY, Accepted, Mail
 from perdure import AskFirst, Effect, Escalate, Lookup
 
 

@@ -12,7 +12,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
-from activities.contracts.addresses import check_address, check_header_name, check_line, check_text
+from activities.mail.contracts.addresses import check_address, check_header_name, check_line, check_text
 from perdure import AskFirst, Effect, Escalate, Lookup
 from perdure.errors import InvalidSetting
 

@@ -1,4 +1,7 @@
-"""How settings are read, and what several of them have to be."""
+"""Settings of the outside systems are read from the environment, once, when a worker imports the bodies.
+
+With a wrong one the worker does not start, and one line names the variable.
+"""
 
 from __future__ import annotations
 

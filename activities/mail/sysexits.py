@@ -9,7 +9,7 @@ from __future__ import annotations
 import signal
 from typing import Final
 
-from activities.smtp_outcomes import Verdict
+from activities.mail.smtp_outcomes import Verdict
 
 # REFUSED only where the status speaks of this mail: refusing each mail for a wrong setting would turn one mistake into
 # thousands of mails that somebody has to send again. DOUBT where something went wrong after it may have been taken.

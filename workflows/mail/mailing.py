@@ -11,7 +11,7 @@ from enum import StrEnum
 from pydantic import ValidationError
 from temporalio import workflow
 
-from activities.contracts.sendmail import SENDMAIL, Kind, Letter
+from activities.mail.contracts.sendmail import SENDMAIL, Kind, Letter
 from perdure import AppColumn, Done, Lifecycle, NotPerformed, Repeat, state
 from perdure.contracts import AppRows, Erasure
 

@@ -15,14 +15,14 @@ from contextlib import ExitStack
 from tempfile import TemporaryFile
 from typing import IO
 
-from activities.contracts.mail import Accepted, Mail
-from activities.contracts.sendmail import FIND_SENT_MAIL, SENDMAIL
-from activities.mail_log import ask_log
-from activities.mail_queue import QueueUnusable, ask_queue
-from activities.message import message_bytes, wire_address
-from activities.settings import mail_settings
-from activities.smtp_outcomes import OURS_PAUSE, masked, outcome
-from activities.sysexits import verdict_of_status
+from activities.mail.contracts.mail import Accepted, Mail
+from activities.mail.contracts.sendmail import FIND_SENT_MAIL, SENDMAIL
+from activities.mail.mail_log import ask_log
+from activities.mail.mail_queue import QueueUnusable, ask_queue
+from activities.mail.message import message_bytes, wire_address
+from activities.mail.settings import mail_settings
+from activities.mail.smtp_outcomes import OURS_PAUSE, masked, outcome
+from activities.mail.sysexits import verdict_of_status
 from perdure import Attempt, LookupContext, NotDone
 
 _NEEDED = ("PATH", "HOME", "USER", "LOGNAME", "SHELL", "TMPDIR", "TZ", "MAIL_CONFIG")
