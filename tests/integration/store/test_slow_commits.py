@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from statistics import median
+from statistics import median, quantiles
 
 import pytest
 
@@ -41,6 +41,8 @@ async def test_a_hundred_lifecycles_in_flight_share_commits_that_are_slow(
     assert sum(calls.sizes) == 2 * count
     share = len(calls.sizes) / count
     if median(calls.seconds) < SLOW_COMMIT:
-        assert 0.5 <= share <= 2.0
+        assert share <= 2.0
     elif commit:
         assert share <= 0.5
+    if quantiles(calls.seconds, n=10)[-1] < SLOW_COMMIT:  # the slowest tenth is shared by many
+        assert share >= 0.5
