@@ -12,10 +12,11 @@ from pathlib import Path
 
 import asyncpg
 import pytest
-from temporalio.runtime import LoggingConfig, Runtime, TelemetryConfig, TelemetryFilter
+from temporalio.runtime import Runtime
 
 from infra.memory import memory
 from infra.postgres import PostgresServer
+from infra.quiet import quiet_runtime
 from infra.temporal import TemporalServer
 from perdure._store import schema
 from tests.mail_secret import MAIL_SECRET
@@ -25,7 +26,7 @@ from tests.world import World
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 # Tests kill servers: the SDK's warnings about that would bury the failure that a report is about.
-Runtime.set_default(Runtime(telemetry=TelemetryConfig(logging=LoggingConfig(TelemetryFilter("ERROR", "ERROR")))))
+Runtime.set_default(quiet_runtime())
 os.environ["PERDURE_MAIL_SECRET"] = MAIL_SECRET  # of the workers of all tests
 
 APP_TABLES = """

@@ -18,7 +18,6 @@ from dataclasses import asdict, replace
 
 import asyncpg
 from temporalio.contrib.pydantic import pydantic_data_converter
-from temporalio.runtime import LoggingConfig, Runtime, TelemetryConfig, TelemetryFilter
 from temporalio.testing import WorkflowEnvironment
 from temporalio.worker import Worker
 
@@ -30,6 +29,7 @@ from infra.demos.reminders_tables import show
 from infra.ports import free_port
 from infra.postgres import PostgresServer
 from infra.progress import progress
+from infra.quiet import quiet_runtime
 from infra.stack import ROOT
 from infra.telephony.numbers import GOOD
 from infra.telephony.server import ACCOUNT, TOKEN, TelephonyServer
@@ -107,10 +107,9 @@ async def servers() -> AsyncIterator[tuple[str, Connection, WorkflowEnvironment,
     try:
         with progress("starting PostgreSQL"):
             await asyncio.to_thread(postgres.start)
-        quiet = Runtime(telemetry=TelemetryConfig(logging=LoggingConfig(filter=TelemetryFilter("ERROR", "ERROR"))))
         async with (
             TelephonyServer() as telephony,
-            time_skipping_environment(data_converter=pydantic_data_converter, runtime=quiet) as environment,
+            time_skipping_environment(data_converter=pydantic_data_converter, runtime=quiet_runtime()) as environment,
         ):
             connection = await asyncpg.connect(postgres.dsn())
             await database.migrate(connection)

@@ -11,8 +11,9 @@ import sys
 from pathlib import Path
 
 from rich.console import Console
-from temporalio.runtime import LoggingConfig, Runtime, TelemetryConfig, TelemetryFilter
+from temporalio.runtime import Runtime
 
+from infra.quiet import quiet_runtime
 from tests.chaos import report
 from tests.chaos.plan import make_plan
 from tests.chaos.run import run
@@ -40,7 +41,7 @@ def main() -> int:
         return 0
     console.print(f"seed {seed}: {len(plan.starts)} lifecycles and {len(plan.faults)} faults in {plan.seconds:.0f} s")
     # Of servers that are away this process hears often enough: only errors.
-    Runtime.set_default(Runtime(telemetry=TelemetryConfig(logging=LoggingConfig(TelemetryFilter("ERROR", "ERROR")))))
+    Runtime.set_default(quiet_runtime())
     folder = options.report / "chaos"
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)

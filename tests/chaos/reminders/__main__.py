@@ -13,10 +13,11 @@ from pathlib import Path
 
 import asyncpg
 from rich.console import Console
-from temporalio.runtime import LoggingConfig, Runtime, TelemetryConfig, TelemetryFilter
+from temporalio.runtime import Runtime
 
 from infra.memory import memory
 from infra.postgres import PostgresServer
+from infra.quiet import quiet_runtime
 from infra.temporal import TemporalServer
 from perdure._store import schema
 from tests.chaos.reminders import report
@@ -41,7 +42,7 @@ def main() -> int:
         callbacks=not options.no_callbacks,
     )
     console.print(f"seed {wish.seed}: {wish.patients} patients; a worker is killed every {wish.every:g} s")
-    Runtime.set_default(Runtime(telemetry=TelemetryConfig(logging=LoggingConfig(TelemetryFilter("ERROR", "ERROR")))))
+    Runtime.set_default(quiet_runtime())
     folder = options.report / "chaos-reminders"
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
