@@ -34,7 +34,7 @@ from perdure._store.sql import queries, shared
 from perdure._text.privacy import describe, reason
 from perdure._workflow.messages import signals
 from perdure.app import App
-from perdure.errors import PerdureError, TemporalUnavailable
+from perdure.errors import TemporalUnavailable
 from perdure.logs import says
 from perdure.settings import Settings
 from perdure.telemetry import metrics, names
@@ -368,7 +368,7 @@ def _is_of_rows(error: Exception) -> bool:
     """Whether it can be for what the rows hold; else the servers, or the rights of this role, are in trouble."""
     if isinstance(error, asyncpg.PostgresError):
         return not (error.sqlstate or "").startswith(("08", "25", "40", "42", "53", "55", "57", "58"))
-    return not isinstance(error, (PerdureError, RPCError, asyncpg.InterfaceError, OSError, TimeoutError))
+    return not isinstance(error, TROUBLE)
 
 
 async def _order(connection: Connection, lines: Sequence[Line]) -> bool:

@@ -7,16 +7,16 @@ import logging
 import random
 import time
 
-import asyncpg
 from temporalio.service import RPCError
 
+from perdure._store.connecting import DATABASE_ERRORS
 from perdure._text.privacy import reason
 from perdure.errors import PerdureError
 from perdure.logs import says
 
 log = logging.getLogger("perdure.service")
 
-TROUBLE = (PerdureError, RPCError, asyncpg.PostgresError, asyncpg.InterfaceError, OSError, TimeoutError)
+TROUBLE = (PerdureError, RPCError, *DATABASE_ERRORS)
 """What the outside world can do to a service; it says so and goes on."""
 
 

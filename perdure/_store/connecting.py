@@ -23,6 +23,8 @@ from perdure._store.secured import connect
 from perdure.logs import says
 
 T = TypeVar("T")
+DATABASE_ERRORS = (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, TimeoutError)
+"""What a statement raises where the server refuses it, or is lost or absent."""
 Pool: TypeAlias = "asyncpg.Pool[asyncpg.Record]"
 if TYPE_CHECKING:
     _Connection: TypeAlias = asyncpg.Connection[asyncpg.Record]

@@ -12,8 +12,8 @@ from typing import Any
 import asyncpg
 from temporalio.common import MetricMeter
 
+from perdure._store.connecting import DATABASE_ERRORS, open_pool
 from perdure._store.connecting import Pool as Pool
-from perdure._store.connecting import open_pool
 from perdure._store.group_commit import MOST_BYTES, PER_BYTE, GroupCommit, Locked, Transient, Unacceptable, Unstorable
 from perdure._store.schema import Connection
 from perdure._store.secured import setting_of, unusable
@@ -71,7 +71,7 @@ class PostgresStore:
         try:
             async with self.pool.acquire(timeout=LONGEST) as connection:
                 rows = await self._apply(connection, f"[{','.join(batch)}]")
-        except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, TimeoutError) as error:
+        except DATABASE_ERRORS as error:
             if self._unverified is not None and getattr(error, "sqlstate", None) == _UNVERIFIED:
                 self._unverified()
             raise kind_of(error) from error
@@ -135,7 +135,7 @@ class Database:
         if pool is not None:
             try:
                 await asyncio.wait_for(pool.close(), 2)
-            except (TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError, OSError):
+            except DATABASE_ERRORS:
                 pool.terminate()
 
 
@@ -149,7 +149,7 @@ def answering() -> Iterator[None]:
     """Turn what a lost, absent or overloaded server makes asyncpg raise into `DatabaseUnavailable`."""
     try:
         yield
-    except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, TimeoutError) as error:
+    except DATABASE_ERRORS as error:
         kind = kind_of(error)
         if isinstance(kind, Transient) and (
             not isinstance(kind, Locked) or isinstance(error, asyncpg.QueryCanceledError)
