@@ -79,7 +79,7 @@ chaos: $(STAMP) ## thousands of lifecycles while everything is killed, cut and f
 chaos-reminders: $(STAMP) ## thousands of patients due within a minute while workers are killed (CHAOS="--seed 8")
 	@$(BIN)/python -m tests.chaos.reminders $(CHAOS)
 
-bench: $(STAMP) ## what a lifecycle costs, beside Temporal's samples (BENCH="--generations 3 --runs 200")
+bench: $(STAMP) ## what a lifecycle costs, beside Temporal's samples (BENCH="--rounds 3 --runs 200")
 	@$(BIN)/python -m bench.cost $(BENCH)
 
 histories: $(STAMP) ## record this release: workflow histories, which later releases must replay, and the wheel

@@ -34,7 +34,7 @@ class World:
 
     Attributes:
         db: a connection of the test's own, as an app would have it.
-        engine: Temporal client with the app's plugin.
+        temporal_client: Temporal client with the app's plugin.
         client: perdure's client.
         counterparty: the other side.
     """

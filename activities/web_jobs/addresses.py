@@ -1,6 +1,6 @@
 """Which addresses a page may have: only those that are reachable from everywhere, and those that the settings list.
 
-Asked for the address that a socket is about to connect to, so that no name, redirect or DNS answer gets generation it.
+Asked for the address that a socket is about to connect to, so that no name, redirect or DNS answer gets round it.
 """
 
 from __future__ import annotations

@@ -41,7 +41,7 @@ async def fetch(page: Page, attempt: Attempt) -> Family:
     _check(reply)
     listed = _listing(reply, page)
     if listed.next_page is not None and await _seen(web, page.master, listed.next_page):
-        raise Refused("its list goes generation in a circle: the next page was read before")
+        raise Refused("its list goes round in a circle: the next page was read before")
     return await children.put_on_record(web, page.master, page.number, listed)
 
 

@@ -13,7 +13,7 @@ class Message(BaseModel):
     Attributes:
         ordinal: its place in the order of the entity's messages, from 1, without gaps.
         id: under which the app knows it.
-        kind: `signal` = for the author's handler `name`; `cancel` = the payload is a `OperatorRequest`.
+        kind: `signal` = for the author's handler `name`; `cancel` = the payload is an `OperatorRequest`.
         payload: JSON data; None = nothing is given to a handler that takes nothing.
     """
 

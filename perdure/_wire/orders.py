@@ -63,7 +63,7 @@ class LookupOrder(BaseModel):
     Attributes:
         write: what to read before asking.
         input: the effect's input as JSON data.
-        settle: seconds after the deadline before which a miss does not count.
+        visibility_delay: seconds after the deadline before which a miss does not count.
         timeout: seconds that the look-up may take.
     """
 

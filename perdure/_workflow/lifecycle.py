@@ -171,13 +171,13 @@ class Lifecycle(Answering, Generic[I, S]):
                 enter it afterwards. If it is final, what follows in `run` is not certain to be run.
             suffix: tells several performances of one effect apart: part of the key.
             expires_at: from then on it is of no use: no attempt is begun, and it ends `Expired`.
-            doubt: the policy of this performance, in place of the contract's; a `AskFirst` with the contract's own
+            doubt: the policy of this performance, in place of the contract's; an `AskFirst` with the contract's own
                 `lookup`. Like `timeout` and `retry` it must come from the history: from the input, a receipt, a
                 message.
             timeout: the longest that one of its calls may take, in place of the contract's.
             retry: in place of the contract's.
-            witness: asked whenever nobody knows whether it happened: the receipt, where a message (such as a webhook)
-                has said that it did; None where none has.
+            confirmed_by: asked whenever nobody knows whether it happened: the receipt, where a message (such as a
+                webhook) has said that it did; None where none has.
 
         Returns:
             `Done` with the receipt, or `NotPerformed`: `WasRefused`, `Expired`, `Abandoned`, `GaveUp`,

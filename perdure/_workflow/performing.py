@@ -66,7 +66,7 @@ class Performance(Generic[In, Out]):
         entering: state that is committed with the first attempt's record.
         then: state that it is to be in if it is done.
         expires_at: from then on it is of no use.
-        witness: asked while nobody knows whether it happened.
+        confirmed_by: asked while nobody knows whether it happened.
     """
 
     def __init__(

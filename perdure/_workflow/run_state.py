@@ -125,7 +125,7 @@ class RunState:
         declared: the states of the lifecycle.
         state: the one that it is in; `since`: when it came to it.
         how_far: one line of the author's, for whoever looks.
-        recalled: the snapshot that the run before has left.
+        restored: the snapshot that the run before has left.
         catching_up: `run` was started from its top, and has not come to where the run before was: until then, what that
             did is not done again.
         moved: this run has done more than catch up.

@@ -55,7 +55,7 @@ class Asking:
             TemporalUnavailable: no Temporal server answered, or no worker; whether it was accepted is not known.
         """
         if self.temporal_client is None:
-            raise TemporalUnavailable(f"{update} needs Temporal: give the client Temporal=")
+            raise TemporalUnavailable(f"{update} needs Temporal: give the client temporal_client=")
         if isinstance(asked, Resolution) and (size := size_of(asked.receipt)) > LARGEST_RECEIPT:
             why = f"the receipt has {size} bytes, and may have {LARGEST_RECEIPT}: {ELSEWHERE}"
             raise InvalidInput(f"{self.entity}: {why}")

@@ -1,6 +1,6 @@
 """What the virtual server tells the SDK's workflow instance, and how an instance is made and entered.
 
-Imports of the SDK that are not public API stand here and in `engine_activities.py` only; a canary test watches
+Imports of the SDK that are not public API stand here and in `server_activities.py` only; a canary test watches
 the shape of each.
 """
 

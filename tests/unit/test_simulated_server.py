@@ -1,4 +1,4 @@
-"""The virtual engine: what a workflow class lives through in it is what it would live through on a server.
+"""The simulated server: what a workflow class lives through in it is what it would live through on a server.
 
 The workflows here are small and plain; the shapes of failures were compared with a real server's.
 """
@@ -819,8 +819,8 @@ async def test_a_run_of_five_activities_takes_milliseconds() -> None:
     assert min(times) < 0.01
 
 
-def test_the_private_api_of_the_sdk_is_the_one_the_engine_was_written_for() -> None:
-    """When this fails, the SDK was updated: compare `engine_jobs.py` with the SDK's worker/_workflow.py."""
+def test_the_private_api_of_the_sdk_is_the_one_the_simulated_server_was_written_for() -> None:
+    """When this fails, the SDK was updated: compare `server_jobs.py` with the SDK's worker/_workflow.py."""
 
     def fields(message: Any) -> set[str]:
         return {f.name for f in message.DESCRIPTOR.fields}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
 import inspect
 import re
@@ -56,6 +57,22 @@ def _exported(room: str) -> Iterator[tuple[str, Any]]:
     module = importlib.import_module(room)
     for name in getattr(module, "__all__", None) or [each for each in vars(module) if not each.startswith("_")]:
         yield name, getattr(module, name)
+
+
+def _misnamed(file: Path) -> Iterator[str]:
+    """Arguments that the docstrings of a file describe, and that their function or class does not take."""
+    for node in ast.walk(ast.parse(file.read_text())):
+        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            continue
+        body = node.body if isinstance(node, ast.ClassDef) else [node]
+        functions = [each for each in body if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef)]
+        made = next((each for each in functions if each.name in (node.name, "__init__")), None)
+        if made is None:  # a dataclass or a model
+            continue
+        taken = {each.arg for each in ast.walk(made.args) if isinstance(each, ast.arg)}
+        for section in re.findall(r"^Args:\n((?:    .*\n?|\n)+)", ast.get_docstring(node) or "", re.MULTILINE):
+            described = re.findall(r"^    (\w+(?:, \w+)*): ", section, re.MULTILINE)
+            yield from (f"{node.name}: {name}" for each in described for name in each.split(", ") if name not in taken)
 
 
 def _parameters(thing: Any) -> Iterator[str]:
@@ -123,6 +140,17 @@ def test_no_metric_and_no_span_has_a_word_that_was_given_up() -> None:
     texts = [each if isinstance(each, str) else getattr(each, "name", "") for each in vars(names).values()]
     words = {word for text in texts if isinstance(text, str) for word in re.split(r"[._ ]", text)}
     assert {each: _advice(each) for each in words if each in GIVEN_UP} == {}
+
+
+def test_each_argument_that_a_docstring_describes_is_one() -> None:
+    room = Path(perdure.__file__).parent
+    assert [f"{file.relative_to(room)}: {each}" for file in room.rglob("*.py") for each in _misnamed(file)] == []
+
+
+def test_an_argument_under_another_name_is_seen(tmp_path: Path) -> None:
+    file = tmp_path / "a.py"
+    file.write_text('def f(now: int, *, then: int) -> None:\n    """F.\n\n    Args:\n        now, once: a.\n    """\n')
+    assert list(_misnamed(file)) == ["f: once"]
 
 
 def test_a_word_that_was_given_up_is_seen() -> None:

@@ -250,7 +250,7 @@ class World:
         return known
 
     def count_activation(self, run: Run) -> None:
-        """A workflow is entered; one that goes generation without end is stopped."""
+        """A workflow is entered; one that goes round without end is stopped."""
         self._activations += 1
         if self._activations == MOST_ACTIVATIONS:
             self.found("runs without end", f"{run.workflow_id}: {MOST_ACTIVATIONS} activations")

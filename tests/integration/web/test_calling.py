@@ -305,7 +305,7 @@ async def test_a_list_that_can_not_be_used_is_refused_and_none_of_it_is_on_recor
         (answers({}, 404), "answered 404"),
         (answers(children("a"), Link="<?page=1>; rel=next"), "the next page of its list is the same page"),
         (answers(children("a"), Link="<//evil.example>; rel=next"), "the next page of its list is at another origin"),
-        (answers(children("a"), Link="<?page=0>; rel=next"), "its list goes generation in a circle"),
+        (answers(children("a"), Link="<?page=0>; rel=next"), "its list goes round in a circle"),
     ):
         with pytest.raises(Refused, match=why):
             await listed(jobs, attempt, reply)
