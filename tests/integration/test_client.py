@@ -177,7 +177,7 @@ async def test_what_needs_temporal_says_so_where_there_is_none(world: World, upd
     client = Client(world.client._pool, config=world.config)
     await client.start(LookupErrand, "a", Errand())
     more = {"outcome": "done", "note": ""} if update == "resolve" else {}
-    with pytest.raises(PerdureError, match="needs Temporal: give the client Temporal="):
+    with pytest.raises(PerdureError, match="needs Temporal: give the client temporal_client="):
         await getattr(client, update)(LookupErrand, "a", by="ann", **more)
 
 
