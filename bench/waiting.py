@@ -15,14 +15,12 @@ class Where(StrEnum):
 
     PENDING = "pending"
     WAITING = "waiting"
-    OVER = "over"
+    OVER = state("over", final=True)
 
 
 @workflow.defn(name="waiting")
 class Waiting(Lifecycle[Comment, Where]):
     """Waits for a message that never comes."""
-
-    states = (state(Where.PENDING, Where.WAITING), state(Where.WAITING, Where.OVER), state(Where.OVER))
 
     @workflow.run
     async def run(self, comment: Comment) -> None:

@@ -13,14 +13,12 @@ if TYPE_CHECKING:
     from perdure.client import Client
     from perdure.contracts.app_column import AppColumn
     from perdure.contracts.attempt import Attempt, LookupContext
-    from perdure.contracts.effects import Effect, Lookup
-    from perdure.contracts.keys import Entity, Key
-    from perdure.contracts.limits import RateLimit
+    from perdure.contracts.effects import Effect, Lookup, effect, lookup
+    from perdure.contracts.keys import Entity
     from perdure.contracts.outcomes import (
         Abandoned,
         DifferentInput,
         Done,
-        EffectStatus,
         Expired,
         GaveUp,
         InDoubt,
@@ -31,7 +29,7 @@ if TYPE_CHECKING:
     )
     from perdure.contracts.policies import AskFirst, Dedupe, Escalate, Repeat, RetryPolicy
     from perdure.contracts.states import state
-    from perdure.contracts.steps import Step, StepContext
+    from perdure.contracts.steps import Step, StepContext, step
     from perdure.errors import PerdureError
     from perdure.settings import Settings
 
@@ -40,9 +38,8 @@ _MODULES = {
     "client": ("Client",),
     "contracts.app_column": ("AppColumn",),
     "contracts.attempt": ("Attempt", "LookupContext"),
-    "contracts.effects": ("Effect", "Lookup"),
-    "contracts.keys": ("Entity", "Key"),
-    "contracts.limits": ("RateLimit",),
+    "contracts.effects": ("Effect", "Lookup", "effect", "lookup"),
+    "contracts.keys": ("Entity",),
     "contracts.outcomes": (
         "Abandoned",
         "DifferentInput",
@@ -53,12 +50,11 @@ _MODULES = {
         "InDoubt",
         "NotDone",
         "Refused",
-        "EffectStatus",
         "WasRefused",
     ),
     "contracts.policies": ("Dedupe", "Escalate", "AskFirst", "Repeat", "RetryPolicy"),
     "contracts.states": ("state",),
-    "contracts.steps": ("StepContext", "Step"),
+    "contracts.steps": ("StepContext", "Step", "step"),
     "errors": ("PerdureError",),
     "_worker.plugin": ("PerdurePlugin",),
     "settings": ("Settings",),
@@ -88,13 +84,11 @@ __all__ = [
     "DifferentInput",
     "Done",
     "Effect",
-    "EffectStatus",
     "Entity",
     "Escalate",
     "Expired",
     "GaveUp",
     "InDoubt",
-    "Key",
     "Lifecycle",
     "Lookup",
     "LookupContext",
@@ -103,7 +97,6 @@ __all__ = [
     "OperatorRequest",
     "PerdureError",
     "PerdurePlugin",
-    "RateLimit",
     "Refused",
     "Repeat",
     "RetryPolicy",
@@ -111,5 +104,8 @@ __all__ = [
     "Step",
     "StepContext",
     "WasRefused",
+    "effect",
+    "lookup",
     "state",
+    "step",
 ]

@@ -1,4 +1,4 @@
-"""`load`: what an argument or a setting names as `package.module:name`, looked for from the current folder as well."""
+"""What an argument or a setting names as `package.module:name`, looked for from the current folder as well."""
 
 from __future__ import annotations
 
@@ -24,16 +24,20 @@ def load(path: str) -> Any:
     module, _, name = path.partition(":")
     if not module or not name:
         raise DeclarationError(f"{path!r} does not name an object: write package.module:name")
-    if str(Path.cwd()) not in sys.path:
-        sys.path.insert(0, str(Path.cwd()))
-    imported = _imported(path, module)
+    imported = load_module(module, path)
     if not hasattr(imported, name):
         raise DeclarationError(f"{path!r}: the module {module!r} has no {name!r}")
     return getattr(imported, name)
 
 
-def _imported(path: str, module: str) -> ModuleType:
-    """The module; what its own code raises is shown as Python would show it, from its first line on."""
+def load_module(module: str, path: str) -> ModuleType:
+    """The module of that name; what its own code raises is shown as Python would show it, from its first line on.
+
+    Raises:
+        DeclarationError: it can't be imported; the message begins with `path`, and says why.
+    """
+    if str(Path.cwd()) not in sys.path:
+        sys.path.insert(0, str(Path.cwd()))
     try:
         return importlib.import_module(module)
     except PerdureError:

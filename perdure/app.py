@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -31,6 +32,7 @@ class App:
     Args:
         lifecycles: the classes.
         effects: bodies of effects, look-ups and steps, bound with `@EFFECT.performs`, `@FIND.answers`, `@STEP.takes`.
+            Those that were declared by their bodies (`@effect`, `@lookup`, `@step`) need not be named.
         lifespan: what bodies share: an async context manager made from the worker's settings, entered before the
             worker takes work and left after its last body has ended. What it yields is their `attempt.resources`.
         commands: groups of commands that `perdure` gets from the application, by their first word: where their Typer
@@ -43,14 +45,14 @@ class App:
         limits: the rates that its effects and look-ups keep to, by name.
 
     Example:
-        >>> App(lifecycles=[], effects=[]).lifecycles
+        >>> App(lifecycles=[]).lifecycles
         {}
     """
 
     def __init__(
         self,
         lifecycles: Sequence[type[Lifecycle[Any, Any]]],
-        effects: Sequence[Callable[..., Any]],
+        effects: Sequence[Callable[..., Any]] = (),
         *,
         lifespan: Lifespan | None = None,
         commands: Mapping[str, str] | None = None,
@@ -62,9 +64,44 @@ class App:
             raise DeclarationError("two lifecycles have the same name")
         self.bodies: dict[str, tuple[Contract, Callable[..., Any]]] = {}
         for body in effects:
-            self._bind(body)
-        self._check(_needed(lifecycles))
+            self._bind(body, contract_of(body))
+        needed = _needed(lifecycles)
+        for contract, _ in needed.values():
+            if contract.body is not None:
+                self._bind(contract.body, contract)
+        self._check(needed)
         self.limits: dict[str, RateLimit] = limits_of(contract for contract, _ in self.bodies.values())
+
+    @classmethod
+    def discover(
+        cls,
+        *modules: str,
+        lifespan: Lifespan | None = None,
+        commands: Mapping[str, str] | None = None,
+    ) -> App:
+        """An app of all lifecycles and bodies that some modules define. What they import does not count.
+
+        `perdure worker shop.orders`, without a name of an app, runs `App.discover("shop.orders")`.
+
+        Args:
+            modules: their names; `__name__` for the module that calls this.
+            lifespan: see `App`.
+            commands: see `App`.
+
+        Raises:
+            DeclarationError: they define no lifecycle, or the app can't work.
+        """
+        defined = [
+            each
+            for module in modules
+            for each in vars(importlib.import_module(module)).values()
+            if getattr(each, "__module__", None) == module
+        ]
+        lifecycles = [each for each in defined if isinstance(each, type) and _is_lifecycle(each)]
+        if not lifecycles:
+            raise DeclarationError(f"no lifecycle is defined in {', '.join(modules) or 'no module'}")
+        bodies = [each for each in defined if contract_of(each) is not None]
+        return cls(lifecycles, bodies, lifespan=lifespan, commands=commands)
 
     def lifecycle(self, name: str) -> type[Lifecycle[Any, Any]]:
         """The lifecycle of that name.
@@ -83,8 +120,9 @@ class App:
             return self.bodies[name][0]
         return next((contract for contract, _ in self.bodies.values() if name in contract.aliases), None)
 
-    def _bind(self, body: Callable[..., Any]) -> None:
-        contract = contract_of(body)
+    def _bind(self, body: Callable[..., Any], contract: Contract | None) -> None:
+        if isinstance(body, (Effect, Lookup, Step)):
+            raise DeclarationError(f"{body!r} is declared by its body, which a worker finds: leave it out of `effects`")
         if contract is None:
             raise DeclarationError(
                 f"{_where(body)} is bound to no contract: put @EFFECT.performs, @FIND.answers or @STEP.takes on it"
@@ -132,6 +170,10 @@ def input_json(lifecycle: type[Lifecycle[Any, Any]], given: Any, *, sealing: boo
 def name_of(lifecycle: type[Lifecycle[Any, Any]] | str) -> str:
     """Name of a lifecycle given as class or name."""
     return lifecycle if isinstance(lifecycle, str) else _name(lifecycle)
+
+
+def _is_lifecycle(found: type[Any]) -> bool:
+    return issubclass(found, Lifecycle) and workflow._Definition.from_class(found) is not None
 
 
 def _name(lifecycle: type[Lifecycle[Any, Any]]) -> str:

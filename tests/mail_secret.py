@@ -1,7 +1,7 @@
 """What the Message-IDs of all mails in tests are made with."""
 
 from activities.mail.message_id import token_with
-from perdure import Key
+from perdure.contracts import Key
 
 MAIL_SECRET = "a-secret-that-only-the-workers-of-tests-have"
 

@@ -11,7 +11,7 @@ from email.utils import format_datetime, quote
 from activities.mail.contracts.addresses import ascii_domain
 from activities.mail.contracts.mail import Mail
 from activities.mail.message_id import token_of
-from perdure import Key
+from perdure.contracts import Key
 
 
 def message_bytes(mail: Mail, key: Key, first_at: datetime, domain: str | None = None) -> bytes:

@@ -19,7 +19,8 @@ from activities.mail.contracts.addresses import ascii_domain
 from activities.mail.contracts.mail import Mail
 from activities.mail.settings import mail_settings
 from activities.mail.smtp_outcomes import OURS_PAUSE
-from perdure import Key, LookupContext, NotDone, Settings
+from perdure import LookupContext, NotDone, Settings
+from perdure.contracts import Key
 from perdure.errors import InvalidSetting
 
 CLOCKS = timedelta(hours=1)

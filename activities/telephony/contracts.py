@@ -13,7 +13,8 @@ from typing import Annotated
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
-from perdure import AskFirst, Effect, Escalate, Key, Lookup, RateLimit, RetryPolicy
+from perdure import AskFirst, Effect, Escalate, Lookup, RetryPolicy
+from perdure.contracts import Key, RateLimit
 from perdure.encryption import Private
 
 _ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"

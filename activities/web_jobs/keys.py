@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from activities.web_jobs.resources import Web
-from perdure import Key
+from perdure.contracts import Key
 
 _KEY = """select key from perdure.effect where lifecycle = 'web-job' and id = $1 and status = 'done'
     and effect in ('call-page', 'call-page-inline') order by generation desc, first_at desc limit 1"""

@@ -12,7 +12,8 @@ from activities.web_jobs.readiness import callback_token, digest_of, ready_type
 from activities.web_jobs.request import get, url_of
 from activities.web_jobs.resources import Web, web_of
 from activities.web_jobs.settings import web_settings
-from perdure import Key, LookupContext, NotDone, Refused
+from perdure import LookupContext, NotDone, Refused
+from perdure.contracts import Key
 
 SECONDS = 15.0
 """That it may take: less than the contract has."""

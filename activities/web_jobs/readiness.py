@@ -10,7 +10,8 @@ from activities.web_jobs.origins import forbidden
 from activities.web_jobs.resources import Web
 from activities.web_jobs.settings import web_settings
 from activities.web_jobs.signature import NoSecret, secrets
-from perdure import Key, NotDone
+from perdure import NotDone
+from perdure.contracts import Key
 
 
 def why_not(type_: JobType) -> str | None:

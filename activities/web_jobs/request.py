@@ -16,7 +16,8 @@ from activities.web_jobs.contracts import Call
 from activities.web_jobs.exchange import HttpRequest
 from activities.web_jobs.job_type import JobType
 from activities.web_jobs.signature import signed
-from perdure import Key, Refused
+from perdure import Refused
+from perdure.contracts import Key
 
 _LONGEST_KEY = 255  # characters
 _PLAIN = re.compile(r"[ -~]*")

@@ -19,24 +19,15 @@ class Notice(StrEnum):
     """Where the notification of a comment is."""
 
     PENDING = "pending"
-    SENDING = "sending"
-    SENT = "sent"
-    ERROR = "error"
-
-
-STATES = (
-    state(Notice.PENDING, Notice.SENDING),
-    state(Notice.SENDING, Notice.SENT, Notice.ERROR, within=timedelta(minutes=5)),
-    state(Notice.ERROR, Notice.SENDING, attention=True),
-    state(Notice.SENT),
-)
+    SENDING = state("sending", within=timedelta(minutes=5))
+    SENT = state("sent", final=True)
+    ERROR = state("error", attention=True)
 
 
 @workflow.defn(name="by-activity")
 class ByActivity(Lifecycle[Comment, Notice]):
     """Its effect is an activity."""
 
-    states = STATES
     effects = (SEND,)
     mirror = AppColumn("comment", column="notification_state")
 
@@ -56,7 +47,6 @@ class ByActivity(Lifecycle[Comment, Notice]):
 class Inline(Lifecycle[Comment, Notice]):
     """Its effect is inline."""
 
-    states = STATES
     effects = (SEND_INLINE,)
     mirror = AppColumn("comment", column="notification_state")
 

@@ -23,14 +23,12 @@ class Where(StrEnum):
     """Its states."""
 
     PENDING = "pending"
-    OVER = "over"
+    OVER = state("over", final=True)
 
 
 @workflow.defn(name="nothing")
 class Nothing(Lifecycle[Given, Where]):
     """Ends at once."""
-
-    states = (state(Where.PENDING, Where.OVER), state(Where.OVER))
 
     @workflow.run
     async def run(self, given: Given) -> None:

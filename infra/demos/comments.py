@@ -147,7 +147,8 @@ async def all_final(connection: asyncpg.Connection[asyncpg.Record]) -> None:
 async def counted(stack: Stack, connection: asyncpg.Connection[asyncpg.Record], apps_killed: int) -> Count:
     """Count at the other side, in the app's table and in the mirror."""
     from activities.mail.message_id import token_with
-    from perdure import Entity, Key
+    from perdure import Entity
+    from perdure.contracts import Key
 
     kept = Counter(
         {each.strip("<>").partition("@")[0]: number for each, number in count_by_message_id(stack.maildir).items()}

@@ -15,7 +15,8 @@ from activities.telephony.contracts import reference_of
 from infra.demos.reminders_patients import Day, Expected
 from infra.telephony.resources import Resource
 from infra.telephony.server import TelephonyServer
-from perdure import Entity, Key
+from perdure import Entity
+from perdure.contracts import Key
 
 FAILED = frozenset({"undelivered", "failed", "canceled", "busy", "no-answer"})
 """How the provider says that it reached nobody."""

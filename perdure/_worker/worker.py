@@ -20,7 +20,7 @@ from temporalio.envconfig import ClientConnectConfig
 from temporalio.runtime import Runtime
 from temporalio.worker import Worker, WorkerDeploymentConfig
 
-from perdure._loading import load
+from perdure._loading import load, load_module
 from perdure._services.credentials import CONNECT, Renewal, profile, renewed, why_not
 from perdure._worker.namespace import check_namespace
 from perdure._worker.plugin import REPORTING, PerdurePlugin
@@ -37,11 +37,13 @@ STICKY = timedelta(seconds=1)
 
 
 def load_app(path: str) -> App:
-    """The app that `package.module:name` stands for.
+    """The app that `package.module:name` stands for; without a name, the app of all that the module defines.
 
     Raises:
         DeclarationError: there is none; the message says what is wrong.
     """
+    if ":" not in path:
+        return App.discover(load_module(path, path).__name__)
     found = load(path)
     if not isinstance(found, App):
         raise DeclarationError(f"{path!r} is a {type(found).__name__}, not a perdure App")

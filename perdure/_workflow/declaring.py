@@ -71,12 +71,22 @@ def _guarded(handler: Callable[..., Any], validator: Callable[..., None] | None)
     return check
 
 
+def states_type(cls: type[Any], base: type[Any]) -> Any:
+    """The enum of its states."""
+    return _parameters(cls, base)[1]
+
+
+def _parameters(cls: type[Any], base: type[Any]) -> tuple[Any, Any]:
+    for each in getattr(cls, "__orig_bases__", ()):
+        if _derives(get_origin(each), base):
+            given, *states = get_args(each)
+            return given, states[0] if states else None
+    return None, None
+
+
 def input_type(cls: type[Any], base: type[Any]) -> Any:
     """The concrete type: Temporal decodes nothing for a TypeVar."""
-    declared = next(
-        (get_args(each)[0] for each in getattr(cls, "__orig_bases__", ()) if _derives(get_origin(each), base)),
-        None,
-    )
+    declared = _parameters(cls, base)[0]
     if declared is None or isinstance(declared, TypeVar):
         raise DeclarationError(f"{cls.__name__}: write `class {cls.__name__}(Lifecycle[Input, States])`")
     parameters = list(inspect.signature(cls.run).parameters.values())[1:]

@@ -23,6 +23,7 @@ from perdure._workflow.declaring import (
     guard_handlers,
     input_type,
     put_conductor_around_run,
+    states_type,
 )
 from perdure._workflow.leaving import inside, to_its_end
 from perdure._workflow.reading import read
@@ -33,7 +34,7 @@ from perdure.contracts.erasure import Erasure
 from perdure.contracts.keys import Entity
 from perdure.contracts.outcomes import Done, NotPerformed
 from perdure.contracts.policies import DoubtPolicy, RetryPolicy
-from perdure.contracts.states import State, States
+from perdure.contracts.states import States
 from perdure.contracts.steps import Step
 from perdure.errors import DeclarationError
 
@@ -50,7 +51,8 @@ class Lifecycle(Answering, Generic[I, S]):
     A subclass declares, and is checked when it is made:
 
     Attributes:
-        states: its states, the first one first; see `state`.
+        states: the enum of its states, the first one first; the second parameter of `Lifecycle[...]`, unless it is
+            given. Members are marked with `state`.
         effects: the contracts that its `run` performs; a worker without their bodies does not start.
         steps: the contracts of the steps that its `run` takes; likewise.
         mirror: a column of the app's own table that shows the state, or None.
@@ -79,17 +81,15 @@ class Lifecycle(Answering, Generic[I, S]):
         >>> from perdure import state
         >>> class Way(StrEnum):
         ...     OPEN = "open"
-        ...     CLOSED = "closed"
+        ...     CLOSED = state("closed", final=True)
         >>> @workflow.defn(name="ticket")
         ... class Ticket(Lifecycle[str, Way]):
-        ...     states = (state(Way.OPEN, Way.CLOSED), state(Way.CLOSED))
-        ...
         ...     @workflow.run
         ...     async def run(self, title: str) -> None:
         ...         await self.enter(Way.CLOSED, why=title)
     """
 
-    states: ClassVar[tuple[State[Any], ...]] = ()
+    states: ClassVar[type[StrEnum]]
     effects: ClassVar[tuple[Effect[Any, Any], ...]] = ()
     steps: ClassVar[tuple[Step[Any, Any], ...]] = ()
     mirror: ClassVar[AppColumn | None] = None
@@ -106,9 +106,10 @@ class Lifecycle(Answering, Generic[I, S]):
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
         guard_handlers(cls)
-        if not cls.states and "run" not in cls.__dict__:
+        if not {"run", "states"} & cls.__dict__.keys():
             return  # a base class of somebody's own
         check_handlers(cls, Lifecycle)
+        cls.states = getattr(cls, "states", None) or states_type(cls, Lifecycle)
         cls.declared = States(cls.__name__, cls.states)
         cls.input = TypeAdapter(input_type(cls, Lifecycle))
         check_effects(cls)
@@ -202,6 +203,55 @@ class Lifecycle(Answering, Generic[I, S]):
                 confirmed_by=confirmed_by,
             )
         )
+
+    async def perform_until_done(
+        self,
+        effect: Effect[In, Out],
+        given: In,
+        *,
+        otherwise: S,
+        entering: S | None = None,
+        then: S | None = None,
+        suffix: str | None = None,
+        doubt: DoubtPolicy[In, Out] | None = None,
+        timeout: timedelta | None = None,
+        retry: RetryPolicy | None = None,
+        confirmed_by: Callable[[], Out | None] | None = None,
+    ) -> Out:
+        """Perform an effect, and give its receipt. Whenever it ends without being done, enter `otherwise`, wait until
+        a person asks for a retry, and perform it again.
+
+        Args:
+            otherwise: a state with `attention=True`.
+            effect, given, entering, then, suffix, doubt, timeout, retry, confirmed_by: see `perform`.
+
+        Raises:
+            DeclarationError: `otherwise` has no `attention=True`; or as `perform`.
+            InvalidInput: as `perform`.
+        """
+        if not self.declared[otherwise].attention:
+            raise DeclarationError(
+                f"{type(self).__name__}: otherwise={otherwise.value!r} would wait for a person whom nothing calls: "
+                "declare that state with attention=True"
+            )
+        while True:
+            end = await self.perform(
+                effect,
+                given,
+                entering=entering,
+                then=then,
+                suffix=suffix,
+                doubt=doubt,
+                timeout=timeout,
+                retry=retry,
+                confirmed_by=confirmed_by,
+            )
+            match end:
+                case Done(receipt):
+                    return receipt
+                case NotPerformed(why):
+                    await self.enter(otherwise, why)
+                    await self.retry_requested()
 
     async def step(self, step: Step[In, Out], given: In) -> Out:
         """Take a step, again and again until it succeeds, and give what it returned.

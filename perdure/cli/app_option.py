@@ -12,7 +12,11 @@ from perdure.app import App
 AppOption = Annotated[
     str | None,
     typer.Option(
-        "--app", envvar="PERDURE_APP", metavar="MODULE:NAME", help="the App, as package.module:name", show_default=False
+        "--app",
+        envvar="PERDURE_APP",
+        metavar="MODULE[:NAME]",
+        help="the App, as package.module:name or package.module",
+        show_default=False,
     ),
 ]
 """`app: AppOption = None` in the signature of a command."""

@@ -38,7 +38,7 @@ Query = Annotated[
     rich_help_panel=MEND,
 )
 def import_rows(
-    app: Annotated[str, typer.Argument(help="the App, as package.module:name")],
+    app: Annotated[str, typer.Argument(help="the App, as package.module:name or package.module")],
     lifecycle: Annotated[str, typer.Argument(help="name of the lifecycle that is started for each row")],
     waiting: Annotated[
         list[str] | None, typer.Option(help="status of rows that nobody has begun; may be given often")

@@ -19,7 +19,7 @@ from perdure.settings import settings
 
 @cli.command("replay", epilog="Example: perdure replay shop.app:app --from tests/histories", rich_help_panel=RUN)
 def replay_histories(
-    app: Annotated[str, typer.Argument(help="the App whose code is tried, as package.module:name")],
+    app: Annotated[str, typer.Argument(help="the App whose code is tried, as package.module:name or package.module")],
     files: Annotated[
         list[Path] | None, typer.Option("--from", help="a file, or a folder of files; may be given often", exists=True)
     ] = None,

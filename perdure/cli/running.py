@@ -22,14 +22,16 @@ log: logging.Logger = logging.getLogger("perdure.worker")
 
 
 @cli.command(epilog="Example: perdure worker shop.app:app", rich_help_panel=RUN)
-def worker(app: Annotated[str, typer.Argument(help="the App to run, as package.module:name")]) -> None:
+def worker(
+    app: Annotated[str, typer.Argument(help="the App to run, as package.module:name or package.module")],
+) -> None:
     """Run a worker for an app, until SIGTERM."""
     _run(app, run_worker)
 
 
 @cli.command(epilog="Example: perdure relay shop.app:app", rich_help_panel=RUN)
 def relay(
-    app: Annotated[str, typer.Argument(help="the App to start, as package.module:name")],
+    app: Annotated[str, typer.Argument(help="the App to start, as package.module:name or package.module")],
 ) -> None:
     """Run the relay alone, until SIGTERM, where the workers run without (PERDURE_RELAY=false)."""
     _run(app, run_relay)

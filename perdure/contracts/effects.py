@@ -6,18 +6,33 @@ client library.
 
 from __future__ import annotations
 
+import functools
+import operator
 import sys
 from collections.abc import Callable, Coroutine
 from datetime import timedelta
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar, get_args
+from types import NoneType
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Generic,
+    Protocol,
+    TypeAlias,
+    TypedDict,
+    TypeVar,
+    Unpack,
+    get_args,
+    get_type_hints,
+    overload,
+)
 
 from pydantic import TypeAdapter, ValidationError
 
 from perdure._text.privacy import describe_invalid, reason
 from perdure.contracts.keys import check_name
 from perdure.contracts.limits import RateLimit
-from perdure.contracts.policies import AskFirst, Dedupe, DoubtPolicy, RetryPolicy
+from perdure.contracts.policies import AskFirst, Dedupe, DoubtPolicy, Escalate, Repeat, RetryPolicy
 from perdure.contracts.spans import check_spans
 from perdure.contracts.unordered import holds_set, is_untyped
 from perdure.errors import DeclarationError, InvalidInput
@@ -28,6 +43,7 @@ if TYPE_CHECKING:
 In = TypeVar("In")
 Out = TypeVar("Out")
 Body = TypeVar("Body", bound=Callable[..., Any])
+Declared = TypeVar("Declared", bound="_Contract[Any, Any]")
 
 Performs: TypeAlias = Callable[[In, "Attempt"], Coroutine[Any, Any, Out]]
 """Body of an effect."""
@@ -43,7 +59,11 @@ _SCHEDULE_TO_START = timedelta(minutes=5)
 
 
 class _Contract(Generic[In, Out]):
-    """What effects and look-ups have in common. The types come from `Effect[In, Out](...)`."""
+    """What effects and look-ups have in common. The types come from `Effect[In, Out](...)`, or from the body that
+    declares it."""
+
+    body: Callable[..., Coroutine[Any, Any, Any]] | None = None
+    """The function that declares it, with `@effect`, `@lookup` or `@step`; None = its body is bound elsewhere."""
 
     def __init__(
         self,
@@ -96,6 +116,8 @@ class _Contract(Generic[In, Out]):
     @cached_property
     def _types(self) -> tuple[Any, Any]:
         alias = getattr(self, "__orig_class__", None)
+        if alias is None and self.body is not None:
+            return _types_of(self, self.body)
         if alias is None:
             kind = type(self).__name__
             raise DeclarationError(f"{self!r} has no types: write {kind}[Input, Receipt]({self.name!r}, ...)")
@@ -243,6 +265,133 @@ class Effect(_Contract[In, Out]):
         must have that switched off: the workflow owns the attempts (invariant 3).
         """
         return _mark(body, self)
+
+
+class _Shared(TypedDict, total=False):
+    """What effects and look-ups may be given, as they take it."""
+
+    name: str
+    inline: bool
+    task_queue: str | None
+    limit: RateLimit | None
+    aliases: tuple[str, ...]
+
+
+class LookupOptions(_Shared, total=False):
+    """What `lookup` takes, with the meaning that it has for `Lookup`; `name` = the function's, unless given."""
+
+    timeout: timedelta
+
+
+class EffectOptions(_Shared, total=False):
+    """What `effect` takes beside `timeout` and `doubt`, with the meaning that it has for `Effect`; `name` = the
+    function's, unless given."""
+
+    retry: RetryPolicy | None
+    heartbeat_timeout: timedelta
+    schedule_to_start_timeout: timedelta | None
+
+
+class DeclaresEffect(Protocol):
+    """The decorator that `effect` returns for a policy without a look-up."""
+
+    def __call__(self, body: Callable[[In, Attempt], Coroutine[Any, Any, Out]], /) -> Effect[In, Out]: ...
+
+
+@overload
+def effect(
+    *, timeout: timedelta, doubt: AskFirst[In, Out], **options: Unpack[EffectOptions]
+) -> Callable[[Callable[[In, Attempt], Coroutine[Any, Any, Out]]], Effect[In, Out]]: ...
+
+
+@overload
+def effect(
+    *, timeout: timedelta, doubt: Dedupe | Repeat | Escalate, **options: Unpack[EffectOptions]
+) -> DeclaresEffect: ...
+
+
+def effect(*, timeout: timedelta, doubt: DoubtPolicy[Any, Any], **options: Unpack[EffectOptions]) -> Any:
+    """Declare an effect by its body (decorator): name, input and receipt are the function's.
+
+    A worker of an app whose lifecycle has the effect finds the body by itself. Where the web app or the workflow is
+    not to import what the body needs, write contract and body apart: `Effect` and `Effect.performs`.
+
+    Args:
+        timeout: the longest that one call to the other side may take.
+        doubt: what to do when nobody knows whether an attempt succeeded.
+        options: the further arguments of `Effect`. `name` is the function's, with `-` for `_`, unless it is given.
+
+    Raises:
+        DeclarationError: the terms can't work, or, when the lifecycle is made, the function has no types.
+
+    Example:
+        >>> from perdure import Attempt, Repeat
+        >>> @effect(timeout=timedelta(seconds=5), doubt=Repeat())
+        ... async def ring_bell(bell: str, attempt: Attempt) -> None:
+        ...     attempt.before_first_byte()
+        >>> ring_bell
+        Effect('ring-bell')
+    """
+
+    def declare(body: Performs[In, Out]) -> Effect[In, Out]:
+        return _declare(body, Effect, timeout=timeout, doubt=doubt, **options)
+
+    return declare
+
+
+def lookup(
+    **options: Unpack[LookupOptions],
+) -> Callable[[Callable[[In, LookupContext], Coroutine[Any, Any, Out | None]]], Lookup[In, Out]]:
+    """Declare a look-up by its body (decorator): name, input and receipt are the function's, as with `effect`.
+
+    Args:
+        options: the arguments of `Lookup`. `name` is the function's, with `-` for `_`, unless it is given.
+
+    Raises:
+        DeclarationError: the terms can't work, or, when the lifecycle is made, the function has no types.
+
+    Example:
+        >>> from perdure import LookupContext
+        >>> @lookup(timeout=timedelta(seconds=5))
+        ... async def find_payment(order: str, context: LookupContext) -> str | None:
+        ...     return None
+        >>> find_payment
+        Lookup('find-payment')
+    """
+
+    def declare(body: Answers[In, Out]) -> Lookup[In, Out]:
+        return _declare(body, Lookup, **options)
+
+    return declare
+
+
+def _declare(body: Callable[..., Any], kind: Callable[..., Declared], **options: Any) -> Declared:
+    options.setdefault("name", getattr(body, "__name__", "").replace("_", "-"))
+    contract = kind(**options)
+    contract.body = body
+    contract.module = body.__module__
+    return contract
+
+
+def _types_of(contract: _Contract[Any, Any], body: Callable[..., Any]) -> tuple[Any, Any]:
+    """Input and receipt of a contract that its body declares."""
+    where = f"{body.__module__}.{body.__qualname__}"
+    try:
+        hints = get_type_hints(body)
+    except NameError as error:
+        raise DeclarationError(f"{contract!r}: {where} has a type that its module does not define: {error}") from error
+    result = hints.pop("return", None)
+    if len(hints) != 2 or result is None:
+        raise DeclarationError(
+            f"{contract!r}: {where} must be annotated: "
+            f"`async def {body.__name__}(given: Input, context: ...) -> Receipt`"
+        )
+    if isinstance(contract, Lookup):  # whose body returns None for a miss
+        found = (
+            [each for each in get_args(result) if each is not NoneType] if NoneType in get_args(result) else [result]
+        )
+        result = functools.reduce(operator.or_, found)
+    return next(iter(hints.values())), result
 
 
 def check_room(name: str, doubt: DoubtPolicy[Any, Any], timeout: timedelta) -> None:

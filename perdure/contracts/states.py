@@ -1,13 +1,13 @@
-"""States of a lifecycle, declared with the states they may lead to; one that leads nowhere is final."""
+"""States of a lifecycle: the members of a `StrEnum`, some of them marked with `state(...)`."""
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from enum import StrEnum
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from perdure.contracts.spans import check_spans
 from perdure.errors import DeclarationError
@@ -20,79 +20,104 @@ S = TypeVar("S", bound=StrEnum)
 
 @dataclass(frozen=True, slots=True)
 class State(Generic[S]):
-    """One declared state; make it with `state(...)`."""
+    """One state of a lifecycle, with the marks that its member of the enum carries; see `state`."""
 
     name: S
-    leads_to: tuple[S, ...]
-    within: timedelta | None
-    attention: bool
-    cancelled: bool
+    leads_to: tuple[str, ...] | None = None
+    final: bool = False
+    within: timedelta | None = None
+    attention: bool = False
+    cancelled: bool = False
     aliases: tuple[str, ...] = ()
 
-    @property
-    def final(self) -> bool:
-        """Whether a lifecycle that enters it is over."""
-        return not self.leads_to
+
+class _Marked(str):
+    """The value of a marked member: the text, and the marks."""
+
+    __slots__ = ("marks",)
+    marks: State[Any]
+
+    def __str__(self) -> _Marked:
+        return self  # `StrEnum` takes `str(value)` for the member's value
 
 
 def state(
-    name: S,
-    *leads_to: S,
+    name: str,
+    *,
+    leads_to: tuple[str, ...] | None = None,
+    final: bool = False,
     within: timedelta | None = None,
     attention: bool = False,
     cancelled: bool = False,
     aliases: tuple[str, ...] = (),
-) -> State[S]:
-    """Declare a state.
+) -> str:
+    """Mark a member of the `StrEnum` that a lifecycle has as its states. A state without marks is a plain string.
 
     Args:
-        name: the state.
-        leads_to: the states that may follow; none = it is final.
+        name: the state, as it is on record.
+        leads_to: the only states that may follow. None = every state that stands below it may, and where `attention`
+            is set every one but the first.
+        final: a lifecycle that enters it is over.
         within: how long it should last at most; longer is reported as stuck.
-        attention: it wants a person.
-        cancelled: a `cancel` ends here, from every state that is not final; it must be final.
-        aliases: names that it had before: who is in one of those is in this state.
+        attention: a person must look at it.
+        cancelled: a `cancel` ends here, from every state that is not final. It is final, too.
+        aliases: names that it had before: an entity that is on record in one of them is in this state.
 
     Raises:
-        DeclarationError: one of them is no member of a `StrEnum`, `aliases` is no tuple, or `within` is no time.
+        DeclarationError: `leads_to` or `aliases` is no tuple, or `within` is no time.
 
     Example:
-        >>> class Way(StrEnum):
+        >>> from enum import StrEnum
+        >>> class Stage(StrEnum):
         ...     OPEN = "open"
-        ...     PAID = "paid"
-        >>> state(Way.OPEN, Way.PAID, within=timedelta(minutes=5)).final, state(Way.PAID).final
-        (False, True)
+        ...     LATE = state("late", attention=True)
+        ...     PAID = state("paid", final=True)
+        >>> Stage.PAID
+        <Stage.PAID: 'paid'>
     """
-    if isinstance(aliases, str):
-        raise DeclarationError(f"state({name!r}, ...): aliases={aliases!r} must be a tuple: ({aliases!r},)")
+    for argument, given in (("leads_to", leads_to), ("aliases", aliases)):
+        if isinstance(given, str):
+            raise DeclarationError(f"state({name!r}, ...): {argument}={given!r} must be a tuple: ({given!r},)")
     check_spans(f"state({name!r}, ...)", within=within)
-    for each in (name, *leads_to):
-        if not isinstance(each, StrEnum):
-            raise DeclarationError(f"state({name!r}, ...): {each!r} is no member of a StrEnum")
-    return State(name, leads_to, within, attention, cancelled, aliases)
+    marked = _Marked(name)
+    marked.marks = State(name, leads_to, final or cancelled, within, attention, cancelled, aliases)
+    return marked
 
 
 class States(Generic[S]):
-    """The checked set of a lifecycle's states.
+    """The checked states of a lifecycle, and which may follow which.
+
+    Args:
+        lifecycle: name of the class, for errors.
+        enum: the states, the first one first.
 
     Raises:
-        DeclarationError: where the declaration can't work.
+        DeclarationError: the declaration can't work.
     """
 
-    def __init__(self, lifecycle: str, declared: Sequence[State[S]]) -> None:
+    def __init__(self, lifecycle: str, enum: type[S]) -> None:
+        given: Any = enum
+        if not (isinstance(given, type) and issubclass(given, StrEnum)):
+            raise DeclarationError(
+                f"{lifecycle}: its states are {enum!r}: write `class {lifecycle}(Lifecycle[Input, States])`, where "
+                "States is a StrEnum"
+            )
         self._lifecycle = lifecycle
-        self._by_name: dict[str, State[S]] = {each.name.value: each for each in declared}
-        self._today = {former: each.name.value for each in declared for former in each.aliases}
-        self._check(declared)
+        declared: list[State[S]] = [_state(each) for each in enum]
+        self._by_name: dict[str, State[S]] = {_text(each.name): each for each in declared}
+        self._today = {former: _text(each.name) for each in declared for former in each.aliases}
+        self._check_marks(declared)
         self.initial: S = declared[0].name
         self.cancelled: S | None = next((each.name for each in declared if each.cancelled), None)
+        self._followers = {_text(each.name): self._find_followers(each, declared) for each in declared}
+        self._check_ways(declared)
 
     def __getitem__(self, name: str) -> State[S]:
         try:
-            return self._by_name[str(name)]
+            return self._by_name[_text(name)]
         except KeyError:
             raise DeclarationError(
-                f"{self._lifecycle}: {str(name)!r} is not one of its states{suggestion(str(name), self._by_name)}"
+                f"{self._lifecycle}: {_text(name)!r} is not one of its states{suggestion(_text(name), self._by_name)}"
             ) from None
 
     def __iter__(self) -> Iterator[State[S]]:
@@ -111,16 +136,15 @@ class States(Generic[S]):
 
         The first one for `starting`: a run may be under way before it is on record that its start is delivered.
         """
-        return self.initial.value if name == STARTING else self._today.get(name, name)
+        return _text(self.initial) if name == STARTING else self._today.get(name, name)
 
     def on_record(self, name: str) -> State[S]:
-        """The state `name`; one that leads nowhere else and wants a person, where it is not declared any more."""
-        return self._by_name.get(name) or State(name, (name,), None, True, False)  # type: ignore[arg-type]
+        """The state `name`; one that is not final and needs a person, where it is not declared any more."""
+        return self._by_name.get(name) or State(name, attention=True)  # type: ignore[arg-type]
 
     def followers(self, name: str) -> tuple[S, ...]:
-        """The states that may follow: those that are declared, and where it is not final the one of a cancel."""
-        before, ends = self[name], self.cancelled
-        return before.leads_to if before.final or ends is None or ends in before.leads_to else (*before.leads_to, ends)
+        """The states that may follow; where it is not final, the one of a cancel is among them."""
+        return self._followers[_text(self[name].name)]
 
     def allows(self, before: str, after: str) -> bool:
         """Whether `after` may follow `before`. Staying is always allowed."""
@@ -128,46 +152,67 @@ class States(Generic[S]):
 
     def leads(self, before: str, after: str) -> bool:
         """Whether `after` may follow `before`, at once or over others."""
+        return after in self._reached(before)
+
+    def _reached(self, before: str) -> set[str]:
         reached: set[str] = set()
         ahead = [before]
         while ahead:
-            followers = {each.value for each in self.followers(ahead.pop())}
+            followers = {_text(each) for each in self.followers(ahead.pop())}
             ahead += followers - reached
             reached |= followers
-        return after in reached
+        return reached
 
-    def _check(self, declared: Sequence[State[S]]) -> None:
+    def _find_followers(self, before: State[S], declared: list[State[S]]) -> tuple[S, ...]:
+        if before.final and before.leads_to:
+            raise DeclarationError(f"{self._lifecycle}: {_text(before.name)!r} is final, but leads on")
+        if before.final:
+            return ()
+        usual = declared[1:] if before.attention else declared[declared.index(before) + 1 :]
+        followers = usual if before.leads_to is None else [self[each] for each in before.leads_to]
+        cancelled = [] if self.cancelled is None else [self.cancelled]
+        names = dict.fromkeys([*(each.name for each in followers), *cancelled])
+        return tuple(each for each in names if each is not before.name)
+
+    def _check_marks(self, declared: list[State[S]]) -> None:
         if not declared:
-            raise DeclarationError(f"{self._lifecycle}: `states` is empty: declare at least one final state")
-        if len(self._by_name) != len(declared):
-            raise DeclarationError(f"{self._lifecycle}: a state is declared twice")
+            raise DeclarationError(f"{self._lifecycle}: its enum of states is empty: it needs a final state at least")
         former = [name for each in declared for name in each.aliases]
         if taken := [name for name in former if name in self._by_name or former.count(name) > 1]:
             raise DeclarationError(f"{self._lifecycle}: aliases={taken[0]!r} is the name of another state as well")
-        ends = [each.name.value for each in declared if each.cancelled]
+        ends = [_text(each.name) for each in declared if each.cancelled]
         if len(ends) > 1:
             raise DeclarationError(f"{self._lifecycle}: {ends[0]!r} and {ends[1]!r} are both cancelled=True: keep one")
         if STARTING in self.names:
             raise DeclarationError(
                 f"{self._lifecycle}: {STARTING!r} is what an entity shows until it is delivered: take another name"
             )
-        reached = {declared[0].name.value, *ends}
-        for each in declared:
-            for follower in each.leads_to:
-                self[follower]
-                reached.add(follower.value)
-            if each.cancelled and each.leads_to:
-                raise DeclarationError(f"{self._lifecycle}: {each.name.value!r} is cancelled=True but leads on")
-        if lost := [name for name in self._by_name if name not in reached]:
-            raise DeclarationError(f"{self._lifecycle}: no state leads to {lost[0]!r}")
         if not any(each.final for each in declared):
-            raise DeclarationError(f"{self._lifecycle}: no state is final (leads nowhere), so it could never end")
-        kinds = {type(each.name) for each in declared}
-        if len(kinds) > 1:
-            raise DeclarationError(f"{self._lifecycle}: its states come from several enums")
-        for member in kinds.pop():
-            if member.value not in self._by_name:
-                raise DeclarationError(f"{self._lifecycle}: {member.value!r} is in the enum but not declared")
+            last = declared[-1].name
+            raise DeclarationError(
+                f"{self._lifecycle}: no state is final, so it could never end: mark one, as in "
+                f"{last.name} = state({_text(last)!r}, final=True)"
+            )
+
+    def _check_ways(self, declared: list[State[S]]) -> None:
+        reached = {_text(self.initial), *self._reached(self.initial)}
+        if lost := [name for name in self._by_name if name not in reached and not self[name].cancelled]:
+            raise DeclarationError(f"{self._lifecycle}: no state leads to {lost[0]!r}")
+        if stuck := [name for name, followers in self._followers.items() if not (followers or self[name].final)]:
+            raise DeclarationError(
+                f"{self._lifecycle}: {stuck[0]!r} leads to no state: give it final=True, or leads_to= with "
+                "those that may follow"
+            )
+
+
+def _state(member: S) -> State[S]:
+    value = member.value
+    return replace(value.marks, name=member) if isinstance(value, _Marked) else State(member)
+
+
+def _text(name: str) -> str:
+    """The plain text of a state, of a member of the enum and of a marked value alike."""
+    return str.__str__(name)
 
 
 def suggestion(given: str, known: object) -> str:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, TypeAlias, TypeVar
 
-from perdure.contracts.effects import _Contract, _mark
+from perdure.contracts.effects import _Contract, _declare, _mark
 from perdure.contracts.keys import Entity
 
 In = TypeVar("In")
@@ -67,3 +67,31 @@ class Step(_Contract[In, Out]):
         Whatever it raises means that it is taken again, after a pause. A definitive no is a value that it returns.
         """
         return _mark(body, self)
+
+
+def step(
+    *, timeout: timedelta = timedelta(seconds=5), name: str | None = None, aliases: tuple[str, ...] = ()
+) -> Callable[[Callable[[In, StepContext], Coroutine[Any, Any, Out]]], Step[In, Out]]:
+    """Declare a step by its body (decorator): name, input and result are the function's, as with `effect`.
+
+    Args:
+        timeout: how long it may take.
+        name: None = the function's, with `-` for `_`.
+        aliases: names that it had before, the first one first.
+
+    Raises:
+        DeclarationError: when the lifecycle is made: the function has no types.
+
+    Example:
+        >>> @step()
+        ... async def add_up(prices: list[int], context: StepContext) -> int:
+        ...     return sum(prices)
+        >>> add_up
+        Step('add-up')
+    """
+    named = {} if name is None else {"name": name}
+
+    def declare(body: Takes[In, Out]) -> Step[In, Out]:
+        return _declare(body, Step, timeout=timeout, aliases=aliases, **named)
+
+    return declare

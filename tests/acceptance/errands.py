@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from functools import partial
 from itertools import groupby
 
-from perdure import EffectStatus
+from perdure.contracts import EffectStatus
 from tests.apps.contracts import Errand
 from tests.counterparty import Counterparty
 from tests.world import World

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from perdure import EffectStatus
+from perdure.contracts import EffectStatus
 from tests.apps.contracts import Errand
 from tests.apps.talking import RingAgain, RingLater
 from tests.world import World

@@ -11,7 +11,7 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
-from perdure import EffectStatus
+from perdure.contracts import EffectStatus
 from perdure.errors import AlreadyFinished, NotNow, TemporalUnavailable
 from tests.acceptance.errands import (
     LOOKUPS,

@@ -12,8 +12,8 @@ from functools import partial
 import pytest
 from temporalio.api.enums.v1 import TimeoutType
 
-from perdure import EffectStatus
 from perdure._wire.names import WRITE
+from perdure.contracts import EffectStatus
 from tests.acceptance.errands import (
     KINDS,
     LOOKUPS,

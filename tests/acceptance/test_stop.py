@@ -16,7 +16,7 @@ from collections.abc import Callable
 import pytest
 from temporalio.api.enums.v1 import TimeoutType
 
-from perdure import EffectStatus
+from perdure.contracts import EffectStatus
 from tests.acceptance.errands import (
     LOOKUPS,
     PARKED,
@@ -202,7 +202,8 @@ BAD_INPUT: dict[str, tuple[str, dict[str, str], str]] = {
     "no such module": ("tests.apps.nothing:app", {}, "tests.apps.nothing"),
     "no such name": ("tests.apps.bodies:nothing", {}, "has no 'nothing'"),
     "no App": ("tests.apps.bodies:MARCH", {}, "not a perdure App"),
-    "no path": ("bodies", {}, "write package.module:name"),
+    "no path": ("bodies", {}, "there is no module 'bodies'"),
+    "no lifecycle": ("tests.apps.contracts", {}, "no lifecycle is defined in tests.apps.contracts"),
     "no body": ("tests.apps.bodiless:app", {}, "has no body"),
 }
 

@@ -61,14 +61,13 @@ class Way(StrEnum):
     """Where it is."""
 
     NEW = "new"
-    DONE = "done"
+    DONE = state("done", final=True)
 
 
 @workflow.defn(name="sharing")
 class Sharing(Lifecycle[str, Way]):
     """One effect that uses what is shared."""
 
-    states = (state(Way.NEW, Way.DONE), state(Way.DONE))
     effects = (USE,)
 
     @workflow.run

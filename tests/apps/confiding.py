@@ -73,19 +73,13 @@ class Way(StrEnum):
     WAITING = "waiting"
     WHISPERED = "whispered"
     MUTTERED = "muttered"
-    DONE = "done"
+    DONE = state("done", final=True)
 
 
 @workflow.defn(name="confide")
 class Confide(Lifecycle[Secret, Way]):
     """Hears, goes on in a new run, whispers, mutters, and waits for a last word."""
 
-    states = (
-        state(Way.WAITING, Way.WHISPERED),
-        state(Way.WHISPERED, Way.MUTTERED),
-        state(Way.MUTTERED, Way.DONE),
-        state(Way.DONE),
-    )
     effects = (WHISPER, MUTTER)
 
     def __init__(self) -> None:

@@ -14,22 +14,12 @@ from tests.apps.contracts import Errand
 class Way(StrEnum):
     """Where an errand is."""
 
-    PENDING = "pending"
-    DOING = "doing"
-    DONE = "done"
-    FAILED = "failed"
-    EXPIRED = "expired"
-    CANCELLED = "cancelled"
-
-
-STATES = (
-    state(Way.PENDING, Way.DOING, Way.FAILED, Way.EXPIRED, Way.CANCELLED),
-    state(Way.DOING, Way.DONE, Way.FAILED, Way.EXPIRED, Way.CANCELLED, within=timedelta(minutes=5)),
-    state(Way.FAILED, Way.DOING, Way.CANCELLED, attention=True),
-    state(Way.DONE),
-    state(Way.EXPIRED),
-    state(Way.CANCELLED, cancelled=True),
-)
+    PENDING = state("pending", leads_to=("doing", "failed", "expired"))
+    DOING = state("doing", within=timedelta(minutes=5))
+    DONE = state("done", final=True)
+    FAILED = state("failed", leads_to=("doing",), attention=True)
+    EXPIRED = state("expired", final=True)
+    CANCELLED = state("cancelled", cancelled=True)
 
 
 class AnErrand(Lifecycle[Errand, Way]):

@@ -5,7 +5,7 @@ Each stands in a small file of its own, since the sandbox imports a lifecycle's 
 
 from __future__ import annotations
 
-from tests.apps.errand import STATES, AnErrand, Way
+from tests.apps.errand import AnErrand, Way
 from tests.apps.kinds.counter import Count, Counter, Open
 from tests.apps.kinds.dedupe import Dedupe, DedupeInline
 from tests.apps.kinds.escalate import Escalate, EscalateInline
@@ -15,7 +15,6 @@ from tests.apps.kinds.repeat import Repeat, RepeatInline
 
 __all__ = [
     "LIFECYCLES",
-    "STATES",
     "AnErrand",
     "Count",
     "Counter",

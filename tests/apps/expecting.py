@@ -23,7 +23,7 @@ class Place(StrEnum):
     """Whether it is wanted."""
 
     PENDING = "pending"
-    CANCELLED = "cancelled"
+    CANCELLED = state("cancelled", cancelled=True)
 
 
 class Chore(BaseModel):
@@ -40,14 +40,9 @@ class _Chore(Lifecycle[Chore, Place]):
         await self.wait_for(lambda: False)
 
 
-_STATES = (state(Place.PENDING, Place.CANCELLED), state(Place.CANCELLED, cancelled=True))
-
-
 @workflow.defn(name="chore")
 class Only(_Chore):
     """Does a chore."""
-
-    states = _STATES
 
     @workflow.run
     async def run(self, chore: Chore) -> None:
@@ -59,8 +54,6 @@ class Only(_Chore):
 class First(_Chore):
     """Does a chore."""
 
-    states = _STATES
-
     @workflow.run
     async def run(self, chore: Chore) -> None:
         """See the base class."""
@@ -71,8 +64,6 @@ class First(_Chore):
 class Second(_Chore):
     """Does a chore."""
 
-    states = _STATES
-
     @workflow.run
     async def run(self, chore: Chore) -> None:
         """See the base class."""
@@ -82,8 +73,6 @@ class Second(_Chore):
 @workflow.defn(name="chore-c")
 class Third(_Chore):
     """Does a chore."""
-
-    states = _STATES
 
     @workflow.run
     async def run(self, chore: Chore) -> None:

@@ -10,7 +10,7 @@ from perdure import App, AppColumn, Attempt, Effect, Lookup, LookupContext
 from perdure import AskFirst as ByLookUp
 from tests.apps.calls import do_errand
 from tests.apps.contracts import QUICK, Errand, Ticket
-from tests.apps.errand import STATES, AnErrand
+from tests.apps.errand import AnErrand
 
 FIND = Lookup[Errand, Ticket]("find-nothing", timeout=timedelta(seconds=5))
 DO = Effect[Errand, Ticket](
@@ -38,7 +38,6 @@ async def do_forgetful(errand: Errand, attempt: Attempt) -> Ticket:
 class Forgetful(AnErrand):
     """Trusts that look-up."""
 
-    states = STATES
     effects = (DO,)
     mirror = AppColumn("errand", column="state")
 

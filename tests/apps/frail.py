@@ -10,7 +10,6 @@ from temporalio import workflow
 from perdure import App, AppColumn, Lifecycle, state
 from tests.apps.calls import bound
 from tests.apps.contracts import INLINE, REGULAR, Errand
-from tests.apps.errand import STATES as ERRAND_STATES
 from tests.apps.errand import AnErrand
 from tests.apps.kinds.counter import Counter
 from tests.apps.kinds.escalate import Escalate
@@ -20,10 +19,8 @@ from tests.apps.kinds.lookup import LookupErrand, LookupInline
 class Stay(StrEnum):
     """Where it is."""
 
-    IN, OUT = "in", "out"
-
-
-_STATES = (state(Stay.IN, Stay.OUT), state(Stay.OUT))
+    IN = "in"
+    OUT = state("out", final=True)
 
 
 class _Waiting(Lifecycle[Errand, Stay]):
@@ -47,7 +44,6 @@ class _Waiting(Lifecycle[Errand, Stay]):
 class Staying(_Waiting):
     """If it is ended, a person is wanted."""
 
-    states = _STATES
     mirror = AppColumn("errand", column="state")
 
     @workflow.run
@@ -60,7 +56,6 @@ class Staying(_Waiting):
 class Stubborn(_Waiting):
     """If it is ended, it is started again."""
 
-    states = _STATES
     if_ended = "again"
 
     @workflow.run
@@ -73,8 +68,6 @@ class Stubborn(_Waiting):
 class Odd(_Waiting):
     """Asks for a reconciliation of itself."""
 
-    states = _STATES
-
     @workflow.run
     async def run(self, errand: Errand) -> None:
         """Ask, and stay."""
@@ -86,8 +79,6 @@ class Odd(_Waiting):
 class Faulty(Lifecycle[Errand, Stay]):
     """Its code is wrong."""
 
-    states = _STATES
-
     @workflow.run
     async def run(self, errand: Errand) -> None:
         """Fail."""
@@ -98,7 +89,6 @@ class Faulty(Lifecycle[Errand, Stay]):
 class OtherLookup(AnErrand):
     """Today's code, that follows no history of before."""
 
-    states = ERRAND_STATES
     effects = (REGULAR["lookup"],)
 
     @workflow.run

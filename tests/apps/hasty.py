@@ -11,7 +11,7 @@ from typing import Any
 from pydantic import model_validator
 from temporalio import workflow
 
-from perdure import App, Lifecycle, state
+from perdure import App, Lifecycle
 from perdure._reconcile import entities
 from perdure._reconcile import workflow as cleaning_workflow
 from tests.apps.contracts import Errand
@@ -38,8 +38,6 @@ class Sticky(Errand):
 @workflow.defn(name="sticky", sandboxed=False)
 class Waits(Lifecycle[Sticky, Stay]):
     """Its input is sticky."""
-
-    states = (state(Stay.IN, Stay.OUT), state(Stay.OUT))
 
     @workflow.run
     async def run(self, errand: Sticky) -> None:

@@ -22,7 +22,9 @@ CALLS: Counter[str] = Counter()
 class Stage(StrEnum):
     """Where it is."""
 
-    NEW, WORKING, OVER = "new", "working", "over"
+    NEW = "new"
+    WORKING = "working"
+    OVER = state("over", final=True)
 
 
 class Wanted(BaseModel):
@@ -112,14 +114,10 @@ class _Large(Lifecycle[Wanted, Stage]):
         await self.enter(Stage.OVER)
 
 
-_STATES = (state(Stage.NEW, Stage.WORKING), state(Stage.WORKING, Stage.OVER), state(Stage.OVER))
-
-
 @workflow.defn(name="large", sandboxed=False)
 class Large(_Large):
     """Keeps everything itself."""
 
-    states = _STATES
     kit = LARGE
     effects = tuple(LARGE.effects.values())
     steps = (LARGE.step,)
@@ -140,7 +138,6 @@ class Large(_Large):
 class Smaller(_Large):
     """Keeps the large part elsewhere."""
 
-    states = _STATES
     kit = SMALLER
     effects = tuple(SMALLER.effects.values())
     steps = (SMALLER.step,)

@@ -53,30 +53,18 @@ class Sold(StrEnum):
 
     NEW = "new"
     RESERVING = "reserving"
-    RESERVED = "reserved"
+    RESERVED = state("reserved", leads_to=("paying", "expired"))
     PAYING = "paying"
-    REFUSED = "refused"
-    PAID = "paid"
-    EXPIRED = "expired"
-    CANCELLED = "cancelled"
+    REFUSED = state("refused", leads_to=("reserving", "paying"), attention=True)
+    PAID = state("paid", final=True)
+    EXPIRED = state("expired", final=True)
+    CANCELLED = state("cancelled", cancelled=True)
 
 
 class Heard(BaseModel):
     """What it was told."""
 
     words: list[int] = []
-
-
-_STATES = (
-    state(Sold.NEW, Sold.RESERVING, Sold.CANCELLED),
-    state(Sold.RESERVING, Sold.RESERVED, Sold.REFUSED, Sold.CANCELLED),
-    state(Sold.RESERVED, Sold.PAYING, Sold.EXPIRED, Sold.CANCELLED),
-    state(Sold.PAYING, Sold.PAID, Sold.REFUSED, Sold.CANCELLED),
-    state(Sold.REFUSED, Sold.RESERVING, Sold.PAYING, Sold.CANCELLED, attention=True),
-    state(Sold.PAID),
-    state(Sold.EXPIRED),
-    state(Sold.CANCELLED, cancelled=True),
-)
 
 
 class _Selling(Lifecycle[Sale, Sold]):
@@ -109,7 +97,6 @@ class _Selling(Lifecycle[Sale, Sold]):
 class KeptSale(_Selling):
     """Keeps what it hears."""
 
-    states = _STATES
     effects = (RESERVE, PAY)
 
     @workflow.run
@@ -127,7 +114,6 @@ class KeptSale(_Selling):
 class ForgetfulSale(_Selling):
     """Keeps nothing, so it must be told again."""
 
-    states = _STATES
     effects = (RESERVE, PAY)
 
     @workflow.run
@@ -160,19 +146,12 @@ class Step(StrEnum):
     HERE = "here"
     ON = "on"
     FURTHER = "further"
-    THERE = "there"
+    THERE = state("there", final=True)
 
 
 @workflow.defn(name="walk")
 class Walk(Lifecycle[Sale, Step]):
     """A step for each word; keeps nothing, and no state leads back."""
-
-    states = (
-        state(Step.HERE, Step.ON),
-        state(Step.ON, Step.FURTHER),
-        state(Step.FURTHER, Step.THERE),
-        state(Step.THERE),
-    )
 
     def __init__(self) -> None:
         self.words = 0

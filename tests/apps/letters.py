@@ -39,14 +39,13 @@ class At(StrEnum):
     """Where it is."""
 
     WRITTEN = "written"
-    POSTED = "posted"
+    POSTED = state("posted", final=True)
 
 
 @workflow.defn(name="letter")
 class Letters(Lifecycle[Letter, At]):
     """Waits until it is sent off, with the letter that it has or with another one."""
 
-    states = (state(At.WRITTEN, At.POSTED), state(At.POSTED))
     effects = (POST,)
 
     def __init__(self) -> None:

@@ -6,10 +6,11 @@ from datetime import timedelta
 
 from temporalio import workflow
 
-from perdure import App, AskFirst, Effect, Lookup, RateLimit
+from perdure import App, AskFirst, Effect, Lookup
+from perdure.contracts import RateLimit
 from tests.apps.calls import bound
 from tests.apps.contracts import QUICK, REGULAR, Errand, Ticket
-from tests.apps.errand import STATES, AnErrand
+from tests.apps.errand import AnErrand
 
 ACCOUNT = RateLimit("account", per_second=10)
 FIND = Lookup[Errand, Ticket]("find-limited", timeout=timedelta(seconds=5), limit=ACCOUNT)
@@ -27,7 +28,6 @@ DO = Effect[Errand, Ticket](
 class Limited(AnErrand):
     """Keeps to it."""
 
-    states = STATES
     effects = (DO,)
 
     @workflow.run
@@ -40,7 +40,6 @@ class Limited(AnErrand):
 class Unlimited(AnErrand):
     """Keeps to none."""
 
-    states = STATES
     effects = (REGULAR["lookup"],)
 
     @workflow.run

@@ -17,8 +17,8 @@ class Ear(StrEnum):
 
     PENDING = "pending"
     OPEN = "open"
-    CLOSED = "closed"
-    CANCELLED = "cancelled"
+    CLOSED = state("closed", final=True)
+    CANCELLED = state("cancelled", cancelled=True)
 
 
 class Told(BaseModel):
@@ -31,13 +31,6 @@ class Told(BaseModel):
 @workflow.defn(name="listener")
 class Listener(Lifecycle[Told, Ear]):
     """Keeps what it is told."""
-
-    states = (
-        state(Ear.PENDING, Ear.OPEN, Ear.CANCELLED),
-        state(Ear.OPEN, Ear.CLOSED, Ear.CANCELLED),
-        state(Ear.CLOSED),
-        state(Ear.CANCELLED, cancelled=True),
-    )
 
     def __init__(self) -> None:
         self._told = Told()
@@ -87,20 +80,14 @@ class Toll(StrEnum):
 
     PENDING = "pending"
     RINGING = "ringing"
-    RUNG = "rung"
-    WRONG = "wrong"
+    RUNG = state("rung", final=True)
+    WRONG = state("wrong", final=True)
 
 
 @workflow.defn(name="bell")
 class Bell(Lifecycle[Told, Toll]):
     """Does its errand when it was told the numbers that it was given, each once and in their order."""
 
-    states = (
-        state(Toll.PENDING, Toll.RINGING, Toll.WRONG),
-        state(Toll.RINGING, Toll.RUNG),
-        state(Toll.RUNG),
-        state(Toll.WRONG),
-    )
     effects = (REGULAR["lookup"],)
 
     def __init__(self) -> None:
@@ -126,7 +113,7 @@ class Assent(StrEnum):
     """States of a nod."""
 
     PENDING = "pending"
-    NODDED = "nodded"
+    NODDED = state("nodded", final=True)
 
 
 class Query(BaseModel):
@@ -138,8 +125,6 @@ class Query(BaseModel):
 @workflow.defn(name="nod")
 class Nod(Lifecycle[Query, Assent]):
     """Ends at once: the cheapest lifecycle that there is."""
-
-    states = (state(Assent.PENDING, Assent.NODDED), state(Assent.NODDED))
 
     @workflow.run
     async def run(self, question: Query) -> None:

@@ -24,26 +24,19 @@ class Packed(BaseModel):
 
 
 class Stage(StrEnum):
-    CHARGING = "charging"
-    PACKING = "packing"
-    DONE = "done"
-    FAILED = "failed"
+    CHARGING = state("charging", leads_to=("packing", "failed"))
+    PACKING = state("packing", leads_to=("done",))
+    DONE = state("done", final=True)
+    FAILED = state("failed", final=True)
 
 
 CHARGE = Effect[Order, Charge](
     "charge", timeout=timedelta(seconds=5), doubt=Escalate(), retry=RetryPolicy(maximum_attempts=3)
 )
-STATES = (
-    state(Stage.CHARGING, Stage.PACKING, Stage.FAILED),
-    state(Stage.PACKING, Stage.DONE),
-    state(Stage.DONE),
-    state(Stage.FAILED),
-)
 
 
 @workflow.defn(name="order")
 class OrderLifecycle(Lifecycle[Order, Stage]):
-    states = STATES
     effects = (CHARGE,)
 
     def __init__(self) -> None:
@@ -73,7 +66,6 @@ class OrderLifecycle(Lifecycle[Order, Stage]):
 class Hasty(Lifecycle[Order, Stage]):
     """Takes *expired* for *not done*, and charges again under another key."""
 
-    states = STATES
     effects = (CHARGE,)
 
     @workflow.run
@@ -89,7 +81,6 @@ class Hasty(Lifecycle[Order, Stage]):
 class Unkept(Lifecycle[Order, Stage]):
     """Has no snapshot, so that a new run has lost what the one before was told."""
 
-    states = STATES
     effects = (CHARGE,)
 
     def __init__(self) -> None:

@@ -106,7 +106,8 @@ PLACES = ("body", "inline", "find", "step", "code", "message", "receipt")
 class Stage(StrEnum):
     """Where it is."""
 
-    NEW, OVER = "new", "over"
+    NEW = "new"
+    OVER = state("over", final=True)
 
 
 BODY = Effect[str, Letter]("quote", timeout=timedelta(seconds=5), doubt=Escalate())
@@ -168,7 +169,6 @@ class Case(BaseModel):
 class Quoting(Lifecycle[Case, Stage]):
     """Quotes."""
 
-    states = (state(Stage.NEW, Stage.OVER), state(Stage.OVER))
     effects = (BODY, INLINE, ASKED)
     steps = (TAKE,)
 

@@ -9,10 +9,11 @@ from typing import Any
 from pydantic import BaseModel
 from temporalio import workflow
 
-from perdure import App, Attempt, Dedupe, Effect, Escalate, RateLimit, RetryPolicy
+from perdure import App, Attempt, Dedupe, Effect, Escalate, RetryPolicy
+from perdure.contracts import RateLimit
 from tests.apps.calls import do_errand
 from tests.apps.contracts import Errand, Ticket
-from tests.apps.errand import STATES, AnErrand
+from tests.apps.errand import AnErrand
 
 ONCE = RetryPolicy(initial_interval=timedelta(seconds=0.1), maximum_attempts=1)
 LINE = RateLimit("line", per_second=10)
@@ -54,7 +55,6 @@ class Words(BaseModel):
 class Once(AnErrand):
     """May fail once."""
 
-    states = STATES
     effects = (DO,)
 
     @workflow.run
@@ -67,7 +67,6 @@ class Once(AnErrand):
 class OnceInline(AnErrand):
     """The same, inline."""
 
-    states = STATES
     effects = (DO_INLINE,)
 
     @workflow.run
@@ -80,7 +79,6 @@ class OnceInline(AnErrand):
 class Deduped(AnErrand):
     """The other side drops its repeats for a few seconds."""
 
-    states = STATES
     effects = (DEDUPED,)
 
     @workflow.run
@@ -93,7 +91,6 @@ class Deduped(AnErrand):
 class DedupedInLine(AnErrand):
     """The same, and it waits for its turn."""
 
-    states = STATES
     effects = (DEDUPED_IN_LINE,)
 
     @workflow.run
@@ -106,7 +103,6 @@ class DedupedInLine(AnErrand):
 class Saving(AnErrand):
     """Saves each word at once, also while its effect waits for its turn."""
 
-    states = STATES
     effects = (SAVED,)
 
     def __init__(self) -> None:

@@ -28,15 +28,14 @@ class Pace(StrEnum):
     """Its states."""
 
     NEW = "new"
-    DONE = "done"
-    CANCELLED = "cancelled"
+    DONE = state("done", final=True)
+    CANCELLED = state("cancelled", cancelled=True)
 
 
 @workflow.defn(name="stepper")
 class Stepper(Lifecycle[str, Pace]):
     """Takes one step."""
 
-    states = (state(Pace.NEW, Pace.DONE, Pace.CANCELLED), state(Pace.DONE), state(Pace.CANCELLED, cancelled=True))
     steps = (TAKE,)
 
     @workflow.run

@@ -16,17 +16,13 @@ class Way(StrEnum):
 
     PENDING = "pending"
     DOING = "doing"
-    DONE = "done"
-
-
-_STATES = (state(Way.PENDING, Way.DOING), state(Way.DOING, Way.DONE), state(Way.DONE))
+    DONE = state("done", final=True)
 
 
 @workflow.defn(name="straight")
 class Straight(Lifecycle[Errand, Way]):
     """As an activity."""
 
-    states = _STATES
     effects = (REGULAR["lookup"],)
     mirror = AppColumn("errand", column="state")
 
@@ -40,7 +36,6 @@ class Straight(Lifecycle[Errand, Way]):
 class StraightInline(Lifecycle[Errand, Way]):
     """Inline."""
 
-    states = _STATES
     effects = (INLINE["lookup"],)
     mirror = AppColumn("errand", column="state")
 

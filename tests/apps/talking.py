@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from datetime import timedelta
+from enum import StrEnum
 from typing import Any
 
 from pydantic import BaseModel
@@ -32,7 +33,6 @@ from perdure import (
 )
 from tests.apps.calls import do_errand, find_errand
 from tests.apps.contracts import Errand, Ticket
-from tests.apps.errands import Way
 
 ESCALATE = Escalate()
 QUICK = RetryPolicy(initial_interval=timedelta(seconds=0.1), maximum_interval=timedelta(seconds=1))
@@ -72,15 +72,26 @@ RING_SLOWLY = _ring("do-slow", retry=SLOW)
 RING_ON = _ring("do-plod")
 LOOK, LOOK_INLINE = _look("", False), _look("-inline", True)
 
-STATES = (
-    state(Way.PENDING, Way.DOING, Way.CANCELLED),
-    state(Way.DOING, Way.DONE, Way.FAILED, Way.EXPIRED, Way.CANCELLED),
-    state(Way.FAILED, Way.DOING, Way.CANCELLED, attention=True),
-    state(Way.DONE),
-    state(Way.EXPIRED),
-    state(Way.CANCELLED, cancelled=True),
-)
-"""Strict: nothing but `doing` leads from `pending` to an end."""
+
+class Way(StrEnum):
+    """Where it is. Only `doing` leads from `pending` to an end."""
+
+    PENDING = state("pending", leads_to=("doing",))
+    DOING = "doing"
+    DONE = state("done", final=True)
+    FAILED = state("failed", leads_to=("doing",), attention=True)
+    EXPIRED = state("expired", final=True)
+    CANCELLED = state("cancelled", cancelled=True)
+
+
+class Unstoppable(StrEnum):
+    """The same, without a state in which a cancel ends."""
+
+    PENDING = "pending"
+    DOING = "doing"
+    DONE = state("done", final=True)
+    FAILED = state("failed", leads_to=("doing",), attention=True)
+    EXPIRED = state("expired", final=True)
 
 
 class Heard(BaseModel):
@@ -136,7 +147,6 @@ class _Talk(Lifecycle[Errand, Way]):
 class Ring(_Talk):
     """A doubt waits for a person."""
 
-    states = STATES
     effects = (RING,)
 
     @workflow.run
@@ -149,7 +159,6 @@ class Ring(_Talk):
 class RingInline(_Talk):
     """The same, inline."""
 
-    states = STATES
     effects = (RING_INLINE,)
 
     @workflow.run
@@ -162,7 +171,6 @@ class RingInline(_Talk):
 class RingLater(_Talk):
     """The same a second later, unless it has heard a word by then."""
 
-    states = STATES
     effects = (RING_LATER,)
 
     @workflow.run
@@ -175,7 +183,6 @@ class RingLater(_Talk):
 class RingAgain(_Talk):
     """The same, of an effect that is repeated in doubt."""
 
-    states = STATES
     effects = (RING_AGAIN,)
 
     @workflow.run
@@ -188,7 +195,6 @@ class RingAgain(_Talk):
 class Slow(_Talk):
     """It waits an hour after each failure."""
 
-    states = STATES
     effects = (RING_SLOWLY,)
 
     @workflow.run
@@ -201,7 +207,6 @@ class Slow(_Talk):
 class Look(_Talk):
     """A doubt is looked up."""
 
-    states = STATES
     effects = (LOOK,)
 
     @workflow.run
@@ -214,7 +219,6 @@ class Look(_Talk):
 class LookInline(_Talk):
     """The same, inline."""
 
-    states = STATES
     effects = (LOOK_INLINE,)
 
     @workflow.run
@@ -227,14 +231,7 @@ class LookInline(_Talk):
 class Plod(_Talk):
     """Declares no state to be cancelled in, so nothing stops it."""
 
-    states = (
-        state(Way.PENDING, Way.DOING, Way.EXPIRED, Way.CANCELLED),
-        state(Way.DOING, Way.DONE, Way.FAILED),
-        state(Way.FAILED, Way.DOING, attention=True),
-        state(Way.DONE),
-        state(Way.EXPIRED),
-        state(Way.CANCELLED),
-    )
+    states = Unstoppable
     effects = (RING_ON,)
 
     @workflow.run
@@ -246,15 +243,6 @@ class Plod(_Talk):
 @workflow.defn(name="rest")
 class Rest(Lifecycle[Errand, Way]):
     """Waits for as long as its errand says, and is done."""
-
-    states = (
-        state(Way.PENDING, Way.DOING, Way.FAILED, Way.EXPIRED, Way.CANCELLED),
-        state(Way.DOING, Way.DONE),
-        state(Way.FAILED),
-        state(Way.DONE),
-        state(Way.EXPIRED),
-        state(Way.CANCELLED, cancelled=True),
-    )
 
     @workflow.run
     async def run(self, errand: Errand) -> None:

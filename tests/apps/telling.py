@@ -17,7 +17,8 @@ from activities.telephony.contracts import (
     reference_of,
     sms_contracts,
 )
-from perdure import Done, Key, Lifecycle, RetryPolicy, WasRefused, state
+from perdure import Done, Lifecycle, RetryPolicy, WasRefused, state
+from perdure.contracts import Key
 from perdure.encryption import Private
 
 QUICK = RetryPolicy(initial_interval=timedelta(seconds=0.1), maximum_interval=timedelta(seconds=1))
@@ -49,22 +50,15 @@ class Telling(BaseModel):
 class Way(StrEnum):
     NEW = "new"
     SENDING = "sending"
-    SENT = "sent"
-    REFUSED = "refused"
-    OVER = "over"
+    SENT = state("sent", final=True)
+    REFUSED = state("refused", final=True)
+    OVER = state("over", final=True)
 
 
 @workflow.defn(name="telling")
 class Tell(Lifecycle[Telling, Way]):
     """Tells somebody."""
 
-    states = (
-        state(Way.NEW, Way.SENDING),
-        state(Way.SENDING, Way.SENT, Way.REFUSED, Way.OVER),
-        state(Way.SENT),
-        state(Way.REFUSED),
-        state(Way.OVER),
-    )
     effects = (SMS, CALL)
 
     def __init__(self) -> None:

@@ -40,8 +40,8 @@ class Stage(StrEnum):
 
     BOOKED = "booked"
     REGISTERED = "registered"
-    OVER = "over"
-    ABSENT = "absent"
+    OVER = state("over", final=True)
+    ABSENT = state("absent", cancelled=True)
 
 
 REGISTER = Effect[Booked, Registered]("register-visit", timeout=timedelta(seconds=10), doubt=Escalate())
@@ -53,14 +53,6 @@ async def register(booked: Booked, attempt: Attempt) -> Registered:
     await attempt.note({"of": booked.name})
     attempt.heartbeat({"at": booked.name})
     return Registered(entry=f"entry of {booked.name}")
-
-
-STAGES = (
-    state(Stage.BOOKED, Stage.REGISTERED, Stage.ABSENT),
-    state(Stage.REGISTERED, Stage.OVER, Stage.ABSENT),
-    state(Stage.OVER),
-    state(Stage.ABSENT, cancelled=True),
-)
 
 
 class _Registering(Lifecycle[Booked, Stage]):
@@ -77,7 +69,6 @@ class _Registering(Lifecycle[Booked, Stage]):
 class Letter(_Registering):
     """A letter about a visit: declares no erasure."""
 
-    states = STAGES
     effects = (REGISTER,)
 
     @workflow.run
@@ -91,7 +82,6 @@ class Letter(_Registering):
 class Visit(_Registering):
     """Waits for remarks; the last one is `over`."""
 
-    states = STAGES
     effects = (REGISTER,)
     mirror = AppColumn("visit", column="state")
     erasure = Erasure(

@@ -9,7 +9,7 @@ from collections import defaultdict
 from datetime import timedelta
 from typing import Any
 
-from perdure import EffectStatus
+from perdure.contracts import EffectStatus
 from perdure.testing.exploring.evidence import Sent
 from perdure.testing.exploring.people import GIVEN_UP
 from tests.chaos.generated import PACE

@@ -25,7 +25,7 @@ from tests.mail_secret import token_of
 from tests.world import World
 
 WAYS = {
-    name: {state.name.value: frozenset(to.value for to in state.leads_to) for state in lifecycle.states}
+    name: {each.value: frozenset(map(str, lifecycle.declared.followers(each))) for each in lifecycle.states}
     for name, lifecycle in app.lifecycles.items()
 }
 """By lifecycle, which states each state may lead to; the first one first."""

@@ -26,7 +26,6 @@ class Generated(Interpreter, Lifecycle[Program, Place]):
     """The interpreter, of an older build."""
 
     pace = PACE
-    states = programs.states()
     effects = tuple(programs.contracts(0, PACE).values())
     steps = (COUNT,)
     mirror = AppColumn("errand", "state")
@@ -42,7 +41,6 @@ class GeneratedLater(Interpreter, Lifecycle[Program, Place]):
     """The interpreter, of a newer build: its effects have other terms."""
 
     pace = PACE
-    states = programs.states()
     effects = tuple(programs.contracts(1, PACE).values())
     steps = (COUNT,)
     mirror = AppColumn("errand", "state")

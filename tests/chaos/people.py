@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
-from perdure import EffectStatus
+from perdure.contracts import EffectStatus
 from perdure.contracts.keys import Key
 from tests.chaos.company import Company
 from tests.chaos.other_side import TRUTHFUL_PAUSE, OtherSide

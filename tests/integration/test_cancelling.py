@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from perdure import EffectStatus
+from perdure.contracts import EffectStatus
 from perdure.errors import AlreadyFinished, NotNow
 from tests.apps.contracts import Errand
 from tests.apps.talking import Look, Plod, Ring, Slow, app

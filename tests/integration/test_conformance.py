@@ -20,11 +20,12 @@ from temporalio.client import WorkflowUpdateFailedError
 from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError, RPCStatusCode
 
-from perdure import App, EffectStatus, InDoubt, Lifecycle, NotDone, OperatorRequest, PerdurePlugin, Refused
+from perdure import App, InDoubt, Lifecycle, NotDone, OperatorRequest, PerdurePlugin, Refused
 from perdure._wire.status import LifecycleStatus
 from perdure._wire.writes import Answer, FenceOp, Store, Write
 from perdure._worker.worker import new_identity, new_worker
 from perdure.client import Resolution, SendAgain
+from perdure.contracts import EffectStatus
 from perdure.contracts.effects import Effect
 from perdure.testing import CANCEL_WORKFLOW, Recorded, When, WhenParked, WorkerLost, rehearse
 from perdure.testing.script import Contract, Script

@@ -24,7 +24,7 @@ class Phase(StrEnum):
     """Its states; the first has a name of its own."""
 
     DRAFT = "draft"
-    OVER = "over"
+    OVER = state("over", final=True)
 
 
 class Nothing(BaseModel):
@@ -35,7 +35,6 @@ class Nothing(BaseModel):
 class Paper(Lifecycle[Nothing, Phase]):
     """Waits in its first state until it is told to end."""
 
-    states = (state(Phase.DRAFT, Phase.OVER), state(Phase.OVER))
     mirror = AppColumn("errand", column="state")
 
     def __init__(self) -> None:
@@ -120,10 +119,10 @@ async def test_nobody_can_give_a_state(world: World) -> None:
 def test_no_state_can_be_called_what_is_shown_before_the_delivery() -> None:
     class Wrong(StrEnum):
         STARTING = "starting"
-        OVER = "over"
+        OVER = state("over", final=True)
 
     with pytest.raises(DeclarationError, match="'starting' is what an entity shows until it is delivered"):
-        States("paper", (state(Wrong.STARTING, Wrong.OVER), state(Wrong.OVER)))
+        States("paper", Wrong)
 
 
 async def test_a_worker_that_does_not_start_names_an_entity_and_the_way_out(world: World) -> None:

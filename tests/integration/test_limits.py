@@ -16,8 +16,8 @@ from temporalio.service import RPCError
 
 from infra.postgres import PostgresServer
 from infra.temporal import TemporalServer
-from perdure import EffectStatus
 from perdure._services.queues import queues
+from perdure.contracts import EffectStatus
 from tests.apps.contracts import Errand
 from tests.apps.limited import ACCOUNT, app
 from tests.integration.operating.reading import perdure

@@ -43,14 +43,13 @@ SECRET = "Zq7-the-other-side-of-the-moon"
 class Where(StrEnum):
     """Where it is."""
 
-    HERE, THERE = "here", "there"
+    HERE = "here"
+    THERE = state("there", final=True)
 
 
 @workflow.defn(name="faulty", sandboxed=False)
 class Faulty(Lifecycle[Errand, Where]):
     """Its code is wrong."""
-
-    states = (state(Where.HERE, Where.THERE), state(Where.THERE))
 
     @workflow.run
     async def run(self, errand: Errand) -> None:

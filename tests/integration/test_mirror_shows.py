@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from perdure import EffectStatus
+from perdure.contracts import EffectStatus
 from tests.apps.bodies import app
 from tests.apps.contracts import Errand
 from tests.deadline import DEADLINE

@@ -14,14 +14,13 @@ from temporalio import workflow
 
 from infra.postgres import PostgresServer
 from infra.temporal import TemporalServer
-from perdure import App, Lifecycle, state
+from perdure import App, Lifecycle
 from perdure._services.relay import BATCH, PATIENCE, Relay
 from perdure._store.postgres import Database
 from perdure.logs import FIELDS
 from tests.apps.listening import Assent, Nod, Query
 from tests.world import World
 
-STATES = (state(Assent.PENDING, Assent.NODDED), state(Assent.NODDED))
 START = "select perdure.start($1, $2, $3)"
 SIGNAL = "select perdure.signal('talk', $1, $2, $3)"
 WAITING = (
@@ -39,8 +38,6 @@ class Wider(BaseModel):
 class Talk(Lifecycle[Query, Assent]):
     """Hears a number."""
 
-    states = STATES
-
     @workflow.run
     async def run(self, given: Query) -> None:
         """Wait."""
@@ -53,8 +50,6 @@ class Talk(Lifecycle[Query, Assent]):
 
 class NewerTalk(Lifecycle[Wider, Assent]):
     """Hears a number or a word, and an answer."""
-
-    states = STATES
 
     @workflow.run
     async def run(self, given: Wider) -> None:

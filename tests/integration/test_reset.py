@@ -9,7 +9,7 @@ import pytest
 from temporalio.api.common.v1 import WorkflowExecution
 from temporalio.api.workflowservice.v1 import ResetWorkflowExecutionRequest
 
-from perdure import EffectStatus
+from perdure.contracts import EffectStatus
 from tests.apps.contracts import Errand
 from tests.apps.talking import Look, LookInline, Ring, Slow, app
 from tests.world import World

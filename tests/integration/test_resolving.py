@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from perdure import EffectStatus
 from perdure._store.postgres import Database, PostgresStore
 from perdure._wire.writes import Fence, FenceOp, Write
+from perdure.contracts import EffectStatus
 from perdure.errors import AlreadyFinished, NotNow
 from tests.apps.contracts import Errand
 from tests.apps.talking import Ring, RingInline, app

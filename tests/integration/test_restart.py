@@ -7,7 +7,7 @@ from datetime import timedelta
 
 import pytest
 
-from perdure import EffectStatus
+from perdure.contracts import EffectStatus
 from perdure.errors import NoSuchEntity, NotNow
 from tests.apps.bodies import app
 from tests.apps.contracts import Errand

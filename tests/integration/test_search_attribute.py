@@ -8,7 +8,7 @@ from temporalio import workflow
 
 from infra.postgres import PostgresServer
 from infra.temporal import TemporalServer
-from perdure import App, Lifecycle, state
+from perdure import App, Lifecycle
 from tests.apps.errands import Count, Open
 from tests.world import World
 
@@ -17,7 +17,6 @@ from tests.world import World
 class Searchable(Lifecycle[Count, Open]):
     """Waits until it is told, and can be found by its state."""
 
-    states = (state(Open.COUNTING, Open.CLOSED), state(Open.CLOSED))
     search_attribute = "PerdureState"
 
     def __init__(self) -> None:

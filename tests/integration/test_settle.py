@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from perdure import EffectStatus
+from perdure.contracts import EffectStatus
 from perdure.errors import AlreadyFinished, NotNow
 from tests.apps.bodies import app
 from tests.apps.contracts import Errand

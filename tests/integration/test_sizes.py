@@ -14,8 +14,9 @@ import pytest
 from pydantic import SecretStr
 from temporalio.client import WorkflowExecutionStatus, WorkflowUpdateFailedError
 
-from perdure import Client, EffectStatus
+from perdure import Client
 from perdure._wire.requests import Resolution
+from perdure.contracts import EffectStatus
 from perdure.contracts.sizes import LARGEST, LARGEST_RECEIPT
 from perdure.errors import InvalidInput
 from tests.apps.large import CALLS, Wanted, app, smaller

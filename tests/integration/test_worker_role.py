@@ -13,8 +13,8 @@ import asyncpg
 import pytest
 from typer.testing import CliRunner, Result
 
-from perdure import EffectStatus
 from perdure.cli import cli
+from perdure.contracts import EffectStatus
 from perdure.errors import NotPermitted
 from tests.apps.contracts import Errand
 from tests.apps.errands import Escalate, LookupErrand, LookupInline

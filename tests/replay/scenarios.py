@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
-from perdure import EffectStatus
+from perdure.contracts import EffectStatus
 from tests.apps.contracts import Errand
 from tests.apps.errands import Count
 from tests.world import World

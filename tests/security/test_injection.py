@@ -17,7 +17,8 @@ from activities.web_jobs.exchange import Exchange, HttpRequest
 from activities.web_jobs.job_type import JobType
 from activities.web_jobs.names import Names
 from activities.web_jobs.request import structured, url_of
-from perdure import Entity, Key
+from perdure import Entity
+from perdure.contracts import Key
 from tests.pages import Pages
 from tests.unit import mail_ground, web_ground
 

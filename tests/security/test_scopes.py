@@ -15,10 +15,11 @@ from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 
 from infra.postgres import PostgresServer
 from infra.temporal import TemporalServer
-from perdure import Client, EffectStatus, Entity
+from perdure import Client, Entity
 from perdure._services.ownership.exchange import plain
 from perdure._wire.orders import AttemptOrder, Report
 from perdure._wire.writes import Fence, FenceOp, Write
+from perdure.contracts import EffectStatus
 from perdure.errors import DeclarationError, NotThisDatabase
 from tests.apps.bodies import app
 from tests.apps.contracts import Errand

@@ -40,8 +40,8 @@ class Accepted(BaseModel):
 
 
 class Notice(StrEnum):
-    PENDING = "pending"
-    SENT = "sent"
+    PENDING = state("pending", within=timedelta(minutes=5))
+    SENT = state("sent", final=True)
 
 
 class Other(StrEnum):
@@ -106,12 +106,11 @@ async def finds_something_else(mail: Mail, question: LookupContext) -> str | Non
     return None
 
 
-state(Notice.PENDING, "sent")  # type: ignore[type-var]
+state("sent", leads_to="pending")  # type: ignore[arg-type]
 
 
 @workflow.defn(name="right")
 class Right(Lifecycle[Mail, Notice]):
-    states = (state(Notice.PENDING, Notice.SENT, within=timedelta(minutes=5)), state(Notice.SENT))
     effects = (SEND, RING)
 
     @workflow.run
@@ -128,7 +127,6 @@ class Right(Lifecycle[Mail, Notice]):
 
 @workflow.defn(name="wrong")
 class Wrong(Lifecycle[Mail, Notice]):
-    states = (state(Notice.PENDING, Notice.SENT), state(Notice.SENT))
     effects = (SEND, "ring")  # type: ignore[assignment]
 
     @workflow.run

@@ -13,7 +13,8 @@ from typing import Any
 from activities.mail.contracts.mail import Mail
 from activities.mail.settings import mail_settings
 from infra.mail.server import MailServer
-from perdure import Attempt, Entity, Key, LookupContext
+from perdure import Attempt, Entity, LookupContext
+from perdure.contracts import Key
 from perdure.contracts.attempt import boot_clock
 from tests.mail_secret import MAIL_SECRET
 

@@ -13,7 +13,8 @@ from activities.telephony.contracts import Notice
 from activities.telephony.settings import telephony_settings
 from activities.telephony.twilio.resources import Telephony
 from infra.telephony.server import ACCOUNT, TOKEN, TelephonyServer
-from perdure import Attempt, Entity, Key, LookupContext
+from perdure import Attempt, Entity, LookupContext
+from perdure.contracts import Key
 from perdure.contracts.attempt import boot_clock
 from perdure.encryption import Private
 

@@ -21,8 +21,8 @@ class Way(StrEnum):
     NEW = "new"
     WAITING = "waiting"
     LEAVING = "leaving"
-    DONE = "done"
-    CANCELLED = "cancelled"
+    DONE = state("done", final=True)
+    CANCELLED = state("cancelled", cancelled=True)
 
 
 class Memory(BaseModel):
@@ -33,13 +33,6 @@ class Memory(BaseModel):
 class Polite(Lifecycle[str, Way]):
     """Orders, waits, and tells three others before it ends cancelled."""
 
-    states = (
-        state(Way.NEW, Way.WAITING),
-        state(Way.WAITING, Way.LEAVING, Way.DONE, Way.CANCELLED),
-        state(Way.LEAVING, Way.CANCELLED),
-        state(Way.DONE),
-        state(Way.CANCELLED, cancelled=True),
-    )
     effects = (ORDER, TELL)
 
     def __init__(self) -> None:

@@ -7,8 +7,9 @@ from enum import StrEnum
 
 from temporalio import workflow
 
-from perdure import EffectStatus, Lifecycle, OperatorRequest, state
+from perdure import Lifecycle, OperatorRequest, state
 from perdure._wire.status import LifecycleStatus
+from perdure.contracts import EffectStatus
 from perdure.testing import START, At, When, WorkerLost, rehearse
 from tests.apps import errands
 from tests.apps.contracts import REGULAR, Errand, Ticket
@@ -22,19 +23,12 @@ class Leg(StrEnum):
     HOME = "home"
     OUT = "out"
     STOPPED = "stopped"
-    THERE = "there"
+    THERE = state("there", final=True)
 
 
 @workflow.defn(name="journey")
 class Journey(Lifecycle[Errand, Leg]):
     """Waits for a time before each state, and for a word before the last one."""
-
-    states = (
-        state(Leg.HOME, Leg.OUT),
-        state(Leg.OUT, Leg.STOPPED),
-        state(Leg.STOPPED, Leg.THERE),
-        state(Leg.THERE),
-    )
 
     def __init__(self) -> None:
         self.told = False
@@ -65,15 +59,14 @@ class Place(StrEnum):
     """Where somebody is who comes back."""
 
     HOME = "home"
-    AWAY = "away"
-    GONE = "gone"
+    AWAY = state("away", leads_to=("home",))
+    GONE = state("gone", final=True)
 
 
 @workflow.defn(name="return-trip")
 class ReturnTrip(Lifecycle[Errand, Place]):
     """Comes back to its first state after an effect, and waits there."""
 
-    states = (state(Place.HOME, Place.AWAY, Place.GONE), state(Place.AWAY, Place.HOME), state(Place.GONE))
     effects = (REGULAR["repeat"],)
 
     @workflow.run

@@ -13,7 +13,7 @@ from activities.reminders.agenda import agenda, problem_with
 from activities.reminders.contracts.reminders import Patient as Given
 from activities.reminders.contracts.reminders import Turn, Upto
 from activities.telephony.contracts import SEND_SMS, reference_of
-from perdure import Key
+from perdure.contracts import Key
 from perdure.contracts.keys import Entity
 from perdure.errors import InvalidEntity
 from tests.chaos.reminders.audit import Acceptance, DoseFacts, PatientFacts, Verdict, audit

@@ -11,8 +11,9 @@ import pytest
 
 from activities.comments.contracts import Comment
 from activities.mail.contracts.mail import FIND_IN_MAIL_LOG, SEND_MAIL, Accepted, Mail
-from perdure import EffectStatus, InDoubt, NotDone, OperatorRequest, Refused
+from perdure import InDoubt, NotDone, OperatorRequest, Refused
 from perdure.client import Resolution, SendAgain
+from perdure.contracts import EffectStatus
 from perdure.testing import (
     After,
     At,

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import copy
+import json
+import pickle
 from collections.abc import Callable
 from datetime import timedelta
 from enum import StrEnum
 from typing import Any
 
 import pytest
-from pydantic import BaseModel
+from pydantic import BaseModel, TypeAdapter
 
 from perdure import App, AskFirst, Attempt, Dedupe, Effect, Escalate, Lookup, LookupContext, Repeat, RetryPolicy, state
 from perdure.contracts.effects import contract_of
@@ -70,7 +73,7 @@ def test_an_effect_that_can_not_work_is_refused(more: dict[str, Any], why: str) 
         lambda far: AskFirst(Lookup[Parcel, Slip]("find"), visibility_delay=timedelta(seconds=1), every=far),
         lambda far: RetryPolicy(maximum_interval=far),
         lambda far: Lookup[Parcel, Slip]("find", timeout=far),
-        lambda far: state(Shipping.SHIPPED, within=far),
+        lambda far: state("shipped", within=far),
     ],
 )
 def test_a_time_that_no_clock_can_hold_is_refused_where_it_is_declared(
@@ -208,7 +211,11 @@ class TestApp:
 
 
 class Mending(StrEnum):
-    NEW, BROKEN, MENDED, GONE, CANCELLED = "new", "broken", "mended", "gone", "cancelled"
+    NEW = state("new", leads_to=("broken",))
+    BROKEN = state("broken", leads_to=("mended",))
+    MENDED = state("mended", leads_to=("broken", "gone"))
+    GONE = state("gone", final=True)
+    CANCELLED = state("cancelled", cancelled=True)
 
 
 @pytest.mark.parametrize(
@@ -223,11 +230,34 @@ class Mending(StrEnum):
     ],
 )
 def test_a_state_leads_to_all_that_may_follow_over_others(before: Mending, after: Mending, leads: bool) -> None:
-    declared = (
-        state(Mending.NEW, Mending.BROKEN),
-        state(Mending.BROKEN, Mending.MENDED),
-        state(Mending.MENDED, Mending.BROKEN, Mending.GONE),
-        state(Mending.GONE),
-        state(Mending.CANCELLED, cancelled=True),
-    )
-    assert States("mending", declared).leads(before, after) is leads
+    assert States("mending", Mending).leads(before, after) is leads
+
+
+class Sorting(StrEnum):
+    NEW = "new"
+    SORTING = "sorting"
+    HELD = state("held", attention=True)
+    DONE = state("done", final=True)
+    CANCELLED = state("cancelled", cancelled=True)
+
+
+@pytest.mark.parametrize(
+    ("before", "followers"),
+    [
+        (Sorting.NEW, [Sorting.SORTING, Sorting.HELD, Sorting.DONE, Sorting.CANCELLED]),
+        (Sorting.SORTING, [Sorting.HELD, Sorting.DONE, Sorting.CANCELLED]),
+        (Sorting.HELD, [Sorting.SORTING, Sorting.DONE, Sorting.CANCELLED]),
+        (Sorting.DONE, []),
+        (Sorting.CANCELLED, []),
+    ],
+)
+def test_a_state_leads_to_those_below_it_where_nothing_is_declared(before: Sorting, followers: list[Sorting]) -> None:
+    """From one that needs a person it goes on wherever that person decides, but not to the start."""
+    assert list(States("sorting", Sorting).followers(before)) == followers
+
+
+def test_a_marked_member_is_a_member_like_any_other() -> None:
+    assert Sorting.DONE == Sorting("done") == "done"
+    assert json.dumps({Sorting.DONE: [Sorting.DONE, Sorting.DONE.value]}) == '{"done": ["done", "done"]}'
+    assert pickle.loads(pickle.dumps(Sorting.DONE)) is copy.deepcopy(Sorting.DONE) is Sorting.DONE
+    assert TypeAdapter(Sorting).validate_json('"done"') is Sorting.DONE

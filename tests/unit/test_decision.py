@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
-from perdure import AskFirst, Dedupe, Effect, EffectStatus, Escalate, Lookup, Repeat, RetryPolicy
+from perdure import AskFirst, Dedupe, Effect, Escalate, Lookup, Repeat, RetryPolicy
 from perdure._wire.known import Known
 from perdure._wire.writes import EffectView
 from perdure._workflow.decision import SOON, Again, Ask, Decision, Look, Park, Record, Settled, decide
+from perdure.contracts import EffectStatus
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
 AT_ONCE = timedelta(0)

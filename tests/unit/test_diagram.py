@@ -18,25 +18,27 @@ title: "comment-notification"
 stateDiagram-v2
     s0 : pending
     s1 : sending (at most 5 min)
-    s2 : error (wants a person)
-    s3 : sent
+    s2 : sent
+    s3 : error (wants a person)
     s4 : cancelled (when cancelled)
     [*] --> s0
     s0 --> s1
     s0 --> s2
+    s0 --> s3
     s0 --> s4
-    s1 --> s3
     s1 --> s2
+    s1 --> s3
     s1 --> s4
-    s2 --> s1
-    s2 --> s4
-    s3 --> [*]
+    s2 --> [*]
+    s3 --> s1
+    s3 --> s2
+    s3 --> s4
     s4 --> [*]
     note right of s0
         effect send-mail, in doubt AskFirst by find-in-mail-log, otherwise Escalate
     end note
     classDef attention stroke-dasharray: 4 3
-    class s2 attention
+    class s3 attention
 """
 
 
@@ -44,14 +46,12 @@ class Odd(StrEnum):
     """Names that mean something in Mermaid."""
 
     END = "end"
-    MARKS = 'a: "x" --> [*]'
+    MARKS = state('a: "x" --> [*]', final=True)
 
 
 @workflow.defn(name="null")
 class Awkward(Lifecycle[str, Odd]):
     """Its name means something in YAML."""
-
-    states = (state(Odd.END, Odd.MARKS), state(Odd.MARKS))
 
     @workflow.run
     async def run(self, given: str) -> None:

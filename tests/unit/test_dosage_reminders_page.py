@@ -33,7 +33,7 @@ def _rows(section: str) -> dict[str, str]:
     ("title", "lifecycle"), [("Where a patient is", DosageReminders), ("What became of a dose", DoseReminder)]
 )
 def test_each_state_is_explained_and_no_other(title: str, lifecycle: type[Lifecycle[object, object]]) -> None:  # type: ignore[type-var]
-    assert list(_rows(_section(title))) == [each.name for each in lifecycle.states]
+    assert list(_rows(_section(title))) == [each.value for each in lifecycle.states]
 
 
 def test_each_column_that_an_app_gives_is_explained() -> None:

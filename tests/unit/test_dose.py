@@ -18,7 +18,8 @@ from activities.telephony.contracts import (
     Reported,
     reference_of,
 )
-from perdure import EffectStatus, InDoubt, Key, NotDone, OperatorRequest, Refused
+from perdure import InDoubt, NotDone, OperatorRequest, Refused
+from perdure.contracts import EffectStatus, Key
 from perdure.encryption import Private
 from perdure.testing import At, Rehearsal, When, WhenIn, WorkerLost, rehearse
 from workflows.reminders.dose import DoseReminder, Reminder

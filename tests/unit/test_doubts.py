@@ -17,7 +17,6 @@ from perdure import (
     Dedupe,
     Done,
     Effect,
-    EffectStatus,
     Escalate,
     InDoubt,
     Lifecycle,
@@ -36,6 +35,7 @@ from perdure._wire.known import Known
 from perdure._wire.requests import Resolution
 from perdure._wire.terms import terms_of
 from perdure._wire.writes import EffectView, Fence, FenceOp, Move, Write
+from perdure.contracts import EffectStatus
 from perdure.contracts.policies import DoubtPolicy
 from perdure.testing import START, After, At, Late, NotPickedUp, Rehearsal, WhenParked, WorkerLost, rehearse
 from perdure.testing.script import Script
@@ -79,7 +79,10 @@ CUT, BUSY, NO = InDoubt("cut"), NotDone("busy"), Refused("no such number")
 class Way(StrEnum):
     """How far it is."""
 
-    NEW, CALLING, DONE, ENDED = "new", "calling", "done", "ended"
+    NEW = state("new", leads_to=("calling", "ended"))
+    CALLING = "calling"
+    DONE = state("done", final=True)
+    ENDED = state("ended", final=True)
 
 
 class Plan(BaseModel):
@@ -102,12 +105,6 @@ class Told(BaseModel):
 class Calling(Lifecycle[Plan, Way]):
     """Calls once, and keeps in its snapshot how that ended."""
 
-    states = (
-        state(Way.NEW, Way.CALLING, Way.ENDED),
-        state(Way.CALLING, Way.DONE, Way.ENDED),
-        state(Way.DONE),
-        state(Way.ENDED),
-    )
     effects = (CALL, CALL_INLINE, NEXT)
 
     def __init__(self) -> None:

@@ -10,8 +10,9 @@ from uuid import UUID
 
 import pytest
 
-from perdure import Client, Entity, Key
+from perdure import Client, Entity
 from perdure.client.calls import entity_of
+from perdure.contracts import Key
 from perdure.contracts.keys import LONGEST_ID, check_name
 from perdure.errors import InvalidEntity, InvalidInput
 

@@ -17,7 +17,6 @@ from perdure import (
     AskFirst,
     Dedupe,
     Effect,
-    EffectStatus,
     Escalate,
     InDoubt,
     Lifecycle,
@@ -31,6 +30,7 @@ from perdure import (
 from perdure._workflow.leaving import Cancelled, ContinueAsNew, Leave, Overtaken, reason_of
 from perdure._workflow.reading import Unreadable
 from perdure.client import Resolution
+from perdure.contracts import EffectStatus
 from perdure.errors import DeclarationError
 from perdure.testing import (
     CANCEL_WORKFLOW,
@@ -67,8 +67,8 @@ ANN = OperatorRequest(by="ann", note="enough")
 class Way(StrEnum):
     NEW = "new"
     GOING = "going"
-    DONE = "done"
-    CANCELLED = "cancelled"
+    DONE = state("done", final=True)
+    CANCELLED = state("cancelled", cancelled=True)
 
 
 class Words(BaseModel):
@@ -105,12 +105,6 @@ class Bug(Exception):
 class Leaver(Lifecycle[str, Way]):
     """Does what its input says."""
 
-    states = (
-        state(Way.NEW, Way.GOING),
-        state(Way.GOING, Way.DONE),
-        state(Way.DONE),
-        state(Way.CANCELLED, cancelled=True),
-    )
     effects = (*REGULAR.values(), *INLINE.values(), OTHER)
 
     def __init__(self) -> None:
@@ -227,7 +221,6 @@ asked = pytest.mark.parametrize(
 class Undoing(Lifecycle[str, Way]):
     """Sends only once it is cancelled."""
 
-    states = (state(Way.NEW, Way.GOING), state(Way.GOING, Way.DONE), state(Way.DONE), Leaver.states[-1])
     effects = (SEND,)
 
     @workflow.run
@@ -464,7 +457,6 @@ class TestRenewals:
 
 @workflow.defn(name="both")
 class Both(Lifecycle[str, Way]):
-    states = Leaver.states
     effects = (INLINE["lookup"], ASK)
 
     @workflow.run
@@ -476,7 +468,6 @@ class Both(Lifecycle[str, Way]):
 
 @workflow.defn(name="both-parked")
 class BothParked(Lifecycle[str, Way]):
-    states = Leaver.states
     effects = (INLINE["escalate"], ASK)
 
     @workflow.run

@@ -15,7 +15,6 @@ from temporalio import workflow
 from perdure import (
     Done,
     Effect,
-    EffectStatus,
     Escalate,
     Expired,
     GaveUp,
@@ -31,6 +30,7 @@ from perdure import (
 )
 from perdure._operations.diagram import diagram
 from perdure.client import Resolution, SendAgain
+from perdure.contracts import EffectStatus
 from perdure.errors import DeclarationError, InvalidInput
 from perdure.testing import (
     CANCEL_WORKFLOW,
@@ -53,16 +53,16 @@ STEADY = RetryPolicy(
 
 
 class Step(StrEnum):
-    NEW = "new"
-    GOING = "going"
-    HELD = "held"
-    DONE = "done"
-    OFF = "off"
+    NEW = state("new", leads_to=("going", "held"))
+    GOING = state("going", leads_to=("done", "held"))
+    HELD = state("held", leads_to=("going",), attention=True)
+    DONE = state("done", final=True)
+    OFF = state("off", cancelled=True)
 
 
 class Other(StrEnum):
     GONIG = "gonig"
-    DONE = "done"
+    DONE = state("done", final=True)
 
 
 class Order(BaseModel):
@@ -82,13 +82,15 @@ LIMITED = Effect[Order, int](
     retry=RetryPolicy(initial_interval=timedelta(seconds=1), jitter=0, maximum_attempts=2),
 )
 
-STATES = (
-    state(Step.NEW, Step.GOING, Step.HELD, Step.OFF),
-    state(Step.GOING, Step.DONE, Step.HELD, Step.OFF),
-    state(Step.HELD, Step.GOING, Step.OFF, attention=True),
-    state(Step.DONE),
-    state(Step.OFF, cancelled=True),
-)
+
+OVER, CANCELLED = state("over", final=True), state("cancelled", cancelled=True)
+
+
+def named(states: list[str]) -> type[StrEnum]:
+    """An enum of these."""
+    make: Any = StrEnum
+    found: type[StrEnum] = make("Named", {each.upper(): each for each in states})
+    return found
 
 
 WRONG: Any = {"lasts": "Ruled"}
@@ -98,7 +100,6 @@ WRONG: Any = {"lasts": "Ruled"}
 class Ruled(Lifecycle[Order, Step]):
     """Does as its order says, mostly wrong things."""
 
-    states = STATES
     effects = (SEND, RING, LIMITED)
 
     @workflow.run
@@ -184,47 +185,56 @@ def decorated(run: Any) -> Any:
 class TestDeclaration:
     """A declaration that can't work is refused when the class is made."""
 
-    def declare(self, *states: Any, effects: Any = (), **more: Any) -> type:
+    def declare(self, states: Any = Step, effects: Any = (), **more: Any) -> type:
         async def run(self: Any, order: Order) -> None: ...
 
-        body = {"states": states, "effects": effects, "run": decorated(run)}
-        return type("Wrong", (Lifecycle,), {**body, "__orig_bases__": (Lifecycle[Order, Step],), **more})
+        body = {"effects": effects, "run": decorated(run)}
+        return type("Wrong", (Lifecycle,), {**body, "__orig_bases__": (Lifecycle[Order, states],), **more})
 
     def test_a_right_one_is_taken(self) -> None:
-        assert self.declare(*STATES, effects=(SEND,)).__name__ == "Wrong"
+        assert self.declare(Step, effects=(SEND,)).__name__ == "Wrong"
 
     @pytest.mark.parametrize(
         ("states", "why"),
         [
-            ([state(Step.NEW, Other.GONIG)], "Wrong: 'gonig' is not one of its states; there are: new"),
-            ([*STATES[:1], state(Step.GOING, Other.GONIG), *STATES[2:]], "'gonig' is not .*; did you mean 'going'"),
-            ([*STATES, state(Step.NEW, Step.DONE)], "a state is declared twice"),
             (
-                [*STATES[:2], state(Step.HELD, cancelled=True), *STATES[3:]],
-                "'held' and 'off' are both cancelled=True: keep one",
+                [state("new", leads_to=("gonig",)), OVER],
+                "Wrong: 'gonig' is not one of its states; there are:",
             ),
-            ([*STATES[:-1], state(Step.OFF, Step.DONE, cancelled=True)], "'off' is cancelled=True but leads on"),
-            ([state(Step.NEW, Step.DONE), state(Step.DONE), state(Step.HELD, Step.DONE)], "no state leads to 'held'"),
-            ([state(Step.NEW, Step.GOING), state(Step.GOING, Step.NEW)], "no state is final"),
-            ([state(Step.NEW, Step.DONE), state(Step.DONE)], "'going' is in the enum but not declared"),
-            ([state(Step.NEW, Step.DONE), state(Other.DONE)], "come from several enums"),
-            ([*STATES[:-1], state(Step.OFF)], None),
+            ([state("new", leads_to=("ovr",)), OVER], "'ovr' is not .*; did you mean 'over'"),
+            (
+                [CANCELLED, OVER, state("off", cancelled=True)],
+                "'cancelled' and 'off' are both cancelled=True: keep one",
+            ),
+            (["new", state("over", final=True, leads_to=("new",))], "'over' is final, but leads on"),
+            (["new", state("off", cancelled=True, leads_to=("new",))], "'off' is final, but leads on"),
+            ([state("new", leads_to=("over",)), "held", OVER], "no state leads to 'held'"),
+            (["new", "going"], r"no state is final, .* as in GOING = state\('going', final=True\)"),
+            (["new", OVER, "late"], "'late' leads to no state: give it final=True, or leads_to="),
+            ([OVER, state("held", leads_to=())], "no state leads to 'held'"),
+            (["starting", OVER], "'starting' is what an entity shows until it is delivered"),
+            ([state("new", aliases=("over",)), OVER], "aliases='over' is the name of another state as well"),
+            ([], "its enum of states is empty"),
         ],
     )
-    def test_states_that_can_not_work_are_refused(self, states: list[Any], why: str | None) -> None:
-        if why is None:  # to cancel it is not required
-            assert self.declare(*states).__name__ == "Wrong"
-            return
+    def test_states_that_can_not_work_are_refused(self, states: list[str], why: str) -> None:
         with pytest.raises(DeclarationError, match=why):
-            self.declare(*states)
+            self.declare(named(states))
 
-    def test_a_state_that_is_a_mere_string_is_refused(self) -> None:
-        with pytest.raises(DeclarationError, match="'done' is no member of a StrEnum"):
-            state(Step.NEW, "done")  # type: ignore[type-var]
+    def test_a_state_in_which_a_cancel_ends_is_not_required(self) -> None:
+        assert self.declare(named(["new", OVER])).__name__ == "Wrong"
 
-    def test_no_states_are_refused(self) -> None:
-        with pytest.raises(DeclarationError, match="`states` is empty"):
-            self.declare()
+    @pytest.mark.parametrize("states", [Any, str, "new"])
+    def test_states_that_are_no_enum_are_refused(self, states: Any) -> None:
+        with pytest.raises(
+            DeclarationError, match=r"its states are .*: write `class Wrong\(Lifecycle\[Input, States\]\)`"
+        ):
+            self.declare(states)
+
+    @pytest.mark.parametrize("argument", ["leads_to", "aliases"])
+    def test_a_mere_string_in_place_of_a_tuple_is_refused(self, argument: str) -> None:
+        with pytest.raises(DeclarationError, match=rf"{argument}='over' must be a tuple: \('over',\)"):
+            state("new", **{argument: "over"})  # type: ignore[arg-type]
 
     @pytest.mark.parametrize(
         "name",
@@ -243,65 +253,56 @@ class TestDeclaration:
     )
     def test_what_every_lifecycle_has_can_not_be_overridden(self, name: str) -> None:
         with pytest.raises(DeclarationError, match=f"Wrong.{name} overrides what every lifecycle has"):
-            self.declare(*STATES, **{name: lambda self: None})
+            self.declare(**{name: lambda self: None})
 
     def test_a_missing_run_is_refused(self) -> None:
         with pytest.raises(DeclarationError, match=r"needs its own `@workflow.run async def run"):
 
             class Runless(Lifecycle[Order, Step]):
-                states = STATES
+                states = Step
 
     def test_a_run_without_its_decorator_is_refused(self) -> None:
         with pytest.raises(DeclarationError, match=r"needs its own `@workflow.run async def run"):
 
             class Undecorated(Lifecycle[Order, Step]):
-                states = STATES
-
                 async def run(self, order: Order) -> None: ...
 
     def test_a_run_with_another_input_is_refused(self) -> None:
         async def run(self: Any, order: str) -> None: ...
 
         with pytest.raises(DeclarationError, match=r"run must take one input annotated .*Order.*; it takes .*str"):
-            self.declare(*STATES, run=decorated(run))
+            self.declare(run=decorated(run))
 
     def test_a_run_without_an_input_is_refused(self) -> None:
         async def run(self: Any) -> None: ...
 
         with pytest.raises(DeclarationError, match=r"run must take one input annotated .*Order.*; it takes None"):
-            self.declare(*STATES, run=decorated(run))
+            self.declare(run=decorated(run))
 
     def test_a_lifecycle_without_types_is_refused(self) -> None:
         with pytest.raises(DeclarationError, match=r"write `class Wrong\(Lifecycle\[Input, States\]\)`"):
-            self.declare(*STATES, __orig_bases__=())
+            self.declare(__orig_bases__=())
 
     def test_one_effect_declared_twice_is_refused(self) -> None:
         with pytest.raises(DeclarationError, match="Wrong: 'send' is declared twice"):
-            self.declare(*STATES, effects=(SEND, RING, SEND))
+            self.declare(effects=(SEND, RING, SEND))
 
     def test_an_effect_without_types_is_refused(self) -> None:
         untyped: Any = Effect("send", timeout=timedelta(seconds=1), doubt=Repeat())
         with pytest.raises(DeclarationError, match=r"has no types: write Effect\[Input, Receipt\]\('send', ...\)"):
-            self.declare(*STATES, effects=(untyped,))
+            self.declare(effects=(untyped,))
 
 
 class Lamp(StrEnum):
-    OFF = "off"
+    OFF = state("off", leads_to=("on",))
     ON = "on"
-    OUT = "out"
-    BROKEN = "broken"
+    OUT = state("out", final=True)
+    BROKEN = state("broken", cancelled=True)
 
 
 @workflow.defn(name="unled")
 class Unled(Lifecycle[str, Lamp]):
     """No state declares that it leads to the one in which a cancel ends."""
-
-    states = (
-        state(Lamp.OFF, Lamp.ON),
-        state(Lamp.ON, Lamp.OUT),
-        state(Lamp.OUT),
-        state(Lamp.BROKEN, cancelled=True),
-    )
 
     @workflow.run
     async def run(self, how: str) -> None:
@@ -513,7 +514,6 @@ class TestSendAgain:
 class Brief(Lifecycle[Order, Step]):
     """Gives each sending a minute."""
 
-    states = STATES
     effects = (SEND, RING)
 
     @workflow.run
@@ -622,30 +622,22 @@ class TestCancel:
 class Stubborn(Lifecycle[Order, Other]):
     """Waits for ever and can't be cancelled."""
 
-    states = (state(Other.GONIG, Other.DONE), state(Other.DONE))
-
     @workflow.run
     async def run(self, order: Order) -> None:
         await self.wait_for(lambda: False)
 
 
 class Leg(StrEnum):
-    HOME = "home"
-    SEA = "sea"
+    HOME = state("home", leads_to=("sea",))
+    SEA = state("sea", leads_to=("shore",))
     SHORE = "shore"
-    BACK = "back"
+    BACK = state("back", final=True)
 
 
 @workflow.defn(name="tour")
 class Tour(Lifecycle[Order, Leg]):
     """Passes through its states in a line, and waits in between."""
 
-    states = (
-        state(Leg.HOME, Leg.SEA),
-        state(Leg.SEA, Leg.SHORE),
-        state(Leg.SHORE, Leg.BACK),
-        state(Leg.BACK),
-    )
     effects = (SEND, RING)
 
     @workflow.run
@@ -672,7 +664,6 @@ async def test_a_new_run_passes_what_was_done_without_doing_it_again(often: bool
 class Restless(Lifecycle[Order, Step]):
     """Enters no state in between, and gives each sending a minute."""
 
-    states = STATES
     effects = (SEND,)
 
     @workflow.run

@@ -26,7 +26,6 @@ from perdure import (
     NotDone,
     NotPerformed,
     OperatorRequest,
-    RateLimit,
     Repeat,
     state,
 )
@@ -37,6 +36,7 @@ from perdure._store.memory import MemoryStore
 from perdure._wire.orders import AttemptOrder, Said
 from perdure._wire.terms import Terms, terms_of
 from perdure._wire.writes import Answer, Fence, FenceOp, Move, Write
+from perdure.contracts import RateLimit
 from perdure.contracts.attempt import boot_clock
 from perdure.contracts.keys import Key
 from perdure.contracts.limits import limits_of
@@ -52,8 +52,11 @@ NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)
 class Way(StrEnum):
     """Where it is."""
 
-    WAITING, SENDING, SENT, EXPIRED = "waiting", "sending", "sent", "expired"
-    WITHDRAWN = "withdrawn"
+    WAITING = "waiting"
+    SENDING = "sending"
+    SENT = state("sent", final=True)
+    EXPIRED = state("expired", final=True)
+    WITHDRAWN = state("withdrawn", cancelled=True)
 
 
 FIND = Lookup[str, int]("find-limited", limit=ACCOUNT)
@@ -69,13 +72,6 @@ ASKED = Effect[str, int](
 class Expiring(Lifecycle[str, Way]):
     """Of use for an hour."""
 
-    states = (
-        state(Way.WAITING, Way.SENDING, Way.EXPIRED, Way.WITHDRAWN),
-        state(Way.SENDING, Way.SENT, Way.EXPIRED, Way.WITHDRAWN),
-        state(Way.SENT),
-        state(Way.WITHDRAWN, cancelled=True),
-        state(Way.EXPIRED),
-    )
     effects = (ASKED,)
 
     @workflow.run

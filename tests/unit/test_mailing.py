@@ -9,8 +9,9 @@ import pytest
 
 from activities.mail.contracts.mail import Accepted
 from activities.mail.contracts.sendmail import FIND_SENT_MAIL, SENDMAIL, Kind, Letter
-from perdure import EffectStatus, InDoubt, NotDone, OperatorRequest, Refused
+from perdure import InDoubt, NotDone, OperatorRequest, Refused
 from perdure.client import Resolution, SendAgain
+from perdure.contracts import EffectStatus
 from perdure.testing import At, Late, NotPickedUp, Rehearsal, WhenBlocked, WhenIn, WhenParked, WorkerLost, rehearse
 from workflows.mail.mailing import Mailing, Post
 

@@ -40,8 +40,8 @@ CALL = Effect[str, int](
 class Way(StrEnum):
     NEW = "new"
     CALLING = "calling"
-    DONE = "done"
-    NO = "no"
+    DONE = state("done", final=True)
+    NO = state("no", final=True)
 
 
 class Wish(BaseModel):
@@ -63,7 +63,6 @@ POLICIES: dict[str, DoubtPolicy[str, int] | None] = {
 
 @workflow.defn(name="wishing")
 class Wishing(Lifecycle[Wish, Way]):
-    states = (state(Way.NEW, Way.CALLING), state(Way.CALLING, Way.DONE, Way.NO), state(Way.DONE), state(Way.NO))
     effects = (CALL,)
 
     @workflow.run

@@ -16,7 +16,6 @@ from perdure import (
     Attempt,
     Done,
     Effect,
-    EffectStatus,
     InDoubt,
     Lifecycle,
     Lookup,
@@ -28,6 +27,7 @@ from perdure import (
     state,
 )
 from perdure.client import Resolution
+from perdure.contracts import EffectStatus
 from perdure.errors import InvalidInput
 from perdure.testing import (
     CANCEL_WORKFLOW,
@@ -234,7 +234,7 @@ async def test_it_may_be_started_past_perdure(directly: bool) -> None:
 
 class Nap(StrEnum):
     AWAKE = "awake"
-    RESTED = "rested"
+    RESTED = state("rested", final=True)
 
 
 KNOCK = Effect[str, int]("knock", timeout=timedelta(seconds=1), doubt=Repeat())
@@ -244,7 +244,6 @@ KNOCK = Effect[str, int]("knock", timeout=timedelta(seconds=1), doubt=Repeat())
 class Sleeper(Lifecycle[str, Nap]):
     """Sleeps in every way, and knocks at two doors at once."""
 
-    states = (state(Nap.AWAKE, Nap.RESTED), state(Nap.RESTED))
     effects = (KNOCK,)
 
     @workflow.run
@@ -281,8 +280,6 @@ class Broken(Exception):
 @workflow.defn(name="buggy")
 class Buggy(Lifecycle[str, Nap]):
     """Raises what it is told."""
-
-    states = (state(Nap.AWAKE, Nap.RESTED), state(Nap.RESTED))
 
     @workflow.run
     async def run(self, where: str) -> None:
@@ -509,7 +506,6 @@ THRICE = Effect[str, int](
 class Limited(Lifecycle[str, Nap]):
     """Gives up after three attempts."""
 
-    states = (state(Nap.AWAKE, Nap.RESTED), state(Nap.RESTED))
     effects = (THRICE,)
 
     @workflow.run
@@ -522,7 +518,6 @@ class Limited(Lifecycle[str, Nap]):
 class Patient(Lifecycle[str, Nap]):
     """Waits a while before it does what it was asked for."""
 
-    states = (state(Nap.AWAKE, Nap.RESTED), state(Nap.RESTED))
     effects = (KNOCK,)
 
     @workflow.run
@@ -541,8 +536,6 @@ class Memory(BaseModel):
 @workflow.defn(name="forgetful")
 class Forgetful(Lifecycle[str, Nap]):
     """Counts knocks, in its snapshot and in a local variable."""
-
-    states = (state(Nap.AWAKE, Nap.RESTED), state(Nap.RESTED))
 
     def __init__(self) -> None:
         self.kept = 0

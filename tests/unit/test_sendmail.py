@@ -187,7 +187,7 @@ WORKER = """
 import asyncio, sys
 from activities.mail.sendmail import send_by_sendmail
 from activities.mail.settings import mail_settings
-from perdure import Key
+from perdure.contracts import Key
 from tests.unit.mail_ground import LETTER, attempt
 mail = LETTER.model_copy(update={"body": "x" * 900_000})
 asyncio.run(send_by_sendmail(mail, attempt(6.0, Key(sys.argv[1]))))

@@ -15,7 +15,8 @@ from activities.mail.contracts.mail import Mail
 from activities.mail.message import message_bytes
 from activities.mail.smtp import send_mail
 from infra.mail.server import count_by_message_id
-from perdure import Entity, Key, Refused
+from perdure import Entity, Refused
+from perdure.contracts import Key
 from tests.mail_secret import token_of
 from tests.unit.mail_ground import LETTER, attempt, mail_server
 

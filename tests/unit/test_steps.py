@@ -21,14 +21,13 @@ COUNT = Step[int, str]("count-it")
 
 class Way(StrEnum):
     NEW = "new"
-    DONE = "done"
+    DONE = state("done", final=True)
 
 
 @workflow.defn(name="stepping")
 class Stepping(Lifecycle[int, Way]):
     """Takes as many steps as it is given."""
 
-    states = (state(Way.NEW, Way.DONE), state(Way.DONE))
     steps = (COUNT,)
 
     @workflow.run
@@ -76,8 +75,6 @@ def test_a_step_needs_a_body() -> None:
 @workflow.defn(name="undeclared")
 class Undeclared(Lifecycle[int, Way]):
     """Takes another step."""
-
-    states = (state(Way.NEW, Way.DONE), state(Way.DONE))
 
     @workflow.run
     async def run(self, given: int) -> None:

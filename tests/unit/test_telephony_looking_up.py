@@ -16,7 +16,8 @@ from activities.telephony.twilio.sending import send
 from infra.telephony.numbers import LANDLINE
 from infra.telephony.resources import Resource
 from infra.telephony.server import Fault, TelephonyServer
-from perdure import InDoubt, Key, NotDone
+from perdure import InDoubt, NotDone
+from perdure.contracts import Key
 from tests.raw_page import RawPage, says
 from tests.unit.telephony_ground import NUMBER, attempt, key, notice, of_server, question, settings
 

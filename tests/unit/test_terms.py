@@ -13,7 +13,6 @@ from temporalio import workflow
 from perdure import AskFirst, Dedupe, Done, Effect, Escalate, Lifecycle, Lookup, Repeat, RetryPolicy, state
 from perdure._wire.terms import Terms, terms_of
 from perdure.contracts.policies import DoubtPolicy
-from perdure.contracts.states import States
 from perdure.errors import DeclarationError
 from perdure.testing import rehearse
 
@@ -96,7 +95,7 @@ class Place(StrEnum):
     """Where it is."""
 
     HERE = "here"
-    THERE = "there"
+    THERE = state("there", final=True)
 
 
 GO = Effect[str, Shy]("go", timeout=timedelta(seconds=1), doubt=Escalate())
@@ -106,7 +105,6 @@ GO = Effect[str, Shy]("go", timeout=timedelta(seconds=1), doubt=Escalate())
 class Goes(Lifecycle[str, Place]):
     """Goes there."""
 
-    states = (state(Place.HERE, Place.THERE), state(Place.THERE))
     effects = (GO,)
 
     @workflow.run
@@ -121,16 +119,3 @@ async def test_what_can_not_be_read_is_looked_at_again_after_ten_seconds() -> No
     Shy.tries = 0
     seen = await rehearse(Goes, "x", {GO: [Shy.model_construct(number=1)]})
     assert (seen.end, seen.calls(GO), seen.took) == (Place.THERE, 1, timedelta(seconds=10))
-
-
-class Step(StrEnum):
-    """Two steps."""
-
-    A, B = "a", "b"
-
-
-def test_a_state_has_one_name_at_a_time() -> None:
-    with pytest.raises(DeclarationError, match="aliases='b' is the name of another state"):
-        States("steps", (state(Step.A, Step.B, aliases=("b",)), state(Step.B)))
-    with pytest.raises(DeclarationError, match=r"must be a tuple: \('b',\)"):
-        state(Step.A, aliases="b")  # type: ignore[arg-type]

@@ -15,7 +15,6 @@ from perdure import (
     AskFirst,
     Done,
     Effect,
-    EffectStatus,
     InDoubt,
     Lifecycle,
     Lookup,
@@ -26,6 +25,7 @@ from perdure import (
     RetryPolicy,
     state,
 )
+from perdure.contracts import EffectStatus
 from perdure.errors import DeclarationError
 from perdure.testing import After, At, Late, WorkerLost, rehearse
 
@@ -41,9 +41,19 @@ class Slip(BaseModel):
 class Step(StrEnum):
     NEW = "new"
     GOING = "going"
-    PACKED = "packed"
-    DONE = "done"
+    PACKED = state("packed", leads_to=("going", "done"))
+    DONE = state("done", final=True)
+    NO = state("no", final=True)
+
+
+class Charging(StrEnum):
+    """The same steps in a line, in another order."""
+
+    NEW = state("new", leads_to=("packed",))
+    PACKED = state("packed", leads_to=("going",))
+    GOING = state("going", leads_to=("no",))
     NO = "no"
+    DONE = state("done", final=True)
 
 
 RETRY = RetryPolicy(initial_interval=timedelta(seconds=1), jitter=0)
@@ -55,18 +65,10 @@ SEND_INLINE = Effect[Order, Slip](
     "send-in-then", timeout=timedelta(seconds=5), doubt=Repeat(), retry=RETRY, inline=True
 )
 OTHER = Effect[Order, Slip]("other-then", timeout=timedelta(seconds=5), doubt=Repeat(), retry=RETRY)
-STATES = (
-    state(Step.NEW, Step.GOING),
-    state(Step.GOING, Step.PACKED, Step.DONE, Step.NO),
-    state(Step.PACKED, Step.GOING, Step.DONE),
-    state(Step.DONE),
-    state(Step.NO),
-)
 
 
 @workflow.defn(name="straight-then")
 class Straight(Lifecycle[Order, Step]):
-    states = STATES
     effects = (SEND,)
 
     @workflow.run
@@ -79,7 +81,6 @@ class Straight(Lifecycle[Order, Step]):
 class TwoSteps(Lifecycle[Order, Step]):
     """Packed, then sent; remembers the words that it hears."""
 
-    states = STATES
     effects = (SEND, OTHER)
 
     def __init__(self) -> None:
@@ -105,7 +106,6 @@ class Words(BaseModel):
 
 @workflow.defn(name="wrong-then")
 class Wrong(Lifecycle[Order, Step]):
-    states = STATES
     effects = (SEND,)
 
     @workflow.run
@@ -115,7 +115,6 @@ class Wrong(Lifecycle[Order, Step]):
 
 @workflow.defn(name="beside-then")
 class Beside(Lifecycle[Order, Step]):
-    states = STATES
     effects = (SEND, OTHER)
 
     @workflow.run
@@ -129,7 +128,6 @@ class Beside(Lifecycle[Order, Step]):
 
 @workflow.defn(name="on-then")
 class On(Lifecycle[Order, Step]):
-    states = STATES
     effects = (SEND,)
 
     @workflow.run
@@ -144,13 +142,7 @@ class On(Lifecycle[Order, Step]):
 class Charge(Lifecycle[Order, Step]):
     """The second effect is followed by a state that the one before it does not lead to."""
 
-    states = (
-        state(Step.NEW, Step.PACKED),
-        state(Step.PACKED, Step.GOING),
-        state(Step.GOING, Step.NO),
-        state(Step.NO, Step.DONE),
-        state(Step.DONE),
-    )
+    states = Charging
     effects = (SEND, OTHER, SEND_INLINE)
 
     @workflow.run
@@ -163,7 +155,7 @@ class Charge(Lifecycle[Order, Step]):
 
 @workflow.defn(name="wrong-charge-then")
 class WrongCharge(Lifecycle[Order, Step]):
-    states = Charge.states
+    states = Charging
     effects = (SEND, OTHER)
 
     @workflow.run

@@ -25,7 +25,7 @@ ROOT = Path(__file__).parents[2]
 
 class Way(StrEnum):
     NEW = "new"
-    DONE = "done"
+    DONE = state("done", final=True)
 
 
 class Item(BaseModel):
@@ -63,7 +63,6 @@ def declare(effect: Effect[Any, Any]) -> type[Lifecycle[Any, Any]]:
         "Holding",
         (Lifecycle,),
         {
-            "states": (state(Way.NEW, Way.DONE), state(Way.DONE)),
             "effects": (effect,),
             "run": workflow.run(run),
             "__orig_bases__": (Lifecycle[str, Way],),

@@ -26,8 +26,9 @@ from activities.web_jobs.contracts import (
     Route,
     Then,
 )
-from perdure import EffectStatus, InDoubt, NotDone, OperatorRequest, Refused
+from perdure import InDoubt, NotDone, OperatorRequest, Refused
 from perdure.client import Resolution
+from perdure.contracts import EffectStatus
 from perdure.testing import After, At, Rehearsal, WhenBlocked, WhenIn, WhenParked, WorkerLost, rehearse
 from workflows.web_jobs.web_job import LOOK_AGAIN, SOON, Progress, WebJob
 

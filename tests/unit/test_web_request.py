@@ -15,7 +15,8 @@ import pytest
 from activities.web_jobs.contracts import Call
 from activities.web_jobs.request import structured, url_of
 from activities.web_jobs.signature import NoSecret, secrets, signature_base, signed
-from perdure import Entity, Key, Refused
+from perdure import Entity, Refused
+from perdure.contracts import Key
 from tests.pages import Pages
 from tests.unit.web_ground import LOCAL, attempt, call, job, job_type, settings
 

@@ -27,7 +27,7 @@ BY_NAME = {each.name: each for each in (ASKED, PARKED, REPEATED)}
 class Way(StrEnum):
     NEW = "new"
     CALLING = "calling"
-    DONE = "done"
+    DONE = state("done", final=True)
 
 
 class Said(BaseModel):
@@ -38,7 +38,6 @@ class Said(BaseModel):
 class Witnessed(Lifecycle[str, Way]):
     """Calls, and may be called back."""
 
-    states = (state(Way.NEW, Way.CALLING), state(Way.CALLING, Way.DONE), state(Way.DONE))
     effects = (ASKED, PARKED, REPEATED)
 
     def __init__(self) -> None:

@@ -19,7 +19,8 @@ from activities.web_jobs.names import Names
 from activities.web_jobs.request import call_of
 from activities.web_jobs.resources import Web
 from activities.web_jobs.settings import web_settings
-from perdure import Attempt, Entity, Key
+from perdure import Attempt, Entity
+from perdure.contracts import Key
 from perdure.contracts.attempt import boot_clock
 
 LOCAL = "127.0.0.0/8"

@@ -30,10 +30,10 @@ class Ordered(BaseModel):
 class Step(StrEnum):
     """Where it is."""
 
-    PENDING = "pending"
+    PENDING = state("pending", leads_to=("ordering",))
     ORDERING = "ordering"
-    FAILED = "failed"
-    ORDERED = "ordered"
+    FAILED = state("failed", leads_to=("ordering",), attention=True)
+    ORDERED = state("ordered", final=True)
 
 
 ORDER = Effect[Ware, Ordered](
@@ -65,12 +65,6 @@ async def order(ware: Ware, attempt: Attempt) -> Ordered:
 class Purchase(Lifecycle[Ware, Step]):
     """Orders until it is ordered."""
 
-    states = (
-        state(Step.PENDING, Step.ORDERING),
-        state(Step.ORDERING, Step.ORDERED, Step.FAILED),
-        state(Step.FAILED, Step.ORDERING, attention=True),
-        state(Step.ORDERED),
-    )
     effects = (ORDER,)
     mirror = AppColumn("errand", column="state")
 

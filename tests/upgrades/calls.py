@@ -8,7 +8,7 @@ from datetime import timedelta
 from temporalio import workflow
 
 from tests.apps.contracts import Errand
-from tests.upgrades.editions import STATES, Editable, Step
+from tests.upgrades.editions import Editable, Step
 from tests.upgrades.effects import NAME, contract
 
 SEND = contract()
@@ -19,7 +19,6 @@ ANNOUNCE = contract("announce-parcel")
 class Inserted(Editable):
     """A call comes before all others, also where the run is past it."""
 
-    states = STATES
     effects = (SEND, ANNOUNCE)
 
     @workflow.run
@@ -33,7 +32,6 @@ class Inserted(Editable):
 class Patched(Editable):
     """A call comes before all others, but not where the run is past it."""
 
-    states = STATES
     effects = (SEND, ANNOUNCE)
 
     @workflow.run
@@ -48,7 +46,6 @@ class Patched(Editable):
 class EnterInserted(Editable):
     """A change of state comes first."""
 
-    states = STATES
     effects = (SEND, ANNOUNCE)
 
     @workflow.run
@@ -62,7 +59,6 @@ class EnterInserted(Editable):
 class WaitInserted(Editable):
     """A wait with an end comes first."""
 
-    states = STATES
     effects = (SEND, ANNOUNCE)
 
     @workflow.run
@@ -76,7 +72,6 @@ class WaitInserted(Editable):
 class SaveInserted(Editable):
     """A snapshot comes first."""
 
-    states = STATES
     effects = (SEND, ANNOUNCE)
 
     @workflow.run
@@ -90,7 +85,6 @@ class SaveInserted(Editable):
 class SleepInserted(Editable):
     """A pause comes first."""
 
-    states = STATES
     effects = (SEND, ANNOUNCE)
 
     @workflow.run
@@ -104,7 +98,6 @@ class SleepInserted(Editable):
 class Removed(Editable):
     """The call that came first is not made any more."""
 
-    states = STATES
     effects = (SEND, ANNOUNCE)
 
     @workflow.run
@@ -117,7 +110,6 @@ class Removed(Editable):
 class RemovedByPatch(Editable):
     """It is made only where it was made before."""
 
-    states = STATES
     effects = (SEND, ANNOUNCE)
 
     @workflow.run
@@ -132,7 +124,6 @@ class RemovedByPatch(Editable):
 class Swapped(Editable):
     """It comes last."""
 
-    states = STATES
     effects = (SEND, ANNOUNCE)
 
     @workflow.run
@@ -148,7 +139,6 @@ class Swapped(Editable):
 class SwappedByPatch(Editable):
     """It comes last, but where it was made already."""
 
-    states = STATES
     effects = (SEND, ANNOUNCE)
 
     @workflow.run

@@ -9,7 +9,6 @@ from typing import Any
 from temporalio import workflow
 
 from perdure import App, Attempt, Done, Effect, Lifecycle, Lookup, LookupContext, NotPerformed, state
-from perdure.contracts.states import State
 from tests.apps.calls import do_errand, find_errand
 from tests.apps.contracts import Errand, Ticket
 
@@ -19,18 +18,9 @@ class Step(StrEnum):
 
     PENDING = "pending"
     DOING = "doing"
-    FAILED = "failed"
-    DONE = "done"
-    CANCELLED = "cancelled"
-
-
-STATES: tuple[State[Step], ...] = (
-    state(Step.PENDING, Step.DOING, Step.FAILED, Step.CANCELLED),
-    state(Step.DOING, Step.DONE, Step.FAILED),
-    state(Step.FAILED, Step.DOING, attention=True),
-    state(Step.DONE),
-    state(Step.CANCELLED, cancelled=True),
-)
+    FAILED = state("failed", attention=True)
+    DONE = state("done", final=True)
+    CANCELLED = state("cancelled", cancelled=True)
 
 
 class Editable(Lifecycle[Errand, Step]):

@@ -7,10 +7,11 @@ from typing import Any
 
 from temporalio import workflow
 
-from perdure import AskFirst, Dedupe, Effect, Escalate, Lookup, RateLimit, Repeat, RetryPolicy
+from perdure import AskFirst, Dedupe, Effect, Escalate, Lookup, Repeat, RetryPolicy
+from perdure.contracts import RateLimit
 from perdure.contracts.policies import DoubtPolicy
 from tests.apps.contracts import Errand, Ticket
-from tests.upgrades.editions import STATES, Editable
+from tests.upgrades.editions import Editable
 
 NAME = "parcel"
 SOON = RetryPolicy(initial_interval=timedelta(seconds=0.1), maximum_interval=timedelta(seconds=0.3))
@@ -44,7 +45,6 @@ def looking(
 class Escalating(Editable):
     """As it was before."""
 
-    states = STATES
     effects = (contract(),)
 
     @workflow.run
@@ -57,7 +57,6 @@ class Escalating(Editable):
 class Repeating(Editable):
     """A repeat is harmless after all."""
 
-    states = STATES
     effects = (contract(doubt=Repeat()),)
 
     @workflow.run
@@ -70,7 +69,6 @@ class Repeating(Editable):
 class Deduping(Editable):
     """The other side drops repeats."""
 
-    states = STATES
     effects = (contract(doubt=Dedupe(window=timedelta(minutes=5), margin=timedelta(seconds=1))),)
 
     @workflow.run
@@ -83,7 +81,6 @@ class Deduping(Editable):
 class Asking(Editable):
     """The other side can be asked: one miss is enough."""
 
-    states = STATES
     effects = (contract(doubt=looking(), timeout=timedelta(seconds=1)),)
 
     @workflow.run
@@ -96,7 +93,6 @@ class Asking(Editable):
 class AskingLonger(Editable):
     """It takes four misses."""
 
-    states = STATES
     effects = (contract(doubt=looking(misses=4), timeout=timedelta(seconds=1)),)
 
     @workflow.run
@@ -109,7 +105,6 @@ class AskingLonger(Editable):
 class AskingUnderAnotherName(Editable):
     """The look-up has another name, and says so; it takes four misses."""
 
-    states = STATES
     effects = (contract(doubt=looking(misses=4, find=SEEK)),)
 
     @workflow.run
@@ -122,7 +117,6 @@ class AskingUnderAnotherName(Editable):
 class AskingForAnHour(Editable):
     """No miss counts for an hour."""
 
-    states = STATES
     effects = (contract(doubt=looking(visibility_delay=3600)),)
 
     @workflow.run
@@ -135,7 +129,6 @@ class AskingForAnHour(Editable):
 class AskingForEver(Editable):
     """A look-up that can't answer is tried again, ten thousand times."""
 
-    states = STATES
     effects = (contract(doubt=looking(tries=10_000)),)
 
     @workflow.run
@@ -148,7 +141,6 @@ class AskingForEver(Editable):
 class Elsewhere(Editable):
     """Other workers make the attempts."""
 
-    states = STATES
     effects = (contract(task_queue=ELSEWHERE),)
 
     @workflow.run
@@ -161,7 +153,6 @@ class Elsewhere(Editable):
 class Inline(Editable):
     """In the workflow's own worker."""
 
-    states = STATES
     effects = (contract(inline=True),)
 
     @workflow.run
@@ -174,7 +165,6 @@ class Inline(Editable):
 class GivingUp(Editable):
     """Two failures are enough."""
 
-    states = STATES
     effects = (
         contract(
             retry=RetryPolicy(
@@ -193,7 +183,6 @@ class GivingUp(Editable):
 class InOtherTimes(Editable):
     """Every time-out is another one, and so are the pauses."""
 
-    states = STATES
     effects = (
         contract(
             timeout=timedelta(seconds=7),
@@ -215,7 +204,6 @@ class InOtherTimes(Editable):
 class Limited(Editable):
     """It keeps to a rate, on a task queue of its own."""
 
-    states = STATES
     effects = (contract(limit=RateLimit("account", per_second=50)),)
 
     @workflow.run
@@ -228,7 +216,6 @@ class Limited(Editable):
 class Renamed(Editable):
     """Under another name, and it says so."""
 
-    states = STATES
     effects = (contract("post-parcel", aliases=("send-parcel",)),)
 
     @workflow.run
@@ -241,7 +228,6 @@ class Renamed(Editable):
 class RenamedInSilence(Editable):
     """Under another name, and it does not say so."""
 
-    states = STATES
     effects = (contract("post-parcel"),)
 
     @workflow.run

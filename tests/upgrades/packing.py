@@ -20,15 +20,7 @@ class Step(StrEnum):
     PENDING = "pending"
     PACKING = "packing"
     PACKED = "packed"
-    DONE = "done"
-
-
-STATES = (
-    state(Step.PENDING, Step.PACKING),
-    state(Step.PACKING, Step.PACKED),
-    state(Step.PACKED, Step.DONE),
-    state(Step.DONE),
-)
+    DONE = state("done", final=True)
 
 
 class _Packing(Lifecycle[Errand, Step]):
@@ -61,7 +53,6 @@ class _Packing(Lifecycle[Errand, Step]):
 class Entering(_Packing):
     """As it was before there was `then`."""
 
-    states = STATES
     effects = (contract(),)
 
     @workflow.run
@@ -75,7 +66,6 @@ class Entering(_Packing):
 class Then(_Packing):
     """With it."""
 
-    states = STATES
     effects = (contract(),)
 
     @workflow.run
@@ -89,7 +79,6 @@ class Then(_Packing):
 class ThenNoMore(_Packing):
     """Without it again, but where it was."""
 
-    states = STATES
     effects = (contract(),)
 
     @workflow.run
@@ -106,7 +95,6 @@ class ThenNoMore(_Packing):
 class Renamed(_Packing):
     """The effect has another name, and says so."""
 
-    states = STATES
     effects = (contract("post-parcel", aliases=("send-parcel",)),)
 
     @workflow.run
@@ -120,7 +108,6 @@ class Renamed(_Packing):
 class RenamedInSilence(_Packing):
     """The effect has another name, and does not say so."""
 
-    states = STATES
     effects = (contract("post-parcel"),)
 
     @workflow.run

@@ -10,7 +10,7 @@ from temporalio import workflow
 
 from perdure import Done, Effect, Escalate, Lifecycle, RetryPolicy
 from tests.apps.contracts import Errand, Ticket
-from tests.upgrades.editions import STATES, Step
+from tests.upgrades.editions import Step
 
 NAME = "letter"
 
@@ -151,7 +151,7 @@ def _sends(receipt: Any = Ticket, given: Any = Errand) -> Effect[Any, Any]:
 class Before(_Letter[Letter]):
     """As it was."""
 
-    states = STATES
+    states = Step
     effects = (_sends(),)
 
     @workflow.run
@@ -164,7 +164,7 @@ class Before(_Letter[Letter]):
 class InputWithDefault(_Letter[WithDefault]):
     """The input has other fields, with defaults."""
 
-    states = STATES
+    states = Step
     effects = (_sends(),)
 
     @workflow.run
@@ -177,7 +177,7 @@ class InputWithDefault(_Letter[WithDefault]):
 class InputDemanding(_Letter[Demanding]):
     """The input has a field that letters of before lack."""
 
-    states = STATES
+    states = Step
     effects = (_sends(),)
 
     @workflow.run
@@ -190,7 +190,7 @@ class InputDemanding(_Letter[Demanding]):
 class InputUpcast(_Letter[Upcast]):
     """And says what it is there."""
 
-    states = STATES
+    states = Step
     effects = (_sends(),)
 
     @workflow.run
@@ -203,7 +203,7 @@ class InputUpcast(_Letter[Upcast]):
 class SnapshotDemanding(_Letter[Letter]):
     """The snapshot has a field that those of before lack."""
 
-    states = STATES
+    states = Step
     effects = (_sends(),)
     keeps = KeptMore
 
@@ -217,7 +217,7 @@ class SnapshotDemanding(_Letter[Letter]):
 class SnapshotWithDefault(_Letter[Letter]):
     """And a default for it."""
 
-    states = STATES
+    states = Step
     effects = (_sends(),)
     keeps = KeptMoreOrLess
 
@@ -231,7 +231,7 @@ class SnapshotWithDefault(_Letter[Letter]):
 class ReceiptDemanding(_Letter[Letter]):
     """The receipt has a field that those of before lack."""
 
-    states = STATES
+    states = Step
     effects = (_sends(Stamped),)
 
     @workflow.run
@@ -244,7 +244,7 @@ class ReceiptDemanding(_Letter[Letter]):
 class ReceiptWithDefault(_Letter[Letter]):
     """And a default for it."""
 
-    states = STATES
+    states = Step
     effects = (_sends(MaybeStamped),)
 
     @workflow.run
@@ -257,7 +257,7 @@ class ReceiptWithDefault(_Letter[Letter]):
 class SendsMore(_Letter[Letter]):
     """What is sent has one field more."""
 
-    states = STATES
+    states = Step
     effects = (_sends(given=Weighed),)
     sends = Weighed
 

@@ -10,31 +10,24 @@ from temporalio import workflow
 
 from perdure import AppColumn, Done, Lifecycle, NotPerformed, state
 from tests.apps.contracts import Errand
-from tests.upgrades.editions import Editable, Step
+from tests.upgrades.editions import Editable
 from tests.upgrades.effects import NAME, contract
 
 
 class Longer(StrEnum):
     """One step more."""
 
-    PENDING = "pending"
-    DOING = "doing"
-    FAILED = "failed"
+    PENDING = state("pending", leads_to=("doing", "failed"))
+    DOING = state("doing", leads_to=("checked", "failed"))
+    FAILED = state("failed", leads_to=("doing",), attention=True)
     CHECKED = "checked"
-    DONE = "done"
+    DONE = state("done", final=True)
 
 
 @workflow.defn(name=NAME)
 class OneMore(Lifecycle[Errand, Longer]):
     """What was done is checked before it ends."""
 
-    states = (
-        state(Longer.PENDING, Longer.DOING, Longer.FAILED),
-        state(Longer.DOING, Longer.CHECKED, Longer.FAILED),
-        state(Longer.FAILED, Longer.DOING, attention=True),
-        state(Longer.CHECKED, Longer.DONE),
-        state(Longer.DONE),
-    )
     effects = (contract(),)
 
     @workflow.run
@@ -62,13 +55,32 @@ class OneMore(Lifecycle[Errand, Longer]):
 class Other(StrEnum):
     """The same steps, one with another name."""
 
-    PENDING = "pending"
+    PENDING = state("pending", leads_to=("sending", "failed"))
+    SENDING = state("sending", aliases=("doing",))
+    FAILED = state("failed", leads_to=("sending",), attention=True)
+    DONE = state("done", final=True)
+
+
+class OtherInSilence(StrEnum):
+    """The same, without the former name."""
+
+    PENDING = state("pending", leads_to=("sending", "failed"))
     SENDING = "sending"
-    FAILED = "failed"
-    DONE = "done"
+    FAILED = state("failed", leads_to=("sending",), attention=True)
+    DONE = state("done", final=True)
 
 
-class _Sending(Lifecycle[Errand, Other]):
+class Timed(StrEnum):
+    """The steps as they were, with times that they should last."""
+
+    PENDING = "pending"
+    DOING = state("doing", within=timedelta(minutes=5))
+    FAILED = state("failed", attention=True, within=timedelta(minutes=1))
+    DONE = state("done", final=True)
+    CANCELLED = state("cancelled", final=True)
+
+
+class _Sending(Lifecycle[Errand, Any]):
     def __init__(self) -> None:
         self.told = False
 
@@ -93,12 +105,7 @@ class _Sending(Lifecycle[Errand, Other]):
 class Renamed(_Sending):
     """And it says so."""
 
-    states = (
-        state(Other.PENDING, Other.SENDING, Other.FAILED),
-        state(Other.SENDING, Other.DONE, Other.FAILED, aliases=("doing",)),
-        state(Other.FAILED, Other.SENDING, attention=True),
-        state(Other.DONE),
-    )
+    states = Other
     effects = (contract(),)
 
     @workflow.run
@@ -111,12 +118,7 @@ class Renamed(_Sending):
 class RenamedInSilence(_Sending):
     """And it does not say so: to the worker that is a state removed and one added."""
 
-    states = (
-        state(Other.PENDING, Other.SENDING, Other.FAILED),
-        state(Other.SENDING, Other.DONE, Other.FAILED),
-        state(Other.FAILED, Other.SENDING, attention=True),
-        state(Other.DONE),
-    )
+    states = OtherInSilence
     effects = (contract(),)
 
     @workflow.run
@@ -129,13 +131,7 @@ class RenamedInSilence(_Sending):
 class Shown(Editable):
     """In a column of the app, and with a time that it should last."""
 
-    states = (
-        state(Step.PENDING, Step.DOING, Step.FAILED, Step.CANCELLED),
-        state(Step.DOING, Step.DONE, Step.FAILED, within=timedelta(minutes=5)),
-        state(Step.FAILED, Step.DOING, attention=True, within=timedelta(minutes=1)),
-        state(Step.DONE),
-        state(Step.CANCELLED),
-    )
+    states = Timed
     effects = (contract(),)
     mirror = AppColumn("errand", column="state")
 
@@ -149,7 +145,7 @@ class Shown(Editable):
 class ShownElsewhere(Editable):
     """In another column."""
 
-    states = Shown.states
+    states = Timed
     effects = (contract(),)
     mirror = AppColumn("errand", column="shown")
 
@@ -157,6 +153,30 @@ class ShownElsewhere(Editable):
     async def run(self, errand: Errand) -> None:
         """See the base class."""
         await self.lead(errand)
+
+
+class Walking(StrEnum):
+    """How far a walk is."""
+
+    PENDING = "pending"
+    DOING = "doing"
+    DONE = state("done", final=True)
+
+
+class WalkingOther(StrEnum):
+    """With another name for being on its way."""
+
+    PENDING = "pending"
+    SENDING = state("sending", aliases=("doing",))
+    DONE = state("done", final=True)
+
+
+class WalkingOtherInSilence(StrEnum):
+    """The same, without the former name."""
+
+    PENDING = "pending"
+    SENDING = "sending"
+    DONE = state("done", final=True)
 
 
 class _Walk(Lifecycle[Errand, Any]):
@@ -184,52 +204,36 @@ class _Walk(Lifecycle[Errand, Any]):
 class Walk(_Walk):
     """As it was."""
 
-    states = (
-        state(Step.PENDING, Step.DOING, Step.FAILED, Step.CANCELLED),
-        state(Step.DOING, Step.DONE),
-        state(Step.DONE),
-        state(Step.FAILED),
-        state(Step.CANCELLED),
-    )
+    states = Walking
     effects = ()
 
     @workflow.run
     async def run(self, errand: Errand) -> None:
         """See the base class."""
-        await self.walk(Step.DOING, Step.DONE)
+        await self.walk(Walking.DOING, Walking.DONE)
 
 
 @workflow.defn(name="walk")
 class WalkRenamed(_Walk):
     """With another name for being on its way."""
 
-    states = (
-        state(Other.PENDING, Other.SENDING, Other.FAILED),
-        state(Other.SENDING, Other.DONE, aliases=("doing",)),
-        state(Other.DONE),
-        state(Other.FAILED),
-    )
+    states = WalkingOther
     effects = ()
 
     @workflow.run
     async def run(self, errand: Errand) -> None:
         """See the base class."""
-        await self.walk(Other.SENDING, Other.DONE)
+        await self.walk(WalkingOther.SENDING, WalkingOther.DONE)
 
 
 @workflow.defn(name="walk")
 class WalkRenamedInSilence(_Walk):
     """And it does not say so."""
 
-    states = (
-        state(Other.PENDING, Other.SENDING, Other.FAILED),
-        state(Other.SENDING, Other.DONE),
-        state(Other.DONE),
-        state(Other.FAILED),
-    )
+    states = WalkingOtherInSilence
     effects = ()
 
     @workflow.run
     async def run(self, errand: Errand) -> None:
         """See the base class."""
-        await self.walk(Other.SENDING, Other.DONE)
+        await self.walk(WalkingOtherInSilence.SENDING, WalkingOtherInSilence.DONE)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from perdure import EffectStatus
+from perdure.contracts import EffectStatus
 from perdure.contracts.scopes import queue_of
 from tests.upgrades import effects
 from tests.upgrades.ground import PARCEL, Ground

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from perdure import EffectStatus
+from perdure.contracts import EffectStatus
 from tests.upgrades import packing
 from tests.upgrades.ground import Ground, follows
 from tests.upgrades.rows import row

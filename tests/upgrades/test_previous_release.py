@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from perdure import Client, EffectStatus
+from perdure import Client
 from perdure._store.schema.files import order
+from perdure.contracts import EffectStatus
 from tests.replay.record import RELEASES, release
 from tests.upgrades import both
 from tests.world import FreshWorkerProcess, World

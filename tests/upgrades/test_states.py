@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from perdure import EffectStatus
+from perdure.contracts import EffectStatus
 from tests.upgrades import effects, states
 from tests.upgrades.ground import PARCEL, Ground
 from tests.upgrades.rows import row

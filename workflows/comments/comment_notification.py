@@ -13,7 +13,7 @@ from temporalio import workflow
 
 from activities.comments.contracts import Comment
 from activities.mail.contracts.mail import SEND_MAIL, Mail
-from perdure import AppColumn, Done, Lifecycle, NotPerformed, state
+from perdure import AppColumn, Lifecycle, state
 from perdure.contracts import AppRows, Erasure
 
 
@@ -21,23 +21,16 @@ class Notice(StrEnum):
     """Where the notification of a comment is."""
 
     PENDING = "pending"
-    SENDING = "sending"
-    SENT = "sent"
-    ERROR = "error"
-    CANCELLED = "cancelled"
+    SENDING = state("sending", within=timedelta(minutes=5))
+    SENT = state("sent", final=True)
+    ERROR = state("error", attention=True)
+    CANCELLED = state("cancelled", cancelled=True)
 
 
 @workflow.defn(name="comment-notification")
 class CommentNotification(Lifecycle[Comment, Notice]):
     """Sends one mail for one comment."""
 
-    states = (
-        state(Notice.PENDING, Notice.SENDING, Notice.ERROR, Notice.CANCELLED),
-        state(Notice.SENDING, Notice.SENT, Notice.ERROR, Notice.CANCELLED, within=timedelta(minutes=5)),
-        state(Notice.ERROR, Notice.SENDING, Notice.CANCELLED, attention=True),
-        state(Notice.SENT),
-        state(Notice.CANCELLED, cancelled=True),
-    )
     effects = (SEND_MAIL,)
     mirror = AppColumn("comment", column="notification_state")
     expects = AppRows("select id, to_jsonb(c) as input from comment c where notification_state = 'pending'")
@@ -58,13 +51,9 @@ class CommentNotification(Lifecycle[Comment, Notice]):
             await self.enter(Notice.ERROR, why=f"no mail can be made of it: {problem['loc']}: {problem['msg']}")
             await self.wait_for(lambda: False)
             return
-        while True:
-            match await self.perform(SEND_MAIL, mail, entering=Notice.SENDING, then=Notice.SENT):
-                case Done():
-                    return
-                case NotPerformed(why):
-                    await self.enter(Notice.ERROR, why=why)
-                    await self.retry_requested()
+        await self.perform_until_done(
+            SEND_MAIL, mail, entering=Notice.SENDING, then=Notice.SENT, otherwise=Notice.ERROR
+        )
 
 
 def mail_for(comment: Comment) -> Mail:

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from temporalio import workflow
 
 from activities.mail.contracts.sendmail import SENDMAIL, Kind, Letter
-from perdure import AppColumn, Done, Lifecycle, NotPerformed, Repeat, state
+from perdure import AppColumn, Lifecycle, Repeat, state
 from perdure.contracts import AppRows, Erasure
 
 
@@ -20,24 +20,16 @@ class Post(StrEnum):
     """Where a mail is."""
 
     QUEUED = "queued"
-    PROCESSING = "processing"
-    PROCESSED = "processed"
-    FAILED = "failed"
-    CANCELLED = "cancelled"
+    PROCESSING = state("processing", within=timedelta(minutes=5))
+    PROCESSED = state("processed", final=True)
+    FAILED = state("failed", attention=True)
+    CANCELLED = state("cancelled", cancelled=True)
 
 
 @workflow.defn(name="mailing")
 class Mailing(Lifecycle[Letter, Post]):
     """Hands one mail to `sendmail`."""
 
-    states = (
-        state(Post.QUEUED, Post.PROCESSING, Post.FAILED, Post.CANCELLED),
-        state(Post.PROCESSING, Post.PROCESSED, Post.FAILED, Post.CANCELLED, within=timedelta(minutes=5)),
-        # Not final: what the program refuses, such as a mail above the limit, a person can mend and ask for again.
-        state(Post.FAILED, Post.PROCESSING, Post.CANCELLED, attention=True),
-        state(Post.PROCESSED),
-        state(Post.CANCELLED, cancelled=True),
-    )
     effects = (SENDMAIL,)
     mirror = AppColumn("mailing", column="state")
     expects = AppRows("select id, to_jsonb(m) as input from mailing m where state = 'queued'")
@@ -60,11 +52,6 @@ class Mailing(Lifecycle[Letter, Post]):
             await self.wait_for(lambda: False)
             return
         doubt = Repeat() if letter.kind is Kind.AT_LEAST_ONCE else None  # None: look-up, then a person
-        while True:
-            sent = await self.perform(SENDMAIL, mail, entering=Post.PROCESSING, then=Post.PROCESSED, doubt=doubt)
-            match sent:
-                case Done():
-                    return
-                case NotPerformed(why):
-                    await self.enter(Post.FAILED, why=why)
-                    await self.retry_requested()
+        await self.perform_until_done(
+            SENDMAIL, mail, entering=Post.PROCESSING, then=Post.PROCESSED, otherwise=Post.FAILED, doubt=doubt
+        )

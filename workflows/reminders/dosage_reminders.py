@@ -41,27 +41,16 @@ class Reminding(StrEnum):
     """Where a patient's reminders are."""
 
     ACTIVE = "active"
-    PAUSED = "paused"
-    UNUSABLE = "unusable"
-    COMPLETED = "completed"
-    ENDED = "ended"
+    PAUSED = state("paused", leads_to=("active", "unusable", "completed"))
+    UNUSABLE = state("unusable", leads_to=("active", "paused", "completed"), attention=True)
+    COMPLETED = state("completed", leads_to=("active", "paused", "unusable"))
+    ENDED = state("ended", cancelled=True)
 
 
 @workflow.defn(name="dosage-reminders")
 class DosageReminders(Lifecycle[Patient, Reminding]):
     """Starts the doses of one patient, when they are due."""
 
-    states = (
-        state(Reminding.ACTIVE, Reminding.PAUSED, Reminding.UNUSABLE, Reminding.COMPLETED, Reminding.ENDED),
-        state(Reminding.PAUSED, Reminding.ACTIVE, Reminding.UNUSABLE, Reminding.COMPLETED, Reminding.ENDED),
-        state(
-            Reminding.UNUSABLE,
-            *(Reminding.ACTIVE, Reminding.PAUSED, Reminding.COMPLETED, Reminding.ENDED),
-            attention=True,
-        ),
-        state(Reminding.COMPLETED, Reminding.ACTIVE, Reminding.PAUSED, Reminding.UNUSABLE, Reminding.ENDED),
-        state(Reminding.ENDED, cancelled=True),
-    )
     steps = (TURN, WITHDRAW)
     mirror = AppColumn("reminders.patient", column="state")
     expects = AppRows("select id, reminders.input(p) as input from reminders.patient p where state = 'active'")

@@ -14,43 +14,27 @@ from temporalio import workflow
 
 from activities.reminders.contracts.reminders import Dose, Opening, Reports
 from activities.telephony.contracts import PLACE_CALL, SEND_SMS, Accepted, Channel, Notice, Reported, reference_of
-from perdure import Done, Expired, Key, Lifecycle, NotPerformed, OperatorRequest, WasRefused, state
-from perdure.contracts import Erasure
+from perdure import Done, Expired, Lifecycle, NotPerformed, OperatorRequest, WasRefused, state
+from perdure.contracts import Erasure, Key
 
 
 class Reminder(StrEnum):
     """Where the reminder of a dose is."""
 
-    DUE = "due"
+    DUE = state("due", leads_to=("sending", "expired", "error"))
     SENDING = "sending"
-    ACCEPTED = "accepted"
-    SENT = "sent"
-    EXPIRED = "expired"
-    REFUSED = "refused"
-    ERROR = "error"
-    WITHDRAWN = "withdrawn"
+    ACCEPTED = state("accepted", leads_to=("sending", "sent", "expired", "refused", "error"))
+    SENT = state("sent", final=True)
+    EXPIRED = state("expired", final=True)
+    REFUSED = state("refused", final=True)
+    ERROR = state("error", final=True)
+    WITHDRAWN = state("withdrawn", cancelled=True)
 
 
 @workflow.defn(name="dose")
 class DoseReminder(Lifecycle[Dose, Reminder]):
     """Sends the reminder of one dose."""
 
-    states = (
-        state(Reminder.DUE, Reminder.SENDING, Reminder.EXPIRED, Reminder.ERROR, Reminder.WITHDRAWN),
-        state(
-            Reminder.SENDING,
-            *(Reminder.ACCEPTED, Reminder.SENT, Reminder.EXPIRED, Reminder.REFUSED, Reminder.ERROR, Reminder.WITHDRAWN),
-        ),
-        state(
-            Reminder.ACCEPTED,
-            *(Reminder.SENDING, Reminder.SENT, Reminder.EXPIRED, Reminder.REFUSED, Reminder.ERROR, Reminder.WITHDRAWN),
-        ),
-        state(Reminder.SENT),
-        state(Reminder.EXPIRED),
-        state(Reminder.REFUSED),
-        state(Reminder.ERROR),
-        state(Reminder.WITHDRAWN, cancelled=True),
-    )
     effects = (SEND_SMS, PLACE_CALL)
     erasure = Erasure(elsewhere=("the telephony provider keeps lists of its messages and calls",))
     if_ended = "again"

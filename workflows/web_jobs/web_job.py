@@ -49,26 +49,18 @@ LOOK_AGAIN = timedelta(minutes=10)
 class Progress(StrEnum):
     """Where a job is."""
 
-    SCHEDULED = "scheduled"
-    HELD = "held"
-    PROCESSING = "processing"
-    COMPLETE = "complete"
-    FAILED = "failed"
-    CANCELLED = "cancelled"
+    SCHEDULED = state("scheduled", leads_to=("held", "processing", "failed"))
+    HELD = state("held", leads_to=("processing", "failed"))
+    PROCESSING = state("processing", leads_to=("held", "complete", "failed"))
+    COMPLETE = state("complete", final=True)
+    FAILED = state("failed", final=True)
+    CANCELLED = state("cancelled", cancelled=True)
 
 
 @workflow.defn(name="web-job")
 class WebJob(Lifecycle[Job, Progress]):
     """Calls the page of one job, and stays with it until it is done."""
 
-    states = (
-        state(Progress.SCHEDULED, Progress.HELD, Progress.PROCESSING, Progress.FAILED, Progress.CANCELLED),
-        state(Progress.HELD, Progress.PROCESSING, Progress.FAILED, Progress.CANCELLED),
-        state(Progress.PROCESSING, Progress.HELD, Progress.COMPLETE, Progress.FAILED, Progress.CANCELLED),
-        state(Progress.COMPLETE),
-        state(Progress.FAILED),
-        state(Progress.CANCELLED, cancelled=True),
-    )
     effects = (ROUTE, CALL, CALL_INLINE, FOLLOW, ADVANCE, AGAIN, LIST, PASS_ON)
     mirror = AppColumn("web_job.job", column="state")
     expects = AppRows("select id, web_job.input(j) as input from web_job.job j where state = 'scheduled'")

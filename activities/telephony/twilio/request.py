@@ -12,7 +12,8 @@ from activities.telephony.contracts import Channel, Notice, reference_of
 from activities.telephony.settings import TelephonySettings
 from activities.telephony.twilio.credentials import authorization
 from activities.web_jobs.exchange import HttpRequest
-from perdure import Key, Refused
+from perdure import Refused
+from perdure.contracts import Key
 
 VERSION: Final = "2010-04-01"
 MOST_TEXT: Final = 1600

@@ -99,7 +99,7 @@ async def prove(
     Args:
         lifecycle: the class.
         given: its input, for every entity.
-        app: the app that workers load, as `package.module:name`.
+        app: the app that workers load, as `package.module:name` or `package.module`.
         servers: where.
         happened: how often the effect of a key happened, asked at the other side.
         folder: for the workers' logs.

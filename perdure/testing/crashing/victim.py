@@ -33,7 +33,7 @@ class Orders:
     """What a worker process is to do.
 
     Attributes:
-        app: as `package.module:name`.
+        app: as `load_app` takes it.
         environment: for its settings.
         log: file for what it says.
         line: port of the test.

@@ -28,7 +28,7 @@ from perdure.contracts.effects import Effect, Lookup
 from perdure.contracts.limits import RateLimit
 from perdure.contracts.outcomes import Done
 from perdure.contracts.policies import AskFirst, Dedupe, DoubtPolicy, Escalate, Repeat, RetryPolicy
-from perdure.contracts.states import State, state
+from perdure.contracts.states import state
 from perdure.contracts.steps import Step
 
 NAME = "explored"
@@ -61,25 +61,17 @@ class Kept(BaseModel):
 class Place(StrEnum):
     """States, in their order; each leads to the next one, and to both ends."""
 
-    S0 = "s0"
-    S1 = "s1"
-    S2 = "s2"
-    S3 = "s3"
-    S4 = "s4"
-    S5 = "s5"
-    ENDED = "ended"
-    CANCELLED = "cancelled"
+    S0 = state("s0", leads_to=("s1", "ended"))
+    S1 = state("s1", leads_to=("s2", "ended"))
+    S2 = state("s2", leads_to=("s3", "ended"))
+    S3 = state("s3", leads_to=("s4", "ended"))
+    S4 = state("s4", leads_to=("s5", "ended"))
+    S5 = state("s5", leads_to=("ended",))
+    ENDED = state("ended", final=True)
+    CANCELLED = state("cancelled", cancelled=True)
 
 
 _ORDER = (Place.S0, Place.S1, Place.S2, Place.S3, Place.S4, Place.S5, Place.ENDED)
-
-
-def states() -> tuple[Any, ...]:
-    """What every build declares."""
-    leading = [
-        state(each, *dict.fromkeys((_ORDER[n + 1], Place.ENDED)), Place.CANCELLED) for n, each in enumerate(_ORDER[:-1])
-    ]
-    return (*leading, state(Place.ENDED), state(Place.CANCELLED, cancelled=True))
 
 
 def _policies(build: int, pace: float) -> dict[str, tuple[DoubtPolicy[str, str], RetryPolicy | None, dict[str, Any]]]:
@@ -234,7 +226,6 @@ class Interpreter(Lifecycle[Any, Any]):
 class Explored(Interpreter, Lifecycle[Program, Place]):
     """The interpreter, of one build."""
 
-    states: ClassVar[tuple[State[Any], ...]] = states()
     effects: ClassVar[tuple[Effect[Any, Any], ...]] = tuple(contracts(0).values())
     steps: ClassVar[tuple[Step[Any, Any], ...]] = (COUNT,)
 
@@ -247,7 +238,6 @@ class Explored(Interpreter, Lifecycle[Program, Place]):
 class ExploredLater(Interpreter, Lifecycle[Program, Place]):
     """The interpreter, of a later build: its effects have other terms."""
 
-    states: ClassVar[tuple[State[Any], ...]] = states()
     effects: ClassVar[tuple[Effect[Any, Any], ...]] = tuple(contracts(1).values())
     steps: ClassVar[tuple[Step[Any, Any], ...]] = (COUNT,)
 

@@ -12,7 +12,6 @@ from temporalio import workflow
 from perdure._workflow.lifecycle import Lifecycle
 from perdure.app import App, contracts_of
 from perdure.contracts.effects import Effect
-from perdure.contracts.states import State
 from perdure.contracts.steps import Step
 from perdure.testing.exploring import programs
 from perdure.testing.exploring.other_side import SECRET
@@ -30,7 +29,6 @@ SECOND = "second"
 class Newer(programs.Interpreter, Lifecycle[Program, Place]):
     """The interpreter, of a build that takes one signal more."""
 
-    states: ClassVar[tuple[State[Any], ...]] = programs.states()
     effects: ClassVar[tuple[Effect[Any, Any], ...]] = tuple(contracts(1).values())
     steps: ClassVar[tuple[Step[Any, Any], ...]] = (COUNT,)
 
@@ -47,7 +45,6 @@ class Newer(programs.Interpreter, Lifecycle[Program, Place]):
 class Second(programs.Interpreter, Lifecycle[Program, Place]):
     """The interpreter under another name."""
 
-    states: ClassVar[tuple[State[Any], ...]] = programs.states()
     effects: ClassVar[tuple[Effect[Any, Any], ...]] = tuple(contracts(1).values())
     steps: ClassVar[tuple[Step[Any, Any], ...]] = (COUNT,)
 

@@ -22,14 +22,13 @@ class Open(StrEnum):
     """Whether a counter still counts."""
 
     COUNTING = "counting"
-    CLOSED = "closed"
+    CLOSED = state("closed", final=True)
 
 
 @workflow.defn(name="counter")
 class Counter(Lifecycle[Count, Open]):
     """Lives long, counts what updates add, goes on in new runs, and ends when told."""
 
-    states = (state(Open.COUNTING, Open.CLOSED), state(Open.CLOSED))
     mirror = None
 
     def __init__(self) -> None:

@@ -6,14 +6,13 @@ from temporalio import workflow
 
 from perdure import AppColumn
 from tests.apps.contracts import INLINE, REGULAR, Errand
-from tests.apps.errand import STATES, AnErrand
+from tests.apps.errand import AnErrand
 
 
 @workflow.defn(name="dedupe")
 class Dedupe(AnErrand):
     """Dedupe."""
 
-    states = STATES
     effects = (REGULAR["dedupe"],)
     mirror = AppColumn("errand", column="state")
 
@@ -27,7 +26,6 @@ class Dedupe(AnErrand):
 class DedupeInline(AnErrand):
     """Dedupe, inline."""
 
-    states = STATES
     effects = (INLINE["dedupe"],)
     mirror = AppColumn("errand", column="state")
 

@@ -6,14 +6,13 @@ from temporalio import workflow
 
 from perdure import AppColumn
 from tests.apps.contracts import INLINE, REGULAR, Errand
-from tests.apps.errand import STATES, AnErrand
+from tests.apps.errand import AnErrand
 
 
 @workflow.defn(name="escalate")
 class Escalate(AnErrand):
     """Escalate."""
 
-    states = STATES
     effects = (REGULAR["escalate"],)
     mirror = AppColumn("errand", column="state")
 
@@ -27,7 +26,6 @@ class Escalate(AnErrand):
 class EscalateInline(AnErrand):
     """Escalate, inline."""
 
-    states = STATES
     effects = (INLINE["escalate"],)
     mirror = AppColumn("errand", column="state")
 

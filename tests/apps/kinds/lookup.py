@@ -6,14 +6,13 @@ from temporalio import workflow
 
 from perdure import AppColumn
 from tests.apps.contracts import INLINE, REGULAR, Errand
-from tests.apps.errand import STATES, AnErrand
+from tests.apps.errand import AnErrand
 
 
 @workflow.defn(name="lookup")
 class LookupErrand(AnErrand):
     """LookupErrand."""
 
-    states = STATES
     effects = (REGULAR["lookup"],)
     mirror = AppColumn("errand", column="state")
 
@@ -27,7 +26,6 @@ class LookupErrand(AnErrand):
 class LookupInline(AnErrand):
     """LookupErrand, inline."""
 
-    states = STATES
     effects = (INLINE["lookup"],)
     mirror = AppColumn("errand", column="state")
 

@@ -15,14 +15,13 @@ class Pace(StrEnum):
 
     READY = "ready"
     MARCHING = "marching"
-    THERE = "there"
+    THERE = state("there", final=True)
 
 
 @workflow.defn(name="march")
 class Marching(Lifecycle[March, Pace]):
     """One long effect that resumes."""
 
-    states = (state(Pace.READY, Pace.MARCHING), state(Pace.MARCHING, Pace.THERE), state(Pace.THERE))
     effects = (MARCH,)
 
     @workflow.run

@@ -6,14 +6,13 @@ from temporalio import workflow
 
 from perdure import AppColumn
 from tests.apps.contracts import INLINE, REGULAR, Errand
-from tests.apps.errand import STATES, AnErrand
+from tests.apps.errand import AnErrand
 
 
 @workflow.defn(name="repeat")
 class Repeat(AnErrand):
     """Repeat."""
 
-    states = STATES
     effects = (REGULAR["repeat"],)
     mirror = AppColumn("errand", column="state")
 
@@ -27,7 +26,6 @@ class Repeat(AnErrand):
 class RepeatInline(AnErrand):
     """Repeat, inline."""
 
-    states = STATES
     effects = (INLINE["repeat"],)
     mirror = AppColumn("errand", column="state")
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from activities.telephony.contracts import PLACE_CALL, SEND_SMS, reference_of
-from perdure import Key
+from perdure.contracts import Key
 from perdure.contracts.keys import Entity
 from tests.chaos.reminders.audit import DOUBTFUL, Acceptance, DoseFacts, PatientFacts
 from tests.chaos.reminders.patients import Patient

@@ -9,9 +9,10 @@ import asyncpg
 import pytest
 
 from infra.postgres import PostgresServer
-from perdure import EffectStatus, OperatorRequest
+from perdure import OperatorRequest
 from perdure._services.ownership.claiming import What
 from perdure._wire.carried import CARRIED, Carried
+from perdure.contracts import EffectStatus
 from tests.apps.bodies import app
 from tests.integration.database.clusters import Cluster, base_backup, copy_files, put_back, recover_to
 from tests.integration.database.conftest import Worlds

@@ -24,7 +24,8 @@ from activities.telephony.twilio.request import RETRIES, callback_url
 from infra.postgres import PostgresServer
 from infra.telephony.reports import signature
 from infra.telephony.server import ACCOUNT, TOKEN
-from perdure import Entity, Key
+from perdure import Entity
+from perdure.contracts import Key
 from tests.deadline import in_time
 from tests.integration.operating.reading import nobody
 from workers.telephony.callbacks import MOST, StatusCallbacks

@@ -16,7 +16,8 @@ from activities.web_jobs import calling, following, listing, looking_up
 from activities.web_jobs.contracts import Answer, Call, Family, Follow, Page, Then
 from activities.web_jobs.resources import Web, lifespan
 from activities.web_jobs.settings import web_settings
-from perdure import Attempt, Entity, Key, LookupContext, NotDone, Refused
+from perdure import Attempt, Entity, LookupContext, NotDone, Refused
+from perdure.contracts import Key
 from perdure.contracts.attempt import boot_clock
 from tests.integration.web.conftest import Jobs
 from tests.pages import Reply, answers, closes, waits_for

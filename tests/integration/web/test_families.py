@@ -13,12 +13,12 @@ from typing import Any
 import asyncpg
 from aiohttp import web
 
-from perdure import EffectStatus
 from perdure._services.follower import Follower
 from perdure._store.connecting import open_pool
 from perdure._store.postgres import PostgresStore
 from perdure._wire.writes import Move, Write
 from perdure._worker.columns import declare
+from perdure.contracts import EffectStatus
 from tests.deadline import DEADLINE
 from tests.integration.web.conftest import Jobs
 from tests.pages import Reply, answers, closes, waits_for

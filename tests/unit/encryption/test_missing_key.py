@@ -33,15 +33,14 @@ class Way(StrEnum):
     """Where it is."""
 
     BEGUN = "begun"
-    DONE = "done"
-    GIVEN_UP = "given-up"
+    DONE = state("done", final=True)
+    GIVEN_UP = state("given-up", final=True)
 
 
 @workflow.defn(name="once")
 class Once(Lifecycle[Errand, Way]):
     """Gives up after one attempt."""
 
-    states = (state(Way.BEGUN, Way.DONE, Way.GIVEN_UP), state(Way.DONE), state(Way.GIVEN_UP))
     effects = (ONCE,)
 
     @workflow.run

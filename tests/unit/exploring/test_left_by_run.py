@@ -20,7 +20,7 @@ class Spot(StrEnum):
     """States."""
 
     NEW = "new"
-    OVER = "over"
+    OVER = state("over", final=True)
 
 
 class Kept(BaseModel):
@@ -33,7 +33,6 @@ class Kept(BaseModel):
 class Detour(Lifecycle[str, Spot]):
     """Takes it for charged as soon as it has begun to charge, once it is started from its top."""
 
-    states = (state(Spot.NEW, Spot.OVER), state(Spot.OVER))
     effects = (CHARGE,)
 
     def __init__(self) -> None:

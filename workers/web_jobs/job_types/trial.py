@@ -25,8 +25,9 @@ from activities.web_jobs.request import call_of
 from activities.web_jobs.resources import Web, lifespan
 from activities.web_jobs.settings import web_settings
 from activities.web_jobs.signature import NoSecret
-from perdure import Attempt, InDoubt, Key, NotDone, Refused
+from perdure import Attempt, InDoubt, NotDone, Refused
 from perdure.cli.printing import complain, one_line, print_line, refuse
+from perdure.contracts import Key
 from perdure.contracts.attempt import boot_clock
 from perdure.contracts.effects import problem
 from perdure.settings import settings

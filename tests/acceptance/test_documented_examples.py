@@ -1,0 +1,65 @@
+"""The lifecycles of docs/examples.md are as short as the page says, typed, and hold whatever dies."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import sys
+from pathlib import Path
+
+import asyncpg
+import pytest
+
+from infra.postgres import PostgresServer
+from infra.temporal import TemporalServer
+
+PAGE = Path(__file__).parents[2] / "docs" / "examples.md"
+FILES = dict(re.findall(r"^<!-- file: ([\w.]+) -->\n```python\n(.*?)^```$", PAGE.read_text(), re.MULTILINE | re.DOTALL))
+
+
+async def _run(folder: Path, *arguments: str, **environment: str) -> tuple[int | None, str]:
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", *arguments),
+        cwd=folder,
+        env={**inherited, **environment},
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+    )
+    output = (await process.communicate())[0].decode()
+    return process.returncode, output
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    for name, code in FILES.items():
+        (tmp_path / name).write_text(code)
+    (tmp_path / "pytest.ini").write_text("[pytest]\nasyncio_mode = auto\n")
+    return tmp_path
+
+
+@pytest.mark.parametrize(("name", "most"), [("comments.py", 45), ("order.py", 110)])
+def test_a_small_lifecycle_is_small(name: str, most: int) -> None:
+    assert len(FILES[name].splitlines()) <= most
+
+
+async def test_they_pass_the_strict_check_of_types(folder: Path) -> None:
+    status, output = await _run(folder, "mypy", "--strict", "order.py", "comments.py")
+    assert status == 0, output
+
+
+async def test_their_tests_pass(
+    postgres: PostgresServer, temporal: TemporalServer, database: str, folder: Path
+) -> None:
+    shop = await asyncpg.connect(postgres.dsn(database))
+    await shop.execute("create table orders (id bigint primary key, stage text)")
+    await shop.close()
+    status, output = await _run(
+        folder,
+        *("pytest", "-q", "-p", "no:cacheprovider", "test_examples.py"),
+        PERDURE_DATABASE_URL=postgres.dsn(database),
+        TEMPORAL_ADDRESS=temporal.address,
+    )
+    assert status == 0, output
+    assert "6 passed" in output
