@@ -11,7 +11,7 @@ from temporalio import workflow
 
 from perdure._crypto.private import sealed_data
 from perdure._workflow.lifecycle import Lifecycle
-from perdure.contracts.effects import Effect, Lookup, contract_of, problem
+from perdure.contracts.effects import Effect, Lookup, contract_of, first_problem
 from perdure.contracts.keys import check_name
 from perdure.contracts.limits import RateLimit, limits_of
 from perdure.contracts.states import suggestion
@@ -164,7 +164,7 @@ def input_json(lifecycle: type[Lifecycle[Any, Any]], given: Any, *, sealing: boo
             return sealed_data(lifecycle.input, given)
         return lifecycle.input.dump_python(lifecycle.input.validate_python(given), mode="json")
     except ValueError as error:
-        raise InvalidInput(f"{_name(lifecycle)}: the input does not fit: {problem(error)}") from None
+        raise InvalidInput(f"{_name(lifecycle)}: the input does not fit: {first_problem(error)}") from None
 
 
 def name_of(lifecycle: type[Lifecycle[Any, Any]] | str) -> str:

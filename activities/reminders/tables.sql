@@ -4,7 +4,7 @@
 create schema if not exists reminders;
 
 -- Why nobody could be reminded by this plan; null where that is not seen at first sight. The lifecycle looks closer.
-create or replace function reminders.trouble_with(plan jsonb) returns text
+create or replace function reminders.problem_with(plan jsonb) returns text
 language plpgsql immutable set search_path = reminders, pg_temp as $$
 declare
     each jsonb;
@@ -54,10 +54,10 @@ $$;
 create or replace function reminders.check_patient() returns trigger
 language plpgsql security definer set search_path = reminders, pg_temp as $$
 declare
-    trouble text := trouble_with(new.plan);
+    problem text := problem_with(new.plan);
 begin
-    if trouble is not null then
-        raise exception 'reminders.patient: %', trouble using errcode = 'check_violation';
+    if problem is not null then
+        raise exception 'reminders.patient: %', problem using errcode = 'check_violation';
     end if;
     begin
         perform now() at time zone new.zone;

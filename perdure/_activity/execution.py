@@ -25,7 +25,7 @@ from perdure._text.privacy import describe, format_error
 from perdure._wire.orders import AttemptOrder, LookupOrder, Report, Said, StepOrder
 from perdure._wire.writes import Answer, EffectView, Fence, FenceOp, Gate, Store, Verdict, Write, storable
 from perdure.contracts.attempt import USELESS, Attempt, LookupContext, boot_clock
-from perdure.contracts.effects import Effect, Lookup, problem
+from perdure.contracts.effects import Effect, Lookup, first_problem
 from perdure.contracts.keys import Entity, Key
 from perdure.contracts.outcomes import EffectStatus, InDoubt, NotDone, Refused
 from perdure.contracts.sizes import ELSEWHERE, LARGEST_RECEIPT, size_of
@@ -99,7 +99,7 @@ async def _attempt(
     try:
         given = effect.input.validate_python(order.input, context=CHECKING)
     except ValidationError as error:
-        why = f"this worker can't read the input: {problem(error)}"
+        why = f"this worker can't read the input: {first_problem(error)}"
         says(log, "not called", level=logging.WARNING, key=key, attempt=order.number, why=why)
         return _unbegun(token, why)
     if host.stop_asked:
@@ -379,9 +379,9 @@ async def _note(store: Store, write: Write, begun: Fence, lookup_hint: Any) -> N
     )
 
 
-def _without_payloads(write: Write, trouble: str) -> Write:
+def _without_payloads(write: Write, problem: str) -> Write:
     """NUL and lone surrogates in a payload must not stop the lifecycle; the audit trail says what is missing."""
-    note = f"(not stored: {trouble})"[:500]
+    note = f"(not stored: {problem})"[:500]
     move = write.move and write.move.model_copy(
         update={
             "snapshot": None,

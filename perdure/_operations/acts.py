@@ -23,7 +23,7 @@ from perdure.client.calls import call
 from perdure.client.client import Client
 from perdure.client.reading import refusals
 from perdure.client.records import EntityStatus
-from perdure.contracts.effects import problem
+from perdure.contracts.effects import first_problem
 from perdure.contracts.keys import Entity
 from perdure.contracts.outcomes import EffectStatus
 from perdure.errors import AlreadyFinished, DatabaseUnavailable, InvalidInput, NotNow, NotOnRecord, NoWorkflow
@@ -157,7 +157,7 @@ class Acts:
             try:
                 contract.receipt.validate_python(receipt)
             except ValueError as error:
-                why = f"{entity}: the receipt does not fit what {effect} declares: {problem(error)}"
+                why = f"{entity}: the receipt does not fit what {effect} declares: {first_problem(error)}"
                 raise InvalidInput(why) from None
 
     def _check_can_be_cancelled(self, entity: Entity) -> None:

@@ -16,7 +16,7 @@ from perdure.errors import DatabaseUnavailable, PerdureError, TemporalUnavailabl
 AT_ONCE = 16
 """Acts under way at the same time: one waits for a worker most of its time."""
 UNANSWERED = 3
-"""So many in a row that nobody answers end it: it is not one entity's trouble."""
+"""So many in a row that nobody answers end it: one entity is not the cause."""
 
 
 class Name(NamedTuple):

@@ -104,7 +104,7 @@ class Facts:
         now: by the database's clock.
         final: the state that it ended in.
         starts: since when its start waits for the relay.
-        trouble: why it was not delivered yet.
+        problem: why it was not delivered yet.
         later: when the app wants it to be started.
         rejected: why its start or a message could not be delivered.
         told: since when a message waits for the relay.
@@ -116,7 +116,7 @@ class Facts:
     final: str | None = None
     attention: str | None = None
     starts: datetime | None = None
-    trouble: str | None = None
+    problem: str | None = None
     later: datetime | None = None
     rejected: str | None = None
     told: datetime | None = None
@@ -153,7 +153,7 @@ def _starting(facts: Facts) -> Standing | None:
         return Standing(Condition.WAITS, f"it is to be started at {_at(facts.later, facts.now)}")
     if facts.starts is None:
         return None
-    why = f": {facts.trouble}" if facts.trouble else ""
+    why = f": {facts.problem}" if facts.problem else ""
     return Standing(Condition.NOT_PICKED_UP, f"its start waits for a relay, for {facts.ago(facts.starts)}{why}")
 
 

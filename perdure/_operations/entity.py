@@ -63,7 +63,7 @@ class Seen:
 
     Attributes:
         workflow: None = Temporal gave no answer.
-        trouble: why not.
+        problem: why not.
     """
 
     record: Record
@@ -71,7 +71,7 @@ class Seen:
     workflow_id: str
     workflow: WorkflowView | None = None
     history: History = field(default_factory=History)
-    trouble: str | None = None
+    problem: str | None = None
 
 
 async def read_record(connection: Connection, lifecycle: str, entity_id: str, *, payloads: bool = False) -> Record:
@@ -108,18 +108,18 @@ async def read_record(connection: Connection, lifecycle: str, entity_id: str, *,
 async def see(record: Record, client: Client | TemporalUnavailable, scope: str | None, app: App | None) -> Seen:
     """How it stands: with Temporal's word for it, or the reason why there is none."""
     workflow_id = record.row["workflow_id"] or record.entity.workflow_id(scope)
-    workflow, history, trouble = None, History(), None
+    workflow, history, problem = None, History(), None
     if isinstance(client, TemporalUnavailable):
-        trouble = str(client)
+        problem = str(client)
     else:
         try:
             workflow, history = await asyncio.wait_for(look(client, workflow_id), PATIENCE)
         except RPCError as error:
-            trouble = f"Temporal gave no answer: {error.message}"
+            problem = f"Temporal gave no answer: {error.message}"
         except TimeoutError:
-            trouble = f"Temporal gave no answer within {PATIENCE:g} s"
+            problem = f"Temporal gave no answer within {PATIENCE:g} s"
     facts = facts_of(record, workflow, app)
-    return Seen(record, standing(facts), workflow_id, workflow, history, trouble)
+    return Seen(record, standing(facts), workflow_id, workflow, history, problem)
 
 
 def facts_of(record: Record, workflow: WorkflowView | None, app: App | None) -> Facts:
@@ -132,7 +132,7 @@ def facts_of(record: Record, workflow: WorkflowView | None, app: App | None) -> 
         final=row["final"],
         attention=row["attention"],
         starts=start["since"] if start and not start["later"] else None,
-        trouble=start["error"] if start else None,
+        problem=start["error"] if start else None,
         later=start["wanted_at"] if start and start["later"] else None,
         rejected=record.rejected[-1]["reason"] if record.rejected else None,
         told=min(told, default=None),
@@ -182,7 +182,7 @@ def as_json(seen: Seen) -> dict[str, Any]:
         "outbox": record.outbox,
         "rejected": record.rejected,
         "findings": record.findings,
-        "trouble": seen.trouble,
+        "problem": seen.problem,
     }
 
 

@@ -23,7 +23,7 @@ from perdure._reconcile.row import Row
 from perdure._reconcile.stuck import stuck
 from perdure._reconcile.unreadable import unreadable
 from perdure._reconcile.writing import HELD, fetch
-from perdure._services.service import TROUBLE
+from perdure._services.service import EXPECTED_ERRORS
 from perdure._store.finding_kinds import UNREADABLE
 from perdure._store.sql import queries
 from perdure.errors import InvalidEntity
@@ -121,7 +121,7 @@ async def _look_at(context: Context, row: Row, runs: bool) -> None:
             await behind(context, row)
     except HELD:
         log.info("%s is held by another transaction: left to the next reconciliation", row.entity)
-    except TROUBLE:
+    except EXPECTED_ERRORS:
         raise
     except Exception as error:
         log.exception("%s could not be looked at", row.entity)

@@ -37,9 +37,9 @@ class Part:
 async def months(context: Context, cursor: object) -> None:
     """Make the months to come; export and drop what is older than wanted."""
     kept = await keep_months(context.settings, context.pool)
-    for trouble in kept.troubles:
+    for problem in kept.problems:
         await context.findings.report(
-            kinds.MONTHS, None, trouble, "docs/runbook/finding-months.md", about=trouble[:100]
+            kinds.MONTHS, None, problem, "docs/runbook/finding-months.md", about=problem[:100]
         )
 
 

@@ -20,7 +20,7 @@ async def start_reconciliation(
     """Its workflow: the one that runs, if one does that was asked the same.
 
     Raises:
-        RPCError: Temporal has trouble.
+        RPCError: Temporal fails.
     """
     summary = "perdure: reconciliation" + (f" of {asked.only.lifecycle}/{asked.only.id}" if asked.only else "")
     handle: WorkflowHandle[Reconciliation, Summary] = await temporal_client.start_workflow(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from perdure._reconcile.context import Context
 from perdure._reconcile.row import Row
 from perdure._store.finding_kinds import UNREADABLE
-from perdure.contracts.effects import problem
+from perdure.contracts.effects import first_problem
 from perdure.contracts.states import STARTING
 
 _ADVICE = "Deploy code that can read it: a default for what is new, aliases= for what was renamed (docs/upgrading.md)"
@@ -31,5 +31,5 @@ def _what(context: Context, row: Row) -> str | None:
     try:
         lifecycle.input.validate_json(row.input)
     except (ValueError, TypeError) as error:
-        return f"its input can't be read: {problem(error)}"
+        return f"its input can't be read: {first_problem(error)}"
     return None

@@ -35,19 +35,19 @@ class MonthsKept:
         dropped: months that are gone from the database.
         carried: transitions of open entities that were kept apart.
         doubts: keys of effects whose doubt outlived their month; those rows stay.
-        troubles: what could not be done, a sentence each.
+        problems: what could not be done, a sentence each.
     """
 
     exported: list[str] = field(default_factory=list)
     dropped: list[str] = field(default_factory=list)
     carried: int = 0
     doubts: list[str] = field(default_factory=list)
-    troubles: list[str] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
 
 
 async def keep_months(config: Settings, pool: Pool) -> MonthsKept:
     """Make the months to come; where PERDURE_RETENTION is set, export what is older (to PERDURE_ARCHIVE_TO, where
-    that is set) and drop it. A month whose export fails is not dropped, and stands in `troubles`.
+    that is set) and drop it. A month whose export fails is not dropped, and stands in `problems`.
 
     Safe at any time, from many places at once, and to be cut off. It may take hours: give it a heartbeat.
 
@@ -64,7 +64,7 @@ async def keep_months(config: Settings, pool: Pool) -> MonthsKept:
         async with working(config.database_url) as connection:
             if not await connection.fetchval(_OWNS):
                 who = "only the owner of the schema can drop months"
-                kept.troubles.append(f"{who}: run `perdure archive drop` as that role")
+                kept.problems.append(f"{who}: run `perdure archive drop` as that role")
                 return kept
             for month in await _too_old(connection, config.retention):
                 await _let_go(connection, month, config, kept)
@@ -72,7 +72,7 @@ async def keep_months(config: Settings, pool: Pool) -> MonthsKept:
     except DatabaseUnavailable:
         raise
     except PerdureError as error:
-        kept.troubles.append(str(error))
+        kept.problems.append(str(error))
     return kept
 
 
@@ -88,7 +88,7 @@ async def _let_go(connection: Connection, month: Month, config: Settings, kept: 
     except (PerdureError, asyncpg.PostgresError, OSError) as error:
         if connection.is_closed():
             raise
-        kept.troubles.append(f"{month}: {error}")
+        kept.problems.append(f"{month}: {error}")
         says(log, "month not dropped", level=logging.WARNING, month=str(month), why=str(error))
 
 

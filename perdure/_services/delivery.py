@@ -93,7 +93,7 @@ class Delivery:
             NotForUs: this relay does not know the lifecycle or the signal.
             NotYet: it must wait for something in Temporal.
             TemporalUnavailable: Temporal serves nobody here, as where the namespace is gone: that is no row's fault.
-            RPCError: Temporal has trouble.
+            RPCError: Temporal fails.
         """
         if row["orphan"]:
             raise Undeliverable(f"the database has no entity {row['lifecycle']}/{row['id']}: nothing can be told to it")

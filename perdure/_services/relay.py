@@ -27,7 +27,7 @@ from temporalio.service import RPCError
 
 from perdure import _faults as faults
 from perdure._services.delivery import Delivery, NotForUs, NotYet, Row, Undeliverable, Unreadable
-from perdure._services.service import TROUBLE, Service
+from perdure._services.service import EXPECTED_ERRORS, Service
 from perdure._store.postgres import Pool
 from perdure._store.schema import Connection
 from perdure._store.sql import queries, shared
@@ -54,7 +54,7 @@ LONGEST_LINE = 4.0
 """Seconds after which nothing more of an entity is begun in one transaction: PostgreSQL ends one that stands still for
 15 s, and a call to Temporal takes 10 s at most."""
 
-_TROUBLE = (TemporalUnavailable, RPCError, TimeoutError, OSError)
+_TEMPORAL_ERRORS = (TemporalUnavailable, RPCError, TimeoutError, OSError)
 SEEN_EVERY = 5.0
 """Seconds between two notes that this relay runs; one that has made none for a minute counts as gone."""
 LOOK_EVERY = 60.0
@@ -144,7 +144,7 @@ class Relay(Service):
     async def stop(self, *, patience: float = 2.0) -> None:
         """See base class. The other relays no longer count this one."""
         await super().stop(patience=patience)
-        with suppress(*TROUBLE):
+        with suppress(*EXPECTED_ERRORS):
             await self.leave()
 
     async def leave(self) -> None:
@@ -262,12 +262,12 @@ class Relay(Service):
 
     def _is_away(self, lines: Sequence[Line]) -> BaseException | None:
         """What keeps Temporal from taking anything at all; None if it took something, or only single rows failed."""
-        troubles = [line.failed[1] for line in lines if line.failed and isinstance(line.failed[1], _TROUBLE)]
-        for_all = next((each for each in troubles if isinstance(each, TemporalUnavailable)), None)
-        if for_all or (troubles and not any(row for line in lines for row in line.delivered)):
+        failures = [line.failed[1] for line in lines if line.failed and isinstance(line.failed[1], _TEMPORAL_ERRORS)]
+        for_all = next((each for each in failures if isinstance(each, TemporalUnavailable)), None)
+        if for_all or (failures and not any(row for line in lines for row in line.delivered)):
             self._window = 1
-            return for_all or troubles[0]
-        self._window = max(1, self._window // 2) if 2 * len(troubles) > len(lines) else min(BATCH, self._window * 2)
+            return for_all or failures[0]
+        self._window = max(1, self._window // 2) if 2 * len(failures) > len(lines) else min(BATCH, self._window * 2)
         return None
 
     async def _put_on_record(self, connection: Connection, lines: Sequence[Line], away: BaseException | None) -> None:
@@ -319,7 +319,7 @@ class Relay(Service):
                 line.held_until = datetime.now(UTC) + _REST_OF_REJECTED
 
     async def _postpone(self, connection: Connection, row: Row, error: BaseException) -> None:
-        if not isinstance(error, (NotYet, *_TROUBLE)):
+        if not isinstance(error, (NotYet, *_TEMPORAL_ERRORS)):
             log.error("delivering %s/%s failed", row["lifecycle"], row["id"], exc_info=error)
         why = error.message[:500] if isinstance(error, RPCError) else reason(error)[:500]
         await connection.execute(query("postpone"), row["lifecycle"], row["id"], row["seq"], why)
@@ -365,10 +365,10 @@ async def _lines(connection: Connection, entities: Sequence[Row]) -> list[Line]:
 
 
 def _is_of_rows(error: Exception) -> bool:
-    """Whether it can be for what the rows hold; else the servers, or the rights of this role, are in trouble."""
+    """Whether it can be for what the rows hold; else the servers, or the rights of this role, are the cause."""
     if isinstance(error, asyncpg.PostgresError):
         return not (error.sqlstate or "").startswith(("08", "25", "40", "42", "53", "55", "57", "58"))
-    return not isinstance(error, TROUBLE)
+    return not isinstance(error, EXPECTED_ERRORS)
 
 
 async def _order(connection: Connection, lines: Sequence[Line]) -> bool:

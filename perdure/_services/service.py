@@ -16,12 +16,12 @@ from perdure.logs import says
 
 log = logging.getLogger("perdure.service")
 
-TROUBLE = (PerdureError, RPCError, *DATABASE_ERRORS)
+EXPECTED_ERRORS = (PerdureError, RPCError, *DATABASE_ERRORS)
 """What the outside world can do to a service; it says so and goes on."""
 
 
 SAY_AGAIN = 60.0
-"""Seconds after which a trouble that goes on is logged again."""
+"""Seconds after which a failure that goes on is logged again."""
 
 
 class Service:
@@ -33,7 +33,7 @@ class Service:
     """
 
     LONGEST_PAUSE = 5.0
-    """Seconds between two rounds while the outside world is in trouble."""
+    """Seconds between two rounds while the outside world fails."""
 
     def __init__(self, name: str, every: float) -> None:
         self.name = name
@@ -80,16 +80,16 @@ class Service:
                 await self._rest(failures)
 
     def _tell(self, error: Exception, failures: int) -> None:
-        if isinstance(error, TROUBLE):
+        if isinstance(error, EXPECTED_ERRORS):
             # The message of Temporal is about the server and a workflow; it quotes no payload.
             why = error.message if isinstance(error, RPCError) else reason(error)
             said, at = self._said
             if why == said and time.monotonic() < at + SAY_AGAIN:
                 return
             self._said = why, time.monotonic()
-            says(log, f"{self.name}: trouble, will go on", level=logging.WARNING, failures=failures, why=why)
+            says(log, f"{self.name}: failed, goes on", level=logging.WARNING, failures=failures, why=why)
         else:
-            log.error("%s: a bug, will go on", self.name, exc_info=error)
+            log.error("%s: a bug, goes on", self.name, exc_info=error)
 
     async def _rest(self, failures: int) -> None:
         """Jittered, so that a fleet does not come in step."""

@@ -60,7 +60,7 @@ class Unstorable(Unacceptable):
 class _Waiting:
     write: Write
     body: str
-    trouble: str = "no answer"
+    failure: str = "no answer"
     answer: asyncio.Future[Answer] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
 
 
@@ -94,7 +94,7 @@ class GroupCommit:
                 return await waiting.answer
         except TimeoutError:
             raise DatabaseUnavailable(
-                f"{write.lifecycle}/{write.id}: not committed by PostgreSQL within {patience:g} s: {waiting.trouble}"
+                f"{write.lifecycle}/{write.id}: not committed by PostgreSQL within {patience:g} s: {waiting.failure}"
             ) from None
 
     async def close(self) -> None:
@@ -151,20 +151,20 @@ class GroupCommit:
     async def _mend(self, batch: Sequence[_Waiting], sending: Awaitable[None]) -> None:
         """Get as many of a batch through as can be, beside the main lane."""
         pause = _SHORTEST_PAUSE
-        while (trouble := await _trouble(sending)) and (batch := [each for each in batch if not each.answer.done()]):
-            if len(batch) > 1 and isinstance(trouble, Locked):
+        while (failure := await _failure_of(sending)) and (batch := [each for each in batch if not each.answer.done()]):
+            if len(batch) > 1 and isinstance(failure, Locked):
                 self._part(batch)
                 return
-            if len(batch) > 1 and isinstance(trouble, Unacceptable):
+            if len(batch) > 1 and isinstance(failure, Unacceptable):
                 await self._halve(batch)
                 return
-            if isinstance(trouble, Transient):
+            if isinstance(failure, Transient):
                 for each in batch:
-                    each.trouble = str(trouble)
+                    each.failure = str(failure)
                 await asyncio.sleep(pause)
                 pause = min(pause * 2, _LONGEST_PAUSE)
             else:
-                _refuse(batch[0], trouble)
+                _refuse(batch[0], failure)
                 return
             sending = self._send(batch)
 
@@ -207,12 +207,12 @@ def _keep(tasks: set[asyncio.Task[None]], work: Coroutine[Any, Any, None]) -> No
     task.add_done_callback(tasks.discard)
 
 
-async def _trouble(sending: Awaitable[None]) -> Transient | Unacceptable | None:
+async def _failure_of(sending: Awaitable[None]) -> Transient | Unacceptable | None:
     """What stopped it, if sending it again, or parts of it, can help."""
     try:
         await sending
-    except (Transient, Unacceptable) as trouble:
-        return trouble
+    except (Transient, Unacceptable) as failure:
+        return failure
     except Exception:  # a bug: it was logged, and everybody answered
         return None
     return None
@@ -224,9 +224,9 @@ def _fail(batch: Sequence[_Waiting], error: Exception) -> None:
             each.answer.set_exception(error)
 
 
-def _refuse(waiting: _Waiting, trouble: Unacceptable) -> None:
+def _refuse(waiting: _Waiting, failure: Unacceptable) -> None:
     write = waiting.write
-    kind = UnstorableWrite if isinstance(trouble, Unstorable) else RefusedWrite
+    kind = UnstorableWrite if isinstance(failure, Unstorable) else RefusedWrite
     entity = f"{write.lifecycle}/{write.id}"
-    says(log, "PostgreSQL refuses a write", level=logging.ERROR, entity=entity, write=str(write), why=str(trouble))
-    _fail([waiting], kind(f"{entity}: PostgreSQL refuses it: {trouble}"))
+    says(log, "PostgreSQL refuses a write", level=logging.ERROR, entity=entity, write=str(write), why=str(failure))
+    _fail([waiting], kind(f"{entity}: PostgreSQL refuses it: {failure}"))

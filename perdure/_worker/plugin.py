@@ -33,17 +33,17 @@ from perdure._reconcile.hosting import cleaning_up
 from perdure._services.follower import Follower
 from perdure._services.ownership.exchange import Exchange, plain
 from perdure._services.ownership.ownership import Ownership
-from perdure._services.service import TROUBLE
+from perdure._services.service import EXPECTED_ERRORS
 from perdure._services.services import Services, delivering
 from perdure._store.postgres import Database, Pool, PostgresStore
 from perdure._store.schema.kinds import Kind
 from perdure._store.schema.rights import permitted
 from perdure._wire.writes import Store
+from perdure._worker.code_failures import CodeFailures, Listener
 from perdure._worker.columns import prepare as prepare_columns
 from perdure._worker.limited import run_with_limits
 from perdure._worker.preparing import prepare
 from perdure._worker.record import check_record
-from perdure._worker.troubles import Listener, Troubles
 from perdure._workflow.lifecycle import Lifecycle
 from perdure.app import App
 from perdure.contracts.keys import Entity
@@ -80,7 +80,7 @@ class PerdurePlugin(temporalio.client.Plugin, temporalio.worker.Plugin):
         self._store: PostgresStore | None = None
         self._resources: Any = None
         self._services = Services()
-        self._troubles: Troubles | None = None
+        self._code_failures: CodeFailures | None = None
         self._caretaker: Caretaker | None = None
         self._follower: Follower | None = None
 
@@ -171,10 +171,10 @@ class PerdurePlugin(temporalio.client.Plugin, temporalio.worker.Plugin):
         meter = meter_of(worker.client)
         self._follower = Follower(columns)
         self._store = PostgresStore(pool, meter, ownership.nudge, self._moved)
-        self._troubles = Troubles(pool)
+        self._code_failures = CodeFailures(pool)
         self._caretaker = Caretaker(pool, worker.client, self.config)
         beside = delivering(pool, worker.client, self.app, self.config, meter, relay=self.config.relay)
-        await self._services.start(ownership, self._follower, self._troubles, self._caretaker, *beside)
+        await self._services.start(ownership, self._follower, self._code_failures, self._caretaker, *beside)
         self.ready.set()
 
     def _moved(self, lifecycle: str) -> None:
@@ -188,7 +188,7 @@ class PerdurePlugin(temporalio.client.Plugin, temporalio.worker.Plugin):
     async def _show_the_last(self) -> None:
         """What ended while the worker was stopping need not wait for another worker to show in the app's tables."""
         if self._follower is not None:
-            with suppress(*TROUBLE):
+            with suppress(*EXPECTED_ERRORS):
                 async with asyncio.timeout(_LAST_LOOK):
                     while await self._follower.once():
                         pass
@@ -214,8 +214,8 @@ class PerdurePlugin(temporalio.client.Plugin, temporalio.worker.Plugin):
         return next(replayer, histories)
 
     def _tell(self, entity: Entity, why: str) -> None:
-        if self._troubles is not None:
-            self._troubles.tell(entity, why)
+        if self._code_failures is not None:
+            self._code_failures.tell(entity, why)
 
     def _ask(self, entity: Entity, why: str) -> None:
         if self._caretaker is not None:

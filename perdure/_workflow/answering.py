@@ -13,7 +13,7 @@ from perdure._workflow.conductor import Conductor
 from perdure._workflow.leaving import until
 from perdure._workflow.messages import hand_over
 from perdure._workflow.rules import closing, ended, parked, refuse_if_over
-from perdure.contracts.effects import problem
+from perdure.contracts.effects import first_problem
 from perdure.contracts.outcomes import EffectStatus
 from perdure.contracts.sizes import ELSEWHERE, LARGEST_RECEIPT, size_of
 from perdure.errors import NotNow
@@ -48,7 +48,9 @@ class Answering:
             try:
                 performance.effect.receipt.validate_python(said.receipt)
             except ValueError as error:
-                raise NotNow(f"the receipt does not fit what {performance.slot} declares: {problem(error)}") from error
+                raise NotNow(
+                    f"the receipt does not fit what {performance.slot} declares: {first_problem(error)}"
+                ) from error
 
     @workflow.update
     async def retry_now(self, asked: RetryRequest) -> str:

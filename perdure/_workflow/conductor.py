@@ -26,7 +26,7 @@ from perdure._workflow.run_state import RunState
 from perdure._workflow.stepping import take
 from perdure._workflow.transitions import Transitions
 from perdure._workflow.waiter import Waiter
-from perdure.contracts.effects import Effect, problem
+from perdure.contracts.effects import Effect, first_problem
 from perdure.contracts.outcomes import Done, NotPerformed
 from perdure.contracts.steps import Step
 from perdure.errors import DeclarationError, InvalidInput
@@ -38,9 +38,9 @@ Run = Callable[[Any], Coroutine[Any, Any, None]]
 """The author's `run`, of which Temporal has given the input."""
 
 TOLD_AGAIN = timedelta(minutes=1)
-TROUBLE = "perdure_trouble"
+REPORT_FAILURE = "perdure_report_failure"
 """What a worker offers to its workflows: to be told that their code fails."""
-ODDITY = "perdure_oddity"
+ASK_FOR_RECONCILIATION = "perdure_ask_for_reconciliation"
 """And to be told that a reconciliation should look at their entity."""
 
 
@@ -148,7 +148,7 @@ class Conductor:
 
     def ask_for_reconciliation(self, why: str) -> None:
         """Once, by the worker that is here first: nothing of it stands in the history."""
-        ask = workflow.extern_functions().get(ODDITY)
+        ask = workflow.extern_functions().get(ASK_FOR_RECONCILIATION)
         if ask is not None and not workflow.unsafe.is_replaying():
             ask(self.run.entity, why)
 
@@ -213,10 +213,10 @@ class Conductor:
             await self._attend(run(readable))
             if self.run.asked.was_cancelling and not self.run.final:
                 raise Cancelled
-        except Unreadable as trouble:
+        except Unreadable as unreadable:
             self._part.end()
             self.ask_for_reconciliation("it stands still")
-            await stand_still(self.run, self.recorder, self.waiter, trouble)
+            await stand_still(self.run, self.recorder, self.waiter, unreadable)
             if self._begun and self.run.restored_well:  # what it did since then must not be done to it twice
                 await until(lambda: self.waiter.may_renew(wanted=True))
                 raise ContinueAsNew from None
@@ -266,7 +266,7 @@ class Conductor:
             try:
                 return reading()
             except (ValueError, TypeError) as error:
-                why = f"{self.run.entity.lifecycle}: the input does not fit: {problem(error)}"
+                why = f"{self.run.entity.lifecycle}: the input does not fit: {first_problem(error)}"
                 fail(why, InvalidInput.__name__)
         return read(self.run, "the input", reading)
 
@@ -313,6 +313,6 @@ class Conductor:
 
     def _report_failure(self, error: Exception) -> None:
         """The code fails, and goes on failing until other code is deployed: only from outside can that be shown."""
-        report = workflow.extern_functions().get(TROUBLE)
+        report = workflow.extern_functions().get(REPORT_FAILURE)
         if report is not None and not isinstance(error, FailureError):
             report(self.run.entity, describe(error))

@@ -15,7 +15,7 @@ from temporalio import workflow
 
 from perdure._wire.messages import Message
 from perdure._workflow.author import Author
-from perdure.contracts.effects import problem
+from perdure.contracts.effects import first_problem
 from perdure.contracts.states import suggestion
 from perdure.errors import PerdureError, UnreadableRecord
 
@@ -37,9 +37,9 @@ def unfit(lifecycle: type[Author], message: Message) -> str | None:
     try:
         _given(lifecycle, message)
     except ValueError as error:
-        return f"the payload of {message.name!r} does not fit: {problem(error)}"
+        return f"the payload of {message.name!r} does not fit: {first_problem(error)}"
     except TypeError as error:
-        return f"{message.name!r}: {problem(error)}"
+        return f"{message.name!r}: {first_problem(error)}"
     return None
 
 

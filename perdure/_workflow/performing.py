@@ -212,7 +212,7 @@ class Performance(Generic[In, Out]):
     async def _until_settled(self) -> Done[Out] | NotPerformed:
         record = self.record
         while True:
-            if (receipt := self._witnessed()) is not None:
+            if (receipt := self._confirmed()) is not None:
                 await record.settle(EffectStatus.DONE, "said by a message", receipt=receipt, by="message")
             match self._decide():
                 case Again(pause, within):
@@ -276,7 +276,7 @@ class Performance(Generic[In, Out]):
         if self._poked:
             await self._read()
             return False
-        if self._witnessed() is not None:
+        if self._confirmed() is not None:
             return False
         return roused or expires_at is None or workflow.now() < expires_at
 
@@ -285,9 +285,9 @@ class Performance(Generic[In, Out]):
         return self._withdrawn and not self.record.in_doubt
 
     def _roused(self) -> bool:
-        return self._hurried or self._poked or self._stops or self._witnessed() is not None
+        return self._hurried or self._poked or self._stops or self._confirmed() is not None
 
-    def _witnessed(self) -> Any:
+    def _confirmed(self) -> Any:
         """The receipt, as JSON data, that a message has brought for what nobody knows else; None if none has."""
         if self._confirmed_by is None or not self.record.in_doubt:
             return None
@@ -370,7 +370,7 @@ class Performance(Generic[In, Out]):
             left = None if self._expires_at is None else (self._expires_at - workflow.now()).total_seconds()
             await self._waiter.pause(
                 left,
-                lambda: self.resolution is not None or self._poked or self._witnessed() is not None,
+                lambda: self.resolution is not None or self._poked or self._confirmed() is not None,
                 cancellable=False,  # an end now would leave the doubt to nobody
                 summary=markdown(f"{self.slot}: parked"),
             )

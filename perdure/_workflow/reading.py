@@ -16,7 +16,7 @@ from perdure._workflow.leaving import Cancelled, Leave, until
 from perdure._workflow.recorder import Recorder
 from perdure._workflow.run_state import RunState
 from perdure._workflow.waiter import Waiter
-from perdure.contracts.effects import problem
+from perdure.contracts.effects import first_problem
 from perdure.errors import DeclarationError, UnreadableRecord
 
 T = TypeVar("T")
@@ -44,7 +44,7 @@ def read(run: RunState, what: str, reading: Callable[[], T]) -> T:
         Unreadable: it can't be read, or could not when this run came here first.
         UnreadableRecord: an earlier version of the code has read it, and went on; this one can't follow.
     """
-    value, why = _trouble(reading)
+    value, why = _try(reading)
     if value is not None and not workflow.unsafe.is_replaying():
         return value[0]
     # On replay: whether it stood still here then. For the first time: puts that on record.
@@ -58,7 +58,7 @@ def read(run: RunState, what: str, reading: Callable[[], T]) -> T:
     )
 
 
-async def stand_still(run: RunState, recorder: Recorder, waiter: Waiter, trouble: Unreadable) -> None:
+async def stand_still(run: RunState, recorder: Recorder, waiter: Waiter, unreadable: Unreadable) -> None:
     """Need a person, or another deploy, until the code can read it.
 
     Raises:
@@ -66,11 +66,11 @@ async def stand_still(run: RunState, recorder: Recorder, waiter: Waiter, trouble
         Overtaken: the database has reported that it is over.
     """
     standstill = run.standstill
-    standstill.begin(trouble.attention)
-    await recorder.move_here(trouble.attention)
+    standstill.begin(unreadable.attention)
+    await recorder.move_here(unreadable.attention)
     pause, longest = LOOKS_AGAIN
     looks = 0
-    while not _reads(trouble, f"perdure: {trouble.what} is read again ({standstill.times}.{looks})"):
+    while not _reads(unreadable, f"perdure: {unreadable.what} is read again ({standstill.times}.{looks})"):
         recorder.describe()
         standstill.has_looked()
         looks += 1
@@ -86,18 +86,18 @@ async def stand_still(run: RunState, recorder: Recorder, waiter: Waiter, trouble
             standstill.give_up()
             raise Cancelled
     standstill.readable()
-    await recorder.move_here(f"{trouble.what} is read again")
+    await recorder.move_here(f"{unreadable.what} is read again")
     standstill.end()
 
 
-def _reads(trouble: Unreadable, mark: str) -> bool:
+def _reads(unreadable: Unreadable, mark: str) -> bool:
     """Whether the code of this worker can read it; on replay, whether that time's could."""
-    can = workflow.unsafe.is_replaying() or _trouble(trouble.reading)[0] is not None
+    can = workflow.unsafe.is_replaying() or _try(unreadable.reading)[0] is not None
     return can and workflow.patched(mark)
 
 
-def _trouble(reading: Callable[[], T]) -> tuple[tuple[T] | None, str | None]:
+def _try(reading: Callable[[], T]) -> tuple[tuple[T] | None, str | None]:
     try:
         return (reading(),), None
     except (ValueError, TypeError, DeclarationError) as error:
-        return None, problem(error)
+        return None, first_problem(error)

@@ -55,8 +55,8 @@ def show(
         print_json({**_without_receipts(as_json(seen), payloads), "link": where})
     else:
         _print(seen, where, payloads)
-    if seen.trouble is not None:
-        refuse(seen.trouble, 1)
+    if seen.problem is not None:
+        refuse(seen.problem, 1)
 
 
 async def _read(lifecycle: str, entity_id: str, payloads: bool, app: App | None) -> tuple[Seen, str]:

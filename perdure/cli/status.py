@@ -40,8 +40,8 @@ def status(
         print_json(seen)
     else:
         _print(seen)
-    if trouble := next((each["error"] for each in seen["task_queues"] if each["error"]), None):
-        refuse(trouble, 1)
+    if problem := next((each["error"] for each in seen["task_queues"] if each["error"]), None):
+        refuse(problem, 1)
 
 
 async def _read(app: App | None) -> dict[str, Any]:

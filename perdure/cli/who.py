@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from perdure._wire.requests import OperatorRequest
 from perdure.cli.printing import refuse
-from perdure.contracts.effects import problem
+from perdure.contracts.effects import first_problem
 
 By = Annotated[
     str, typer.Option(envvar="PERDURE_BY", help="who says so, for the record; default: the user of this machine")
@@ -23,7 +23,7 @@ def request(by: str, note: str = "") -> OperatorRequest:
     try:
         return OperatorRequest(by=by or _os_user(), note=note)
     except ValidationError as error:
-        refuse(f"--by or --note can't be used: {problem(error)}", 2)
+        refuse(f"--by or --note can't be used: {first_problem(error)}", 2)
 
 
 def _os_user() -> str:

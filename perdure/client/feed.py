@@ -38,7 +38,7 @@ async def follow(pool: Pool, after: str | None, *, wait: bool) -> AsyncIterator[
         except (DatabaseUnavailable, asyncpg.LockNotAvailableError) as error:
             if not wait:
                 raise
-            says(log, "feed: trouble, will go on", level=logging.WARNING, why=str(error))
+            says(log, "feed: failed, goes on", level=logging.WARNING, why=str(error))
             page = []
         for event in page:
             yield event

@@ -97,6 +97,6 @@ def _checked_payload(entity: Entity, lifecycle: type[Lifecycle[Any, Any]], name:
     try:
         return sealed_data(adapter, payload)
     except ValidationError as error:
-        from perdure.contracts.effects import problem
+        from perdure.contracts.effects import first_problem
 
-        raise InvalidInput(f"{entity}: the payload of {name!r} does not fit: {problem(error)}") from None
+        raise InvalidInput(f"{entity}: the payload of {name!r} does not fit: {first_problem(error)}") from None

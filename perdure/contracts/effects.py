@@ -143,7 +143,9 @@ class _Contract(Generic[In, Out]):
         try:
             return self.input.dump_python(self.input.validate_python(value), mode="json")
         except (ValidationError, ValueError) as error:
-            raise InvalidInput(f"{self.name}: the input does not fit {self._types[0]}: {problem(error)}") from error
+            raise InvalidInput(
+                f"{self.name}: the input does not fit {self._types[0]}: {first_problem(error)}"
+            ) from error
 
 
 class Lookup(_Contract[In, Out]):
@@ -425,7 +427,7 @@ def _declaring_module() -> str:
     return str(frame.f_globals.get("__name__", __name__))
 
 
-def problem(error: Exception) -> str:
+def first_problem(error: Exception) -> str:
     """The first problem only, without the value: inputs may be personal."""
     if isinstance(error, ValidationError):
         return describe_invalid(error)

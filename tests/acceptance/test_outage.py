@@ -98,7 +98,7 @@ async def beats_for(world: World, seconds: float) -> bool:
 async def noticed(world: World, away: list[str], worker: WorkerProcess) -> None:
     """Wait until the worker has met with their absence."""
     if "PostgreSQL" in away:
-        await world.until(lambda: "relay: trouble" in worker.text(), "the relay in trouble")
+        await world.until(lambda: "relay: failed" in worker.text(), "the relay failed")
         return
     await commit_errands(world, ["dedupe"])
     undelivered = "select count(*) from perdure.outbox where error is not null"

@@ -15,7 +15,7 @@ from perdure.testing.exploring.people import GIVEN_UP
 from tests.chaos.generated import PACE
 from tests.chaos.other_side import TRUTHFUL_PAUSE, OtherSide
 from tests.chaos.plan import GENERATED, Plan, Start
-from tests.chaos.trouble import answered, insist, trouble_with
+from tests.chaos.retrying import answered, failure_of, insist
 from tests.world import World
 
 _OPEN = "select exists (select from perdure.entity where lifecycle = $1 and id = $2)"
@@ -78,7 +78,7 @@ class Company:
                 return await answered(lambda: client.cancel(GENERATED, entity_id, by="chaos"))
             case _:
                 handle = self._world.handle(GENERATED, entity_id)
-                return await trouble_with(lambda: handle.cancel(rpc_timeout=timedelta(seconds=5)))
+                return await failure_of(lambda: handle.cancel(rpc_timeout=timedelta(seconds=5)))
 
     async def _retry(self, entity_id: str) -> Exception | None:
         """Ask for a retry, or do what the refusal of that says."""

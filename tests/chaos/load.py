@@ -15,7 +15,7 @@ from tests.apps.contracts import Errand, March
 from tests.apps.errands import Count
 from tests.chaos.generated import program
 from tests.chaos.plan import Plan, Start
-from tests.chaos.trouble import insist
+from tests.chaos.retrying import insist
 
 STEPS = 30
 """Steps of a march."""

@@ -15,7 +15,7 @@ from tests.chaos.company import Company
 from tests.chaos.other_side import TRUTHFUL_PAUSE, OtherSide
 from tests.chaos.plan import GENERATED, Plan, Start
 from tests.chaos.postbox import Postbox
-from tests.chaos.trouble import TROUBLE, answered, trouble_with
+from tests.chaos.retrying import EXPECTED_ERRORS, answered, failure_of
 from tests.mail_secret import token_of
 from tests.world import World
 
@@ -49,7 +49,7 @@ class Operator:
         while True:
             try:
                 rows = await self._world.client._pool.fetch(_WANTS, timeout=5)
-            except TROUBLE:
+            except EXPECTED_ERRORS:
                 rows = []
             for row in rows:
                 self._attend(row)
@@ -131,15 +131,15 @@ class Adders:
         while not self.over.is_set():
             await self._add(handle, self.additions[start.id])
             if luck.random() < 0.1:
-                await trouble_with(lambda: handle.signal("tell", "renew", rpc_timeout=timedelta(seconds=5)))
+                await failure_of(lambda: handle.signal("tell", "renew", rpc_timeout=timedelta(seconds=5)))
             await asyncio.sleep(luck.uniform(1.0, 3.0))
         while not await self._closed(start.id):
             # Again, for a run that goes on in a new one at this moment takes it for `continue_as_new`.
-            await trouble_with(lambda: handle.signal("tell", "close", rpc_timeout=timedelta(seconds=5)))
+            await failure_of(lambda: handle.signal("tell", "close", rpc_timeout=timedelta(seconds=5)))
             await asyncio.sleep(1.0)
 
     async def _add(self, handle: Any, additions: Additions) -> None:
-        error = await trouble_with(lambda: handle.execute_update("add", 1, rpc_timeout=timedelta(seconds=5)))
+        error = await failure_of(lambda: handle.execute_update("add", 1, rpc_timeout=timedelta(seconds=5)))
         if error is None:
             additions.acknowledged += 1
         elif "not found" not in str(error):  # else it waits to be delivered
@@ -148,5 +148,5 @@ class Adders:
     async def _closed(self, entity_id: str) -> bool:
         try:
             return (await self.world.client.status("counter", entity_id)).final
-        except TROUBLE:
+        except EXPECTED_ERRORS:
             return False

@@ -36,7 +36,7 @@ from tests.chaos.plan import WAYS as PROXIES
 from tests.chaos.plan import Plan
 from tests.chaos.postbox import Postbox
 from tests.chaos.recovery import Clock, Step, clocks
-from tests.chaos.trouble import TROUBLE
+from tests.chaos.retrying import EXPECTED_ERRORS
 from tests.conftest import APP_TABLES
 from tests.mail_secret import MAIL_SECRET
 from tests.world import World
@@ -194,7 +194,7 @@ class _Ground:
             try:
                 [row] = await self.world.client._pool.fetch(_SAMPLE, timeout=2)
                 samples.append(Sample(round(asyncio.get_running_loop().time() - began, 2), **dict(row)))
-            except TROUBLE:
+            except EXPECTED_ERRORS:
                 pass  # the plot has a gap where the database is away
             await asyncio.sleep(0.5)
 
@@ -204,7 +204,7 @@ class _Ground:
             try:
                 if not await self.world.client._pool.fetchval(count, timeout=5):
                     return
-            except TROUBLE:
+            except EXPECTED_ERRORS:
                 pass
             await asyncio.sleep(0.2)
 
@@ -298,6 +298,6 @@ async def details(connection: Any, world: World, who: str, folder: Path) -> dict
         try:
             files = await keep(world, Entity(lifecycle, entity_id), folder / HISTORIES)
             found["histories"] = [str(file) for file in files]
-        except TROUBLE as error:
+        except EXPECTED_ERRORS as error:
             found["no histories"] = str(error)
     return found

@@ -163,7 +163,7 @@ class Operators:
             await session.fetchval("select web_job.let_go($1)", row["name"])
 
     async def _transact(self, how: str, seconds: float, work: Callable[[VirtualSession], Awaitable[None]]) -> bool:
-        """Do it in a transaction; where the database has trouble, do it again. Whether it was committed."""
+        """Do it in a transaction; where the database fails, do it again. Whether it was committed."""
         database = self._world.database
         for _ in range(_TRIES):
             try:

@@ -18,7 +18,7 @@ from activities.web_jobs.settings import web_settings
 from perdure._activity.hosting import TemporalHost
 from perdure._services import follower as following
 from perdure._services.follower import Follower
-from perdure._services.service import TROUBLE
+from perdure._services.service import EXPECTED_ERRORS
 from perdure._wire.writes import Answer, Write
 from perdure.contracts.keys import Entity
 from perdure.testing.exploring.database import Row
@@ -253,7 +253,7 @@ class FollowerProcess:
                     pass
                 if await self._database.behind():
                     self._database.world.loop.call_later(1.0, self.nudged.set)
-            except TROUBLE:
+            except EXPECTED_ERRORS:
                 self._database.world.loop.call_later(1.0, self.nudged.set)
 
     @asynccontextmanager

@@ -46,17 +46,17 @@ async def create(world: World) -> None:
     await world.temporal_client.workflow_service.register_namespace(request)
 
 
-async def rounds(world: World, relay: Relay, trouble: str | None) -> None:
-    """Make rounds until one has no trouble, or the one that is waited for."""
+async def rounds(world: World, relay: Relay, problem: str | None) -> None:
+    """Make rounds until one has no problem, or the one that is waited for."""
 
     async def came() -> bool:
         try:
             await relay.once()
         except TemporalUnavailable as error:
-            return trouble is not None and trouble in str(error)
-        return trouble is None and not await world.db.fetchval("select count(*) from perdure.outbox")
+            return problem is not None and problem in str(error)
+        return problem is None and not await world.db.fetchval("select count(*) from perdure.outbox")
 
-    await world.until(came, trouble or "all delivered", every=0.2)
+    await world.until(came, problem or "all delivered", every=0.2)
 
 
 async def test_while_the_namespace_is_gone_nothing_is_rejected_and_then_all_is_delivered(world: World) -> None:

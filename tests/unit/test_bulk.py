@@ -1,4 +1,4 @@
-"""An act for many: whoever goes on after an interruption leaves nobody out; one's trouble is not the others'."""
+"""An act for many: whoever goes on after an interruption leaves nobody out; one's problem is not the others'."""
 
 from __future__ import annotations
 

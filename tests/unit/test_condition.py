@@ -103,7 +103,7 @@ def test_a_task_that_no_worker_has_is_not_picked_up() -> None:
 
 
 def test_a_start_or_a_message_that_waits_for_a_relay_is_not_picked_up() -> None:
-    assert told(starts=at(-60), trouble="Temporal is away") == (
+    assert told(starts=at(-60), problem="Temporal is away") == (
         NOT_PICKED_UP,
         "its start waits for a relay, for 1 min: Temporal is away",
     )

@@ -241,16 +241,16 @@ async def test_a_call_ends_in_the_time_that_was_counted_before_its_commit(monkey
     assert (report.said, [round(each, 3) for each in left]) == (Said.DONE, [2.0])
 
 
-@pytest.mark.parametrize("trouble", ["input", "stop"])
-async def test_an_execution_that_begins_nothing_counts_for_nothing(trouble: str) -> None:
+@pytest.mark.parametrize("problem", ["input", "stop"])
+async def test_an_execution_that_begins_nothing_counts_for_nothing(problem: str) -> None:
     async def body(given: str, the_attempt: Attempt) -> int:
         raise AssertionError("it is not called")
 
-    order = _order().model_copy(update={"input": 5} if trouble == "input" else {})
+    order = _order().model_copy(update={"input": 5} if problem == "input" else {})
     worker = Worker(NOON - timedelta(seconds=60))
-    worker.stop_asked = trouble == "stop"
+    worker.stop_asked = problem == "stop"
     report = await attempt(ASKED, body, order, MemoryStore(lambda: NOON), worker)
-    assert (report.said, report.begun, report.counts, report.made) == (Said.NOT_DONE, False, False, trouble == "input")
+    assert (report.said, report.begun, report.counts, report.made) == (Said.NOT_DONE, False, False, problem == "input")
 
 
 async def test_an_attempt_that_expires_before_its_first_byte_sends_nothing() -> None:

@@ -46,9 +46,9 @@ async def test_each_step_is_taken_and_leaves_no_record() -> None:
     assert (seen.end, seen.inputs(COUNT), seen.effects) == (Way.DONE, list(range(100)), {})
 
 
-@pytest.mark.parametrize("trouble", [RuntimeError("+12025550100"), TimeoutError(), WorkerLost()], ids=repr)
-async def test_it_is_taken_again_until_it_succeeds(trouble: Any) -> None:
-    seen = await rehearse(Stepping, 1, {COUNT: [trouble, trouble, trouble, "done"]})
+@pytest.mark.parametrize("problem", [RuntimeError("+12025550100"), TimeoutError(), WorkerLost()], ids=repr)
+async def test_it_is_taken_again_until_it_succeeds(problem: Any) -> None:
+    seen = await rehearse(Stepping, 1, {COUNT: [problem, problem, problem, "done"]})
     assert (seen.end, seen.calls(COUNT)) == (Way.DONE, 4)
 
 

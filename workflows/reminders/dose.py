@@ -104,10 +104,10 @@ class DoseReminder(Lifecycle[Dose, Reminder]):
             )
             match end:
                 case Done(accepted):
-                    trouble = await self._confirmed(reference, accepted, opening.until) if dose.confirm else None
-                    if trouble is None:
+                    problem = await self._confirmed(reference, accepted, opening.until) if dose.confirm else None
+                    if problem is None:
                         return None
-                    refused[channel] = trouble
+                    refused[channel] = problem
                 case WasRefused(why):
                     refused[channel] = why
                 case _:

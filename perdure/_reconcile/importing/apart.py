@@ -19,7 +19,7 @@ async def apart(
     """What `act` gives for all items; where PostgreSQL refuses, for each half, until one is refused alone.
 
     Raises:
-        asyncpg.PostgresError: where it is not for what is in them: the server has trouble.
+        asyncpg.PostgresError: where it is not for what is in them: the server fails.
     """
     if not items:
         return []

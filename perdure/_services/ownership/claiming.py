@@ -47,7 +47,7 @@ class Found:
         return (
             f"on record: {was if row['mark'] else 'bound to nothing yet'}\n"
             f"this server: {incarnation_of(row)}\n"
-            f"trouble: {row['trouble'] or 'none'}\n"
+            f"problem: {row['problem'] or 'none'}\n"
             f"{self.open} open entities, {self.waiting} rows of the outbox"
         )
 
@@ -86,7 +86,7 @@ async def claim(connection: Connection, exchange: Exchange, what: What, tell: Ca
 
 
 async def _is_settled(row: asyncpg.Record, exchange: Exchange) -> bool:
-    if row["trouble"] is not None:
+    if row["problem"] is not None:
         return False
     if row["mark"] is None:
         return row["stopped"] is None and row["epoch"] > 0

@@ -15,7 +15,7 @@ from collections.abc import Callable
 import asyncpg
 
 from perdure._services.ownership.exchange import WAYS_OUT, Exchange, incarnation_of
-from perdure._services.service import TROUBLE, Service
+from perdure._services.service import EXPECTED_ERRORS, Service
 from perdure._store.postgres import Pool
 from perdure._store.schema import Connection
 from perdure._store.sql import queries, shared
@@ -28,7 +28,7 @@ query = queries(__name__)
 log = logging.getLogger("perdure.ownership")
 
 NOT_VERIFIED = "not verified"
-"""What `perdure.database_trouble` says until the mark was exchanged."""
+"""What `perdure.database_problem` says until the mark was exchanged."""
 _AT_START = 15.0
 """Seconds for which a worker that starts waits for Temporal's word."""
 _SAY_AGAIN = 60.0
@@ -65,9 +65,9 @@ class Ownership(Service):
         while True:
             row = await self._row()
             await self._exchange.check_binding(row)
-            if row["trouble"] not in (None, NOT_VERIFIED):
-                raise NotThisDatabase(f"{row['trouble']}: {WAYS_OUT}")
-            verified = row["mark"] is not None and row["trouble"] is None
+            if row["problem"] not in (None, NOT_VERIFIED):
+                raise NotThisDatabase(f"{row['problem']}: {WAYS_OUT}")
+            verified = row["mark"] is not None and row["problem"] is None
             if verified and row["age"] < self._tick:
                 return
             reply, why = None, "another worker asks"
@@ -75,7 +75,7 @@ class Ownership(Service):
                 reply = await self._swap()
             except NotThisDatabase:
                 raise
-            except TROUBLE as error:
+            except EXPECTED_ERRORS as error:
                 why = repr(error)
             late = reply is None and (verified or time.monotonic() > until)
             if late and row["mark"] is None:
@@ -88,10 +88,10 @@ class Ownership(Service):
     async def once(self) -> bool:
         """Exchange the mark if it is time, or if nothing goes before."""
         row = await self._row()
-        if row["trouble"] not in (None, NOT_VERIFIED):
-            self._say(row["trouble"])
+        if row["problem"] not in (None, NOT_VERIFIED):
+            self._say(row["problem"])
             return False
-        if row["trouble"] is None and row["mark"] is not None:
+        if row["problem"] is None and row["mark"] is not None:
             self._came_from = incarnation_of(row)
             if row["age"] < self._tick:
                 return False
@@ -105,7 +105,7 @@ class Ownership(Service):
                 return None
             row = await connection.fetchrow(shared("database"))
             assert row is not None
-            if row["stopped"] or (row["trouble"] is None and row["mark"] and row["age"] < self._tick):
+            if row["stopped"] or (row["problem"] is None and row["mark"] and row["age"] < self._tick):
                 return None
             await self._exchange.check_binding(row)
             said = self._proposal(row)
@@ -118,7 +118,7 @@ class Ownership(Service):
             await self._obey(connection, said, reply)
         if reply.word is Word.GO:
             self._came_from = said.incarnation
-            if row["trouble"] is not None or row["mark"] is None:
+            if row["problem"] is not None or row["mark"] is None:
                 says(log, "verified", database=str(said.incarnation), epoch=reply.epoch)
                 self._verified()
         elif reply.word is Word.STOP and row["mark"] is None:

@@ -1,7 +1,7 @@
 -- Which database this is by its own record, which one it really is, and what is wrong, if anything.
 select
     d.mark, d.epoch, d.namespace, d.namespace_id, d.scope, d.stopped,
-    perdure.database_trouble() as trouble,
+    perdure.database_problem() as problem,
     coalesce(extract(epoch from clock_timestamp() - d.exchanged_at), 1e9)::float as age,
     i.system_identifier, i.database_oid::bigint as database_oid, i.timeline, i.postmaster_started as started
 from perdure.database d, perdure.incarnation() i

@@ -106,7 +106,7 @@ RIGHTS: dict[Kind, Rights] = {
         functions=(
             *(
                 "check_database",
-                "database_trouble",
+                "database_problem",
                 "incarnation",
                 "epoch",
                 "all_declined",

@@ -70,7 +70,7 @@ class Subject:
 
 @dataclass(slots=True)
 class Case:
-    """One entity's way through one trouble.
+    """One entity's way through one fault.
 
     Attributes:
         id: of the entity.
@@ -79,7 +79,7 @@ class Case:
         places: what the first worker came by, in order.
         final: the state in which it ended; None = it has not.
         hit: whether the place was reached.
-        seconds: from the trouble to the end.
+        seconds: from the fault to the end.
         faults: what is wrong with how it ended.
         evidence: history, rows and logs, where something is wrong.
     """
@@ -186,11 +186,11 @@ class Stage:
                     return seen
                 if seen.attention is not None:
                     await self._say_what_happened(seen)
-                trouble = f"it is in state {seen.state!r}, attention: {seen.attention}"
+                problem = f"it is in state {seen.state!r}, attention: {seen.attention}"
             except (DatabaseUnavailable, TemporalUnavailable, NotNow, AlreadyFinished, NoSuchEntity) as error:
-                trouble = str(error)
+                problem = str(error)
             if time.monotonic() > until:
-                raise TimeoutError(f"not final after {self.subject.patience:g} s: {trouble}")
+                raise TimeoutError(f"not final after {self.subject.patience:g} s: {problem}")
             await asyncio.sleep(0.1)
 
     def handle(self) -> temporalio.client.WorkflowHandle[Any, Any]:

@@ -38,7 +38,7 @@ class Act:
         what: `start`, one of `VERBS`, or of `OUTSIDE`.
         entity: number of the entity, or of the build of a relay that is started.
         how: one of `WAYS`; for a start of `STARTS`.
-        seconds: how long a transaction is open, or a trouble lasts.
+        seconds: how long a transaction is open, or a fault lasts.
     """
 
     at: float

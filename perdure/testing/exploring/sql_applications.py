@@ -222,7 +222,7 @@ class Applications:
     async def _transact(
         self, act: Act, work: Callable[[VirtualSession], Awaitable[Any]], committed: Callable[[Any], None]
     ) -> None:
-        """Do it in a transaction; where the database has trouble, do it again."""
+        """Do it in a transaction; where the database fails, do it again."""
         for _ in range(_TRIES):
             try:
                 await self._world.database.arrives()

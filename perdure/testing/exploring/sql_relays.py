@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from perdure._reconcile.recovery.recovery import recover
 from perdure._services.relay import Relay
-from perdure._services.service import TROUBLE
+from perdure._services.service import EXPECTED_ERRORS
 from perdure.settings import Settings
 from perdure.testing.exploring.sql_acts import PLACES, Act
 from perdure.testing.exploring.sql_client import VirtualClient
@@ -109,7 +109,7 @@ class Relays:
                     await recover(_ReadPool(world.database), VirtualClient(world.frontend), None, by="ops", why="gone")  # type: ignore[arg-type]
                     await self._start_closed_again()
                     break
-                except TROUBLE:
+                except EXPECTED_ERRORS:
                     await asyncio.sleep(5.0)
         finally:
             self._recovering = False
@@ -170,9 +170,9 @@ class RelayProcess:
                 more = await self._relay.once()
             except DiesHere:
                 return
-            except TROUBLE as trouble:
-                self._world.cover("relay", type(trouble).__name__)
-                self._check(trouble)
+            except EXPECTED_ERRORS as error:
+                self._world.cover("relay", type(error).__name__)
+                self._check(error)
             except Exception as error:
                 self._world.found("a bug in a relay", f"{type(error).__name__}: {error}")
                 return
@@ -181,11 +181,11 @@ class RelayProcess:
             if not await self._rest(more):
                 return
 
-    def _check(self, trouble: BaseException) -> None:
+    def _check(self, error: BaseException) -> None:
         """An error that the schema or a query raises is no fault of the outside world's."""
-        state = getattr(trouble, "sqlstate", None) or ""
+        state = getattr(error, "sqlstate", None) or ""
         if state and not state.startswith(("08", "40", "55", "57")):
-            self._world.found("a bug in a relay", f"{type(trouble).__name__}: {trouble}")
+            self._world.found("a bug in a relay", f"{type(error).__name__}: {error}")
 
     async def _rest(self, more: bool) -> bool:
         """Wait until there may be something to do; False if there is no sense in that."""

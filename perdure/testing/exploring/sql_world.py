@@ -11,7 +11,7 @@ from unittest.mock import patch
 
 from perdure import _faults as faults
 from perdure._services import relay as relaying
-from perdure._services.service import TROUBLE
+from perdure._services.service import EXPECTED_ERRORS
 from perdure._store import connecting, group_commit, postgres
 from perdure._worker.record import check_record
 from perdure.contracts.keys import Entity
@@ -183,8 +183,8 @@ class SqlWorld(World):
                     await check_record(session, name, lifecycle)
         except DeclarationError as error:
             self.found("a worker can't start", str(error))
-        except TROUBLE as trouble:
-            self.cover("a worker starts", type(trouble).__name__)
+        except EXPECTED_ERRORS as error:
+            self.cover("a worker starts", type(error).__name__)
 
 
 class Clock:

@@ -66,20 +66,20 @@ async def test_without_a_wish_nothing_goes_and_the_months_to_come_are_made(
     assert (months[0], months[-1]) == ("2020_01", newest)
 
 
-@pytest.mark.parametrize("trouble", ["the folder is a file", "a row is lost on the way"])
+@pytest.mark.parametrize("problem", ["the folder is a file", "a row is lost on the way"])
 async def test_what_could_not_be_exported_is_not_dropped(
-    dsn: str, db: Connection, pool: Pool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, trouble: str
+    dsn: str, db: Connection, pool: Pool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, problem: str
 ) -> None:
     await finished(db, "a")
     folder = tmp_path / "here"
-    if trouble == "the folder is a file":
+    if problem == "the folder is a file":
         folder.write_text("")
     else:
         monkeypatch.setattr(ParquetFile, "add", lambda *_: None)
     before = await db.fetchval(TABLES)
     kept = await keep_months(settings(dsn, retention=1, archive_to=str(folder)), pool)
-    assert (len(kept.troubles), kept.dropped, await db.fetchval(TABLES)) == (1, [], before)
-    assert kept.troubles[0].startswith("2020-01: ")
+    assert (len(kept.problems), kept.dropped, await db.fetchval(TABLES)) == (1, [], before)
+    assert kept.problems[0].startswith("2020-01: ")
 
 
 async def test_one_month_that_can_not_go_leaves_the_others_to_go(
@@ -96,7 +96,7 @@ async def test_one_month_that_can_not_go_leaves_the_others_to_go(
 
     monkeypatch.setattr(dropping, "_clear", broken)
     kept = await keep_months(settings(dsn, retention=1), pool)
-    assert (kept.dropped, kept.troubles) == (["2020-02"], ["2020-01: division by zero"])
+    assert (kept.dropped, kept.problems) == (["2020-02"], ["2020-01: division by zero"])
 
 
 async def test_what_came_after_an_export_is_exported_before_it_goes(
@@ -124,5 +124,5 @@ async def test_while_another_one_is_at_it_nothing_is_touched(
     monkeypatch.setattr(working, "_WAITING", "set local lock_timeout = '50ms'")
     async with working.working(dsn):
         kept = await keep_months(settings(dsn, retention=1), pool)
-    assert (kept.dropped, len(kept.troubles)) == ([], 1)
+    assert (kept.dropped, len(kept.problems)) == ([], 1)
     assert "2020_01" in await db.fetchval(TABLES)

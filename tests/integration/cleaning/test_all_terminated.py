@@ -23,7 +23,7 @@ from tests.integration.cleaning.reconciling import Cleaning, begun, is_open
 from tests.world import World
 
 TICK = 0.3
-TROUBLE = "select perdure.database_trouble()"
+PROBLEM = "select perdure.database_problem()"
 
 
 @pytest.fixture(autouse=True)
@@ -51,7 +51,7 @@ async def exchanged(world: World) -> bool:
     """Whether the keeper that runs has heard this database."""
     kept = await world.temporal_client.get_workflow_handle(keeper_id(world.scope)).query(Keeper.kept)
     mark = await world.db.fetchval("select mark from perdure.database")
-    return mark in (kept.current, *kept.pending) and await world.db.fetchval(TROUBLE) is None
+    return mark in (kept.current, *kept.pending) and await world.db.fetchval(PROBLEM) is None
 
 
 async def epoch(world: World) -> int:

@@ -118,7 +118,7 @@ async def test_a_worker_that_runs_while_its_database_is_stopped_sends_nothing(
     async with world.worker(app):
         await world.db.execute("update perdure.database set stopped = 'it is a copy'")
         await started(world, "a")
-        refused = "relay: trouble, will go on"
+        refused = "relay: failed, goes on"
         await world.until(lambda: refused in caplog.messages, "the relay is refused")
         assert await world.db.fetchval("select count(*) from perdure.outbox") == 1
         await world.until(lambda: "nothing is sent from here" in caplog.messages, "the worker says so")

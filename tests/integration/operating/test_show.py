@@ -111,7 +111,7 @@ async def test_without_temporal_the_rest_is_shown_and_the_exit_status_says_so(wo
     assert "perdure retry lookup a/ö" in end.stdout
     data = await perdure(world, "show", "lookup", "a/ö", "--json", **away)
     assert data.exit_code == 1
-    assert json.loads(data.stdout)["trouble"] in data.stderr
+    assert json.loads(data.stdout)["problem"] in data.stderr
 
 
 async def test_one_that_is_not_there_is_one_line(world: World) -> None:

@@ -20,7 +20,7 @@ from perdure._crypto.private import SEALING, sealed_data
 from perdure._crypto.sealed import bound_to
 from perdure.client.calls import as_json
 from perdure.client.naming import input_text
-from perdure.contracts.effects import problem
+from perdure.contracts.effects import first_problem
 from perdure.encryption import Private, PrivateAs, PrivatePattern
 from perdure.errors import InvalidSetting, NotHere, UnknownKey, Unopenable
 
@@ -71,8 +71,8 @@ def test_a_value_that_does_not_fit_is_refused_without_being_shown(wrong: Any) ->
     with pytest.raises(ValidationError) as error:
         Note.model_validate({"to": wrong})
     assert str(wrong) not in str(error.value) + str(error.value.errors())
-    assert str(wrong) not in problem(error.value)
-    assert problem(error.value).startswith("to: ")
+    assert str(wrong) not in first_problem(error.value)
+    assert first_problem(error.value).startswith("to: ")
 
 
 def test_as_json_it_is_the_string_that_it_was() -> None:
@@ -214,7 +214,7 @@ def test_a_text_can_not_be_moved_to_another_field(keys: Callable[..., None]) -> 
             Private(VECTOR.replace(":phone:", f":{name}:")).open(JO)
     with pytest.raises(ValidationError) as error:
         Note.model_validate({"to": VECTOR})
-    assert problem(error.value).startswith("to: it is a Private of the field 'phone': open it and make a new one")
+    assert first_problem(error.value).startswith("to: it is a Private of the field 'phone': open it and make a new one")
 
 
 class Sheet(BaseModel):
@@ -232,7 +232,7 @@ def test_a_field_gives_its_name_to_what_it_holds_also_where_nothing_is_sealed() 
     for other in (sheet.phone, sheet.phones[0]):
         with pytest.raises(ValidationError) as error:
             Note(to=other)
-        assert "to: it is a Private of the field 'phone" in problem(error.value)
+        assert "to: it is a Private of the field 'phone" in first_problem(error.value)
 
 
 def test_two_fields_can_have_one_name(keys: Callable[..., None]) -> None:
@@ -256,7 +256,7 @@ def test_what_was_sealed_for_another_entity_is_refused_where_it_is_read_or_given
         for given in (data, Note.model_construct(to=Private(data["to"]))):
             with pytest.raises(ValidationError) as error:
                 sealed_data(TypeAdapter(Note), given)
-            assert problem(error.value).startswith("to: the key 'a' does not open it for dosage-reminders/al")
+            assert first_problem(error.value).startswith("to: the key 'a' does not open it for dosage-reminders/al")
     keys(B)
     with bound_to(AL):  # a process without the key can't tell, and hands it on
         assert sealed_data(TypeAdapter(Note), data) == data

@@ -29,7 +29,7 @@ from perdure import Attempt, InDoubt, NotDone, Refused
 from perdure.cli.printing import complain, one_line, print_line, refuse
 from perdure.contracts import Key
 from perdure.contracts.attempt import boot_clock
-from perdure.contracts.effects import problem
+from perdure.contracts.effects import first_problem
 from perdure.settings import settings
 from workers.web_jobs.job_types.database import types
 from workers.web_jobs.job_types.group import commands
@@ -53,7 +53,7 @@ def try_type(
     try:
         call = Call(job=str(key), type=name, params=_params(param or []), payload=_json(payload))
     except ValidationError as error:
-        refuse(problem(error), 2)
+        refuse(first_problem(error), 2)
     if not asyncio.run(_test(call, key)):
         raise typer.Exit(1)
 

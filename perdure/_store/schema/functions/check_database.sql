@@ -2,14 +2,14 @@
 create or replace function perdure.check_database() returns boolean
 language plpgsql stable set search_path = perdure, pg_temp as $$
 declare
-    trouble text := perdure.database_trouble();
+    problem text := perdure.database_problem();
 begin
-    if trouble is null then
+    if problem is null then
         return true;
-    elsif trouble = 'not verified' then
+    elsif problem = 'not verified' then
         raise exception 'perdure: this database was not verified with Temporal since PostgreSQL was started'
             using hint = 'A worker does that within a second, once it reaches Temporal.', errcode = '57PE2';
     end if;
-    raise exception 'perdure: nothing is sent from here: %', trouble
+    raise exception 'perdure: nothing is sent from here: %', problem
         using hint = 'Say what this database is: perdure import_row-database --as copied|restored|moved', errcode = '57PE1';
 end $$;

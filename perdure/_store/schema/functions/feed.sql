@@ -19,7 +19,7 @@ declare
     known int;
     read_at timestamp := to_timestamp(parts[9]::bigint) at time zone 'UTC';
     lost date;
-    trouble text;
+    problem text;
     fresh boolean := after is null;
     found_here transition[];
 begin
@@ -38,14 +38,14 @@ begin
             errcode = 'invalid_parameter_value';
     end if;
     if parts[1] <> here.id then
-        trouble := format('it was given by another database, or by this one before a dump was restored (origin %s, here %s)', parts[1], here.id);
+        problem := format('it was given by another database, or by this one before a dump was restored (origin %s, here %s)', parts[1], here.id);
     elsif parts[2] <> feed_run() and not feed_gone(here.id, known, seen, upto)
             and digest <> feed_check(seen, upto, since, coalesce(past, 9223372036854775807), here.floor) then
-        trouble := 'what was read up to it is not on record here: the database was put back to an earlier time, another server took over '
+        problem := 'what was read up to it is not on record here: the database was put back to an earlier time, another server took over '
             'that had not received it, or it was erased (perdure forget)';
     end if;
-    if trouble is not null then
-        raise exception 'perdure.feed: the position % does not hold here: %', quote_literal(after), trouble using
+    if problem is not null then
+        raise exception 'perdure.feed: the position % does not hold here: %', quote_literal(after), problem using
             detail = format('The newest event up to it is of %s.', to_char(read_at, 'YYYY-MM-DD HH24:MI:SS "UTC"')),
             hint = format('Begin again with perdure.feed_position(since => %L), or an earlier time if transactions stay open for longer '
                 'than an hour; or with null: the oldest on record. An event that comes again has the lifecycle, id, version and at that it had.',

@@ -12,13 +12,13 @@ from temporalio.worker import Interceptor, WorkflowInboundInterceptor, WorkflowI
 from perdure._services.service import Service
 from perdure._store.postgres import Pool
 from perdure._store.sql import queries
-from perdure._workflow.conductor import ODDITY, TROUBLE
+from perdure._workflow.conductor import ASK_FOR_RECONCILIATION, REPORT_FAILURE
 from perdure.contracts.keys import Entity
 
 query = queries(__name__)
 
 
-class Troubles(Service):
+class CodeFailures(Service):
     """Writes what runs told it, as what their entities want a person for; the next write of such a run clears it.
 
     Args:
@@ -26,7 +26,7 @@ class Troubles(Service):
     """
 
     def __init__(self, pool: Pool) -> None:
-        super().__init__("troubles", every=5.0)
+        super().__init__("code failures", every=5.0)
         self._pool = pool
         self._told: deque[tuple[Entity, str]] = deque(maxlen=1000)
         self._loop_of_worker: asyncio.AbstractEventLoop | None = None
@@ -35,7 +35,7 @@ class Troubles(Service):
         """Begin. What earlier code could not follow, this one may: whatever still fails says so again."""
         self._loop_of_worker = asyncio.get_running_loop()
         async with self._pool.acquire(timeout=5) as connection:
-            await connection.execute(query("troubles_over"))
+            await connection.execute(query("code_failures_over"))
         await super().start()
 
     async def once(self) -> bool:
@@ -43,7 +43,7 @@ class Troubles(Service):
         while self._told:
             entity, why = self._told[0]
             async with self._pool.acquire(timeout=5) as connection:
-                await connection.execute(query("trouble"), entity.lifecycle, entity.id, entity.generation, why)
+                await connection.execute(query("code_failure"), entity.lifecycle, entity.id, entity.generation, why)
             self._told.popleft()
         return False
 
@@ -70,6 +70,6 @@ class Listener(Interceptor):
         self, input: WorkflowInterceptorClassInput
     ) -> type[WorkflowInboundInterceptor] | None:
         """See base class."""
-        input.unsafe_extern_functions[TROUBLE] = self._tell
-        input.unsafe_extern_functions[ODDITY] = self._ask
+        input.unsafe_extern_functions[REPORT_FAILURE] = self._tell
+        input.unsafe_extern_functions[ASK_FOR_RECONCILIATION] = self._ask
         return None

@@ -1,7 +1,7 @@
 -- Before anything is sent: is this the database that was asked for last? Null = yes, else why not. A server of the same
 -- start has the same timeline and system identifier, so these are not asked for each time. While a dump is being restored over
 -- it there is no row, or one of before.
-create or replace function perdure.database_trouble() returns text
+create or replace function perdure.database_problem() returns text
 language plpgsql stable set search_path = perdure, pg_temp as $$
 declare
     d perdure.database;

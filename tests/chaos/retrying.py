@@ -14,7 +14,7 @@ from perdure.errors import AlreadyFinished, NotNow, PerdureError
 
 T = TypeVar("T")
 
-TROUBLE = (
+EXPECTED_ERRORS = (
     asyncpg.PostgresError,
     asyncpg.InterfaceError,
     asyncpg.InternalClientError,
@@ -32,16 +32,16 @@ async def insist(act: Callable[[], Awaitable[T]], *, every: float = 0.1) -> T:
     while True:
         try:
             return await act()
-        except TROUBLE:
+        except EXPECTED_ERRORS:
             _leave_if_cancelled()
             await asyncio.sleep(every)
 
 
-async def trouble_with(act: Callable[[], Awaitable[object]]) -> Exception | None:
+async def failure_of(act: Callable[[], Awaitable[object]]) -> Exception | None:
     """Do it once; what was in the way, or None."""
     try:
         await act()
-    except TROUBLE as error:
+    except EXPECTED_ERRORS as error:
         _leave_if_cancelled()
         return error
     return None
@@ -53,7 +53,7 @@ async def answered(ask: Callable[[], Awaitable[object]], *, every: float = 0.5) 
     Returns None for yes, or the reason of a no.
     """
     while True:
-        error = await trouble_with(ask)
+        error = await failure_of(ask)
         if error is None or isinstance(error, (NotNow, AlreadyFinished)):
             return error
         await asyncio.sleep(every)
