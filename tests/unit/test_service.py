@@ -46,5 +46,5 @@ async def test_after_a_bug_in_one_round_it_goes_on_and_says_where_the_bug_is(
         await service.start()
         await in_time(service.done.wait())
         await service.stop()
-    assert [record.getMessage() for record in caplog.records] == ["failing: a bug, will go on"] * 2
+    assert [record.getMessage() for record in caplog.records] == ["failing: a bug, goes on"] * 2
     assert all(record.exc_info for record in caplog.records)
