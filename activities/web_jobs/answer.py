@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from activities.http.exchange import Reply
+from activities.http.retry_after import pause_of
 from activities.web_jobs import children
 from activities.web_jobs.contracts import Answer, Then
-from activities.web_jobs.exchange import Reply
 from activities.web_jobs.origins import within_origin
-from activities.web_jobs.outcomes import pause_of
 from activities.web_jobs.plain_json import flaw_of, parsed
 from activities.web_jobs.resources import Web
 from perdure import Refused

@@ -1,16 +1,14 @@
-"""Makes an exchange for an attempt: its span, and what it means for the attempt that it came to no end."""
+"""Makes an exchange for an attempt, and says what it means for the attempt that it came to no end."""
 
 from __future__ import annotations
 
 import asyncio
 
-from yarl import URL
-
-from activities.web_jobs.exchange import Broken, Exchange, HttpRequest, NotAllowed, Reply
+from activities.http.exchange import Broken, Exchange, HttpRequest, NotAllowed, Reply, spanned
 from activities.web_jobs.origins import forbidden
 from activities.web_jobs.resources import web_of
+from activities.web_jobs.settings import web_settings
 from perdure import Attempt, InDoubt, NotDone, Refused
-from perdure.telemetry import traces
 
 
 async def ask(request: HttpRequest, attempt: Attempt, *, seconds: float | None = None, harmless: bool = False) -> Reply:
@@ -30,6 +28,7 @@ async def ask(request: HttpRequest, attempt: Attempt, *, seconds: float | None =
     exchange = Exchange(
         request,
         web_of(attempt).names,
+        bounds=web_settings().bounds,
         seconds=attempt.remaining if seconds is None else min(seconds, attempt.remaining),
         before_first_byte=attempt.before_first_byte,
     )
@@ -44,16 +43,3 @@ async def ask(request: HttpRequest, attempt: Attempt, *, seconds: float | None =
         if exchange.left:
             raise
         raise NotDone(f"{exchange.stage}: the attempt was over") from None
-
-
-async def spanned(exchange: Exchange, request: HttpRequest) -> Reply:
-    """Make it within a span that says where it went and how far it came, and nothing of the job."""
-    url = URL(request.url, encoded=True)
-    where = {"server.address": url.host or "", "server.port": url.port or 0, "http.request.method": request.method}
-    with traces.span("http", where, kind=traces.SpanKind.CLIENT) as span:
-        try:
-            reply = await exchange.make()
-            span.set_attribute("http.response.status_code", reply.status)
-            return reply
-        finally:
-            span.set_attribute("http.stage", exchange.stage.value)

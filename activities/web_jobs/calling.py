@@ -6,12 +6,13 @@ import asyncio
 
 import asyncpg
 
+from activities.http.exchange import HttpRequest
+from activities.http.retry_after import pause_of
 from activities.web_jobs.answer import answer_of
 from activities.web_jobs.asking import ask
 from activities.web_jobs.contracts import Answer, Call, Then
-from activities.web_jobs.exchange import HttpRequest
 from activities.web_jobs.job_type import JobType
-from activities.web_jobs.outcomes import ending, pause_of
+from activities.web_jobs.outcomes import ending
 from activities.web_jobs.readiness import callback_token, digest_of, ready_type
 from activities.web_jobs.request import call_of
 from activities.web_jobs.resources import Web, web_of

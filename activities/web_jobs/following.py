@@ -7,14 +7,15 @@ import json
 from datetime import timedelta
 from typing import Any
 
+from activities.http.exchange import Reply
+from activities.http.retry_after import pause_of
 from activities.web_jobs.answer import answer_of, json_of
 from activities.web_jobs.asking import ask
 from activities.web_jobs.contracts import Answer, Follow
-from activities.web_jobs.exchange import Reply
 from activities.web_jobs.job_type import JobType
 from activities.web_jobs.keys import key_of_call
 from activities.web_jobs.origins import within_origin
-from activities.web_jobs.outcomes import Verdict, pause_of, verdict
+from activities.web_jobs.outcomes import Verdict, verdict
 from activities.web_jobs.readiness import ready_type
 from activities.web_jobs.request import get
 from activities.web_jobs.resources import Web, web_of

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 
+from activities.http.exchange import Reply
+from activities.http.retry_after import pause_of
 from activities.web_jobs import children
 from activities.web_jobs.answer import json_of
 from activities.web_jobs.asking import ask
 from activities.web_jobs.contracts import Family, Page
-from activities.web_jobs.exchange import Reply
 from activities.web_jobs.keys import key_of_call
-from activities.web_jobs.outcomes import Verdict, pause_of, verdict
+from activities.web_jobs.outcomes import Verdict, verdict
 from activities.web_jobs.readiness import ready_type
 from activities.web_jobs.request import get
 from activities.web_jobs.resources import Web, web_of

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+from activities.http.exchange import Exchange, spanned
 from activities.web_jobs.answer import answer_of
-from activities.web_jobs.asking import spanned
 from activities.web_jobs.contracts import Answer, Call, Then
-from activities.web_jobs.exchange import Exchange
 from activities.web_jobs.job_type import JobType
 from activities.web_jobs.origins import forbidden
 from activities.web_jobs.readiness import callback_token, digest_of, ready_type
@@ -40,7 +39,7 @@ async def look_up(call: Call, question: LookupContext) -> Answer | None:
     if why := forbidden(url):
         raise NotDone(why)
     request = get(type_, url, call.job, question.key, {})
-    reply = await spanned(Exchange(request, web.names, seconds=SECONDS), request)
+    reply = await spanned(Exchange(request, web.names, bounds=web_settings().bounds, seconds=SECONDS), request)
     if reply.status in UNKNOWN:
         return None
     if reply.status // 100 != 2:

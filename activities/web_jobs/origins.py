@@ -6,7 +6,7 @@ from ipaddress import ip_address
 
 from yarl import URL
 
-from activities.web_jobs.addresses import allowed
+from activities.http.addresses import allowed
 from activities.web_jobs.settings import WebSettings, web_settings
 
 ANY = "*"

@@ -7,15 +7,11 @@ draft-ietf-httpapi-idempotency-key-header, 2.6 (409, 422).
 from __future__ import annotations
 
 from collections.abc import Collection
-from datetime import UTC, datetime, timedelta
-from email.utils import parsedate_to_datetime
+from datetime import timedelta
 from enum import Enum
 from typing import Final
 
 from perdure import InDoubt, NotDone, Refused
-
-LONGEST_PAUSE: Final = timedelta(days=1)
-"""A page may ask to be left alone; not for so long that nobody remembers it."""
 
 
 class Verdict(Enum):
@@ -83,16 +79,3 @@ def ending(
             return Refused(f"{said}: the page has moved, so change the job type's URL")
         case Verdict.DOUBT:
             return InDoubt(said)
-
-
-def pause_of(retry_after: str | None, now: datetime | None = None) -> timedelta | None:
-    """What `RetryPolicy-After` says (RFC 9110, 10.2.3: seconds or a date), at most `LONGEST_PAUSE`; else None."""
-    given = (retry_after or "").strip()
-    if given.isascii() and given.isdigit():
-        return min(timedelta(seconds=min(int(given[:12]), 10**9)), LONGEST_PAUSE)
-    try:
-        at = parsedate_to_datetime(given)
-    except (ValueError, TypeError):
-        return None
-    at = at if at.tzinfo is not None else at.replace(tzinfo=UTC)
-    return max(min(at - (now or datetime.now(UTC)), LONGEST_PAUSE), timedelta(0))

@@ -5,11 +5,12 @@ from __future__ import annotations
 import hashlib
 import hmac
 
+from activities.secrets import NoSecret
 from activities.web_jobs.job_type import JobType, read_type
 from activities.web_jobs.origins import forbidden
 from activities.web_jobs.resources import Web
 from activities.web_jobs.settings import web_settings
-from activities.web_jobs.signature import NoSecret, secrets
+from activities.web_jobs.signature import secrets
 from perdure import NotDone
 from perdure.contracts import Key
 

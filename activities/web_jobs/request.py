@@ -11,9 +11,9 @@ from urllib.parse import quote, unquote, urlsplit
 
 from uritemplate import URITemplate
 
+from activities.http.exchange import HttpRequest
 from activities.web_jobs import urls
 from activities.web_jobs.contracts import Call
-from activities.web_jobs.exchange import HttpRequest
 from activities.web_jobs.job_type import JobType
 from activities.web_jobs.signature import signed
 from perdure import Refused

@@ -9,7 +9,7 @@ from typing import Any
 
 from aiohttp.abc import AbstractResolver
 
-from activities.web_jobs.names import Names
+from activities.http.names import Names
 from activities.web_jobs.turnstile import Turnstile
 from perdure import Attempt, LookupContext, Settings
 from perdure.database import Pool, open_pool

@@ -11,6 +11,7 @@ from pydantic import Field, SecretStr, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from activities.environment import is_place, listed, read_settings, usable_certificates
+from activities.http.exchange import Bounds
 
 _PREFIX = "PERDURE_WEB_"
 
@@ -35,6 +36,11 @@ class WebSettings(BaseSettings):
     most_response: int = Field(default=1_000_000, ge=1_000, le=100_000_000)
     callback_url: str | None = None
     callback_secret: SecretStr | None = None
+
+    @property
+    def bounds(self) -> Bounds:
+        """What a request keeps to."""
+        return Bounds(self.networks, self.most_response, self.ca_file)
 
     @field_validator("origins", mode="before")
     @classmethod

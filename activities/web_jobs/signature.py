@@ -10,20 +10,16 @@ import base64
 import binascii
 import hashlib
 import hmac
-import os
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 
 from yarl import URL
+
+from activities.secrets import NoSecret, text_at
 
 _PREFIX = "whsec_"
 _SHORTEST = 24  # bytes
 _COVERED = ("@method", "@target-uri", "content-digest", "idempotency-key", "perdure-job")
 _COVERED_IF_SENT = ("perdure-callback",)
-
-
-class NoSecret(Exception):
-    """A secret that can't be used; the message names its place and what is wrong with it, never what it is."""
 
 
 def signed(
@@ -80,24 +76,6 @@ def _target(url: str) -> str:
 
 def _mac(secret: bytes, base: bytes) -> str:
     return base64.b64encode(hmac.digest(secret, base, hashlib.sha256)).decode()
-
-
-def text_at(place: str) -> str:
-    """What is at `env:NAME` or `file:/path`.
-
-    Raises:
-        NoSecret: nothing that can be read.
-    """
-    kind, _, name = place.partition(":")
-    if kind == "env":
-        if name not in os.environ:
-            raise NoSecret(f"the secret {place} is not in the environment of this worker")
-        return os.environ[name]
-    try:
-        return Path(name).read_text(encoding="ascii")
-    except (OSError, ValueError) as error:
-        why = error.strerror if isinstance(error, OSError) else "not plain text"
-        raise NoSecret(f"the secret {place} can't be read: {why}") from None
 
 
 def _decoded(place: str, text: str) -> bytes:

@@ -12,8 +12,8 @@ from unittest.mock import patch
 
 from aiohttp import web
 
-from activities.web_jobs.exchange import Bounds, Broken, Exchange, Reply
-from activities.web_jobs.names import Names
+from activities.http.exchange import Bounds, Broken, Exchange, Reply
+from activities.http.names import Names
 from perdure.testing.exploring.workers import current_worker
 from tests.families.pages import Played
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, quote, unquote, urlsplit
 
-from activities.web_jobs.exchange import Broken, HttpRequest, Reply, Stage
+from activities.http.exchange import Broken, HttpRequest, Reply, Stage
 from perdure.testing.exploring.workers import current_worker
 from tests.families.scenario import MASTERS, TYPES, Listing, Page
 
@@ -43,7 +43,7 @@ class Work:
 
 
 class Played:
-    """One exchange with a page, in place of `activities.web_jobs.exchange.Exchange`."""
+    """One exchange with a page, in place of `activities.http.exchange.Exchange`."""
 
     def __init__(
         self,

@@ -11,12 +11,13 @@ import pytest
 from aiohttp import web
 from pydantic import ValidationError
 
+from activities.http.exchange import Exchange, HttpRequest
+from activities.http.names import Names
 from activities.mail.contracts.mail import Mail
 from activities.mail.sendmail import send_by_sendmail
-from activities.web_jobs.exchange import Exchange, HttpRequest
 from activities.web_jobs.job_type import JobType
-from activities.web_jobs.names import Names
 from activities.web_jobs.request import structured, url_of
+from activities.web_jobs.settings import web_settings
 from perdure import Entity
 from perdure.contracts import Key
 from tests.pages import Pages
@@ -53,7 +54,9 @@ async def test_a_small_answer_that_would_be_a_large_one_is_not_unpacked() -> Non
     async with Pages(replies={"/": [answers]}).serving() as pages:
         with web_ground.settings(origins=pages.origin, networks=web_ground.LOCAL):
             tracemalloc.start()
-            reply = await Exchange(HttpRequest("GET", pages.origin + "/"), Names(), seconds=30).make()
+            reply = await Exchange(
+                HttpRequest("GET", pages.origin + "/"), Names(), bounds=web_settings().bounds, seconds=30
+            ).make()
             _, most = tracemalloc.get_traced_memory()
             tracemalloc.stop()
     assert reply.body == bomb

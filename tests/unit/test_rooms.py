@@ -79,6 +79,18 @@ def test_an_arrow_that_points_up_is_seen(tmp_path: Path) -> None:
     assert _imports(file) == {"workers.comments.app.app", "activities.mail.smtp"}
 
 
+def test_what_applications_share_knows_none_of_them() -> None:
+    room = ROOT / "activities"
+    shared = [*room.glob("*.py"), *(room / "http").glob("*.py")]
+    outside = ("perdure", "activities.environment", "activities.secrets", "activities.http")
+    assert [
+        each
+        for file in shared
+        for each in _imports(file)
+        if not each.startswith(outside) and "." in each and each.startswith(("activities", "workflows", "workers"))
+    ] == []
+
+
 def _room(name: str) -> str:
     """The room of a module, or of a name in one; `__init__` for what the package itself exports."""
     _, _, rest = name.partition(".")

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from activities.http.exchange import Reply
 from activities.telephony.twilio.outcomes import TABLE, Verdict, ending, said
-from activities.web_jobs.exchange import Reply
 from perdure import InDoubt, NotDone, Refused
 
 PAGE = Path(__file__).parents[2] / "docs" / "telephony.md"

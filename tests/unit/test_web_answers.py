@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from multidict import CIMultiDict
 
+from activities.http.exchange import Reply
 from activities.web_jobs.answer import MOST_KEPT, answer_of
 from activities.web_jobs.children import MOST_CHILDREN, Unusable, listing
 from activities.web_jobs.contracts import Answer
-from activities.web_jobs.exchange import Reply
 from perdure import Refused
 from tests.unit.web_ground import web
 

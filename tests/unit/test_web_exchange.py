@@ -10,8 +10,9 @@ from contextlib import asynccontextmanager
 import pytest
 from aiohttp.abc import AbstractResolver, ResolveResult
 
-from activities.web_jobs.exchange import Broken, Exchange, HttpRequest
-from activities.web_jobs.names import Names
+from activities.http.exchange import Broken, Exchange, HttpRequest
+from activities.http.names import Names
+from activities.web_jobs.settings import web_settings
 from infra.ports import free_port
 from perdure import Attempt, InDoubt, NotDone, Refused
 from tests.deadline import DEADLINE, in_time
@@ -191,7 +192,9 @@ async def test_what_has_not_arrived_at_the_deadline_does_not_arrive_later(size: 
         listening.bind(("127.0.0.1", 0))
         listening.listen()
         url = f"http://127.0.0.1:{listening.getsockname()[1]}/"
-        exchange = Exchange(HttpRequest("POST", url, body=b"x" * size), Names(), seconds=PATIENCE)
+        exchange = Exchange(
+            HttpRequest("POST", url, body=b"x" * size), Names(), bounds=web_settings().bounds, seconds=PATIENCE
+        )
         with pytest.raises(Broken, match="the answer: nothing came in time"):
             await exchange.make()
         connection, _ = listening.accept()
@@ -235,6 +238,8 @@ async def test_an_answer_that_is_whole_counts_however_the_connection_ends() -> N
 async def test_an_exchange_needs_no_attempt() -> None:
     async with page(says(OK + b"Content-Length: 2\r\n\r\nhi")) as serving:
         given = attempt()
-        exchange = Exchange(HttpRequest("GET", serving.origin + "/"), given.resources.names, seconds=5)
+        exchange = Exchange(
+            HttpRequest("GET", serving.origin + "/"), given.resources.names, bounds=web_settings().bounds, seconds=5
+        )
         assert (await exchange.make()).body == b"hi"
         assert exchange.left

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 
-from activities.web_jobs.names import Names
+from activities.http.names import Names
 
 
 async def test_a_name_is_looked_up_once_for_all_who_ask_at_the_same_time() -> None:

@@ -8,8 +8,9 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from activities.http.retry_after import LONGEST_PAUSE, pause_of
 from activities.web_jobs.contracts import Then
-from activities.web_jobs.outcomes import LONGEST_PAUSE, TABLE, pause_of
+from activities.web_jobs.outcomes import TABLE
 from perdure import InDoubt, NotDone, Refused
 from tests.pages import Pages, answers
 from tests.unit.web_ground import LOCAL, attempt, call, job_type, settings

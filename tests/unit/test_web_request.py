@@ -12,9 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from activities.secrets import NoSecret
 from activities.web_jobs.contracts import Call
 from activities.web_jobs.request import structured, url_of
-from activities.web_jobs.signature import NoSecret, secrets, signature_base, signed
+from activities.web_jobs.signature import secrets, signature_base, signed
 from perdure import Entity, Refused
 from perdure.contracts import Key
 from tests.pages import Pages

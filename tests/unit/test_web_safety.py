@@ -7,7 +7,7 @@ from ipaddress import ip_network
 
 import pytest
 
-from activities.web_jobs.addresses import allowed
+from activities.http.addresses import allowed
 from activities.web_jobs.origins import forbidden
 from activities.web_jobs.request import url_of
 from activities.web_jobs.settings import web_settings

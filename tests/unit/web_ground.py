@@ -12,10 +12,10 @@ from typing import Any
 
 from aiohttp.abc import AbstractResolver, ResolveResult
 
+from activities.http.names import Names
 from activities.web_jobs.calling import call_type
 from activities.web_jobs.contracts import Answer, Call
 from activities.web_jobs.job_type import JobType
-from activities.web_jobs.names import Names
 from activities.web_jobs.request import call_of
 from activities.web_jobs.resources import Web
 from activities.web_jobs.settings import web_settings

@@ -14,12 +14,12 @@ import asyncpg
 from aiohttp import web
 from pydantic import ValidationError
 
+from activities.secrets import NoSecret
 from activities.telephony.contracts import Channel, Reported
 from activities.telephony.settings import TelephonySettings, telephony_settings
 from activities.telephony.twilio.credentials import auth_tokens
 from activities.telephony.twilio.request import RETRIES
 from activities.telephony.twilio.signature import form_of, is_genuine
-from activities.web_jobs.signature import NoSecret
 from perdure.errors import InvalidSetting
 from perdure.logs import says
 from perdure.settings import Settings

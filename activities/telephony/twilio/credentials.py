@@ -9,8 +9,8 @@ import base64
 
 from pydantic import SecretStr
 
+from activities.secrets import NoSecret, text_at
 from activities.telephony.settings import TelephonySettings
-from activities.web_jobs.signature import NoSecret, text_at
 
 _PLACES = ("env:", "file:")
 

@@ -13,15 +13,14 @@ from email.utils import parsedate_to_datetime
 from typing import Any, Final
 from urllib.parse import parse_qs, quote, urlencode, urlsplit
 
+from activities.http.exchange import Broken, Exchange, NotAllowed, spanned
+from activities.secrets import NoSecret
 from activities.telephony.contracts import Accepted, Channel, Notice, reference_of
 from activities.telephony.settings import TelephonySettings, telephony_settings
 from activities.telephony.twilio.outcomes import ending, said
 from activities.telephony.twilio.request import account, get, mark, number, place
 from activities.telephony.twilio.resources import telephony_of
 from activities.telephony.twilio.sending import accepted, bounds
-from activities.web_jobs.asking import spanned
-from activities.web_jobs.exchange import Broken, Exchange, NotAllowed
-from activities.web_jobs.signature import NoSecret
 from perdure import LookupContext, NotDone
 
 SECONDS: Final = 18.0

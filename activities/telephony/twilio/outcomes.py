@@ -13,8 +13,8 @@ from typing import Any, Final
 
 from pydantic_core import from_json
 
-from activities.web_jobs.exchange import Reply
-from activities.web_jobs.outcomes import pause_of
+from activities.http.exchange import Reply
+from activities.http.retry_after import pause_of
 from perdure import InDoubt, NotDone, Refused
 
 OURS_PAUSE: Final = timedelta(minutes=5)

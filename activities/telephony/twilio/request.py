@@ -8,10 +8,10 @@ from typing import Final
 from urllib.parse import quote, unquote, urlencode
 from xml.sax.saxutils import escape, quoteattr
 
+from activities.http.exchange import HttpRequest
 from activities.telephony.contracts import Channel, Notice, reference_of
 from activities.telephony.settings import TelephonySettings
 from activities.telephony.twilio.credentials import authorization
-from activities.web_jobs.exchange import HttpRequest
 from perdure import Refused
 from perdure.contracts import Key
 

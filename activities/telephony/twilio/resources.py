@@ -10,10 +10,10 @@ from typing import Any
 
 from aiohttp.abc import AbstractResolver
 
+from activities.http.names import Names
+from activities.secrets import NoSecret
 from activities.telephony.settings import TelephonySettings, telephony_settings
 from activities.telephony.twilio.credentials import auth_tokens, authorization
-from activities.web_jobs.names import Names
-from activities.web_jobs.signature import NoSecret
 from perdure import Attempt, LookupContext, Settings
 from perdure.errors import InvalidSetting
 

@@ -10,14 +10,13 @@ from datetime import timedelta
 from ipaddress import ip_network
 from typing import Final
 
+from activities.http.exchange import Bounds, Broken, Exchange, HttpRequest, NotAllowed, Reply, spanned
+from activities.secrets import NoSecret
 from activities.telephony.contracts import Accepted, Channel, Notice
 from activities.telephony.settings import TelephonySettings, telephony_settings
 from activities.telephony.twilio.outcomes import OURS_PAUSE, ending, said
 from activities.telephony.twilio.request import LEAST_VALIDITY, call, message, post, seconds_left
 from activities.telephony.twilio.resources import Telephony, telephony_of
-from activities.web_jobs.asking import spanned
-from activities.web_jobs.exchange import Bounds, Broken, Exchange, HttpRequest, NotAllowed, Reply
-from activities.web_jobs.signature import NoSecret
 from perdure import Attempt, InDoubt, NotDone, Refused
 from perdure.errors import PerdureError
 

@@ -14,17 +14,17 @@ from typing import Annotated, Any, assert_never
 import typer
 from pydantic import ValidationError
 
+from activities.http.exchange import HttpRequest
+from activities.secrets import NoSecret
 from activities.web_jobs import catalogue
 from activities.web_jobs.calling import call_type
 from activities.web_jobs.contracts import Answer, Call, Then
 from activities.web_jobs.durations import written
-from activities.web_jobs.exchange import HttpRequest
 from activities.web_jobs.job_type import JobType, Unusable
 from activities.web_jobs.readiness import callback_token, why_not
 from activities.web_jobs.request import call_of
 from activities.web_jobs.resources import Web, lifespan
 from activities.web_jobs.settings import web_settings
-from activities.web_jobs.signature import NoSecret
 from perdure import Attempt, InDoubt, NotDone, Refused
 from perdure.cli.printing import complain, one_line, print_line, refuse
 from perdure.contracts import Key

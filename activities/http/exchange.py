@@ -25,8 +25,8 @@ import aiohttp
 from aiohttp.abc import AbstractResolver
 from yarl import URL
 
-from activities.web_jobs.addresses import Network, allowed
-from activities.web_jobs.settings import web_settings
+from activities.http.addresses import Network, allowed
+from perdure.telemetry import traces
 
 _LONGEST_LINE = 8190  # bytes of one header or of the status line
 _MOST_HEADERS = 100
@@ -111,7 +111,7 @@ class Exchange:
         seconds: that it may take, from connecting to the last byte.
         before_first_byte: called at the last moment before the request leaves. What it raises is raised, and nothing
             leaves.
-        bounds: None = those of the settings for web jobs.
+        bounds: where it may go, and how much of the answer is read.
 
     Attributes:
         stage: how far it is.
@@ -123,9 +123,9 @@ class Exchange:
         request: HttpRequest,
         names: AbstractResolver,
         *,
+        bounds: Bounds,
         seconds: float,
         before_first_byte: Callable[[], None] = lambda: None,
-        bounds: Bounds | None = None,
     ) -> None:
         self.stage = Stage.CONNECT
         self.left = False
@@ -133,7 +133,7 @@ class Exchange:
         self._names = names
         self._seconds = seconds
         self._before_first_byte = before_first_byte
-        self._bounds = bounds or _of_web_jobs()
+        self._bounds = bounds
         self._stopped: Exception | None = None
         self._not_allowed: str | None = None
         self._tried = False
@@ -254,6 +254,19 @@ def _linger(connection: socket.socket, *, on: bool) -> None:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", int(on), 0))
 
 
+async def spanned(exchange: Exchange, request: HttpRequest) -> Reply:
+    """Make it within a span that says where it went and how far it came, and nothing of the job."""
+    url = URL(request.url, encoded=True)
+    where = {"server.address": url.host or "", "server.port": url.port or 0, "http.request.method": request.method}
+    with traces.span("http", where, kind=traces.SpanKind.CLIENT) as span:
+        try:
+            reply = await exchange.make()
+            span.set_attribute("http.response.status_code", reply.status)
+            return reply
+        finally:
+            span.set_attribute("http.stage", exchange.stage.value)
+
+
 async def _body(response: aiohttp.ClientResponse, bounds: Bounds) -> tuple[bytes | None, bool]:
     """The body, and whether it is too long; only of those that are looked into."""
     if response.status // 100 != 2 and not bounds.of_failures:
@@ -269,11 +282,6 @@ async def _body(response: aiohttp.ClientResponse, bounds: Bounds) -> tuple[bytes
 @cache
 def _tls_of(ca_file: str | None) -> ssl.SSLContext:
     return ssl.create_default_context(cafile=ca_file)
-
-
-def _of_web_jobs() -> Bounds:
-    config = web_settings()
-    return Bounds(config.networks, config.most_response, config.ca_file)
 
 
 def _tls(ca_file: Path | None) -> ssl.SSLContext:
