@@ -50,7 +50,7 @@ test-sdks: $(STAMP) ## unit, replay and integration tests on the oldest SDK of T
 	$$other/bin/python -m pip install --quiet --no-deps --no-build-isolation -e .; \
 	for python in $$other/bin/python $(BIN)/python; do \
 	    $$python -c 'import temporalio.service as sdk; print("temporalio", sdk.__version__)'; \
-	    $$python -m pytest $(PYTEST_ARGS) tests/unit tests/replay tests/integration; \
+	    $$python -m pytest $(PYTEST_ARGS) tests/unit tests/replay tests/integration tests/applications; \
 	done
 
 programs: $(STAMP)
@@ -77,7 +77,7 @@ chaos: $(STAMP) ## thousands of lifecycles while everything is killed, cut and f
 	@$(BIN)/python -m tests.chaos $(CHAOS)
 
 chaos-reminders: $(STAMP) ## thousands of patients due within a minute while workers are killed (CHAOS="--seed 8")
-	@$(BIN)/python -m tests.chaos.reminders $(CHAOS)
+	@$(BIN)/python -m tests.applications.reminders.chaos $(CHAOS)
 
 bench: $(STAMP) ## what a lifecycle costs, beside Temporal's samples (BENCH="--rounds 3 --runs 200")
 	@$(BIN)/python -m bench.cost $(BENCH)

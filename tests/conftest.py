@@ -12,6 +12,10 @@ from pathlib import Path
 
 import asyncpg
 import pytest
+from opentelemetry import trace
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from temporalio.runtime import Runtime
 
 from infra.memory import memory
@@ -19,7 +23,9 @@ from infra.postgres import PostgresServer
 from infra.quiet import quiet_runtime
 from infra.temporal import TemporalServer
 from perdure._store import schema
+from perdure.telemetry import traces
 from tests.mail_secret import MAIL_SECRET
+from tests.self_signed import Certificate, make_certificate
 from tests.world import World
 
 # Without compiled files each process, and each run in the sandbox, compiles once more what it imports.
@@ -88,13 +94,36 @@ async def database(postgres: PostgresServer) -> AsyncIterator[str]:
 
 @pytest.fixture
 async def world(
-    postgres: PostgresServer, temporal: TemporalServer, database: str, tmp_path: Path
+    postgres: PostgresServer,
+    temporal: TemporalServer,
+    database: str,
+    tmp_path: Path,
+    request: pytest.FixtureRequest,
 ) -> AsyncIterator[World]:
-    """A world in which the tests' errands are run."""
+    """A world in which the tests' errands are run, or the app that the mark `world` names, with its settings."""
     from tests.apps.bodies import app
 
-    async with World(postgres, temporal, database, tmp_path).made(app) as made:
+    marked = request.node.get_closest_marker("world") or pytest.mark.world(app).mark
+    made = World(postgres, temporal, database, tmp_path)
+    made.config = made.config.model_copy(update=marked.kwargs)
+    async with made.made(*marked.args):
         yield made
+
+
+@pytest.fixture(scope="session")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> Certificate:
+    """A certificate for 127.0.0.1, made once."""
+    return make_certificate(tmp_path_factory.mktemp("tls"))
+
+
+@pytest.fixture
+def spans(monkeypatch: pytest.MonkeyPatch) -> InMemorySpanExporter:
+    """What the process exports: a process has one tracer provider for ever, so a test lends its own."""
+    exporter, provider = InMemorySpanExporter(), TracerProvider(shutdown_on_exit=False)
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    monkeypatch.setattr(trace, "_TRACER_PROVIDER", provider)
+    monkeypatch.setattr(traces, "_tracer", provider.get_tracer("test"))
+    return exporter
 
 
 async def as_admin(server: PostgresServer, statement: str) -> None:

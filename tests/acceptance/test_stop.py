@@ -27,7 +27,7 @@ from tests.acceptance.errands import (
     sends,
     settle_parked,
 )
-from tests.unit.tls_ground import make_certificate
+from tests.self_signed import make_certificate
 from tests.world import FreshWorkerProcess, WorkerProcess, World
 
 

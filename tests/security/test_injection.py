@@ -20,8 +20,9 @@ from activities.web_jobs.request import structured, url_of
 from activities.web_jobs.settings import web_settings
 from perdure import Entity
 from perdure.contracts import Key
+from tests.applications.mail import fixtures as mail
+from tests.applications.web_jobs import fixtures as web_jobs
 from tests.pages import Pages
-from tests.unit import mail_ground, web_ground
 
 
 @pytest.mark.parametrize("url", ["https://host/{+path}", "https://host/a?b={+c}", "https://host/{+a,b:3}"])
@@ -34,7 +35,7 @@ def test_no_param_may_bring_its_own_slashes_and_question_marks(url: str) -> None
 @pytest.mark.parametrize("value", ["x?admin=true", "x#y", "x\r\nHost: evil.example", "//evil.example", "@evil"])
 @pytest.mark.parametrize("template", ["http://h/a/{p}", "http://h/a{?p}", "http://h/a?q=1{&p}", "http://h/a{/p}"])
 def test_a_param_changes_nothing_but_its_own_place_in_the_url(template: str, value: str) -> None:
-    url = url_of(template, web_ground.job(params={"p": value}), {})
+    url = url_of(template, web_jobs.job(params={"p": value}), {})
     assert url.startswith("http://h/a")
     rest = url.removeprefix("http://h/a").removeprefix("?q=1").removeprefix("?p=").removeprefix("&p=").removeprefix("/")
     assert not set(rest) & set("?#/@&\r\n ")
@@ -52,7 +53,7 @@ async def test_a_small_answer_that_would_be_a_large_one_is_not_unpacked() -> Non
         return web.Response(body=bomb, headers={"Content-Encoding": "gzip", "Content-Type": "application/json"})
 
     async with Pages(replies={"/": [answers]}).serving() as pages:
-        with web_ground.settings(origins=pages.origin, networks=web_ground.LOCAL):
+        with web_jobs.settings(origins=pages.origin, networks=web_jobs.LOCAL):
             tracemalloc.start()
             reply = await Exchange(
                 HttpRequest("GET", pages.origin + "/"), Names(), bounds=web_settings().bounds, seconds=30
@@ -81,8 +82,8 @@ async def test_sendmail_gets_the_variables_that_it_needs_and_no_others(
     program = tmp_path / "sendmail"
     program.write_text(f"#!/bin/sh\nenv > {json.dumps(str(tmp_path / 'environment'))}\n")
     program.chmod(0o755)
-    with mail_ground.settings(sendmail=program):
-        await send_by_sendmail(mail_ground.LETTER, mail_ground.attempt())
+    with mail.settings(sendmail=program):
+        await send_by_sendmail(mail.LETTER, mail.attempt())
     told = dict(line.split("=", 1) for line in (tmp_path / "environment").read_text().splitlines())
     assert (told["MAIL_CONFIG"], told["LC_ALL"], "PATH" in told) == ("/etc/postfix-out", "C", True)
     assert "hush" not in told.values()

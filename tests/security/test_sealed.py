@@ -21,7 +21,7 @@ from perdure.encryption import Private
 from perdure.errors import InvalidInput, Unopenable
 from tests.apps import letters
 from tests.apps.letters import Letter, Letters, app
-from tests.integration.encryption.ground import FIRST, keys
+from tests.integration.crypto.fixtures import FIRST, keys
 from tests.world import World
 
 ANN, BOB = "12 Ann Street", "34 Bob Road"

@@ -11,7 +11,7 @@ import pytest
 
 from infra.postgres import PostgresServer
 from perdure._store.postgres import PostgresStore
-from tests.integration.store.store_ground import LIFECYCLE, Connection, declared, run_on, store_at
+from tests.integration.store.stores import LIFECYCLE, Connection, declared, run_on, store_at
 
 _TABLES = (
     "ident",

@@ -13,7 +13,7 @@ from perdure._store.postgres import Database, PostgresStore
 from perdure._wire.writes import Gate, Verdict
 from perdure.contracts.outcomes import EffectStatus
 from tests.deadline import DEADLINE, until
-from tests.integration.store.store_ground import (
+from tests.integration.store.stores import (
     LIFECYCLE,
     Connection,
     a_begin,

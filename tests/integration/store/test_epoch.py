@@ -11,7 +11,7 @@ from perdure._store.memory import MemoryStore
 from perdure._store.postgres import PostgresStore
 from perdure._wire.writes import FenceOp, Gate, Store, Verdict
 from perdure.contracts.outcomes import EffectStatus
-from tests.integration.store.store_ground import PATIENCE, a_begin, a_fence, a_write, an_outcome
+from tests.integration.store.stores import PATIENCE, a_begin, a_fence, a_write, an_outcome
 from tests.integration.store.test_store_conformance import either, in_memory, say
 
 __all__ = ["either", "in_memory"]

@@ -10,8 +10,8 @@ import pytest
 
 from perdure._store.sql import queries
 from perdure._wire.writes import EffectView
-from tests.integration.archiving.archiving_ground import finished, perdure
-from tests.integration.store.store_ground import Connection
+from tests.integration.retention.months import finished, perdure
+from tests.integration.store.stores import Connection
 
 
 @pytest.mark.parametrize("zone", ["America/New_York", "Asia/Kolkata", "Pacific/Kiritimati", "UTC"])

@@ -13,7 +13,7 @@ from perdure._store.group_commit import GroupCommit, Transient
 from perdure._store.postgres import PostgresStore
 from perdure._wire.writes import Answer, Gate, Write
 from perdure.errors import DatabaseUnavailable, RefusedWrite, UnstorableWrite
-from tests.integration.store.store_ground import (
+from tests.integration.store.stores import (
     PATIENCE,
     Calls,
     Connection,

@@ -16,7 +16,7 @@ from perdure._wire.writes import Gate
 from perdure.errors import DatabaseUnavailable
 from perdure.testing.proxy import Proxy, proxied
 from tests.deadline import DEADLINE
-from tests.integration.store.store_ground import (
+from tests.integration.store.stores import (
     PATIENCE,
     Calls,
     Connection,

@@ -12,7 +12,7 @@ from perdure._store.postgres import PostgresStore
 from perdure._wire.writes import Verdict
 from perdure.contracts.outcomes import EffectStatus
 from perdure.errors import RefusedWrite
-from tests.integration.store.store_ground import PATIENCE, Connection, a_begin, a_move, an_outcome, written
+from tests.integration.store.stores import PATIENCE, Connection, a_begin, a_move, an_outcome, written
 
 BREAKS = {
     "a missing table": (

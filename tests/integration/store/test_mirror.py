@@ -13,7 +13,7 @@ from perdure._store.postgres import PostgresStore
 from perdure._wire.writes import Answer, FenceOp, Gate, Move, Verdict, Write
 from perdure.contracts.outcomes import EffectStatus
 from tests.deadline import until
-from tests.integration.store.store_ground import (
+from tests.integration.store.stores import (
     Calls,
     Connection,
     a_begin,

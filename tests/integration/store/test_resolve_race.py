@@ -12,7 +12,7 @@ import pytest
 from perdure._store.postgres import PostgresStore
 from perdure.contracts.outcomes import EffectStatus
 from tests.deadline import until
-from tests.integration.store.store_ground import LIFECYCLE, Connection, a_begin, a_move, an_outcome, written
+from tests.integration.store.stores import LIFECYCLE, Connection, a_begin, a_move, an_outcome, written
 
 SETTLE = f"select perdure.resolve('{LIFECYCLE}', 'a', null, 'not_done', 'ann', 'they have nothing')"
 

@@ -11,8 +11,8 @@ import pytest
 
 from perdure._store import schema
 from perdure.errors import SchemaMismatch
-from tests.integration.store.schema_ground import blank, catalog, command, empty
-from tests.integration.store.store_ground import Connection
+from tests.integration.store.schemas import blank, catalog, command, empty
+from tests.integration.store.stores import Connection
 
 __all__ = ["blank", "empty"]
 

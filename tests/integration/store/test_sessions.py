@@ -18,7 +18,7 @@ from perdure._store import schema
 from perdure._store.connecting import Pool, open_pool, report_weaknesses
 from perdure.testing.proxy import proxied
 from tests.deadline import DEADLINE, until
-from tests.integration.store.store_ground import a_begin, run_on
+from tests.integration.store.stores import a_begin, run_on
 
 SHOWN = "select current_setting('synchronous_commit')"
 

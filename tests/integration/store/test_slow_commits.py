@@ -12,7 +12,7 @@ from perdure._store.company import SLOW_COMMIT
 from perdure._wire.writes import Gate
 from perdure.contracts.outcomes import EffectStatus
 from perdure.testing.proxy import proxied
-from tests.integration.store.store_ground import PATIENCE, Calls, a_begin, an_outcome, store_at
+from tests.integration.store.stores import PATIENCE, Calls, a_begin, an_outcome, store_at
 
 
 @pytest.mark.parametrize("commit", [0.005, 0.0], ids=["slow", "quick"])

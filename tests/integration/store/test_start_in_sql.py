@@ -12,7 +12,7 @@ import pytest
 from perdure._store import schema
 from perdure._text.shown import UNSEEN
 from tests.deadline import until
-from tests.integration.store.store_ground import Connection
+from tests.integration.store.stores import Connection
 
 START = "select perdure.start($1, $2, '{}')"
 TABLES = ("ident", "entity", "outbox", "transition")

@@ -14,7 +14,7 @@ from perdure._store.memory import MemoryStore
 from perdure._store.postgres import PostgresStore
 from perdure._wire.writes import Answer, FenceOp, Gate, Move, Store, Verdict, Write
 from perdure.contracts.outcomes import EffectStatus
-from tests.integration.store.store_ground import (
+from tests.integration.store.stores import (
     PATIENCE,
     a_begin,
     a_fence,

@@ -1,0 +1,382 @@
+"""What a mail log says about a mail: lines that a real Postfix 3.7 wrote, rotated, cut and packed as it happens."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import os
+import threading
+import tracemalloc
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from zoneinfo import ZoneInfo
+
+import pytest
+
+from activities.mail.contracts.mail import Accepted
+from activities.mail.log_files import Log, LogUnusable, stamp_of
+from activities.mail.mail_log import find_in_mail_log, search
+from activities.mail.message_id import Sought
+from activities.mail.smtp import send_mail
+from infra.mail.server import At, Fault
+from perdure import InDoubt, NotDone
+from tests.applications.mail.fixtures import LETTER, attempt, mail_server, question, settings
+from tests.mail_secret import token_of
+
+FOLDER = Path(__file__).parents[1] / "logs"
+OLD, NEW = "postfix_rfc3164.txt", "postfix_rfc3339.txt"
+BEGUN = {OLD: datetime(2026, 11, 21, 3, 43, 0, tzinfo=UTC), NEW: datetime(2026, 11, 21, 3, 43, 58, tzinfo=UTC)}
+ZONE = ZoneInfo("UTC")
+
+
+def token(name: str) -> str:
+    """The left side of the Message-ID with which a mail of the recorded logs was sent."""
+    return hashlib.sha256(name.encode()).hexdigest()[:40]
+
+
+def written(path: Path, text: bytes, at: datetime) -> Path:
+    path.write_bytes(gzip.compress(text) if path.suffix == ".gz" else text)
+    os.utime(path, (at.timestamp(), at.timestamp()))
+    return path
+
+
+def recorded(folder: Path, name: str) -> Path:
+    return written(folder / "mail.log", (FOLDER / name).read_bytes(), BEGUN[name] + timedelta(minutes=1))
+
+
+def sought(name: str, since: datetime) -> Sought:
+    """It, from and to whomever."""
+    return Sought((token(name),), since)
+
+
+@pytest.mark.parametrize(
+    ("log", "mail", "queue_id", "delivery"),
+    [
+        (OLD, "sent", "6A4CCD00A5", "sent"),
+        (OLD, "several", "7805DD00A5", "sent"),  # of three recipients one was accepted
+        (OLD, "relayed", "8650ED00A7", "sent"),  # postfix/submission/smtpd took it, postfix-out/smtp sent it
+        (OLD, "down", "911EED00A8", "deferred"),
+        (OLD, "discarded-subject", "A6548D00A7", "discarded"),
+        (OLD, "held", "B115DD00A7", "held"),
+        (OLD, "warned", "BC002D00AC", "sent"),
+        (OLD, "cutdot", "C7655D00AC", "sent"),  # the client was gone before the reply
+        (OLD, "noquit", "C8650D00AD", "sent"),
+        (NEW, "sent-later", "4jWdNZ5bfwz6Pbh", "sent"),  # deferred first
+        (NEW, "filtered", "4jWdNd64Kjz6Pbk", "sent"),  # a content filter gave it back under a second queue id
+        (NEW, "bounced", "4jWdNd6PlJz6Pbl", "bounced"),
+        (NEW, "several", "4jWdNd6kdGz6Pbk", "deferred"),  # one recipient has it, the other not yet
+    ],
+)
+def test_a_mail_that_the_server_took_is_found(
+    tmp_path: Path, log: str, mail: str, queue_id: str, delivery: str
+) -> None:
+    found = search(recorded(tmp_path, log), sought(mail, BEGUN[log]), ZONE)
+    assert found == Accepted(queue_id=queue_id, delivery=delivery)
+
+
+@pytest.mark.parametrize(
+    ("log", "mail"),
+    [
+        (OLD, "never sent"),
+        (OLD, "rejected-rcpt"),
+        (OLD, "rejected-subject"),  # its Message-ID is in the log; the final dot was answered by 550
+        (OLD, "cut"),  # its Message-ID is in the log; the client hung up before the final dot
+        (NEW, "cut"),
+        (OLD, "forged"),  # its Message-ID is in the log, but in the subject of another mail
+    ],
+)
+def test_a_mail_that_the_server_did_not_take_is_a_miss(tmp_path: Path, log: str, mail: str) -> None:
+    assert search(recorded(tmp_path, log), sought(mail, BEGUN[log] + timedelta(seconds=2)), ZONE) is None
+
+
+def test_a_mail_rejected_by_a_milter_is_a_miss(tmp_path: Path) -> None:
+    log = lines(
+        tmp_path,
+        "smtpd[7]: 4WxyZ12345: client=localhost[127.0.0.1]",
+        f"cleanup[8]: 4WxyZ12345: message-id=<{token('x')}@app.example>",
+        "cleanup[8]: 4WxyZ12345: milter-reject: END-OF-MESSAGE from localhost[127.0.0.1]: 5.7.1 Command rejected; "
+        "from=<news@app.example> to=<user@sent.example> proto=ESMTP helo=<app.example>",
+    )
+    assert search(log, sought("x", T0)) is None
+
+
+def test_a_mail_still_on_its_way_in_can_not_be_told(tmp_path: Path) -> None:
+    log = lines(
+        tmp_path,
+        "smtpd[7]: 4WxyZ12345: client=localhost[127.0.0.1]",
+        f"cleanup[8]: 4WxyZ12345: message-id=<{token('x')}@app.example>",
+    )
+    with pytest.raises(LogUnusable, match="does not say yet whether 4WxyZ12345 was accepted"):
+        search(log, sought("x", T0))
+
+
+def test_the_end_of_an_earlier_session_proves_nothing_for_a_later_one_of_the_same_process_number(
+    tmp_path: Path,
+) -> None:
+    log = lines(
+        tmp_path,
+        "smtpd[7]: connect from localhost[127.0.0.1]",
+        "smtpd[7]: 4WxyZ12345: client=localhost[127.0.0.1]",
+        f"cleanup[8]: 4WxyZ12345: message-id=<{token('x')}@app.example>",
+        "master[1]: daemon started -- version 3.7.11",
+        "smtpd[7]: connect from localhost[127.0.0.1]",
+        "smtpd[7]: disconnect from localhost[127.0.0.1] ehlo=1 mail=1 rcpt=1 data=1 quit=1 commands=5",
+    )
+    with pytest.raises(LogUnusable, match="does not say yet"):
+        search(log, sought("x", T0))
+
+
+def test_a_queue_id_given_out_again_is_another_mail(tmp_path: Path) -> None:
+    log = lines(
+        tmp_path,
+        "smtpd[7]: 6A4CC: client=localhost[127.0.0.1]",
+        f"cleanup[8]: 6A4CC: message-id=<{token('x')}@app.example>",
+        "smtpd[7]: disconnect from localhost[127.0.0.1] ehlo=1 mail=1 rcpt=1 data=0/1 commands=3/4",
+        "smtpd[9]: 6A4CC: client=localhost[127.0.0.1]",
+        f"cleanup[8]: 6A4CC: message-id=<{token('y')}@app.example>",
+        "qmgr[2]: 6A4CC: from=<news@app.example>, size=352, nrcpt=1 (queue active)",
+        "smtp[3]: 6A4CC: to=<a@b.example>, relay=none, delay=0.06, dsn=2.0.0, status=sent (ok)",
+        "qmgr[2]: 6A4CC: removed",
+    )
+    assert search(log, sought("x", T0)) is None
+    assert search(log, sought("y", T0)) == Accepted(queue_id="6A4CC", delivery="sent")
+
+
+def test_a_status_quoted_in_a_reply_is_not_the_status(tmp_path: Path) -> None:
+    log = lines(
+        tmp_path,
+        f"cleanup[8]: 6A4CC: message-id=<{token('x')}@app.example>",
+        "smtp[3]: 6A4CC: to=<a@b.example>, relay=none, dsn=4.0.0, status=deferred (host said: 450 status=sent)",
+    )
+    assert search(log, sought("x", T0)) == Accepted(queue_id="6A4CC", delivery="deferred")
+
+
+@pytest.mark.parametrize(
+    ("envelope", "ours"),
+    [
+        (("from=<News@app.example>", "to=<user@sent.example>"), True),
+        (("from=<news@app.example>", "to=<alias@sent.example>, orig_to=<User@Sent.example>"), True),
+        (("from=<news@app.example>", "to=<archive@app.example>", "to=<user@sent.example>"), True),
+        (("from=<eve@evil.example>", "to=<user@sent.example>"), False),
+        (("from=<>", "to=<user@sent.example>"), False),
+        (("from=<news@app.example>", "to=<eve@evil.example>"), False),
+        (("from=<news@app.example>", 'to=<"x>, orig_to=<user@sent.example>, relay="@evil.example>'), False),
+        (('from=<"news@app.example>, size=1, "@evil.example>', "to=<user@sent.example>"), False),
+    ],
+)
+def test_a_mail_with_our_message_id_and_another_envelope_is_neither_a_hit_nor_a_miss(
+    tmp_path: Path, envelope: tuple[str, ...], ours: bool
+) -> None:
+    sender, *recipients = envelope
+    log = lines(
+        tmp_path,
+        "smtpd[7]: 6A4CC: client=localhost[127.0.0.1]",
+        f"cleanup[8]: 6A4CC: message-id=<{token('x')}@app.example>",
+        f"qmgr[2]: 6A4CC: {sender}, size=352, nrcpt={len(recipients)} (queue active)",
+        *(f"smtp[3]: 6A4CC: {each}, relay=none, delay=0.06, dsn=2.0.0, status=sent (ok)" for each in recipients),
+        "qmgr[2]: 6A4CC: removed",
+    )
+    exact = Sought((token("x"),), T0, "news@app.example", "user@sent.example")
+    if ours:
+        assert search(log, exact) == Accepted(queue_id="6A4CC", delivery="sent")
+    else:
+        with pytest.raises(LogUnusable, match="6A4CC has its Message-ID, and another sender, recipient or time"):
+            search(log, exact)
+
+
+def test_a_mail_that_expired_in_the_queue_was_taken(tmp_path: Path) -> None:
+    log = lines(
+        tmp_path,
+        f"cleanup[8]: 6A4CC: message-id=<{token('x')}@app.example>",
+        "qmgr[2]: 6A4CC: from=<news@app.example>, status=expired, returned to sender",
+    )
+    assert search(log, sought("x", T0)) == Accepted(queue_id="6A4CC", delivery="expired")
+
+
+def test_a_line_cut_in_half_is_read_when_it_is_whole(tmp_path: Path) -> None:
+    whole = (FOLDER / NEW).read_bytes()
+    # With the queue manager's line half written, and the session not yet over, nothing is proven.
+    line = whole.index(b"4jWdNd6PlJz6Pbl: from=")
+    log = written(tmp_path / "mail.log", whole[: line + 70], BEGUN[NEW])
+    with pytest.raises(LogUnusable, match="does not say yet"):
+        search(log, sought("bounced", BEGUN[NEW]))
+    written(log, whole[: whole.index(b"\n", line) + 1], BEGUN[NEW])
+    assert search(log, sought("bounced", BEGUN[NEW])) == Accepted(queue_id="4jWdNd6PlJz6Pbl", delivery="queued")
+
+
+def test_bytes_that_are_no_text_harm_only_their_line(tmp_path: Path) -> None:
+    noisy = (FOLDER / NEW).read_bytes().replace(b"\n", b"\n\xff\xfe\x00 noise \xc3\n")
+    log = written(tmp_path / "mail.log", noisy, BEGUN[NEW])
+    found = search(log, sought("sent-later", BEGUN[NEW]))
+    assert found == Accepted(queue_id="4jWdNZ5bfwz6Pbh", delivery="sent")
+
+
+@pytest.mark.parametrize("parts", [("mail.log.2", "mail.log.1"), ("mail.log.2.gz", "mail.log.1"),
+                                   ("mail.log-20261120.gz", "mail.log-20261121"),
+                                   ("mail.log.20261121-034400.gz", "mail.log.20261121-034401.gz")])  # fmt: skip
+def test_a_story_that_goes_over_rotated_logs_is_read_as_one(tmp_path: Path, parts: tuple[str, str]) -> None:
+    whole = (FOLDER / NEW).read_bytes()
+    first, second = whole.index(b"\n", whole.index(b"4jWdNZ5bfwz6Pbh: client=")) + 1, whole.index(b"4jWdNd64Kjz6Pbk")
+    second = whole.index(b"\n", second) + 1
+    written(tmp_path / parts[0], whole[:first], BEGUN[NEW])
+    written(tmp_path / parts[1], whole[first:second], BEGUN[NEW] + timedelta(seconds=5))
+    log = written(tmp_path / "mail.log", whole[second:], BEGUN[NEW] + timedelta(seconds=30))
+    assert search(log, sought("sent-later", BEGUN[NEW])) == Accepted(queue_id="4jWdNZ5bfwz6Pbh", delivery="sent")
+    assert search(log, sought("never sent", BEGUN[NEW])) is None
+
+
+def test_a_log_that_begins_after_the_first_attempt_gives_no_miss(tmp_path: Path) -> None:
+    for name in (OLD, NEW):
+        log = recorded(tmp_path, name)
+        with pytest.raises(LogUnusable, match="after the first attempt"):
+            search(log, sought("never sent", BEGUN[name] - timedelta(minutes=5)), ZONE)
+        assert search(log, sought("never sent", BEGUN[name]), ZONE) is None
+
+
+def test_a_log_with_a_missing_part_gives_no_miss(tmp_path: Path) -> None:
+    log = recorded(tmp_path, NEW)
+    long_ago = BEGUN[NEW] - timedelta(days=2)
+    written(tmp_path / "mail.log.2.gz", b"2026-11-19T03:00:00+00:00 mx postfix/qmgr[1]: x\n", long_ago)
+    with pytest.raises(LogUnusable, match="after the first attempt"):
+        search(log, sought("never sent", BEGUN[NEW] - timedelta(hours=1)))
+    written(tmp_path / "mail.log.1", b"2026-11-20T03:00:00+00:00 mx postfix/qmgr[1]: x\n", long_ago)
+    assert search(log, sought("never sent", BEGUN[NEW] - timedelta(hours=1))) is None
+
+
+def test_a_log_that_is_not_there_can_not_answer(tmp_path: Path) -> None:
+    with pytest.raises(LogUnusable, match="PERDURE_MAIL_LOG"):
+        search(tmp_path / "mail.log", sought("sent", BEGUN[NEW]))
+
+
+def test_a_log_that_is_empty_can_not_answer(tmp_path: Path) -> None:
+    with pytest.raises(LogUnusable, match="no line with a time stamp"):
+        search(written(tmp_path / "mail.log", b"", BEGUN[NEW]), sought("sent", BEGUN[NEW]))
+
+
+def test_a_part_that_can_not_be_read_can_not_answer(tmp_path: Path) -> None:
+    log = recorded(tmp_path, NEW)
+    half = gzip.compress((FOLDER / NEW).read_bytes())[:200]
+    (tmp_path / "mail.log.1.gz").write_bytes(half)
+    with pytest.raises(LogUnusable, match=r"mail\.log\.1\.gz can't be read"):
+        search(log, sought("never sent", BEGUN[NEW]))
+
+
+def test_a_part_that_is_just_being_packed_is_read_unpacked(tmp_path: Path) -> None:
+    log = written(tmp_path / "mail.log", b"", BEGUN[NEW] + timedelta(minutes=1))
+    written(tmp_path / "mail.log.1", (FOLDER / NEW).read_bytes(), BEGUN[NEW])
+    (tmp_path / "mail.log.1.gz").write_bytes(b"\x1f\x8b half")
+    assert search(log, sought("bounced", BEGUN[NEW])) == Accepted(queue_id="4jWdNd6PlJz6Pbl", delivery="bounced")
+
+
+def test_parts_from_before_the_first_attempt_are_not_opened(tmp_path: Path) -> None:
+    log = recorded(tmp_path, NEW)
+    written(tmp_path / "mail.log.1", b"", BEGUN[NEW] - timedelta(days=1))
+    broken = tmp_path / "mail.log.2.gz"
+    broken.write_bytes(b"no gzip")
+    os.utime(broken, (0, 0))
+    assert search(log, sought("never sent", BEGUN[NEW] - timedelta(minutes=5))) is None
+
+
+def test_a_log_that_is_rotated_while_it_is_read_gives_no_miss(tmp_path: Path) -> None:
+    log = Log.since_moment(recorded(tmp_path, NEW), BEGUN[NEW])
+    log.check_complete(ZONE)
+    log.live.rename(tmp_path / "mail.log.1")
+    written(log.live, b"", BEGUN[NEW] + timedelta(minutes=2))
+    with pytest.raises(LogUnusable, match="rotated while it was read"):
+        log.check_complete(ZONE)
+
+
+def test_a_search_whose_time_is_over_stops(tmp_path: Path) -> None:
+    stop = threading.Event()
+    stop.set()
+    with pytest.raises(LogUnusable, match="given up"):
+        search(recorded(tmp_path, NEW), sought("sent", BEGUN[NEW]), stop=stop)
+
+
+def test_a_large_log_is_never_held_in_memory(tmp_path: Path) -> None:
+    block = (FOLDER / NEW).read_bytes()
+    with (tmp_path / "mail.log").open("wb") as log:
+        for _ in range(40_000_000 // len(block)):
+            log.write(block.replace(token("cut").encode(), b"0" * 40))
+        log.write(block)
+    tracemalloc.start()
+    try:
+        assert search(tmp_path / "mail.log", sought("cut", BEGUN[NEW])) is None
+        assert tracemalloc.get_traced_memory()[1] < 8_000_000
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize(
+    ("line", "log_written", "stamp"),
+    [
+        ("Dec 31 23:59:58 mx x", "2027-01-01T00:05:00Z", "2026-12-31T23:59:58Z"),
+        ("Jan  1 00:00:01 mx x", "2027-01-01T00:05:00Z", "2027-01-01T00:00:01Z"),
+        ("Jan  1 00:00:01 mx x", "2026-12-31T23:59:00Z", "2027-01-01T00:00:01Z"),
+        ("Feb 29 12:00:00 mx x", "2027-03-01T00:00:00Z", "2024-02-29T12:00:00Z"),
+        ("2026-11-21T03:14:09.123456Z mx x", "2027-03-01T00:00:00Z", "2026-11-21T03:14:09.123456Z"),
+        ("2026-11-21T04:14:09+01:00 mx x", "2027-03-01T00:00:00Z", "2026-11-21T03:14:09Z"),
+        ("Foo 31 23:59:58 mx x", "2027-03-01T00:00:00Z", None),
+        ("2026-13-21T04:14:09+01:00 mx x", "2027-03-01T00:00:00Z", None),
+        ("-- cut --", "2027-03-01T00:00:00Z", None),
+    ],
+)
+def test_a_stamp_is_read_with_the_year_that_fits(line: str, log_written: str, stamp: str | None) -> None:
+    expected = None if stamp is None else datetime.fromisoformat(stamp)
+    assert stamp_of(line.encode(), datetime.fromisoformat(log_written), ZONE) == expected
+
+
+def test_a_stamp_without_a_zone_is_in_the_zone_of_the_settings_and_the_later_of_two() -> None:
+    berlin = ZoneInfo("Europe/Berlin")
+    at = datetime(2026, 12, 1, tzinfo=UTC)
+    assert stamp_of(b"Nov 21 04:14:09 mx x", at, berlin) == datetime(2026, 11, 21, 3, 14, 9, tzinfo=UTC)
+    assert stamp_of(b"Oct 25 02:30:00 mx x", at, berlin) == datetime(2026, 10, 25, 1, 30, tzinfo=UTC)
+
+
+async def test_what_the_embedded_server_took_is_found_by_the_same_look_up(tmp_path: Path) -> None:
+    async with mail_server(tmp_path):
+        sent = attempt()
+        receipt = await send_mail(LETTER, sent)
+        found = await find_in_mail_log(LETTER, question(sent))
+        assert found == Accepted(queue_id=receipt.queue_id, delivery="sent")
+        assert await find_in_mail_log(LETTER, question(attempt())) is None
+
+
+async def test_a_doubt_is_resolved_by_the_log(tmp_path: Path) -> None:
+    async with mail_server(tmp_path) as server:
+        server.order(At.ACCEPTED, Fault(close=True))
+        sent = attempt()
+        with pytest.raises(InDoubt):
+            await send_mail(LETTER, sent)
+        found = await find_in_mail_log(LETTER, question(sent))
+        assert found is not None
+        assert (server.maildir / "new" / found.queue_id).exists()
+
+
+@pytest.mark.parametrize("reply", ["451 4.3.0 not now", "close"])
+async def test_what_the_embedded_server_saw_but_did_not_take_is_a_miss(tmp_path: Path, reply: str) -> None:
+    async with mail_server(tmp_path) as server:
+        server.order(At.END, Fault(close=True) if reply == "close" else Fault(reply))
+        sent = attempt()
+        with pytest.raises((NotDone, InDoubt)):
+            await send_mail(LETTER, sent)
+        await server.stop()  # so that the session's end is logged
+        assert token_of(sent.key) in server.log.read_text()
+        assert await find_in_mail_log(LETTER, question(sent)) is None
+
+
+async def test_a_look_up_is_told_which_setting_is_wrong(tmp_path: Path) -> None:
+    with settings(log=tmp_path / "nowhere" / "mail.log"), pytest.raises(LogUnusable, match="PERDURE_MAIL_LOG"):
+        await find_in_mail_log(LETTER, question(attempt()))
+
+
+T0 = datetime(2026, 11, 21, 3, 0, tzinfo=UTC)
+
+
+def lines(folder: Path, *texts: str) -> Path:
+    """A log of Postfix's with these lines, one a second from `T0` on."""
+    log = "".join(
+        f"{(T0 + timedelta(seconds=number)).isoformat()} mx.example postfix/{text}\n"
+        for number, text in enumerate(texts)
+    )
+    return written(folder / "mail.log", log.encode(), T0 + timedelta(minutes=1))

@@ -1,0 +1,42 @@
+"""A patient who signed up in time is reminded, however late Temporal hears of it."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+from activities.reminders.contracts.calendar.spread import spread_of
+from activities.reminders.contracts.plan import Due, Plan
+from tests.applications.reminders.conftest import Clinic, a_plan
+from workers.reminders.app import app
+
+
+async def test_a_dose_that_comes_due_before_temporal_hears_of_the_patient_is_sent(quiet_clinic: Clinic) -> None:
+    goes_at, plan = a_plan_for(datetime.now(UTC) + timedelta(seconds=0.3))
+    await quiet_clinic.sign_up("jo", plan, "UTC")
+    await quiet_clinic.world.until(lambda: datetime.now(UTC) > goes_at, "the dose is due")
+    async with quiet_clinic.world.worker(app):
+        await quiet_clinic.sent("jo", 1)
+    [dose] = await quiet_clinic.doses("jo")
+    assert dose["state"] == "sent"
+    assert len(quiet_clinic.telephony.accepted) == 1
+
+
+def a_plan_for(earliest: datetime) -> tuple[datetime, dict[str, object]]:
+    """A plan whose only dose goes within half a second of a moment, and when that is: its rule's id is chosen so."""
+    start = earliest.replace(second=0, microsecond=0, tzinfo=None)
+    for number in range(100_000):
+        plan = a_plan(
+            {
+                "id": f"rule-{number}",
+                "rule": "FREQ=DAILY;COUNT=1",
+                "start": start.isoformat(),
+                "window": "PT2H",
+                "spread": "PT1M30S",
+            }
+        )
+        [rule] = Plan.model_validate(plan).rules
+        at = start.replace(tzinfo=UTC)
+        goes_at = at + spread_of("jo", rule, Due(rule.id, start, at))
+        if earliest <= goes_at < earliest + timedelta(seconds=0.5):
+            return goes_at, plan
+    raise AssertionError("no such rule")

@@ -1,0 +1,158 @@
+"""What can't be done is one line, with an exit status, and changes nothing."""
+
+from __future__ import annotations
+
+import pytest
+from typer.testing import Result
+
+from tests.apps.contracts import Errand
+from tests.apps.talking import Plod, Rest, Ring, app
+from tests.integration.operations.acting import LOST, delivered, parked, perdure, untouched
+from tests.world import World
+
+pytestmark = pytest.mark.world(app)
+
+NOTE = ("--by", "ann", "--note", "x")
+KNOWN = "--app tests.apps.talking:app"
+USAGE = {
+    "resolve --as not_done": "give LIFECYCLE and ID, or a filter",
+    "resolve ring --as not_done": "the ID is missing: give ring and an ID",
+    "resolve ring a --state doing --as not_done": "or a filter, not both: --state",
+    "retry ring a --yes": "not both: --yes",
+    "resolve ring a --as refused": "'refused' is not one of",
+    "resolve ring a": "Missing option '--as'",
+    "resolve ring a --note= --as not_done": "say why, for the record",
+    "resolve ring a --as not_done --receipt -": "--receipt goes with --as done",
+    "resolve --lifecycle ring --as done --receipt - --yes": "is no JSON",
+    "resolve ring a --as done --receipt /nowhere": "No such file",
+    "restart ring a --input -": "is no JSON",
+    "restart --lifecycle ring --input -": "--input is of one entity",
+    "restart --since yesterday": "'yesterday' is no time: write 2026-07-01",
+    "cancel --lifecycle ring": "There is no terminal to ask at: give --yes",
+    "cancel --lifecycle rign --yes": "did you mean 'ring'",
+    "cancel --state doign --yes": "did you mean 'doing'",
+    "cancel --older-than soon --yes": "'soon' is no duration",
+    f"retry rign a {KNOWN}": "no lifecycle is named 'rign'; did you mean 'ring'?",
+    f"cancel ring a --by {'x' * 201}": "--by or --note can't be used",
+    "cancel ring \t": "the entity id '\\t' has characters that can't be seen",
+}
+BEHIND = """
+    update perdure.ident set final = null where id = 'behind';
+    insert into perdure.entity (lifecycle, id, generation, state) values ('rest', 'behind', 0, 'doing');
+"""
+LEFT_IN_DOUBT = """
+    insert into perdure.effect
+        (key, lifecycle, id, generation, effect, token, status, digest, first_at, attempt_at, deadline)
+    select 'rest/left/' || effect, 'rest', 'left', 0, effect, 't', 'in_doubt', '', now(), now(), now()
+    from unnest(array['do-ring', 'do-plod']) effect
+"""
+REFUSALS = {
+    "resolve ring nobody --as not_done": "there is no ring/nobody: it was never started",
+    "resolve ring doubt --as done --receipt -": "ring/doubt: the receipt does not fit what do-ring declares: number",
+    "resolve ring doubt --as not_done --effect do-dance": "ring/doubt: effect='do-dance': say which of do-ring",
+    "resolve plod a --as not_done": "plod/a: nothing is parked in doubt in state 'failed'",
+    "resolve rest over --as not_done": "rest/over: too late: already done",
+    "retry rest over": "rest/over: too late: already done",
+    "retry ring doubt": "ring/doubt: do-ring is in doubt: nobody knows whether it happened, so use resolve",
+    "send-again ring doubt": "ring/doubt: nothing waits to be sent again in state 'doing'",
+    "cancel rest over": "rest/over: too late: already done",
+    f"cancel plod a {KNOWN}": "plod/a: plod declares no state with cancelled=True to end in",
+    "retry rest behind": "rest/behind: its workflow has ended, and the database does not show it yet",
+    "resolve rest left --as not_done": "rest/left: effect=None: say which of do-plod, do-ring",
+    f"resolve rest left --as done --receipt - --effect do-ring {KNOWN}": "rest/left: the receipt does not fit",
+    "restart ring doubt": "perdure.restart: ring/doubt is still open: Only a finished entity",
+    "restart ring nobody": "there is no ring/nobody",
+    "retry --lifecycle ring --state starting --yes": "nothing matches",
+}
+
+
+async def said(world: World, line: str, given: str) -> Result:
+    verb, *arguments = line.split(" ")
+    return await perdure(world, verb, *NOTE, *arguments, given=given)
+
+
+async def test_wrong_usage_says_what_is_wrong_and_changes_nothing(world: World) -> None:
+    await world.client.start(Ring, "a", Errand())
+    await world.db.execute("update perdure.entity set state = 'doing'")
+    before = await untouched(world)
+    for line, why in USAGE.items():
+        end = await said(world, line, "{")
+        assert (end.exit_code, end.stdout) == (2, ""), line
+        assert why in " ".join(end.stderr.replace("│", " ").split()), line
+    assert await untouched(world) == before
+
+
+async def test_what_makes_no_sense_is_refused_in_a_line_and_changes_nothing(world: World) -> None:
+    world.counterparty.replies = [dict(LOST), {"refused": "no such bell"}]
+    async with world.worker(app):
+        for entity_id in ("over", "behind", "left"):
+            await world.client.start(Rest, entity_id, Errand())
+            assert await world.ended("rest", entity_id) == "done"
+        await world.handle("rest", "behind").result()
+        await world.db.execute(BEHIND + LEFT_IN_DOUBT)
+        await world.client.start(Ring, "doubt", Errand())
+        await parked(world)
+        await world.client.start(Plod, "a", Errand())
+        await world.is_in("plod", "a", "failed")
+        await delivered(world)
+        before = await untouched(world)
+        for line, why in REFUSALS.items():
+            end = await said(world, line, '{"number": "seven"}')
+            assert (end.exit_code, end.stdout) == (1, ""), (line, end.stderr)
+            assert end.stderr.startswith(f"perdure: {why}"), line
+            assert end.stderr.count("\n") == 1, line
+        assert await untouched(world) == before
+
+
+async def test_an_engine_or_a_scope_that_is_not_the_databases_own_is_not_asked(world: World) -> None:
+    async with world.worker(app):
+        await world.client.start(Rest, "a", Errand(seconds=3600))
+        await world.is_in("rest", "a", "doing")
+        await delivered(world)
+    before = await untouched(world)
+    end = await perdure(world, "retry", "rest", "a", PERDURE_SCOPE="another")
+    assert (end.exit_code, end.stderr.count("\n")) == (1, 1)
+    assert f"this database works with PERDURE_SCOPE={world.scope!r}" in end.stderr
+    end = await perdure(world, "retry", "rest", "a", TEMPORAL_ADDRESS="127.0.0.1:1")
+    assert (end.exit_code, end.stderr.count("\n")) == (1, 1)
+    assert end.stderr.startswith("perdure: no Temporal server answers at 127.0.0.1:1")
+    assert await untouched(world) == before
+
+
+async def test_whoever_could_not_write_down_that_they_acted_does_not_act_before_they_may(world: World) -> None:
+    await world.client.start(Rest, "a", Errand())
+    await world.db.execute(f"create role {world.scope} login")
+    try:
+        await world.db.execute(
+            f"grant usage on schema perdure to {world.scope}; grant execute on function "
+            f"perdure.cancel, perdure.status, perdure.schema_version to {world.scope}"
+        )
+        before = await untouched(world)
+        url = world.dsn.replace("postgres@", f"{world.scope}@")
+        end = await perdure(world, "cancel", "rest", "a", PERDURE_DATABASE_URL=url)
+        assert (end.exit_code, end.stderr) == (
+            1,
+            f"perdure: the role {world.scope!r} may not act: an owner of the schema runs "
+            f"`perdure grant {world.scope} --as operator`\n",
+        )
+        assert await untouched(world) == before
+        assert (await perdure(world, "grant", world.scope, "--as", "operator")).exit_code == 0
+        end = await perdure(world, "cancel", "--lifecycle", "rest", "--yes", PERDURE_DATABASE_URL=url)
+        assert (end.exit_code, end.stdout) == (0, "1 asked to end\n"), end.stderr
+        await world.db.execute("delete from perdure.outbox")
+        end = await perdure(world, "retry", "rest", "a", PERDURE_DATABASE_URL=url)
+        assert (end.exit_code, end.stdout) == (0, "rest/a: its workflow is gone: started again from its record\n")
+    finally:
+        await world.db.execute(f"drop owned by {world.scope}; drop role {world.scope}")
+
+
+@pytest.mark.parametrize("again", [False, True], ids=["asked for once", "asked for again"])
+async def test_a_cancel_is_sent_and_noted_once_however_often_it_is_asked_for(world: World, again: bool) -> None:
+    await world.client.start(Rest, "a", Errand())
+    end = await perdure(world, "cancel", "rest", "a", *NOTE)
+    if again:
+        end = await perdure(world, "cancel", "rest", "a", *NOTE)
+    said = "its end was asked for before" if again else "its end is asked for"
+    assert (end.exit_code, end.stdout) == (0, f"rest/a: {said}\n")
+    assert await world.db.fetchval("select count(*) from perdure.message where kind = 'cancel'") == 1
+    assert await world.db.fetchval("select count(*) from perdure.transition where made_by = 'ann'") == 1

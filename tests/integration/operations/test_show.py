@@ -1,0 +1,136 @@
+"""`perdure show`: everything about one entity, and nothing of what it was given."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import pytest
+
+from tests.acceptance.errands import commit_errands, parked
+from tests.apps.bodies import app
+from tests.apps.contracts import Errand
+from tests.apps.errands import Count
+from tests.integration.operations.reading import APP, nobody, perdure, shown, stands
+from tests.world import World
+
+_PLACE = re.compile(r" at \w+\.py:\d+$")
+"""Where an error was raised: of others' errors only that and their kind is kept."""
+
+NOT_THEN_LOST: list[dict[str, Any]] = [{"not_done": "busy"}, {"accept": True, "close": True}]
+
+
+@pytest.mark.parametrize("kind", ["lookup", "lookup-inline"])
+async def test_every_attempt_and_look_up_of_every_round_is_told(world: World, kind: str) -> None:
+    world.counterparty.replies = [*NOT_THEN_LOST]
+    async with world.worker(app) as client:
+        await commit_errands(world, [kind], ["a"])
+        await world.ended(kind, "a")
+        await world.client.restart(kind, "a", by="ann", note="once more")
+
+        async def both_rounds() -> bool:
+            return len((await shown(world, kind, "a"))["tries"]) == 4
+
+        await world.ended(kind, "a")
+        await world.until(both_rounds, "both runs in Temporal's list")
+    found = await shown(world, kind, "a")
+    told = [
+        (each["kind"], each["number"], each["outcome"], _PLACE.sub("", each["why"] or "") or None)
+        for each in found["tries"]
+    ]
+    assert told == [
+        ("attempt", 1, "not_done", "busy"),
+        ("attempt", 2, "in_doubt", "ConnectionResetError"),
+        ("look-up", 1, "done", None),
+        ("attempt", 1, "done", None),
+    ]
+    assert not [each for each in found["tries"] + found["effects"] if "receipt" in each]
+    with_payloads = await shown(world, kind, "a", "--payloads")
+    receipts = [each["receipt"] for each in with_payloads["tries"]]
+    assert receipts == [None, None, {"number": 1}, {"number": 2}]
+    inline = kind.endswith("-inline")
+    assert {each["effect"] for each in found["tries"]} == {f"do-{kind}"}
+    assert {each["worker"] for each in found["tries"]} == {None if inline else client.identity}
+    assert {each["inline"] for each in found["tries"]} == {inline}
+    assert all(each["began"] and 0 <= each["took"] < 3600 for each in found["tries"])
+    fence = [(each["generation"], each["status"], each["attempts"], each["settled_by"]) for each in found["effects"]]
+    assert fence == [(0, "done", 2, "look-up"), (1, "done", 1, None)]
+    moves = [(each["generation"], each["state"], each["made_by"]) for each in found["transitions"]]
+    assert [each[:2] for each in moves] == [
+        *[(0, "starting"), (0, "doing"), (0, "done"), (1, "starting"), (1, "doing"), (1, "done")]
+    ]
+    assert (1, "starting", "ann") in moves
+    text = (await perdure(world, "show", kind, "a")).stdout
+    assert f"{kind}/a~1: done since" in text
+    assert "attempt 2  " in text
+    assert "in doubt" in text
+
+
+async def test_one_that_waits_shows_for_whom_and_payloads_only_when_asked(world: World) -> None:
+    world.counterparty.replies = [{"accept": True, "close": True}, {"not_done": "busy", "retry_after": 600}]
+    async with world.worker(app):
+        await world.client.start("escalate", "escalate", Errand(what="a secret"))
+        await parked(world, "escalate")
+        await world.client.start("repeat", "a", Errand())
+        await world.client.start("counter", "a", Count())
+        later = "select perdure.signal('counter', 'a', 'tell', '\"a secret\"', not_before => now() + interval '1 h')"
+        assert await world.db.fetchval(later) == "sent"
+        until = await stands(world, "repeat", "a", "waits", lambda sentence: "until" in sentence)
+        assert until.endswith("UTC (do-repeat: next step)")
+        await stands(world, "counter", "a", "waits", lambda sentence: sentence == "it waits for a message")
+        [message] = (await shown(world, "counter", "a"))["messages"]
+        assert (message["name"], message["delivered_at"], message["waits"]) == ("tell", None, True)
+    found = await perdure(world, "show", "escalate", "escalate")
+    doubt = "do-escalate is in doubt: ConnectionResetError at calls.py:"
+    assert f"waits: it waits for a person: {doubt}" in found.stdout
+    assert f"workflow {world.scope}:escalate/escalate in namespace default" in found.stdout
+    for lifecycle, entity_id in (("escalate", "escalate"), ("counter", "a")):
+        for more in ((), ("--json",)):
+            assert "secret" not in (await perdure(world, "show", lifecycle, entity_id, *more)).stdout
+            assert "secret" in (await perdure(world, "show", lifecycle, entity_id, "--payloads", *more)).stdout
+
+
+async def test_without_temporal_the_rest_is_shown_and_the_exit_status_says_so(world: World) -> None:
+    await world.client.start("lookup", "a/ö", Errand())
+    await world.db.execute("delete from perdure.outbox")
+    await world.db.execute(
+        "insert into perdure.finding (kind, lifecycle, id, what, advice, run) "
+        "values ('stuck', 'lookup', 'a/ö', 'longer than it should be', 'perdure retry lookup a/ö', 1)"
+    )
+    await world.db.execute("update perdure.entity set stuck_at = now() - interval '90 s', attention = 'look at it'")
+    away = {"TEMPORAL_ADDRESS": nobody(), "PERDURE_WEB_UI": "http://ui.example/"}
+    end = await perdure(world, "show", "lookup", "a/ö", *APP, **away)
+    assert end.exit_code == 1
+    assert end.stderr.startswith(f"perdure: no Temporal server answers at {away['TEMPORAL_ADDRESS']}")
+    assert end.stderr.count("\n") == 1
+    assert "lookup/a/ö: starting since" in end.stdout
+    assert "stuck for 1 min 30 s" in end.stdout
+    assert "waits: it waits for a person: look at it" in end.stdout
+    assert f"http://ui.example/namespaces/default/workflows/{world.scope}%3Alookup%2Fa%2F%C3%B6" in end.stdout
+    assert "perdure retry lookup a/ö" in end.stdout
+    data = await perdure(world, "show", "lookup", "a/ö", "--json", **away)
+    assert data.exit_code == 1
+    assert json.loads(data.stdout)["problem"] in data.stderr
+
+
+async def test_one_that_is_not_there_is_one_line(world: World) -> None:
+    await world.client.start("lookup", "a", Errand())
+    for arguments, line in (
+        (("lookup", "b"), "there is no lookup/b: it was never started, or its transaction was rolled back"),
+        (("lokup", "a"), "no lifecycle is named 'lokup'; did you mean 'lookup'?"),
+    ):
+        end = await perdure(world, "show", *arguments)
+        assert (end.exit_code, end.stdout, end.stderr) == (1, "", f"perdure: {line}\n")
+
+
+async def test_what_outlived_its_month_and_what_somebody_did_is_told(world: World) -> None:
+    await world.client.start("lookup", "a", Errand())
+    await world.db.execute(
+        "with gone as (delete from perdure.transition returning *) "
+        "insert into perdure.carried_transition select * from gone"
+    )
+    await world.db.execute("select perdure.note('lookup', 'a', 'ann', 'looked at it')")
+    found = await shown(world, "lookup", "a")
+    told = [(each["state"], each["why"], each["made_by"]) for each in found["transitions"]]
+    assert told == [("starting", None, None), ("starting", "looked at it", "ann")]

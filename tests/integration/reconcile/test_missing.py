@@ -1,0 +1,191 @@
+"""MISSING: rows of the app that should have a lifecycle are started, and a query that costs too much is refused."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+
+import asyncpg
+import pytest
+
+from perdure import Entity
+from perdure._reconcile import expected
+from perdure._reconcile import missing as module
+from perdure._reconcile.expected import Expected
+from perdure._reconcile.missing import missing
+from perdure._worker.plugin import _check as check_at_start
+from perdure.contracts import AppRows
+from perdure.errors import DeclarationError
+from tests.apps.expecting import PENDING, TABLE, app_of
+from tests.integration.reconcile.parts import Sweep, sweeping
+from tests.world import World
+from workers.comments.app import app as comments
+
+LISTED = "select id from perdure.outbox order by id"
+
+
+@pytest.fixture
+async def chores(world: World) -> AsyncIterator[Sweep]:
+    """A table of chores, and an app that expects a lifecycle for each pending one."""
+    await world.db.execute(TABLE)
+    async with sweeping(world, app_of(PENDING)) as made:
+        yield made
+
+
+async def test_a_row_without_a_lifecycle_is_started_once_and_the_others_are_left_alone(
+    world: World, chores: Sweep, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(expected, "PAGE", 3)
+    await world.db.execute("""
+        insert into chore select n, 'do ' || n, 'pending', 't' || n % 2 from generate_series(1, 8) n;
+        insert into chore values (9, 'is done', 'done');
+        select perdure.start('chore', '1', '{"body": "its own"}');
+        insert into perdure.ident (lifecycle, id, final) values ('chore', '2', 'done');
+        delete from perdure.outbox
+    """)
+    assert await chores.run(missing) == [("missing", str(number), True) for number in range(3, 9)]
+    started = await world.db.fetch("select id, input, tenant, state from perdure.entity where id > '1' order by id")
+    assert [(row["id"], json.loads(row["input"])["body"]) for row in started] == [
+        (str(number), f"do {number}") for number in range(3, 9)
+    ]
+    assert {row["tenant"] for row in started} == {"t0", "t1"}
+    assert [row["id"] for row in await world.db.fetch(LISTED)] == [str(number) for number in range(3, 9)]
+    noted = "select count(*) from perdure.transition where made_by = 'reconciliation' and why like '%no lifecycle%'"
+    assert await world.db.fetchval(noted) == 6
+    assert await chores.run(missing) == []
+    assert await world.db.fetchval(noted) == 6
+
+
+async def test_rows_that_came_with_a_copied_database_are_not_started(world: World, chores: Sweep) -> None:
+    await world.db.execute("insert into chore values (1, 'do it', 'pending')")
+    await world.db.execute("update perdure.database set copied_at = now()")
+    assert await chores.run(missing) == []
+    await world.db.execute("update perdure.database set copied_at = null")
+    assert await chores.run(missing) == [("missing", "1", True)]
+
+
+async def test_a_row_that_can_not_be_started_is_reported_and_the_others_go_on(world: World, chores: Sweep) -> None:
+    sql = """
+        select case id when 3 then ' three ' when 4 then null else id::text end as id,
+            case when id = 5 then to_jsonb(1 / (id - 5)) else jsonb_build_object('body', body) end as input
+        from chore where state = 'pending'
+    """
+    chores.app = app_of(sql)
+    await world.db.execute("insert into chore select n, nullif('do ' || n, 'do 2') from generate_series(1, 6) n")
+    found = await chores.run(missing)
+    assert [row["id"] for row in await world.db.fetch(LISTED)] == ["1", "6"]
+    assert found == [
+        *[("missing", None, False)] * 2,  # ' three ' and null
+        ("missing", "1", True),
+        ("missing", "2", False),
+        ("missing", "5", False),
+        ("missing", "6", True),
+    ]
+    rows = await world.db.fetch(
+        "select coalesce(nullif(id, ''), about) as id, what from perdure.finding where not mended"
+    )
+    why = {row["id"]: row["what"] for row in rows}
+    assert "chore: the input does not fit: body" in why["2"]
+    assert "division by zero" in why["5"]
+    assert "blanks at an end" in why["chore:  three "]
+    assert "its id is null" in why["chore: None"]
+    await world.db.execute("update chore set body = 'corrected' where id = 2")
+    assert ("missing", "2", True) in await chores.run(missing, only=Entity("chore", "2"))
+    assert await world.db.fetchval("select count(*) from perdure.finding where id = '2'") == 1
+
+
+async def test_what_an_app_starts_at_this_moment_is_its_own(world: World, chores: Sweep) -> None:
+    await world.db.execute("insert into chore values (1, 'do 1')")
+    other = await asyncpg.connect(world.dsn)
+    async with other.transaction():
+        await other.execute("""select perdure.start('chore', '1', '{"body": "the app''s"}')""")
+        assert await chores.run(missing) == []
+    await other.close()
+    assert json.loads(await world.db.fetchval("select input from perdure.entity")) == {"body": "the app's"}
+
+
+async def test_many_are_counted_rather_than_listed(
+    world: World, chores: Sweep, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "TOLD", 2)
+    await world.db.execute("insert into chore select n, case when n > 5 then 'do it' end from generate_series(1, 10) n")
+    found = await chores.run(missing)
+    assert [entity_id for _, entity_id, _ in found] == [None, None, "1", "10", "2", "6"]
+    rows = await world.db.fetch("select what from perdure.finding where id = '' order by mended")
+    assert [row["what"] for row in rows] == [
+        "3 more rows for chore have no lifecycle, and can't be started as they are",
+        "3 more of chore had no lifecycle, and were started",
+    ]
+    assert await world.db.fetchval("select count(*) from perdure.outbox") == 5
+
+
+COSTS = {
+    PENDING: False,  # a partial index
+    "select id, null::jsonb as input from chore where id between 5 and 10": False,
+    "select id, null::jsonb as input from chore where state <> 'done'": True,  # no index
+    "select id, null::jsonb as input from chore where tenant = 'x' order by id": True,  # an index, but all of it
+}
+
+
+async def test_a_query_that_reads_a_big_table_from_end_to_end_is_refused(
+    world: World, chores: Sweep, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(expected, "BIG", 5_000)
+    await world.db.execute("insert into chore select n, 'x', 'done' from generate_series(1, 6000) n; analyze chore")
+    refused = "PostgreSQL would read all of public.chore, some 6,000 rows"
+    async with chores.pool.acquire() as db, db.transaction():
+        await db.execute("set local enable_sort = off")
+        why = {sql: await Expected("chore", AppRows(sql)).refusal(db) for sql in COSTS}
+    assert why == {sql: refused if too_much else None for sql, too_much in COSTS.items()}
+
+
+async def test_a_big_record_is_not_read_from_end_to_end(world: World, chores: Sweep) -> None:
+    await world.db.execute("""
+        insert into perdure.ident (lifecycle, id) select 'chore', 'x' || n from generate_series(1, 3000) n;
+        insert into chore select n, 'do it' from generate_series(1, 3000) n; analyze perdure.ident; analyze chore
+    """)
+    plan = await world.db.fetch(f"explain {Expected('chore', AppRows(PENDING))._keys()}")
+    assert "using ident_pkey on ident" in str(plan)
+
+
+async def test_a_query_that_can_not_be_used_is_reported_and_harms_no_other_lifecycle(
+    world: World, chores: Sweep, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(expected, "BIG", 5)
+    monkeypatch.setattr(expected, "TIMEOUT", "50ms")
+    chores.app = app_of(
+        "select id, null::jsonb as input from chore",
+        "select 'x' as id, null::jsonb as input from pg_sleep(10)",
+        "select 'good' as id, '{\"body\": \"do it\"}'::jsonb as input",
+    )
+    await world.db.execute("insert into chore select n, 'do it', 'done' from generate_series(1, 10) n; analyze chore")
+    assert await chores.run(missing) == [*[("missing", None, False)] * 2, ("missing", "good", True)]
+    rows = await world.db.fetch("select what from perdure.finding where id = '' order by about")
+    [too_big, sleeps] = [row["what"] for row in rows]
+    assert too_big.endswith("chore-a.expects can't be used: PostgreSQL would read all of public.chore, some 10 rows")
+    assert "statement timeout" in sleeps
+
+
+BROKEN = {
+    "select id from chore": "q.input does not exist",
+    "select body as input from chore": "q.id does not exist",
+    "select id, body as input from chores": '"chores" does not exist',
+    "select 1 as id, null as input; drop table chore": "syntax error",
+}
+
+
+async def test_a_worker_does_not_start_with_a_query_that_postgres_can_not_run(world: World, chores: Sweep) -> None:
+    for sql, why in BROKEN.items():
+        with pytest.raises(DeclarationError, match=f"chore: PostgreSQL can't run the query of `expects`: .*{why}"):
+            await check_at_start(chores.pool, app_of(sql), chores.pool)
+    await check_at_start(chores.pool, app_of(PENDING), chores.pool)
+    async with world.db.transaction():
+        await world.db.execute("lock table chore")  # as a migration of the app's does
+        await check_at_start(chores.pool, app_of(PENDING), chores.pool)
+
+
+async def test_a_comment_that_nobody_started_is_started(world: World) -> None:
+    await world.db.execute("insert into comment default values")
+    async with sweeping(world, comments) as sweep:
+        assert await sweep.run(missing) == [("missing", "1", True)]
+    assert json.loads(await world.db.fetchval("select input from perdure.entity"))["recipient"] == "bob@example.org"

@@ -1,0 +1,194 @@
+"""The pass over open entities mends what it can, and reports the rest; each difference is made for real."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from typing import Any
+
+import pytest
+from temporalio.client import Client, Interceptor, OutboundInterceptor
+
+from perdure._reconcile.entities import open_entities
+from tests.apps.frail import app, other_app
+from tests.integration.reconcile.entities import (
+    Cleaning,
+    all_written,
+    begun,
+    cleaning,
+    deleted,
+    is_open,
+    put_back,
+    terminated,
+)
+from tests.world import World
+
+pytestmark = pytest.mark.world(app, reconciliation_every=24.0)
+
+FOUND_BY_NO_LIST = ('a"b', "a\\b")
+ODD_IDS = ("o'neil", *FOUND_BY_NO_LIST, "a,b", "100%", "ü (x)/y")
+
+
+async def test_two_reconciliations_at_once_mend_each_difference_once(world: World, clean: Cleaning) -> None:
+    world.counterparty.replies += [{"refused": "no"}]
+    await begun(world, "staying/vanished", "staying/unfinished", "stubborn/ended", "lookup/behind")
+    await world.is_in("lookup", "behind", "failed")
+    await world.handle("staying", "unfinished").signal("go")
+    assert await world.ended("staying", "unfinished") == "out"
+    await world.handle("staying", "unfinished").result()
+
+    await world.db.execute("update perdure.ident set version = version - 1000 where id = 'behind'")
+    await world.db.execute("update perdure.entity set state = 'doing' where id = 'behind'")
+    await clean.run(asked_since=datetime.now(UTC) + timedelta(minutes=1))
+    assert await clean.found("behind") == []  # none is asked that has not written since
+
+    await put_back(world, "staying", "unfinished", "in")
+    await deleted(world, "staying", "vanished")
+    await terminated(world, "stubborn", "ended", "an accident")
+
+    found = await asyncio.gather(clean.run(), clean.run())
+
+    assert await clean.found("unfinished") == [("unfinished", "its workflow has ended as out: mirrored", True)]
+    assert await world.ended("staying", "unfinished") == "out"
+    assert [id for id, _, _ in await clean.found("vanished")] == ["vanished"]
+    assert (await clean.found("ended"))[0][1].startswith("its workflow was terminated: an accident")
+    assert [(id, mended) for id, _, mended in await clean.found("behind")] == [("behind", True)]
+    assert (await world.client.status("lookup", "behind")).state == "failed"
+    for lifecycle, id in (("staying", "vanished"), ("stubborn", "ended")):
+        await world.until(partial(is_open, world, lifecycle, id), f"{lifecycle}/{id} runs again")
+        await world.handle(lifecycle, id).signal("go")
+        assert await world.ended(lifecycle, id) == "out"
+        made_by = await world.db.fetch("select made_by from perdure.transition where id = $1 and made_by <> ''", id)
+        assert {row[0] for row in made_by} == {"reconciliation"}
+    assert sum(sum(each.reported_now.values()) for each in found) == 0
+
+
+async def test_what_a_person_must_see_to_is_reported_with_what_to_do(world: World, clean: Cleaning) -> None:
+    world.counterparty.replies_to["parked"] = [{"close": True}]
+    staying = [f"staying/{each}" for each in ("ended", "stuck", "input", "state")]
+    await begun(world, *staying, "escalate/parked", "faulty/failing")
+    await terminated(world, "staying", "ended", "an accident")
+    await world.db.execute("update perdure.entity set stuck_at = now() - interval '1 hour' where id = 'stuck'")
+    await world.db.execute("""update perdure.entity set input = '{"seconds": "many"}' where id = 'input'""")
+    await world.db.execute("update perdure.entity set state = 'elsewhere' where id = 'state'")
+
+    async def all_seen() -> bool:
+        wants = "select count(*) from perdure.entity where attention is not null and id in ('parked', 'failing')"
+        pending = (await world.handle("faulty", "failing").describe()).raw_description.pending_workflow_task
+        return await world.db.fetchval(wants) == 2 and pending.attempt >= 3
+
+    await world.until(all_seen, "parked, and failing for the third time")
+    before = await world.db.fetchval("select count(*) from perdure.transition")
+    await clean.run()
+    await clean.run()  # said once, however often it is seen
+
+    rows = await world.db.fetch("select * from perdure.finding order by kind, id")
+    found = {(row["kind"], row["id"]): row for row in rows}
+    assert set(found) == {
+        ("ended", "ended"),
+        ("failing", "failing"),
+        ("parked", "parked"),
+        ("stuck", "stuck"),
+        ("unreadable", "input"),
+        ("unreadable", "state"),
+    }
+    assert not any(row["mended"] for row in rows)
+    assert "perdure retry staying ended --by YOU" in found["ended", "ended"]["advice"]
+    assert "'elsewhere'" in found["unreadable", "state"]["what"]
+    assert "seconds" in found["unreadable", "input"]["what"]
+    assert "many" not in found["unreadable", "input"]["what"]
+    assert "LookupError" in found["failing", "failing"]["what"]
+    assert "bob@" not in found["failing", "failing"]["what"]
+    advice = found["parked", "parked"]["advice"]
+    assert "perdure resolve escalate parked --effect escalate/parked/do-escalate --by YOU --as done" in advice
+    assert found["stuck", "stuck"]["about"] == "in"
+    assert await world.db.fetchval("select attention from perdure.entity where id = 'ended'") == (
+        await world.db.fetchval("select what from perdure.finding where id = 'ended'")
+    )
+    assert await world.db.fetchval("select count(*) from perdure.transition") == before + 1
+
+
+async def test_code_that_can_not_follow_an_open_history_is_found_before_its_entity_needs_it(world: World) -> None:
+    world.counterparty.replies += [{"refused": "no"}]
+    async with world.worker(app):
+        await begun(world, "lookup/a")
+        await world.is_in("lookup", "a", "failed")
+    async with world.worker(other_app), cleaning(world) as clean:
+        await clean.run()
+    assert [(id, mended) for id, _, mended in await clean.found("failing")] == [("a", False)]
+    assert "Nondeterminism" in (await clean.found("failing"))[0][1]
+
+
+async def test_what_ends_again_and_again_is_started_again_once(world: World, clean: Cleaning) -> None:
+    await begun(world, "stubborn/a")
+    await terminated(world, "stubborn", "a", "once")
+    await clean.run()
+    await world.until(lambda: is_open(world, "stubborn", "a"), "runs again")
+    await terminated(world, "stubborn", "a", "twice")
+    await clean.run()
+    assert not await is_open(world, "stubborn", "a")
+    said = [what for _, what, mended in await clean.found("ended") if not mended]
+    assert said == ["its workflow was terminated: twice (" + said[0].split("(")[1]]
+    assert "started again lately" in said[0]
+
+
+class Counting(Interceptor):
+    """Counts what Temporal is asked."""
+
+    def __init__(self, asked: Counter[str]) -> None:
+        self._asked = asked
+
+    def intercept_client(self, next: OutboundInterceptor) -> OutboundInterceptor:
+        """See base class."""
+        asked = self._asked
+
+        class Outbound(OutboundInterceptor):
+            def __getattribute__(self, name: str) -> Any:
+                if name.endswith(("workflow", "workflows")):
+                    asked[name] += 1
+                return super().__getattribute__(name)
+
+        return Outbound(next)
+
+
+async def test_what_is_healthy_or_young_is_left_alone(world: World, clean: Cleaning) -> None:
+    ids = [f"staying/{each}" for each in ODD_IDS]
+    world.counterparty.replies_to["retry"] = [{"not_done": "busy", "retry_after": 600}]
+    await begun(world, *ids, "counter/renewed", "lookup/retry", "stubborn/young")
+    await world.handle("counter", "renewed").signal("tell", "renew")
+    await world.until(lambda: world.db.fetchval("select status = 'not_done' from perdure.effect"), "waits for a retry")
+    before = await all_written(world)
+
+    healthy = await clean.run()
+    assert not healthy.mended_now
+    assert not healthy.reported_now
+    assert await all_written(world) == before
+
+    asked: Counter[str] = Counter()
+    config = world.temporal_client.config()
+    config["interceptors"] = [Counting(asked)]
+    ground = replace(
+        await clean.ground(asked_since=datetime.now(UTC) + timedelta(minutes=1)), temporal_client=Client(**config)
+    )
+    assert await open_entities(ground) == len(ids) + 3
+    assert asked == {"list_workflows": 1, "describe_workflow": len(FOUND_BY_NO_LIST)}
+
+    await world.handle("stubborn", "young").terminate(reason="just now")
+    await world.db.execute("update perdure.entity set stuck_at = now() - interval '1 second'")
+    before = await all_written(world)
+    await clean.run(grace=timedelta(minutes=10))
+    assert await world.db.fetchval("select count(*) from perdure.finding") == 0
+    assert await all_written(world) == before
+
+
+async def test_a_copy_leaves_its_originals_entities_alone(world: World, clean: Cleaning) -> None:
+    await begun(world, "staying/gone", "staying/stuck")
+    await deleted(world, "staying", "gone")
+    await world.db.execute("update perdure.entity set left_to = 'the original', stuck_at = now() - interval '1 hour'")
+    before = await all_written(world)
+    await clean.run()
+    assert await all_written(world) == before
+    assert await clean.found("stuck") == []

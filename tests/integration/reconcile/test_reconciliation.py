@@ -1,0 +1,241 @@
+"""A reconciliation as a whole: the workflow, who starts it, its Schedule, what it leaves on record, and its command."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from dataclasses import replace
+from datetime import timedelta
+from functools import partial
+
+import pytest
+from temporalio.api.enums.v1 import EventType
+from temporalio.client import Client, Schedule, ScheduleUpdate, ScheduleUpdateInput
+from temporalio.service import RPCError
+from typer.testing import CliRunner, Result
+
+from perdure._reconcile.asking import reconcile
+from perdure._reconcile.caretaker import Caretaker
+from perdure._reconcile.schedule import check_schedule, make_schedule
+from perdure._reconcile.workflow import reconciliation_id
+from perdure._wire.reconciliation import Asked
+from perdure.cli import cli
+from perdure.errors import TemporalUnavailable
+from perdure.telemetry import names
+from tests.apps.frail import app
+from tests.deadline import in_time
+from tests.integration.reconcile.entities import Cleaning, begun, deleted, is_open
+from tests.integration.telemetry.test_metrics import metered
+from tests.world import World
+
+pytestmark = pytest.mark.world(app, reconciliation_every=24.0)
+
+WHOLE = "select run, asked_by, ended_at, seen, mended, reported from perdure.reconciliation order by run"
+
+
+async def perdure(world: World, *arguments: str) -> Result:
+    """The command."""
+    environment = {**world.environment(), "COLUMNS": "200"}
+    return await asyncio.to_thread(CliRunner().invoke, cli, list(arguments), env=environment)
+
+
+async def test_a_reconciliation_now_mends_says_what_is_left_and_forgets_what_is_over(
+    world: World, clean: Cleaning
+) -> None:
+    await begun(world, "staying/gone", "staying/ended", "staying/well")
+    await deleted(world, "staying", "gone")
+    await world.handle("staying", "ended").terminate(reason="an accident")
+    assert "no reconciliation was made yet" in (await perdure(world, "reconcile")).stdout
+
+    left = await perdure(world, "reconcile", "--now", "--grace", "0s")
+    assert left.exit_code == 1, left.output
+    assert "3 open entities looked at, 1 mended, 1 left for a person" in left.stdout
+    assert "perdure retry staying ended --by YOU" in left.stdout
+    await world.until(lambda: is_open(world, "staying", "gone"), "runs again")
+    web_ui = await world.temporal_client.get_workflow_handle(reconciliation_id(world.scope)).query(
+        "__temporal_workflow_metadata"
+    )
+    assert "| ended | 0 | 1 |" in str(web_ui)
+
+    again = await perdure(world, "retry", "staying", "ended", "--by", "ann")
+    assert again.exit_code == 0, again.output
+    await world.until(lambda: is_open(world, "staying", "ended"), "runs again")
+    assert await world.db.fetchval("select attention from perdure.entity where id = 'ended'") is None
+    of_one = await perdure(world, "reconcile", "staying", "ended", "--now", "--grace", "0s", "--json")
+    assert of_one.exit_code == 0, of_one.output
+    assert json.loads(of_one.stdout.splitlines()[0])["reconciliation"]["summary"]["kinds"]["ended"] == {
+        "mended": 0,
+        "left": 1,
+    }
+    assert await world.db.fetchval("select count(*) from perdure.finding where not mended") == 0
+    assert (await perdure(world, "reconcile")).exit_code == 0
+
+
+async def test_wrong_usage_of_the_command_is_a_line_and_changes_nothing(world: World) -> None:
+    for arguments, status, said in (
+        (("staying",), 2, "LIFECYCLE and ID, or neither"),
+        (("--all",), 2, "--all and --grace go with --now"),
+        (("--now", "--grace", "soon"), 2, "'soon' is no duration"),
+        (("staying", "nobody", "--now"), 1, "staying/nobody: the database knows no such entity"),
+    ):
+        end = await perdure(world, "reconcile", *arguments)
+        assert end.exit_code == status
+        assert said in end.stderr
+        assert end.stderr.count("\n") == 1
+    assert await world.db.fetch(WHOLE) == []
+
+
+async def test_without_a_worker_it_says_so_and_goes_on_when_there_is_one(world: World) -> None:
+    with pytest.raises(TemporalUnavailable, match=r"no worker has taken it for 0\.5 s"):
+        await reconcile(world.temporal_client, world.scope, Asked(by="test"), lambda _: None, patience=0.5)
+    async with world.worker(app):
+        summary = await world.temporal_client.get_workflow_handle(reconciliation_id(world.scope)).result()
+    assert summary["failed"] == {}
+
+
+async def test_a_part_that_fails_for_good_keeps_no_other_from_its_work_and_all_of_it_is_measured(world: World) -> None:
+    async with metered(world, app) as here:
+        await begun(world, "staying/gone", "staying/ended")
+        await deleted(world, "staying", "gone")
+        await world.handle("staying", "ended").terminate()
+        await world.db.execute("alter function perdure.make_months rename to made_months")
+        end = await perdure(world, "reconcile", "--now", "--grace", "0s")
+        assert end.exit_code == 1
+        assert "perdure: the part months failed: UndefinedFunctionError" in end.stderr
+        assert "1 mended, 1 left" in end.stdout
+        await world.db.execute("update perdure.reconciliation set began_at = began_at - interval '1 hour'")
+        await here.gauges.once()
+        assert await here.value(names.MENDED, kind="vanished") == 1
+        assert [await here.value(names.FINDINGS, kind=kind) for kind in ("ended", "vanished")] == [1, 0]
+        assert 3600 < (await here.value(names.RECONCILIATION_AGE_SECONDS) or 0) < 3700
+
+
+async def test_a_database_that_may_be_a_copy_is_not_cleaned_up(world: World, clean: Cleaning) -> None:
+    await begun(world, "staying/gone")
+    await deleted(world, "staying", "gone")
+    await world.db.execute("update perdure.database set stopped = 'it is a copy'")
+    end = await perdure(world, "reconcile", "--now", "--grace", "0s")
+    assert end.exit_code == 1
+    assert (
+        "the part open-entities failed: InternalServerError" in end.stderr or "nothing is sent from here" in end.stderr
+    )
+    assert await world.db.fetchval("select count(*) from perdure.transition") == 1
+
+
+async def test_a_reconciliation_whose_worker_is_killed_goes_on_in_another_one(world: World) -> None:
+    flag = world.folder / "still"
+    os.mkfifo(flag.with_suffix(".pipe"))
+    environment = {"STANDS_STILL": str(flag)}
+    worker = await world.spawn("tests.apps.hasty:app", **environment)
+    for id in "abc":
+        await world.db.execute("select perdure.start('sticky', $1, '{}')", id)
+    for id in "abc":
+        await world.until(partial(is_open, world, "sticky", id), f"{id} runs")
+    await world.until(lambda: world.db.fetchval("select count(*) = 0 from perdure.outbox"), "delivered")
+    await deleted(world, "sticky", "a")
+    flag.with_suffix(".pipe").rename(flag)
+    handle = asyncio.create_task(
+        reconcile(world.temporal_client, world.scope, Asked(by="test", grace=0), lambda _: None)
+    )
+    await world.until(lambda: flag.with_suffix(".reached").exists(), "in the middle")
+    await worker.kill()
+    flag.unlink()
+    await world.spawn("tests.apps.hasty:app", **environment)
+    summary = await in_time(handle)
+    findings = await world.db.fetch("select kind, id, what from perdure.finding where not mended")
+    assert (summary.seen, summary.mended, findings, summary.failed) == (3, 1, [], {})
+    await world.until(lambda: is_open(world, "sticky", "a"), "runs again")
+
+
+async def test_a_fleet_makes_one_reconciliation_after_its_start_and_no_more_until_it_is_time(
+    world: World, clean: Cleaning
+) -> None:
+    ground = await clean.ground()
+    await world.db.execute("delete from perdure.reconciliation")
+    fleet = [Caretaker(ground.pool, world.temporal_client, world.config) for _ in range(3)]
+    for each in fleet:
+        each._looks_at = 0.0
+    await asyncio.gather(*(each.once() for each in fleet))
+    await world.until(
+        lambda: world.db.fetchval("select bool_and(ended_at is not null) from perdure.reconciliation"), "ended"
+    )
+    assert [row["asked_by"] for row in await world.db.fetch(WHOLE)] == ["worker"]
+    assert (
+        await world.temporal_client.get_schedule_handle(reconciliation_id(world.scope)).describe()
+    ).schedule.spec.intervals
+
+    for ago, expected in ((timedelta(hours=24), 1), (timedelta(hours=27), 2)):
+        await world.db.execute("update perdure.reconciliation set began_at = clock_timestamp() - $1::interval", ago)
+        for each in fleet:
+            each._looks_at = 0.0
+            await each.once()
+        await world.until(
+            lambda: world.db.fetchval("select bool_and(ended_at is not null) from perdure.reconciliation"), "e"
+        )
+        await world.until(
+            lambda n=expected: world.db.fetchval("select count(*) = $1 from perdure.reconciliation", n),  # type: ignore[misc]
+            f"{expected} after {ago}",
+        )
+
+
+async def test_a_lifecycle_that_saw_something_odd_is_looked_at_alone_and_once(world: World) -> None:
+    ended = "select array_agg(summary->'only'->>1 order by run) from perdure.reconciliation where ended_at is not null"
+    async with world.worker(app, reconciliation_grace=0.0, max_cached_workflows=0):
+        for made in (["a"], ["a", "b"]):
+            await begun(world, f"odd/{made[-1]}", f"staying/{made[-1]}")
+            await world.until(lambda: world.db.fetchval(ended), "the reconciliation")
+            await world.until(partial(_is, world, ended, made), f"reconciliations of {made} alone")
+            await world.handle("odd", "a").signal("perdure-wake", "x")  # it replays its history: there is no cache
+            await world.until(partial(_heard, world, len(made)), "heard")
+    said = await world.db.fetch("select asked_by, seen from perdure.reconciliation")
+    assert [tuple(row) for row in said] == [("odd: it looks odd here", 1)] * 2
+
+
+async def _is(world: World, query: str, expected: object) -> bool:
+    return bool(await world.db.fetchval(query) == expected)
+
+
+async def _heard(world: World, times: int) -> bool:
+    types = [each.event_type async for each in world.handle("odd", "a").fetch_history_events()]
+    return types.count(EventType.EVENT_TYPE_WORKFLOW_TASK_COMPLETED) > times
+
+
+async def test_its_schedule_is_put_back_and_one_that_is_paused_stays_so(world: World, clean: Cleaning) -> None:
+    ground = await clean.ground()
+    schedule = world.temporal_client.get_schedule_handle(reconciliation_id(world.scope))
+    await make_schedule(world.temporal_client, world.config)
+    await check_schedule(ground)
+    assert await clean.found("schedule") == []  # it is as it was made
+
+    def change(of: ScheduleUpdateInput) -> ScheduleUpdate:
+        changed: Schedule = of.description.schedule
+        changed.spec.intervals[0].every = timedelta(days=300)
+        changed.state.paused, changed.state.note = True, "ann: not at night"
+        return ScheduleUpdate(changed)
+
+    await schedule.update(change)
+    await check_schedule(ground)
+    found = await schedule.describe()
+    assert found.schedule.spec.intervals[0].every == timedelta(days=1)
+    assert found.schedule.state.paused
+    paused, changed = sorted((mended, what) for _, what, mended in await clean.found("schedule"))
+    assert "is paused: ann: not at night" in paused[1]
+    assert "was changed (intervals)" in changed[1]
+
+    await world.db.execute("delete from perdure.finding")
+    await world.db.execute("update perdure.reconciliation set ended_at = clock_timestamp(), summary = '{}'")
+    await schedule.delete()
+    await check_schedule(ground)
+    assert ["was missing" in what for _, what, _ in await clean.found("schedule")] == [True]
+    assert await _exists(world.temporal_client, world.scope)
+    await check_schedule(replace(ground, settings=world.config.model_copy(update={"reconciliation_every": 0.0})))
+    assert not await _exists(world.temporal_client, world.scope)
+
+
+async def _exists(temporal_client: Client, scope: str) -> bool:
+    try:
+        await temporal_client.get_schedule_handle(reconciliation_id(scope)).describe()
+    except RPCError:
+        return False
+    return True

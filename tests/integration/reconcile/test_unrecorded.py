@@ -1,0 +1,106 @@
+"""UNRECORDED, OUTLIVED: open workflows that the database knows nothing of, or whose entity is finished."""
+
+from __future__ import annotations
+
+import json
+from functools import partial
+
+import pytest
+from temporalio.client import WorkflowExecutionStatus
+
+from perdure import Entity
+from perdure._reconcile import unrecorded as module
+from perdure._reconcile.unrecorded import unrecorded
+from tests.apps.bodies import app
+from tests.integration.reconcile.parts import Sweep
+from tests.world import World
+
+FORGET = "delete from perdure.ident where id = $1"
+LOSE = "delete from perdure.entity where id = $1"
+FINISH = "update perdure.ident set final = 'closed' where id = $1"
+FINISHED = """
+    insert into perdure.finished (lifecycle, id, generation, state, created_at)
+    values ('counter', $1, 0, 'closed', now())
+"""
+
+
+async def test_each_open_workflow_gets_its_row_back_or_ends(
+    world: World, sweep: Sweep, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "PAGE", 2)
+    async with world.worker(app):
+        await _counting(world, "well", "lost", "lost%'too", "over", "of the last generation")
+        await _change(world, FORGET, "lost", "lost%'too")
+        await _change(world, LOSE, "lost", "lost%'too", "over")
+        await _change(world, FINISH, "over")
+        await _change(world, "update perdure.ident set generation = 1 where id = $1", "of the last generation")
+        before = await world.states("counter", "well")
+        assert await sweep.run(unrecorded, grace=600) == []
+        assert await sweep.run(unrecorded) == [
+            ("outlived", "of the last generation", True),
+            ("outlived", "over", True),
+            ("unrecorded", "lost", True),
+            ("unrecorded", "lost%'too", True),
+        ]
+        for each in ("lost", "lost%'too"):
+            status = await world.client.status("counter", each)
+            assert (status.state, status.final) == ("counting", False)
+            given = "select input from perdure.entity where id = $1"
+            assert json.loads(await world.db.fetchval(given, each)) == {"total": 0, "runs": 0}
+        for each in ("over", "of the last generation"):
+            assert await _is(world, each, WorkflowExecutionStatus.COMPLETED)
+        assert await world.states("counter", "well") == before
+        await world.until(lambda: _listed(world, 3), "visibility knows which ones have ended")
+        assert await sweep.run(unrecorded) == []
+
+
+async def test_a_run_that_is_about_to_end_is_left_alone(world: World, sweep: Sweep) -> None:
+    async with world.worker(app):
+        await _counting(world, "ending")
+        for change in (LOSE, FINISH, FINISHED):
+            await _change(world, change, "ending")
+        begun = await world.handle("counter", "ending").describe()
+        ground = await sweep.ground()
+        await world.db.execute("update perdure.finished set finished_at = $1", ground.younger_than)
+        await unrecorded(ground, None)
+        assert await world.db.fetchval("select count(*) from perdure.finding") == 0
+        assert begun.start_time < ground.younger_than  # so it was looked at
+        assert await _is(world, "ending", WorkflowExecutionStatus.RUNNING)
+
+
+async def test_a_run_that_does_not_answer_is_reported_and_those_of_others_are_not(world: World, sweep: Sweep) -> None:
+    for workflow_id in (f"{world.scope}:counter/a", "counter/b", f"{world.scope}x/counter/c"):
+        await world.temporal_client.start_workflow("counter", {}, id=workflow_id, task_queue=f"nobody-{world.scope}")
+    await world.until(lambda: _listed(world, 1), "visibility knows it")
+    part = partial(unrecorded, patience=0.3)
+    assert await sweep.run(part) == [("unrecorded", "a", False)]
+    said = await sweep.said("unrecorded")
+    assert "it has no row, and the run does not answer: no worker takes its task" in said
+    assert said.endswith(f"temporal workflow show --workflow-id {world.scope}:counter/a")
+    assert await sweep.run(part, only=Entity("counter", "b")) == []
+    assert await sweep.run(part, only=Entity("counter", "a")) == [("unrecorded", "a", False)]
+    assert await sweep.run(part, cursor=["dedupe", None]) == []  # it is past that lifecycle
+    await world.handle("counter", "a").terminate()
+
+
+async def _counting(world: World, *ids: str) -> None:
+    """Counters that count, and are known to visibility."""
+    for each in ids:
+        await world.client.start("counter", each, {"total": 0})
+    for each in ids:
+        await world.asked("counter", each)
+    await world.until(lambda: _listed(world, len(ids)), "visibility knows them")
+
+
+async def _listed(world: World, count: int) -> bool:
+    query = f"ExecutionStatus = 'Running' AND WorkflowId STARTS_WITH '{world.scope}:'"
+    return (await world.temporal_client.count_workflows(query)).count == count
+
+
+async def _change(world: World, sql: str, *ids: str) -> None:
+    for each in ids:
+        await world.db.execute(sql, each)
+
+
+async def _is(world: World, entity_id: str, status: WorkflowExecutionStatus) -> bool:
+    return (await world.handle("counter", entity_id).describe()).status is status

@@ -1,0 +1,315 @@
+"""`perdure forget`: of a finished entity nothing is left but that it finished, here and in Temporal."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import asyncpg
+import pytest
+from temporalio.service import RPCError, RPCStatusCode
+from typer.testing import Result
+
+from perdure._retention import exporting, histories, working
+from perdure._retention.forgetting import find_archives
+from perdure._retention.histories import delete_runs
+from perdure._retention.months import every_month
+from perdure.contracts.keys import Entity
+from perdure.errors import NoSuchEntity, NotNow
+from tests.apps.bodies import app
+from tests.apps.contracts import Errand
+from tests.apps.errands import Count, Counter, LookupErrand
+from tests.deadline import in_time
+from tests.integration.retention.months import (
+    NAME,
+    Connection,
+    everything,
+    finished,
+    key_of,
+    keys,
+    perdure,
+    still_open,
+)
+from tests.world import World
+
+APP = "tests.apps.bodies:app"
+FORGET = "select perdure.forget($1, $2, $3)"
+DROP = ("archive", "drop", NAME, "--yes")
+AWKWARD = 'Ann "O\'Nymous" \\ 100%'
+"""An id that is hard to quote."""
+
+
+async def forget(world: World, *arguments: str) -> Result:
+    """Run `perdure forget` in this process, against this world."""
+    told = {"TEMPORAL_ADDRESS": world.temporal.address, "PERDURE_SCOPE": world.scope, "PERDURE_APP": APP}
+    return await perdure(world.dsn, "forget", *arguments, "--by", "the officer", "--yes", **told)
+
+
+async def runs(world: World, lifecycle: str) -> set[str]:
+    """Runs of a lifecycle that Temporal lists."""
+    listed = world.temporal_client.list_workflows(
+        f'WorkflowType = "{lifecycle}" and TaskQueue = "{world.config.queue}"'
+    )
+    return {run.run_id async for run in listed}
+
+
+async def is_known(world: World, lifecycle: str, entity_id: str, run: str) -> bool:
+    """Whether Temporal still answers about a run."""
+    workflow_id = f"{world.scope}:{lifecycle}/{entity_id}"
+    try:
+        await world.temporal_client.get_workflow_handle(workflow_id, run_id=run).describe()
+    except RPCError as error:
+        if error.status is RPCStatusCode.NOT_FOUND:
+            return False
+        raise
+    return True
+
+
+async def mentions(db: Connection, word: str) -> dict[str, list[str]]:
+    """Rows that hold a word, by table."""
+    found = {table: [row for row in rows if word in row] for table, rows in (await everything(db)).items()}
+    return {table: rows for table, rows in found.items() if rows}
+
+
+async def test_of_what_finished_nothing_is_left_but_that_it_did(world: World) -> None:
+    async with world.worker(app):
+        for name in ("a", "b"):
+            await world.client.start(LookupErrand, name, Errand(what=f"secret of {name}"), tenant=f"secret of {name}")
+            await world.ended("lookup", name)
+        await world.client.restart(LookupErrand, "a", by="ann", note="secret of a")
+        assert await world.ended("lookup", "a") == "done"
+    await world.db.execute(
+        "insert into perdure.rejected (seq, lifecycle, id, generation, kind, body, reason) "
+        "values (1, 'lookup', 'a', 0, 'message', '{}', 'secret of a');"
+        "insert into perdure.message (lifecycle, id, generation, message_id, kind, name, payload) "
+        "values ('lookup', 'a', 0, 'late', 'signal', 'tell', '\"secret of a\"');"
+        "insert into perdure.finding (kind, lifecycle, id, what, run) values ('k', 'lookup', 'a', 'secret of a', 1);"
+        "insert into perdure.carried_transition select * from perdure.transition where id = 'a' limit 1"
+    )
+    others = await mentions(world.db, "secret of b")
+    newest = await world.db.fetchval("select max(version) from perdure.transition where id = 'a'")
+    await world.until(lambda: _lists(world, "lookup", 3), "Temporal lists three runs")
+    before = [run for run in await runs(world, "lookup") if await is_known(world, "lookup", "a", run)]
+
+    end = await forget(world, "lookup", "a")
+    assert end.exit_code == 0, (end.output, end.exception)
+    assert all(part in end.stdout for part in ("2 of effect", "2 of finished", "1 of carried_transition"))
+    assert "2 histories in Temporal\n" in end.stdout
+    assert await mentions(world.db, "secret of a") == {}
+    assert sorted(await mentions(world.db, "(lookup,a,")) == ["ident", await _this_month(world)]
+    assert await mentions(world.db, "lookup/a") == {}, "nor a key, or the id of a workflow"
+    assert await mentions(world.db, "secret of b") == others
+    noted = "select state, why, made_by, version > $1 from perdure.transition where id = 'a'"
+    assert tuple(await world.db.fetchrow(noted, newest) or ()) == ("done", "forgotten", "the officer", True)
+    assert len(before) == 2
+    assert [run for run in before if await is_known(world, "lookup", "a", run)] == []
+    assert len([run for run in await runs(world, "lookup") if await is_known(world, "lookup", "b", run)]) == 1
+
+    assert await world.db.fetchval("select perdure.start('lookup', 'a', '{}')") == "finished"
+    with pytest.raises(NoSuchEntity, match="the input of lookup/a is no longer on record: Give it again"):
+        await world.client.restart(LookupErrand, "a", by="ann", note="")
+    again = await forget(world, "lookup", "a")
+    assert (again.exit_code, "0 histories in Temporal" in again.stdout) == (0, True)
+
+
+async def test_it_waits_for_a_relay_that_delivers_to_the_entity(world: World) -> None:
+    await finished(world.db, "a")
+    [(lifecycle, entity_id)] = await world.db.fetch("select lifecycle, id from perdure.finished")
+    relay = await asyncpg.connect(world.dsn)
+    try:
+        async with relay.transaction():
+            await relay.execute(
+                "select pg_advisory_xact_lock(hashtextextended($1 || '/' || $2, 1885696612))", lifecycle, entity_id
+            )
+            await world.db.execute("set lock_timeout = '200ms'")
+            with pytest.raises(asyncpg.LockNotAvailableError):
+                await world.db.execute(FORGET, lifecycle, entity_id, "the officer")
+        await world.db.execute(FORGET, lifecycle, entity_id, "the officer")
+    finally:
+        await relay.close()
+    assert await world.db.fetchval("select count(*) from perdure.finished") == 0
+
+
+async def test_one_that_was_cut_off_before_temporal_is_finished_when_it_is_run_again(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with world.worker(app):
+        await world.client.start(Counter, AWKWARD, Count())
+        await world.asked("counter", AWKWARD)
+        counter = world.handle("counter", AWKWARD)
+        first = (await counter.describe()).run_id
+        await counter.signal("tell", "renew")
+        await world.until(lambda: _other_run(world, first), "a second run")
+        await counter.signal("tell", "close")
+        await world.ended("counter", AWKWARD)
+        second = (await counter.describe()).run_id
+    await world.db.execute(FORGET, "counter", AWKWARD, "ann")
+    assert [await is_known(world, "counter", AWKWARD, run) for run in (first, second)] == [True, True]
+    monkeypatch.setattr(histories, "_delete", _late(histories._delete))  # as a server does that has much to do
+    end = await forget(world, "counter", AWKWARD)
+    assert (end.exit_code, "2 histories in Temporal" in end.stdout) == (0, True), (end.output, end.exception)
+    assert [await is_known(world, "counter", AWKWARD, run) for run in (first, second)] == [False, False]
+
+
+async def test_while_a_run_is_open_nothing_is_erased(world: World) -> None:
+    async with world.worker(app):
+        await world.client.start(Counter, "a", Count())
+        await world.asked("counter", "a")
+        await world.db.execute("update perdure.ident set final = 'closed'; delete from perdure.entity")
+        before = await mentions(world.db, "counter")
+        end = await forget(world, "counter", "a")
+        assert (end.exit_code, "has a run that is open: wait for its end" in str(end.exception)) == (1, True)
+        assert await mentions(world.db, "counter") == before
+        with pytest.raises(NotNow, match="has a run that is open"):
+            await delete_runs(world.temporal_client, f"{world.scope}:counter/a")
+        assert await world.handle("counter", "a").query("counted") == 0
+
+
+async def test_what_can_not_be_forgotten_is_one_line_on_standard_error(world: World) -> None:
+    await still_open(world.db, "parked")
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "perdure.cli", "forget", "order", "parked", "--app", APP, "--yes"),
+        env=world.environment(),
+        cwd=Path(__file__).parents[3],
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    said, complained = await in_time(process.communicate())
+    assert (process.returncode, said) == (1, b"")
+    assert (
+        complained.decode()
+        == "perdure: order/parked is still open: cancel it first, and wait for its end [PERDURE-2103]\n"
+    )
+    end = await forget(world, "order", "nobody")
+    assert "there is no order/nobody" in str(end.exception)
+    await world.db.execute("update perdure.database set mark = 'x', scope = 'another'")
+    end = await forget(world, "order", "nobody")
+    assert "this database works with PERDURE_SCOPE='another'" in str(end.exception)
+    assert await world.db.fetchval("select count(*) from perdure.transition") == 2
+
+
+async def test_the_database_refuses_what_must_not_be_erased(db: Connection) -> None:
+    await finished(db, "a")
+    await finished(db, "doubt", effect="in_doubt")
+    await still_open(db, "parked")
+    before = await everything(db)
+    for entity_id, by, said in (
+        ("parked", "ann", "order/parked is still open"),
+        ("doubt", "ann", "whether 'order/doubt/ship' happened is not known"),
+        ("nobody", "ann", "there is no order/nobody"),
+        ("a", "", "made_by '' can not be used"),
+    ):
+        with pytest.raises(asyncpg.PostgresError, match=said) as refusal:
+            await db.execute(FORGET, "order", entity_id, by)
+        assert getattr(refusal.value, "hint", None)
+        assert await everything(db) == before
+
+
+async def test_while_a_month_is_exported_or_dropped_nothing_is_erased(dsn: str, db: Connection) -> None:
+    await finished(db, "a")
+    async with working.working(dsn):
+        with pytest.raises(asyncpg.ObjectNotInPrerequisiteStateError, match="a month is being exported or dropped"):
+            await db.execute(FORGET, "order", "a", "ann")
+    await db.execute(FORGET, "order", "a", "ann")
+    assert await keys(db) == []
+
+
+async def test_the_archives_that_hold_it_are_named_and_those_that_can_not_be_read(
+    dsn: str, db: Connection, tmp_path: Path
+) -> None:
+    await finished(db, "a")
+    await finished(db, "other")
+    assert (await perdure(dsn, "archive", "export", NAME, "--to", str(tmp_path))).exit_code == 0
+    held, unread = find_archives(await every_month(db), [Entity("order", "a")])
+    assert [Path(path).name for path in held] == [
+        f"{part}-{NAME}.parquet" for part in ("finished", "transition", "effect")
+    ]
+    assert unread == ()
+    assert find_archives(await every_month(db), [Entity("order", "nobody")]) == ((), ())
+    (tmp_path / f"effect-{NAME}.parquet").write_bytes(b"no Parquet")
+    (tmp_path / f"transition-{NAME}.parquet").unlink()
+    held, unread = find_archives(await every_month(db), [Entity("order", "nobody")])
+    assert (held, [Path(each.split()[0]).name for each in unread]) == (
+        (),
+        [f"{part}-{NAME}.parquet" for part in ("transition", "effect")],
+    )
+
+
+async def test_files_that_an_export_left_when_it_was_cut_off_are_named_and_the_month_is_not_dropped(
+    dsn: str, db: Connection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await finished(db, "a")
+    export = ("archive", "export", NAME, "--to", str(tmp_path))
+    assert (await perdure(dsn, *export)).exit_code == 0
+    before, _ = find_archives(await every_month(db), [Entity("order", "a")])
+    write, elsewhere = exporting._write, tmp_path / "elsewhere"
+
+    async def cut_off(connection: object, month: object, part: str, *given: object) -> object:
+        if part == "transition":
+            raise KeyboardInterrupt
+        return await write(connection, month, part, *given)  # type: ignore[arg-type]
+
+    with monkeypatch.context() as broken:
+        broken.setattr(exporting, "_write", cut_off)
+        assert (await perdure(dsn, *export[:-1], str(elsewhere))).exit_code == 130
+    (half := elsewhere / f".effect-{NAME}.parquet.1.2.part").write_bytes(b"PAR1")
+    await db.execute(FORGET, "order", "a", "ann")
+    held, unread = find_archives(await every_month(db), [Entity("order", "a")])
+    assert sorted(held) == sorted([*before, str(elsewhere / f"finished-{NAME}.parquet")])
+    assert unread == (f"{half} is half written: delete it",)
+    assert "2020-01 was not exported" in str((await perdure(dsn, *DROP)).exception)
+    half.unlink()
+    assert (await perdure(dsn, *export)).exit_code == 0
+    assert find_archives(await every_month(db), [Entity("order", "a")])[1] == ()
+
+
+async def test_what_was_forgotten_since_its_export_is_not_missed_when_the_month_goes(
+    dsn: str, db: Connection, tmp_path: Path
+) -> None:
+    for name in ("a", "b"):
+        await finished(db, name)
+    assert (await perdure(dsn, "archive", "export", NAME, "--to", str(tmp_path))).exit_code == 0
+    await db.execute(FORGET, "order", "a", "ann")
+    await finished(db, "late")
+    end = await perdure(dsn, *DROP)
+    assert "has 2 rows in perdure.finished_2020_01, and 2 were exported" in str(end.exception), "one of them is late"
+    await db.execute(FORGET, "order", "b", "ann")  # from a month that is detached
+    assert await mentions(db, "of b") == {}
+    assert (await perdure(dsn, "archive", "export", NAME, "--to", str(tmp_path))).exit_code == 0
+    assert (await perdure(dsn, *DROP)).exit_code == 0
+
+
+async def test_a_doubt_that_outlived_its_month_is_forgotten_once_it_is_settled(dsn: str, db: Connection) -> None:
+    await finished(db, "a", effect="in_doubt")
+    assert (await perdure(dsn, *DROP, "--without-export")).exit_code == 0
+    await db.execute("select perdure.resolve('order', 'a', 'ship', 'done', 'ann', 'seen')")
+    assert key_of("a") in str(await mentions(db, "order/a"))
+    await db.execute(FORGET, "order", "a", "ann")
+    assert await mentions(db, "order/a") == {}
+
+
+def _late(delete: Callable[..., Awaitable[None]]) -> Callable[..., Awaitable[None]]:
+    under_way = []
+
+    async def in_the_background(*given: object) -> None:
+        await asyncio.sleep(0.5)
+        await delete(*given)
+
+    async def asked(*given: object) -> None:
+        under_way.append(asyncio.create_task(in_the_background(*given)))
+
+    return asked
+
+
+async def _lists(world: World, lifecycle: str, number: int) -> bool:
+    return len(await runs(world, lifecycle)) == number
+
+
+async def _other_run(world: World, run: str) -> bool:
+    return (await world.handle("counter", AWKWARD).describe()).run_id != run
+
+
+async def _this_month(world: World) -> str:
+    return str(await world.db.fetchval("select to_char(now() at time zone 'UTC', '\"transition\"_YYYY_MM')"))

@@ -1,0 +1,112 @@
+"""The command as a whole: each verb explains itself, with an example that is right and exit statuses that are told."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
+from importlib.metadata import version
+from pathlib import Path
+
+import pytest
+import typer.main
+from typer.core import TyperCommand, TyperGroup
+from typer.testing import CliRunner
+
+from perdure.cli import cli
+from perdure.cli.cli import PANELS
+
+PAGE = (Path(__file__).parents[3] / "docs" / "command.md").read_text()
+STATUSES = re.findall(r"^\| `perdure ([a-z -]+)` \|", PAGE.partition("## Exit statuses")[2], re.MULTILINE)
+ROOT = typer.main.get_command(cli)
+
+
+def _commands(command: object, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], TyperCommand]]:
+    if isinstance(command, TyperGroup):
+        for name, each in command.commands.items():
+            yield from _commands(each, (*path, name))
+    else:
+        assert isinstance(command, TyperCommand)
+        yield path, command
+
+
+COMMANDS = dict(_commands(ROOT))
+NAMES = [" ".join(path) for path in COMMANDS]
+each_command = pytest.mark.parametrize("name", NAMES)
+
+
+@each_command
+def test_help_says_what_it_does_and_gives_an_example(name: str) -> None:
+    end = CliRunner().invoke(cli, [*name.split(), "--help"])
+    assert end.exit_code == 0
+    assert "Example: " in end.stdout
+    assert COMMANDS[tuple(name.split())].help
+
+
+@each_command
+def test_the_example_is_right(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    command = COMMANDS[tuple(name.split())]
+    line = re.fullmatch(rf"Example: (?:[A-Z_]+=\S+ )*perdure {name}( .*)?", command.epilog or "")
+    assert line is not None, f"no example of `perdure {name}`: {command.epilog!r}"
+    given = shlex.split((line[1] or "").partition(" > ")[0])
+    monkeypatch.chdir(tmp_path)
+    for each in given:  # files and folders that it names
+        path = Path(each)
+        if path.suffix and ":" not in each:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text("{}")
+        elif "/" in each and not each.startswith("/") and ":" not in each:
+            path.mkdir(parents=True, exist_ok=True)
+    with command.make_context(name, given):
+        pass  # what does not parse is raised
+
+
+@each_command
+def test_its_exit_statuses_are_documented(name: str) -> None:
+    assert STATUSES.count(name) == 1
+
+
+def test_no_command_is_documented_that_is_not_there() -> None:
+    assert set(STATUSES) <= set(NAMES)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["list", "--xyzzy"], "perdure: No such option: --xyzzy: see perdure list --help\n"),
+        (["show"], "perdure: Missing argument 'lifecycle': see perdure show --help\n"),
+    ],
+)
+def test_wrong_usage_is_one_line_that_names_the_way_out(arguments: list[str], says: str) -> None:
+    done = subprocess.run([sys.executable, "-m", "perdure.cli", *arguments], capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (2, "", says)
+
+
+def test_the_version_is_that_of_the_package() -> None:
+    end = CliRunner().invoke(cli, ["--version"])
+    assert (end.exit_code, end.stdout) == (0, f"perdure {version('perdure')}\n")
+
+
+def test_help_shows_each_command_in_a_panel_and_what_looks_comes_first() -> None:
+    text = CliRunner().invoke(cli, ["--help"], env={"COLUMNS": "120"}).stdout
+    places = [text.index(f" {panel} ──") for panel in PANELS]
+    assert places == sorted(places)
+    assert " Commands ──" not in text
+    names = set(typer.main.get_group(cli).commands)
+    assert {name for name in names if re.search(rf"^│ {name} ", text, re.MULTILINE)} == names
+
+
+def test_a_shell_completes_commands_and_options() -> None:
+    def completed(words: str, position: int) -> list[str]:
+        environment = {"_PERDURE_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": str(position)}
+        done = subprocess.run(
+            [sys.executable, "-m", "perdure.cli"], capture_output=True, text=True, env={**os.environ, **environment}
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout.split()
+
+    assert completed("perdure sta", 1) == ["status"]
+    assert completed("perdure list --fin", 2) == ["--finding", "--finished"]
