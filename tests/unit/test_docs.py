@@ -154,17 +154,20 @@ def test_each_make_target_that_a_page_names_exists(page: Path) -> None:
 
 
 _COMMAND = re.compile(r"(?:`|^\$ )perdure ([a-z][a-z-]*(?: [^`\n#|;&]*)?)", re.MULTILINE)
-_OF_APPLICATIONS = {"job-type": job_types.commands, "telephony": telephony_commands.commands}
+_COMMANDS = typer.main.get_command(cli)
+_OF_APPLICATIONS = {
+    "job-type": typer.main.get_command(job_types.commands),
+    "telephony": typer.main.get_command(telephony_commands.commands),
+}
 
 
 def _unknown_in(words: Sequence[str]) -> str | None:
     """The first word of a command line that names no command and no option; None if there is none."""
-    groups = {name: typer.main.get_command(each) for name, each in _OF_APPLICATIONS.items()}
-    command: Any = typer.main.get_command(cli)
+    command: Any = _COMMANDS
     top = True
     for word in words:
         if hasattr(command, "commands"):
-            known = {**command.commands, **(groups if top else {})}
+            known = {**command.commands, **(_OF_APPLICATIONS if top else {})}
             if word == "..." or word.startswith("-") or not re.fullmatch(r"[a-z-]+", word):
                 return word if top and word[0] != "-" else None
             if word not in known:
