@@ -10,13 +10,15 @@ import multiprocessing
 import os
 import signal
 import sys
-from collections.abc import Mapping
+import traceback
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from perdure.testing.crashing.case import exited
 from perdure.testing.crashing.victim import PRELOADED
 
 _FORK = multiprocessing.get_context("forkserver")
+_AT_ONCE = 8
 
 
 class Forked:
@@ -46,6 +48,43 @@ class Forked:
     async def wait(self) -> int:
         """Wait until it has ended; returns its exit status."""
         return await exited(self._process)
+
+
+async def run_each(commands: Sequence[Sequence[str]], environment: Mapping[str, str], logs: Sequence[Path]) -> None:
+    """Run `perdure` with each of these arguments, each in a process of its own, and wait until all have ended.
+
+    They are forked from one process that has imported what they share, and run in the folder of the logs. A database
+    that does not answer is given up after a moment.
+    """
+    _FORK.set_forkserver_preload([*PRELOADED, "perdure.cli"])
+    process = _FORK.Process(target=_run_each, args=([list(each) for each in commands], dict(environment), list(logs)))
+    process.start()
+    assert await exited(process) == 0
+
+
+def _run_each(commands: list[list[str]], environment: dict[str, str], logs: list[Path]) -> None:
+    from perdure._store.postgres import Database
+
+    usual = Database.open.__kwdefaults__
+    assert usual is not None
+    usual["patience"] = 0.5
+    os.chdir(logs[0].parent)
+    running = 0
+    for arguments, log in zip(commands, logs, strict=True):
+        if running == _AT_ONCE:
+            os.wait()
+            running -= 1
+        if os.fork() == 0:
+            try:
+                _be_perdure(arguments, environment, log)
+            except BaseException:
+                traceback.print_exc()  # as the interpreter would
+            finally:
+                sys.stderr.flush()
+                os._exit(1)
+        running += 1
+    for _ in range(running):
+        os.wait()
 
 
 def _be_perdure(arguments: list[str], environment: dict[str, str], log: Path) -> None:

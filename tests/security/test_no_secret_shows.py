@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
+import re
+import shlex
 import signal
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -17,7 +18,7 @@ from perdure.cli import cli
 from tests.apps.contracts import Errand
 from tests.apps.errands import LookupErrand
 from tests.deadline import in_time
-from tests.forked import Forked
+from tests.forked import Forked, run_each
 from tests.world import FreshWorkerProcess, World
 
 APP = "tests.apps.bodies:app"
@@ -54,17 +55,14 @@ def command_lines() -> Iterator[str]:
 
 
 def commands(group: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
-    """Each command with what it can't do without."""
+    """Each command as its help shows it in an example, with an app and a lifecycle that are there."""
     if hasattr(group, "commands"):
         for name, each in group.commands.items():
             yield from commands(each, (*path, name))
         return
-    words = list(path)
-    for each in group.params:
-        if each.required:
-            value = APP if each.name == "app" else "2026-01" if each.name == "month" else "a"
-            words += [value] if each.param_type_name == "argument" else [each.opts[0], value]
-    yield tuple(words)
+    example = re.sub(r"shop(\.app)?:app", APP, group.epilog.partition("perdure ")[2].partition(" > ")[0])
+    known = {"order": "lookup", "/srv/archive": "archive"}
+    yield tuple(known.get(word, word) for word in shlex.split(example))
 
 
 def with_password(dsn: str, password: str) -> str:
@@ -110,15 +108,7 @@ FAILURES: dict[str, Callable[[World], dict[str, str]]] = {
 
 @pytest.mark.parametrize("failure", FAILURES)
 async def test_a_command_that_fails_shows_none(world: World, secrets: Mapping[str, str], failure: str) -> None:
-    environment = {**secrets, **FAILURES[failure](world), "PERDURE_LOG_LEVEL": "debug"}
-    few = asyncio.Semaphore(8)
-
-    async def shown_by(number: int, words: tuple[str, ...]) -> list[tuple[str, str]]:
-        log = world.folder / f"{number}.log"
-        async with few:
-            await in_time(Forked(list(words), environment, log).wait())
-        return [(words[0], line) for line in shown_in(log.read_text())]
-
-    every = list(enumerate(commands(typer.main.get_command(cli))))
-    found = await asyncio.gather(*(shown_by(number, words) for number, words in every))
-    assert [each for one in found for each in one] == []
+    environment = {**secrets, **FAILURES[failure](world), "PERDURE_LOG_LEVEL": "debug", "PERDURE_APP": APP}
+    logs = {words: world.folder / f"{number}.log" for number, words in enumerate(commands(typer.main.get_command(cli)))}
+    await in_time(run_each(list(logs), environment, list(logs.values())))
+    assert [(words, line) for words, log in logs.items() for line in shown_in(log.read_text())] == []
