@@ -1,4 +1,4 @@
-"""Certificates for servers and clients on this machine, from an authority that a test makes."""
+"""Certificates for servers and clients on this machine: self-signed, or from an authority that a test makes."""
 
 from __future__ import annotations
 
@@ -12,6 +12,38 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+_THIS_MACHINE = x509.SubjectAlternativeName(
+    [x509.IPAddress(ipaddress.ip_address("127.0.0.1")), x509.DNSName("localhost")]
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Certificate:
+    """Paths of a certificate that nobody else trusts, and of its key, PEM."""
+
+    cert: Path
+    key: Path
+
+    def context(self) -> ssl.SSLContext:
+        """For a server that shows it."""
+        context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        context.load_cert_chain(self.cert, self.key)
+        return context
+
+
+def self_signed(folder: Path) -> Certificate:
+    """A new certificate for 127.0.0.1 and localhost that is its own authority."""
+    made = Certificate(folder / "cert.pem", folder / "key.pem")
+    key, name = ec.generate_private_key(ec.SECP256R1()), _named("127.0.0.1")
+    built = (
+        _builder(name, name, key.public_key())
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        .add_extension(_THIS_MACHINE, critical=False)
+    )
+    cert = built.sign(key, hashes.SHA256())
+    Issued(cert.public_bytes(serialization.Encoding.PEM), _pem(key), cert.serial_number).write(made.cert, made.key)
+    return made
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,21 +79,15 @@ class Authority:
     def issue(self, name: str) -> Issued:
         """A certificate whose common name is `name`, for a server and for a client."""
         key = ec.generate_private_key(ec.SECP256R1())
-        names = x509.SubjectAlternativeName(
-            [x509.IPAddress(ipaddress.ip_address("127.0.0.1")), x509.DNSName("localhost")]
-        )
         usage = x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH])
         built = (
             _builder(_named(name), self._name, key.public_key())
             .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-            .add_extension(names, critical=False)
+            .add_extension(_THIS_MACHINE, critical=False)
             .add_extension(usage, critical=False)
         )
         cert = built.sign(self._key, hashes.SHA256())
-        pem = key.private_bytes(
-            serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-        )
-        return Issued(cert.public_bytes(serialization.Encoding.PEM), pem, cert.serial_number)
+        return Issued(cert.public_bytes(serialization.Encoding.PEM), _pem(key), cert.serial_number)
 
 
 def server_context(issued: Issued, clients: Authority, folder: Path) -> ssl.SSLContext:
@@ -73,6 +99,11 @@ def server_context(issued: Issued, clients: Authority, folder: Path) -> ssl.SSLC
     context.verify_mode = ssl.CERT_REQUIRED
     context.set_alpn_protocols(["h2"])
     return context
+
+
+def _pem(key: ec.EllipticCurvePrivateKey) -> bytes:
+    encoding, form = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8
+    return key.private_bytes(encoding, form, serialization.NoEncryption())
 
 
 def _named(name: str) -> x509.Name:

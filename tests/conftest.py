@@ -24,8 +24,8 @@ from infra.quiet import quiet_runtime
 from infra.temporal import TemporalServer
 from perdure._store import schema
 from perdure.telemetry import traces
+from tests.certificates import Certificate, self_signed
 from tests.mail_secret import MAIL_SECRET
-from tests.self_signed import Certificate, make_certificate
 from tests.world import World
 
 # Without compiled files each process, and each run in the sandbox, compiles once more what it imports.
@@ -113,7 +113,7 @@ async def world(
 @pytest.fixture(scope="session")
 def certificate(tmp_path_factory: pytest.TempPathFactory) -> Certificate:
     """A certificate for 127.0.0.1, made once."""
-    return make_certificate(tmp_path_factory.mktemp("tls"))
+    return self_signed(tmp_path_factory.mktemp("tls"))
 
 
 @pytest.fixture

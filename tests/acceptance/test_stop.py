@@ -27,7 +27,7 @@ from tests.acceptance.errands import (
     sends,
     settle_parked,
 )
-from tests.self_signed import make_certificate
+from tests.certificates import self_signed
 from tests.world import FreshWorkerProcess, WorkerProcess, World
 
 
@@ -209,7 +209,7 @@ BAD_INPUT: dict[str, tuple[str, dict[str, str], str]] = {
 
 
 async def test_what_can_not_run_says_so_in_one_line_and_exits_1(world: World) -> None:
-    certificate = make_certificate(world.folder)
+    certificate = self_signed(world.folder)
     encrypted = await asyncio.start_server(lambda *_: None, "127.0.0.1", 0, ssl=certificate.context())
     tls = f"127.0.0.1:{encrypted.sockets[0].getsockname()[1]}"
     there = {"server": world.dsn.rpartition("/")[0], "temporal": world.temporal.address, "tls": tls}

@@ -15,7 +15,7 @@ from perdure import App, Lifecycle
 from perdure._reconcile import entities
 from perdure._reconcile import workflow as cleaning_workflow
 from tests.apps.contracts import Errand
-from tests.apps.frail import Stay
+from tests.apps.failing import Stay
 
 cleaning_workflow.HEARTBEAT = timedelta(seconds=2)
 entities.PAGE = 1

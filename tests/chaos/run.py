@@ -91,12 +91,12 @@ async def run(plan: Plan, folder: Path) -> Outcome:
     """Run a plan to its end; logs of servers and workers go to `folder`."""
     folder.mkdir(parents=True, exist_ok=True)
     outcome = Outcome(plan)
-    async with _Ground(plan, folder).laid() as ground:
-        await ground.play(outcome)
+    async with _Scene(plan, folder).laid() as scene:
+        await scene.play(outcome)
     return outcome
 
 
-class _Ground:
+class _Scene:
     """The servers of a run and who is on them."""
 
     def __init__(self, plan: Plan, folder: Path) -> None:
@@ -114,7 +114,7 @@ class _Ground:
         self.faults: Faults
 
     @asynccontextmanager
-    async def laid(self) -> AsyncIterator[_Ground]:
+    async def laid(self) -> AsyncIterator[_Scene]:
         async with AsyncExitStack() as stack:
             for server in (self.postgres, self.temporal):
                 stack.callback(server.close)

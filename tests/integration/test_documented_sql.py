@@ -17,7 +17,7 @@ BLOCKS = [
     for page in sorted(DOCS.glob("*.md"))
     for block in re.finditer(r"^```sql\n(.*?)^```$", page.read_text(), re.MULTILINE | re.DOTALL)
 ]
-GROUND = """
+ROWS = """
     create role shop_app;
     create role clinic_app;
     create role shop_worker;
@@ -53,12 +53,12 @@ A_DOUBT_THAT_OUTLIVED_ITS_ENTITY = """
 
 
 @pytest.fixture
-async def ground(postgres: PostgresServer, database: str) -> AsyncIterator[asyncpg.Connection[asyncpg.Record]]:
+async def connection(postgres: PostgresServer, database: str) -> AsyncIterator[asyncpg.Connection[asyncpg.Record]]:
     """A connection in a transaction that is rolled back, on a database with one entity."""
     connection = await asyncpg.connect(postgres.dsn(database))
     transaction = connection.transaction()
     await transaction.start()
-    await connection.execute(GROUND)
+    await connection.execute(ROWS)
     for file in TABLES:
         await connection.execute(file.read_text())
     await connection.execute(JOB_TYPES)
@@ -68,22 +68,22 @@ async def ground(postgres: PostgresServer, database: str) -> AsyncIterator[async
 
 
 @pytest.mark.parametrize("sql", [sql for _, sql in BLOCKS], ids=[name for name, _ in BLOCKS])
-async def test_each_block_of_sql_runs(ground: asyncpg.Connection[asyncpg.Record], database: str, sql: str) -> None:
+async def test_each_block_of_sql_runs(connection: asyncpg.Connection[asyncpg.Record], database: str, sql: str) -> None:
     if "perdure.resolve" in sql:
-        await ground.execute(A_DOUBT_THAT_OUTLIVED_ITS_ENTITY)
+        await connection.execute(A_DOUBT_THAT_OUTLIVED_ITS_ENTITY)
     if "web_job.list_child" in sql:
-        await ground.execute(A_REFUSED_CHILD)
+        await connection.execute(A_REFUSED_CHILD)
     here = sql.replace("on database shop ", f"on database {database} ")
-    await ground.execute(re.sub(r"^(begin|commit);$", "", here, flags=re.MULTILINE))
+    await connection.execute(re.sub(r"^(begin|commit);$", "", here, flags=re.MULTILINE))
 
 
-async def test_what_was_rejected_waits_for_delivery_again(ground: asyncpg.Connection[asyncpg.Record]) -> None:
+async def test_what_was_rejected_waits_for_delivery_again(connection: asyncpg.Connection[asyncpg.Record]) -> None:
     [repair] = [sql for _, sql in BLOCKS if "perdure.retry_rejected" in sql]
-    await ground.execute(re.sub(r"^(begin|commit);$", "", repair, flags=re.MULTILINE))
-    waits = await ground.fetch("select lifecycle, id, generation, kind from perdure.outbox")
+    await connection.execute(re.sub(r"^(begin|commit);$", "", repair, flags=re.MULTILINE))
+    waits = await connection.fetch("select lifecycle, id, generation, kind from perdure.outbox")
     assert [tuple(row) for row in waits] == [("comment-notification", "42", 0, "start")]
-    assert await ground.fetchval("select count(*) from perdure.rejected") == 0
+    assert await connection.fetchval("select count(*) from perdure.rejected") == 0
     assert (
-        await ground.fetchval("select input ->> 'id' from perdure.entity where attention is null and input <> '{}'")
+        await connection.fetchval("select input ->> 'id' from perdure.entity where attention is null and input <> '{}'")
         == "42"
     )

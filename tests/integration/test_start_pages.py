@@ -24,11 +24,11 @@ from tests.world import World
 
 ROOT = Path(__file__).parents[2]
 PAGES = ROOT / "docs/start"
-GROUND = PAGES / "README.md"
+OVERVIEW = PAGES / "README.md"
 PROGRAMS = {"psql": "psql", "node": "npm", "go": "go"}
 _FILE = re.compile(r"^<!-- file: (\S+) -->\n```\w*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _RUNS = re.compile(r"^<!-- runs -->\n```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-NAMES = [page.stem for page in sorted(PAGES.glob("*.md")) if page != GROUND]
+NAMES = [page.stem for page in sorted(PAGES.glob("*.md")) if page != OVERVIEW]
 
 
 def _write_files(page: Path, folder: Path) -> None:
@@ -67,7 +67,7 @@ async def _run(page: Path, folder: Path, dsn: str) -> str:
 @pytest.fixture
 def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[App]:
     """The app of the worker that all pages share, as the first page has it."""
-    _write_files(GROUND, tmp_path)
+    _write_files(OVERVIEW, tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
     yield importlib.import_module("lifecycles").app
     for name in ("lifecycles", "contracts"):

@@ -23,7 +23,7 @@ from perdure._workflow.details import details
 from perdure.cli.printing import print_line, print_note
 from perdure.contracts.outcomes import EffectStatus
 from perdure.logs import FIELDS, JsonLines, PlainLines
-from tests.integration.operations.reading import perdure as run
+from tests.command import perdure as run
 from tests.world import World
 from workers.web_jobs.job_types.file import read, write
 

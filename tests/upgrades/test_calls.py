@@ -5,60 +5,60 @@ from __future__ import annotations
 import pytest
 
 from tests.upgrades import calls, effects
-from tests.upgrades.ground import PARCEL, Ground, follows
+from tests.upgrades.edited_entity import PARCEL, EditedEntity, follows
 from tests.upgrades.rows import row
 from tests.world import World
 
 
 @pytest.fixture
-def ground(world: World) -> Ground:
-    return Ground(world)
+def entity(world: World) -> EditedEntity:
+    return EditedEntity(world)
 
 
-async def _failed(ground: Ground, kind: type) -> None:
+async def _failed(entity: EditedEntity, kind: type) -> None:
     """It waits for a retry, past all calls that come first, and that worker is gone."""
-    async with ground.worker(kind):
+    async with entity.worker(kind):
         announced = [{"ok": True, "accept": True}] if kind is calls.Inserted else []
-        ground.other.replies_to = {"a": [*announced, {"refused": "no"}]}
-        await ground.start()
-        await ground.go()
-        await ground.world.is_in(PARCEL, "a", "failed")
+        entity.other.replies_to = {"a": [*announced, {"refused": "no"}]}
+        await entity.start()
+        await entity.go()
+        await entity.world.is_in(PARCEL, "a", "failed")
 
 
 @row("a call inserted")
-async def test_a_call_that_is_inserted_by_patched_is_made_by_those_that_are_not_past_it(ground: Ground) -> None:
-    await _failed(ground, effects.Escalating)
-    async with ground.worker(calls.Patched):
-        await ground.client.retry(PARCEL, "a", by="ann", note="now")
-        assert await ground.end() == "done"
-        assert await ground.calls("announce-parcel") == []
-        await ground.start(entity_id="b")
-        await ground.go("b")
-        assert await ground.end("b") == "done"
-        assert await ground.calls("announce-parcel") == ["activity"]
-    assert await ground.failures() == 0
+async def test_a_call_that_is_inserted_by_patched_is_made_by_those_that_are_not_past_it(entity: EditedEntity) -> None:
+    await _failed(entity, effects.Escalating)
+    async with entity.worker(calls.Patched):
+        await entity.client.retry(PARCEL, "a", by="ann", note="now")
+        assert await entity.end() == "done"
+        assert await entity.calls("announce-parcel") == []
+        await entity.start(entity_id="b")
+        await entity.go("b")
+        assert await entity.end("b") == "done"
+        assert await entity.calls("announce-parcel") == ["activity"]
+    assert await entity.failures() == 0
 
 
 @row("a call inserted")
 async def test_a_call_that_is_inserted_without_it_stops_those_that_are_past_it_until_other_code_comes(
-    ground: Ground,
+    entity: EditedEntity,
 ) -> None:
-    await _failed(ground, effects.Escalating)
-    async with ground.worker(calls.Inserted):
-        handle = ground.world.handle(PARCEL, "a")
+    await _failed(entity, effects.Escalating)
+    async with entity.worker(calls.Inserted):
+        handle = entity.world.handle(PARCEL, "a")
         await handle.signal("perdure-wake", "nothing")
-        await ground.world.until(ground.failures, "a workflow task that fails")
-    assert ground.other.seen("do") == 1
-    async with ground.worker(calls.Patched):
-        await ground.client.retry(PARCEL, "a", by="ann", note="now")
-        assert await ground.end() == "done"
-    assert ground.other.accepted.total() == 1
+        await entity.world.until(entity.failures, "a workflow task that fails")
+    assert entity.other.seen("do") == 1
+    async with entity.worker(calls.Patched):
+        await entity.client.retry(PARCEL, "a", by="ann", note="now")
+        assert await entity.end() == "done"
+    assert entity.other.accepted.total() == 1
 
 
 @row("a call inserted")
-async def test_every_kind_of_call_counts(ground: Ground) -> None:
-    await _failed(ground, effects.Escalating)
-    histories = await ground.histories()
+async def test_every_kind_of_call_counts(entity: EditedEntity) -> None:
+    await _failed(entity, effects.Escalating)
+    histories = await entity.histories()
     inserted = [calls.Inserted, calls.EnterInserted, calls.WaitInserted, calls.SaveInserted, calls.SleepInserted]
     assert [await follows(kind, histories) for kind in inserted] == [False] * 5
     assert await follows(calls.Patched, histories)
@@ -66,10 +66,10 @@ async def test_every_kind_of_call_counts(ground: Ground) -> None:
 
 @row("a call removed", "order of calls changed")
 async def test_what_is_past_a_call_that_is_removed_or_comes_later_can_be_followed_only_behind_patched(
-    ground: Ground,
+    entity: EditedEntity,
 ) -> None:
-    await _failed(ground, calls.Inserted)
-    histories = await ground.histories()
+    await _failed(entity, calls.Inserted)
+    histories = await entity.histories()
     assert [await follows(kind, histories) for kind in (calls.Removed, calls.Swapped)] == [False, False]
     for kind in (calls.RemovedByPatch, calls.SwappedByPatch):
         assert await follows(kind, histories)
@@ -80,12 +80,12 @@ async def test_what_is_past_a_call_that_is_removed_or_comes_later_can_be_followe
     ("after", "announced"), [(calls.RemovedByPatch, 0), (calls.SwappedByPatch, 1)], ids=["removed", "last"]
 )
 async def test_behind_patched_the_old_order_ends_with_those_that_began_with_it(
-    ground: Ground, after: type, announced: int
+    entity: EditedEntity, after: type, announced: int
 ) -> None:
-    await _failed(ground, calls.Inserted)
-    async with ground.worker(after):
-        await ground.start(entity_id="b")
-        await ground.go("b")
-        assert await ground.end("b") == "done"
-    assert ground.other.accepted["parcel/b/announce-parcel"] == announced
-    assert await ground.failures() == 0
+    await _failed(entity, calls.Inserted)
+    async with entity.worker(after):
+        await entity.start(entity_id="b")
+        await entity.go("b")
+        assert await entity.end("b") == "done"
+    assert entity.other.accepted["parcel/b/announce-parcel"] == announced
+    assert await entity.failures() == 0

@@ -13,7 +13,7 @@ from perdure.cli import cli
 from tests.deadline import in_time
 from tests.replay.record import RELEASES, release
 from tests.upgrades import effects
-from tests.upgrades.ground import PARCEL, Ground
+from tests.upgrades.edited_entity import PARCEL, EditedEntity
 from tests.world import World
 
 
@@ -39,18 +39,18 @@ async def _replay(*arguments: str) -> tuple[int, list[str], str]:
 async def test_an_edit_that_open_lifecycles_can_not_follow_is_named_and_one_that_they_can_is_passed(
     world: World, tmp_path: Path
 ) -> None:
-    ground = Ground(world)
+    entity = EditedEntity(world)
     world.counterparty.replies = [{"refused": "no"}] * 2
-    async with ground.worker(effects.Escalating):
+    async with entity.worker(effects.Escalating):
         for each in ("a", "b"):
-            await ground.start(entity_id=each)
-            await ground.go(each)
+            await entity.start(entity_id=each)
+            await entity.go(each)
             await world.is_in(PARCEL, each, "failed")
     run = (await world.handle(PARCEL, "a").describe()).run_id
     folder = tmp_path / "histories"
 
     async def listed() -> bool:
-        return len(await ground.histories()) == 2
+        return len(await entity.histories()) == 2
 
     await world.until(listed, "the server's list knows both")
     bad, good = await asyncio.gather(

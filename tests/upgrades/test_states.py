@@ -6,125 +6,125 @@ import pytest
 
 from perdure.contracts import EffectStatus
 from tests.upgrades import effects, states
-from tests.upgrades.ground import PARCEL, Ground
+from tests.upgrades.edited_entity import PARCEL, EditedEntity
 from tests.upgrades.rows import row
 from tests.world import World
 
 
 @pytest.fixture
-def ground(world: World) -> Ground:
-    return Ground(world)
+def entity(world: World) -> EditedEntity:
+    return EditedEntity(world)
 
 
-async def _parked(ground: Ground) -> None:
-    async with ground.worker(effects.Escalating):
-        await _in_doubt(ground)
+async def _parked(entity: EditedEntity) -> None:
+    async with entity.worker(effects.Escalating):
+        await _in_doubt(entity)
 
 
-async def _in_doubt(ground: Ground) -> None:
-    await ground.start()
-    await ground.doubt()
-    await ground.go()
-    await ground.wants_a_person()
+async def _in_doubt(entity: EditedEntity) -> None:
+    await entity.start()
+    await entity.doubt()
+    await entity.go()
+    await entity.wants_a_person()
 
 
 @row("state added, entered further on")
-async def test_a_state_that_is_added_is_entered_by_those_that_are_not_past_it(ground: Ground) -> None:
-    await _parked(ground)
-    async with ground.worker(states.OneMore):
-        await ground.client.resolve(PARCEL, "a", EffectStatus.DONE, by="ann", note="seen", receipt={"number": 7})
-        assert await ground.end() == "done"
-    assert await ground.world.states(PARCEL, "a") == ["starting", "doing", "doing", "doing", "checked", "done"]
-    assert await ground.failures() == 0
+async def test_a_state_that_is_added_is_entered_by_those_that_are_not_past_it(entity: EditedEntity) -> None:
+    await _parked(entity)
+    async with entity.worker(states.OneMore):
+        await entity.client.resolve(PARCEL, "a", EffectStatus.DONE, by="ann", note="seen", receipt={"number": 7})
+        assert await entity.end() == "done"
+    assert await entity.world.states(PARCEL, "a") == ["starting", "doing", "doing", "doing", "checked", "done"]
+    assert await entity.failures() == 0
 
 
 @row("state removed, nobody in it")
-async def test_a_state_that_was_removed_is_no_matter_where_nobody_is_in_it(ground: Ground) -> None:
-    async with ground.worker(states.OneMore):
-        await ground.start()
-    async with ground.worker(effects.Escalating):
-        await ground.go()
-        assert await ground.end() == "done"
-    assert await ground.failures() == 0
+async def test_a_state_that_was_removed_is_no_matter_where_nobody_is_in_it(entity: EditedEntity) -> None:
+    async with entity.worker(states.OneMore):
+        await entity.start()
+    async with entity.worker(effects.Escalating):
+        await entity.go()
+        assert await entity.end() == "done"
+    assert await entity.failures() == 0
 
 
 @row("state removed, somebody in it")
 async def test_a_state_that_was_removed_keeps_the_worker_from_starting_while_somebody_is_in_it(
-    ground: Ground,
+    entity: EditedEntity,
 ) -> None:
-    await _parked(ground)
-    why = await ground.refused(states.RenamedInSilence)
+    await _parked(entity)
+    why = await entity.refused(states.RenamedInSilence)
     assert why.startswith("parcel: open ones are in the state 'doing', which it does not declare")
     assert "state(..., aliases=('doing',))" in why
 
 
 @row("state renamed")
-async def test_a_renamed_state_that_says_so_is_the_one_they_are_in(ground: Ground) -> None:
-    await _parked(ground)
-    async with ground.worker(states.Renamed):
-        assert (await ground.world.asked(PARCEL)).state == "sending"
-        await ground.client.resolve(PARCEL, "a", EffectStatus.NOT_DONE, by="ann", note="not there")
-        assert await ground.end() == "done"
-    assert await ground.world.states(PARCEL, "a") == ["starting", "doing", "doing", "sending", "done"]
-    assert ground.other.accepted.total() == 2  # one was resolved as not done
-    assert await ground.failures() == 0
+async def test_a_renamed_state_that_says_so_is_the_one_they_are_in(entity: EditedEntity) -> None:
+    await _parked(entity)
+    async with entity.worker(states.Renamed):
+        assert (await entity.world.asked(PARCEL)).state == "sending"
+        await entity.client.resolve(PARCEL, "a", EffectStatus.NOT_DONE, by="ann", note="not there")
+        assert await entity.end() == "done"
+    assert await entity.world.states(PARCEL, "a") == ["starting", "doing", "doing", "sending", "done"]
+    assert entity.other.accepted.total() == 2  # one was resolved as not done
+    assert await entity.failures() == 0
 
 
 @row("state renamed")
 async def test_a_renamed_state_is_the_one_that_a_later_run_began_in(world: World) -> None:
-    ground = Ground(world, "walk")
+    entity = EditedEntity(world, "walk")
     handle = world.handle("walk", "a")
-    async with ground.worker(states.Walk):
-        await ground.start()
+    async with entity.worker(states.Walk):
+        await entity.start()
         await world.is_in("walk", "a", "doing")
         await handle.signal("tell", "renew")
 
         async def renewed() -> bool:
-            return len(await ground.histories()) == 2
+            return len(await entity.histories()) == 2
 
         await world.until(renewed, "a new run")
         assert (await world.asked("walk")).state == "doing"
-    async with ground.worker(states.WalkRenamed):
+    async with entity.worker(states.WalkRenamed):
         assert (await world.asked("walk")).state == "sending"
         await handle.signal("tell", "go")
-        assert await ground.end() == "done"
+        assert await entity.end() == "done"
     assert await world.states("walk", "a") == ["starting", "doing", "done"]
-    assert await ground.failures() == 0
+    assert await entity.failures() == 0
 
 
 @row("`within`", "`mirror` added")
-async def test_within_and_the_mirrors_column_count_from_the_next_write_on(ground: Ground) -> None:
-    await ground.world.db.execute("insert into errand (id) values ('a')")
-    await _parked(ground)
-    async with ground.worker(states.Shown):
-        assert await ground.world.db.fetchval("select state from errand") == "pending"
-        ground.other.replies = [{"refused": "no"}]
-        await ground.client.resolve(PARCEL, "a", EffectStatus.NOT_DONE, by="ann", note="not there")
-        await ground.world.is_in(PARCEL, "a", "failed")
+async def test_within_and_the_mirrors_column_count_from_the_next_write_on(entity: EditedEntity) -> None:
+    await entity.world.db.execute("insert into errand (id) values ('a')")
+    await _parked(entity)
+    async with entity.worker(states.Shown):
+        assert await entity.world.db.fetchval("select state from errand") == "pending"
+        entity.other.replies = [{"refused": "no"}]
+        await entity.client.resolve(PARCEL, "a", EffectStatus.NOT_DONE, by="ann", note="not there")
+        await entity.world.is_in(PARCEL, "a", "failed")
         shows = "select state = 'failed' from errand"
-        await ground.world.until(lambda: ground.world.db.fetchval(shows), "the column shows it")
-        assert await ground.world.db.fetchval("select stuck_at is not null from perdure.entity")
-    assert await ground.failures() == 0
+        await entity.world.until(lambda: entity.world.db.fetchval(shows), "the column shows it")
+        assert await entity.world.db.fetchval("select stuck_at is not null from perdure.entity")
+    assert await entity.failures() == 0
 
 
 @row("`mirror` changed")
 async def test_another_column_shows_the_state_from_the_next_write_on_and_the_old_one_keeps_what_it_showed(
-    ground: Ground,
+    entity: EditedEntity,
 ) -> None:
-    await ground.world.db.execute("alter table errand add column shown text")
-    await ground.world.db.execute("insert into errand (id) values ('a')")
-    async with ground.worker(states.Shown):
-        await _in_doubt(ground)
-        await ground.world.until(
-            lambda: ground.world.db.fetchval("select state = 'doing' from errand"), "doing is shown"
+    await entity.world.db.execute("alter table errand add column shown text")
+    await entity.world.db.execute("insert into errand (id) values ('a')")
+    async with entity.worker(states.Shown):
+        await _in_doubt(entity)
+        await entity.world.until(
+            lambda: entity.world.db.fetchval("select state = 'doing' from errand"), "doing is shown"
         )
-    async with ground.worker(states.ShownElsewhere):
-        assert await ground.world.db.fetchval("select shown from errand") is None
-        await ground.client.resolve(PARCEL, "a", EffectStatus.NOT_DONE, by="ann", note="not there")
-        assert await ground.end() == "done"
-        await ground.world.until(lambda: ground.world.db.fetchval("select shown = 'done' from errand"), "done is shown")
-    assert await ground.world.db.fetchval("select state from errand") == "doing"
-    assert await ground.failures() == 0
+    async with entity.worker(states.ShownElsewhere):
+        assert await entity.world.db.fetchval("select shown from errand") is None
+        await entity.client.resolve(PARCEL, "a", EffectStatus.NOT_DONE, by="ann", note="not there")
+        assert await entity.end() == "done"
+        await entity.world.until(lambda: entity.world.db.fetchval("select shown = 'done' from errand"), "done is shown")
+    assert await entity.world.db.fetchval("select state from errand") == "doing"
+    assert await entity.failures() == 0
 
 
 @row("state removed, somebody in it")
@@ -132,17 +132,17 @@ async def test_a_run_that_begins_in_a_state_that_is_gone_stands_still_until_the_
     world: World,
 ) -> None:
     """While workers are replaced, an entity can come into the old state after the new worker has started."""
-    ground = Ground(world, "walk")
-    await ground.client.start("walk", "a", {})
+    entity = EditedEntity(world, "walk")
+    await entity.client.start("walk", "a", {})
     await world.db.execute("delete from perdure.outbox")
-    async with ground.worker(states.WalkRenamedInSilence):
-        await ground.new_run("doing", states.Walk)
-        what = await ground.wants_a_person()
+    async with entity.worker(states.WalkRenamedInSilence):
+        await entity.new_run("doing", states.Walk)
+        what = await entity.wants_a_person()
         assert what.startswith("the state can't be read: WalkRenamedInSilence: 'doing' is not one of its states")
-    async with ground.worker(states.WalkRenamed):
+    async with entity.worker(states.WalkRenamed):
         assert (await world.asked("walk")).attention is not None
-        await ground.client.retry("walk", "a", by="ann", note="try")
-        await ground.wants_nobody()
+        await entity.client.retry("walk", "a", by="ann", note="try")
+        await entity.wants_nobody()
         await world.handle("walk", "a").signal("tell", "go")
-        assert await ground.end() == "done"
-    assert await ground.failures() == 0
+        assert await entity.end() == "done"
+    assert await entity.failures() == 0

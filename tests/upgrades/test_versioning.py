@@ -10,13 +10,13 @@ from perdure import Settings
 from perdure.errors import InvalidSetting
 from perdure.settings import settings
 from tests.upgrades import calls, effects, states
-from tests.upgrades.ground import PARCEL, Ground
+from tests.upgrades.edited_entity import PARCEL, EditedEntity
 from tests.world import World
 
 
 @pytest.fixture
-def ground(world: World) -> Ground:
-    return Ground(world)
+def entity(world: World) -> EditedEntity:
+    return EditedEntity(world)
 
 
 async def _make_current(world: World, deployment: str) -> None:
@@ -35,51 +35,53 @@ async def _make_current(world: World, deployment: str) -> None:
     await world.until(set_it, f"{deployment} is current")
 
 
-async def test_a_pinned_lifecycle_ends_on_its_own_build_and_new_ones_begin_on_the_current_one(ground: Ground) -> None:
-    one, two = f"shop-{ground.world.scope}:1", f"shop-{ground.world.scope}:2"
+async def test_a_pinned_lifecycle_ends_on_its_own_build_and_new_ones_begin_on_the_current_one(
+    entity: EditedEntity,
+) -> None:
+    one, two = f"shop-{entity.world.scope}:1", f"shop-{entity.world.scope}:2"
     # What the first one keeps to has a task queue of its own, of the same build.
-    async with ground.worker(effects.Limited, deployment=one):
-        await _make_current(ground.world, one)
-        await ground.start()
-        async with ground.worker(calls.Inserted, deployment=two):  # it could not follow what the other began
-            await _make_current(ground.world, two)
-            await ground.start(entity_id="b")
-            await ground.go()
-            await ground.go("b")
-            assert await ground.end() == await ground.end("b") == "done"
-    assert sorted(ground.other.accepted) == ["parcel/a/send-parcel", "parcel/b/announce-parcel", "parcel/b/send-parcel"]
-    assert await ground.failures() == 0
+    async with entity.worker(effects.Limited, deployment=one):
+        await _make_current(entity.world, one)
+        await entity.start()
+        async with entity.worker(calls.Inserted, deployment=two):  # it could not follow what the other began
+            await _make_current(entity.world, two)
+            await entity.start(entity_id="b")
+            await entity.go()
+            await entity.go("b")
+            assert await entity.end() == await entity.end("b") == "done"
+    assert sorted(entity.other.accepted) == ["parcel/a/send-parcel", "parcel/b/announce-parcel", "parcel/b/send-parcel"]
+    assert await entity.failures() == 0
 
 
-async def test_with_auto_an_open_lifecycle_goes_on_with_the_current_build(ground: Ground) -> None:
-    one, two = f"shop-{ground.world.scope}:1:auto", f"shop-{ground.world.scope}:2:auto"
-    async with ground.worker(effects.Escalating, deployment=one):
-        await _make_current(ground.world, one)
-        await ground.start()
-    async with ground.worker(states.OneMore, deployment=two):
-        await _make_current(ground.world, two)
-        await ground.go()
-        assert await ground.end() == "done"
-    assert await ground.world.states(PARCEL, "a") == ["starting", "doing", "checked", "done"]
+async def test_with_auto_an_open_lifecycle_goes_on_with_the_current_build(entity: EditedEntity) -> None:
+    one, two = f"shop-{entity.world.scope}:1:auto", f"shop-{entity.world.scope}:2:auto"
+    async with entity.worker(effects.Escalating, deployment=one):
+        await _make_current(entity.world, one)
+        await entity.start()
+    async with entity.worker(states.OneMore, deployment=two):
+        await _make_current(entity.world, two)
+        await entity.go()
+        assert await entity.end() == "done"
+    assert await entity.world.states(PARCEL, "a") == ["starting", "doing", "checked", "done"]
 
 
-async def test_a_pinned_lifecycle_goes_on_in_a_new_run_of_its_own_build(ground: Ground) -> None:
+async def test_a_pinned_lifecycle_goes_on_in_a_new_run_of_its_own_build(entity: EditedEntity) -> None:
     from tests.upgrades import shapes
 
-    letters = Ground(ground.world, shapes.NAME)
-    one = f"post-{ground.world.scope}:1"
+    letters = EditedEntity(entity.world, shapes.NAME)
+    one = f"post-{entity.world.scope}:1"
     async with letters.worker(shapes.Before, deployment=one):
-        await _make_current(ground.world, one)
+        await _make_current(entity.world, one)
         await letters.start({"to": "eve"})
-        handle = ground.world.handle(shapes.NAME, "a")
+        handle = entity.world.handle(shapes.NAME, "a")
         await handle.signal("tell", "renew")
-        await ground.world.until(lambda: _runs(letters, 2), "a new run")
+        await entity.world.until(lambda: _runs(letters, 2), "a new run")
         await handle.signal("tell", "send")
         assert await letters.end() == "done"
 
 
-async def _runs(ground: Ground, count: int) -> bool:
-    return len(await ground.histories()) == count
+async def _runs(entity: EditedEntity, count: int) -> bool:
+    return len(await entity.histories()) == count
 
 
 @pytest.mark.parametrize("given", ["shop", "shop:", "my.shop:1", "shop:1:always"])

@@ -20,7 +20,7 @@ from perdure._services.queues import queues
 from perdure.contracts import EffectStatus
 from tests.apps.contracts import Errand
 from tests.apps.limited import ACCOUNT, app
-from tests.integration.operations.reading import perdure
+from tests.command import perdure
 from tests.world import World
 
 APP = ("--app", "tests.apps.limited:app")

@@ -15,7 +15,7 @@ from infra.postgres import PostgresServer
 from infra.temporal import TemporalServer
 from tests.apps.contracts import Errand
 from tests.apps.sparing import WITHIN, app
-from tests.integration.operations.reading import perdure
+from tests.command import perdure
 from tests.world import World
 
 APP = "tests.apps.sparing:app"

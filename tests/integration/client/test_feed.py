@@ -334,8 +334,8 @@ async def test_the_documented_follower_deals_with_each_event_once_in_one_transac
 ) -> None:
     page = (Path(__file__).parents[3] / "docs" / "feed.md").read_text()
     [block] = [sql for sql in re.findall(r"^```sql\n(.*?)^```$", page, re.MULTILINE | re.DOTALL) if "begin;" in sql]
-    ground, step = block.split("begin;")
-    await db.execute(ground)
+    setup, step = block.split("begin;")
+    await db.execute(setup)
     await start(db, "a", "b")
     await write(db, "a", 0, 1, 2)
     await db.execute("begin;" + step)

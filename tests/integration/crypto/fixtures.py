@@ -19,7 +19,7 @@ from temporalio.api.workflowservice.v1 import (
 from perdure._crypto.codec import is_ours
 from perdure._reconcile.workflow import reconciliation_id
 from perdure.encryption import Private
-from tests.apps.confiding import PHONE, SECRET, Secret
+from tests.apps.private_messages import PHONE, SECRET, Secret
 from tests.world import World
 
 FIRST = "first:" + base64.b64encode(b"1" * 32).decode()

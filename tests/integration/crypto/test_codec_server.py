@@ -13,7 +13,7 @@ import pytest
 from infra.postgres import PostgresServer
 from infra.temporal import TemporalServer
 from perdure._crypto.access import new_token
-from tests.apps.confiding import PHONE, SECRET, Confide, app
+from tests.apps.private_messages import PHONE, SECRET, PrivateMessage, app
 from tests.forked import Forked
 from tests.integration.crypto.fixtures import FIRST, GIVEN, keys
 from tests.world import World
@@ -41,14 +41,14 @@ async def test_the_temporal_command_reads_and_writes_by_it_with_a_token_alone(wo
     )
     try:
         async with world.worker(app):
-            await world.client.start(Confide, "a", GIVEN)
-            await world.is_in("confide", "a", "waiting")
-            await world.asked("confide", "a")
+            await world.client.start(PrivateMessage, "a", GIVEN)
+            await world.is_in("private-message", "a", "waiting")
+            await world.asked("private-message", "a")
         says = re.compile(r"running \|.* port=(\d+)")
         found = await world.until(lambda: log.exists() and says.search(log.read_text()), f"it runs, see {log}")
         at = ("--codec-endpoint", f"http://127.0.0.1:{found[1]}/{{namespace}}")
         auth = ("--codec-auth", f"Bearer {token}")
-        which = ("--workflow-id", world.handle("confide", "a").id)
+        which = ("--workflow-id", world.handle("private-message", "a").id)
         show = ("workflow", "show", *which, "--output", "json")
         in_json = base64.b64encode(GIVEN.model_dump_json().encode()).decode()
         without = await world.temporal_command(*show)

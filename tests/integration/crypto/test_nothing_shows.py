@@ -1,4 +1,4 @@
-"""With keys, neither Temporal nor the database holds a word of what is confided; and keys can be changed."""
+"""With keys, neither Temporal nor the database holds a word of what is private; and keys can be changed."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from perdure import Entity
 from perdure._crypto.codec import encrypting, opened
 from perdure._services import delivery
 from perdure.encryption import Private
-from tests.apps import confiding
-from tests.apps.confiding import PHONE, SECRET, Confide, Secret, app
+from tests.apps import private_messages
+from tests.apps.private_messages import PHONE, SECRET, PrivateMessage, Secret, app
 from tests.integration.crypto.fixtures import (
     FIRST,
     GIVEN,
@@ -58,7 +58,7 @@ async def world(
     """One whose processes have a key, and seal."""
     monkeypatch.setenv("PERDURE_KEYS", f"{SECOND},{FIRST}")
     monkeypatch.setenv("PERDURE_SEAL", "true")
-    monkeypatch.setattr(confiding, "opened", [])
+    monkeypatch.setattr(private_messages, "opened", [])
     made = World(postgres, temporal, database, tmp_path)
     made.config = made.config.model_copy(update={**keys(FIRST, SECOND), "seal": True})
     async with made.made(app) as made:
@@ -66,23 +66,23 @@ async def world(
 
 
 async def test_a_whole_life_leaves_no_word_of_it_in_temporal_nor_a_sealed_field_in_the_database(world: World) -> None:
-    handle = world.handle("confide", "a")
+    handle = world.handle("private-message", "a")
     async with world.worker(app, **keys(FIRST, SECOND)):
-        await world.client.start(Confide, "a", GIVEN)
-        await world.asked("confide", "a")
+        await world.client.start(PrivateMessage, "a", GIVEN)
+        await world.asked("private-message", "a")
         first_run = (await handle.describe()).run_id
-        assert await handle.execute_update(Confide.ask, GIVEN) == GIVEN
+        assert await handle.execute_update(PrivateMessage.ask, GIVEN) == GIVEN
         with pytest.raises(WorkflowUpdateFailedError) as refused:
-            await handle.execute_update(Confide.ask, Secret(to=Private(PHONE), text=f"{SECRET}?"))
+            await handle.execute_update(PrivateMessage.ask, Secret(to=Private(PHONE), text=f"{SECRET}?"))
         assert isinstance(refused.value.cause, ApplicationError)
         assert refused.value.cause.message == f"that is no {SECRET}"
-        await world.client.signal(Confide, "a", Confide.hear, GIVEN)
-        await world.is_in("confide", "a", "muttered")
-        [heard] = await handle.query(Confide.heard)
-        assert heard.to.open(Entity("confide", "a")) == PHONE
+        await world.client.signal(PrivateMessage, "a", PrivateMessage.hear, GIVEN)
+        await world.is_in("private-message", "a", "muttered")
+        [heard] = await handle.query(PrivateMessage.heard)
+        assert heard.to.open(Entity("private-message", "a")) == PHONE
     async with world.worker(app, **keys(SECOND, FIRST)):
-        await world.client.signal(Confide, "a", Confide.hear, GIVEN)
-        assert await world.ended("confide", "a") == "done"
+        await world.client.signal(PrivateMessage, "a", PrivateMessage.hear, GIVEN)
+        assert await world.ended("private-message", "a") == "done"
     last_run = (await handle.describe()).run_id
     assert last_run != first_run
     found = await everything(world, (handle.id, first_run), (handle.id, last_run))
@@ -97,8 +97,8 @@ async def test_a_whole_life_leaves_no_word_of_it_in_temporal_nor_a_sealed_field_
     assert [kind for kind in KINDS if not any(kind in place for place in seen)] == []
     used = {payload.metadata["encryption-key-id"] for each in found for _, payload in payloads(each)} - {b""}
     assert used == {b"first", b"second"}
-    assert confiding.opened == [PHONE] * len(confiding.opened)
-    assert len(confiding.opened) == 3
+    assert private_messages.opened == [PHONE] * len(private_messages.opened)
+    assert len(private_messages.opened) == 3
     rows = await in_the_database(world)
     assert "perdure-sealed:2:" in rows
     assert PHONE not in rows
@@ -108,20 +108,20 @@ async def test_a_worker_without_the_key_fails_no_entity_and_it_goes_on_when_the_
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(delivery, "TASK_TIMEOUT", timedelta(seconds=1))  # the task that it has when it is stopped
-    handle = world.handle("confide", "a")
+    handle = world.handle("private-message", "a")
     async with world.worker(app, **keys(SECOND)):
-        await world.client.start(Confide, "a", GIVEN)
-        await world.asked("confide", "a")
+        await world.client.start(PrivateMessage, "a", GIVEN)
+        await world.asked("private-message", "a")
     async with world.worker(app, **keys(FIRST)):
-        await world.client.signal(Confide, "a", Confide.hear, GIVEN)
+        await world.client.signal(PrivateMessage, "a", PrivateMessage.hear, GIVEN)
         failed = await world.until(lambda: _failed_task(handle), "a workflow task failed")
     converter = encrypting(pydantic_data_converter, world.config)
     failure = (await opened(failed.workflow_task_failed_event_attributes.failure, converter)).message
     assert failure == "it is encrypted with the key 'second', and this process has first: add 'second' to PERDURE_KEYS"
-    assert (await world.client.status("confide", "a")).attention is None
+    assert (await world.client.status("private-message", "a")).attention is None
     async with world.worker(app, **keys(SECOND, FIRST)):
-        await world.client.signal(Confide, "a", Confide.hear, GIVEN)
-        assert await world.ended("confide", "a") == "done"
+        await world.client.signal(PrivateMessage, "a", PrivateMessage.hear, GIVEN)
+        assert await world.ended("private-message", "a") == "done"
     assert await world.db.fetchval("select count(*) from perdure.rejected") == 0
 
 

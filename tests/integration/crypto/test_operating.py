@@ -14,13 +14,13 @@ from temporalio.service import RPCError
 from infra.postgres import PostgresServer
 from infra.temporal import TemporalServer
 from perdure._reconcile.schedule import make_schedule
-from tests.apps import confiding
-from tests.apps.confiding import PHONE, Confide, app
+from tests.apps import private_messages
+from tests.apps.private_messages import PHONE, PrivateMessage, app
+from tests.command import perdure
 from tests.integration.crypto.fixtures import FIRST, GIVEN, SECOND, in_plain, keys, the_reconciliation
-from tests.integration.operations.reading import perdure
 from tests.world import World
 
-APP = "tests.apps.confiding:app"
+APP = "tests.apps.private_messages:app"
 
 
 @pytest.fixture
@@ -30,7 +30,7 @@ async def world(
     """One whose processes have a key, and seal."""
     monkeypatch.setenv("PERDURE_KEYS", FIRST)
     monkeypatch.setenv("PERDURE_SEAL", "true")
-    monkeypatch.setattr(confiding, "opened", [])
+    monkeypatch.setattr(private_messages, "opened", [])
     made = World(postgres, temporal, database, tmp_path)
     made.config = made.config.model_copy(update={**keys(FIRST), "seal": True})
     async with made.made(app) as made:
@@ -41,16 +41,16 @@ async def test_what_is_shown_replayed_cleaned_up_and_recovered_is_what_it_would_
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with world.worker(app):
-        await world.client.start(Confide, "a", GIVEN)
-        await world.client.signal(Confide, "a", Confide.hear, GIVEN)
-        await world.is_in("confide", "a", "muttered")
+        await world.client.start(PrivateMessage, "a", GIVEN)
+        await world.client.signal(PrivateMessage, "a", PrivateMessage.hear, GIVEN)
+        await world.is_in("private-message", "a", "muttered")
         cleaned = await perdure(world, "reconcile", "--now", "--json")
         assert cleaned.exit_code == 0, cleaned.output
         assert await make_schedule(
             world.temporal_client, world.config.model_copy(update={"reconciliation_every": 24.0})
         )
         assert in_plain(await the_reconciliation(world)) == set()
-    shown = await perdure(world, "show", "confide", "a", "--json", "--payloads", "--app", APP)
+    shown = await perdure(world, "show", "private-message", "a", "--json", "--payloads", "--app", APP)
     assert shown.exit_code == 0, shown.output
     tries = [(each["effect"], each["kind"], each["outcome"]) for each in json.loads(shown.stdout)["tries"]]
     assert tries == [
@@ -69,13 +69,13 @@ async def test_what_is_shown_replayed_cleaned_up_and_recovered_is_what_it_would_
     recovered = await perdure(world, "recover", "--yes", "--note", "the cluster burnt down")
     assert recovered.exit_code == 0, recovered.output
     async with world.worker(app, **keys(SECOND, FIRST)):
-        await world.client.signal(Confide, "a", Confide.hear, GIVEN)
-        assert await world.ended("confide", "a") == "done"
-    assert confiding.opened == [PHONE] * 3  # twice to whisper, once to mutter: nothing again after the recovery
+        await world.client.signal(PrivateMessage, "a", PrivateMessage.hear, GIVEN)
+        assert await world.ended("private-message", "a") == "done"
+    assert private_messages.opened == [PHONE] * 3  # twice to whisper, once to mutter: nothing again after the recovery
 
 
 async def _delete(world: World) -> None:
-    handle = world.handle("confide", "a")
+    handle = world.handle("private-message", "a")
     execution = WorkflowExecution(workflow_id=handle.id)
     request = DeleteWorkflowExecutionRequest(namespace=world.temporal_client.namespace, workflow_execution=execution)
     await world.temporal_client.workflow_service.delete_workflow_execution(request)

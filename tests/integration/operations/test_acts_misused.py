@@ -7,7 +7,8 @@ from typer.testing import Result
 
 from tests.apps.contracts import Errand
 from tests.apps.talking import Plod, Rest, Ring, app
-from tests.integration.operations.acting import LOST, delivered, parked, perdure, untouched
+from tests.command import perdure
+from tests.integration.operations.acts import LOST, delivered, parked, untouched
 from tests.world import World
 
 pytestmark = pytest.mark.world(app)

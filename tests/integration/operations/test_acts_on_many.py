@@ -8,7 +8,8 @@ from collections import Counter
 import pytest
 
 from tests.apps.talking import app
-from tests.integration.operations.acting import LOST, delivered, parked, perdure, record, untouched
+from tests.command import perdure
+from tests.integration.operations.acts import LOST, delivered, parked, record, untouched
 from tests.terminal import at_terminal
 from tests.world import World
 

@@ -8,7 +8,8 @@ import pytest
 
 from tests.apps.contracts import Errand
 from tests.apps.talking import Rest, Ring, Slow, app
-from tests.integration.operations.acting import LOST, delivered, parked, perdure, record, untouched
+from tests.command import perdure
+from tests.integration.operations.acts import LOST, delivered, parked, record, untouched
 from tests.world import World
 
 pytestmark = pytest.mark.world(app)

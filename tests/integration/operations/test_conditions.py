@@ -11,7 +11,7 @@ from perdure._operations.overview import read_overview
 from perdure._operations.selection import Selection, oldest
 from tests.acceptance.errands import commit_errands
 from tests.apps.contracts import Errand
-from tests.integration.operations.reading import perdure, shown, stands
+from tests.command import perdure, shown, stands
 from tests.world import World
 
 BOTH = ["lookup", "lookup-inline"]

@@ -6,15 +6,15 @@ import json
 import shlex
 
 from perdure.contracts.keys import Key
-from tests.integration.operations.reading import perdure
-from tests.integration.operations.test_list import ENDED, GROUND
+from tests.command import perdure
+from tests.integration.operations.test_list import ENDED, ENTITIES
 from tests.world import World
 
 ANN = ("--by", "ann", "--note", "their log has it")
 
 
 async def test_each_doubt_is_named_with_the_key_that_the_other_side_knows_and_what_settles_it(world: World) -> None:
-    await world.db.execute(GROUND)
+    await world.db.execute(ENTITIES)
     await world.db.execute(ENDED)
     end = await perdure(world, "doubts", "--json")
     found = [json.loads(line) for line in end.stdout.splitlines()]
@@ -57,7 +57,7 @@ async def test_what_it_prints_settles_a_doubt_of_an_entity_that_has_ended(world:
 
 
 async def test_doubts_that_outlived_their_entities_are_settled_together(world: World) -> None:
-    await world.db.execute(GROUND)
+    await world.db.execute(ENTITIES)
     await world.db.execute(ENDED)
     await world.db.execute("update perdure.effect set status = 'in_doubt' where id = 'e3'")
     chosen = ("resolve", "--ended", "--lifecycle", "order", "--as", "abandoned", *ANN)
@@ -81,13 +81,13 @@ async def test_doubts_that_outlived_their_entities_are_settled_together(world: W
 
 async def test_the_overview_leads_to_the_doubts_that_nobody_asks_about_any_more(world: World) -> None:
     hint = "`perdure doubts --ended` names them"
-    await world.db.execute(GROUND)
+    await world.db.execute(ENTITIES)
     assert hint not in (await perdure(world, "status")).stdout
     await world.db.execute(ENDED)
     assert hint in (await perdure(world, "status")).stdout
 
 
 async def test_show_names_the_token_of_each_key(world: World) -> None:
-    await world.db.execute(GROUND)
+    await world.db.execute(ENTITIES)
     text = (await perdure(world, "show", "order", "4")).stdout
     assert Key("k4").token in text

@@ -12,11 +12,11 @@ import pytest
 from perdure._operations import selection
 from perdure._operations.condition import Condition
 from perdure._operations.selection import Selection, count, oldest, pages
-from tests.integration.operations.reading import APP, perdure, process
+from tests.command import APP, perdure, process
 from tests.terminal import at_terminal
 from tests.world import World
 
-GROUND = """
+ENTITIES = """
     select perdure.start('order', n::text, '{}', tenant => 't' || n % 2) from generate_series(1, 6) n;
     select perdure.start('parcel', 'p', '{}');
     delete from perdure.outbox where id <> '1';
@@ -74,7 +74,7 @@ MEANT_NOTHING: list[tuple[tuple[str, ...], int, str]] = [
 
 
 async def test_a_selection_means_these(world: World) -> None:
-    await world.db.execute(GROUND)
+    await world.db.execute(ENTITIES)
     for wanted, ids in SELECTIONS:
         found = [row.id for row in await oldest(world.db, wanted)]
         assert sorted(found) == sorted(ids.split()), wanted
@@ -87,7 +87,7 @@ async def test_whoever_acts_on_each_meets_everyone_once_whatever_changes(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(selection, "PAGE", 3)
-    await world.db.execute(GROUND)
+    await world.db.execute(ENTITIES)
     met: list[str] = []
     async for page in pages(world.db, Selection(limit=6)):
         assert len(page) <= 3
@@ -97,7 +97,7 @@ async def test_whoever_acts_on_each_meets_everyone_once_whatever_changes(
 
 
 async def test_the_longest_in_their_state_are_listed_first_and_lines_are_cut_on_a_terminal_only(world: World) -> None:
-    await world.db.execute(GROUND)
+    await world.db.execute(ENTITIES)
     end = await perdure(world, "list", "--limit", "2", "--lifecycle", "order")
     doubt = "send is in doubt: nobody knows whether it has gone, or where to"
     assert end.stdout.splitlines() == [
@@ -113,7 +113,7 @@ async def test_the_longest_in_their_state_are_listed_first_and_lines_are_cut_on_
 
 
 async def test_json_is_one_object_a_line(world: World) -> None:
-    await world.db.execute(GROUND)
+    await world.db.execute(ENTITIES)
     end = await perdure(world, "list", "--json", "--older-than", "150m", "--in-doubt", "--tenant", "t1")
     [row] = [json.loads(line) for line in end.stdout.splitlines()]
     assert (row["lifecycle"], row["id"], row["state"], row["condition"]) == ("order", "3", "sending", "holder-gone")
@@ -121,14 +121,14 @@ async def test_json_is_one_object_a_line(world: World) -> None:
 
 
 async def test_a_filter_that_means_nothing_is_one_line(world: World) -> None:
-    await world.db.execute(GROUND)
+    await world.db.execute(ENTITIES)
     for arguments, status, line in MEANT_NOTHING:
         end = await perdure(world, "list", *arguments)
         assert (end.exit_code, end.stdout, end.stderr) == (status, "", f"perdure: {line}\n")
 
 
 async def test_the_command_ends_with_the_status_and_the_line_that_are_documented(world: World) -> None:
-    await world.db.execute(GROUND)
+    await world.db.execute(ENTITIES)
     matches, misses, broken = await asyncio.gather(
         process(world, "list", "--attention"),
         process(world, "list", "--lifecycle", "ordre"),
@@ -171,7 +171,7 @@ FINISHED = [
 
 
 async def test_finished_ones_are_listed_the_newest_first(world: World) -> None:
-    await world.db.execute(GROUND)
+    await world.db.execute(ENTITIES)
     await world.db.execute(ENDED)
     await world.db.execute("update perdure.finished set finished_at = finished_at - interval '10 min'")
     for arguments, ids in FINISHED:
@@ -186,7 +186,7 @@ async def test_finished_ones_are_listed_the_newest_first(world: World) -> None:
 
 
 async def test_what_is_watched_is_shown_again_when_it_has_changed(world: World) -> None:
-    await world.db.execute(GROUND)
+    await world.db.execute(ENTITIES)
     watching = ("list", "--lifecycle", "parcel", "--watch", "--every", "0.1")
     async with at_terminal(world, *watching) as command, at_terminal(world, "status", "--watch") as overview:
         await world.until(lambda: "parcel/p" in command.text and "waits" in command.text, "the list")

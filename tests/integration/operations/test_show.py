@@ -12,7 +12,7 @@ from tests.acceptance.errands import commit_errands, parked
 from tests.apps.bodies import app
 from tests.apps.contracts import Errand
 from tests.apps.errands import Count
-from tests.integration.operations.reading import APP, nobody, perdure, shown, stands
+from tests.command import APP, nobody, perdure, shown, stands
 from tests.world import World
 
 _PLACE = re.compile(r" at \w+\.py:\d+$")

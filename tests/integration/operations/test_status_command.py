@@ -10,7 +10,7 @@ import pytest
 from perdure._store.sql import shared
 from perdure.errors import NotPermitted
 from tests.apps.bodies import app
-from tests.integration.operations.reading import nobody, perdure
+from tests.command import nobody, perdure
 from tests.world import World
 
 NOTHING = {"waiting": 0, "lag_seconds": 0, "wanted_later": 0, "rejected": 0, "rows_behind": 0}

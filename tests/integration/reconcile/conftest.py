@@ -6,21 +6,20 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from tests.apps import bodies, frail
-from tests.integration.reconcile.entities import Cleaning, cleaning
-from tests.integration.reconcile.parts import Sweep, sweeping
+from tests.apps import bodies, failing
+from tests.integration.reconcile.reconciling import OLD_ENOUGH, Reconciling, reconciling
 from tests.world import World
 
 
 @pytest.fixture
-async def clean(world: World) -> AsyncIterator[Cleaning]:
-    """A reconciliation of lifecycles that come to grief, with a worker."""
-    async with world.worker(frail.app), cleaning(world) as made:
+async def reconciliation(world: World) -> AsyncIterator[Reconciling]:
+    """A reconciliation of lifecycles that fail in many ways, for which everything is old enough; with a worker."""
+    async with world.worker(failing.app), reconciling(world, failing.app, OLD_ENOUGH) as made:
         yield made
 
 
 @pytest.fixture
-async def sweep(world: World) -> AsyncIterator[Sweep]:
-    """Its parts, with the app of the errands."""
-    async with sweeping(world, bodies.app) as made:
+async def parts(world: World) -> AsyncIterator[Reconciling]:
+    """Parts of a reconciliation with the app of the errands."""
+    async with reconciling(world, bodies.app) as made:
         yield made

@@ -18,8 +18,8 @@ from perdure._services.ownership.ownership import Ownership
 from perdure._wire.keeper import Incarnation, Proposal, Word
 from perdure.errors import NotThisDatabase
 from tests.apps.contracts import Errand
-from tests.apps.frail import app
-from tests.integration.reconcile.entities import Cleaning, begun, is_open
+from tests.apps.failing import app
+from tests.integration.reconcile.reconciling import Reconciling, begun, is_open
 from tests.world import World
 
 pytestmark = pytest.mark.world(app, reconciliation_every=24.0)
@@ -78,7 +78,7 @@ async def ended_in_bulk(world: World) -> None:
 
 
 async def test_all_workflows_are_terminated_and_everything_goes_on(
-    world: World, clean: Cleaning, caplog: pytest.LogCaptureFixture
+    world: World, reconciliation: Reconciling, caplog: pytest.LogCaptureFixture
 ) -> None:
     await begun(world, "staying/a", "stubborn/b")
     before = await epoch(world)
@@ -88,7 +88,7 @@ async def test_all_workflows_are_terminated_and_everything_goes_on(
     assert "nothing is sent from here" not in caplog.messages
     assert await epoch(world) == before, "nothing was lost, so nothing is in doubt"
 
-    await clean.run()
+    await reconciliation.open_entities()
     await world.until(partial(is_open, world, "stubborn", "b"), "if_ended = 'again'")
     assert "its workflow was terminated: a slip" in str((await world.client.status("staying", "a")).attention)
     await world.handle("stubborn", "b").signal("go")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from temporalio.testing import ActivityEnvironment
@@ -11,8 +11,8 @@ from temporalio.testing import ActivityEnvironment
 from perdure._reconcile.hosting import CleaningActivities
 from perdure._reconcile.runs import begin, end
 from perdure._wire.reconciliation import Asked, Begun, Done, Named
-from tests.apps.frail import app
-from tests.integration.reconcile.entities import OLD_ENOUGH, cleaning
+from tests.apps.failing import app
+from tests.integration.reconcile.reconciling import OLD_ENOUGH, reconciling
 from tests.world import World
 
 pytestmark = pytest.mark.world(app, reconciliation_every=24.0)
@@ -20,26 +20,26 @@ pytestmark = pytest.mark.world(app, reconciliation_every=24.0)
 
 async def test_a_part_that_is_begun_again_goes_on_behind_the_last_entity_that_it_told_of(world: World) -> None:
     told: list[object] = []
-    async with cleaning(world) as clean:
-        ground = await clean.ground()
+    async with reconciling(world, app, OLD_ENOUGH) as reconciliation:
+        context = await reconciliation.context()
         for id in "abc":
             await world.client.start("staying", id, {})
         await world.db.execute("delete from perdure.outbox")
-        hosted = CleaningActivities(ground.pool, world.temporal_client, app, world.config)
+        hosted = CleaningActivities(context.pool, world.temporal_client, app, world.config)
         environment = ActivityEnvironment()
         environment.info = replace(ActivityEnvironment.default_info(), heartbeat_details=[["staying", "b", 7]])
         environment.on_heartbeat = lambda *details: told.append(details[0])
         part = next(each for each in hosted.all() if each.__temporal_activity_definition.name.endswith("open-entities"))  # type: ignore[attr-defined]
-        assert await environment.run(part, Begun(run=1, younger_than=datetime.now(UTC) - OLD_ENOUGH)) == 8
+        assert await environment.run(part, Begun(run=1, younger_than=datetime.now(UTC) + timedelta(minutes=1))) == 8
         assert told[-1] == ["staying", "c", 8]
-        assert [id for id, _, _ in await clean.found("vanished")] == ["c"]
+        assert [id for id, _, _ in await reconciliation.found("vanished")] == ["c"]
 
 
 async def test_only_what_was_looked_for_and_not_seen_is_over(world: World) -> None:
-    async with cleaning(world) as clean:
-        ground = await clean.ground()
-        begun = await begin(ground.pool, world.config, Asked(by="test"), "e")
-        assert await begin(ground.pool, world.config, Asked(by="test"), "e") == begun  # its answer was lost
+    async with reconciling(world, app, OLD_ENOUGH) as reconciliation:
+        context = await reconciliation.context()
+        begun = await begin(context.pool, world.config, Asked(by="test"), "e")
+        assert await begin(context.pool, world.config, Asked(by="test"), "e") == begun  # its answer was lost
         begun = begun.model_copy(update={"parts": ["open-entities", "missing"]})
         for id in ("seen", "over", "young"):
             await world.client.start("staying", id, {})
@@ -67,19 +67,19 @@ async def test_only_what_was_looked_for_and_not_seen_is_over(world: World) -> No
         of_one = begun.model_copy(
             update={"only": Named(lifecycle="staying", id="seen", generation=0), "run": begun.run + 1}
         )
-        await end(ground.pool, app, Done(begun=of_one))
+        await end(context.pool, app, Done(begun=of_one))
         assert await left() == {"over", "young", "x", "failed", "", "mended"}
-        summary = await end(ground.pool, app, Done(begun=begun, seen=3, failed={"missing": "why"}))
+        summary = await end(context.pool, app, Done(begun=begun, seen=3, failed={"missing": "why"}))
         assert await left() == {"young", "x", "failed", "", "mended"}
         assert (summary.mended, summary.left) == (0, 4)
 
 
 async def test_a_hundred_reconciliations_are_kept_on_record(world: World) -> None:
-    async with cleaning(world) as clean:
-        ground = await clean.ground()
+    async with reconciling(world, app, OLD_ENOUGH) as reconciliation:
+        context = await reconciliation.context()
         await world.db.execute(
             "insert into perdure.reconciliation (asked_by) select 'test' from generate_series(1, 150)"
         )
-        begun = await begin(ground.pool, world.config, Asked(by="test"), "e")
-        await end(ground.pool, app, Done(begun=begun))
+        begun = await begin(context.pool, world.config, Asked(by="test"), "e")
+        await end(context.pool, app, Done(begun=begun))
         assert await world.db.fetchval("select count(*) from perdure.reconciliation") == 100

@@ -17,7 +17,7 @@ from perdure._worker.plugin import _check as check_at_start
 from perdure.contracts import AppRows
 from perdure.errors import DeclarationError
 from tests.apps.expecting import PENDING, TABLE, app_of
-from tests.integration.reconcile.parts import Sweep, sweeping
+from tests.integration.reconcile.reconciling import Reconciling, reconciling
 from tests.world import World
 from workers.comments.app import app as comments
 
@@ -25,15 +25,15 @@ LISTED = "select id from perdure.outbox order by id"
 
 
 @pytest.fixture
-async def chores(world: World) -> AsyncIterator[Sweep]:
+async def chores(world: World) -> AsyncIterator[Reconciling]:
     """A table of chores, and an app that expects a lifecycle for each pending one."""
     await world.db.execute(TABLE)
-    async with sweeping(world, app_of(PENDING)) as made:
+    async with reconciling(world, app_of(PENDING)) as made:
         yield made
 
 
 async def test_a_row_without_a_lifecycle_is_started_once_and_the_others_are_left_alone(
-    world: World, chores: Sweep, monkeypatch: pytest.MonkeyPatch
+    world: World, chores: Reconciling, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(expected, "PAGE", 3)
     await world.db.execute("""
@@ -56,7 +56,7 @@ async def test_a_row_without_a_lifecycle_is_started_once_and_the_others_are_left
     assert await world.db.fetchval(noted) == 6
 
 
-async def test_rows_that_came_with_a_copied_database_are_not_started(world: World, chores: Sweep) -> None:
+async def test_rows_that_came_with_a_copied_database_are_not_started(world: World, chores: Reconciling) -> None:
     await world.db.execute("insert into chore values (1, 'do it', 'pending')")
     await world.db.execute("update perdure.database set copied_at = now()")
     assert await chores.run(missing) == []
@@ -64,7 +64,9 @@ async def test_rows_that_came_with_a_copied_database_are_not_started(world: Worl
     assert await chores.run(missing) == [("missing", "1", True)]
 
 
-async def test_a_row_that_can_not_be_started_is_reported_and_the_others_go_on(world: World, chores: Sweep) -> None:
+async def test_a_row_that_can_not_be_started_is_reported_and_the_others_go_on(
+    world: World, chores: Reconciling
+) -> None:
     sql = """
         select case id when 3 then ' three ' when 4 then null else id::text end as id,
             case when id = 5 then to_jsonb(1 / (id - 5)) else jsonb_build_object('body', body) end as input
@@ -94,7 +96,7 @@ async def test_a_row_that_can_not_be_started_is_reported_and_the_others_go_on(wo
     assert await world.db.fetchval("select count(*) from perdure.finding where id = '2'") == 1
 
 
-async def test_what_an_app_starts_at_this_moment_is_its_own(world: World, chores: Sweep) -> None:
+async def test_what_an_app_starts_at_this_moment_is_its_own(world: World, chores: Reconciling) -> None:
     await world.db.execute("insert into chore values (1, 'do 1')")
     other = await asyncpg.connect(world.dsn)
     async with other.transaction():
@@ -105,7 +107,7 @@ async def test_what_an_app_starts_at_this_moment_is_its_own(world: World, chores
 
 
 async def test_many_are_counted_rather_than_listed(
-    world: World, chores: Sweep, monkeypatch: pytest.MonkeyPatch
+    world: World, chores: Reconciling, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "TOLD", 2)
     await world.db.execute("insert into chore select n, case when n > 5 then 'do it' end from generate_series(1, 10) n")
@@ -128,7 +130,7 @@ COSTS = {
 
 
 async def test_a_query_that_reads_a_big_table_from_end_to_end_is_refused(
-    world: World, chores: Sweep, monkeypatch: pytest.MonkeyPatch
+    world: World, chores: Reconciling, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(expected, "BIG", 5_000)
     await world.db.execute("insert into chore select n, 'x', 'done' from generate_series(1, 6000) n; analyze chore")
@@ -139,7 +141,7 @@ async def test_a_query_that_reads_a_big_table_from_end_to_end_is_refused(
     assert why == {sql: refused if too_much else None for sql, too_much in COSTS.items()}
 
 
-async def test_a_big_record_is_not_read_from_end_to_end(world: World, chores: Sweep) -> None:
+async def test_a_big_record_is_not_read_from_end_to_end(world: World, chores: Reconciling) -> None:
     await world.db.execute("""
         insert into perdure.ident (lifecycle, id) select 'chore', 'x' || n from generate_series(1, 3000) n;
         insert into chore select n, 'do it' from generate_series(1, 3000) n; analyze perdure.ident; analyze chore
@@ -149,7 +151,7 @@ async def test_a_big_record_is_not_read_from_end_to_end(world: World, chores: Sw
 
 
 async def test_a_query_that_can_not_be_used_is_reported_and_harms_no_other_lifecycle(
-    world: World, chores: Sweep, monkeypatch: pytest.MonkeyPatch
+    world: World, chores: Reconciling, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(expected, "BIG", 5)
     monkeypatch.setattr(expected, "TIMEOUT", "50ms")
@@ -174,7 +176,9 @@ BROKEN = {
 }
 
 
-async def test_a_worker_does_not_start_with_a_query_that_postgres_can_not_run(world: World, chores: Sweep) -> None:
+async def test_a_worker_does_not_start_with_a_query_that_postgres_can_not_run(
+    world: World, chores: Reconciling
+) -> None:
     for sql, why in BROKEN.items():
         with pytest.raises(DeclarationError, match=f"chore: PostgreSQL can't run the query of `expects`: .*{why}"):
             await check_at_start(chores.pool, app_of(sql), chores.pool)
@@ -186,6 +190,6 @@ async def test_a_worker_does_not_start_with_a_query_that_postgres_can_not_run(wo
 
 async def test_a_comment_that_nobody_started_is_started(world: World) -> None:
     await world.db.execute("insert into comment default values")
-    async with sweeping(world, comments) as sweep:
-        assert await sweep.run(missing) == [("missing", "1", True)]
+    async with reconciling(world, comments) as parts:
+        assert await parts.run(missing) == [("missing", "1", True)]
     assert json.loads(await world.db.fetchval("select input from perdure.entity"))["recipient"] == "bob@example.org"

@@ -13,15 +13,16 @@ import pytest
 from temporalio.client import Client, Interceptor, OutboundInterceptor
 
 from perdure._reconcile.entities import open_entities
-from tests.apps.frail import app, other_app
-from tests.integration.reconcile.entities import (
-    Cleaning,
+from tests.apps.failing import app, other_app
+from tests.integration.reconcile.reconciling import (
+    OLD_ENOUGH,
+    Reconciling,
     all_written,
     begun,
-    cleaning,
     deleted,
     is_open,
     put_back,
+    reconciling,
     terminated,
 )
 from tests.world import World
@@ -32,7 +33,7 @@ FOUND_BY_NO_LIST = ('a"b', "a\\b")
 ODD_IDS = ("o'neil", *FOUND_BY_NO_LIST, "a,b", "100%", "ü (x)/y")
 
 
-async def test_two_reconciliations_at_once_mend_each_difference_once(world: World, clean: Cleaning) -> None:
+async def test_two_reconciliations_at_once_mend_each_difference_once(world: World, reconciliation: Reconciling) -> None:
     world.counterparty.replies += [{"refused": "no"}]
     await begun(world, "staying/vanished", "staying/unfinished", "stubborn/ended", "lookup/behind")
     await world.is_in("lookup", "behind", "failed")
@@ -42,20 +43,20 @@ async def test_two_reconciliations_at_once_mend_each_difference_once(world: Worl
 
     await world.db.execute("update perdure.ident set version = version - 1000 where id = 'behind'")
     await world.db.execute("update perdure.entity set state = 'doing' where id = 'behind'")
-    await clean.run(asked_since=datetime.now(UTC) + timedelta(minutes=1))
-    assert await clean.found("behind") == []  # none is asked that has not written since
+    await reconciliation.open_entities(asked_since=datetime.now(UTC) + timedelta(minutes=1))
+    assert await reconciliation.found("behind") == []  # none is asked that has not written since
 
     await put_back(world, "staying", "unfinished", "in")
     await deleted(world, "staying", "vanished")
     await terminated(world, "stubborn", "ended", "an accident")
 
-    found = await asyncio.gather(clean.run(), clean.run())
+    found = await asyncio.gather(reconciliation.open_entities(), reconciliation.open_entities())
 
-    assert await clean.found("unfinished") == [("unfinished", "its workflow has ended as out: mirrored", True)]
+    assert await reconciliation.found("unfinished") == [("unfinished", "its workflow has ended as out: mirrored", True)]
     assert await world.ended("staying", "unfinished") == "out"
-    assert [id for id, _, _ in await clean.found("vanished")] == ["vanished"]
-    assert (await clean.found("ended"))[0][1].startswith("its workflow was terminated: an accident")
-    assert [(id, mended) for id, _, mended in await clean.found("behind")] == [("behind", True)]
+    assert [id for id, _, _ in await reconciliation.found("vanished")] == ["vanished"]
+    assert (await reconciliation.found("ended"))[0][1].startswith("its workflow was terminated: an accident")
+    assert [(id, mended) for id, _, mended in await reconciliation.found("behind")] == [("behind", True)]
     assert (await world.client.status("lookup", "behind")).state == "failed"
     for lifecycle, id in (("staying", "vanished"), ("stubborn", "ended")):
         await world.until(partial(is_open, world, lifecycle, id), f"{lifecycle}/{id} runs again")
@@ -66,7 +67,7 @@ async def test_two_reconciliations_at_once_mend_each_difference_once(world: Worl
     assert sum(sum(each.reported_now.values()) for each in found) == 0
 
 
-async def test_what_a_person_must_see_to_is_reported_with_what_to_do(world: World, clean: Cleaning) -> None:
+async def test_what_a_person_must_see_to_is_reported_with_what_to_do(world: World, reconciliation: Reconciling) -> None:
     world.counterparty.replies_to["parked"] = [{"close": True}]
     staying = [f"staying/{each}" for each in ("ended", "stuck", "input", "state")]
     await begun(world, *staying, "escalate/parked", "faulty/failing")
@@ -82,8 +83,8 @@ async def test_what_a_person_must_see_to_is_reported_with_what_to_do(world: Worl
 
     await world.until(all_seen, "parked, and failing for the third time")
     before = await world.db.fetchval("select count(*) from perdure.transition")
-    await clean.run()
-    await clean.run()  # said once, however often it is seen
+    await reconciliation.open_entities()
+    await reconciliation.open_entities()  # said once, however often it is seen
 
     rows = await world.db.fetch("select * from perdure.finding order by kind, id")
     found = {(row["kind"], row["id"]): row for row in rows}
@@ -116,21 +117,21 @@ async def test_code_that_can_not_follow_an_open_history_is_found_before_its_enti
     async with world.worker(app):
         await begun(world, "lookup/a")
         await world.is_in("lookup", "a", "failed")
-    async with world.worker(other_app), cleaning(world) as clean:
-        await clean.run()
-    assert [(id, mended) for id, _, mended in await clean.found("failing")] == [("a", False)]
-    assert "Nondeterminism" in (await clean.found("failing"))[0][1]
+    async with world.worker(other_app), reconciling(world, app, OLD_ENOUGH) as reconciliation:
+        await reconciliation.open_entities()
+    assert [(id, mended) for id, _, mended in await reconciliation.found("failing")] == [("a", False)]
+    assert "Nondeterminism" in (await reconciliation.found("failing"))[0][1]
 
 
-async def test_what_ends_again_and_again_is_started_again_once(world: World, clean: Cleaning) -> None:
+async def test_what_ends_again_and_again_is_started_again_once(world: World, reconciliation: Reconciling) -> None:
     await begun(world, "stubborn/a")
     await terminated(world, "stubborn", "a", "once")
-    await clean.run()
+    await reconciliation.open_entities()
     await world.until(lambda: is_open(world, "stubborn", "a"), "runs again")
     await terminated(world, "stubborn", "a", "twice")
-    await clean.run()
+    await reconciliation.open_entities()
     assert not await is_open(world, "stubborn", "a")
-    said = [what for _, what, mended in await clean.found("ended") if not mended]
+    said = [what for _, what, mended in await reconciliation.found("ended") if not mended]
     assert said == ["its workflow was terminated: twice (" + said[0].split("(")[1]]
     assert "started again lately" in said[0]
 
@@ -154,7 +155,7 @@ class Counting(Interceptor):
         return Outbound(next)
 
 
-async def test_what_is_healthy_or_young_is_left_alone(world: World, clean: Cleaning) -> None:
+async def test_what_is_healthy_or_young_is_left_alone(world: World, reconciliation: Reconciling) -> None:
     ids = [f"staying/{each}" for each in ODD_IDS]
     world.counterparty.replies_to["retry"] = [{"not_done": "busy", "retry_after": 600}]
     await begun(world, *ids, "counter/renewed", "lookup/retry", "stubborn/young")
@@ -162,7 +163,7 @@ async def test_what_is_healthy_or_young_is_left_alone(world: World, clean: Clean
     await world.until(lambda: world.db.fetchval("select status = 'not_done' from perdure.effect"), "waits for a retry")
     before = await all_written(world)
 
-    healthy = await clean.run()
+    healthy = await reconciliation.open_entities()
     assert not healthy.mended_now
     assert not healthy.reported_now
     assert await all_written(world) == before
@@ -170,25 +171,26 @@ async def test_what_is_healthy_or_young_is_left_alone(world: World, clean: Clean
     asked: Counter[str] = Counter()
     config = world.temporal_client.config()
     config["interceptors"] = [Counting(asked)]
-    ground = replace(
-        await clean.ground(asked_since=datetime.now(UTC) + timedelta(minutes=1)), temporal_client=Client(**config)
+    context = replace(
+        await reconciliation.context(asked_since=datetime.now(UTC) + timedelta(minutes=1)),
+        temporal_client=Client(**config),
     )
-    assert await open_entities(ground) == len(ids) + 3
+    assert await open_entities(context) == len(ids) + 3
     assert asked == {"list_workflows": 1, "describe_workflow": len(FOUND_BY_NO_LIST)}
 
     await world.handle("stubborn", "young").terminate(reason="just now")
     await world.db.execute("update perdure.entity set stuck_at = now() - interval '1 second'")
     before = await all_written(world)
-    await clean.run(grace=timedelta(minutes=10))
+    await reconciliation.open_entities(grace=600)
     assert await world.db.fetchval("select count(*) from perdure.finding") == 0
     assert await all_written(world) == before
 
 
-async def test_a_copy_leaves_its_originals_entities_alone(world: World, clean: Cleaning) -> None:
+async def test_a_copy_leaves_its_originals_entities_alone(world: World, reconciliation: Reconciling) -> None:
     await begun(world, "staying/gone", "staying/stuck")
     await deleted(world, "staying", "gone")
     await world.db.execute("update perdure.entity set left_to = 'the original', stuck_at = now() - interval '1 hour'")
     before = await all_written(world)
-    await clean.run()
+    await reconciliation.open_entities()
     assert await all_written(world) == before
-    assert await clean.found("stuck") == []
+    assert await reconciliation.found("stuck") == []

@@ -23,9 +23,9 @@ from perdure._wire.reconciliation import Asked
 from perdure.cli import cli
 from perdure.errors import TemporalUnavailable
 from perdure.telemetry import names
-from tests.apps.frail import app
+from tests.apps.failing import app
 from tests.deadline import in_time
-from tests.integration.reconcile.entities import Cleaning, begun, deleted, is_open
+from tests.integration.reconcile.reconciling import Reconciling, begun, deleted, is_open
 from tests.integration.telemetry.test_metrics import metered
 from tests.world import World
 
@@ -41,7 +41,7 @@ async def perdure(world: World, *arguments: str) -> Result:
 
 
 async def test_a_reconciliation_now_mends_says_what_is_left_and_forgets_what_is_over(
-    world: World, clean: Cleaning
+    world: World, reconciliation: Reconciling
 ) -> None:
     await begun(world, "staying/gone", "staying/ended", "staying/well")
     await deleted(world, "staying", "gone")
@@ -111,7 +111,7 @@ async def test_a_part_that_fails_for_good_keeps_no_other_from_its_work_and_all_o
         assert 3600 < (await here.value(names.RECONCILIATION_AGE_SECONDS) or 0) < 3700
 
 
-async def test_a_database_that_may_be_a_copy_is_not_cleaned_up(world: World, clean: Cleaning) -> None:
+async def test_a_database_that_may_be_a_copy_is_not_cleaned_up(world: World, reconciliation: Reconciling) -> None:
     await begun(world, "staying/gone")
     await deleted(world, "staying", "gone")
     await world.db.execute("update perdure.database set stopped = 'it is a copy'")
@@ -149,11 +149,11 @@ async def test_a_reconciliation_whose_worker_is_killed_goes_on_in_another_one(wo
 
 
 async def test_a_fleet_makes_one_reconciliation_after_its_start_and_no_more_until_it_is_time(
-    world: World, clean: Cleaning
+    world: World, reconciliation: Reconciling
 ) -> None:
-    ground = await clean.ground()
+    context = await reconciliation.context()
     await world.db.execute("delete from perdure.reconciliation")
-    fleet = [Caretaker(ground.pool, world.temporal_client, world.config) for _ in range(3)]
+    fleet = [Caretaker(context.pool, world.temporal_client, world.config) for _ in range(3)]
     for each in fleet:
         each._looks_at = 0.0
     await asyncio.gather(*(each.once() for each in fleet))
@@ -201,12 +201,14 @@ async def _heard(world: World, times: int) -> bool:
     return types.count(EventType.EVENT_TYPE_WORKFLOW_TASK_COMPLETED) > times
 
 
-async def test_its_schedule_is_put_back_and_one_that_is_paused_stays_so(world: World, clean: Cleaning) -> None:
-    ground = await clean.ground()
+async def test_its_schedule_is_put_back_and_one_that_is_paused_stays_so(
+    world: World, reconciliation: Reconciling
+) -> None:
+    context = await reconciliation.context()
     schedule = world.temporal_client.get_schedule_handle(reconciliation_id(world.scope))
     await make_schedule(world.temporal_client, world.config)
-    await check_schedule(ground)
-    assert await clean.found("schedule") == []  # it is as it was made
+    await check_schedule(context)
+    assert await reconciliation.found("schedule") == []  # it is as it was made
 
     def change(of: ScheduleUpdateInput) -> ScheduleUpdate:
         changed: Schedule = of.description.schedule
@@ -215,21 +217,21 @@ async def test_its_schedule_is_put_back_and_one_that_is_paused_stays_so(world: W
         return ScheduleUpdate(changed)
 
     await schedule.update(change)
-    await check_schedule(ground)
+    await check_schedule(context)
     found = await schedule.describe()
     assert found.schedule.spec.intervals[0].every == timedelta(days=1)
     assert found.schedule.state.paused
-    paused, changed = sorted((mended, what) for _, what, mended in await clean.found("schedule"))
+    paused, changed = sorted((mended, what) for _, what, mended in await reconciliation.found("schedule"))
     assert "is paused: ann: not at night" in paused[1]
     assert "was changed (intervals)" in changed[1]
 
     await world.db.execute("delete from perdure.finding")
     await world.db.execute("update perdure.reconciliation set ended_at = clock_timestamp(), summary = '{}'")
     await schedule.delete()
-    await check_schedule(ground)
-    assert ["was missing" in what for _, what, _ in await clean.found("schedule")] == [True]
+    await check_schedule(context)
+    assert ["was missing" in what for _, what, _ in await reconciliation.found("schedule")] == [True]
     assert await _exists(world.temporal_client, world.scope)
-    await check_schedule(replace(ground, settings=world.config.model_copy(update={"reconciliation_every": 0.0})))
+    await check_schedule(replace(context, settings=world.config.model_copy(update={"reconciliation_every": 0.0})))
     assert not await _exists(world.temporal_client, world.scope)
 
 

@@ -14,35 +14,35 @@ from perdure._reconcile.undelivered import undelivered
 from perdure.errors import TemporalUnavailable
 from perdure.testing.proxy import proxied
 from tests.apps.bodies import app
-from tests.integration.reconcile.parts import Sweep
+from tests.integration.reconcile.reconciling import Reconciling
 from tests.world import World
 
 
-async def test_what_was_committed_while_no_relay_runs_is_delivered(world: World, sweep: Sweep) -> None:
+async def test_what_was_committed_while_no_relay_runs_is_delivered(world: World, parts: Reconciling) -> None:
     await world.db.execute("select perdure.start('repeat', n::text, '{}') from generate_series(1, 3) n")
     async with world.worker(app, relay=False):
-        assert await sweep.run(undelivered, grace=600) == []  # a relay may still come
+        assert await parts.run(undelivered, grace=600) == []  # a relay may still come
         assert await world.db.fetchval("select count(*) from perdure.outbox") == 3
-        assert await sweep.run(undelivered) == [("undelivered", None, True)]
+        assert await parts.run(undelivered) == [("undelivered", None, True)]
         await world.until(lambda: world.db.fetchval("select count(*) = 3 from perdure.finished"), "all done")
-    assert "3 rows of the outbox were delivered that no relay had looked at since" in await sweep.said("undelivered")
-    assert sweep.beats[-1] == 3
-    assert await sweep.run(undelivered) == []
+    assert "3 rows of the outbox were delivered that no relay had looked at since" in await parts.said("undelivered")
+    assert parts.beats[-1] == 3
+    assert await parts.run(undelivered) == []
     assert set(world.counterparty.accepted.values()) == {1}
 
 
-async def test_two_reconciliations_beside_a_relay_deliver_everything_once(world: World, sweep: Sweep) -> None:
+async def test_two_reconciliations_beside_a_relay_deliver_everything_once(world: World, parts: Reconciling) -> None:
     await world.db.execute("select perdure.start('lookup-inline', n::text, '{}') from generate_series(1, 80) n")
     async with world.worker(app):
-        grounds = [await sweep.ground(), await sweep.ground()]
-        await asyncio.gather(*(undelivered(ground, None) for ground in grounds))
+        contexts = [await parts.context(), await parts.context()]
+        await asyncio.gather(*(undelivered(context, None) for context in contexts))
         assert await world.db.fetchval("select count(*) from perdure.outbox where error is not null") == 0
         await world.until(lambda: world.db.fetchval("select count(*) = 80 from perdure.finished"), "all done")
     assert world.counterparty.accepted == {f"lookup-inline/{number}/do-lookup-inline": 1 for number in range(1, 81)}
     assert await world.db.fetchval("select count(*) from perdure.finding where not mended") == 0
 
 
-async def test_what_can_not_be_delivered_is_reported_and_harms_nothing_else(world: World, sweep: Sweep) -> None:
+async def test_what_can_not_be_delivered_is_reported_and_harms_nothing_else(world: World, parts: Reconciling) -> None:
     await world.db.execute("""
         select perdure.start('repeat', id, '{}') from unnest(array['kept back', 'without a workflow']) id;
         delete from perdure.outbox where id = 'without a workflow';
@@ -52,7 +52,7 @@ async def test_what_can_not_be_delivered_is_reported_and_harms_nothing_else(worl
         select perdure.start('repeat', 'unfit', '{"seconds": "soon"}');
     """)
     async with world.worker(app, relay=False):
-        found = await sweep.run(undelivered)
+        found = await parts.run(undelivered)
         await world.ended("repeat", "kept back")  # an outage had done that, so it is not reported
     assert found == [
         ("undelivered", None, True),
@@ -69,7 +69,7 @@ async def test_what_can_not_be_delivered_is_reported_and_harms_nothing_else(worl
 
 
 async def test_a_name_that_no_worker_knows_is_reported_with_how_much_waits_for_it(
-    world: World, sweep: Sweep, monkeypatch: pytest.MonkeyPatch
+    world: World, parts: Reconciling, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("perdure._reconcile.undelivered.STANDSTILL", 1.0)  # nothing can be delivered: no use in waiting
     await world.db.execute("""
@@ -77,7 +77,7 @@ async def test_a_name_that_no_worker_knows_is_reported_with_how_much_waits_for_i
         select perdure.start('counter', 'a', '{}');
         select perdure.signal('counter', 'a', 'tel', '1')
     """)
-    await sweep.run(undelivered)
+    await parts.run(undelivered)
     found = await world.db.fetch("select what from perdure.finding where about like 'unknown %' order by about")
     assert [row["what"].partition(" wait since ")[0] for row in found] == [
         "1 rows of the outbox",
@@ -90,7 +90,7 @@ async def test_a_name_that_no_worker_knows_is_reported_with_how_much_waits_for_i
 
 
 async def test_temporal_being_away_is_nobodys_fault(
-    world: World, sweep: Sweep, monkeypatch: pytest.MonkeyPatch
+    world: World, parts: Reconciling, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("perdure._services.delivery._RPC", timedelta(seconds=0.3))
     monkeypatch.setattr("perdure._reconcile.undelivered._ANSWER", timedelta(seconds=0.3))
@@ -100,5 +100,5 @@ async def test_temporal_being_away_is_nobodys_fault(
         temporal_client = await temporalio.client.Client.connect(address, plugins=[plugin])
         proxy.freeze(new_ones=True)
         with pytest.raises(TemporalUnavailable):
-            await sweep.run(undelivered, temporal_client=temporal_client)
+            await parts.run(undelivered, temporal_client=temporal_client)
     assert await world.db.fetchval("select count(*) from perdure.finding") == 0

@@ -12,7 +12,7 @@ from perdure import Entity
 from perdure._reconcile import unrecorded as module
 from perdure._reconcile.unrecorded import unrecorded
 from tests.apps.bodies import app
-from tests.integration.reconcile.parts import Sweep
+from tests.integration.reconcile.reconciling import Reconciling
 from tests.world import World
 
 FORGET = "delete from perdure.ident where id = $1"
@@ -25,7 +25,7 @@ FINISHED = """
 
 
 async def test_each_open_workflow_gets_its_row_back_or_ends(
-    world: World, sweep: Sweep, monkeypatch: pytest.MonkeyPatch
+    world: World, parts: Reconciling, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "PAGE", 2)
     async with world.worker(app):
@@ -35,8 +35,8 @@ async def test_each_open_workflow_gets_its_row_back_or_ends(
         await _change(world, FINISH, "over")
         await _change(world, "update perdure.ident set generation = 1 where id = $1", "of the last generation")
         before = await world.states("counter", "well")
-        assert await sweep.run(unrecorded, grace=600) == []
-        assert await sweep.run(unrecorded) == [
+        assert await parts.run(unrecorded, grace=600) == []
+        assert await parts.run(unrecorded) == [
             ("outlived", "of the last generation", True),
             ("outlived", "over", True),
             ("unrecorded", "lost", True),
@@ -51,35 +51,37 @@ async def test_each_open_workflow_gets_its_row_back_or_ends(
             assert await _is(world, each, WorkflowExecutionStatus.COMPLETED)
         assert await world.states("counter", "well") == before
         await world.until(lambda: _listed(world, 3), "visibility knows which ones have ended")
-        assert await sweep.run(unrecorded) == []
+        assert await parts.run(unrecorded) == []
 
 
-async def test_a_run_that_is_about_to_end_is_left_alone(world: World, sweep: Sweep) -> None:
+async def test_a_run_that_is_about_to_end_is_left_alone(world: World, parts: Reconciling) -> None:
     async with world.worker(app):
         await _counting(world, "ending")
         for change in (LOSE, FINISH, FINISHED):
             await _change(world, change, "ending")
         begun = await world.handle("counter", "ending").describe()
-        ground = await sweep.ground()
-        await world.db.execute("update perdure.finished set finished_at = $1", ground.younger_than)
-        await unrecorded(ground, None)
+        context = await parts.context()
+        await world.db.execute("update perdure.finished set finished_at = $1", context.younger_than)
+        await unrecorded(context, None)
         assert await world.db.fetchval("select count(*) from perdure.finding") == 0
-        assert begun.start_time < ground.younger_than  # so it was looked at
+        assert begun.start_time < context.younger_than  # so it was looked at
         assert await _is(world, "ending", WorkflowExecutionStatus.RUNNING)
 
 
-async def test_a_run_that_does_not_answer_is_reported_and_those_of_others_are_not(world: World, sweep: Sweep) -> None:
+async def test_a_run_that_does_not_answer_is_reported_and_those_of_others_are_not(
+    world: World, parts: Reconciling
+) -> None:
     for workflow_id in (f"{world.scope}:counter/a", "counter/b", f"{world.scope}x/counter/c"):
         await world.temporal_client.start_workflow("counter", {}, id=workflow_id, task_queue=f"nobody-{world.scope}")
     await world.until(lambda: _listed(world, 1), "visibility knows it")
     part = partial(unrecorded, patience=0.3)
-    assert await sweep.run(part) == [("unrecorded", "a", False)]
-    said = await sweep.said("unrecorded")
+    assert await parts.run(part) == [("unrecorded", "a", False)]
+    said = await parts.said("unrecorded")
     assert "it has no row, and the run does not answer: no worker takes its task" in said
     assert said.endswith(f"temporal workflow show --workflow-id {world.scope}:counter/a")
-    assert await sweep.run(part, only=Entity("counter", "b")) == []
-    assert await sweep.run(part, only=Entity("counter", "a")) == [("unrecorded", "a", False)]
-    assert await sweep.run(part, cursor=["dedupe", None]) == []  # it is past that lifecycle
+    assert await parts.run(part, only=Entity("counter", "b")) == []
+    assert await parts.run(part, only=Entity("counter", "a")) == [("unrecorded", "a", False)]
+    assert await parts.run(part, cursor=["dedupe", None]) == []  # it is past that lifecycle
     await world.handle("counter", "a").terminate()
 
 

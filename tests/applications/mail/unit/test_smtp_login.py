@@ -13,7 +13,7 @@ from infra.mail.server import count_by_message_id
 from perdure import NotDone
 from perdure.errors import InvalidSetting
 from tests.applications.mail.fixtures import LETTER, attempt, mail_server, settings
-from tests.self_signed import Certificate
+from tests.certificates import Certificate
 
 LOGIN: dict[str, object] = {"username": "app", "password": "secret"}
 

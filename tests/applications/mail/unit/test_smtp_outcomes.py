@@ -15,8 +15,8 @@ from infra.mail.server import At, Fault, MailServer, count_by_message_id
 from infra.ports import free_port
 from perdure import Attempt, InDoubt, NotDone, Refused
 from tests.applications.mail.fixtures import LETTER, attempt, mail_server, settings
+from tests.certificates import Certificate
 from tests.deadline import until
-from tests.self_signed import Certificate
 
 CLOSE, SILENCE = Fault(close=True), Fault()
 

@@ -135,12 +135,12 @@ async def test_a_worker_that_dies_when_it_has_started_a_dose_costs_nothing_and_d
 ) -> None:
     """Its turn is taken again; by then the dose is started, and is not started once more."""
     died, world = tmp_path / "died", quiet_clinic.world
-    first = await world.spawn("tests.apps.dying_reminders:app", DIED=str(died))
+    first = await world.spawn("tests.applications.reminders.dying:app", DIED=str(died))
     id, plan = soon()
     await quiet_clinic.sign_up(id, plan, ZONE)
     await first.gone()
     assert await world.db.fetchval("select count(*) from perdure.ident where lifecycle = 'dose'") == 1
-    await world.spawn("tests.apps.dying_reminders:app", DIED=str(died))
+    await world.spawn("tests.applications.reminders.dying:app", DIED=str(died))
     await quiet_clinic.sent(id, 1)
 
     async def reported() -> bool:

@@ -16,7 +16,7 @@ from infra.ports import free_port
 from infra.postgres import PostgresServer
 from infra.telephony.server import ACCOUNT, TOKEN, Fault, TelephonyServer
 from infra.temporal import TemporalServer
-from tests.apps.telephoning import app
+from tests.applications.telephony.announcing import app
 from tests.world import World
 from workers.telephony.callbacks import StatusCallbacks
 
@@ -45,8 +45,8 @@ async def world(
 async def tell(world: World, id: str, channel: str = "sms", to: str = NUMBER) -> None:
     """Start to tell somebody."""
     until = datetime.now(UTC) + timedelta(hours=1)
-    telling: dict[str, Any] = {"to": to, "text": TEXT, "channel": channel, "until": until}
-    await world.client.start("telling", id, telling)
+    announcement: dict[str, Any] = {"to": to, "text": TEXT, "channel": channel, "until": until}
+    await world.client.start("announcement", id, announcement)
 
 
 async def test_a_notice_whose_answer_was_lost_is_found_and_one_that_was_put_off_is_sent_once(
@@ -58,9 +58,9 @@ async def test_a_notice_whose_answer_was_lost_is_found_and_one_that_was_put_off_
         server.orders.order(*faults.values())
         for id in faults:
             await tell(world, id)
-        assert [await world.ended("telling", id) for id in faults] == ["sent", "sent"]
+        assert [await world.ended("announcement", id) for id in faults] == ["sent", "sent"]
         await tell(world, "bad", to="+15005550004")
-        assert await world.ended("telling", "bad") == "refused"
+        assert await world.ended("announcement", "bad") == "refused"
     assert len(server.accepted) == 2
     assert set(server.references.values()) == {1}
     whys = await world.db.fetch("select why from perdure.transition union all select why from perdure.effect")
@@ -82,7 +82,7 @@ async def test_a_callback_settles_a_call_that_no_look_up_can_tell_apart(
         world.worker(app),
     ):
         await tell(world, "1", "call")
-        assert await world.ended("telling", "1") == "sent"
+        assert await world.ended("announcement", "1") == "sent"
     assert len(server.accepted) == 1
     why = await world.db.fetchval("select why from perdure.transition order by version desc limit 1")
     assert why in ("initiated", "ringing", "in-progress", "completed")

@@ -26,8 +26,8 @@ from infra.telephony.reports import signature
 from infra.telephony.server import ACCOUNT, TOKEN
 from perdure import Entity
 from perdure.contracts import Key
+from tests.command import nobody
 from tests.deadline import in_time
-from tests.integration.operations.reading import nobody
 from workers.telephony.callbacks import MOST, StatusCallbacks
 
 PUBLIC = "https://hooks.example/perdure/telephony"
@@ -195,7 +195,7 @@ async def test_the_receiver_is_a_process_that_ends_when_it_is_told_to(
         env={
             **os.environ,
             "PERDURE_DATABASE_URL": postgres.dsn(database),
-            "PERDURE_APP": "tests.apps.telephoning:app",
+            "PERDURE_APP": "tests.applications.telephony.announcing:app",
             "PERDURE_LOG": "json",
         },
         stderr=asyncio.subprocess.PIPE,

@@ -21,8 +21,8 @@ from aiohttp import web
 
 from activities.web_jobs.settings import web_settings
 from tests.applications.web_jobs.conftest import Jobs
+from tests.command import nobody
 from tests.deadline import in_time
-from tests.integration.operations.reading import nobody
 from tests.pages import answers, closes
 from workers.web_jobs.app import app
 from workers.web_jobs.callbacks import MOST, Receiver

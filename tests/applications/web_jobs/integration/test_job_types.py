@@ -21,8 +21,8 @@ from activities.web_jobs.job_type import JobType, problems
 from activities.web_jobs.settings import web_settings
 from perdure.errors import NotPermitted, SchemaMismatch
 from tests.applications.web_jobs.conftest import Jobs
+from tests.command import perdure
 from tests.deadline import in_time
-from tests.integration.operations.reading import perdure
 from tests.pages import answers
 from tests.world import World
 from workers.web_jobs.app import app

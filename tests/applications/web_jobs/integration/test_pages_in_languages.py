@@ -22,7 +22,7 @@ import pytest
 from activities.web_jobs.settings import web_settings
 from infra.demos.job_pages import FILES, PageProcess, missing
 from tests.applications.web_jobs.conftest import Jobs
-from tests.integration.operations.reading import perdure
+from tests.command import perdure
 from workers.web_jobs.app import app
 
 SECRET = "whsec_" + base64.b64encode(b"a secret that the page has too").decode()

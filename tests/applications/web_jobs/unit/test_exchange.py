@@ -16,9 +16,9 @@ from activities.web_jobs.settings import web_settings
 from infra.ports import free_port
 from perdure import Attempt, InDoubt, NotDone, Refused
 from tests.applications.web_jobs.fixtures import LOCAL, Answers, attempt, call, job_type, settings
+from tests.certificates import Certificate
 from tests.deadline import DEADLINE, in_time
 from tests.raw_page import Behaviour, RawPage, says, says_for_ever, silent
-from tests.self_signed import Certificate
 
 PATIENCE = 3.0  # seconds, where the page never answers
 SHORT = 0.1  # seconds, where it is not even reached

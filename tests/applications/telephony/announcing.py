@@ -1,4 +1,4 @@
-"""The app of `telling`: its bodies, apart from the lifecycle, whose sandbox would import all of this for each run."""
+"""The app that runs `announcements`; its bodies stand apart from the lifecycle, whose sandbox imports few modules."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from activities.telephony.twilio.looking_up import look_up
 from activities.telephony.twilio.resources import lifespan
 from activities.telephony.twilio.sending import send
 from perdure import App, Attempt, LookupContext
-from tests.apps.telling import CALL, FIND_CALL, FIND_SMS, SMS, Tell
+from tests.applications.telephony.announcements import CALL, FIND_CALL, FIND_SMS, SMS, Announce
 
 
 @SMS.performs
@@ -31,7 +31,7 @@ async def find_call(notice: Notice, question: LookupContext) -> Accepted | None:
 
 
 app = App(
-    lifecycles=[Tell],
+    lifecycles=[Announce],
     effects=[send_sms, place_call, find_sms, find_call],
     lifespan=lifespan,
     commands={"telephony": "workers.telephony.commands:commands"},

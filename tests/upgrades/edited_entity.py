@@ -26,7 +26,7 @@ from tests.world import World
 PARCEL = "parcel"
 
 
-class Ground:
+class EditedEntity:
     """One entity `a` of a lifecycle that is edited while it is open."""
 
     def __init__(self, world: World, lifecycle: str = PARCEL) -> None:

@@ -1,13 +1,9 @@
-"""What the tests of the acts share: the command in this process, and what an act may not have touched."""
+"""What an act of an operator has changed, and how far it has come."""
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
-from typer.testing import CliRunner, Result
-
-from perdure.cli import cli
 from tests.world import World
 
 LOST = {"accept": True, "close": True}
@@ -16,12 +12,6 @@ TOUCHED = (
     "union all select 'effect', e::text from perdure.effect e union all select 'outbox', o::text from perdure.outbox o "
     "union all select 'entity', x::text from perdure.entity x order by 1, 2"
 )
-
-
-async def perdure(world: World, *arguments: str, given: str | None = None, **more: str) -> Result:
-    """Run `perdure` in this process, beside the test's own loop."""
-    environment = {**world.environment(), **more}
-    return await asyncio.to_thread(CliRunner().invoke, cli, arguments, given, environment)
 
 
 async def untouched(world: World) -> list[Any]:

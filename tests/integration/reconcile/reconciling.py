@@ -1,56 +1,77 @@
-"""What the tests of reconciliations stand on: the ground of a part, and how things come to grief."""
+"""Runs a reconciliation, or parts of one, on the world of a test, and breaks what it has to find."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from datetime import UTC, datetime, timedelta
+from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, TypeAlias
 
-import asyncpg
 from temporalio.api.common.v1 import WorkflowExecution
 from temporalio.api.workflowservice.v1 import DeleteWorkflowExecutionRequest
 from temporalio.client import WorkflowExecutionStatus
 from temporalio.service import RPCError, RPCStatusCode
 
+from perdure import App
 from perdure._reconcile.context import Context
 from perdure._reconcile.entities import open_entities
 from perdure._reconcile.findings import Findings
-from perdure._store.postgres import Database
+from perdure._store.connecting import Pool, open_pool
 from tests.apps.contracts import Errand
-from tests.apps.frail import app
 from tests.world import World
 
-OLD_ENOUGH = timedelta(seconds=-60)
-"""A grace time after which everything is old, whatever the clocks say."""
+OLD_ENOUGH = -60.0
+"""A grace time in seconds after which everything is old, whatever the clocks say."""
+
+Part: TypeAlias = Callable[[Context, object], Awaitable[object]]
+Found: TypeAlias = "tuple[str, str | None, bool]"
 
 
-class Cleaning:
-    """Makes grounds, and runs the pass over what is open."""
+@dataclass
+class Reconciling:
+    """Runs parts of a reconciliation on a world.
 
-    def __init__(self, world: World, pool: asyncpg.Pool[asyncpg.Record]) -> None:
-        self.world = world
-        self._pool = pool
+    Attributes:
+        grace: how old in seconds something must be by default.
+        beats: what the parts have put into their heartbeats.
+    """
 
-    async def ground(self, grace: timedelta = OLD_ENOUGH, **more: Any) -> Context:
-        """That of a reconciliation of its own."""
-        run = await self._pool.fetchval("insert into perdure.reconciliation (asked_by) values ('test') returning run")
+    world: World
+    pool: Pool
+    app: App
+    grace: float = 0.0
+    beats: list[object] = field(default_factory=list)
+
+    async def context(self, *, grace: float | None = None, **more: Any) -> Context:
+        """What a new reconciliation would be given."""
+        since = "select clock_timestamp() - make_interval(secs => $1)"
+        run = await self.pool.fetchval("insert into perdure.reconciliation (asked_by) values ('a test') returning run")
+        given: dict[str, Any] = {"temporal_client": self.world.temporal_client, "beat": self.beats.append} | more
         return Context(
-            pool=self._pool,
-            temporal_client=self.world.temporal_client,
-            app=app,
+            pool=self.pool,
+            app=self.app,
             settings=self.world.config,
-            findings=Findings(self._pool, run),
-            younger_than=datetime.now(UTC) - grace,
-            **more,
+            findings=Findings(self.pool, run),
+            younger_than=await self.pool.fetchval(since, self.grace if grace is None else grace),
+            **given,
         )
 
-    async def run(self, **more: Any) -> Findings:
+    async def run(self, part: Part, *, cursor: object = None, **options: Any) -> list[Found]:
+        """Run it; what this one reconciliation found: kind, entity id, and whether it was mended."""
+        context = await self.context(**options)
+        await part(context, cursor)
+        rows = await self.world.db.fetch(
+            "select kind, id, mended from perdure.finding where run = $1 order by kind, id, about",
+            context.findings._run,
+        )
+        return [(row["kind"], row["id"] or None, row["mended"]) for row in rows]
+
+    async def open_entities(self, **options: Any) -> Findings:
         """Look at all that is open; what was found."""
-        ground = await self.ground(**more)
-        await open_entities(ground)
-        return ground.findings
+        context = await self.context(**options)
+        await open_entities(context)
+        return context.findings
 
     async def found(self, kind: str) -> list[tuple[str, str, bool]]:
         """Findings of a kind: id, what is seen, whether it was mended."""
@@ -59,15 +80,21 @@ class Cleaning:
         )
         return [(row["id"], row["what"], row["mended"]) for row in rows]
 
+    async def said(self, kind: str) -> str:
+        """What was seen and what is advised, of the one finding of a kind."""
+        row = await self.world.db.fetchrow("select what, advice from perdure.finding where kind = $1", kind)
+        assert row is not None
+        return f"{row['what']} | {row['advice']}"
+
 
 @asynccontextmanager
-async def cleaning(world: World) -> AsyncIterator[Cleaning]:
-    """With a pool of its own."""
-    database = Database(world.dsn, most=5)
+async def reconciling(world: World, app: App, grace: float = 0.0) -> AsyncIterator[Reconciling]:
+    """With connections of its own."""
+    pool = await open_pool(world.dsn, 5)
     try:
-        yield Cleaning(world, await database.open())
+        yield Reconciling(world, pool, app, grace)
     finally:
-        await database.close()
+        await pool.close()
 
 
 async def begun(world: World, *names: str) -> None:

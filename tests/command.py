@@ -1,4 +1,4 @@
-"""What the tests of what an operator is shown share: the command in this process."""
+"""The command `perdure`, run in the process of a test or in one of its own."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from tests.world import World
 APP = ("--app", "tests.apps.bodies:app")
 
 
-async def perdure(world: World, *arguments: str, **more: str) -> Result:
-    """Run `perdure` in this process, beside the test's own loop."""
+async def perdure(world: World, *arguments: str, given: str | None = None, **more: str) -> Result:
+    """Run `perdure` in this process, beside the test's own loop; `given` is its standard input."""
     environment = {**world.environment(), **more}
-    return await asyncio.to_thread(CliRunner().invoke, cli, arguments, env=environment)
+    return await asyncio.to_thread(CliRunner().invoke, cli, arguments, given, environment)
 
 
 async def process(world: World, *arguments: str) -> tuple[int | None, str, str]:

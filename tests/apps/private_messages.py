@@ -1,4 +1,4 @@
-"""`confide`: a lifecycle that does all that sends a payload to Temporal, and is told secrets everywhere.
+"""`private-message`: a lifecycle that does all that sends a payload to Temporal, and is told secrets everywhere.
 
 `PHONE` goes into `Private` fields, `SECRET` into ordinary ones.
 """
@@ -34,7 +34,7 @@ QUICK = RetryPolicy(initial_interval=timedelta(seconds=0.05), maximum_interval=t
 
 
 class Secret(BaseModel):
-    """What is confided."""
+    """What is private."""
 
     to: Private
     text: str
@@ -76,8 +76,8 @@ class Way(StrEnum):
     DONE = state("done", final=True)
 
 
-@workflow.defn(name="confide")
-class Confide(Lifecycle[Secret, Way]):
+@workflow.defn(name="private-message")
+class PrivateMessage(Lifecycle[Secret, Way]):
     """Hears, goes on in a new run, whispers, mutters, and waits for a last word."""
 
     effects = (WHISPER, MUTTER)
@@ -149,4 +149,4 @@ async def mutter(given: Secret, attempt: Attempt) -> Said:
     return Said(to=given.to, text=given.text)
 
 
-app = App([Confide], [whisper, find, mutter])
+app = App([PrivateMessage], [whisper, find, mutter])

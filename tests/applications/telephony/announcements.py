@@ -38,7 +38,7 @@ CALL, FIND_CALL = call_contracts(
 )
 
 
-class Telling(BaseModel):
+class Announcement(BaseModel):
     """Whom to tell what."""
 
     to: Private
@@ -55,8 +55,8 @@ class Way(StrEnum):
     OVER = state("over", final=True)
 
 
-@workflow.defn(name="telling")
-class Tell(Lifecycle[Telling, Way]):
+@workflow.defn(name="announcement")
+class Announce(Lifecycle[Announcement, Way]):
     """Tells somebody."""
 
     effects = (SMS, CALL)
@@ -70,17 +70,19 @@ class Tell(Lifecycle[Telling, Way]):
         self.reports[report.reference] = report
 
     @workflow.run
-    async def run(self, telling: Telling) -> None:
-        """Tell them once."""
-        effect = SMS if telling.channel is Channel.SMS else CALL
+    async def run(self, announcement: Announcement) -> None:
+        """Announce them once."""
+        effect = SMS if announcement.channel is Channel.SMS else CALL
         reference = reference_of(Key.of(self.entity, effect.identity))
 
         def accepted() -> Accepted | None:
             report = self.reports.get(reference)
             return Accepted(sid=report.sid, status=report.status) if report else None
 
-        notice = Notice(to=telling.to, text=telling.text, until=telling.until)
-        end = await self.perform(effect, notice, entering=Way.SENDING, expires_at=telling.until, confirmed_by=accepted)
+        notice = Notice(to=announcement.to, text=announcement.text, until=announcement.until)
+        end = await self.perform(
+            effect, notice, entering=Way.SENDING, expires_at=announcement.until, confirmed_by=accepted
+        )
         match end:
             case Done(receipt):
                 await self.enter(Way.SENT, why=receipt.status)
