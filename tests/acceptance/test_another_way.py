@@ -1,4 +1,4 @@
-"""A workflow task is lost after it has begun an attempt, and the task in its place takes another way, by a message."""
+"""A workflow task is lost after it began an attempt; the next task takes another way because of a message."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`make demo` keeps its word: counted at the other side, nothing lost, nothing twice, nothing left running."""
+"""`make demo` does each notification once, loses none, and leaves nothing running."""
 
 from __future__ import annotations
 

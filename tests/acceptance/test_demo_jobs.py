@@ -1,4 +1,4 @@
-"""`make demo-jobs`, with fewer children, keeps its word: counted at the pages, nothing lost, nothing twice."""
+"""`make demo-jobs`, with fewer children, does each job once and loses none, as the pages count them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`make demo-reminders`, for those of its patients who have a story, keeps its word: counted at the provider."""
+"""`make demo-reminders`, for the patients with a story, sends what was due, as the provider counts it."""
 
 from __future__ import annotations
 

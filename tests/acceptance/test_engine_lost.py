@@ -1,4 +1,4 @@
-"""All of Temporal is lost, its database dropped: every open lifecycle goes on from the app's database (invariant 9)."""
+"""After Temporal lost its whole database, every open lifecycle goes on from the app's database (invariant 9)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An update that Temporal loses, while what it asked for is being done, leaves no run that waits to be asked again.
+"""An update that Temporal loses while it is carried out leaves no run that waits to be asked again.
 
 A crash of Temporal in the middle of the update's workflow task; whoever asked is gone as well.
 """

@@ -1,4 +1,4 @@
-"""Servers that are away for a while, in the middle of it: whatever was committed happens, once, when they are back."""
+"""Servers are away for a while: whatever was committed happens once when they are back."""
 
 from __future__ import annotations
 

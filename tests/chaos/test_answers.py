@@ -1,4 +1,4 @@
-"""What the chaos' workers keep of answers is read again, for the write that put the end on record."""
+"""The answers that a chaos worker has stored are read again for the write that puts the end on record."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The chaos' audit sees what it is there for: losses, duplicates, records that disagree; good runs pass."""
+"""The audit of the chaos finds losses, duplicates and records that disagree, and passes good runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A run of the chaos can be had again: the plan is a function of its seed, and breaks everything there is."""
+"""The plan of a chaos run is a function of its seed, and includes every kind of fault."""
 
 from __future__ import annotations
 

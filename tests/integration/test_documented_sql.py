@@ -1,4 +1,4 @@
-"""The SQL in the pages does what they say: it runs on a migrated database, as an operator would type it."""
+"""The SQL in the pages runs on a migrated database as an operator would type it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Each error has a code of its own, and docs/errors.md lists it as the code has it."""
+"""Each error has a code of its own, and docs/errors.md lists it."""
 
 from __future__ import annotations
 

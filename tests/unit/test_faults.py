@@ -1,4 +1,4 @@
-"""Fault points can't be switched on by accident: nothing but the harness in `perdure.testing` does it."""
+"""Only the harness in `perdure.testing` can switch fault points on."""
 
 from __future__ import annotations
 

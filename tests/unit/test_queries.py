@@ -1,4 +1,4 @@
-"""Queries: each room has those that it sends, and no others."""
+"""Each package sends exactly the queries in its own folder."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is installed with what: an extra of the wheel is for the library, and each application names what it imports."""
+"""An extra of the wheel installs only what the library imports, and each application names what it imports."""
 
 from __future__ import annotations
 

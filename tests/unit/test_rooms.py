@@ -1,4 +1,4 @@
-"""The rooms of the house, and which may know which."""
+"""Each package imports only packages below it, and no application uses a private name."""
 
 from __future__ import annotations
 

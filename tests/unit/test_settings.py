@@ -1,4 +1,4 @@
-"""What may be seen of settings: no password of a database, however its URL is written."""
+"""No representation of the settings shows a database password, however the URL is written."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One word for one thing: no public name, setting, command or metric is a word that was given up for another one."""
+"""No public name, setting, command or metric is a word that another one has replaced."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A step on real servers: taken until it succeeds, whatever fails; not where the entity is not ours, or over."""
+"""A step on real servers is repeated until it succeeds, and not taken for a foreign or finished entity."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An attempt that was never made uses up nothing; one that comes too late for its doubt policy is not made."""
+"""An attempt that was never made counts for nothing, and one that comes too late for its doubt policy is not made."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A client whose database is away says so, and whoever waits goes on waiting."""
+"""A client whose database is away raises a clear error, and a wait goes on."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""While Temporal is away the app goes on: starts are committed and looked at; what needs it says so."""
+"""While Temporal is away, starts are committed and can be looked at, and what needs Temporal raises a clear error."""
 
 from __future__ import annotations
 

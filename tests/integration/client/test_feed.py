@@ -1,4 +1,4 @@
-"""The feed: no transition is missed by whoever remembers only a position, and each entity's come in order."""
+"""A follower of the feed that stores only a position misses no transition, and gets each entity's in order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The first state belongs to the lifecycle: whoever starts an entity gives none; once it is delivered it is in one."""
+"""Only the lifecycle chooses the first state, and an entity has one once it is delivered."""
 
 from __future__ import annotations
 

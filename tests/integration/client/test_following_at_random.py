@@ -1,4 +1,4 @@
-"""Random writers, followers, crashes, restores, failovers and months that go: each event once, or a clear error."""
+"""Random writers, followers, crashes, restores and dropped months: each event comes once, or a clear error."""
 
 from __future__ import annotations
 

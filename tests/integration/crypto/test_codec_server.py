@@ -1,4 +1,4 @@
-"""`perdure codec-server` shows the real `temporal` command what is encrypted, and only to who has a token."""
+"""`perdure codec-server` decrypts for the real `temporal` command, and only with a token."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""With keys, an operator sees what there is to be seen, replays, cleans up and recovers as without."""
+"""With keys, an operator can look, replay, reconcile and recover as without."""
 
 from __future__ import annotations
 

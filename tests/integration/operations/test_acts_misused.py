@@ -1,4 +1,4 @@
-"""What can't be done is one line, with an exit status, and changes nothing."""
+"""An act that can't be done prints one line, has an exit status, and changes nothing."""
 
 from __future__ import annotations
 

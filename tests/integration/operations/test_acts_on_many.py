@@ -1,4 +1,4 @@
-"""An act for all that a filter chooses: asked first, interrupted, gone on with; each is dealt with once."""
+"""An act on all entities of a filter is confirmed, interrupted and resumed, and affects each of them once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An act for one entity: what it says, and who asked for it, and why, is on record."""
+"""An act on one entity prints what it did, and puts on record who asked for it and why."""
 
 from __future__ import annotations
 

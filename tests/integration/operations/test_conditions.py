@@ -1,4 +1,4 @@
-"""Who has the next step of an entity, as `perdure show` finds it out from the database and from Temporal."""
+"""`perdure show` finds the condition of an entity from the database and Temporal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`perdure doubts`: each effect in doubt is named, also where its entity has ended, with what settles it."""
+"""`perdure doubts` lists each effect in doubt, those of finished entities too, with what settles it."""
 
 from __future__ import annotations
 

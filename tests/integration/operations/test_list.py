@@ -1,4 +1,4 @@
-"""`perdure list`, and the selection below it: which open entities an operator means."""
+"""`perdure list` selects the open entities that its filters describe."""
 
 from __future__ import annotations
 

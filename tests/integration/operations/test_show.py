@@ -1,4 +1,4 @@
-"""`perdure show`: everything about one entity, and nothing of what it was given."""
+"""`perdure show` prints everything about one entity, and nothing of its input."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`perdure status` says how everything stands, and what the app wants later is late for nobody."""
+"""`perdure status` prints the state of the installation, and counts no start of the future as late."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Somebody ends all workflows of an installation in Temporal, the keeper of its database included: nobody is needed."""
+"""An installation recovers by itself after all its workflows were terminated, the keeper of its database included."""
 
 from __future__ import annotations
 

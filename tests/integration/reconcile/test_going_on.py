@@ -1,4 +1,4 @@
-"""A part goes on where it was, and a finding stays until a reconciliation that looked for it does not see it."""
+"""A part resumes where it was, and a finding stays until a reconciliation that looks for it finds it gone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The pass over open entities mends what it can, and reports the rest; each difference is made for real."""
+"""The pass over open entities repairs what it can and reports the rest; each test makes the difference for real."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whatever happens in whatever order, across months: what was on record is in the archive or in the database."""
+"""Across months of random acts, everything that was on record is in the archive or in the database."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`perdure archive drop`: a month goes whole, holds up nobody, and takes nothing that is still needed."""
+"""`perdure archive drop` removes a whole month, blocks nobody, and removes nothing that is still needed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`perdure archive export`: the files hold what is on record, or there are none."""
+"""`perdure archive export` writes all that is on record, or no files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who follows the feed, and has not read what was dropped, is told so; nobody else is."""
+"""A follower of the feed gets an error if it had not read what was dropped, and no other follower does."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`perdure forget`: of a finished entity nothing is left but that it finished, here and in Temporal."""
+"""`perdure forget` leaves nothing of a finished entity but that it finished, here and in Temporal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the reconciliation does about months: those that are older than wanted go, and never before their export."""
+"""The reconciliation drops months that are older than configured, and never before their export."""
 
 from __future__ import annotations
 

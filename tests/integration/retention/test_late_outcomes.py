@@ -1,4 +1,4 @@
-"""What becomes known of an effect after its entity has ended is on record for good, whatever became of its month."""
+"""An outcome that becomes known after the entity ended stays on record, whatever happens to its month."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is wrong with a whole namespace is no row's fault: nothing is rejected, and all is delivered afterwards."""
+"""A problem of a whole namespace rejects no row, and all are delivered afterwards."""
 
 from __future__ import annotations
 

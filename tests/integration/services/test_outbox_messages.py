@@ -1,4 +1,4 @@
-"""Messages through the outbox: each is heard once, in the order in which it was committed, or says why it can't be."""
+"""A message through the outbox is handled once, in the order of commits, or rejected with the reason."""
 
 from __future__ import annotations
 

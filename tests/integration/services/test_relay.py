@@ -1,4 +1,4 @@
-"""The relay: each start is delivered once, and what can't be delivered harms only itself."""
+"""The relay delivers each start once, and what can't be delivered affects nothing else."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`perdure relay`: delivers what workers without a relay run, and stops as a worker does."""
+"""`perdure relay` delivers for workers that run no relay, and stops as a worker does."""
 
 from __future__ import annotations
 

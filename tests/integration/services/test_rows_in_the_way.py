@@ -1,4 +1,4 @@
-"""A relay's progress never depends on one row: not on an orphan, not on one that can't be read or put on record."""
+"""No single row stops a relay: not an orphan, nor one that can't be read or put on record."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The column of the app's own table: shown right after each commit, and in nobody's way."""
+"""The app's own column shows each state right after its commit, and blocks nobody."""
 
 from __future__ import annotations
 

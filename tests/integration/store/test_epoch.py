@@ -1,4 +1,4 @@
-"""After commits were lost, no record of what was ordered before does not mean that it was never touched."""
+"""After commits were lost, an earlier order without a record may have been carried out."""
 
 from __future__ import annotations
 

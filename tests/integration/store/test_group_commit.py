@@ -1,4 +1,4 @@
-"""Group commit: what arrives together commits together, and whatever is wrong with one harms no other (invariant 8)."""
+"""Group commit: writes that arrive together commit together, and a bad one affects no other (invariant 8)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Group commit beside locks, lost servers and dead connections: nobody waits for another's problem (invariant 8)."""
+"""Group commit beside locks, lost servers and dead connections: no write waits for another's (invariant 8)."""
 
 from __future__ import annotations
 

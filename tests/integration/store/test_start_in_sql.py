@@ -1,4 +1,4 @@
-"""`perdure.start` in the app's transaction: once, with the app's row or not at all, and for those who may."""
+"""`perdure.start` in the app's transaction starts once, with the app's row or not at all, and needs a right."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The trace of an entity: one, from the app's call to the other side, whatever processes it runs through."""
+"""An entity has one trace, from the app's call to the other side, through all processes."""
 
 from __future__ import annotations
 

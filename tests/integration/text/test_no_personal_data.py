@@ -1,4 +1,4 @@
-"""No record, log or history quotes what the message of an error quotes: addresses, numbers, names."""
+"""No record, log or history quotes an address, number or name from the message of an error."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Starting by any other Temporal client works the same: the `temporal` command, a plain SDK client, an own worker."""
+"""Any Temporal client can start a lifecycle: the `temporal` command, a plain SDK client, an app's own worker."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Long lives: a run that goes on in a new one loses no update, repeats no call and enters no state twice."""
+"""A run that goes on in a new one loses no update, repeats no call and enters no state twice."""
 
 from __future__ import annotations
 

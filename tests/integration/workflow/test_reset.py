@@ -1,4 +1,4 @@
-"""Runs that are reset, or terminated and started again by hand: the fence remembers, the mirror only moves forward."""
+"""After a reset, or a termination and a start by hand, no effect is repeated and the mirror moves only forward."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`retry_now` and `send_again`: who waits goes on at once, and who does not is told so."""
+"""`retry_now` and `send_again` wake a run that waits, and are refused by one that does not."""
 
 from __future__ import annotations
 

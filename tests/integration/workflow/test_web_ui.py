@@ -1,4 +1,4 @@
-"""What the Web UI shows of a run: where it is, since when, and JSON to send that is accepted as it stands."""
+"""The Web UI shows where a run is, since when, and JSON that can be sent as it stands."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Limits as they are declared, and what a run and a worker make of them and of an expiry, without servers."""
+"""Rate limits and expiries, without servers: what may be declared, and what a run and a worker do with it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`App(commands=)`: the command `perdure` has the application's words beside its own."""
+"""`App(commands=)` adds the application's commands to `perdure`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The command as a whole: each verb explains itself, with an example that is right and exit statuses that are told."""
+"""Each command explains itself with a right example, and its exit statuses are documented."""
 
 from __future__ import annotations
 

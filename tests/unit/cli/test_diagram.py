@@ -1,4 +1,4 @@
-"""`perdure diagram`: the declaration as Mermaid, whatever the states are called."""
+"""`perdure diagram` prints a lifecycle as Mermaid, whatever its states are called."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Times that an operator writes: read, or refused in one line."""
+"""Times that an operator types are read, or refused in one line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How the commands print what others wrote."""
+"""The commands print text of others without letting it deceive the reader."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Contracts: what is refused when one is declared, what it checks, and what a worker refuses to start with."""
+"""A wrong contract is refused when it is declared, or when a worker starts with it."""
 
 from __future__ import annotations
 

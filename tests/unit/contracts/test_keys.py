@@ -1,4 +1,4 @@
-"""Names of entities and keys of effects: the same for ever, and nothing that a database or server refuses."""
+"""The names of entities and the keys of effects never change, and no database or server refuses one."""
 
 from __future__ import annotations
 

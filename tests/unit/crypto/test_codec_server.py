@@ -1,4 +1,4 @@
-"""The codec server: bearers alone, on pages of the Web UI's origin alone, and no word of content in a refusal."""
+"""The codec server answers only bearers of a token, on pages of the Web UI's origin, and no refusal shows content."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A worker that has not the key makes no effect give up, and a Schedule made with a key that is gone is made anew."""
+"""A worker without the key gives up no effect, and a Schedule whose key is gone is made anew."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An act for many: whoever goes on after an interruption leaves nobody out; one's problem is not the others'."""
+"""An act on many entities leaves none out after an interruption, and one entity's failure affects no other."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who has the next step of an entity, from what was read: each condition, and what it is told apart from."""
+"""Each condition of an entity follows from what was read, and is told apart from the similar ones."""
 
 from __future__ import annotations
 

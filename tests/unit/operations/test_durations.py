@@ -1,4 +1,4 @@
-"""Durations as a person writes and reads them."""
+"""Durations are read and written as a person writes them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A background service goes on whatever happens in one of its rounds: a worker without its relay would starve."""
+"""A background service goes on whatever one of its rounds raises, so that no worker stays without its relay."""
 
 from __future__ import annotations
 

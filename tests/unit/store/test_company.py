@@ -1,4 +1,4 @@
-"""A write waits for company only where that pays: slow commits, many writes, and others that really come."""
+"""A write waits for others only where that pays: slow commits, many writes, and others that do come."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a run goes on from that has no history: made of the entity's record, as old as that."""
+"""The record of an entity becomes the memo of a run that has no history, and keeps its age."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""docs/telemetry.md and perdure/telemetry/names.py say the same."""
+"""docs/telemetry.md lists the names in perdure/telemetry/names.py, and no others."""
 
 from __future__ import annotations
 

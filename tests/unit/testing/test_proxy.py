@@ -1,4 +1,4 @@
-"""The proxy breaks connections as networks do; here: one direction only."""
+"""The proxy can close one direction of a connection."""
 
 from __future__ import annotations
 

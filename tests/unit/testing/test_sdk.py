@@ -1,4 +1,4 @@
-"""An SDK that rehearsals were not tested with is named in one sentence, by `perdure.testing` alone."""
+"""`perdure.testing` names an SDK that rehearsals were not tested with, in one sentence."""
 
 from __future__ import annotations
 

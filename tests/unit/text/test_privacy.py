@@ -1,4 +1,4 @@
-"""`describe`, `describe_invalid`: what is shown of an error says what to look for, and quotes no data."""
+"""`describe` and `describe_invalid` show enough of an error to find it, and quote no data."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`perform(confirmed_by=)`: a message of the other side says that it was done, while nobody else knows."""
+"""`perform(confirmed_by=)`: a message from the other side confirms an effect that is in doubt."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What to do next about an effect, as a table: each policy, each status, each thing that is known."""
+"""`decide` as a table: the next step for each policy, status and piece of knowledge."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A doubt ends by knowledge alone: no later attempt, expiry or new run makes it go away."""
+"""Only knowledge ends a doubt: no later attempt, expiry or new run does."""
 
 from __future__ import annotations
 

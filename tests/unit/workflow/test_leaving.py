@@ -1,4 +1,4 @@
-"""Cancels and renewals under task groups, `asyncio.gather` and time-outs: nothing that is under way is torn apart."""
+"""Cancels and new runs end nothing halfway under task groups, `asyncio.gather` and time-outs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a lifecycle may declare and do, and what its updates answer: each refusal with a sentence that says why."""
+"""A wrong declaration, call or update of a lifecycle is refused with a sentence that gives the reason."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`Step`: what is done as often as need be leaves no record, goes on until it succeeds, and tells nothing personal."""
+"""A `Step` is repeated until it succeeds, leaves no record, and shows no personal data."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Terms of effects, and the names that they had; a run that stands still looks again by itself."""
+"""Terms of effects and their aliases are kept in a history; a run that can't go on looks again by itself."""
 
 from __future__ import annotations
 

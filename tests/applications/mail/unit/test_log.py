@@ -1,4 +1,4 @@
-"""What a mail log says about a mail: lines that a real Postfix 3.7 wrote, rotated, cut and packed as it happens."""
+"""The look-up reads a mail log that a real Postfix 3.7 wrote: rotated, cut off and compressed."""
 
 from __future__ import annotations
 

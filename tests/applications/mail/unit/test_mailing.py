@@ -1,4 +1,4 @@
-"""Each row of `mailing` is handed to `sendmail` as its kind says, whatever dies on the way: every doubt, rehearsed."""
+"""Each row of `mailing` is handed to `sendmail` as its kind declares, in each crash and doubt of a rehearsal."""
 
 from __future__ import annotations
 

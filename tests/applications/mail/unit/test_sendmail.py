@@ -1,4 +1,4 @@
-"""A mail is piped to `sendmail` whole or not at all; how the program ends says what became of it. Real processes."""
+"""`sendmail` gets a mail whole or not at all, and its exit status decides the outcome of the attempt."""
 
 from __future__ import annotations
 

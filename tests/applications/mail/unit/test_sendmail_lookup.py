@@ -1,4 +1,4 @@
-"""What became of a mail that was piped to `sendmail`: Postfix's queue and log together; lines of a real Postfix."""
+"""The look-up of `sendmail` finds a mail in Postfix's queue and log, with lines of a real Postfix."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What each end of a conversation means for the mail, at each stage, shown by a real server that fails as ordered."""
+"""Each way in which an SMTP conversation can end has the right outcome, with a real server that fails as ordered."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Days that are not like the others, on the time-skipping server: words at the last second, nights, a leap day."""
+"""Unusual days on the time-skipping server: messages in the last second, nights, a leap day."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Patients whose workflows are gone with their engine go on from the app's database, with all that they were told."""
+"""Patients whose workflows Temporal lost go on from the app's database with every message they had received."""
 
 from __future__ import annotations
 

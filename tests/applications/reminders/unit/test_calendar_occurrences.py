@@ -1,4 +1,4 @@
-"""At which instants a rule is due: clock changes by hand for the zones that are odd, and every minute asked."""
+"""A rule is due at the right instants: odd clock changes by hand, all others minute by minute."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The audit of the chaos of reminders sees what it is there for; its patients are as they say."""
+"""The audit of the chaos of reminders finds each kind of mistake, and the generated patients are as they should be."""
 
 from __future__ import annotations
 

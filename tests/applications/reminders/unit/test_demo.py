@@ -1,4 +1,4 @@
-"""`make demo-reminders` counts what it says: its own list of doses is right, and nothing that is wrong escapes it."""
+"""`make demo-reminders` counts correctly: its own list of doses is right, and it finds each kind of mistake."""
 
 from __future__ import annotations
 

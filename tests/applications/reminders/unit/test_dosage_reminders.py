@@ -1,4 +1,4 @@
-"""The reminders of one patient, rehearsed: what is started when, through a year, and through what the app says."""
+"""The lifecycle of a patient, rehearsed: which doses it starts and when, through a year and the app's changes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Random patients are due what is on record of them; and the judge sees where that is not so."""
+"""The records of random patients agree with what they were due, and the judge finds a record that does not."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a plan refuses, and that it says why; what it takes comes back the same from JSON."""
+"""A plan is refused with a reason, or accepted and read back unchanged from JSON."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""docs/plans.md says what is so: each rule of its tables is due when it says, and its examples answer as it shows."""
+"""docs/plans.md is right: each rule is due when the page says, and its examples answer as shown."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Through a worker: a notice is accepted once, though its answer was lost; a callback settles what nobody knows."""
+"""A worker sends a notice once though the answer was lost, and a callback settles an effect in doubt."""
 
 from __future__ import annotations
 

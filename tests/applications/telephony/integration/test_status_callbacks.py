@@ -1,4 +1,4 @@
-"""What the provider reports is heard once, as a message to the lifecycle, and from nobody but the provider."""
+"""A status callback reaches its lifecycle once, as a message, and only the provider can send one."""
 
 from __future__ import annotations
 

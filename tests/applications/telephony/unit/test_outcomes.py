@@ -1,4 +1,4 @@
-"""What is documented of the provider's errors is what is done about them."""
+"""Each documented error of the provider has the documented outcome."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One request hands a notice over, and how it ends says what became of it; its words never quote the person's data."""
+"""One request sends a notice, its answer decides the outcome, and no error quotes personal data."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The stand-in for the provider is one that the provider's own library is content with."""
+"""The provider's own library accepts the answers of the stand-in for the provider."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a page says by its callback is heard once, in one transaction with its job, and by nobody else's token."""
+"""A page's callback takes effect once, in one transaction with its job, and only with the job's own token."""
 
 from __future__ import annotations
 

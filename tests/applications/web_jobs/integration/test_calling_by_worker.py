@@ -1,4 +1,4 @@
-"""The calls of a worker: held, followed, looked up, told of children; its secrets are in no record, history or log."""
+"""A worker calls, follows and looks up jobs and gets their children; its secrets stand in no record, history or log."""
 
 from __future__ import annotations
 

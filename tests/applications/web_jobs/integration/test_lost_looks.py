@@ -1,4 +1,4 @@
-"""A look whose workflow task was lost is not believed again, once a word has come that it had not seen."""
+"""A look whose workflow task was lost is not believed again after a newer message has arrived."""
 
 from __future__ import annotations
 

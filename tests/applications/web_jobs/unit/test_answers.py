@@ -1,4 +1,4 @@
-"""What a page answers is kept if it can be kept, and read whole or not at all where it lists children."""
+"""A page's answer is kept where it can be kept, and a list of children is read whole or not at all."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How far a request came says what became of the job: before its first byte nothing happened, after it nobody knows."""
+"""Before the first byte of a request a failure is definite; after it the job is in doubt."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A job type is checked by its model: the command line, a file and a row are told the same, in one line."""
+"""The command line, a file and a row check a job type with the same model and the same one-line errors."""
 
 from __future__ import annotations
 

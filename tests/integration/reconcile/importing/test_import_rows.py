@@ -1,4 +1,4 @@
-"""`perdure import`: rows of an existing table are started once each; what may have been done is not begun blindly."""
+"""`perdure import` starts each row of a table once, and never repeats blindly what an old job may have done."""
 
 from __future__ import annotations
 

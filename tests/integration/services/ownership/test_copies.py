@@ -1,4 +1,4 @@
-"""A copy sends nothing before somebody has said what it is, and nothing of its original's ever (invariant 11)."""
+"""A copy of a database sends nothing before it is claimed, and never anything of its original (invariant 11)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""After a restore or a takeover, no record does not mean never touched: what was open goes through its doubt policy."""
+"""After a restore or a failover, each open effect goes through its doubt policy, also if it has no record."""
 
 from __future__ import annotations
 

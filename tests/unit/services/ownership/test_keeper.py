@@ -1,4 +1,4 @@
-"""What the keeper answers to whoever says that it is the database."""
+"""The keeper answers each claim to be the database."""
 
 from __future__ import annotations
 

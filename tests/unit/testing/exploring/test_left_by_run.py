@@ -1,4 +1,4 @@
-"""What an earlier run left in doubt, and the one that goes on from the record does not come back to."""
+"""A doubt that only the record of an earlier run holds waits for a person before the entity ends."""
 
 from __future__ import annotations
 

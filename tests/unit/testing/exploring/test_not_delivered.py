@@ -1,4 +1,4 @@
-"""A run may be under way before its relay has put on record that it is delivered: the mirror shows `starting`."""
+"""The exploration accepts a run whose delivery is not on record yet: the mirror shows `starting`."""
 
 from __future__ import annotations
 

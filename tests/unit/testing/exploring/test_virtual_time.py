@@ -1,4 +1,4 @@
-"""The loop on virtual time: order, ends, and that no mistake of the simulation is swallowed."""
+"""The event loop on virtual time keeps the order of timers, ends, and reports mistakes of the simulation."""
 
 from __future__ import annotations
 
