@@ -11,6 +11,7 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from perdure._reconcile.recovery.closed import HOW_IT_CLOSED
 from perdure._store.postgres import Pool
+from perdure._store.sql import shared
 from perdure._wire.requests import OperatorRequest
 from perdure.client.reading import refusals
 from perdure.contracts.keys import Entity
@@ -41,7 +42,7 @@ async def start_again(pool: Pool, workflows: Workflows, entity: Entity, asked: O
     """
     with refusals(str(entity)):
         seen = await pool.fetchrow(
-            "select generation, version from perdure.ident where lifecycle = $1 and id = $2",
+            shared("identity"),
             entity.lifecycle,
             entity.id,
         )

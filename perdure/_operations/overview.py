@@ -28,7 +28,7 @@ async def read_overview(connection: Connection) -> dict[str, Any]:
     doubts = [dict(row) for row in await connection.fetch(query("overview_in_doubt"))]
     waiting = await connection.fetchrow(shared("gauges_waiting"))
     finished = await connection.fetchrow(query("overview_finished"), COUNTED)
-    rejected = await connection.fetchval("select count(*) from perdure.rejected")
+    rejected = await connection.fetchval(query("overview_rejected"))
     findings = [dict(row) for row in await connection.fetch(query("overview_findings"))]
     reconcile = await connection.fetchrow(query("overview_reconciliation"))
     assert waiting is not None

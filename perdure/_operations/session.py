@@ -17,6 +17,7 @@ from perdure._store import schema
 from perdure._store.bounds import bounds
 from perdure._store.postgres import Database, Pool, answering
 from perdure._store.schema import Connection
+from perdure._store.sql import queries
 from perdure._wire.requests import OperatorRequest
 from perdure._worker.plugin import PerdurePlugin
 from perdure._worker.worker import connect
@@ -25,8 +26,9 @@ from perdure.client.client import Client
 from perdure.errors import NotPermitted, TemporalUnavailable
 from perdure.settings import Settings
 
+query = queries(__name__)
+
 _READING = bounds(lock="15s", statement="60s")
-_BINDING = "select mark, scope, namespace, namespace_id from perdure.database"
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +65,7 @@ class Session:
             return Acts(self.client, self.pool, None, self.app, self.asked)
         connected = await connect(PerdurePlugin(self.app or App([], []), self.config))
         async with self.reading() as connection:
-            binding = await connection.fetchrow(_BINDING)
+            binding = await connection.fetchrow(query("database_marks"))
         assert binding is not None
         try:
             await Exchange(connected, self.config).check_binding(binding)

@@ -17,6 +17,7 @@ from perdure._reconcile.context import Context
 from perdure._reconcile.failing import report_failing
 from perdure._reconcile.row import Row
 from perdure._store.finding_kinds import BEHIND
+from perdure._store.sql import shared
 from perdure._wire.names import MIRROR
 from perdure._wire.status import LifecycleStatus
 
@@ -66,11 +67,10 @@ async def _mirror_again(context: Context, row: Row, said: LifecycleStatus) -> No
 async def _version(context: Context, row: Row) -> int | None:
     """None: it is no open entity of that generation any more."""
     entity = row.entity
-    version: int | None = await context.pool.fetchval(
-        "select version from perdure.ident where lifecycle = $1 and id = $2 and generation = $3 and final is null",
-        *(entity.lifecycle, entity.id, entity.generation),
-    )
-    return version
+    known = await context.pool.fetchrow(shared("identity"), entity.lifecycle, entity.id)
+    if known is None or known["generation"] != entity.generation or known["final"] is not None:
+        return None
+    return int(known["version"])
 
 
 def _first_line(error: WorkflowQueryFailedError) -> str:

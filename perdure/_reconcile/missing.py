@@ -13,12 +13,15 @@ from perdure._reconcile.expected import Expected, Row
 from perdure._reconcile.importing.apart import apart
 from perdure._reconcile.importing.existing_work import Place
 from perdure._store.finding_kinds import MISSING
+from perdure._store.sql import queries
 from perdure._text.privacy import describe
 from perdure._workflow.lifecycle import Lifecycle
 from perdure.app import input_json
 from perdure.contracts.app_rows import AppRows
 from perdure.contracts.keys import Entity
 from perdure.errors import InvalidEntity, InvalidInput
+
+query = queries(__name__)
 
 TOLD = 200
 """Rows of a lifecycle that get a finding of their own; what is beyond them is counted."""
@@ -27,13 +30,6 @@ WHY = "started by the reconciliation: its row had no lifecycle"
 _BUSY = ("40001", "40P01", "55P03")  # somebody writes it at this moment
 _TRANSIENT = ("08", "53", "57", "58")
 _OVERDUE = "57014"
-_START = """
-    with started as materialized (
-        select x.id, perdure.start($1, x.id, x.input, x.tenant, priority => 5) as answer
-        from jsonb_to_recordset($2::jsonb) x (id text, input jsonb, tenant text)
-    )
-    select id, perdure.note($1, id, $3, $4) from started where answer = 'started'
-"""
 
 
 async def missing(context: Context, cursor: object) -> None:
@@ -43,7 +39,7 @@ async def missing(context: Context, cursor: object) -> None:
     Args:
         cursor: name of the lifecycle that it was at.
     """
-    if await context.pool.fetchval("select copied_at is not null from perdure.database"):
+    if await context.pool.fetchval(query("is_copy")):
         return
     for number, (name, lifecycle) in enumerate(sorted(context.app.lifecycles.items())):
         other = context.only is not None and context.only.lifecycle != name
@@ -105,7 +101,9 @@ class _Search:
         return {"id": entity.id, "input": given, "tenant": row.tenant}
 
     async def _commit(self, db: Any, orders: Sequence[dict[str, Any]]) -> list[asyncpg.Record]:
-        found: list[asyncpg.Record] = await db.fetch(_START, self._name, json.dumps(list(orders)), self._ground.by, WHY)
+        found: list[asyncpg.Record] = await db.fetch(
+            query("start_missing"), self._name, json.dumps(list(orders)), self._ground.by, WHY
+        )
         return found
 
     def _refuse(self, row_id: str | None) -> Callable[[Exception], None]:

@@ -7,7 +7,7 @@ import json
 from perdure._reconcile.parts import PARTS
 from perdure._store.bounds import bounds
 from perdure._store.postgres import Pool
-from perdure._store.sql import queries
+from perdure._store.sql import queries, shared
 from perdure._wire.reconciliation import Asked, Begun, Counts, Done, Named, Summary
 from perdure.app import App
 from perdure.errors import NoSuchEntity
@@ -27,12 +27,10 @@ async def looked_up(pool: Pool, only: Named | None) -> Named | None:
     """
     if only is None:
         return None
-    generation = await pool.fetchval(
-        "select generation from perdure.ident where lifecycle = $1 and id = $2", only.lifecycle, only.id
-    )
-    if generation is None:
+    known = await pool.fetchrow(shared("identity"), only.lifecycle, only.id)
+    if known is None:
         raise NoSuchEntity(f"{only.lifecycle}/{only.id}: the database knows no such entity")
-    return Named(lifecycle=only.lifecycle, id=only.id, generation=generation)
+    return Named(lifecycle=only.lifecycle, id=only.id, generation=known["generation"])
 
 
 async def begin(pool: Pool, settings: Settings, asked: Asked, execution: str) -> Begun:

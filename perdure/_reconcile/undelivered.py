@@ -100,10 +100,7 @@ async def _say(context: Context, delivered: int, before: asyncpg.Record, left: a
         await context.findings.mended(UNDELIVERED, None, what, about="due")
     if left["many"]:
         what = f"{left['many']} rows of the outbox are due since {left['since']:{_TIME}}, and were not delivered"
-        advice = (
-            "select lifecycle, id, kind, tries, error, not_before from perdure.outbox order by not_before limit 50;"
-        )
-        await context.findings.report(UNDELIVERED, None, what, advice, about="due")
+        await context.findings.report(UNDELIVERED, None, what, query("outbox_waiting").strip(), about="due")
 
 
 async def _overdue(context: Context) -> asyncpg.Record:

@@ -21,7 +21,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from perdure._reconcile.context import Context
 from perdure._reconcile.writing import fetch
 from perdure._store.finding_kinds import OUTLIVED, UNRECORDED, Kind
-from perdure._store.sql import queries
+from perdure._store.sql import queries, shared
 from perdure._wire.carried import CARRIED, Carried
 from perdure._wire.names import MIRROR
 from perdure.contracts.keys import Entity
@@ -182,8 +182,7 @@ _MENDED = {
 async def _follows(context: Context, odd: Odd) -> bool:
     if odd.kind is OUTLIVED:
         return await _described(odd.handle) is None
-    on_record = "select exists (select from perdure.ident where lifecycle = $1 and id = $2)"
-    return bool(await context.pool.fetchval(on_record, odd.entity.lifecycle, odd.entity.id))
+    return await context.pool.fetchrow(shared("identity"), odd.entity.lifecycle, odd.entity.id) is not None
 
 
 async def _report(context: Context, odd: Odd) -> None:

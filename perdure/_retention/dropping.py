@@ -134,10 +134,7 @@ async def _check_export(connection: Connection, month: Month) -> None:
         if file.part in month.tables:
             name = month.tables[file.part].name
             count = await connection.fetchval(f"select count(*) from perdure.{name}")
-            forgotten = await connection.fetchval(
-                "select coalesce((forgotten ->> $2)::int, 0) from perdure.month where month = $1",
-                *(month.first, file.part),
-            )
+            forgotten = await connection.fetchval(query("month_forgotten"), month.first, file.part)
             if count + forgotten > file.rows:
                 raise ExportedTooEarly(
                     f"{month} has {count} rows in perdure.{name}, and {file.rows} were exported: "
@@ -149,8 +146,7 @@ async def _clear(connection: Connection, month: Month) -> None:
     if "finished" not in month.tables:
         return
     async with step(connection):
-        begun = "update perdure.month set clearing_at = coalesce(clearing_at, clock_timestamp()) where month = $1"
-        await connection.execute(begun, month.first)
+        await connection.execute(query("month_clearing"), month.first)
     sql = query("month_clear").format(finished=month.tables["finished"].name)
     last: tuple[str, str, int] | None = ("", "", -1)
     while last is not None:
@@ -164,11 +160,7 @@ async def _drop_tables(connection: Connection, month: Month) -> None:
 
     async def act() -> None:
         await connection.execute(f"drop table if exists {names}")
-        await connection.execute(
-            "insert into perdure.month (month, dropped_at) values ($1, clock_timestamp()) "
-            "on conflict (month) do update set dropped_at = excluded.dropped_at",
-            month.first,
-        )
+        await connection.execute(query("month_dropped"), month.first)
 
     try:
         await briefly(connection, act)
@@ -178,7 +170,7 @@ async def _drop_tables(connection: Connection, month: Month) -> None:
 
 async def _told(connection: Connection, month: Month) -> Dropped:
     carried = await connection.fetch(query("month_carried"), month.begin, month.end)
-    doubts = await connection.fetch("select key from perdure.kept_effect where month = $1 order by key", month.first)
+    doubts = await connection.fetch(query("month_kept_effects"), month.first)
     return Dropped(
         str(month),
         tuple((f"{row['lifecycle']}/{row['id']}", row["rows"]) for row in carried),

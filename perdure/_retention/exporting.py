@@ -16,7 +16,10 @@ from perdure._retention.parquet import Column, ParquetFile, check_library
 from perdure._retention.working import briefly, step
 from perdure._store.bounds import bounds
 from perdure._store.schema import Connection
+from perdure._store.sql import queries
 from perdure.errors import NotNow
+
+query = queries(__name__)
 
 GROUP_ROWS, GROUP_BYTES = 20_000, 16_000_000
 """At most so much in one row group: what an export holds in memory is a few times that."""
@@ -79,9 +82,7 @@ async def export(connection: Connection, month: Month, folder: Path, tell: Tell)
     files = await _write_all(connection, month, paths, tell)
     async with step(connection):
         await connection.execute(
-            "insert into perdure.month (month, exported_at, files) values ($1, clock_timestamp(), $2::jsonb) "
-            "on conflict (month) do update set exported_at = excluded.exported_at, files = excluded.files, "
-            "forgotten = '{}'",
+            query("month_exported"),
             *(month.first, json.dumps([asdict(each) for each in files])),
         )
     return files
@@ -95,9 +96,7 @@ async def _announce(connection: Connection, month: Month, paths: Iterable[Path])
     """From now on `perdure forget` looks into these files. Until they are complete the month counts as not exported."""
     async with step(connection):
         await connection.execute(
-            "insert into perdure.month (month, paths) values ($1, $2) on conflict (month) do update set "
-            "exported_at = null, "
-            "paths = array(select unnest(month.paths) union select unnest(excluded.paths) order by 1)",
+            query("month_paths"),
             *(month.first, [str(path) for path in paths]),
         )
 

@@ -120,7 +120,7 @@ async def every_month(connection: Connection) -> list[Month]:
     for row in await connection.fetch(query("months")):
         table = Table(row["name"], row["attached"], row["rows"], row["bytes"])
         tables.setdefault(row["month"], {})[row["part"]] = table
-    known = {row["month"]: row for row in await connection.fetch("select * from perdure.month")}
+    known = {row["month"]: row for row in await connection.fetch(query("months_on_record"))}
     return [_month(first, tables.get(first, {}), known.get(first)) for first in sorted(tables.keys() | known.keys())]
 
 

@@ -24,11 +24,6 @@ Declared = Mapping[str, AppColumn | None]
 _OWNS = (
     "select has_table_privilege('perdure.app_column', 'insert') and has_table_privilege('perdure.app_column', 'delete')"
 )
-_FORGET = "delete from perdure.app_column where lifecycle = $1"
-_DECLARED = (
-    "select exists (select from perdure.app_column where lifecycle = $1 and app_table = $2 "
-    "and key_column = $3 and state_column = $4)"
-)
 
 
 async def find(connection: Connection, lifecycle: str, column: AppColumn) -> Any:
@@ -55,7 +50,7 @@ async def declare(connection: Connection, columns: Declared) -> dict[str, Any]:
     declared: dict[str, Any] = {}
     for lifecycle, column in columns.items():
         if column is None:
-            await connection.execute(_FORGET, lifecycle)
+            await connection.execute(query("forget_column"), lifecycle)
         else:
             declared[lifecycle] = found = await find(connection, lifecycle, column)
             await connection.execute(query("declare_column"), lifecycle, found["app_table"], column.key, column.column)
@@ -81,7 +76,7 @@ async def prepare(connection: Connection, writer: Connection, columns: Declared)
             continue
         found = await find(connection, lifecycle, column)
         table = found["app_table"]
-        if not await connection.fetchval(_DECLARED, lifecycle, table, column.key, column.column):
+        if not await connection.fetchval(query("column_declared"), lifecycle, table, column.key, column.column):
             raise NotPermitted(
                 f"{lifecycle}: {table}.{found['state']} is not on record as its column: the owner of the schema runs "
                 "`perdure grant ROLE --as column --app MODULE:APP` for the role in PERDURE_COLUMN_DATABASE_URL"

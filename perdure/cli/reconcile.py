@@ -11,6 +11,7 @@ from temporalio.client import WorkflowFailureError
 from perdure._operations.durations import duration
 from perdure._reconcile.asking import reconcile
 from perdure._reconcile.reading import findings_left, last_reconciliation
+from perdure._store.sql import shared
 from perdure._text.shown import one_line
 from perdure._wire.reconciliation import Asked, Named, Summary
 from perdure._worker.plugin import PerdurePlugin
@@ -122,10 +123,8 @@ async def _known(only: Named | None) -> None:
     if only is None:
         return
     async with transaction() as connection:
-        known = await connection.fetchval(
-            "select true from perdure.ident where lifecycle = $1 and id = $2", only.lifecycle, only.id
-        )
-    if not known:
+        known = await connection.fetchrow(shared("identity"), only.lifecycle, only.id)
+    if known is None:
         refuse(f"{only.lifecycle}/{only.id}: the database knows no such entity", 1)
 
 

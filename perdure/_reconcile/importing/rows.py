@@ -20,6 +20,7 @@ from perdure._reconcile.importing.apart import apart
 from perdure._reconcile.importing.existing_work import ExistingWork, Lock, Place, Row
 from perdure._store.bounds import bounds
 from perdure._store.schema import Connection
+from perdure._store.sql import queries
 from perdure._workflow.lifecycle import Lifecycle
 from perdure.app import input_json, name_of
 from perdure.contracts.effects import Effect
@@ -27,8 +28,7 @@ from perdure.contracts.keys import Entity, Key, slot_of
 from perdure.contracts.policies import Dedupe
 from perdure.errors import DeclarationError, InvalidEntity, InvalidInput, NotNow
 
-_ADOPT = """select x.id, perdure.import_row($1, x.id, x.input, $2, x.effect, x.key, x.since, $3) as answer
-    from jsonb_to_recordset($4::jsonb) x (id text, input jsonb, effect text, key text, since timestamptz)"""
+query = queries(__name__)
 
 
 # The app waits for a row that is being taken over: as long as its batch takes, or 5 s for a process that stands still.
@@ -222,4 +222,6 @@ class Import:
 
     async def _start(self, orders: Sequence[dict[str, Any]]) -> list[asyncpg.Record]:
         timeout = self.doubt.effect.timeout if self.doubt else timedelta(0)
-        return await self.db.fetch(_ADOPT, name_of(self.lifecycle), self.priority, timeout, json.dumps(list(orders)))
+        return await self.db.fetch(
+            query("import_rows"), name_of(self.lifecycle), self.priority, timeout, json.dumps(list(orders))
+        )

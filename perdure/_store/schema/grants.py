@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from perdure._store.schema import Connection
 from perdure._store.schema.kinds import DISPATCHED, RIGHTS, Kind
-from perdure._store.sql import queries
+from perdure._store.sql import queries, shared
 from perdure.errors import InvalidSetting
 
 query = queries(__name__)
@@ -25,7 +25,6 @@ _MARKED = (
     "select p.oid::regprocedure::text as function, quote_ident(n.nspname) as schema from pg_proc p "
     "join pg_namespace n on n.oid = p.pronamespace where obj_description(p.oid, 'pg_proc') like $1 || '%' order by 1"
 )
-_GRANTED = "select kind, lifecycle, tenant from perdure.permission where role = $1 and kind <> $2"
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +88,7 @@ async def _functions(connection: Connection, grant: Grant, name: str) -> list[st
     known = await connection.fetch(_FUNCTIONS)
     names = [each["name"] for each in known]
     wanted, unlimited = set(_wanted(grant, names)), set()
-    for each in await connection.fetch(_GRANTED, grant.role, str(grant.kind)):
+    for each in await connection.fetch(shared("permissions_of_role"), grant.role, str(grant.kind)):
         other = Grant(grant.role, Kind(each["kind"]), *_one(each["lifecycle"]), *_one(each["tenant"]))
         unlimited |= set(_wanted(other, names))
     taken = {f"{each}_any" for each in DISPATCHED if f"{each}_scoped" in wanted} - unlimited

@@ -1,0 +1,1 @@
+select mark, scope, namespace, namespace_id from perdure.database

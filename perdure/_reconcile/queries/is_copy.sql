@@ -1,0 +1,1 @@
+select copied_at is not null from perdure.database

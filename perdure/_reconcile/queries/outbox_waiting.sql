@@ -1,0 +1,1 @@
+select lifecycle, id, kind, tries, error, not_before from perdure.outbox order by not_before limit 50;

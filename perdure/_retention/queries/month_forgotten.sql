@@ -1,0 +1,1 @@
+select coalesce((forgotten ->> $2)::int, 0) from perdure.month where month = $1

@@ -1,0 +1,1 @@
+select key from perdure.kept_effect where month = $1 order by key

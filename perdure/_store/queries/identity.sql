@@ -1,0 +1,1 @@
+select generation, version, final from perdure.ident where lifecycle = $1 and id = $2

@@ -1,0 +1,1 @@
+select kind, lifecycle, tenant from perdure.permission where role = $1 and kind <> $2

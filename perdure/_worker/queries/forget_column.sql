@@ -1,0 +1,1 @@
+delete from perdure.app_column where lifecycle = $1
