@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from perdure._worker.plugin import PerdurePlugin
     from perdure._workflow.lifecycle import Lifecycle
     from perdure.app import App
-    from perdure.client import Client
+    from perdure.client import Client, SyncClient
     from perdure.contracts.app_column import AppColumn
     from perdure.contracts.attempt import Attempt, LookupContext
     from perdure.contracts.effects import Effect, Lookup, effect, lookup
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 _MODULES = {
     "app": ("App",),
-    "client": ("Client",),
+    "client": ("Client", "SyncClient"),
     "contracts.app_column": ("AppColumn",),
     "contracts.attempt": ("Attempt", "LookupContext"),
     "contracts.effects": ("Effect", "Lookup", "effect", "lookup"),
@@ -103,6 +103,7 @@ __all__ = [
     "Settings",
     "Step",
     "StepContext",
+    "SyncClient",
     "WasRefused",
     "effect",
     "lookup",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
@@ -14,13 +13,17 @@ from temporalio.client import WorkflowUpdateFailedError, WorkflowUpdateRPCTimeou
 from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError, RPCStatusCode
 
+from perdure._crypto.codec import encrypting_client
+from perdure._store.postgres import Pool
 from perdure._wire.requests import OperatorRequest, Resolution
 from perdure.client.calls import Call, as_json, call
+from perdure.client.reading import read_status
 from perdure.client.records import EntityStatus
 from perdure.contracts.keys import Entity
 from perdure.contracts.outcomes import EffectStatus
 from perdure.contracts.sizes import ELSEWHERE, LARGEST_RECEIPT, size_of
-from perdure.errors import AlreadyFinished, InvalidInput, NotNow, NoWorkflow, TemporalUnavailable
+from perdure.errors import AlreadyFinished, InvalidInput, NotNow, NotThisDatabase, NoWorkflow, TemporalUnavailable
+from perdure.settings import Settings
 
 PATIENCE = timedelta(seconds=20)
 """How long an update is waited for, where nobody says otherwise."""
@@ -31,35 +34,44 @@ class Asking:
     """Asks one entity's workflow for something.
 
     Attributes:
+        pool: of the app's database, which has its status.
         temporal_client: of Temporal.
-        scope: first part of workflow ids.
+        config: scope and keys.
         entity: whom.
-        status: where it is now.
         patience: how long an answer is waited for.
     """
 
+    pool: Pool
     temporal_client: temporalio.client.Client | None
-    scope: str | None
+    config: Settings
     entity: Entity
-    status: Callable[[], Awaitable[EntityStatus]]
-    patience: timedelta = PATIENCE
+    patience: timedelta
 
     async def update(self, update: str, asked: OperatorRequest) -> str:
         """What its workflow answers.
 
         Raises:
+            NotThisDatabase: the client's scope is not that of its database; nobody was asked.
             InvalidInput: the receipt is too large for Temporal.
             NotNow: it makes no sense in the state that it is in.
             NoWorkflow: no workflow of it is open in Temporal.
             AlreadyFinished: it came too late.
             TemporalUnavailable: no Temporal server answered, or no worker; whether it was accepted is not known.
         """
+        scope = self.config.scope or ""
+        standing = await self._status()
+        if standing.scope not in (None, scope):  # that scope may have a workflow of this name
+            raise NotThisDatabase(
+                f"{self.entity}: this database works with PERDURE_SCOPE={standing.scope or 'none'!r}, this client "
+                f"with {scope or 'none'!r}: set it right"
+            )
         if self.temporal_client is None:
             raise TemporalUnavailable(f"{update} needs Temporal: give the client temporal_client=")
         if isinstance(asked, Resolution) and (size := size_of(asked.receipt)) > LARGEST_RECEIPT:
             why = f"the receipt has {size} bytes, and may have {LARGEST_RECEIPT}: {ELSEWHERE}"
             raise InvalidInput(f"{self.entity}: {why}")
-        handle = self.temporal_client.get_workflow_handle(self.entity.workflow_id(self.scope))
+        temporal_client = encrypting_client(self.temporal_client, self.config)
+        handle = temporal_client.get_workflow_handle(self.entity.workflow_id(self.config.scope))
         try:
             return await _executed(handle, update, asked, self.patience)
         except WorkflowUpdateFailedError as error:
@@ -67,14 +79,17 @@ class Asking:
         except (RPCError, WorkflowUpdateRPCTimeoutOrCancelledError) as error:
             raise await self._no_answer(error) from error
 
+    async def _status(self) -> EntityStatus:
+        return await read_status(self.pool, self.entity.lifecycle, self.entity.id)
+
     async def _refusal(self, cause: BaseException | None) -> Exception:
-        standing = await self.status()
+        standing = await self._status()
         if standing.final:
             return AlreadyFinished(f"{self.entity}: too late: already {standing.state}")
         return NotNow(f"{self.entity}: {cause.message if isinstance(cause, ApplicationError) else cause}")
 
     async def _no_answer(self, error: Exception) -> Exception:
-        standing = await self.status()
+        standing = await self._status()
         if standing.final:
             return AlreadyFinished(f"{self.entity}: too late: already {standing.state}")
         status = error.status if isinstance(error, RPCError) else None

@@ -27,11 +27,13 @@ class Call:
     """A call of one function of the schema `perdure`.
 
     Attributes:
+        entity: the one that it is about.
         arguments: by the names of its parameters. All of them are text: each driver has ideas of its own about
             JSON and times.
     """
 
     function: str
+    entity: Entity
     arguments: Mapping[str, str | None]
 
     def sql(self, placeholder: str) -> str:
@@ -53,12 +55,12 @@ class Call:
         return replace(self, arguments={**self.arguments, **given})
 
     def __str__(self) -> str:
-        return f"{self.function} of {self.arguments['lifecycle']}/{self.arguments['entity_id']}"
+        return f"{self.function} of {self.entity}"
 
 
 def call(function: str, entity: Entity, **required: str | None) -> Call:
     """A call for an entity."""
-    return Call(function, {"lifecycle": entity.lifecycle, "entity_id": entity.id, **required})
+    return Call(function, entity, {"lifecycle": entity.lifecycle, "entity_id": entity.id, **required})
 
 
 def entity_of(name: str, entity_id: object) -> Entity:

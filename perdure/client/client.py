@@ -6,38 +6,43 @@ import asyncio
 import time
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic_core import to_jsonable_python
 
-from perdure.client.calls import entity_of
-from perdure.client.naming import name_of
+from perdure.client import verbs
+from perdure.client.calls import Call, entity_of
+from perdure.client.connections import AsyncConnection, awaited, carry_awaited
+from perdure.client.naming import Handler, name_of
 from perdure.client.records import EntityStatus
-from perdure.client.transactional import Transactional
-from perdure.contracts.keys import id_text
-from perdure.errors import DatabaseUnavailable, NotConnected, NotThisDatabase
+from perdure.contracts.keys import Entity, id_text
+from perdure.errors import DatabaseUnavailable, NotConnected
 
 if TYPE_CHECKING:  # a web app that only starts needs none of these
     import temporalio.client
 
     from perdure._store.postgres import Pool
     from perdure._wire.requests import OperatorRequest
+    from perdure._workflow.lifecycle import Lifecycle
     from perdure.app import App
     from perdure.client.naming import Which
     from perdure.client.records import Event
     from perdure.contracts.outcomes import EffectStatus
     from perdure.settings import Settings
 
+I = TypeVar("I")  # noqa: E741
 
-class Client(Transactional):
+
+class Client:
     """Works with lifecycles. Without anything given it starts, signals, cancels and restarts in connections of the
     app's; `Client.connect` has connections of its own, and can look and wait as well.
 
     `connection=` of `start`, `signal`, `cancel` and `restart` is the app's own, with its transaction open: of
-    asyncpg, psycopg 3, SQLAlchemy (a Session, too) or Django. What was asked is then committed, or rolled back,
-    with the app's row. A blocking connection's verb returns its result at once, every other one's is awaited.
-    Errors of PostgreSQL are then raised as that library has them.
+    asyncpg, psycopg 3 or SQLAlchemy (an AsyncSession, too), and is awaited. What was asked is then committed, or
+    rolled back, with the app's row, and errors of PostgreSQL are raised as that library has them. An app whose
+    connection blocks has `SyncClient`.
 
     Args:
         pool: asyncpg pool of the app's database.
@@ -102,6 +107,118 @@ class Client(Transactional):
             yield cls(pool, temporal_client, config=config, app=app)
         finally:
             await database.close()
+
+    @awaited
+    async def start(
+        self,
+        lifecycle: type[Lifecycle[I, Any]] | str,
+        entity_id: object,
+        given: I,
+        *,
+        connection: AsyncConnection | None = None,
+        tenant: str | None = None,
+        not_before: datetime | None = None,
+        priority: int = 3,
+    ) -> Handle:
+        """Start the lifecycle of an entity; a second start changes nothing.
+
+        Args:
+            lifecycle: the class, or its name.
+            entity_id: id of the app's row.
+            given: the lifecycle's input: a Pydantic model, a dataclass, or JSON data.
+            connection: of the app, with a transaction open: the start is committed, or rolled back, with it.
+            tenant: for filters.
+            not_before: nothing is begun before that instant, which has a time zone.
+            priority: 1 (first) to 5: which is delivered first where many wait.
+
+        Raises:
+            InvalidEntity: the id can't be used.
+            InvalidInput: `given` or another argument does not validate.
+            UnknownLifecycle: the client's app has no lifecycle of that name.
+            NoTransaction: the connection would commit the start by itself.
+            UnknownConnection: the connection blocks, which `SyncClient` takes, or is none that perdure knows.
+            NotConnected: `connection` is missing in synchronous code, or the client has no connections of its own.
+            DatabaseUnavailable: no answer; a second start does no harm. Only without `connection`.
+        """
+        asked = verbs.start(self._app, lifecycle, entity_id, given, tenant, not_before, priority)
+        with verbs.traced(asked) as call:
+            return Handle(self, asked.entity, str(await self._carry(call, connection)))
+
+    @awaited
+    async def signal(
+        self,
+        lifecycle: Which,
+        entity_id: object,
+        name: str | Handler,
+        payload: Any = None,
+        *,
+        connection: AsyncConnection | None = None,
+        message_id: str | None = None,
+        not_before: datetime | None = None,
+    ) -> str:
+        """Give a signal to an open lifecycle, through the database: it is delivered when the app has committed.
+
+        Returns `sent`, `known` (a message of that id was given before) or `finished` (nobody hears it any more).
+
+        Args:
+            name: the handler, or its name.
+            payload: what the handler takes, if it takes something.
+            connection: see `start`.
+            message_id: the same message given again is not delivered again. Made anew where it is not given.
+            not_before: it is not delivered before that instant, which has a time zone.
+
+        Raises:
+            InvalidEntity, InvalidInput, UnknownLifecycle, NoTransaction, UnknownConnection, NotConnected: as `start`.
+            NoSuchEntity, DatabaseUnavailable: only without `connection`; with it the error is its library's.
+        """
+        asked = verbs.signal(self._app, lifecycle, entity_id, name, payload, message_id, not_before)
+        return str(await self._carry(asked, connection))
+
+    @awaited
+    async def cancel(
+        self,
+        lifecycle: Which,
+        entity_id: object,
+        *,
+        by: str,
+        note: str = "",
+        connection: AsyncConnection | None = None,
+    ) -> str:
+        """End it before its time.
+
+        With a connection of the app's it is asked for in its transaction, and returns and raises as `signal`.
+        Without one it asks the workflow, returns what came of that, and raises as `resolve`.
+        """
+        if connection is not None:
+            return str(await self._carry(verbs.cancel(lifecycle, entity_id, by, note), connection))
+        from perdure._wire.requests import OperatorRequest
+
+        return await self._update(lifecycle, entity_id, "cancel", OperatorRequest(by=by, note=note))
+
+    @awaited
+    async def restart(
+        self,
+        lifecycle: type[Lifecycle[I, Any]] | str,
+        entity_id: object,
+        *,
+        by: str,
+        note: str,
+        given: I | None = None,
+        connection: AsyncConnection | None = None,
+    ) -> int:
+        """Run a finished entity again, as a new generation with new keys; returns the generation.
+
+        Args:
+            given: another input; None = the one of last time.
+            connection: see `start`.
+
+        Raises:
+            NoSuchEntity: there is none.
+            NotNow: it is still open, or one of its effects is in doubt.
+            These only without `connection`; with it the error is its library's.
+        """
+        with verbs.traced(verbs.restart(self._app, lifecycle, entity_id, by, note, given)) as call:
+            return int(await self._carry(call, connection))
 
     async def status(self, lifecycle: Which, entity_id: object) -> EntityStatus:
         """Where an entity is.
@@ -249,24 +366,21 @@ class Client(Transactional):
 
         return await self._update(lifecycle, entity_id, "send_again", SendAgain(by=by, note=note, effect=effect))
 
+    async def _carry(self, asked: Call, connection: AsyncConnection | None) -> Any:
+        if connection is not None:
+            return await carry_awaited(connection, asked)
+        pool = self._pool
+        from perdure.client.reading import carry_out
+
+        return await carry_out(pool, asked)
+
     async def _update(self, lifecycle: Which, entity_id: object, update: str, asked: OperatorRequest) -> str:
-        from perdure._crypto.codec import encrypting_client
         from perdure.client.asking import PATIENCE, Asking
         from perdure.settings import settings
 
-        config = self._config or settings()
-        entity = entity_of(name_of(lifecycle), entity_id)
-        standing = await self.status(entity.lifecycle, entity.id)
-        if standing.scope not in (None, config.scope or ""):  # that scope may have a workflow of this name
-            raise NotThisDatabase(
-                f"{entity}: this database works with PERDURE_SCOPE={standing.scope or 'none'!r}, this client with "
-                f"{config.scope or 'none'!r}: set it right"
-            )
         patience = PATIENCE if self._patience is None else self._patience
-        temporal_client = self._temporal_client and encrypting_client(self._temporal_client, config)
-        asking = Asking(
-            temporal_client, config.scope, entity, lambda: self.status(entity.lifecycle, entity.id), patience
-        )
+        entity = entity_of(name_of(lifecycle), entity_id)
+        asking = Asking(self._pool, self._temporal_client, self._config or settings(), entity, patience)
         return await asking.update(update, asked)
 
     @property
@@ -277,3 +391,29 @@ class Client(Transactional):
                 "or give Client(pool), or where the verb has it connection="
             )
         return self._given_pool
+
+
+@dataclass(frozen=True, slots=True)
+class Handle:
+    """One entity's lifecycle, from `Client.start`.
+
+    Attributes:
+        answer: `started` now, `open` already, or `finished` already: then nothing was started.
+    """
+
+    client: Client
+    entity: Entity
+    answer: str
+
+    @property
+    def finished(self) -> bool:
+        """Whether the entity had come to its end before; only `restart` runs it again."""
+        return self.answer == "finished"
+
+    async def status(self) -> EntityStatus:
+        """Where it is now."""
+        return await self.client.status(self.entity.lifecycle, self.entity.id)
+
+    async def wait(self, *, timeout: timedelta | None = None) -> EntityStatus:
+        """Wait for its end; see `Client.wait`."""
+        return await self.client.wait(self.entity.lifecycle, self.entity.id, timeout=timeout)

@@ -5,14 +5,17 @@ None of these libraries is imported here: whoever has a connection has imported 
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from collections.abc import Callable, Coroutine
 from contextlib import nullcontext
-from typing import Any, Protocol, TypeVar
+from functools import wraps
+from typing import Any, ParamSpec, Protocol, TypeVar
 
 from perdure.client.calls import Call
-from perdure.errors import NoTransaction, UnknownConnection
+from perdure.errors import NotConnected, NoTransaction, UnknownConnection
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 
@@ -40,41 +43,60 @@ class AsyncpgConnection(Protocol):
 
 
 AsyncConnection = AwaitedConnection | AsyncpgConnection
-AppConnection = BlockingConnection | AsyncConnection
 
 
-def is_blocking(connection: AppConnection | None) -> bool:
-    """Whether calls on it answer at once.
-
-    Raises:
-        UnknownConnection: it is none that perdure knows.
-    """
-    return connection is not None and _kind(connection) in (_psycopg, _sqlalchemy, _django)
-
-
-async def carry(connection: AppConnection, call: Call) -> Any:
-    """The result of the call in the app's transaction. On a blocking connection it waits for nothing, see `at_once`.
+def carry_blocking(connection: BlockingConnection, call: Call) -> Any:
+    """The result of the call in the app's transaction.
 
     Raises:
         NoTransaction: it would be committed by itself.
-        UnknownConnection: it is none that perdure knows.
+        UnknownConnection: it is awaited, or none that perdure knows.
     """
-    answer = _kind(connection)(connection, call)
-    return await answer if isinstance(answer, Coroutine) else answer
+    carrier = _carrier(connection)
+    if carrier in _AWAITED:
+        raise UnknownConnection(f"{_given(connection)}, which is awaited: use Client, in async code")
+    return carrier(connection, call)
 
 
-def at_once(work: Coroutine[Any, Any, T]) -> T:
-    """The result of what never has to wait, where there is no loop: a Django view, a thread."""
+async def carry_awaited(connection: AsyncConnection, call: Call) -> Any:
+    """The result of the call in the app's transaction; raises as `carry_blocking`."""
+    return await _carrier(connection)(connection, call)
+
+
+def awaited(verb: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, Coroutine[Any, Any, T]]:
+    """Refuse at the call what synchronous code gives to a verb of `Client`: such code would not await the coroutine,
+    and the call would be lost.
+
+    Raises:
+        NotConnected: `connection` is missing, and no event loop runs.
+        UnknownConnection: it blocks, or is none that perdure knows.
+    """
+
+    @wraps(verb)
+    def checked(*args: P.args, **given: P.kwargs) -> Coroutine[Any, Any, T]:
+        connection = given.get("connection")
+        if connection is not None and _carrier(connection) not in _AWAITED:
+            raise UnknownConnection(f"{_given(connection)}, which blocks: use SyncClient, whose verbs are not awaited")
+        if connection is None and not _in_async_code():
+            raise NotConnected(
+                "connection= is missing: in synchronous code use SyncClient and give the app's connection, with its "
+                "transaction open, as in SyncClient().start(..., connection=connection); without one, await this in "
+                "async code"
+            )
+        return verb(*args, **given)
+
+    return checked
+
+
+def _in_async_code() -> bool:
     try:
-        work.send(None)
-    except StopIteration as end:
-        result: T = end.value
-        return result
-    work.close()
-    raise AssertionError("a call on a blocking connection waited")
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
 
 
-def _kind(connection: AppConnection) -> Callable[[Any, Call], Any]:
+def _carrier(connection: object) -> Callable[[Any, Call], Any]:
     # By its classes' homes, since subclasses are common: SQLModel's Session, Django's wrappers of other projects.
     homes = {each.__module__.partition(".")[0] for each in type(connection).__mro__}
     found: Callable[[Any, Call], Any] | None = None
@@ -88,12 +110,15 @@ def _kind(connection: AppConnection) -> Callable[[Any, Call], Any]:
     elif "django" in homes and hasattr(connection, "in_atomic_block"):
         found = _django
     if found is None:
-        kind = f"{type(connection).__module__}.{type(connection).__qualname__}"
         raise UnknownConnection(
-            f"connection= is a {kind}: give a connection of asyncpg, psycopg 3, SQLAlchemy or Django (not a pool, an "
+            f"{_given(connection)}: give a connection of asyncpg, psycopg 3, SQLAlchemy or Django (not a pool, an "
             "engine or a cursor), or call the SQL function perdure.start yourself"
         )
     return found
+
+
+def _given(connection: object) -> str:
+    return f"connection= is a {type(connection).__module__}.{type(connection).__qualname__}"
 
 
 async def _asyncpg(connection: Any, call: Call) -> Any:
@@ -171,3 +196,6 @@ def _alone(call: Call, why: str, way_out: str) -> NoTransaction:
         f"{call}: {why}: it would be committed without your row, or your row without it. "
         f"Put both into one transaction: `{way_out}`"
     )
+
+
+_AWAITED = (_asyncpg, _psycopg_async, _sqlalchemy_async)

@@ -1,16 +1,12 @@
-"""What a `Client` hands out: where an entity is, what the fence has on record, a handle of what was started."""
+"""What a `Client` hands out: where an entity is, what the fence has on record, and events."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from datetime import datetime
+from typing import Any
 
-from perdure.contracts.keys import Entity
 from perdure.contracts.outcomes import EffectStatus
-
-if TYPE_CHECKING:
-    from perdure.client.client import Client
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,32 +52,6 @@ class EntityStatus:
     effects: tuple[EffectRecord, ...] = ()
     messages_waiting: int = 0
     scope: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Handle:
-    """One entity's lifecycle, from `Client.start`.
-
-    Attributes:
-        answer: `started` now, `open` already, or `finished` already: then nothing was started.
-    """
-
-    client: Client
-    entity: Entity
-    answer: str
-
-    @property
-    def finished(self) -> bool:
-        """Whether the entity had come to its end before; only `restart` runs it again."""
-        return self.answer == "finished"
-
-    async def status(self) -> EntityStatus:
-        """Where it is now."""
-        return await self.client.status(self.entity.lifecycle, self.entity.id)
-
-    async def wait(self, *, timeout: timedelta | None = None) -> EntityStatus:
-        """Wait for its end; see `Client.wait`."""
-        return await self.client.wait(self.entity.lifecycle, self.entity.id, timeout=timeout)
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,8 @@ from tests.world import World
 
 MOST = 35
 """Names: more than these nobody learns."""
+CLIENTS = ("Client", "SyncClient")
+"""Their examples need a database."""
 
 
 def _example(name: str) -> doctest.DocTest:
@@ -33,17 +35,18 @@ def test_each_name_has_an_example(name: str) -> None:
     assert _example(name).examples, f"the docstring of {name} has no example"
 
 
-@pytest.mark.parametrize("name", [each for each in perdure.__all__ if each != "Client"])
+@pytest.mark.parametrize("name", sorted({*perdure.__all__} - {*CLIENTS}))
 def test_each_example_runs(name: str) -> None:
     told: list[str] = []
     assert doctest.DocTestRunner().run(_example(name), out=told.append).failed == 0, "".join(told)
 
 
-async def test_the_example_of_the_client_runs(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("name", CLIENTS)
+async def test_the_example_of_a_client_runs(name: str, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PERDURE_DATABASE_URL", world.config.database_url)
     told: list[str] = []
 
     def run() -> int:
-        return doctest.DocTestRunner().run(_example("Client"), out=told.append).failed
+        return doctest.DocTestRunner().run(_example(name), out=told.append).failed
 
     assert await asyncio.to_thread(run) == 0, "".join(told)

@@ -151,7 +151,7 @@ async def starts(client: Client) -> None:
     handle = await client.start(Right, 7, Mail(to="bob"))
     await handle.wait(timeout=timedelta(seconds=5))
     await client.start(Right, 7, "bob")  # type: ignore[misc]
-    await client.start(Right, 7)  # type: ignore[call-overload]
+    await client.start(Right, 7)  # type: ignore[call-arg]
 
 
 async def rehearses() -> None:

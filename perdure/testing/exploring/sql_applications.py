@@ -9,15 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import asyncpg
 
-from perdure.client.transactional import Transactional
+from perdure.client import Client
 from perdure.contracts.keys import Entity
 from perdure.testing.exploring.database import Row
 from perdure.testing.exploring.evidence import Sent
 from perdure.testing.exploring.sql_acts import NOWHERE, Act
 
 if TYPE_CHECKING:
-    from perdure._store.postgres import Pool
-    from perdure.app import App
     from perdure.testing.exploring.sql_sessions import VirtualSession
     from perdure.testing.exploring.sql_world import SqlWorld
 
@@ -35,20 +33,6 @@ _PAST_THE_CLIENT = {
     "beyond": "not_before => timestamptz '9999-12-31 23:59:59-05'",
 }
 """What only SQL can ask for, and may refuse."""
-
-
-class AppClient(Transactional):
-    """Perdure's client without connections of its own."""
-
-    def __init__(self, app: App | None) -> None:
-        self._app = app
-
-    @property
-    def _pool(self) -> Pool:
-        raise NotImplementedError
-
-    async def _update(self, *given: Any) -> str:
-        raise NotImplementedError
 
 
 class Applications:
@@ -97,7 +81,7 @@ class Applications:
             if more := _PAST_THE_CLIENT.get(act.how):
                 statement = f"select perdure.start($1, $2, $3::text::jsonb, {more})"
                 return bool(await session.fetchval(statement, name, entity_id, program.model_dump_json()) == "started")
-            client = AppClient(None if act.how in ("by name", "nowhere") else known)
+            client = Client(app=None if act.how in ("by name", "nowhere") else known)
             handle = await client.start(name, entity_id, given, connection=session, not_before=self._not_before(act))
             return handle.answer == "started"
 
@@ -143,7 +127,7 @@ class Applications:
                 statement = f"select perdure.signal($1, $2, $3, to_jsonb($4::text), $4, {more})"
                 answer = await session.fetchval(statement, lifecycle, entity_id, name, text)
             else:
-                answer = await AppClient(None).signal(
+                answer = await Client().signal(
                     lifecycle,
                     entity_id,
                     name,
@@ -185,7 +169,7 @@ class Applications:
 
     async def _cancel(self, lifecycle: str, entity_id: str, act: Act) -> None:
         async def work(session: VirtualSession) -> str:
-            return await AppClient(None).cancel(lifecycle, entity_id, by="an app", connection=session)
+            return await Client().cancel(lifecycle, entity_id, by="an app", connection=session)
 
         await self._transact(act, work, lambda answer: None)
 
@@ -201,7 +185,7 @@ class Applications:
             await asyncio.sleep(2.0)
 
         async def work(session: VirtualSession) -> int:
-            return await AppClient(None).restart(lifecycle, entity_id, by="an app", note="again", connection=session)
+            return await Client().restart(lifecycle, entity_id, by="an app", note="again", connection=session)
 
         def committed(number: int) -> None:
             row = world.database.rows[entity_id]

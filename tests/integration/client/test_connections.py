@@ -5,7 +5,6 @@ an app may have, as an app has it.
 from __future__ import annotations
 
 import asyncio
-import inspect
 import json
 import re
 import secrets
@@ -24,7 +23,8 @@ import sqlalchemy
 from pydantic import BaseModel
 
 from infra.postgres import PostgresServer
-from perdure import Client
+from perdure import Client, SyncClient
+from perdure.client import Handle
 from perdure.errors import InvalidEntity, InvalidInput, NoSuchEntity, NotConnected, NoTransaction, UnknownConnection
 from tests.apps.errands import Count, Counter
 from tests.connecting import AWAITED, BLOCKING
@@ -34,7 +34,9 @@ KINDS = [kind for kind in EVERY_KIND if kind not in ("asyncpg pool", "django's w
 ONE_OF_EACH = ["psycopg", "sqlalchemy async session", "django", "asyncpg"]
 ROW = "insert into errand (id) values ('a')"
 CLIENT = Client()
-Verb = Callable[[Any], Any]
+SYNC_CLIENT = SyncClient()
+Verb = Callable[[Any, Any], Any]
+"""What it calls: a verb of the client that it is given, on the connection."""
 
 
 class Undone(Exception):
@@ -71,7 +73,7 @@ async def _app(kind: str, dsn: str, *verbs: Verb, alone: bool = False, undone: b
 def _blocking(kind: str, dsn: str, verbs: tuple[Verb, ...], alone: bool, undone: bool) -> list[Any]:
     with BLOCKING[kind](dsn, alone) as (connection, execute):
         execute(ROW)
-        answers = [verb(connection) for verb in verbs]
+        answers = [verb(SYNC_CLIENT, connection) for verb in verbs]
         if undone:
             raise Undone
         return answers
@@ -80,14 +82,14 @@ def _blocking(kind: str, dsn: str, verbs: tuple[Verb, ...], alone: bool, undone:
 async def _awaited(kind: str, dsn: str, verbs: tuple[Verb, ...], alone: bool, undone: bool) -> list[Any]:
     async with AWAITED[kind](dsn, alone) as (connection, execute):
         await execute(ROW)
-        answers = [await found if inspect.isawaitable(found := verb(connection)) else found for verb in verbs]
+        answers = [await verb(CLIENT, connection) for verb in verbs]
         if undone:
             raise Undone
-        return answers
+        return [each.answer if isinstance(each, Handle) else each for each in answers]
 
 
-def _start(connection: Any) -> Any:
-    return CLIENT.start("order", "a", ORDER, connection=connection, tenant="t", not_before=ORDER.at, priority=1)
+def _start(client: Any, connection: Any) -> Any:
+    return client.start("order", "a", ORDER, connection=connection, tenant="t", not_before=ORDER.at, priority=1)
 
 
 async def _written(db: asyncpg.Connection[asyncpg.Record]) -> list[int]:
@@ -97,8 +99,7 @@ async def _written(db: asyncpg.Connection[asyncpg.Record]) -> list[int]:
 
 @pytest.mark.parametrize("kind", EVERY_KIND)
 async def test_a_start_is_committed_with_the_row(kind: str, dsn: str, db: Any) -> None:
-    [handle] = await _app(kind, dsn, _start)
-    assert (handle.answer, str(handle.entity)) == ("started", "order/a")
+    assert await _app(kind, dsn, _start) == ["started"]
     stands = await db.fetchrow("select e.state, tenant, input from perdure.entity e join errand using (id)")
     assert (stands["state"], stands["tenant"], json.loads(stands["input"])) == (
         *("starting", "t"),
@@ -143,7 +144,7 @@ def _pipeline_blocking(dsn: str, alone: bool) -> None:
     ):
         if alone:
             connection.execute(ROW)  # it is queued, so the connection is not idle
-        assert _start(connection).answer == "started"
+        assert _start(SYNC_CLIENT, connection) == "started"
 
 
 async def _pipeline_awaited(dsn: str, alone: bool) -> None:
@@ -154,27 +155,26 @@ async def _pipeline_awaited(dsn: str, alone: bool) -> None:
     ):
         if alone:
             await connection.execute(ROW)
-        assert (await _start(connection)).answer == "started"
+        assert (await _start(CLIENT, connection)).answer == "started"
 
 
 @pytest.mark.parametrize("kind", ONE_OF_EACH)
 async def test_signals_and_cancel_go_with_the_transaction(kind: str, dsn: str, db: Any) -> None:
-    def signal(connection: Any) -> Any:
-        return CLIENT.signal(
+    def signal(client: Any, connection: Any) -> Any:
+        return client.signal(
             Counter, "a", Counter.tell, "go", connection=connection, message_id="m", not_before=ORDER.at
         )
 
-    def start(connection: Any) -> Any:
-        return CLIENT.start(Counter, "a", Count(), connection=connection)
+    def start(client: Any, connection: Any) -> Any:
+        return client.start(Counter, "a", Count(), connection=connection)
 
-    def cancel(connection: Any) -> Any:
-        return CLIENT.cancel(Counter, "a", by="ann", note="no more", connection=connection)
+    def cancel(client: Any, connection: Any) -> Any:
+        return client.cancel(Counter, "a", by="ann", note="no more", connection=connection)
 
     with pytest.raises(Undone):
         await _app(kind, dsn, start, signal, cancel, undone=True)
     assert await _written(db) == [0, 0, 0, 0, 0, 0]
-    [handle, *answers] = await _app(kind, dsn, start, signal, signal, cancel)
-    assert (handle.answer, answers) == ("started", ["sent", "known", "sent"])
+    assert await _app(kind, dsn, start, signal, signal, cancel) == ["started", "sent", "known", "sent"]
     messages = await db.fetch("select kind, name, payload from perdure.message order by created_at")
     assert [(kind, name, json.loads(payload)) for kind, name, payload in messages] == [
         ("signal", "tell", "go"),
@@ -186,8 +186,8 @@ async def test_signals_and_cancel_go_with_the_transaction(kind: str, dsn: str, d
 async def test_a_restart_goes_with_the_transaction(kind: str, dsn: str, db: Any) -> None:
     await db.execute("insert into perdure.ident (lifecycle, id, final) values ('order', 'a', 'sent')")
 
-    def restart(connection: Any) -> Any:
-        return CLIENT.restart("order", "a", by="ann", note="again", given=ORDER, connection=connection)
+    def restart(client: Any, connection: Any) -> Any:
+        return client.restart("order", "a", by="ann", note="again", given=ORDER, connection=connection)
 
     with pytest.raises(Undone):
         await _app(kind, dsn, restart, undone=True)
@@ -198,13 +198,13 @@ async def test_a_restart_goes_with_the_transaction(kind: str, dsn: str, db: Any)
 
 @pytest.mark.parametrize("kind", ONE_OF_EACH)
 async def test_what_is_known_to_be_wrong_does_not_spoil_the_apps_transaction(kind: str, dsn: str, db: Any) -> None:
-    def wrong(connection: Any) -> Any:
+    def wrong(client: Any, connection: Any) -> Any:
         with suppress(InvalidInput):
-            return CLIENT.start("order", "a", {"item": "nul \0"}, connection=connection)
+            return client.start("order", "a", {"item": "nul \0"}, connection=connection)
 
-    async def wrong_awaited(connection: Any) -> Any:
+    async def wrong_awaited(client: Any, connection: Any) -> Any:
         with suppress(InvalidInput):
-            return await CLIENT.start("order", "a", {"item": "nul \0"}, connection=connection)
+            return await client.start("order", "a", {"item": "nul \0"}, connection=connection)
 
     assert await _app(kind, dsn, wrong_awaited if kind in AWAITED else wrong) == [None]
     assert await _written(db) == [1, 0, 0, 0, 0, 0]
@@ -213,23 +213,60 @@ async def test_what_is_known_to_be_wrong_does_not_spoil_the_apps_transaction(kin
 @pytest.mark.parametrize("kind", ONE_OF_EACH)
 async def test_an_error_of_postgresql_is_the_librarys_own(kind: str, dsn: str, db: Any) -> None:
     with pytest.raises(Exception, match=r"perdure\.signal: there is no order/b") as raised:
-        await _app(kind, dsn, lambda connection: CLIENT.signal("order", "b", "paid", connection=connection))
+        await _app(kind, dsn, lambda client, connection: client.signal("order", "b", "paid", connection=connection))
     assert type(raised.value).__module__.partition(".")[0] == re.findall(r"\w+", kind)[0]
     assert await _written(db) == [0, 0, 0, 0, 0, 0]
 
 
-@pytest.mark.parametrize("given", ["pool", "engine", "cursor", "sqlite", "object"])
-async def test_what_is_no_connection_to_postgresql_is_refused_by_its_name(given: str, dsn: str) -> None:
+@pytest.mark.parametrize("client", [CLIENT, SYNC_CLIENT], ids=["awaited", "blocking"])
+@pytest.mark.parametrize("given", ["pool", "engine", "cursor", "object"])
+async def test_what_is_no_connection_is_refused_by_its_name(given: str, client: Any, dsn: str) -> None:
     with sqlalchemy.create_engine("sqlite://").connect() as sqlite, psycopg.connect(dsn) as connection:
         made: dict[str, tuple[Any, str]] = {
-            "pool": (asyncpg.create_pool(dsn), "connection= is a asyncpg.pool.Pool"),
-            "engine": (sqlite.engine, "connection= is a sqlalchemy.engine.base.Engine"),
-            "cursor": (connection.cursor(), "connection= is a psycopg.Cursor"),
-            "sqlite": (sqlite, "this connection leads to sqlite"),
-            "object": (sqlite3.Row, "connection= is a builtins.type"),
+            "pool": (asyncpg.create_pool(dsn), "asyncpg.pool.Pool: give a connection of"),
+            "engine": (sqlite.engine, "sqlalchemy.engine.base.Engine: give a connection of"),
+            "cursor": (connection.cursor(), "psycopg.Cursor: give a connection of"),
+            "object": (sqlite3.Row, "builtins.type: give a connection of"),
         }
-        with pytest.raises(UnknownConnection, match=made[given][1]):
-            CLIENT.start("order", "a", ORDER, connection=made[given][0])
+        with pytest.raises(UnknownConnection, match=f"connection= is a {made[given][1]}"):
+            client.start("order", "a", ORDER, connection=made[given][0])
+
+
+def test_a_connection_to_another_database_is_refused() -> None:
+    with (
+        sqlalchemy.create_engine("sqlite://").connect() as sqlite,
+        pytest.raises(UnknownConnection, match="start of order/a: this connection leads to sqlite"),
+    ):
+        SYNC_CLIENT.start("order", "a", ORDER, connection=sqlite)
+
+
+VERBS: dict[str, Verb] = {
+    "start": _start,
+    "signal": lambda client, connection: client.signal("order", "a", "paid", connection=connection),
+    "cancel": lambda client, connection: client.cancel("order", "a", by="ann", connection=connection),
+    "restart": lambda client, connection: client.restart("order", "a", by="ann", note="", connection=connection),
+}
+
+
+@pytest.mark.parametrize("verb", VERBS)
+@pytest.mark.parametrize("kind", EVERY_KIND)
+async def test_a_connection_of_the_wrong_kind_is_refused_at_the_call_which_names_the_other_client(
+    kind: str, verb: str, dsn: str, db: Any
+) -> None:
+    def refused(client: Any, connection: Any, match: str) -> None:
+        with pytest.raises(UnknownConnection, match=rf"connection= is a [\w.]+, which {match}"):
+            VERBS[verb](client, connection)
+
+    def blocking() -> None:
+        with BLOCKING[kind](dsn, False) as (connection, _):
+            refused(CLIENT, connection, "blocks: use SyncClient, ")
+
+    if kind in BLOCKING:
+        await asyncio.to_thread(blocking)
+    else:
+        async with AWAITED[kind](dsn, False) as (connection, _):
+            refused(SYNC_CLIENT, connection, "is awaited: use Client, ")
+    assert await _written(db) == [0, 0, 0, 0, 0, 0]
 
 
 async def test_a_wrong_argument_is_refused_before_anything_is_sent(db: Any) -> None:
@@ -282,7 +319,7 @@ VERBS_WITHOUT_CONNECTION: dict[str, Callable[[], object]] = {
 
 @pytest.mark.parametrize("verb", VERBS_WITHOUT_CONNECTION)
 def test_synchronous_code_that_forgets_the_connection_gets_an_error_at_once(verb: str) -> None:
-    with pytest.raises(NotConnected, match=r"connection= is missing: in synchronous code give the app's connection, "):
+    with pytest.raises(NotConnected, match=r"connection= is missing: in synchronous code use SyncClient and give "):
         VERBS_WITHOUT_CONNECTION[verb]()
 
 
@@ -304,7 +341,7 @@ def test_a_web_app_imports_no_worker_and_no_driver_but_its_own(dsn: str) -> None
     code = (
         "import sys, psycopg, perdure\n"
         f"with psycopg.connect({dsn!r}) as connection:\n"
-        "    print(perdure.Client().start('order', 'a', {}, connection=connection).answer)\n"
+        "    print(perdure.SyncClient().start('order', 'a', {}, connection=connection))\n"
         "print({each.partition('.')[0] for each in sys.modules} & {'temporalio', 'asyncpg', 'sqlalchemy', 'django'})"
     )
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout

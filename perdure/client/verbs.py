@@ -1,0 +1,72 @@
+"""The calls behind start, signal, cancel and restart, as plain data: the same ones for every connection."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from perdure.client.calls import Call, call, entity_of, instant, rank
+from perdure.client.naming import Handler, input_text, known, name_of, signal_text
+from perdure.telemetry import names, traces
+
+if TYPE_CHECKING:
+    from perdure.app import App
+    from perdure.client.naming import Which
+
+
+def start(
+    app: App | None,
+    lifecycle: Which,
+    entity_id: object,
+    given: Any,
+    tenant: str | None,
+    not_before: datetime | None,
+    priority: int,
+) -> Call:
+    """See `Client.start`."""
+    entity = entity_of(name_of(lifecycle), entity_id)
+    text = input_text(entity, known(lifecycle, app), given)
+    due, place = instant(str(entity), not_before), rank(str(entity), priority)
+    return call("start", entity, input=text).also(tenant=tenant, not_before=due, priority=place)
+
+
+def signal(
+    app: App | None,
+    lifecycle: Which,
+    entity_id: object,
+    name: str | Handler,
+    payload: Any,
+    message_id: str | None,
+    not_before: datetime | None,
+) -> Call:
+    """See `Client.signal`."""
+    entity = entity_of(name_of(lifecycle), entity_id)
+    handler, text = signal_text(entity, known(lifecycle, app), name, payload)
+    due, traceparent = instant(str(entity), not_before), traces.headers().get(traces.TRACEPARENT)
+    asked = call("signal", entity, name=handler)
+    return asked.also(payload=text, message_id=message_id, not_before=due, traceparent=traceparent)
+
+
+def cancel(lifecycle: Which, entity_id: object, by: str, note: str) -> Call:
+    """See `Client.cancel`."""
+    return call("cancel", entity_of(name_of(lifecycle), entity_id), made_by=by, note=note)
+
+
+def restart(app: App | None, lifecycle: Which, entity_id: object, by: str, note: str, given: Any) -> Call:
+    """See `Client.restart`."""
+    entity = entity_of(name_of(lifecycle), entity_id)
+    which = known(lifecycle, app)
+    text = None if given is None else input_text(entity, which, given)
+    return call("restart", entity, made_by=by, note=note).also(input=text)
+
+
+@contextmanager
+def traced(asked: Call) -> Iterator[Call]:
+    """A span around a start, in the app's own trace; gives the call with its `traceparent`, which goes along in the
+    outbox.
+    """
+    lifecycle = asked.entity.lifecycle
+    with traces.span(f"{names.SPAN_START} {lifecycle}", {names.LIFECYCLE: lifecycle}, kind=traces.SpanKind.PRODUCER):
+        yield asked.also(traceparent=traces.headers().get(traces.TRACEPARENT))
