@@ -59,7 +59,7 @@ class Asking:
             TemporalUnavailable: no Temporal server answered, or no worker; whether it was accepted is not known.
         """
         scope = self.config.scope or ""
-        standing = await self._status()
+        standing = await read_status(self.pool, self.entity)
         if standing.scope not in (None, scope):  # that scope may have a workflow of this name
             raise NotThisDatabase(
                 f"{self.entity}: this database works with PERDURE_SCOPE={standing.scope or 'none'!r}, this client "
@@ -74,24 +74,16 @@ class Asking:
         handle = temporal_client.get_workflow_handle(self.entity.workflow_id(self.config.scope))
         try:
             return await _executed(handle, update, asked, self.patience)
-        except WorkflowUpdateFailedError as error:
-            raise await self._refusal(error.cause) from error
-        except (RPCError, WorkflowUpdateRPCTimeoutOrCancelledError) as error:
-            raise await self._no_answer(error) from error
+        except (WorkflowUpdateFailedError, RPCError, WorkflowUpdateRPCTimeoutOrCancelledError) as error:
+            raise await self._refusal(error) from error
 
-    async def _status(self) -> EntityStatus:
-        return await read_status(self.pool, self.entity.lifecycle, self.entity.id)
-
-    async def _refusal(self, cause: BaseException | None) -> Exception:
-        standing = await self._status()
+    async def _refusal(self, error: Exception) -> Exception:
+        standing = await read_status(self.pool, self.entity)
         if standing.final:
             return AlreadyFinished(f"{self.entity}: too late: already {standing.state}")
-        return NotNow(f"{self.entity}: {cause.message if isinstance(cause, ApplicationError) else cause}")
-
-    async def _no_answer(self, error: Exception) -> Exception:
-        standing = await self._status()
-        if standing.final:
-            return AlreadyFinished(f"{self.entity}: too late: already {standing.state}")
+        if isinstance(error, WorkflowUpdateFailedError):
+            cause = error.cause
+            return NotNow(f"{self.entity}: {cause.message if isinstance(cause, ApplicationError) else cause}")
         status = error.status if isinstance(error, RPCError) else None
         if status is RPCStatusCode.NOT_FOUND and standing.waits_for_delivery:
             return NotNow(f"{self.entity} waits to be delivered to Temporal: ask again in a moment")

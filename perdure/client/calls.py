@@ -14,7 +14,7 @@ from typing import Any
 from pydantic_core import PydanticSerializationError, to_jsonable_python
 
 from perdure._crypto.private import SEALING
-from perdure.contracts.keys import Entity, id_text
+from perdure.contracts.keys import Entity
 from perdure.contracts.sizes import ELSEWHERE, LARGEST
 from perdure.errors import InvalidInput
 
@@ -61,15 +61,6 @@ class Call:
 def call(function: str, entity: Entity, **required: str | None) -> Call:
     """A call for an entity."""
     return Call(function, entity, {"lifecycle": entity.lifecycle, "entity_id": entity.id, **required})
-
-
-def entity_of(name: str, entity_id: object) -> Entity:
-    """The entity that a caller names.
-
-    Raises:
-        InvalidEntity: the id can't be used.
-    """
-    return Entity(name, id_text(name, entity_id))
 
 
 def as_json(whose: str, what: str, given: Any) -> str:

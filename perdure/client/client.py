@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from pydantic_core import to_jsonable_python
 
 from perdure.client import verbs
-from perdure.client.calls import Call, entity_of
+from perdure.client.calls import Call
 from perdure.client.connections import AsyncConnection, awaited, carry_awaited
-from perdure.client.naming import Handler, name_of
+from perdure.client.naming import Handler, entity_of, name_of
 from perdure.client.records import EntityStatus
-from perdure.contracts.keys import Entity, id_text
+from perdure.contracts.keys import Entity
 from perdure.errors import DatabaseUnavailable, NotConnected
 
 if TYPE_CHECKING:  # a web app that only starts needs none of these
@@ -230,9 +230,8 @@ class Client:
         """
         from perdure.client.reading import read_status
 
-        name = name_of(lifecycle)
-        text = id_text(name, entity_id)
-        return await read_status(self._pool, name, text)
+        entity = entity_of(lifecycle, entity_id)
+        return await read_status(self._pool, entity)
 
     async def wait(self, lifecycle: Which, entity_id: object, *, timeout: timedelta | None = None) -> EntityStatus:
         """Wait until an entity is in a final state. Looks into the mirror, so it works without Temporal too.
@@ -335,7 +334,7 @@ class Client:
         from perdure._wire.requests import Resolution
         from perdure.client.asking import settling
 
-        with bound_to(entity_of(name_of(lifecycle), entity_id)):
+        with bound_to(entity_of(lifecycle, entity_id)):
             receipt = to_jsonable_python(receipt, context=SEALING)
         said = Resolution(by=by, note=note, outcome=outcome, receipt=receipt, effect=effect)
         standing = await self.status(lifecycle, entity_id)
@@ -379,7 +378,7 @@ class Client:
         from perdure.settings import settings
 
         patience = PATIENCE if self._patience is None else self._patience
-        entity = entity_of(name_of(lifecycle), entity_id)
+        entity = entity_of(lifecycle, entity_id)
         asking = Asking(self._pool, self._temporal_client, self._config or settings(), entity, patience)
         return await asking.update(update, asked)
 

@@ -75,25 +75,24 @@ def awaited(verb: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, Coroutine[
     @wraps(verb)
     def checked(*args: P.args, **given: P.kwargs) -> Coroutine[Any, Any, T]:
         connection = given.get("connection")
-        if connection is not None and _carrier(connection) not in _AWAITED:
+        if connection is None:
+            _check_that_a_loop_runs()
+        elif _carrier(connection) not in _AWAITED:
             raise UnknownConnection(f"{_given(connection)}, which blocks: use SyncClient, whose verbs are not awaited")
-        if connection is None and not _in_async_code():
-            raise NotConnected(
-                "connection= is missing: in synchronous code use SyncClient and give the app's connection, with its "
-                "transaction open, as in SyncClient().start(..., connection=connection); without one, await this in "
-                "async code"
-            )
         return verb(*args, **given)
 
     return checked
 
 
-def _in_async_code() -> bool:
+def _check_that_a_loop_runs() -> None:
     try:
         asyncio.get_running_loop()
     except RuntimeError:
-        return False
-    return True
+        raise NotConnected(
+            "connection= is missing: in synchronous code use SyncClient and give the app's connection, with its "
+            "transaction open, as in SyncClient().start(..., connection=connection); without one, await this in async "
+            "code"
+        ) from None
 
 
 def _carrier(connection: object) -> Callable[[Any, Call], Any]:

@@ -13,7 +13,7 @@ from pydantic import TypeAdapter, ValidationError
 from perdure._crypto.private import sealed_data
 from perdure._crypto.sealed import bound_to
 from perdure.client.calls import as_json
-from perdure.contracts.keys import Entity
+from perdure.contracts.keys import Entity, id_text
 from perdure.contracts.states import suggestion
 from perdure.errors import InvalidInput
 
@@ -34,6 +34,16 @@ def name_of(lifecycle: Which) -> str:
     from perdure.app import name_of as name_of_class
 
     return name_of_class(lifecycle)
+
+
+def entity_of(lifecycle: Which, entity_id: object) -> Entity:
+    """The entity that a caller names.
+
+    Raises:
+        InvalidEntity: the id can't be used.
+    """
+    name = name_of(lifecycle)
+    return Entity(name, id_text(name, entity_id))
 
 
 def known(lifecycle: Which, app: App | None) -> Known:

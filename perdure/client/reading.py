@@ -14,6 +14,7 @@ from perdure._store.postgres import Pool, answering
 from perdure._store.sql import queries
 from perdure.client.calls import Call
 from perdure.client.records import EntityStatus
+from perdure.contracts.keys import Entity
 from perdure.errors import InvalidInput, NoSuchEntity, NotNow
 
 _query = queries(__name__)
@@ -21,12 +22,12 @@ _query = queries(__name__)
 _STATUS = TypeAdapter(EntityStatus)
 
 
-async def read_status(pool: Pool, name: str, key: str) -> EntityStatus:
+async def read_status(pool: Pool, entity: Entity) -> EntityStatus:
     """Where an entity is; see `Client.status`."""
     with answering():
-        found = await pool.fetchval("select perdure.status($1, $2)", name, key)
+        found = await pool.fetchval("select perdure.status($1, $2)", entity.lifecycle, entity.id)
     if found is None:
-        raise NoSuchEntity(f"there is no {name}/{key}: it was never started, or its transaction was rolled back")
+        raise NoSuchEntity(f"there is no {entity}: it was never started, or its transaction was rolled back")
     return _STATUS.validate_json(found)
 
 

@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from perdure.client.calls import Call, call, entity_of, instant, rank
-from perdure.client.naming import Handler, input_text, known, name_of, signal_text
+from perdure.client.calls import Call, call, instant, rank
+from perdure.client.naming import Handler, entity_of, input_text, known, signal_text
 from perdure.telemetry import names, traces
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ def start(
     priority: int,
 ) -> Call:
     """See `Client.start`."""
-    entity = entity_of(name_of(lifecycle), entity_id)
+    entity = entity_of(lifecycle, entity_id)
     text = input_text(entity, known(lifecycle, app), given)
     due, place = instant(str(entity), not_before), rank(str(entity), priority)
     return call("start", entity, input=text).also(tenant=tenant, not_before=due, priority=place)
@@ -42,7 +42,7 @@ def signal(
     not_before: datetime | None,
 ) -> Call:
     """See `Client.signal`."""
-    entity = entity_of(name_of(lifecycle), entity_id)
+    entity = entity_of(lifecycle, entity_id)
     handler, text = signal_text(entity, known(lifecycle, app), name, payload)
     due, traceparent = instant(str(entity), not_before), traces.headers().get(traces.TRACEPARENT)
     asked = call("signal", entity, name=handler)
@@ -51,22 +51,19 @@ def signal(
 
 def cancel(lifecycle: Which, entity_id: object, by: str, note: str) -> Call:
     """See `Client.cancel`."""
-    return call("cancel", entity_of(name_of(lifecycle), entity_id), made_by=by, note=note)
+    return call("cancel", entity_of(lifecycle, entity_id), made_by=by, note=note)
 
 
 def restart(app: App | None, lifecycle: Which, entity_id: object, by: str, note: str, given: Any) -> Call:
     """See `Client.restart`."""
-    entity = entity_of(name_of(lifecycle), entity_id)
-    which = known(lifecycle, app)
+    entity, which = entity_of(lifecycle, entity_id), known(lifecycle, app)
     text = None if given is None else input_text(entity, which, given)
     return call("restart", entity, made_by=by, note=note).also(input=text)
 
 
 @contextmanager
 def traced(asked: Call) -> Iterator[Call]:
-    """A span around a start, in the app's own trace; gives the call with its `traceparent`, which goes along in the
-    outbox.
-    """
-    lifecycle = asked.entity.lifecycle
-    with traces.span(f"{names.SPAN_START} {lifecycle}", {names.LIFECYCLE: lifecycle}, kind=traces.SpanKind.PRODUCER):
+    """A span around a start, in the app's own trace; gives the call with the span's `traceparent`."""
+    name = f"{names.SPAN_START} {asked.entity.lifecycle}"
+    with traces.span(name, {names.LIFECYCLE: asked.entity.lifecycle}, kind=traces.SpanKind.PRODUCER):
         yield asked.also(traceparent=traces.headers().get(traces.TRACEPARENT))

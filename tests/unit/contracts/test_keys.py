@@ -11,7 +11,7 @@ from uuid import UUID
 import pytest
 
 from perdure import Client, Entity
-from perdure.client.calls import entity_of
+from perdure.client.naming import entity_of
 from perdure.contracts import Key
 from perdure.contracts.keys import LONGEST_ID, check_name
 from perdure.errors import InvalidEntity, InvalidInput
