@@ -38,6 +38,10 @@ demo-jobs: $(STAMP) ## watch a job with 500 children, whose pages are in three l
 demo-reminders: $(STAMP) ## watch a day of 50 patients in eight zones pass in under a minute (KEEP=1 leaves it up)
 	@$(BIN)/python -m infra.demos.reminders $(if $(KEEP),--keep)
 
+check: $(STAMP) ## lint, types, and the tests that need no server: a minute
+	@$(MAKE) --jobs=2 lint types
+	@$(BIN)/python -m pytest $(PYTEST_ARGS) tests/unit tests/applications/*/unit
+
 test: $(STAMP) ## lint, types, and every test on real servers
 	@$(MAKE) --jobs=3 lint types programs
 	@$(BIN)/python -m pytest $(PYTEST_ARGS)
@@ -121,4 +125,4 @@ $(STAMP): requirements.lock pyproject.toml
 	@$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation -e .
 	@touch $@
 
-.PHONY: help demo demo-jobs demo-reminders test test-sdks programs dev lint types format explore chaos chaos-reminders bench histories lock sbom clean setup
+.PHONY: help demo demo-jobs demo-reminders check test test-sdks programs dev lint types format explore chaos chaos-reminders bench histories lock sbom clean setup

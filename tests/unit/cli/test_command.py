@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shlex
-import subprocess
 import sys
 from collections.abc import Iterator
 from importlib.metadata import version
@@ -16,7 +14,7 @@ import typer.main
 from typer.core import TyperCommand, TyperGroup
 from typer.testing import CliRunner
 
-from perdure.cli import cli
+from perdure.cli import cli, main
 from perdure.cli.cli import PANELS
 
 PAGE = (Path(__file__).parents[3] / "docs" / "command.md").read_text()
@@ -80,9 +78,14 @@ def test_no_command_is_documented_that_is_not_there() -> None:
         (["show"], "perdure: Missing argument 'lifecycle': see perdure show --help\n"),
     ],
 )
-def test_wrong_usage_is_one_line_that_names_the_way_out(arguments: list[str], says: str) -> None:
-    done = subprocess.run([sys.executable, "-m", "perdure.cli", *arguments], capture_output=True, text=True)
-    assert (done.returncode, done.stdout, done.stderr) == (2, "", says)
+def test_wrong_usage_is_one_line_that_names_the_way_out(
+    arguments: list[str], says: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["perdure", *arguments])
+    monkeypatch.setattr("perdure.cli.leave", sys.exit)
+    with pytest.raises(SystemExit) as end:
+        main()
+    assert (end.value.code, *capsys.readouterr()) == (2, "", says)
 
 
 def test_the_version_is_that_of_the_package() -> None:
@@ -102,11 +105,9 @@ def test_help_shows_each_command_in_a_panel_and_what_looks_comes_first() -> None
 def test_a_shell_completes_commands_and_options() -> None:
     def completed(words: str, position: int) -> list[str]:
         environment = {"_PERDURE_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": str(position)}
-        done = subprocess.run(
-            [sys.executable, "-m", "perdure.cli"], capture_output=True, text=True, env={**os.environ, **environment}
-        )
-        assert done.returncode == 0, done.stderr
-        return done.stdout.split()
+        end = CliRunner().invoke(cli, [], prog_name="perdure", env=environment)
+        assert end.exit_code == 0, end.output
+        return end.stdout.split()
 
     assert completed("perdure sta", 1) == ["status"]
     assert completed("perdure list --fin", 2) == ["--finding", "--finished"]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from datetime import timedelta
 from typing import Any
 
@@ -177,20 +175,3 @@ def test_the_mail_tells_of_the_comment() -> None:
     assert isinstance(mail, Mail)
     assert (mail.recipient, mail.subject) == ("bob@example.org", "ann commented on post 3")
     assert "Nice!" in mail.body
-
-
-@pytest.mark.parametrize(
-    "module", ["activities.mail.contracts.mail", "workflows.comments.comment_notification", "perdure.testing"]
-)
-def test_importing_what_workflows_import_pulls_in_no_client_library(module: str) -> None:
-    listing = f"import {module}, sys; print(*sys.modules)"
-    modules = subprocess.run([sys.executable, "-c", listing], check=True, capture_output=True, text=True).stdout.split()
-    assert module in modules
-    assert {
-        "pytest",
-        "asyncpg",
-        "aiosmtplib",
-        "aiosmtpd",
-        "perdure._store.postgres",
-        "activities.mail.smtp",
-    }.isdisjoint(modules)
