@@ -38,9 +38,9 @@ demo-jobs: $(STAMP) ## watch a job with 500 children, whose pages are in three l
 demo-reminders: $(STAMP) ## watch a day of 50 patients in eight zones pass in under a minute (KEEP=1 leaves it up)
 	@$(BIN)/python -m infra.demos.reminders $(if $(KEEP),--keep)
 
-check: $(STAMP) ## lint, types, and the tests that need no server: a minute
+check: $(STAMP) ## lint, types, and the unit tests of the library, which need no server
 	@$(MAKE) --jobs=2 lint types
-	@$(BIN)/python -m pytest $(PYTEST_ARGS) tests/unit tests/applications/*/unit
+	@$(BIN)/python -m pytest $(PYTEST_ARGS) tests/unit
 
 test: $(STAMP) ## lint, types, and every test on real servers
 	@$(MAKE) --jobs=3 lint types programs

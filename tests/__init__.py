@@ -1,1 +1,1 @@
-"""The tests: unit (no server), integration (PostgreSQL, Temporal), acceptance (processes killed, stopped, frozen)."""
+"""The tests: unit (no server), integration (PostgreSQL, Temporal), applications, acceptance (processes are killed)."""
