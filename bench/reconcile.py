@@ -89,10 +89,10 @@ class Past:
         now = await pool.fetchval("select clock_timestamp()")
         run = await pool.fetchval("insert into perdure.reconciliation (asked_by) values ('bench') returning run")
         findings = Findings(pool, run)
-        ground = Context(pool, self.temporal_client, app, self.config, findings, younger_than=now, asked_since=now)
+        context = Context(pool, self.temporal_client, app, self.config, findings, younger_than=now, asked_since=now)
         begun = time.monotonic()
         for part in PARTS.values():
-            await part.does(ground, None)
+            await part.does(context, None)
         took = time.monotonic() - begun
         await pool.close()
         return took, findings.mended_now.total() + findings.reported_now.total()

@@ -53,7 +53,7 @@ class _Search:
     """The search for one lifecycle's rows."""
 
     def __init__(self, context: Context, name: str, lifecycle: type[Lifecycle[Any, Any]], rows: AppRows) -> None:
-        self._ground = context
+        self._context = context
         self._name = name
         self._lifecycle = lifecycle
         self._expected = Expected(name, rows)
@@ -62,15 +62,15 @@ class _Search:
 
     async def run(self, number: int) -> None:
         """Page through them; what is wrong with the query is said, and harms no other lifecycle (invariant 8)."""
-        only = self._ground.only
+        only = self._context.only
         try:
-            async with self._ground.pool.acquire() as db, db.transaction(readonly=True):
+            async with self._context.pool.acquire() as db, db.transaction(readonly=True):
                 if why := await self._expected.refusal(db):
                     await self._refuse_query(why)
                     return
                 async for page in self._expected.places(db, number, only.id if only else None):
                     await self._start(page)
-                    self._ground.beat(self._name)
+                    self._context.beat(self._name)
         except asyncpg.PostgresError as error:
             state = error.sqlstate or ""
             if state != _OVERDUE and state.startswith((*_TRANSIENT, *_BUSY)):
@@ -84,7 +84,7 @@ class _Search:
         known = [place for place in places if place.id is not None]
         if len(known) < len(places):
             self._refused.append((None, "its id is null"))
-        async with self._ground.pool.acquire(timeout=10) as db:
+        async with self._context.pool.acquire(timeout=10) as db:
             rows = await apart(known, lambda some: self._expected.rows(db, some), lambda each: self._refuse(each.id))
             orders = sorted(filter(None, map(self._order, rows)), key=lambda order: str(order["id"]))
             started = await apart(orders, lambda some: self._commit(db, some), lambda each: self._refuse(each["id"]))
@@ -102,7 +102,7 @@ class _Search:
 
     async def _commit(self, db: Any, orders: Sequence[dict[str, Any]]) -> list[asyncpg.Record]:
         found: list[asyncpg.Record] = await db.fetch(
-            query("start_missing"), self._name, json.dumps(list(orders)), self._ground.by, WHY
+            query("start_missing"), self._name, json.dumps(list(orders)), self._context.by, WHY
         )
         return found
 
@@ -118,7 +118,7 @@ class _Search:
             "Give `expects` a partial index, or an index and a time bound: docs/reconciliation.md, Rows of the app. "
             f"For very many rows: perdure import APP {self._name}"
         )
-        await self._ground.findings.report(
+        await self._context.findings.report(
             MISSING,
             None,
             f"the query of {self._name}.expects can't be used: {why}",
@@ -129,12 +129,12 @@ class _Search:
     async def _say_started(self, row_id: str) -> None:
         self._started += 1
         if self._started <= TOLD:
-            await self._ground.findings.mended(
+            await self._context.findings.mended(
                 MISSING, Entity(self._name, row_id), "it had no lifecycle, and was started"
             )
 
     async def _say(self) -> None:
-        findings = self._ground.findings
+        findings = self._context.findings
         if (more := self._started - TOLD) > 0:
             what = f"{more} more of {self._name} had no lifecycle, and were started"
             await findings.mended(MISSING, None, what, about=f"{self._name}: others, started")
@@ -149,7 +149,7 @@ class _Search:
         what = f"it has no lifecycle, and can't be started as it is: {why}"
         advice = "Correct the row, or what `expects` makes of it"
         try:
-            await self._ground.findings.report(MISSING, Entity(self._name, row_id or ""), what, advice)
+            await self._context.findings.report(MISSING, Entity(self._name, row_id or ""), what, advice)
         except InvalidEntity:
             about = f"{self._name}: {row_id}"[:200]
-            await self._ground.findings.report(MISSING, None, f"a row for {self._name}: {what}", advice, about=about)
+            await self._context.findings.report(MISSING, None, f"a row for {self._name}: {what}", advice, about=about)

@@ -18,8 +18,8 @@ from perdure._store import schema
 from perdure._worker.worker import new_identity, new_worker
 
 
-class Ground:
-    """The servers; made by `ground`.
+class Testbed:
+    """The servers; made by `testbed`.
 
     Attributes:
         app: a connection as the app has it.
@@ -55,10 +55,10 @@ class Ground:
 
 
 @asynccontextmanager
-async def ground() -> AsyncIterator[Ground]:
+async def testbed() -> AsyncIterator[Testbed]:
     """Servers as in production: PostgreSQL syncs to disk, Temporal has its defaults."""
     with PostgresServer(durable=True) as postgres, TemporalServer(prompt_queue=True) as temporal:
         connection = await asyncpg.connect(postgres.dsn())
         await schema.migrate(connection)
-        yield Ground(postgres, temporal, connection)
+        yield Testbed(postgres, temporal, connection)
         await connection.close()

@@ -46,7 +46,7 @@ class Held:
 
 
 @dataclass(slots=True)
-class Ground:
+class Testbed:
     """One side's servers."""
 
     postgres: PostgresServer
@@ -85,7 +85,7 @@ class Ground:
 
 
 @asynccontextmanager
-async def ground(*command: str, cached: int) -> AsyncIterator[Ground]:
+async def testbed(*command: str, cached: int) -> AsyncIterator[Testbed]:
     """Start everything; stop it at the end.
 
     Args:
@@ -115,7 +115,7 @@ async def ground(*command: str, cached: int) -> AsyncIterator[Ground]:
                 worker = GuardedProcess(whole, ask=signal.SIGTERM, log=log, cwd=ROOT, env=environment)
                 try:
                     await _runs(log, worker)
-                    yield Ground(postgres, temporal, file, telephony, database, worker, log)
+                    yield Testbed(postgres, temporal, file, telephony, database, worker, log)
                 finally:
                     worker.stop()
                     await database.close()
