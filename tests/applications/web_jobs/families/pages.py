@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, quote, unquote, urlsplit
 
-from activities.http.exchange import Broken, HttpRequest, Reply, Stage
+from activities.http.exchange import Bounds, Broken, HttpRequest, Reply, Stage
 from perdure.testing.exploring.workers import current_worker
 from tests.applications.web_jobs.families.scenario import MASTERS, TYPES, Listing, Page
 
@@ -50,6 +50,7 @@ class Played:
         request: HttpRequest,
         names: Any,
         *,
+        bounds: Bounds,
         seconds: float,
         before_first_byte: Callable[[], None] = lambda: None,
     ) -> None:
