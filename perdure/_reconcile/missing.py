@@ -115,7 +115,7 @@ class _Search:
 
     async def _refuse_query(self, why: str) -> None:
         advice = (
-            "Give `expects` a partial index, or an index and a time bound: docs/reconciliation.md, Rows of the app. "
+            "Give `expects` a partial index, or an index and a time bound (`perdure help reconciliation`). "
             f"For very many rows: perdure import APP {self._name}"
         )
         await self._context.findings.report(

@@ -38,9 +38,7 @@ async def months(context: Context, cursor: object) -> None:
     """Make the months to come; export and drop what is older than wanted."""
     kept = await keep_months(context.settings, context.pool)
     for problem in kept.problems:
-        await context.findings.report(
-            kinds.MONTHS, None, problem, "docs/runbook/finding-months.md", about=problem[:100]
-        )
+        await context.findings.report(kinds.MONTHS, None, problem, "perdure help finding-months", about=problem[:100])
 
 
 PARTS = {

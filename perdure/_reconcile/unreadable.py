@@ -8,7 +8,9 @@ from perdure._store.finding_kinds import UNREADABLE
 from perdure.contracts.effects import first_problem
 from perdure.contracts.states import STARTING
 
-_ADVICE = "Deploy code that can read it: a default for what is new, aliases= for what was renamed (docs/upgrading.md)"
+_ADVICE = (
+    "Deploy code that can read it: a default for what is new, aliases= for what was renamed (`perdure help upgrading`)"
+)
 
 
 async def unreadable(context: Context, row: Row) -> None:

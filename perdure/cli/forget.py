@@ -109,7 +109,7 @@ def _tell(entity: Entity, belongings: Belongings, gone: Forgotten) -> None:
         print_line(f"in an archive, from which you have to erase it: {path}")
     for line in belongings.elsewhere:
         print_line(f"not reached: {line}")
-    print_line("not reached: logs, traces, backups and write-ahead logs of both databases (docs/archive.md)")
+    print_line("not reached: logs, traces, backups and write-ahead logs of both databases (`perdure help archive`)")
     for each in gone.unread:
         complain(f"it may be in an archive: {each}")
     for lifecycle in belongings.unknown:

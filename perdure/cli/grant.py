@@ -26,7 +26,7 @@ _OWNS = "select pg_has_role(nspowner, 'usage') from pg_namespace where nspname =
 @cli.command(epilog="Example: perdure grant shop_app --as app --lifecycle order", rich_help_panel=RUN)
 def grant(
     role: Annotated[str, typer.Argument(help="a role that exists")],
-    kind: Annotated[Kind, typer.Option("--as", help="what the role is for: docs/security.md lists what each may do")],
+    kind: Annotated[Kind, typer.Option("--as", help="what the role is for, see `perdure help security`")],
     lifecycle: Annotated[
         list[str] | None, typer.Option(help="only this lifecycle; may be repeated. Default: every lifecycle")
     ] = None,

@@ -238,4 +238,5 @@ def test_the_wheel_installs_one_name_only(tmp_path: Path) -> None:
         "perdure/py.typed",
         "perdure/_store/schema/0001_base.sql",
         "perdure/_store/schema/functions/start.sql",
+        "perdure/_docs/effects.md",
     } <= set(names)

@@ -61,7 +61,7 @@ def check_complete(config: TelephonySettings) -> None:
     """
     for name in ("account_sid", "sender"):
         if getattr(config, name) is None:
-            raise InvalidSetting(f"PERDURE_TELEPHONY_{name.upper()} is not set: see docs/telephony.md")
+            raise InvalidSetting(f"PERDURE_TELEPHONY_{name.upper()} is not set: see `perdure help telephony`")
     try:
         authorization(config)
         if config.callback_url is not None:
