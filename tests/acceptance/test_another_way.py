@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from perdure.contracts import EffectStatus
-from tests.apps.contracts import Errand
+from tests.apps.contracts import Booking
 from tests.apps.talking import RingAgain, RingLater
 from tests.world import World
 
@@ -13,7 +13,7 @@ APP = "tests.apps.talking:app"
 async def test_an_entity_does_not_end_before_a_person_has_settled_what_a_lost_task_had_begun(world: World) -> None:
     world.counterparty.before_replying.shut()
     first = await world.spawn(APP)
-    await world.client.start(RingLater, "a", Errand())
+    await world.client.start(RingLater, "a", Booking())
     await world.counterparty.has_accepted()
     await first.kill()
     world.counterparty.before_replying.open()
@@ -31,7 +31,7 @@ async def test_an_entity_does_not_end_before_a_person_has_settled_what_a_lost_ta
 async def test_nobody_is_called_for_what_may_be_repeated(world: World) -> None:
     world.counterparty.before_replying.shut()
     first = await world.spawn(APP)
-    await world.client.start(RingAgain, "a", Errand())
+    await world.client.start(RingAgain, "a", Booking())
     await world.counterparty.has_accepted()
     await first.kill()
     world.counterparty.before_replying.open()

@@ -7,14 +7,14 @@ import sys
 
 import asyncpg
 
-from tests.acceptance.errands import every_record_says_done, key
+from tests.acceptance.bookings import every_record_says_done, key
 from tests.world import World
 
-TABLES = ("errand", "perdure.ident", "perdure.entity", "perdure.transition", "perdure.outbox", "perdure.message")
+TABLES = ("booking", "perdure.ident", "perdure.entity", "perdure.transition", "perdure.outbox", "perdure.message")
 
 
 async def _killed(world: World, where: str) -> None:
-    """Let the app commit an errand, and kill it where it stands still."""
+    """Let the app commit a booking, and kill it where it stands still."""
     app = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "tests.apps.shop", world.dsn, "a", where), stdout=asyncio.subprocess.PIPE
     )
@@ -24,7 +24,9 @@ async def _killed(world: World, where: str) -> None:
     await app.wait()
 
     async def gone() -> bool:
-        query = "select count(*) = 1 from pg_stat_activity where datname = current_database() and query like '%errand%'"
+        query = (
+            "select count(*) = 1 from pg_stat_activity where datname = current_database() and query like '%booking%'"
+        )
         return bool(await world.db.fetchval(query))
 
     await world.until(gone, "its connection is gone, with its transaction")
@@ -57,7 +59,7 @@ async def test_while_temporal_is_away_the_app_commits_as_ever_and_all_is_done_la
         nonlocal count
         while not stop.is_set():
             async with app.transaction():
-                await app.execute("insert into errand (id) values ($1)", str(count))
+                await app.execute("insert into booking (id) values ($1)", str(count))
                 await mortal.client.start("lookup-inline", count, {}, connection=app)
             count += 1
             await asyncio.sleep(0.02)

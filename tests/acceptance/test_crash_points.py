@@ -17,8 +17,8 @@ from perdure.contracts.keys import Key
 from perdure.errors import DeclarationError
 from perdure.testing.crashing import CrashPointsFailed, Proof, Servers, Way
 from tests.apps import forgetful, straight
-from tests.apps.contracts import Errand
-from tests.apps.errands import Escalate, LookupErrand, LookupInline
+from tests.apps.bookings import Escalate, LookupBooking, LookupInline
+from tests.apps.contracts import Booking
 from tests.apps.listening import Bell, Told
 from tests.counterparty import Counterparty
 from tests.mail_secret import token_of
@@ -37,15 +37,15 @@ async def counterparty() -> AsyncIterator[Counterparty]:
 
 
 async def prove(crash_points: Callable[..., Any], lifecycle: Any, other_side: Counterparty, **how: Any) -> Proof:
-    """An errand's proof; its row is committed with its start."""
+    """A booking's proof; its row is committed with its start."""
     how.setdefault("app", "tests.apps.bodies:app")
 
     async def with_its_row(connection: Connection, entity_id: str) -> None:
-        await connection.execute("insert into errand (id) values ($1)", entity_id)
+        await connection.execute("insert into booking (id) values ($1)", entity_id)
 
     proof: Proof = await crash_points(
         lifecycle,
-        Errand(),
+        Booking(),
         happened=other_side.accepted.__getitem__,
         other_side=("COUNTERPARTY_PORT", other_side.port),
         commit=with_its_row,
@@ -56,8 +56,8 @@ async def prove(crash_points: Callable[..., Any], lifecycle: Any, other_side: Co
     return proof
 
 
-@pytest.mark.parametrize("lifecycle", [LookupErrand, LookupInline])
-async def test_whatever_dies_an_errand_is_done_once(
+@pytest.mark.parametrize("lifecycle", [LookupBooking, LookupInline])
+async def test_whatever_dies_a_booking_is_done_once(
     lifecycle: Any, crash_points: Callable[..., Any], counterparty: Counterparty
 ) -> None:
     proof = await prove(crash_points, lifecycle, counterparty)
@@ -85,7 +85,7 @@ async def test_whatever_dies_an_errand_is_done_once(
 async def test_whatever_dies_what_is_committed_with_the_outcome_is_so_once(
     crash_points: Callable[..., Any], counterparty: Counterparty
 ) -> None:
-    """Until the call it goes the way of any errand, which the proof above has been."""
+    """Until the call it goes the way of any booking, which the proof above has been."""
     proof = await prove(
         crash_points,
         straight.StraightInline,
@@ -167,7 +167,7 @@ async def test_whatever_dies_a_comment_is_notified_by_one_mail(
     assert "after the call of send-mail" in proof.places
 
 
-@pytest.mark.parametrize("lifecycle", [LookupErrand, LookupInline, Escalate])
+@pytest.mark.parametrize("lifecycle", [LookupBooking, LookupInline, Escalate])
 async def test_whatever_dies_while_it_waits_or_looks_up_it_is_done_once(
     lifecycle: Any, crash_points: Callable[..., Any], counterparty: Counterparty
 ) -> None:
@@ -179,7 +179,7 @@ async def test_whatever_dies_while_it_waits_or_looks_up_it_is_done_once(
             {"accept": True, "close": True},
         ]
 
-    waiting = ("during the wait", "look-up", "find-errand", "a timer", "an update", "resolve")
+    waiting = ("during the wait", "look-up", "find-booking", "a timer", "an update", "resolve")
     proof = await prove(
         crash_points,
         lifecycle,

@@ -13,12 +13,12 @@ from pathlib import Path
 
 from perdure.contracts import EffectStatus
 from perdure.errors import AlreadyFinished, NotNow, TemporalUnavailable
-from tests.acceptance.errands import (
+from tests.acceptance.bookings import (
     LOOKUPS,
     PARKED,
     UNPARKED,
     attempts,
-    commit_errands,
+    commit_bookings,
     every_record_says_done,
     key,
     parked,
@@ -34,7 +34,7 @@ async def test_frozen_before_the_check_it_makes_no_call_any_more(world: World, a
 
 
 async def makes_no_call(world: World, kind: str) -> None:
-    """An errand of this kind: its second attempt calls, the first does not."""
+    """A booking of this kind: its second attempt calls, the first does not."""
     frozen, pipe = await frozen_at(world, "before the check", kind)
     other = await world.spawn()
     await world.ended(kind, kind)
@@ -57,7 +57,7 @@ async def test_frozen_between_check_and_send_it_sends_late_and_only_the_other_si
 
 
 async def sends_late(world: World, kind: str, accepted: int) -> None:
-    """An errand of this kind is sent twice, and accepted so often."""
+    """A booking of this kind is sent twice, and accepted so often."""
     world.counterparty.dedupe = kind == "dedupe"
     frozen, pipe = await frozen_at(world, "after the check", kind)
     await world.spawn()
@@ -148,11 +148,11 @@ async def end_of(world: World, kind: str) -> str:
 
 
 async def frozen_at(world: World, place: str, kind: str) -> tuple[WorkerProcess, Path]:
-    """A worker that has an errand's attempt on record and is frozen at that place of its body; the pipe it reads."""
+    """A worker that has a booking's attempt on record and is frozen at that place of its body; the pipe it reads."""
     pipe = world.folder / "pipe"
     os.mkfifo(pipe)
     worker = await spawn_busy(world, 1, STAND_STILL=place, STAND_STILL_AT=str(pipe))
-    await commit_errands(world, [kind])
+    await commit_bookings(world, [kind])
     await world.until(pipe.with_suffix(".reached").exists, f"a body {place}")
     await worker.freeze()
     return worker, pipe
@@ -162,7 +162,7 @@ async def frozen_after_acceptance(world: World, kinds: list[str]) -> WorkerProce
     """A worker that is frozen while the other side, that has accepted them all, gives its replies."""
     world.counterparty.before_replying.shut()
     worker = await spawn_busy(world, sum(not kind.endswith("-inline") for kind in kinds))
-    await commit_errands(world, kinds)
+    await commit_bookings(world, kinds)
     await world.counterparty.has_accepted(len(kinds))
     await worker.freeze()
     world.counterparty.before_replying.open()
@@ -181,9 +181,9 @@ def go_on(frozen: WorkerProcess, pipe: Path) -> None:
 
 
 async def works_alone(world: World, thawed: WorkerProcess, other: WorkerProcess) -> None:
-    """The thawed worker took no harm: it runs another errand to its end, and stops in good order."""
+    """The thawed worker took no harm: it runs another booking to its end, and stops in good order."""
     assert await other.stop() == 0
-    await commit_errands(world, ["dedupe"], ["after"])
+    await commit_bookings(world, ["dedupe"], ["after"])
     await world.ended("dedupe", "after")
     assert sends(world.counterparty, by=thawed.pid)[key("dedupe", "after")] == 1
     assert await thawed.stop() == 0

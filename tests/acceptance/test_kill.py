@@ -1,6 +1,6 @@
 """A worker that is killed (SIGKILL) at any instant loses nothing and does nothing twice: another one goes on.
 
-Each test kills it at one instant, with errands of several policies under way, both ways to run an effect.
+Each test kills it at one instant, with bookings of several policies under way, both ways to run an effect.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from temporalio.api.enums.v1 import TimeoutType
 
 from perdure._wire.names import WRITE
 from perdure.contracts import EffectStatus
-from tests.acceptance.errands import (
+from tests.acceptance.bookings import (
     KINDS,
     LOOKUPS,
     PARKED,
     UNPARKED,
     attempts,
-    commit_errands,
+    commit_bookings,
     every_record_says_done,
     key,
     parked,
@@ -41,7 +41,7 @@ async def test_killed_before_the_call_everything_is_done_once(world: World) -> N
     async with Counterparty().serving() as unreachable:
         unreachable.before_accepting.shut()
         first = await world.spawn(COUNTERPARTY_PORT=str(unreachable.port))
-        await commit_errands(world, KINDS)
+        await commit_bookings(world, KINDS)
         for kind in KINDS:
             await unreachable.saw("do", key(kind))
         await first.kill()
@@ -64,7 +64,7 @@ async def test_killed_after_the_other_side_accepted_it_nothing_is_done_twice(wor
     world.counterparty.dedupe = True
     world.counterparty.before_replying.shut()
     first = await world.spawn()
-    await commit_errands(world, KINDS)
+    await commit_bookings(world, KINDS)
     await world.counterparty.has_accepted(len(KINDS))
     await first.kill()
     world.counterparty.before_replying.open()
@@ -85,7 +85,7 @@ async def test_killed_after_its_outcome_was_committed_nobody_needs_to_ask(world:
     """Frozen first, so that it can't report what PostgreSQL commits meanwhile."""
     first = await world.spawn()
     async with hold(world, "update on perdure.effect", "new.status = 'done'") as commit:
-        await commit_errands(world, [kind])
+        await commit_bookings(world, [kind])
         await commit.committed_by_the_frozen(first, lambda: is_done(world, kind))
     assert (await world.client.status(kind, kind)).state == "doing"
     await first.kill()
@@ -102,7 +102,7 @@ async def test_killed_before_the_mirror_shows_the_end_another_worker_writes_it(w
     """And attempts nothing: what is done is on record."""
     first = await world.spawn()
     async with hold(world, "insert on perdure.finished") as final_write:
-        await commit_errands(world, KINDS)
+        await commit_bookings(world, KINDS)
         for kind in KINDS:
             await world.until(partial(is_done, world, kind), f"{kind} done")
         await final_write.reached()
@@ -125,7 +125,7 @@ async def test_killed_while_a_write_waits_for_postgresql_another_worker_makes_it
     """The write could not be made in the workflow task, and the killed worker held the activity that replaced it."""
     first = await world.spawn()
     async with hold(world, "insert on perdure.finished") as final_write:
-        await commit_errands(world, ["repeat-inline"])
+        await commit_bookings(world, ["repeat-inline"])
         await final_write.reached()
         await world.until(lambda: writes_by_an_activity(world, "repeat-inline"), "a write by an activity")
         await first.kill()
@@ -142,7 +142,7 @@ async def test_killed_during_a_look_up_another_worker_looks_again(world: World) 
     world.counterparty.replies = [{"accept": True, "close": True} for _ in LOOKUPS]
     world.counterparty.before_answering.shut()
     first = await world.spawn()
-    await commit_errands(world, LOOKUPS)
+    await commit_bookings(world, LOOKUPS)
     for kind in LOOKUPS:
         await world.counterparty.saw("ask", key(kind))
     await first.kill()
@@ -163,7 +163,7 @@ async def test_a_relay_killed_in_the_middle_of_delivering_starts_nothing_twice(w
     world.counterparty.replies = [{"accept": True, "close": True} for _ in kinds]
     first = await world.spawn()
     async with hold(world, "delete on perdure.outbox") as forgetting:
-        await commit_errands(world, kinds)
+        await commit_bookings(world, kinds)
         await forgetting.reached()
         await world.ended("lookup", "lookup")
         await parked(world, "escalate-inline")
@@ -210,5 +210,5 @@ async def what_ended_the_first_write(world: World, kind: str) -> str:
 
 
 async def run_of(world: World, kind: str) -> str:
-    """The one run of an errand's workflow."""
+    """The one run of a booking's workflow."""
     return str((await world.handle(kind, kind).describe()).run_id)

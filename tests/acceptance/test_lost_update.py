@@ -9,7 +9,7 @@ import asyncio
 
 import pytest
 
-from tests.acceptance.errands import commit_errands, sends
+from tests.acceptance.bookings import commit_bookings, sends
 from tests.world import World
 
 
@@ -19,7 +19,7 @@ async def test_what_a_retry_brought_about_before_the_engine_crashed_is_the_end_o
 ) -> None:
     mortal.counterparty.replies = [{"refused": "not today"}]
     await mortal.spawn()
-    await commit_errands(mortal, [kind])
+    await commit_bookings(mortal, [kind])
     await mortal.is_in(kind, kind, "failed")
 
     mortal.counterparty.before_accepting.shut()

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.acceptance.errands import LOOKUPS, attempts, commit_errands, every_record_says_done, key, sends
+from tests.acceptance.bookings import LOOKUPS, attempts, commit_bookings, every_record_says_done, key, sends
 from tests.acceptance.hold import hold
 from tests.apps.contracts import MARCH, March
 from tests.world import WorkerProcess, World
@@ -20,14 +20,14 @@ IDS = [str(number) for number in range(15)]
 
 
 @pytest.mark.parametrize("away", [["PostgreSQL"], ["Temporal"], ["PostgreSQL", "Temporal"]], ids=" and ".join)
-async def test_thirty_errands_are_done_once_though_servers_go_away_in_the_middle(
+async def test_thirty_bookings_are_done_once_though_servers_go_away_in_the_middle(
     mortal: World, away: list[str]
 ) -> None:
     """Calls are under way when they go, and end while they are away; others wait to begin."""
     mortal.counterparty.before_replying.shut()
     worker = await mortal.spawn(PERDURE_MAX_CONCURRENT_EFFECTS="5")
     for kind in LOOKUPS:
-        await commit_errands(mortal, [kind], [f"{kind}-{number}" for number in IDS])
+        await commit_bookings(mortal, [kind], [f"{kind}-{number}" for number in IDS])
     await mortal.counterparty.has_accepted(10)
     for server in away:
         await asyncio.to_thread(OUTAGES[server], mortal)
@@ -46,7 +46,7 @@ async def test_thirty_errands_are_done_once_though_servers_go_away_in_the_middle
 async def test_what_was_committed_while_temporal_was_away_is_delivered_later(mortal: World) -> None:
     await mortal.spawn()
     await asyncio.to_thread(mortal.temporal.kill)
-    await commit_errands(mortal, LOOKUPS)
+    await commit_bookings(mortal, LOOKUPS)
     for kind in LOOKUPS:
         assert (await mortal.client.status(kind, kind)).waits_for_delivery
     await mortal.servers_are_back()
@@ -61,7 +61,7 @@ async def test_what_was_committed_while_no_worker_ran_is_done_when_one_comes(wor
     """Its relay was killed before it had seen the commit."""
     relay = await world.spawn()
     await relay.kill()
-    await commit_errands(world, LOOKUPS)
+    await commit_bookings(world, LOOKUPS)
     await world.spawn()
     for kind in LOOKUPS:
         await world.ended(kind, kind)
@@ -100,6 +100,6 @@ async def noticed(world: World, away: list[str], worker: WorkerProcess) -> None:
     if "PostgreSQL" in away:
         await world.until(lambda: "relay: failed" in worker.text(), "the relay failed")
         return
-    await commit_errands(world, ["dedupe"])
+    await commit_bookings(world, ["dedupe"])
     undelivered = "select count(*) from perdure.outbox where error is not null"
     await world.until(lambda: world.db.fetchval(undelivered), "a delivery that failed")

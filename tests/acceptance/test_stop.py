@@ -17,11 +17,11 @@ import pytest
 from temporalio.api.enums.v1 import TimeoutType
 
 from perdure.contracts import EffectStatus
-from tests.acceptance.errands import (
+from tests.acceptance.bookings import (
     LOOKUPS,
     PARKED,
     attempts,
-    commit_errands,
+    commit_bookings,
     every_record_says_done,
     key,
     sends,
@@ -32,22 +32,22 @@ from tests.world import FreshWorkerProcess, WorkerProcess, World
 
 
 async def test_twenty_stops_under_load_leave_nothing_that_waits_for_a_time_out(world: World) -> None:
-    """Ten times two workers, with twenty errands under way: two fresh ones run before the two are stopped."""
+    """Ten times two workers, with twenty bookings under way: two fresh ones run before the two are stopped."""
     world.counterparty.takes = 0.1, 0.5
-    errands = [(kind, f"{number}-{kind}") for number in range(100) for kind in LOOKUPS]
+    bookings = [(kind, f"{number}-{kind}") for number in range(100) for kind in LOOKUPS]
     workers = await spawn_two(world)
-    for begin in range(0, len(errands), 20):
+    for begin in range(0, len(bookings), 20):
         fresh = await spawn_two(world)
-        for kind, entity_id in errands[begin : begin + 20]:
-            await commit_errands(world, [kind], [entity_id])
+        for kind, entity_id in bookings[begin : begin + 20]:
+            await commit_bookings(world, [kind], [entity_id])
         await world.counterparty.saw("do", count=begin + 10)
         assert await asyncio.gather(*(worker.stop() for worker in workers)) == [0, 0]
         workers = fresh
-    for errand in errands:
-        await world.ended(*errand)
+    for booking in bookings:
+        await world.ended(*booking)
 
     await every_record_says_done(world)
-    assert world.counterparty.accepted == {key(*errand): 1 for errand in errands}
+    assert world.counterparty.accepted == {key(*booking): 1 for booking in bookings}
     assert world.counterparty.asked, "no call was cut off, so nothing was put to the test"
     # Each attempt was reported by the worker that had it on record. (A task that Temporal handed to a poll which was
     # just being closed has no record: nothing had begun, and the next attempt follows its heartbeat time-out.)
@@ -59,7 +59,7 @@ async def test_twenty_stops_under_load_leave_nothing_that_waits_for_a_time_out(w
 async def test_a_call_that_ends_within_the_grace_time_is_done(world: World) -> None:
     world.counterparty.before_replying.shut()
     worker = await world.spawn(PERDURE_GRACEFUL_SHUTDOWN_TIMEOUT="20")
-    await commit_errands(world, LOOKUPS)
+    await commit_bookings(world, LOOKUPS)
     await world.counterparty.has_accepted(len(LOOKUPS))
     worker.send(signal.SIGTERM)
     await world.until(lambda: "perdure.worker: stopping" in worker.text(), "the worker stopping")
@@ -78,7 +78,7 @@ async def test_a_call_that_ends_within_the_grace_time_is_done(world: World) -> N
 async def test_a_call_that_does_not_is_in_doubt_at_once(world: World) -> None:
     world.counterparty.before_replying.shut()
     worker = await world.spawn(PERDURE_GRACEFUL_SHUTDOWN_TIMEOUT="0.2")
-    await commit_errands(world, PARKED)
+    await commit_bookings(world, PARKED)
     await world.counterparty.has_accepted(len(PARKED))
     assert (await worker.stop(), await statuses(world)) == (0, dict.fromkeys(PARKED, "in_doubt"))
     # Had it waited for the calls to end, their own time-outs would be the reason.
@@ -98,7 +98,7 @@ async def test_a_call_that_does_not_is_in_doubt_at_once(world: World) -> None:
 async def test_a_second_signal_changes_nothing(world: World, again: signal.Signals) -> None:
     world.counterparty.before_replying.shut()
     worker = await world.spawn(PERDURE_GRACEFUL_SHUTDOWN_TIMEOUT="20")
-    await commit_errands(world, ["escalate"])
+    await commit_bookings(world, ["escalate"])
     await world.counterparty.has_accepted(1)
     worker.send(signal.SIGINT)
     await world.until(lambda: "perdure.worker: stopping" in worker.text(), "the worker stopping")
@@ -119,7 +119,7 @@ OUTAGES: dict[str, Callable[[World], None]] = {
 async def test_a_stop_with_a_server_gone_is_a_stop_and_loses_nothing(mortal: World, outage: str) -> None:
     mortal.counterparty.before_replying.shut()
     worker = await mortal.spawn(PERDURE_GRACEFUL_SHUTDOWN_TIMEOUT="0.2")
-    await commit_errands(mortal, LOOKUPS)
+    await commit_bookings(mortal, LOOKUPS)
     await mortal.counterparty.has_accepted(len(LOOKUPS))
     OUTAGES[outage](mortal)
     assert await worker.stop() == 0

@@ -1,4 +1,4 @@
-"""The app of the tests' errands, and the body of its march."""
+"""The app of the tests' bookings, and the body of its march."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ import json
 import os
 
 from perdure import App, Attempt
+from tests.apps.bookings import LIFECYCLES
 from tests.apps.calls import bound
 from tests.apps.contracts import INLINE, MARCH, REGULAR, March, Marched
-from tests.apps.errands import LIFECYCLES
 
 
 @MARCH.performs

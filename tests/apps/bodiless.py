@@ -1,6 +1,6 @@
 """An app that forgot the bodies of its effects: no worker may start with it."""
 
 from perdure import App
-from tests.apps.errands import LookupErrand
+from tests.apps.bookings import LookupBooking
 
-app = App(lifecycles=[LookupErrand], effects=[])
+app = App(lifecycles=[LookupBooking], effects=[])

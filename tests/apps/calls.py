@@ -14,7 +14,7 @@ from typing import Any
 
 from perdure import Attempt, LookupContext, NotDone, Refused
 from perdure.contracts.attempt import boot_clock
-from tests.apps.contracts import Errand, Ticket
+from tests.apps.contracts import Booking, Ticket
 
 
 async def _talk(request: dict[str, Any], just_before: Callable[[], None] | None = None) -> dict[str, Any]:
@@ -46,7 +46,7 @@ def _stand_still(place: str) -> None:
         del os.environ["STAND_STILL"]
 
 
-async def do_errand(errand: Errand, attempt: Attempt) -> Ticket:
+async def do_booking(booking: Booking, attempt: Attempt) -> Ticket:
     """Ask the counterparty to do it."""
 
     def just_before() -> None:
@@ -67,7 +67,7 @@ async def do_errand(errand: Errand, attempt: Attempt) -> Ticket:
     return Ticket(number=reply["number"])
 
 
-async def find_errand(errand: Errand, question: LookupContext) -> Ticket | None:
+async def find_booking(booking: Booking, question: LookupContext) -> Ticket | None:
     """Ask the counterparty whether it was done."""
     reply = await _talk({"op": "ask", "key": question.key})
     return Ticket(number=reply["number"]) if reply["found"] else None
@@ -77,12 +77,12 @@ def bound(effects: dict[str, Any]) -> list[Any]:
     """The same two bodies for every policy."""
 
     def copies(effect: Any) -> Any:
-        async def body(errand: Errand, attempt: Attempt) -> Ticket:
-            return await do_errand(errand, attempt)
+        async def body(booking: Booking, attempt: Attempt) -> Ticket:
+            return await do_booking(booking, attempt)
 
         return effect.performs(body)
 
-    async def finds(errand: Errand, question: LookupContext) -> Ticket | None:
-        return await find_errand(errand, question)
+    async def finds(booking: Booking, question: LookupContext) -> Ticket | None:
+        return await find_booking(booking, question)
 
     return [copies(effect) for effect in effects.values()] + [effects["lookup"].lookup.answers(finds)]

@@ -1,4 +1,4 @@
-"""Contracts of the tests' errands: one effect per doubt policy, as an activity and inline."""
+"""Contracts of the tests' bookings: one effect per doubt policy, as an activity and inline."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from pydantic import BaseModel
 
 from perdure import AskFirst, Dedupe, Effect, Escalate, Lookup, Repeat, RetryPolicy
 
-TIMEOUT = timedelta(seconds=float(os.environ.get("ERRAND_TIMEOUT", "6")))
+TIMEOUT = timedelta(seconds=float(os.environ.get("BOOKING_TIMEOUT", "6")))
 """Of each call. A busy machine must not reach it, and a test that loses a worker waits for it."""
 QUICK = RetryPolicy(initial_interval=timedelta(seconds=0.1), maximum_interval=timedelta(seconds=1))
 
 
-class Errand(BaseModel):
+class Booking(BaseModel):
     """What to do at the counterparty."""
 
     what: str = "x"
@@ -28,9 +28,9 @@ class Ticket(BaseModel):
     number: int
 
 
-def _policies(inline: bool) -> dict[str, Effect[Errand, Ticket]]:
+def _policies(inline: bool) -> dict[str, Effect[Booking, Ticket]]:
     tail = "-inline" if inline else ""
-    find = Lookup[Errand, Ticket](f"find-errand{tail}", timeout=timedelta(seconds=5), inline=inline)
+    find = Lookup[Booking, Ticket](f"find-booking{tail}", timeout=timedelta(seconds=5), inline=inline)
     policies: dict[str, Any] = {
         "lookup": AskFirst(find, visibility_delay=timedelta(seconds=0.5), every=timedelta(seconds=0.3)),
         "dedupe": Dedupe(window=timedelta(seconds=120), margin=timedelta(seconds=1)),
@@ -38,7 +38,7 @@ def _policies(inline: bool) -> dict[str, Effect[Errand, Ticket]]:
         "escalate": Escalate(),
     }
     return {
-        name: Effect[Errand, Ticket](
+        name: Effect[Booking, Ticket](
             f"do-{name}{tail}",
             timeout=TIMEOUT,
             doubt=doubt,

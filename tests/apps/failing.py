@@ -8,12 +8,12 @@ from typing import Any
 from temporalio import workflow
 
 from perdure import App, AppColumn, Lifecycle, state
+from tests.apps.booking import BookingLifecycle
 from tests.apps.calls import bound
-from tests.apps.contracts import INLINE, REGULAR, Errand
-from tests.apps.errand import AnErrand
+from tests.apps.contracts import INLINE, REGULAR, Booking
 from tests.apps.kinds.counter import Counter
 from tests.apps.kinds.escalate import Escalate
-from tests.apps.kinds.lookup import LookupErrand, LookupInline
+from tests.apps.kinds.lookup import LookupBooking, LookupInline
 
 
 class Stay(StrEnum):
@@ -23,7 +23,7 @@ class Stay(StrEnum):
     OUT = state("out", final=True)
 
 
-class _Waiting(Lifecycle[Errand, Stay]):
+class _Waiting(Lifecycle[Booking, Stay]):
     """Waits until it is told to go."""
 
     def __init__(self) -> None:
@@ -44,10 +44,10 @@ class _Waiting(Lifecycle[Errand, Stay]):
 class Staying(_Waiting):
     """If it is ended, a person is wanted."""
 
-    mirror = AppColumn("errand", column="state")
+    mirror = AppColumn("booking", column="state")
 
     @workflow.run
-    async def run(self, errand: Errand) -> None:
+    async def run(self, booking: Booking) -> None:
         """Stay."""
         await self.stay()
 
@@ -59,7 +59,7 @@ class Stubborn(_Waiting):
     if_ended = "again"
 
     @workflow.run
-    async def run(self, errand: Errand) -> None:
+    async def run(self, booking: Booking) -> None:
         """Stay."""
         await self.stay()
 
@@ -69,33 +69,33 @@ class Odd(_Waiting):
     """Asks for a reconciliation of itself."""
 
     @workflow.run
-    async def run(self, errand: Errand) -> None:
+    async def run(self, booking: Booking) -> None:
         """Ask, and stay."""
         self.ask_for_reconciliation("it looks odd here")
         await self.stay()
 
 
 @workflow.defn(name="faulty", sandboxed=False)
-class Faulty(Lifecycle[Errand, Stay]):
+class Faulty(Lifecycle[Booking, Stay]):
     """Its code is wrong."""
 
     @workflow.run
-    async def run(self, errand: Errand) -> None:
+    async def run(self, booking: Booking) -> None:
         """Fail."""
         raise LookupError("the recipient is bob@example.org")
 
 
 @workflow.defn(name="lookup")
-class OtherLookup(AnErrand):
+class OtherLookup(BookingLifecycle):
     """Today's code, that follows no history of before."""
 
     effects = (REGULAR["lookup"],)
 
     @workflow.run
-    async def run(self, errand: Errand) -> None:
+    async def run(self, booking: Booking) -> None:
         """Rest first."""
         await workflow.sleep(1)
-        await self.do_it(errand)
+        await self.do_it(booking)
 
 
 _lifecycles: list[type[Lifecycle[Any, Any]]] = [
@@ -105,7 +105,7 @@ _lifecycles: list[type[Lifecycle[Any, Any]]] = [
     Faulty,
     Counter,
     Escalate,
-    LookupErrand,
+    LookupBooking,
     LookupInline,
 ]
 _effects = [
@@ -113,5 +113,7 @@ _effects = [
     *bound({"lookup": INLINE["lookup"]}),
 ]
 app = App(lifecycles=_lifecycles, effects=_effects)
-other_app = App(lifecycles=[OtherLookup, *(each for each in _lifecycles if each is not LookupErrand)], effects=_effects)
+other_app = App(
+    lifecycles=[OtherLookup, *(each for each in _lifecycles if each is not LookupBooking)], effects=_effects
+)
 """After a deploy of code that does not fit."""

@@ -8,12 +8,12 @@ from temporalio import workflow
 
 from perdure import App, AppColumn, Attempt, Effect, Lookup, LookupContext
 from perdure import AskFirst as ByLookUp
-from tests.apps.calls import do_errand
-from tests.apps.contracts import QUICK, Errand, Ticket
-from tests.apps.errand import AnErrand
+from tests.apps.booking import BookingLifecycle
+from tests.apps.calls import do_booking
+from tests.apps.contracts import QUICK, Booking, Ticket
 
-FIND = Lookup[Errand, Ticket]("find-nothing", timeout=timedelta(seconds=5))
-DO = Effect[Errand, Ticket](
+FIND = Lookup[Booking, Ticket]("find-nothing", timeout=timedelta(seconds=5))
+DO = Effect[Booking, Ticket](
     "do-forgetful",
     timeout=timedelta(seconds=2),
     doubt=ByLookUp(FIND, visibility_delay=timedelta(seconds=0.2), every=timedelta(seconds=0.2)),
@@ -23,28 +23,28 @@ DO = Effect[Errand, Ticket](
 
 
 @FIND.answers
-async def find_nothing(errand: Errand, question: LookupContext) -> Ticket | None:
+async def find_nothing(booking: Booking, question: LookupContext) -> Ticket | None:
     """Looks in the wrong place."""
     return None
 
 
 @DO.performs
-async def do_forgetful(errand: Errand, attempt: Attempt) -> Ticket:
+async def do_forgetful(booking: Booking, attempt: Attempt) -> Ticket:
     """Does it."""
-    return await do_errand(errand, attempt)
+    return await do_booking(booking, attempt)
 
 
 @workflow.defn(name="forgetful")
-class Forgetful(AnErrand):
+class Forgetful(BookingLifecycle):
     """Trusts that look-up."""
 
     effects = (DO,)
-    mirror = AppColumn("errand", column="state")
+    mirror = AppColumn("booking", column="state")
 
     @workflow.run
-    async def run(self, errand: Errand) -> None:
+    async def run(self, booking: Booking) -> None:
         """See the base class."""
-        await self.do_it(errand)
+        await self.do_it(booking)
 
 
 app = App(lifecycles=[Forgetful], effects=[do_forgetful, find_nothing])

@@ -14,14 +14,14 @@ from temporalio import workflow
 from perdure import App, Lifecycle
 from perdure._reconcile import entities
 from perdure._reconcile import workflow as cleaning_workflow
-from tests.apps.contracts import Errand
+from tests.apps.contracts import Booking
 from tests.apps.failing import Stay
 
 cleaning_workflow.HEARTBEAT = timedelta(seconds=2)
 entities.PAGE = 1
 
 
-class Sticky(Errand):
+class Sticky(Booking):
     """While the file STANDS_STILL is there, whoever reads this stands still, event loop and all."""
 
     @model_validator(mode="before")
@@ -40,7 +40,7 @@ class Waits(Lifecycle[Sticky, Stay]):
     """Its input is sticky."""
 
     @workflow.run
-    async def run(self, errand: Sticky) -> None:
+    async def run(self, booking: Sticky) -> None:
         """Stay."""
         await self.wait_for(lambda: False)
 

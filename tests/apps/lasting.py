@@ -22,22 +22,22 @@ from perdure import (
     RetryPolicy,
     state,
 )
-from tests.apps.calls import do_errand, find_errand
-from tests.apps.contracts import Errand, Ticket
+from tests.apps.calls import do_booking, find_booking
+from tests.apps.contracts import Booking, Ticket
 
 QUICK = RetryPolicy(initial_interval=timedelta(seconds=0.1), maximum_interval=timedelta(seconds=1))
 IMPATIENT = RetryPolicy(
     initial_interval=timedelta(seconds=0.1), maximum_interval=timedelta(seconds=0.1), maximum_attempts=2
 )
-FIND = Lookup[Errand, Ticket]("find-reserved", timeout=timedelta(seconds=5), inline=True)
-RESERVE = Effect[Errand, Ticket](
+FIND = Lookup[Booking, Ticket]("find-reserved", timeout=timedelta(seconds=5), inline=True)
+RESERVE = Effect[Booking, Ticket](
     "reserve",
     timeout=timedelta(seconds=6),
     doubt=AskFirst(FIND, visibility_delay=timedelta(seconds=0.5), every=timedelta(seconds=0.3)),
     retry=QUICK,
     inline=True,
 )
-PAY = Effect[Errand, Ticket]("pay", timeout=timedelta(seconds=12), doubt=Escalate(), retry=IMPATIENT, inline=True)
+PAY = Effect[Booking, Ticket]("pay", timeout=timedelta(seconds=12), doubt=Escalate(), retry=IMPATIENT, inline=True)
 
 
 class Sale(BaseModel):
@@ -75,14 +75,14 @@ class _Selling(Lifecycle[Sale, Sold]):
 
     async def sell(self, sale: Sale) -> None:
         """Reserve, hear the words, pay."""
-        while not isinstance(await self.perform(RESERVE, Errand(), entering=Sold.RESERVING), Done):
+        while not isinstance(await self.perform(RESERVE, Booking(), entering=Sold.RESERVING), Done):
             await self.enter(Sold.REFUSED)
             await self.retry_requested()
         await self.enter(Sold.RESERVED)
         until = sale.until if sale.lasts is None else self.started_at + timedelta(seconds=sale.lasts)
         if not await self.wait_for(lambda: len(self.words) >= sale.words, until=until):
             return await self.enter(Sold.EXPIRED)
-        while isinstance(end := await self.perform(PAY, Errand(), entering=Sold.PAYING), NotPerformed):
+        while isinstance(end := await self.perform(PAY, Booking(), entering=Sold.PAYING), NotPerformed):
             await self.enter(Sold.REFUSED, why=end.why)
             await self.retry_requested()
         await self.enter(Sold.PAID, why=f"words {self.words}")
@@ -123,21 +123,21 @@ class ForgetfulSale(_Selling):
 
 
 @RESERVE.performs
-async def reserve(errand: Errand, attempt: Attempt) -> Ticket:
+async def reserve(booking: Booking, attempt: Attempt) -> Ticket:
     """Ask the counterparty."""
-    return await do_errand(errand, attempt)
+    return await do_booking(booking, attempt)
 
 
 @PAY.performs
-async def pay(errand: Errand, attempt: Attempt) -> Ticket:
+async def pay(booking: Booking, attempt: Attempt) -> Ticket:
     """Ask the counterparty."""
-    return await do_errand(errand, attempt)
+    return await do_booking(booking, attempt)
 
 
 @FIND.answers
-async def find_reserved(errand: Errand, question: LookupContext) -> Ticket | None:
+async def find_reserved(booking: Booking, question: LookupContext) -> Ticket | None:
     """Ask it whether it did."""
-    return await find_errand(errand, question)
+    return await find_booking(booking, question)
 
 
 class Step(StrEnum):

@@ -1,4 +1,4 @@
-"""Errands that keep to a limit, at a counterparty with one account: effect and look-up share it. And one without."""
+"""Bookings that keep to a limit, at a counterparty with one account: effect and look-up share it. And one without."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from temporalio import workflow
 
 from perdure import App, AskFirst, Effect, Lookup
 from perdure.contracts import RateLimit
+from tests.apps.booking import BookingLifecycle
 from tests.apps.calls import bound
-from tests.apps.contracts import QUICK, REGULAR, Errand, Ticket
-from tests.apps.errand import AnErrand
+from tests.apps.contracts import QUICK, REGULAR, Booking, Ticket
 
 ACCOUNT = RateLimit("account", per_second=10)
-FIND = Lookup[Errand, Ticket]("find-limited", timeout=timedelta(seconds=5), limit=ACCOUNT)
-DO = Effect[Errand, Ticket](
+FIND = Lookup[Booking, Ticket]("find-limited", timeout=timedelta(seconds=5), limit=ACCOUNT)
+DO = Effect[Booking, Ticket](
     "do-limited",
     timeout=timedelta(seconds=30),
     doubt=AskFirst(FIND, visibility_delay=timedelta(seconds=0.5), every=timedelta(seconds=0.05), tries=None),
@@ -25,27 +25,27 @@ DO = Effect[Errand, Ticket](
 
 
 @workflow.defn(name="limited")
-class Limited(AnErrand):
+class Limited(BookingLifecycle):
     """Keeps to it."""
 
     effects = (DO,)
 
     @workflow.run
-    async def run(self, errand: Errand) -> None:
+    async def run(self, booking: Booking) -> None:
         """See the base class."""
-        await self.do_it(errand)
+        await self.do_it(booking)
 
 
 @workflow.defn(name="unlimited")
-class Unlimited(AnErrand):
+class Unlimited(BookingLifecycle):
     """Keeps to none."""
 
     effects = (REGULAR["lookup"],)
 
     @workflow.run
-    async def run(self, errand: Errand) -> None:
+    async def run(self, booking: Booking) -> None:
         """See the base class."""
-        await self.do_it(errand)
+        await self.do_it(booking)
 
 
 app = App(lifecycles=[Limited, Unlimited], effects=[*bound({"lookup": DO}), *bound({"lookup": REGULAR["lookup"]})])

@@ -9,7 +9,7 @@ from temporalio import workflow
 
 from perdure import App, Lifecycle, state
 from tests.apps.calls import bound
-from tests.apps.contracts import REGULAR, Errand
+from tests.apps.contracts import REGULAR, Booking
 
 
 class Ear(StrEnum):
@@ -86,7 +86,7 @@ class Toll(StrEnum):
 
 @workflow.defn(name="bell")
 class Bell(Lifecycle[Told, Toll]):
-    """Does its errand when it was told the numbers that it was given, each once and in their order."""
+    """Does its booking when it was told the numbers that it was given, each once and in their order."""
 
     effects = (REGULAR["lookup"],)
 
@@ -99,7 +99,7 @@ class Bell(Lifecycle[Told, Toll]):
         await self.wait_for(lambda: len(self._heard.numbers) >= len(told.numbers))
         if self._heard.numbers != told.numbers:
             return await self.enter(Toll.WRONG)
-        await self.perform(REGULAR["lookup"], Errand(), entering=Toll.RINGING)
+        await self.perform(REGULAR["lookup"], Booking(), entering=Toll.RINGING)
         assert self._heard.numbers == told.numbers
         await self.enter(Toll.RUNG)
 

@@ -1,4 +1,4 @@
-"""An app in a process of its own: commits an errand's row with its start, and stands still where it is told to."""
+"""An app in a process of its own: commits a booking's row with its start, and stands still where it is told to."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ async def main(dsn: str, entity_id: str, stand_still: str) -> None:
     """`stand_still` = `started` (all is done but the commit) or `committed`."""
     connection = await asyncpg.connect(dsn)
     async with connection.transaction():
-        await connection.execute("insert into errand (id) values ($1)", entity_id)
+        await connection.execute("insert into booking (id) values ($1)", entity_id)
         await Client().start("lookup", entity_id, {}, connection=connection)
         await connection.fetchval("select perdure.signal('lookup', $1, 'anything')", entity_id)
         await _stand_still("started", stand_still)

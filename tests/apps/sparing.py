@@ -11,9 +11,9 @@ from temporalio import workflow
 
 from perdure import App, Attempt, Dedupe, Effect, Escalate, RetryPolicy
 from perdure.contracts import RateLimit
-from tests.apps.calls import do_errand
-from tests.apps.contracts import Errand, Ticket
-from tests.apps.errand import AnErrand
+from tests.apps.booking import BookingLifecycle
+from tests.apps.calls import do_booking
+from tests.apps.contracts import Booking, Ticket
 
 ONCE = RetryPolicy(initial_interval=timedelta(seconds=0.1), maximum_attempts=1)
 LINE = RateLimit("line", per_second=10)
@@ -22,8 +22,8 @@ WITHIN = 5.0
 SLOW = RetryPolicy(initial_interval=timedelta(seconds=1), jitter=0)
 
 
-def _once(name: str, inline: bool) -> Effect[Errand, Ticket]:
-    return Effect[Errand, Ticket](
+def _once(name: str, inline: bool) -> Effect[Booking, Ticket]:
+    return Effect[Booking, Ticket](
         name,
         timeout=timedelta(seconds=10),
         doubt=Escalate(),
@@ -33,16 +33,16 @@ def _once(name: str, inline: bool) -> Effect[Errand, Ticket]:
     )
 
 
-def _deduped(name: str, limit: RateLimit | None) -> Effect[Errand, Ticket]:
+def _deduped(name: str, limit: RateLimit | None) -> Effect[Booking, Ticket]:
     doubt = Dedupe(window=timedelta(seconds=8), margin=timedelta(seconds=1))
-    return Effect[Errand, Ticket](
+    return Effect[Booking, Ticket](
         name, timeout=timedelta(seconds=2), doubt=doubt, retry=SLOW, heartbeat_timeout=timedelta(seconds=2), limit=limit
     )
 
 
 DO, DO_INLINE = _once("do-once", inline=False), _once("do-once-inline", inline=True)
 DEDUPED, DEDUPED_IN_LINE = _deduped("do-deduped", None), _deduped("do-deduped-in-line", LINE)
-SAVED = Effect[Errand, Ticket]("do-saved", timeout=timedelta(seconds=10), doubt=Escalate(), retry=ONCE, limit=LINE)
+SAVED = Effect[Booking, Ticket]("do-saved", timeout=timedelta(seconds=10), doubt=Escalate(), retry=ONCE, limit=LINE)
 
 
 class Words(BaseModel):
@@ -52,55 +52,55 @@ class Words(BaseModel):
 
 
 @workflow.defn(name="once")
-class Once(AnErrand):
+class Once(BookingLifecycle):
     """May fail once."""
 
     effects = (DO,)
 
     @workflow.run
-    async def run(self, errand: Errand) -> None:
+    async def run(self, booking: Booking) -> None:
         """See the base class."""
-        await self.do_it(errand)
+        await self.do_it(booking)
 
 
 @workflow.defn(name="once-inline")
-class OnceInline(AnErrand):
+class OnceInline(BookingLifecycle):
     """The same, inline."""
 
     effects = (DO_INLINE,)
 
     @workflow.run
-    async def run(self, errand: Errand) -> None:
+    async def run(self, booking: Booking) -> None:
         """See the base class."""
-        await self.do_it(errand)
+        await self.do_it(booking)
 
 
 @workflow.defn(name="deduped")
-class Deduped(AnErrand):
+class Deduped(BookingLifecycle):
     """The other side drops its repeats for a few seconds."""
 
     effects = (DEDUPED,)
 
     @workflow.run
-    async def run(self, errand: Errand) -> None:
+    async def run(self, booking: Booking) -> None:
         """See the base class."""
-        await self.do_it(errand)
+        await self.do_it(booking)
 
 
 @workflow.defn(name="deduped-in-line")
-class DedupedInLine(AnErrand):
+class DedupedInLine(BookingLifecycle):
     """The same, and it waits for its turn."""
 
     effects = (DEDUPED_IN_LINE,)
 
     @workflow.run
-    async def run(self, errand: Errand) -> None:
+    async def run(self, booking: Booking) -> None:
         """See the base class."""
-        await self.do_it(errand)
+        await self.do_it(booking)
 
 
 @workflow.defn(name="saving")
-class Saving(AnErrand):
+class Saving(BookingLifecycle):
     """Saves each word at once, also while its effect waits for its turn."""
 
     effects = (SAVED,)
@@ -113,9 +113,9 @@ class Saving(AnErrand):
         return Words(words=self.words)
 
     @workflow.run
-    async def run(self, errand: Errand) -> None:
+    async def run(self, booking: Booking) -> None:
         """See the base class."""
-        await self.do_it(errand)
+        await self.do_it(booking)
 
     @workflow.signal
     async def hear(self) -> None:
@@ -127,9 +127,9 @@ class Saving(AnErrand):
 LIFECYCLES = (Once, OnceInline, Deduped, DedupedInLine, Saving)
 
 
-def _does(effect: Effect[Errand, Ticket]) -> Callable[..., Any]:
-    async def body(errand: Errand, attempt: Attempt) -> Ticket:
-        return await do_errand(errand, attempt)
+def _does(effect: Effect[Booking, Ticket]) -> Callable[..., Any]:
+    async def body(booking: Booking, attempt: Attempt) -> Ticket:
+        return await do_booking(booking, attempt)
 
     return effect.performs(body)
 

@@ -1,4 +1,4 @@
-"""An errand in as few writes as can be: its last state is committed with the outcome."""
+"""A booking in as few writes as can be: its last state is committed with the outcome."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from temporalio import workflow
 
 from perdure import App, AppColumn, Done, Lifecycle, state
 from tests.apps.calls import bound
-from tests.apps.contracts import INLINE, REGULAR, Errand
+from tests.apps.contracts import INLINE, REGULAR, Booking
 
 
 class Way(StrEnum):
@@ -20,29 +20,29 @@ class Way(StrEnum):
 
 
 @workflow.defn(name="straight")
-class Straight(Lifecycle[Errand, Way]):
+class Straight(Lifecycle[Booking, Way]):
     """As an activity."""
 
     effects = (REGULAR["lookup"],)
-    mirror = AppColumn("errand", column="state")
+    mirror = AppColumn("booking", column="state")
 
     @workflow.run
-    async def run(self, errand: Errand) -> None:
+    async def run(self, booking: Booking) -> None:
         """Do it."""
-        assert isinstance(await self.perform(self.effects[0], errand, entering=Way.DOING, then=Way.DONE), Done)
+        assert isinstance(await self.perform(self.effects[0], booking, entering=Way.DOING, then=Way.DONE), Done)
 
 
 @workflow.defn(name="straight-inline")
-class StraightInline(Lifecycle[Errand, Way]):
+class StraightInline(Lifecycle[Booking, Way]):
     """Inline."""
 
     effects = (INLINE["lookup"],)
-    mirror = AppColumn("errand", column="state")
+    mirror = AppColumn("booking", column="state")
 
     @workflow.run
-    async def run(self, errand: Errand) -> None:
+    async def run(self, booking: Booking) -> None:
         """Do it."""
-        assert isinstance(await self.perform(self.effects[0], errand, entering=Way.DOING, then=Way.DONE), Done)
+        assert isinstance(await self.perform(self.effects[0], booking, entering=Way.DOING, then=Way.DONE), Done)
 
 
 _ways = {"lookup": REGULAR["lookup"]}, {"lookup": INLINE["lookup"]}

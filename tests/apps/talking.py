@@ -31,8 +31,8 @@ from perdure import (
     RetryPolicy,
     state,
 )
-from tests.apps.calls import do_errand, find_errand
-from tests.apps.contracts import Errand, Ticket
+from tests.apps.calls import do_booking, find_booking
+from tests.apps.contracts import Booking, Ticket
 
 ESCALATE = Escalate()
 QUICK = RetryPolicy(initial_interval=timedelta(seconds=0.1), maximum_interval=timedelta(seconds=1))
@@ -41,8 +41,8 @@ SLOW = RetryPolicy(initial_interval=timedelta(hours=1), maximum_interval=timedel
 
 def _ring(
     name: str, inline: bool = False, retry: RetryPolicy = QUICK, doubt: Escalate | Repeat = ESCALATE
-) -> Effect[Errand, Ticket]:
-    return Effect[Errand, Ticket](
+) -> Effect[Booking, Ticket]:
+    return Effect[Booking, Ticket](
         name,
         timeout=timedelta(seconds=1),
         doubt=doubt,
@@ -52,10 +52,10 @@ def _ring(
     )
 
 
-def _look(tail: str, inline: bool) -> Effect[Errand, Ticket]:
-    find = Lookup[Errand, Ticket](f"find{tail}", timeout=timedelta(seconds=5), inline=inline)
+def _look(tail: str, inline: bool) -> Effect[Booking, Ticket]:
+    find = Lookup[Booking, Ticket](f"find{tail}", timeout=timedelta(seconds=5), inline=inline)
     doubt = AskFirst(find, visibility_delay=timedelta(seconds=0.5), every=timedelta(seconds=0.3))
-    return Effect[Errand, Ticket](
+    return Effect[Booking, Ticket](
         f"do-look{tail}",
         timeout=timedelta(seconds=3),
         doubt=doubt,
@@ -100,7 +100,7 @@ class Heard(BaseModel):
     words: list[str] = []
 
 
-class _Talk(Lifecycle[Errand, Way]):
+class _Talk(Lifecycle[Booking, Way]):
     """Performs its effect until it is done, and keeps what it is told."""
 
     def __init__(self) -> None:
@@ -110,12 +110,12 @@ class _Talk(Lifecycle[Errand, Way]):
         """What it was told so far."""
         return Heard(words=self.words)
 
-    async def do_it(self, errand: Errand) -> None:
+    async def do_it(self, booking: Booking) -> None:
         """Perform the first of its effects until it is done."""
         self.words[:0] = (self.restore(Heard) or Heard()).words
-        expires_at = workflow.now() + timedelta(seconds=errand.seconds) if errand.seconds else None
+        expires_at = workflow.now() + timedelta(seconds=booking.seconds) if booking.seconds else None
         while True:
-            match await self.perform(self.effects[0], errand, entering=Way.DOING, expires_at=expires_at):
+            match await self.perform(self.effects[0], booking, entering=Way.DOING, expires_at=expires_at):
                 case Done(ticket):
                     return await self.enter(Way.DONE, why=f"ticket {ticket.number}")
                 case Expired(why):
@@ -124,11 +124,11 @@ class _Talk(Lifecycle[Errand, Way]):
                     await self.enter(Way.FAILED, why=why)
                     await self.retry_requested()
 
-    async def do_it_later(self, errand: Errand) -> None:
+    async def do_it_later(self, booking: Booking) -> None:
         """The same after a second, unless it has heard a word by then."""
         if await self.wait_for(lambda: bool(self.words), until=self.started_at + timedelta(seconds=1)):
             return await self.enter(Way.CANCELLED)
-        await self.do_it(errand)
+        await self.do_it(booking)
 
     @workflow.signal
     def hear(self, word: str) -> None:
@@ -150,9 +150,9 @@ class Ring(_Talk):
     effects = (RING,)
 
     @workflow.run
-    async def run(self, errand: Errand) -> None:
+    async def run(self, booking: Booking) -> None:
         """See the base class."""
-        await self.do_it(errand)
+        await self.do_it(booking)
 
 
 @workflow.defn(name="ring-inline")
@@ -162,9 +162,9 @@ class RingInline(_Talk):
     effects = (RING_INLINE,)
 
     @workflow.run
-    async def run(self, errand: Errand) -> None:
+    async def run(self, booking: Booking) -> None:
         """See the base class."""
-        await self.do_it(errand)
+        await self.do_it(booking)
 
 
 @workflow.defn(name="ring-later")
@@ -174,9 +174,9 @@ class RingLater(_Talk):
     effects = (RING_LATER,)
 
     @workflow.run
-    async def run(self, errand: Errand) -> None:
+    async def run(self, booking: Booking) -> None:
         """See the base class."""
-        await self.do_it_later(errand)
+        await self.do_it_later(booking)
 
 
 @workflow.defn(name="ring-again")
@@ -186,9 +186,9 @@ class RingAgain(_Talk):
     effects = (RING_AGAIN,)
 
     @workflow.run
-    async def run(self, errand: Errand) -> None:
+    async def run(self, booking: Booking) -> None:
         """See the base class."""
-        await self.do_it_later(errand)
+        await self.do_it_later(booking)
 
 
 @workflow.defn(name="slow")
@@ -198,9 +198,9 @@ class Slow(_Talk):
     effects = (RING_SLOWLY,)
 
     @workflow.run
-    async def run(self, errand: Errand) -> None:
+    async def run(self, booking: Booking) -> None:
         """See the base class."""
-        await self.do_it(errand)
+        await self.do_it(booking)
 
 
 @workflow.defn(name="look")
@@ -210,9 +210,9 @@ class Look(_Talk):
     effects = (LOOK,)
 
     @workflow.run
-    async def run(self, errand: Errand) -> None:
+    async def run(self, booking: Booking) -> None:
         """See the base class."""
-        await self.do_it(errand)
+        await self.do_it(booking)
 
 
 @workflow.defn(name="look-inline")
@@ -222,9 +222,9 @@ class LookInline(_Talk):
     effects = (LOOK_INLINE,)
 
     @workflow.run
-    async def run(self, errand: Errand) -> None:
+    async def run(self, booking: Booking) -> None:
         """See the base class."""
-        await self.do_it(errand)
+        await self.do_it(booking)
 
 
 @workflow.defn(name="plod")
@@ -235,37 +235,37 @@ class Plod(_Talk):
     effects = (RING_ON,)
 
     @workflow.run
-    async def run(self, errand: Errand) -> None:
+    async def run(self, booking: Booking) -> None:
         """See the base class."""
-        await self.do_it(errand)
+        await self.do_it(booking)
 
 
 @workflow.defn(name="rest")
-class Rest(Lifecycle[Errand, Way]):
-    """Waits for as long as its errand says, and is done."""
+class Rest(Lifecycle[Booking, Way]):
+    """Waits for as long as its booking says, and is done."""
 
     @workflow.run
-    async def run(self, errand: Errand) -> None:
+    async def run(self, booking: Booking) -> None:
         """Wait."""
         await self.enter(Way.DOING)
         since = workflow.now()
-        await self.wait_until(since + timedelta(seconds=errand.seconds))
+        await self.wait_until(since + timedelta(seconds=booking.seconds))
         await self.enter(Way.DONE, why=f"{(workflow.now() - since).days} days")
 
 
 LIFECYCLES = (Ring, RingInline, RingLater, RingAgain, Slow, Look, LookInline, Plod, Rest)
 
 
-def _does(effect: Effect[Errand, Ticket]) -> Callable[..., Any]:
-    async def body(errand: Errand, attempt: Attempt) -> Ticket:
-        return await do_errand(errand, attempt)
+def _does(effect: Effect[Booking, Ticket]) -> Callable[..., Any]:
+    async def body(booking: Booking, attempt: Attempt) -> Ticket:
+        return await do_booking(booking, attempt)
 
     return effect.performs(body)
 
 
-def _finds(effect: Effect[Errand, Ticket]) -> Callable[..., Any]:
-    async def body(errand: Errand, question: LookupContext) -> Ticket | None:
-        return await find_errand(errand, question)
+def _finds(effect: Effect[Booking, Ticket]) -> Callable[..., Any]:
+    async def body(booking: Booking, question: LookupContext) -> Ticket | None:
+        return await find_booking(booking, question)
 
     assert effect.lookup is not None
     return effect.lookup.answers(body)

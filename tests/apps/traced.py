@@ -1,6 +1,6 @@
 """An app that traces with a provider of its own, and runs its lifecycles in a Temporal worker of its own.
 
-Run as a process: starts one errand within a span `request`, waits for its end, prints that.
+Run as a process: starts one booking within a span `request`, waits for its end, prints that.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from temporalio.contrib.opentelemetry import create_tracer_provider
 from perdure import Client, PerdurePlugin
 from perdure._worker.worker import leave, new_worker
 from tests.apps.bodies import app
-from tests.apps.contracts import Errand
+from tests.apps.contracts import Booking
 from tests.running import running
 
 
@@ -35,7 +35,7 @@ async def main(kind: str) -> None:
         Client.connect(plugin.config, temporal_client=temporal_client, app=app) as client,
     ):
         with trace.get_tracer("shop").start_as_current_span("request"):
-            handle = await client.start(kind, "a", Errand())
+            handle = await client.start(kind, "a", Booking())
         print((await handle.wait(timeout=timedelta(minutes=1))).state)
         await temporal_client.get_workflow_handle(f"{plugin.config.scope}:{kind}/a").result()
 

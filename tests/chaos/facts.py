@@ -47,7 +47,7 @@ class Books:
 
     def __init__(self) -> None:
         self.tables: dict[str, Rows] = {}
-        self.errands: dict[str, str] = {}
+        self.bookings: dict[str, str] = {}
         self.comments: dict[str, str] = {}
         self.left_over: dict[str, int] = {}
 
@@ -58,7 +58,7 @@ class Books:
             for row in await connection.fetch(select):
                 rows[row["lifecycle"], row["id"]].append(row)
             self.tables[table] = rows
-        self.errands = {row["id"]: row["state"] for row in await connection.fetch("select id, state from errand")}
+        self.bookings = {row["id"]: row["state"] for row in await connection.fetch("select id, state from booking")}
         comments = await connection.fetch("select id, notification_state as state from comment")
         self.comments = {str(row["id"]): row["state"] for row in comments}
         for table in _LEFT_OVER:
@@ -146,7 +146,7 @@ def _facts(
     counters: dict[str, Additions],
 ) -> Facts:
     ident, entity = books.of("ident", start), books.of("entity", start)
-    rows = books.comments if start.lifecycle == "comment-notification" else books.errands
+    rows = books.comments if start.lifecycle == "comment-notification" else books.bookings
     mirrored = app.lifecycles[start.lifecycle].mirror is not None
     statuses = {row["key"]: row["status"] for row in books.of("effect", start)}
     effects = tuple(

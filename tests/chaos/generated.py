@@ -28,7 +28,7 @@ class Generated(Interpreter, Lifecycle[Program, Place]):
     pace = PACE
     effects = tuple(programs.contracts(0, PACE).values())
     steps = (COUNT,)
-    mirror = AppColumn("errand", "state")
+    mirror = AppColumn("booking", "state")
 
     @workflow.run
     async def run(self, given: Program) -> None:
@@ -43,7 +43,7 @@ class GeneratedLater(Interpreter, Lifecycle[Program, Place]):
     pace = PACE
     effects = tuple(programs.contracts(1, PACE).values())
     steps = (COUNT,)
-    mirror = AppColumn("errand", "state")
+    mirror = AppColumn("booking", "state")
 
     @workflow.run
     async def run(self, given: Program) -> None:

@@ -11,8 +11,8 @@ from perdure._workflow.lifecycle import Lifecycle
 from perdure.app import contracts_of
 from perdure.contracts.effects import Effect, Lookup
 from perdure.contracts.steps import StepContext
-from tests.apps.calls import do_errand, find_errand
-from tests.apps.contracts import Errand
+from tests.apps.calls import do_booking, find_booking
+from tests.apps.contracts import Booking
 from tests.chaos.generated import Generated, GeneratedLater
 
 _FAILING = 0.2
@@ -21,10 +21,10 @@ _FAILING = 0.2
 
 def _body(contract: Effect[Any, Any] | Lookup[Any, Any] | Step[Any, Any]) -> Callable[..., Any]:
     async def does(given: str, attempt: Attempt) -> str:
-        return str((await do_errand(Errand(), attempt)).number)
+        return str((await do_booking(Booking(), attempt)).number)
 
     async def finds(given: str, question: LookupContext) -> str | None:
-        ticket = await find_errand(Errand(), question)
+        ticket = await find_booking(Booking(), question)
         return None if ticket is None else str(ticket.number)
 
     async def takes(given: str, occasion: StepContext) -> str:

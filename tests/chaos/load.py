@@ -11,8 +11,8 @@ from pydantic import BaseModel
 
 from activities.comments.contracts import Comment
 from perdure import Client
-from tests.apps.contracts import Errand, March
-from tests.apps.errands import Count
+from tests.apps.bookings import Count
+from tests.apps.contracts import Booking, March
 from tests.chaos.generated import program
 from tests.chaos.plan import Plan, Start
 from tests.chaos.retrying import insist
@@ -84,7 +84,7 @@ class Load:
                 f"reader-{start.id}@example.org",
             )
         else:
-            await connection.execute("insert into errand (id) values ($1) on conflict do nothing", start.id)
+            await connection.execute("insert into booking (id) values ($1) on conflict do nothing", start.id)
         what = given(start, self._plan.seed)
         await self._client.start(start.lifecycle, start.id, what, connection=connection)
 
@@ -103,4 +103,4 @@ def given(start: Start, seed: int) -> BaseModel:
         case "generated":
             return program(seed, start.id)
         case _:
-            return Errand(what=start.id, seconds=start.seconds)
+            return Booking(what=start.id, seconds=start.seconds)

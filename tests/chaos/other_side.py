@@ -1,4 +1,4 @@
-"""The other side of the errands: it has moods, which follow from the seed, and counts what it accepted by key."""
+"""The other side of the bookings: it has moods, which follow from the seed, and counts what it accepted by key."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from temporalio.worker import Replayer
 from perdure import PerdurePlugin
 from perdure.contracts.keys import Entity
 from tests.apps.bodies import app
-from tests.apps.errands import Count, Counter
+from tests.apps.bookings import Count, Counter
 from tests.chaos.run import details
 from tests.world import World
 

@@ -43,11 +43,11 @@ class Writer:
         open_ones = [e for e in self._truth.versions if e.startswith("e") and (e not in self._held or e in mine)]
         if self._luck.random() < 0.3 or not (open_ones or mine):
             entity, version = f"e{self._luck.getrandbits(40):x}", 0
-            await self._db.execute("select perdure.start('errand', $1, '{}')", entity)
+            await self._db.execute("select perdure.start('booking', $1, '{}')", entity)
         else:
             entity = self._luck.choice(sorted({*open_ones, *mine}))
             version = mine.get(entity, self._truth.versions.get(entity, 0)) + 1
-            move = {"lifecycle": "errand", "id": entity, "generation": 0, "version": version, "workflow_id": "w"}
+            move = {"lifecycle": "booking", "id": entity, "generation": 0, "version": version, "workflow_id": "w"}
             await self._db.fetch(
                 "select perdure.apply_writes($1)", json.dumps([move | {"move": {"state": "s", "final": False}}])
             )

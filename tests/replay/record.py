@@ -64,7 +64,7 @@ async def main() -> None:
         await admin.close()
         connection = await asyncpg.connect(postgres.dsn("histories"))
         await schema.migrate(connection)
-        await connection.execute("create table errand (id text primary key, state text)")
+        await connection.execute("create table booking (id text primary key, state text)")
         await connection.close()
         for scenario in SCENARIOS:
             await record(scenario, postgres, temporal, folder)

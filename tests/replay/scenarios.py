@@ -6,8 +6,8 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from perdure.contracts import EffectStatus
-from tests.apps.contracts import Errand
-from tests.apps.errands import Count
+from tests.apps.bookings import Count
+from tests.apps.contracts import Booking
 from tests.world import World
 
 Play = Callable[[World, str], Awaitable[None]]
@@ -24,21 +24,21 @@ class Scenario:
 
 async def straight(world: World, kind: str) -> None:
     """Nothing goes wrong."""
-    await world.client.start(kind, "straight", Errand())
+    await world.client.start(kind, "straight", Booking())
     await world.ended(kind, "straight")
 
 
 async def not_done_first(world: World, kind: str) -> None:
     """The other side asks to be left alone for a moment."""
     world.counterparty.replies = [{"not_done": "busy", "retry_after": 1}]
-    await world.client.start(kind, "not-done", Errand())
+    await world.client.start(kind, "not-done", Booking())
     await world.ended(kind, "not-done")
 
 
 async def refused_then_again(world: World, kind: str) -> None:
     """A definitive no, then somebody asks for another try."""
     world.counterparty.replies = [{"refused": "no such street"}]
-    await world.client.start(kind, "refused", Errand())
+    await world.client.start(kind, "refused", Booking())
     await world.is_in(kind, "refused", "failed")
     await world.client.retry(kind, "refused", by="ann", note="the street is there now")
     await world.ended(kind, "refused")
@@ -48,7 +48,7 @@ async def in_doubt(world: World, kind: str) -> None:
     """Accepted, then the connection breaks; a person settles what nothing else can."""
     world.counterparty.dedupe = True
     world.counterparty.replies = [{"ok": True, "accept": True, "close": True}]
-    await world.client.start(kind, "in-doubt", Errand())
+    await world.client.start(kind, "in-doubt", Booking())
     if kind.startswith("escalate"):
         await parked(world, kind, "in-doubt")
         await world.client.resolve(
@@ -60,7 +60,7 @@ async def in_doubt(world: World, kind: str) -> None:
 async def cancelled(world: World, kind: str) -> None:
     """Ended by a person while it waits for a retry."""
     world.counterparty.replies = [{"refused": "closed for good"}]
-    await world.client.start(kind, "cancelled", Errand())
+    await world.client.start(kind, "cancelled", Booking())
     await world.is_in(kind, "cancelled", "failed")
     await world.client.cancel(kind, "cancelled", by="ann", note="not needed any more")
     await world.ended(kind, "cancelled")
@@ -96,7 +96,7 @@ async def told(world: World, kind: str) -> None:
 async def cancelled_before(world: World, kind: str) -> None:
     """Cancelled by the app before its start was delivered."""
     async with world.db.transaction():
-        await world.client.start(kind, "cancelled-before", Errand(), connection=world.db)
+        await world.client.start(kind, "cancelled-before", Booking(), connection=world.db)
         await world.client.cancel(kind, "cancelled-before", by="ann", note="in the same breath", connection=world.db)
     await world.ended(kind, "cancelled-before")
 

@@ -129,11 +129,11 @@ async def test_a_trigger_with_the_rights_of_its_owner_starts_for_a_role_with_no_
         "create function begin_order() returns trigger language plpgsql security definer "
         "set search_path = public, pg_temp as $$ "
         "begin perform perdure.start('order', new.id, '{}'); return null; end $$; "
-        "create trigger begins after insert on errand for each row execute function begin_order(); "
-        f"grant insert on errand to {name}"
+        "create trigger begins after insert on booking for each row execute function begin_order(); "
+        f"grant insert on booking to {name}"
     )
     clerk = await roles.connect(name)
-    await clerk.execute("insert into errand (id) values ('a')")
+    await clerk.execute("insert into booking (id) values ('a')")
     assert await world.db.fetchval("select count(*) from perdure.ident where lifecycle = 'order'") == 1
 
 

@@ -50,8 +50,8 @@ begin
     execute 'set constraints all deferred';
     return null;
 end $$;
-create trigger spring after update on public.errand for each row execute function {schema}.spring();
-create constraint trigger at_commit after update on public.errand deferrable initially deferred
+create trigger spring after update on public.booking for each row execute function {schema}.spring();
+create constraint trigger at_commit after update on public.booking deferrable initially deferred
     for each row execute function {schema}.at_commit();
 """
 
@@ -62,7 +62,7 @@ async def owner(world: World, roles: Roles) -> str:
     name = await roles.make("shop_owner")
     await world.db.execute(
         f"create schema {name} authorization {name}; grant create on schema public to {name}; "
-        f"alter table errand owner to {name}"
+        f"alter table booking owner to {name}"
     )
     return name
 
@@ -99,10 +99,10 @@ async def test_a_trigger_of_the_apps_table_runs_with_no_right_of_the_workers(
     await perdure(world, "grant", worker, "--as", "worker")
     attacker = await roles.connect(owner)
     await attacker.execute(TRAP.format(schema=owner))
-    await attacker.execute("insert into errand (id) values ('a')")
+    await attacker.execute("insert into booking (id) values ('a')")
     await moved(world, roles.url(worker), a_move("doing"))
     assert await Follower(columns).once() in (True, False)
-    assert await world.db.fetchval("select state from errand where id = 'a'") == "doing"
+    assert await world.db.fetchval("select state from booking where id = 'a'") == "doing"
     seen = {row["what"]: row["who"] for row in await world.db.fetch(f"select * from {owner}.seen")}
     assert {"trigger", "cursor at the commit", "deferred trigger"} <= set(seen)  # the trap was sprung
     assert {who.rpartition("_")[0] for who in seen.values()} == {"shop_columns"}
@@ -118,12 +118,12 @@ async def test_an_order_in_temporal_names_no_table(world: World, columns: Pool) 
     await world.db.execute(
         "create table users (name text primary key, role text); insert into users values ('a', 'guest')"
     )
-    await world.db.execute("insert into errand (id) values ('a')")
+    await world.db.execute("insert into booking (id) values ('a')")
     role = {"table": "public.users", "key": "name", "column": "role"}
     await moved(world, world.dsn, a_move("admin", column=role))
     await Follower(columns).once()
     assert await world.db.fetchval("select role from users") == "guest"
-    assert await world.db.fetchval("select state from errand") == "admin"  # the column that is declared
+    assert await world.db.fetchval("select state from booking") == "admin"  # the column that is declared
     pool = await open_pool(world.dsn, 2)
     await moved(
         world,
@@ -156,9 +156,9 @@ async def test_a_function_in_a_schema_of_the_path_is_never_run_as_the_worker(wor
         await planted.execute(PLANTED.format(head, what))
     await moved(world, roles.url(worker), a_move("doing"))
     pool = await open_pool(roles.url(worker), 2, closed_path=True)
-    await world.db.execute("select perdure.start('errand', 'b', '{}')")
+    await world.db.execute("select perdure.start('booking', 'b', '{}')")
     async with pool.acquire() as connection, connection.transaction():
-        claimed = await connection.fetch(queries("perdure._services")("claim"), 10, ["errand"], "relay")
+        claimed = await connection.fetch(queries("perdure._services")("claim"), 10, ["booking"], "relay")
     await pool.close()
     assert [row["id"] for row in claimed] == ["b"]
     assert await planted.fetch("select * from public.seen") == []

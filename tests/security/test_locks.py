@@ -15,7 +15,7 @@ from perdure._store.postgres import PostgresStore
 from perdure._wire.writes import Move, Write
 from perdure.errors import NotNow
 from tests.apps.bodies import app
-from tests.apps.contracts import Errand
+from tests.apps.contracts import Booking
 from tests.deadline import DEADLINE, in_time
 from tests.security.conftest import Roles
 from tests.world import World
@@ -65,8 +65,8 @@ async def test_the_first_migration_waits_with_a_bound_and_says_for_what(
 
 
 async def test_the_column_follows(world: World, stranger: asyncpg.Connection[asyncpg.Record]) -> None:
-    await world.db.execute("insert into errand (id) values ('a')")
-    await world.db.execute("insert into perdure.app_column values ('lookup', 'public.errand', 'id', 'state')")
+    await world.db.execute("insert into booking (id) values ('a')")
+    await world.db.execute("insert into perdure.app_column values ('lookup', 'public.booking', 'id', 'state')")
     pool = await open_pool(world.dsn, 2)
     write = Write(lifecycle="lookup", id="a", generation=0, version=1, workflow_id="w", move=Move(state="doing"))
     store = PostgresStore(pool)
@@ -74,7 +74,7 @@ async def test_the_column_follows(world: World, stranger: asyncpg.Connection[asy
     assert await Follower(pool).once() in (True, False)
     await store.close()
     await pool.close()
-    assert await world.db.fetchval("select state from errand where id = 'a'") == "doing"
+    assert await world.db.fetchval("select state from booking where id = 'a'") == "doing"
 
 
 async def test_a_family_of_web_jobs_goes_on(world: World, stranger: asyncpg.Connection[asyncpg.Record]) -> None:
@@ -122,7 +122,7 @@ async def test_whoever_holds_the_lock_of_one_entity_delays_its_delivery_alone(wo
     session = await roles.connect(await roles.make("stranger"))
     await session.execute("select pg_advisory_lock(hashtextextended('lookup/a', x'70657264'::bigint))")
     for entity_id in ("a", "b"):
-        await world.client.start("lookup", entity_id, Errand())
+        await world.client.start("lookup", entity_id, Booking())
     async with world.worker(app):
         assert await world.ended("lookup", "b") == "done"
         assert (await world.client.status("lookup", "a")).waits_for_delivery

@@ -15,8 +15,8 @@ import typer.main
 
 from infra.ports import free_port
 from perdure.cli import cli
-from tests.apps.contracts import Errand
-from tests.apps.errands import LookupErrand
+from tests.apps.bookings import LookupBooking
+from tests.apps.contracts import Booking
 from tests.deadline import in_time
 from tests.forked import Forked, run_each
 from tests.world import FreshWorkerProcess, World
@@ -82,7 +82,7 @@ async def test_a_worker_and_a_relay_that_run_show_none(world: World, secrets: Ma
     world.workers.append(worker)
     await worker.start()
     relay = Forked(["relay", APP], {**secrets, "PERDURE_LOG": "json"}, world.folder / "relay.log")
-    await world.client.start(LookupErrand, "a", Errand())
+    await world.client.start(LookupBooking, "a", Booking())
     assert await world.ended("lookup", "a") == "done"
     lines = list(command_lines())
     assert any("perdure.cli worker" in line for line in lines)

@@ -22,7 +22,7 @@ from perdure._wire.writes import Fence, FenceOp, Write
 from perdure.contracts import EffectStatus
 from perdure.errors import DeclarationError, NotThisDatabase
 from tests.apps.bodies import app
-from tests.apps.contracts import Errand
+from tests.apps.contracts import Booking
 from tests.conftest import as_admin
 from tests.world import WorkerProcess, World
 
@@ -52,7 +52,7 @@ async def test_each_database_is_served_by_its_own_workers_alone(world: World, ot
     await spawn(other, 2)
     for entity_id in IDS:
         for each in (world, other):
-            await each.client.start("lookup", entity_id, Errand())
+            await each.client.start("lookup", entity_id, Booking())
     for each in (world, other):
         for entity_id in IDS:
             assert await each.ended("lookup", entity_id) == "done"
@@ -97,7 +97,7 @@ async def test_a_client_with_the_scope_of_another_database_asks_nobody(world: Wo
     for each in (world, other):
         each.counterparty.before_accepting.shut()
         await spawn(each)
-        await each.client.start("escalate", "e1", Errand())
+        await each.client.start("escalate", "e1", Booking())
         await each.counterparty.saw("do")
     wrong = world.config.model_copy(update={"scope": other.scope})
     async with Client.connect(wrong, temporal_client=world.temporal_client, app=app) as client:
@@ -127,7 +127,7 @@ async def test_a_workflow_that_somebody_starts_with_the_id_of_another_scope_does
     """Whoever may write to Temporal can start any workflow on any task queue."""
     async with world.worker(app):
         handle = await world.temporal_client.start_workflow(
-            "lookup", Errand(), id=f"{other.scope}:lookup/e1", task_queue=world.config.queue
+            "lookup", Booking(), id=f"{other.scope}:lookup/e1", task_queue=world.config.queue
         )
         with pytest.raises(WorkflowFailureError) as raised:
             await handle.result()

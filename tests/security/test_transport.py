@@ -14,8 +14,8 @@ from infra.temporal import TemporalServer
 from perdure._services.credentials import Renewal, profile
 from perdure._store.postgres import Database
 from perdure.errors import UnusableFile
-from tests.apps.contracts import Errand
-from tests.apps.errands import LookupErrand
+from tests.apps.bookings import LookupBooking
+from tests.apps.contracts import Booking
 from tests.certificates import Authority, server_context
 from tests.forked import Forked
 from tests.security.secured import Files, behind_tls
@@ -29,8 +29,8 @@ def files(tmp_path: Path) -> Files:
 
 
 async def done(world: World, entity_id: str) -> None:
-    """An errand, from its start to its end."""
-    await world.client.start(LookupErrand, entity_id, Errand())
+    """A booking, from its start to its end."""
+    await world.client.start(LookupBooking, entity_id, Booking())
     assert await world.ended("lookup", entity_id) == "done"
 
 

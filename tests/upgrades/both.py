@@ -66,7 +66,7 @@ class Purchase(Lifecycle[Ware, Step]):
     """Orders until it is ordered."""
 
     effects = (ORDER,)
-    mirror = AppColumn("errand", column="state")
+    mirror = AppColumn("booking", column="state")
 
     @workflow.run
     async def run(self, ware: Ware) -> None:

@@ -7,7 +7,7 @@ from datetime import timedelta
 
 from temporalio import workflow
 
-from tests.apps.contracts import Errand
+from tests.apps.contracts import Booking
 from tests.upgrades.editions import Editable, Step
 from tests.upgrades.effects import NAME, contract
 
@@ -22,10 +22,10 @@ class Inserted(Editable):
     effects = (SEND, ANNOUNCE)
 
     @workflow.run
-    async def run(self, errand: Errand) -> None:
+    async def run(self, booking: Booking) -> None:
         """See the base class."""
-        await self.perform(ANNOUNCE, errand)
-        await self.lead(errand)
+        await self.perform(ANNOUNCE, booking)
+        await self.lead(booking)
 
 
 @workflow.defn(name=NAME)
@@ -35,11 +35,11 @@ class Patched(Editable):
     effects = (SEND, ANNOUNCE)
 
     @workflow.run
-    async def run(self, errand: Errand) -> None:
+    async def run(self, booking: Booking) -> None:
         """See the base class."""
         if workflow.patched("announce"):
-            await self.perform(ANNOUNCE, errand)
-        await self.lead(errand)
+            await self.perform(ANNOUNCE, booking)
+        await self.lead(booking)
 
 
 @workflow.defn(name=NAME)
@@ -49,10 +49,10 @@ class EnterInserted(Editable):
     effects = (SEND, ANNOUNCE)
 
     @workflow.run
-    async def run(self, errand: Errand) -> None:
+    async def run(self, booking: Booking) -> None:
         """See the base class."""
         await self.enter(Step.DOING)
-        await self.lead(errand)
+        await self.lead(booking)
 
 
 @workflow.defn(name=NAME)
@@ -62,10 +62,10 @@ class WaitInserted(Editable):
     effects = (SEND, ANNOUNCE)
 
     @workflow.run
-    async def run(self, errand: Errand) -> None:
+    async def run(self, booking: Booking) -> None:
         """See the base class."""
         await self.wait_for(lambda: False, until=workflow.now() + timedelta(seconds=1))
-        await self.lead(errand)
+        await self.lead(booking)
 
 
 @workflow.defn(name=NAME)
@@ -75,10 +75,10 @@ class SaveInserted(Editable):
     effects = (SEND, ANNOUNCE)
 
     @workflow.run
-    async def run(self, errand: Errand) -> None:
+    async def run(self, booking: Booking) -> None:
         """See the base class."""
         await self.save()
-        await self.lead(errand)
+        await self.lead(booking)
 
 
 @workflow.defn(name=NAME)
@@ -88,10 +88,10 @@ class SleepInserted(Editable):
     effects = (SEND, ANNOUNCE)
 
     @workflow.run
-    async def run(self, errand: Errand) -> None:
+    async def run(self, booking: Booking) -> None:
         """See the base class."""
         await asyncio.sleep(1)
-        await self.lead(errand)
+        await self.lead(booking)
 
 
 @workflow.defn(name=NAME)
@@ -101,9 +101,9 @@ class Removed(Editable):
     effects = (SEND, ANNOUNCE)
 
     @workflow.run
-    async def run(self, errand: Errand) -> None:
+    async def run(self, booking: Booking) -> None:
         """See the base class."""
-        await self.lead(errand)
+        await self.lead(booking)
 
 
 @workflow.defn(name=NAME)
@@ -113,11 +113,11 @@ class RemovedByPatch(Editable):
     effects = (SEND, ANNOUNCE)
 
     @workflow.run
-    async def run(self, errand: Errand) -> None:
+    async def run(self, booking: Booking) -> None:
         """See the base class."""
         if not workflow.patched("not announced"):
-            await self.perform(ANNOUNCE, errand)
-        await self.lead(errand)
+            await self.perform(ANNOUNCE, booking)
+        await self.lead(booking)
 
 
 @workflow.defn(name=NAME)
@@ -127,11 +127,11 @@ class Swapped(Editable):
     effects = (SEND, ANNOUNCE)
 
     @workflow.run
-    async def run(self, errand: Errand) -> None:
+    async def run(self, booking: Booking) -> None:
         """See the base class."""
         await self.wait_for(lambda: self.told)
-        await self.perform(SEND, errand, entering=Step.DOING)
-        await self.perform(ANNOUNCE, errand)
+        await self.perform(SEND, booking, entering=Step.DOING)
+        await self.perform(ANNOUNCE, booking)
         await self.enter(Step.DONE)
 
 
@@ -142,13 +142,13 @@ class SwappedByPatch(Editable):
     effects = (SEND, ANNOUNCE)
 
     @workflow.run
-    async def run(self, errand: Errand) -> None:
+    async def run(self, booking: Booking) -> None:
         """See the base class."""
         last = workflow.patched("announced last")
         if not last:
-            await self.perform(ANNOUNCE, errand)
+            await self.perform(ANNOUNCE, booking)
         await self.wait_for(lambda: self.told)
-        await self.perform(SEND, errand, entering=Step.DOING)
+        await self.perform(SEND, booking, entering=Step.DOING)
         if last:
-            await self.perform(ANNOUNCE, errand)
+            await self.perform(ANNOUNCE, booking)
         await self.enter(Step.DONE)

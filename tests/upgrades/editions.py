@@ -9,8 +9,8 @@ from typing import Any
 from temporalio import workflow
 
 from perdure import App, Attempt, Done, Effect, Lifecycle, Lookup, LookupContext, NotPerformed, state
-from tests.apps.calls import do_errand, find_errand
-from tests.apps.contracts import Errand, Ticket
+from tests.apps.calls import do_booking, find_booking
+from tests.apps.contracts import Booking, Ticket
 
 
 class Step(StrEnum):
@@ -23,7 +23,7 @@ class Step(StrEnum):
     CANCELLED = state("cancelled", cancelled=True)
 
 
-class Editable(Lifecycle[Errand, Step]):
+class Editable(Lifecycle[Booking, Step]):
     """Waits for `go`, performs its only effect until it is done, and ends."""
 
     def __init__(self) -> None:
@@ -34,11 +34,11 @@ class Editable(Lifecycle[Errand, Step]):
         """Begin."""
         self.told = True
 
-    async def lead(self, errand: Errand) -> None:
+    async def lead(self, booking: Booking) -> None:
         """What most editions do."""
         await self.wait_for(lambda: self.told)
         while True:
-            match await self.perform(self.effects[0], errand, entering=Step.DOING):
+            match await self.perform(self.effects[0], booking, entering=Step.DOING):
                 case Done():
                     return await self.enter(Step.DONE)
                 case NotPerformed(why):
@@ -47,20 +47,20 @@ class Editable(Lifecycle[Errand, Step]):
 
 
 def edition(lifecycle: type[Lifecycle[Any, Any]]) -> App:
-    """An app with this one lifecycle, whose effects are errands."""
+    """An app with this one lifecycle, whose effects are bookings."""
     finds = dict.fromkeys(effect.lookup for effect in lifecycle.effects if effect.lookup is not None)
     return App([lifecycle], [*map(_does, lifecycle.effects), *map(_finds, finds)])
 
 
 def _does(effect: Effect[Any, Any]) -> Callable[..., Any]:
-    async def body(errand: Errand, attempt: Attempt) -> Ticket:
-        return await do_errand(errand, attempt)
+    async def body(booking: Booking, attempt: Attempt) -> Ticket:
+        return await do_booking(booking, attempt)
 
     return effect.performs(body)
 
 
 def _finds(find: Lookup[Any, Any]) -> Callable[..., Any]:
-    async def body(errand: Errand, question: LookupContext) -> Ticket | None:
-        return await find_errand(errand, question)
+    async def body(booking: Booking, question: LookupContext) -> Ticket | None:
+        return await find_booking(booking, question)
 
     return find.answers(body)

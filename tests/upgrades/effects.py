@@ -10,18 +10,18 @@ from temporalio import workflow
 from perdure import AskFirst, Dedupe, Effect, Escalate, Lookup, Repeat, RetryPolicy
 from perdure.contracts import RateLimit
 from perdure.contracts.policies import DoubtPolicy
-from tests.apps.contracts import Errand, Ticket
+from tests.apps.contracts import Booking, Ticket
 from tests.upgrades.editions import Editable
 
 NAME = "parcel"
 SOON = RetryPolicy(initial_interval=timedelta(seconds=0.1), maximum_interval=timedelta(seconds=0.3))
-FIND = Lookup[Errand, Ticket]("find-parcel", timeout=timedelta(seconds=5))
-SEEK = Lookup[Errand, Ticket]("seek-parcel", timeout=timedelta(seconds=5), aliases=("find-parcel",))
+FIND = Lookup[Booking, Ticket]("find-parcel", timeout=timedelta(seconds=5))
+SEEK = Lookup[Booking, Ticket]("seek-parcel", timeout=timedelta(seconds=5), aliases=("find-parcel",))
 ELSEWHERE = "parcels-elsewhere"
 """Another task queue."""
 
 
-def contract(name: str = "send-parcel", **more: Any) -> Effect[Errand, Ticket]:
+def contract(name: str = "send-parcel", **more: Any) -> Effect[Booking, Ticket]:
     """One that escalates, but for what `more` says."""
     usual: dict[str, Any] = {
         "timeout": timedelta(seconds=1),
@@ -29,12 +29,12 @@ def contract(name: str = "send-parcel", **more: Any) -> Effect[Errand, Ticket]:
         "retry": SOON,
         "heartbeat_timeout": timedelta(seconds=2),
     }
-    return Effect[Errand, Ticket](name, **(usual | more))
+    return Effect[Booking, Ticket](name, **(usual | more))
 
 
 def looking(
-    misses: int = 1, visibility_delay: float = 0.2, find: Lookup[Errand, Ticket] = FIND, **more: Any
-) -> DoubtPolicy[Errand, Ticket]:
+    misses: int = 1, visibility_delay: float = 0.2, find: Lookup[Booking, Ticket] = FIND, **more: Any
+) -> DoubtPolicy[Booking, Ticket]:
     """Asks, and goes on asking."""
     return AskFirst(
         find, visibility_delay=timedelta(seconds=visibility_delay), misses=misses, every=timedelta(seconds=0.03), **more
@@ -48,9 +48,9 @@ class Escalating(Editable):
     effects = (contract(),)
 
     @workflow.run
-    async def run(self, errand: Errand) -> None:
+    async def run(self, booking: Booking) -> None:
         """See the base class."""
-        await self.lead(errand)
+        await self.lead(booking)
 
 
 @workflow.defn(name=NAME)
@@ -60,9 +60,9 @@ class Repeating(Editable):
     effects = (contract(doubt=Repeat()),)
 
     @workflow.run
-    async def run(self, errand: Errand) -> None:
+    async def run(self, booking: Booking) -> None:
         """See the base class."""
-        await self.lead(errand)
+        await self.lead(booking)
 
 
 @workflow.defn(name=NAME)
@@ -72,9 +72,9 @@ class Deduping(Editable):
     effects = (contract(doubt=Dedupe(window=timedelta(minutes=5), margin=timedelta(seconds=1))),)
 
     @workflow.run
-    async def run(self, errand: Errand) -> None:
+    async def run(self, booking: Booking) -> None:
         """See the base class."""
-        await self.lead(errand)
+        await self.lead(booking)
 
 
 @workflow.defn(name=NAME)
@@ -84,9 +84,9 @@ class Asking(Editable):
     effects = (contract(doubt=looking(), timeout=timedelta(seconds=1)),)
 
     @workflow.run
-    async def run(self, errand: Errand) -> None:
+    async def run(self, booking: Booking) -> None:
         """See the base class."""
-        await self.lead(errand)
+        await self.lead(booking)
 
 
 @workflow.defn(name=NAME)
@@ -96,9 +96,9 @@ class AskingLonger(Editable):
     effects = (contract(doubt=looking(misses=4), timeout=timedelta(seconds=1)),)
 
     @workflow.run
-    async def run(self, errand: Errand) -> None:
+    async def run(self, booking: Booking) -> None:
         """See the base class."""
-        await self.lead(errand)
+        await self.lead(booking)
 
 
 @workflow.defn(name=NAME)
@@ -108,9 +108,9 @@ class AskingUnderAnotherName(Editable):
     effects = (contract(doubt=looking(misses=4, find=SEEK)),)
 
     @workflow.run
-    async def run(self, errand: Errand) -> None:
+    async def run(self, booking: Booking) -> None:
         """See the base class."""
-        await self.lead(errand)
+        await self.lead(booking)
 
 
 @workflow.defn(name=NAME)
@@ -120,9 +120,9 @@ class AskingForAnHour(Editable):
     effects = (contract(doubt=looking(visibility_delay=3600)),)
 
     @workflow.run
-    async def run(self, errand: Errand) -> None:
+    async def run(self, booking: Booking) -> None:
         """See the base class."""
-        await self.lead(errand)
+        await self.lead(booking)
 
 
 @workflow.defn(name=NAME)
@@ -132,9 +132,9 @@ class AskingForEver(Editable):
     effects = (contract(doubt=looking(tries=10_000)),)
 
     @workflow.run
-    async def run(self, errand: Errand) -> None:
+    async def run(self, booking: Booking) -> None:
         """See the base class."""
-        await self.lead(errand)
+        await self.lead(booking)
 
 
 @workflow.defn(name=NAME)
@@ -144,9 +144,9 @@ class Elsewhere(Editable):
     effects = (contract(task_queue=ELSEWHERE),)
 
     @workflow.run
-    async def run(self, errand: Errand) -> None:
+    async def run(self, booking: Booking) -> None:
         """See the base class."""
-        await self.lead(errand)
+        await self.lead(booking)
 
 
 @workflow.defn(name=NAME)
@@ -156,9 +156,9 @@ class Inline(Editable):
     effects = (contract(inline=True),)
 
     @workflow.run
-    async def run(self, errand: Errand) -> None:
+    async def run(self, booking: Booking) -> None:
         """See the base class."""
-        await self.lead(errand)
+        await self.lead(booking)
 
 
 @workflow.defn(name=NAME)
@@ -174,9 +174,9 @@ class GivingUp(Editable):
     )
 
     @workflow.run
-    async def run(self, errand: Errand) -> None:
+    async def run(self, booking: Booking) -> None:
         """See the base class."""
-        await self.lead(errand)
+        await self.lead(booking)
 
 
 @workflow.defn(name=NAME)
@@ -195,9 +195,9 @@ class InOtherTimes(Editable):
     )
 
     @workflow.run
-    async def run(self, errand: Errand) -> None:
+    async def run(self, booking: Booking) -> None:
         """See the base class."""
-        await self.lead(errand)
+        await self.lead(booking)
 
 
 @workflow.defn(name=NAME)
@@ -207,9 +207,9 @@ class Limited(Editable):
     effects = (contract(limit=RateLimit("account", per_second=50)),)
 
     @workflow.run
-    async def run(self, errand: Errand) -> None:
+    async def run(self, booking: Booking) -> None:
         """See the base class."""
-        await self.lead(errand)
+        await self.lead(booking)
 
 
 @workflow.defn(name=NAME)
@@ -219,9 +219,9 @@ class Renamed(Editable):
     effects = (contract("post-parcel", aliases=("send-parcel",)),)
 
     @workflow.run
-    async def run(self, errand: Errand) -> None:
+    async def run(self, booking: Booking) -> None:
         """See the base class."""
-        await self.lead(errand)
+        await self.lead(booking)
 
 
 @workflow.defn(name=NAME)
@@ -231,6 +231,6 @@ class RenamedInSilence(Editable):
     effects = (contract("post-parcel"),)
 
     @workflow.run
-    async def run(self, errand: Errand) -> None:
+    async def run(self, booking: Booking) -> None:
         """See the base class."""
-        await self.lead(errand)
+        await self.lead(booking)

@@ -8,7 +8,7 @@ from enum import StrEnum
 from temporalio import workflow
 
 from perdure import Lifecycle, state
-from tests.apps.contracts import Errand
+from tests.apps.contracts import Booking
 from tests.upgrades.effects import contract
 
 NAME = "packing"
@@ -23,7 +23,7 @@ class Step(StrEnum):
     DONE = state("done", final=True)
 
 
-class _Packing(Lifecycle[Errand, Step]):
+class _Packing(Lifecycle[Booking, Step]):
     """Packs, waits for `go`, and ends."""
 
     def __init__(self) -> None:
@@ -34,14 +34,14 @@ class _Packing(Lifecycle[Errand, Step]):
         """End."""
         self.told = True
 
-    async def entering(self, errand: Errand) -> None:
+    async def entering(self, booking: Booking) -> None:
         """The state that follows is a write of its own."""
-        await self.perform(self.effects[0], errand, entering=Step.PACKING)
+        await self.perform(self.effects[0], booking, entering=Step.PACKING)
         await self.enter(Step.PACKED)
 
-    async def then(self, errand: Errand) -> None:
+    async def then(self, booking: Booking) -> None:
         """The state that follows is on record with the outcome."""
-        await self.perform(self.effects[0], errand, entering=Step.PACKING, then=Step.PACKED)
+        await self.perform(self.effects[0], booking, entering=Step.PACKING, then=Step.PACKED)
 
     async def send(self) -> None:
         """What comes after it: a wait that has an end, so that the history has a call past the place of the edit."""
@@ -56,9 +56,9 @@ class Entering(_Packing):
     effects = (contract(),)
 
     @workflow.run
-    async def run(self, errand: Errand) -> None:
+    async def run(self, booking: Booking) -> None:
         """See the base class."""
-        await self.entering(errand)
+        await self.entering(booking)
         await self.send()
 
 
@@ -69,9 +69,9 @@ class Then(_Packing):
     effects = (contract(),)
 
     @workflow.run
-    async def run(self, errand: Errand) -> None:
+    async def run(self, booking: Booking) -> None:
         """See the base class."""
-        await self.then(errand)
+        await self.then(booking)
         await self.send()
 
 
@@ -82,12 +82,12 @@ class ThenNoMore(_Packing):
     effects = (contract(),)
 
     @workflow.run
-    async def run(self, errand: Errand) -> None:
+    async def run(self, booking: Booking) -> None:
         """See the base class."""
         if workflow.patched("without then"):
-            await self.entering(errand)
+            await self.entering(booking)
         else:
-            await self.then(errand)
+            await self.then(booking)
         await self.send()
 
 
@@ -98,9 +98,9 @@ class Renamed(_Packing):
     effects = (contract("post-parcel", aliases=("send-parcel",)),)
 
     @workflow.run
-    async def run(self, errand: Errand) -> None:
+    async def run(self, booking: Booking) -> None:
         """See the base class."""
-        await self.entering(errand)
+        await self.entering(booking)
         await self.send()
 
 
@@ -111,7 +111,7 @@ class RenamedInSilence(_Packing):
     effects = (contract("post-parcel"),)
 
     @workflow.run
-    async def run(self, errand: Errand) -> None:
+    async def run(self, booking: Booking) -> None:
         """See the base class."""
-        await self.entering(errand)
+        await self.entering(booking)
         await self.send()

@@ -9,7 +9,7 @@ from pydantic import BaseModel, model_validator
 from temporalio import workflow
 
 from perdure import Done, Effect, Escalate, Lifecycle, RetryPolicy
-from tests.apps.contracts import Errand, Ticket
+from tests.apps.contracts import Booking, Ticket
 from tests.upgrades.editions import Step
 
 NAME = "letter"
@@ -98,7 +98,7 @@ class _Letter(Lifecycle[I, Step], Generic[I]):
     """Takes words, goes on in a new run when told `continue_as_new`, sends when told `send`."""
 
     keeps: type[BaseModel] = Kept
-    sends: type[BaseModel] = Errand
+    sends: type[BaseModel] = Booking
 
     def __init__(self) -> None:
         self.word = ""
@@ -137,7 +137,7 @@ class _Letter(Lifecycle[I, Step], Generic[I]):
         await self.enter(Step.DONE, why=self.colour)
 
 
-def _sends(receipt: Any = Ticket, given: Any = Errand) -> Effect[Any, Any]:
+def _sends(receipt: Any = Ticket, given: Any = Booking) -> Effect[Any, Any]:
     return Effect[given, receipt](
         "send-letter",
         timeout=timedelta(seconds=1),

@@ -9,7 +9,7 @@ from typing import Any
 from temporalio import workflow
 
 from perdure import AppColumn, Done, Lifecycle, NotPerformed, state
-from tests.apps.contracts import Errand
+from tests.apps.contracts import Booking
 from tests.upgrades.editions import Editable
 from tests.upgrades.effects import NAME, contract
 
@@ -25,17 +25,17 @@ class Longer(StrEnum):
 
 
 @workflow.defn(name=NAME)
-class OneMore(Lifecycle[Errand, Longer]):
+class OneMore(Lifecycle[Booking, Longer]):
     """What was done is checked before it ends."""
 
     effects = (contract(),)
 
     @workflow.run
-    async def run(self, errand: Errand) -> None:
+    async def run(self, booking: Booking) -> None:
         """As before, and one step more."""
         await self.wait_for(lambda: self.told)
         while True:
-            match await self.perform(self.effects[0], errand, entering=Longer.DOING):
+            match await self.perform(self.effects[0], booking, entering=Longer.DOING):
                 case Done():
                     await self.enter(Longer.CHECKED)
                     return await self.enter(Longer.DONE)
@@ -80,7 +80,7 @@ class Timed(StrEnum):
     CANCELLED = state("cancelled", final=True)
 
 
-class _Sending(Lifecycle[Errand, Any]):
+class _Sending(Lifecycle[Booking, Any]):
     def __init__(self) -> None:
         self.told = False
 
@@ -89,11 +89,11 @@ class _Sending(Lifecycle[Errand, Any]):
         """Begin."""
         self.told = True
 
-    async def lead(self, errand: Errand) -> None:
+    async def lead(self, booking: Booking) -> None:
         """As before, with another name for one state."""
         await self.wait_for(lambda: self.told)
         while True:
-            match await self.perform(self.effects[0], errand, entering=Other.SENDING):
+            match await self.perform(self.effects[0], booking, entering=Other.SENDING):
                 case Done():
                     return await self.enter(Other.DONE)
                 case NotPerformed(why):
@@ -109,9 +109,9 @@ class Renamed(_Sending):
     effects = (contract(),)
 
     @workflow.run
-    async def run(self, errand: Errand) -> None:
+    async def run(self, booking: Booking) -> None:
         """See the base class."""
-        await self.lead(errand)
+        await self.lead(booking)
 
 
 @workflow.defn(name=NAME)
@@ -122,9 +122,9 @@ class RenamedInSilence(_Sending):
     effects = (contract(),)
 
     @workflow.run
-    async def run(self, errand: Errand) -> None:
+    async def run(self, booking: Booking) -> None:
         """See the base class."""
-        await self.lead(errand)
+        await self.lead(booking)
 
 
 @workflow.defn(name=NAME)
@@ -133,12 +133,12 @@ class Shown(Editable):
 
     states = Timed
     effects = (contract(),)
-    mirror = AppColumn("errand", column="state")
+    mirror = AppColumn("booking", column="state")
 
     @workflow.run
-    async def run(self, errand: Errand) -> None:
+    async def run(self, booking: Booking) -> None:
         """See the base class."""
-        await self.lead(errand)
+        await self.lead(booking)
 
 
 @workflow.defn(name=NAME)
@@ -147,12 +147,12 @@ class ShownElsewhere(Editable):
 
     states = Timed
     effects = (contract(),)
-    mirror = AppColumn("errand", column="shown")
+    mirror = AppColumn("booking", column="shown")
 
     @workflow.run
-    async def run(self, errand: Errand) -> None:
+    async def run(self, booking: Booking) -> None:
         """See the base class."""
-        await self.lead(errand)
+        await self.lead(booking)
 
 
 class Walking(StrEnum):
@@ -179,7 +179,7 @@ class WalkingOtherInSilence(StrEnum):
     DONE = state("done", final=True)
 
 
-class _Walk(Lifecycle[Errand, Any]):
+class _Walk(Lifecycle[Booking, Any]):
     """Is on its way until it is told `go`; goes on in a new run when told `continue_as_new`."""
 
     def __init__(self) -> None:
@@ -208,7 +208,7 @@ class Walk(_Walk):
     effects = ()
 
     @workflow.run
-    async def run(self, errand: Errand) -> None:
+    async def run(self, booking: Booking) -> None:
         """See the base class."""
         await self.walk(Walking.DOING, Walking.DONE)
 
@@ -221,7 +221,7 @@ class WalkRenamed(_Walk):
     effects = ()
 
     @workflow.run
-    async def run(self, errand: Errand) -> None:
+    async def run(self, booking: Booking) -> None:
         """See the base class."""
         await self.walk(WalkingOther.SENDING, WalkingOther.DONE)
 
@@ -234,6 +234,6 @@ class WalkRenamedInSilence(_Walk):
     effects = ()
 
     @workflow.run
-    async def run(self, errand: Errand) -> None:
+    async def run(self, booking: Booking) -> None:
         """See the base class."""
         await self.walk(WalkingOtherInSilence.SENDING, WalkingOtherInSilence.DONE)

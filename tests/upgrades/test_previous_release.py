@@ -75,13 +75,13 @@ def _made_by(world: World, folder: Path, key: str) -> set[bool]:
 async def test_the_release_before_leads_lifecycles_to_their_end_on_this_ones_schema(
     world: World, old: OldWorker
 ) -> None:
-    await world.db.execute("insert into errand (id) values ('a')")
+    await world.db.execute("insert into booking (id) values ('a')")
     world.counterparty.replies = [{"refused": "no"}]
     await _client(world).start(PURCHASE, "a", {"what": "this"})  # today's client, the relay of before
     await world.is_in(PURCHASE, "a", "failed")
     await world.client.retry(PURCHASE, "a", by="ann", note="now")
     assert await world.ended(PURCHASE, "a") == "ordered"
-    await world.until(lambda: world.db.fetchval("select state = 'ordered' from errand"), "the column shows it")
+    await world.until(lambda: world.db.fetchval("select state = 'ordered' from booking"), "the column shows it")
     assert _made_by(world, old._folder, "purchase/a") == {True}
 
 

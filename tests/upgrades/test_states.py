@@ -94,14 +94,14 @@ async def test_a_renamed_state_is_the_one_that_a_later_run_began_in(world: World
 
 @row("`within`", "`mirror` added")
 async def test_within_and_the_mirrors_column_count_from_the_next_write_on(entity: EditedEntity) -> None:
-    await entity.world.db.execute("insert into errand (id) values ('a')")
+    await entity.world.db.execute("insert into booking (id) values ('a')")
     await _parked(entity)
     async with entity.worker(states.Shown):
-        assert await entity.world.db.fetchval("select state from errand") == "pending"
+        assert await entity.world.db.fetchval("select state from booking") == "pending"
         entity.other.replies = [{"refused": "no"}]
         await entity.client.resolve(PARCEL, "a", EffectStatus.NOT_DONE, by="ann", note="not there")
         await entity.world.is_in(PARCEL, "a", "failed")
-        shows = "select state = 'failed' from errand"
+        shows = "select state = 'failed' from booking"
         await entity.world.until(lambda: entity.world.db.fetchval(shows), "the column shows it")
         assert await entity.world.db.fetchval("select stuck_at is not null from perdure.entity")
     assert await entity.failures() == 0
@@ -111,19 +111,21 @@ async def test_within_and_the_mirrors_column_count_from_the_next_write_on(entity
 async def test_another_column_shows_the_state_from_the_next_write_on_and_the_old_one_keeps_what_it_showed(
     entity: EditedEntity,
 ) -> None:
-    await entity.world.db.execute("alter table errand add column shown text")
-    await entity.world.db.execute("insert into errand (id) values ('a')")
+    await entity.world.db.execute("alter table booking add column shown text")
+    await entity.world.db.execute("insert into booking (id) values ('a')")
     async with entity.worker(states.Shown):
         await _in_doubt(entity)
         await entity.world.until(
-            lambda: entity.world.db.fetchval("select state = 'doing' from errand"), "doing is shown"
+            lambda: entity.world.db.fetchval("select state = 'doing' from booking"), "doing is shown"
         )
     async with entity.worker(states.ShownElsewhere):
-        assert await entity.world.db.fetchval("select shown from errand") is None
+        assert await entity.world.db.fetchval("select shown from booking") is None
         await entity.client.resolve(PARCEL, "a", EffectStatus.NOT_DONE, by="ann", note="not there")
         assert await entity.end() == "done"
-        await entity.world.until(lambda: entity.world.db.fetchval("select shown = 'done' from errand"), "done is shown")
-    assert await entity.world.db.fetchval("select state from errand") == "doing"
+        await entity.world.until(
+            lambda: entity.world.db.fetchval("select shown = 'done' from booking"), "done is shown"
+        )
+    assert await entity.world.db.fetchval("select state from booking") == "doing"
     assert await entity.failures() == 0
 
 

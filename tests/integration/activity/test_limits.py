@@ -18,7 +18,7 @@ from infra.postgres import PostgresServer
 from infra.temporal import TemporalServer
 from perdure._services.queues import queues
 from perdure.contracts import EffectStatus
-from tests.apps.contracts import Errand
+from tests.apps.contracts import Booking
 from tests.apps.limited import ACCOUNT, app
 from tests.command import perdure
 from tests.world import World
@@ -42,7 +42,7 @@ async def test_two_workers_together_keep_to_the_rate(limited: World) -> None:
     await shown(limited, "account", "0", "--by", "ann")
     async with limited.worker(app), limited.worker(app):
         for name in names:
-            await limited.client.start("limited", name, Errand())
+            await limited.client.start("limited", name, Booking())
         for name in names:
             await limited.until(partial(in_line, limited, name), f"{name} waits for its turn")
         begun = asyncio.get_running_loop().time()
@@ -59,12 +59,12 @@ async def test_an_operator_stops_slows_and_frees_a_limit_while_workers_run(limit
     assert (stopped["per_second"], stopped["declared"], stopped["set_by"]) == (0, 10, "ann")
     assert stopped["note"] == "they are down"
     async with limited.worker(app):
-        await limited.client.start("limited", "a", Errand())
+        await limited.client.start("limited", "a", Booking())
         queue = ACCOUNT.task_queue(limited.config.queue)
         assert await limited.until(lambda: in_line(limited, "a"), "it waits for its turn") == [queue]
         assert (queue, "activity") in queues(app, limited.config)
         # The others do not wait for it.
-        await limited.client.start("unlimited", "b", Errand())
+        await limited.client.start("unlimited", "b", Booking())
         assert await limited.ended("unlimited", "b") == "done"
         assert limited.counterparty.seen("do", "limited/a/") == 0
         freed = await shown(limited, "account", "--as-declared", "--by", "ann")
@@ -76,7 +76,7 @@ async def test_an_operator_stops_slows_and_frees_a_limit_while_workers_run(limit
 async def test_what_still_waits_for_its_turn_when_it_expires_ends_expired_and_is_never_called(limited: World) -> None:
     await shown(limited, "account", "0", "--by", "ann")
     async with limited.worker(app):
-        await limited.client.start("limited", "a", Errand(seconds=1))
+        await limited.client.start("limited", "a", Booking(seconds=1))
         assert await limited.ended("limited", "a") == "expired"
     assert not limited.counterparty.requests
     assert not (await limited.client.status("limited", "a")).effects
@@ -85,7 +85,7 @@ async def test_what_still_waits_for_its_turn_when_it_expires_ends_expired_and_is
 async def test_a_cancel_takes_back_what_waits_for_its_turn(limited: World) -> None:
     await shown(limited, "account", "0", "--by", "ann")
     async with limited.worker(app):
-        await limited.client.start("limited", "a", Errand())
+        await limited.client.start("limited", "a", Booking())
         await limited.until(lambda: in_line(limited, "a"), "it waits for its turn")
         await limited.client.cancel("limited", "a", by="ann")
         assert await limited.ended("limited", "a") == "cancelled"
@@ -96,7 +96,7 @@ async def test_a_cancel_takes_back_what_waits_for_its_turn(limited: World) -> No
 async def test_a_cancel_lets_a_call_that_has_its_turn_end(limited: World) -> None:
     limited.counterparty.before_replying.shut()
     async with limited.worker(app):
-        await limited.client.start("limited", "a", Errand())
+        await limited.client.start("limited", "a", Booking())
         await limited.counterparty.saw("do")
         await limited.client.cancel("limited", "a", by="ann")
         await limited.until(lambda: asked_to_end(limited, "a"), "it is asked to end")
@@ -113,7 +113,7 @@ async def test_workers_of_both_queues_stop_within_one_grace_time(
     caplog.set_level("INFO", "perdure.effects")
     async with limited.worker(app, graceful_shutdown_timeout=grace):
         for kind in ("limited", "unlimited"):
-            await limited.client.start(kind, "a", Errand())
+            await limited.client.start(kind, "a", Booking())
         await limited.counterparty.saw("do", count=2)
     ended = [each.created for each in caplog.records if each.message.startswith("attempt ended")]
     assert len(ended) == 2
@@ -125,7 +125,7 @@ async def test_what_a_mute_look_up_leaves_in_doubt_at_its_expiry_can_be_settled_
     limited.counterparty.replies = [ACCEPTED_UNSAID]
     limited.counterparty.mute = True
     async with limited.worker(app):
-        await limited.client.start("limited", "a", Errand(seconds=2))
+        await limited.client.start("limited", "a", Booking(seconds=2))
         assert await limited.ended("limited", "a") == "expired"
         await limited.client.resolve(
             "limited", "a", EffectStatus.DONE, receipt={"number": 1}, by="webhook", note="said late"

@@ -11,7 +11,7 @@ from perdure._activity.execution import attempt
 from perdure._store.postgres import Database, PostgresStore
 from perdure._wire.orders import AttemptOrder, Said
 from perdure._wire.writes import Fence, FenceOp, Write
-from tests.apps.contracts import REGULAR, Errand, Ticket
+from tests.apps.contracts import REGULAR, Booking, Ticket
 
 
 class Quiet:
@@ -33,7 +33,7 @@ class Quiet:
 async def test_an_attempt_that_can_not_be_put_on_record_makes_no_call() -> None:
     calls: list[str] = []
 
-    async def body(errand: Errand, the_attempt: Attempt) -> Ticket:
+    async def body(booking: Booking, the_attempt: Attempt) -> Ticket:
         calls.append(the_attempt.key)
         return Ticket(number=1)
 

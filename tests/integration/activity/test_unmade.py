@@ -13,7 +13,7 @@ from temporalio.service import RPCError
 
 from infra.postgres import PostgresServer
 from infra.temporal import TemporalServer
-from tests.apps.contracts import Errand
+from tests.apps.contracts import Booking
 from tests.apps.sparing import WITHIN, app
 from tests.command import perdure
 from tests.world import World
@@ -36,7 +36,7 @@ async def world(
 async def test_an_attempt_that_postgresql_could_not_put_on_record_uses_up_no_retry(world: World, kind: str) -> None:
     async with world.worker(app):
         async with world.holding("perdure.effect"):
-            await world.client.start(kind, "a", Errand())
+            await world.client.start(kind, "a", Booking())
             await world.until(lambda: pending(world, kind, "perdure.write"), "its worker has no answer")
         assert await world.ended(kind, "a") == "done"
     assert world.counterparty.accepted == {f"{kind}/a/do-{kind}": 1}
@@ -46,7 +46,7 @@ async def test_an_attempt_that_postgresql_could_not_put_on_record_uses_up_no_ret
 async def test_an_attempt_whose_worker_is_stopped_before_the_call_uses_up_no_retry(world: World, kind: str) -> None:
     worker = await world.spawn(APP)
     async with world.holding("perdure.effect"):
-        await world.client.start(kind, "a", Errand())
+        await world.client.start(kind, "a", Booking())
         await world.held_up()
         worker.send(signal.SIGTERM)
         await world.until(lambda: "perdure.worker: stopping" in worker.text(), "the worker stopping")
@@ -59,7 +59,7 @@ async def test_an_attempt_whose_worker_is_stopped_before_the_call_uses_up_no_ret
 async def test_a_save_costs_no_turn_in_the_line_of_a_limit(world: World) -> None:
     await rate(world, "0")
     async with world.worker(app):
-        await world.client.start("saving", "a", Errand())
+        await world.client.start("saving", "a", Booking())
         await world.until(lambda: pending(world, "saving", "do-saved"), "it waits for its turn")
         await world.handle("saving", "a").signal("hear")
         await world.until(
@@ -74,7 +74,7 @@ async def test_a_save_costs_no_turn_in_the_line_of_a_limit(world: World) -> None
 async def test_repeats_that_are_no_longer_dropped_are_not_made_after_a_worker_was_away(world: World) -> None:
     world.counterparty.replies = [ACCEPTED_UNSAID]
     async with world.worker(app):
-        await world.client.start("deduped", "a", Errand())
+        await world.client.start("deduped", "a", Booking())
         await world.until(lambda: recorded(world, "status = 'in_doubt'"), "in doubt")
     await world.until(lambda: recorded(world, OVER), "the window is over")
     async with world.worker(app):
@@ -88,7 +88,7 @@ async def test_repeats_that_are_no_longer_dropped_are_not_made_after_they_had_to
     world.counterparty.replies = [ACCEPTED_UNSAID]
     world.counterparty.before_replying.shut()
     async with world.worker(app):
-        await world.client.start("deduped-in-line", "a", Errand())
+        await world.client.start("deduped-in-line", "a", Booking())
         await world.counterparty.saw("do")
         await rate(world, "0")
         world.counterparty.before_replying.open()

@@ -21,8 +21,8 @@ from perdure.errors import (
     UnknownLifecycle,
 )
 from tests.apps.bodies import app
-from tests.apps.contracts import Errand
-from tests.apps.errands import Escalate, LookupErrand
+from tests.apps.bookings import Escalate, LookupBooking
+from tests.apps.contracts import Booking
 from tests.deadline import DEADLINE
 from tests.world import World
 
@@ -30,8 +30,8 @@ from tests.world import World
 async def test_a_start_is_committed_with_the_apps_transaction(world: World) -> None:
     async with world.worker(app):
         async with world.db.transaction():
-            await world.db.execute("insert into errand (id) values ('a')")
-            handle = await world.client.start(LookupErrand, "a", Errand(), connection=world.db)
+            await world.db.execute("insert into booking (id) values ('a')")
+            handle = await world.client.start(LookupBooking, "a", Booking(), connection=world.db)
             with pytest.raises(NoSuchEntity, match="there is no lookup/a: it was never started"):
                 await handle.status()
         assert (await handle.wait(timeout=timedelta(seconds=DEADLINE))).state == "done"
@@ -41,7 +41,7 @@ async def test_an_open_transaction_of_the_app_does_not_hold_up_the_making_of_mon
     await world.db.execute("set lock_timeout = '500ms'")
     apps = await asyncpg.connect(world.dsn)
     async with apps.transaction():
-        await world.client.start(LookupErrand, "a", Errand(), connection=apps)
+        await world.client.start(LookupBooking, "a", Booking(), connection=apps)
         made = await world.db.fetchval("select perdure.make_months(30)")
     await apps.close()
     assert made >= 12  # `finished` and `transition` for half a year more, at least
@@ -50,7 +50,7 @@ async def test_an_open_transaction_of_the_app_does_not_hold_up_the_making_of_mon
 async def test_a_start_is_rolled_back_with_the_apps_transaction(world: World) -> None:
     transaction = world.db.transaction()
     await transaction.start()
-    handle = await world.client.start(LookupErrand, "a", Errand(), connection=world.db)
+    handle = await world.client.start(LookupBooking, "a", Booking(), connection=world.db)
     await transaction.rollback()
     with pytest.raises(NoSuchEntity, match="or its transaction was rolled back"):
         await handle.status()
@@ -59,19 +59,19 @@ async def test_a_start_is_rolled_back_with_the_apps_transaction(world: World) ->
 
 
 async def test_starting_twice_starts_once_and_says_so(world: World) -> None:
-    first = await world.client.start(LookupErrand, "a", Errand())
-    second = await world.client.start(LookupErrand, "a", Errand(what="other"))
+    first = await world.client.start(LookupBooking, "a", Booking())
+    second = await world.client.start(LookupBooking, "a", Booking(what="other"))
     assert (first.answer, second.answer, second.finished) == ("started", "open", False)
     async with world.worker(app):
         await first.wait(timeout=timedelta(seconds=DEADLINE))
-    third = await world.client.start(LookupErrand, "a", Errand())
+    third = await world.client.start(LookupBooking, "a", Booking())
     assert (third.answer, third.finished) == ("finished", True)
     assert world.counterparty.accepted == {"lookup/a/do-lookup": 1}
 
 
 async def test_the_status_is_there_from_the_instant_of_commit_without_a_worker(world: World) -> None:
     before = datetime.now(UTC)
-    handle = await world.client.start(LookupErrand, "a", Errand(), tenant="t1")
+    handle = await world.client.start(LookupBooking, "a", Booking(), tenant="t1")
     status = await handle.status()
     assert (status.state, status.final, status.generation, status.tenant) == ("starting", False, 0, "t1")
     assert status.waits_for_delivery
@@ -81,21 +81,21 @@ async def test_the_status_is_there_from_the_instant_of_commit_without_a_worker(w
 
 
 async def test_a_wait_that_takes_too_long_says_where_it_is(world: World) -> None:
-    handle = await world.client.start(LookupErrand, "a", Errand())
+    handle = await world.client.start(LookupBooking, "a", Booking())
     with pytest.raises(TimeoutError, match=r"lookup/a is not final after 0:00:00.100000: 'starting'"):
         await handle.wait(timeout=timedelta(seconds=0.1))
 
 
 async def test_a_list_holds_what_its_filters_ask_for(world: World) -> None:
     for number in range(4):
-        await world.client.start(LookupErrand, number, Errand())
-    await world.client.start(Escalate, "other", Errand())
+        await world.client.start(LookupBooking, number, Booking())
+    await world.client.start(Escalate, "other", Booking())
     since = "clock_timestamp() - make_interval(mins => 10 - id::int)"
     await world.db.execute(f"update perdure.entity set since = {since} where lifecycle = 'lookup'")
     await world.db.execute("update perdure.entity set state = 'doing', attention = 'look!' where id = '2'")
 
     async def ids(**filters: Any) -> list[str]:
-        return [each.id for each in await world.client.list(LookupErrand, **filters)]
+        return [each.id for each in await world.client.list(LookupBooking, **filters)]
 
     assert await ids() == ["0", "1", "2", "3"]
     assert await ids(limit=2) == ["0", "1"]
@@ -117,19 +117,19 @@ async def test_a_list_holds_what_its_filters_ask_for(world: World) -> None:
 )
 async def test_an_id_that_can_not_be_used_is_refused_with_its_value(world: World, entity_id: str, why: str) -> None:
     with pytest.raises(InvalidEntity, match=why):
-        await world.client.start(LookupErrand, entity_id, Errand())
+        await world.client.start(LookupBooking, entity_id, Booking())
     assert await world.db.fetchval("select count(*) from perdure.ident") == 0
 
 
 @pytest.mark.parametrize("entity_id", ["x" * 900, "ä/ö ~1%#?", "7"])
 async def test_an_id_of_the_apps_own_making_is_carried_through(world: World, entity_id: str) -> None:
     async with world.worker(app):
-        handle = await world.client.start(LookupErrand, entity_id, Errand())
+        handle = await world.client.start(LookupBooking, entity_id, Booking())
         assert (await handle.wait(timeout=timedelta(seconds=DEADLINE))).id == entity_id
     assert world.counterparty.accepted.total() == 1
 
 
-@pytest.mark.parametrize("which", [LookupErrand, "lookup"])
+@pytest.mark.parametrize("which", [LookupBooking, "lookup"])
 async def test_an_input_that_does_not_validate_starts_nothing(world: World, which: Any) -> None:
     with pytest.raises(InvalidInput, match="lookup: the input does not fit: seconds: Input should be a valid number"):
         await world.client.start(which, "a", {"seconds": "many"})
@@ -146,7 +146,7 @@ async def test_an_input_that_no_json_can_hold_starts_nothing(world: World) -> No
 
 async def test_an_unknown_lifecycle_is_named_with_the_nearest_that_is_known(world: World) -> None:
     with pytest.raises(UnknownLifecycle, match="no lifecycle is named 'lokup'; did you mean 'lookup'"):
-        await world.client.start("lokup", "a", Errand())
+        await world.client.start("lokup", "a", Booking())
 
 
 async def test_a_database_that_is_not_there_is_named_without_its_password(world: World, monkeypatch: Any) -> None:
@@ -175,10 +175,10 @@ async def test_a_database_without_the_schema_names_the_way_out(world: World) -> 
 @pytest.mark.parametrize("update", ["resolve", "retry", "cancel"])
 async def test_what_needs_temporal_says_so_where_there_is_none(world: World, update: str) -> None:
     client = Client(world.client._pool, config=world.config)
-    await client.start(LookupErrand, "a", Errand())
+    await client.start(LookupBooking, "a", Booking())
     more = {"outcome": "done", "note": ""} if update == "resolve" else {}
     with pytest.raises(PerdureError, match="needs Temporal: give the client temporal_client="):
-        await getattr(client, update)(LookupErrand, "a", by="ann", **more)
+        await getattr(client, update)(LookupBooking, "a", by="ann", **more)
 
 
 async def test_sql_of_its_own_is_refused_with_a_hint_too(world: World) -> None:

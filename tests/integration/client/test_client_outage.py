@@ -13,7 +13,7 @@ from infra.postgres import PostgresServer
 from perdure import Client, Settings
 from perdure._store import schema
 from perdure.errors import DatabaseUnavailable
-from tests.apps.contracts import Errand
+from tests.apps.contracts import Booking
 from tests.deadline import DEADLINE
 from tests.world import World
 
@@ -24,7 +24,7 @@ async def test_a_wait_outlives_a_restart_of_the_database_and_a_look_says_that_it
         admin = await asyncpg.connect(server.dsn())
         await schema.migrate(admin)
         async with Client.connect(config) as client:
-            await client.start("lookup", "a", Errand())
+            await client.start("lookup", "a", Booking())
             waiting = asyncio.create_task(client.wait("lookup", "a", timeout=timedelta(seconds=DEADLINE)))
             await admin.close()
             server.stop("immediate")
@@ -41,7 +41,7 @@ async def test_a_wait_outlives_a_restart_of_the_database_and_a_look_says_that_it
 
 async def test_a_wait_outlives_a_read_that_takes_too_long_and_a_look_reports_it(world: World) -> None:
     """As on a machine that is overloaded: PostgreSQL ends the statement at the pool's `statement_timeout`."""
-    await world.client.start("lookup", "a", Errand())
+    await world.client.start("lookup", "a", Booking())
     quick = await world.db.fetchval("select pg_get_functiondef('perdure.status'::regproc)")
     body = quick.index("AS $function$")
     await world.db.execute(quick[:body] + "as $$ begin perform pg_sleep(1000); return null; end $$")

@@ -26,13 +26,13 @@ from infra.postgres import PostgresServer
 from perdure import Client, SyncClient
 from perdure.client import Handle
 from perdure.errors import InvalidEntity, InvalidInput, NoSuchEntity, NotConnected, NoTransaction, UnknownConnection
-from tests.apps.errands import Count, Counter
+from tests.apps.bookings import Count, Counter
 from tests.connecting import AWAITED, BLOCKING
 
 EVERY_KIND = [*BLOCKING, *AWAITED]
 KINDS = [kind for kind in EVERY_KIND if kind not in ("asyncpg pool", "django's wrapper") and "scoped" not in kind]
 ONE_OF_EACH = ["psycopg", "sqlalchemy async session", "django", "asyncpg"]
-ROW = "insert into errand (id) values ('a')"
+ROW = "insert into booking (id) values ('a')"
 CLIENT = Client()
 SYNC_CLIENT = SyncClient()
 Verb = Callable[[Any, Any], Any]
@@ -93,14 +93,14 @@ def _start(client: Any, connection: Any) -> Any:
 
 
 async def _written(db: asyncpg.Connection[asyncpg.Record]) -> list[int]:
-    tables = ("errand", "perdure.ident", "perdure.entity", "perdure.outbox", "perdure.message", "perdure.transition")
+    tables = ("booking", "perdure.ident", "perdure.entity", "perdure.outbox", "perdure.message", "perdure.transition")
     return [await db.fetchval(f"select count(*) from {table}") for table in tables]
 
 
 @pytest.mark.parametrize("kind", EVERY_KIND)
 async def test_a_start_is_committed_with_the_row(kind: str, dsn: str, db: Any) -> None:
     assert await _app(kind, dsn, _start) == ["started"]
-    stands = await db.fetchrow("select e.state, tenant, input from perdure.entity e join errand using (id)")
+    stands = await db.fetchrow("select e.state, tenant, input from perdure.entity e join booking using (id)")
     assert (stands["state"], stands["tenant"], json.loads(stands["input"])) == (
         *("starting", "t"),
         ORDER.model_dump(mode="json"),

@@ -11,8 +11,8 @@ from infra.postgres import PostgresServer
 from infra.temporal import TemporalServer
 from perdure.errors import TemporalUnavailable
 from tests.apps.bodies import app
-from tests.apps.contracts import Errand
-from tests.apps.errands import LookupErrand
+from tests.apps.bookings import LookupBooking
+from tests.apps.contracts import Booking
 from tests.world import World
 
 
@@ -35,10 +35,10 @@ async def test_what_was_started_while_temporal_was_away_is_done_when_it_is_back(
 ) -> None:
     async with apart.worker(app):
         own.stop()
-        handle = await apart.client.start(LookupErrand, "a", Errand())
+        handle = await apart.client.start(LookupBooking, "a", Booking())
         assert (await handle.status()).state == "starting"
         with pytest.raises(TemporalUnavailable, match="lookup/a: no answer from Temporal"):
-            await apart.client.cancel(LookupErrand, "a", by="ann")
+            await apart.client.cancel(LookupBooking, "a", by="ann")
         own.start()
         assert await apart.ended("lookup", "a") == "done"
     assert apart.counterparty.accepted == {"lookup/a/do-lookup": 1}

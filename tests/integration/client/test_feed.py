@@ -21,7 +21,7 @@ from perdure import Client
 from perdure.client import Event
 from perdure.errors import InvalidPosition
 from tests.apps.bodies import app
-from tests.apps.contracts import Errand
+from tests.apps.contracts import Booking
 from tests.deadline import in_time
 from tests.world import World
 
@@ -61,7 +61,9 @@ async def connected(dsn: str) -> AsyncIterator[Connection]:
 
 async def start(db: Connection, *ids: object) -> None:
     """Start entities in one statement."""
-    await db.execute("select perdure.start('errand', id, '{}') from unnest($1::text[]) id", [str(each) for each in ids])
+    await db.execute(
+        "select perdure.start('booking', id, '{}') from unnest($1::text[]) id", [str(each) for each in ids]
+    )
 
 
 async def ids(db: Connection, after: str | None = None, most: int = 100) -> list[str]:
@@ -133,7 +135,7 @@ class Crowd:
         if row is None:
             await start(db, entity_id)
         elif row["final"] is not None:
-            await db.execute("select perdure.restart('errand', $1, 'ann', 'again')", entity_id)
+            await db.execute("select perdure.restart('booking', $1, 'ann', 'again')", entity_id)
         else:
             end = luck.random() < 0.1
             await write(
@@ -144,7 +146,7 @@ class Crowd:
 async def write(db: Connection, entity_id: str, generation: int, *versions: int, end: bool = False) -> None:
     """Move an entity, in one batch, as a worker does."""
     moves = [
-        {"lifecycle": "errand", "id": entity_id, "generation": generation, "version": version, "workflow_id": "w"}
+        {"lifecycle": "booking", "id": entity_id, "generation": generation, "version": version, "workflow_id": "w"}
         | {"move": {"state": f"s{version}", "final": end}}
         for version in versions
     ]
@@ -355,7 +357,7 @@ async def test_the_documented_follower_deals_with_each_event_once_in_one_transac
 async def test_the_client_follows_a_lifecycle_to_its_end_and_says_who_did_what(world: World) -> None:
     after = await world.client.feed_position()
     async with world.worker(app):
-        await world.client.start("escalate", "a", Errand())
+        await world.client.start("escalate", "a", Booking())
         await world.ended("escalate", "a")
     events = [event async for event in world.client.feed(after, wait=False)]
     assert [(event.lifecycle, event.id, event.state) for event in events] == [

@@ -24,7 +24,7 @@ async def start(servers: Servers, *ids: str) -> None:
     """Start entities, each in a transaction of its own."""
     db = await asyncpg.connect(servers.dsn)
     for each in ids:
-        await db.execute("select perdure.start('errand', $1, '{}')", each)
+        await db.execute("select perdure.start('booking', $1, '{}')", each)
     await db.close()
 
 
@@ -78,7 +78,7 @@ async def test_transactions_that_reuse_numbers_lost_in_a_crash_are_not_missed(se
 async def test_what_was_handed_out_survives_a_crash_whatever_its_writer_had_set(servers: Servers) -> None:
     db = await asyncpg.connect(servers.dsn)
     await db.execute("set synchronous_commit = off")
-    await db.execute("select perdure.start('errand', 'a', '{}')")
+    await db.execute("select perdure.start('booking', 'a', '{}')")
     assert (await read(servers, None))[0] == ["a"]
     db.terminate()
     servers.crash()

@@ -35,7 +35,7 @@ class Nothing(BaseModel):
 class Paper(Lifecycle[Nothing, Phase]):
     """Waits in its first state until it is told to end."""
 
-    mirror = AppColumn("errand", column="state")
+    mirror = AppColumn("booking", column="state")
 
     def __init__(self) -> None:
         self._told = False
@@ -64,7 +64,7 @@ async def world(
 
 
 async def test_a_start_by_name_or_by_sql_keeps_no_worker_from_starting(world: World) -> None:
-    await world.db.execute("insert into errand values ('a', 'as it was'), ('b', 'as it was')")
+    await world.db.execute("insert into booking values ('a', 'as it was'), ('b', 'as it was')")
     await world.db.execute("select perdure.start('paper', 'a', '{}')")
     await Client(world.client._pool, config=world.config).start("paper", "b", {})
     for entity_id in ("a", "b"):
@@ -74,31 +74,31 @@ async def test_a_start_by_name_or_by_sql_keeps_no_worker_from_starting(world: Wo
         for entity_id in ("a", "b"):
             await world.is_in("paper", entity_id, "draft")
             assert await world.states("paper", entity_id) == ["starting"]
-        assert await world.db.fetchval("select count(*) from errand where state = 'as it was'") == 2
+        assert await world.db.fetchval("select count(*) from booking where state = 'as it was'") == 2
     async with world.worker(app):
         await world.client.signal("paper", "a", "end")
         assert await world.ended("paper", "a") == "over"
         assert await world.states("paper", "a") == ["starting", "over"]
-        shown = "select state = 'over' from errand where id = 'a'"
+        shown = "select state = 'over' from booking where id = 'a'"
         await world.until(lambda: world.db.fetchval(shown), "the app's row shows it")
 
 
 async def test_a_restart_is_starting_again_and_shows_nothing_in_the_apps_row(world: World) -> None:
     await world.db.execute("select perdure.start('paper', 'a', '{}')")
     await world.db.execute("""
-        insert into errand values ('a', 'as it was');
+        insert into booking values ('a', 'as it was');
         delete from perdure.outbox; delete from perdure.entity; update perdure.ident set final = 'over';
         insert into perdure.finished (lifecycle, id, generation, state, input, created_at) values
             ('paper', 'a', 0, 'over', '{}', now());
         insert into perdure.behind (lifecycle, id, app_table, app_column, app_key) values
-            ('paper', 'a', 'errand', 'state', 'id')
+            ('paper', 'a', 'booking', 'state', 'id')
     """)
     assert await world.db.fetchval("select perdure.restart('paper', 'a', 'ann', 'once more')") == 1
     assert await world.states("paper", "a") == ["starting", "starting"]
     async with world.worker(app):
         await world.is_in("paper", "a", "draft")
         await world.until(lambda: world.db.fetchval("select count(*) = 0 from perdure.behind"), "nothing to show")
-    assert await world.db.fetchval("select state from errand") == "as it was"
+    assert await world.db.fetchval("select state from booking") == "as it was"
 
 
 async def test_a_delivery_never_waits_for_a_row_that_somebody_holds(world: World) -> None:

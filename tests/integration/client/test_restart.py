@@ -10,18 +10,18 @@ import pytest
 from perdure.contracts import EffectStatus
 from perdure.errors import NoSuchEntity, NotNow
 from tests.apps.bodies import app
-from tests.apps.contracts import Errand
-from tests.apps.errands import Count, Counter, Escalate, LookupErrand
+from tests.apps.bookings import Count, Counter, Escalate, LookupBooking
+from tests.apps.contracts import Booking
 from tests.deadline import DEADLINE
 from tests.world import World
 
 
 async def test_a_restart_is_a_new_round_with_new_keys_and_the_same_input(world: World) -> None:
     async with world.worker(app):
-        await world.client.start(LookupErrand, "a", Errand(what="this"), tenant="t1")
+        await world.client.start(LookupBooking, "a", Booking(what="this"), tenant="t1")
         await world.ended("lookup", "a")
-        assert await world.client.restart(LookupErrand, "a", by="ann", note="once more") == 1
-        assert (await world.client.status(LookupErrand, "a")).generation == 1
+        assert await world.client.restart(LookupBooking, "a", by="ann", note="once more") == 1
+        assert (await world.client.status(LookupBooking, "a")).generation == 1
         assert await world.ended("lookup", "a") == "done"
     assert world.counterparty.accepted == {"lookup/a/do-lookup": 1, "lookup/a~1/do-lookup": 1}
     inputs = await world.db.fetch("select input, tenant, generation from perdure.finished order by generation")
@@ -55,15 +55,15 @@ async def test_a_restart_right_after_the_end_waits_until_the_last_run_is_closed(
 
 
 async def test_what_is_open_is_not_restarted(world: World) -> None:
-    await world.client.start(LookupErrand, "a", Errand())
+    await world.client.start(LookupBooking, "a", Booking())
     with pytest.raises(NotNow, match="lookup/a is still open: Only a finished entity can be restarted"):
-        await world.client.restart(LookupErrand, "a", by="ann", note="")
+        await world.client.restart(LookupBooking, "a", by="ann", note="")
 
 
 async def test_what_is_in_doubt_is_not_restarted(world: World) -> None:
     world.counterparty.replies.append({"accept": True, "close": True})
     async with world.worker(app):
-        await world.client.start(Escalate, "a", Errand(seconds=0.5))
+        await world.client.start(Escalate, "a", Booking(seconds=0.5))
         assert await world.ended("escalate", "a") == "expired"
     assert (await world.client.status(Escalate, "a")).effects[0].status is EffectStatus.IN_DOUBT
     with pytest.raises(NotNow, match="whether 'escalate/a/do-escalate' happened is not known: Resolve"):
@@ -73,7 +73,7 @@ async def test_what_is_in_doubt_is_not_restarted(world: World) -> None:
 
 async def test_what_nobody_knows_is_not_restarted(world: World) -> None:
     with pytest.raises(NoSuchEntity, match=r"there is no lookup/a: perdure\.start starts it for the first time"):
-        await world.client.restart(LookupErrand, "a", by="ann", note="")
+        await world.client.restart(LookupBooking, "a", by="ann", note="")
 
 
 async def _delivered(world: World) -> bool:

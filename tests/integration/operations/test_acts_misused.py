@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from typer.testing import Result
 
-from tests.apps.contracts import Errand
+from tests.apps.contracts import Booking
 from tests.apps.talking import Plod, Rest, Ring, app
 from tests.command import perdure
 from tests.integration.operations.acts import LOST, delivered, parked, untouched
@@ -73,7 +73,7 @@ async def said(world: World, line: str, given: str) -> Result:
 
 
 async def test_wrong_usage_says_what_is_wrong_and_changes_nothing(world: World) -> None:
-    await world.client.start(Ring, "a", Errand())
+    await world.client.start(Ring, "a", Booking())
     await world.db.execute("update perdure.entity set state = 'doing'")
     before = await untouched(world)
     for line, why in USAGE.items():
@@ -87,13 +87,13 @@ async def test_what_makes_no_sense_is_refused_in_a_line_and_changes_nothing(worl
     world.counterparty.replies = [dict(LOST), {"refused": "no such bell"}]
     async with world.worker(app):
         for entity_id in ("over", "behind", "left"):
-            await world.client.start(Rest, entity_id, Errand())
+            await world.client.start(Rest, entity_id, Booking())
             assert await world.ended("rest", entity_id) == "done"
         await world.handle("rest", "behind").result()
         await world.db.execute(BEHIND + LEFT_IN_DOUBT)
-        await world.client.start(Ring, "doubt", Errand())
+        await world.client.start(Ring, "doubt", Booking())
         await parked(world)
-        await world.client.start(Plod, "a", Errand())
+        await world.client.start(Plod, "a", Booking())
         await world.is_in("plod", "a", "failed")
         await delivered(world)
         before = await untouched(world)
@@ -107,7 +107,7 @@ async def test_what_makes_no_sense_is_refused_in_a_line_and_changes_nothing(worl
 
 async def test_an_engine_or_a_scope_that_is_not_the_databases_own_is_not_asked(world: World) -> None:
     async with world.worker(app):
-        await world.client.start(Rest, "a", Errand(seconds=3600))
+        await world.client.start(Rest, "a", Booking(seconds=3600))
         await world.is_in("rest", "a", "doing")
         await delivered(world)
     before = await untouched(world)
@@ -121,7 +121,7 @@ async def test_an_engine_or_a_scope_that_is_not_the_databases_own_is_not_asked(w
 
 
 async def test_whoever_could_not_write_down_that_they_acted_does_not_act_before_they_may(world: World) -> None:
-    await world.client.start(Rest, "a", Errand())
+    await world.client.start(Rest, "a", Booking())
     await world.db.execute(f"create role {world.scope} login")
     try:
         await world.db.execute(
@@ -149,7 +149,7 @@ async def test_whoever_could_not_write_down_that_they_acted_does_not_act_before_
 
 @pytest.mark.parametrize("again", [False, True], ids=["asked for once", "asked for again"])
 async def test_a_cancel_is_sent_and_noted_once_however_often_it_is_asked_for(world: World, again: bool) -> None:
-    await world.client.start(Rest, "a", Errand())
+    await world.client.start(Rest, "a", Booking())
     end = await perdure(world, "cancel", "rest", "a", *NOTE)
     if again:
         end = await perdure(world, "cancel", "rest", "a", *NOTE)

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from tests.apps.contracts import Errand
+from tests.apps.contracts import Booking
 from tests.apps.talking import Rest, Ring, Slow, app
 from tests.command import perdure
 from tests.integration.operations.acts import LOST, delivered, parked, record, untouched
@@ -25,9 +25,9 @@ async def test_each_act_is_on_record_with_who_and_why(world: World) -> None:
     world.counterparty.replies_to = {"a": [LOST], "b": [busy], "c": [REFUSED], "d": [REFUSED], "e": [LOST]}
     async with world.worker(app):
         for entity_id in ("a", "c", "d"):
-            await world.client.start(Ring, entity_id, Errand())
-        await world.client.start(Slow, "b", Errand())
-        await world.client.start(Ring, "e", Errand(seconds=20))
+            await world.client.start(Ring, entity_id, Booking())
+        await world.client.start(Slow, "b", Booking())
+        await world.client.start(Ring, "e", Booking(seconds=20))
         await asyncio.gather(
             world.until(lambda: _waits_for_somebody(world), "c waits for somebody"),
             world.is_in("ring", "d", "failed"),
@@ -75,7 +75,7 @@ async def test_each_act_is_on_record_with_who_and_why(world: World) -> None:
 async def test_what_is_terminated_under_an_open_row_is_retried_from_its_record(world: World) -> None:
     world.counterparty.replies = [dict(REFUSED)]
     async with world.worker(app):
-        await world.client.start(Ring, "a", Errand())
+        await world.client.start(Ring, "a", Booking())
         await world.is_in("ring", "a", "failed")
         await delivered(world)
         await world.handle("ring", "a").terminate()
@@ -100,7 +100,7 @@ async def test_what_is_terminated_under_an_open_row_is_retried_from_its_record(w
 
 
 async def test_what_has_no_workflow_anywhere_is_retried_from_its_record(world: World) -> None:
-    await world.client.start(Rest, "a", Errand())
+    await world.client.start(Rest, "a", Booking())
     await world.db.execute("delete from perdure.outbox")
     end = await perdure(world, "retry", "rest", "a", *ANN, "lost")
     assert (end.exit_code, end.stdout) == (0, "rest/a: its workflow is gone: started again from its record\n")
@@ -117,7 +117,7 @@ async def test_what_has_no_workflow_anywhere_is_retried_from_its_record(world: W
 async def test_an_answer_that_does_not_come_is_not_waited_for_and_what_was_asked_happens_once(world: World) -> None:
     world.counterparty.replies = [dict(LOST)]
     async with world.worker(app):
-        await world.client.start(Ring, "a", Errand())
+        await world.client.start(Ring, "a", Booking())
         await parked(world)
         await delivered(world)
     resolving = ("resolve", "ring", "a", "--as", "done", "--receipt", "-", *ANN, "it rang")

@@ -9,8 +9,8 @@ from perdure._operations.condition import Condition, standing
 from perdure._operations.entity import facts_of, read_record
 from perdure._operations.overview import read_overview
 from perdure._operations.selection import Selection, oldest
-from tests.acceptance.errands import commit_errands
-from tests.apps.contracts import Errand
+from tests.acceptance.bookings import commit_bookings
+from tests.apps.contracts import Booking
 from tests.command import perdure, shown, stands
 from tests.world import World
 
@@ -52,8 +52,8 @@ async def test_list_status_and_show_tell_the_same_from_the_database(world: World
 
 async def test_an_attempt_is_held_and_when_its_worker_is_killed_its_holder_is_gone(world: World) -> None:
     world.counterparty.before_accepting.shut()
-    worker = await world.spawn(ERRAND_TIMEOUT="60")
-    await commit_errands(world, BOTH)
+    worker = await world.spawn(BOOKING_TIMEOUT="60")
+    await commit_bookings(world, BOTH)
     await world.counterparty.saw("do", count=2)
     regular, inline = [(await shown(world, kind, kind)) for kind in BOTH]
     assert (regular["condition"], inline["condition"]) == ("held", "held")
@@ -78,7 +78,7 @@ async def test_an_attempt_is_held_and_when_its_worker_is_killed_its_holder_is_go
 async def test_a_frozen_worker_is_gone_until_it_goes_on(world: World) -> None:
     world.counterparty.before_accepting.shut()
     worker = await world.spawn()
-    await commit_errands(world, ["repeat-inline"])
+    await commit_bookings(world, ["repeat-inline"])
     await world.counterparty.saw("do", count=1)
     await stands(world, "repeat-inline", "repeat-inline", "held")
     await worker.freeze()
@@ -95,12 +95,12 @@ async def test_a_frozen_worker_is_gone_until_it_goes_on(world: World) -> None:
 
 
 async def test_what_no_worker_has_is_not_picked_up(world: World) -> None:
-    await commit_errands(world, ["lookup"], ["a"])
+    await commit_bookings(world, ["lookup"], ["a"])
     assert "its start waits for a relay, for" in await stands(world, "lookup", "a", "not-picked-up")
     await world.db.execute("delete from perdure.outbox")
     assert (await stands(world, "lookup", "a", "holder-gone")).startswith("Temporal knows no workflow of it: `perdure")
     workflow = await world.temporal_client.start_workflow(
-        "lookup", Errand(), id=f"{world.scope}:lookup/a", task_queue=world.config.queue
+        "lookup", Booking(), id=f"{world.scope}:lookup/a", task_queue=world.config.queue
     )
     waits = await stands(world, "lookup", "a", "not-picked-up", lambda sentence: "a workflow task" in sentence)
     assert waits.endswith(f"and nobody asks for work at {world.config.queue}")

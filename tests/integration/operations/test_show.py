@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from tests.acceptance.errands import commit_errands, parked
+from tests.acceptance.bookings import commit_bookings, parked
 from tests.apps.bodies import app
-from tests.apps.contracts import Errand
-from tests.apps.errands import Count
+from tests.apps.bookings import Count
+from tests.apps.contracts import Booking
 from tests.command import APP, nobody, perdure, shown, stands
 from tests.world import World
 
@@ -25,7 +25,7 @@ NOT_THEN_LOST: list[dict[str, Any]] = [{"not_done": "busy"}, {"accept": True, "c
 async def test_every_attempt_and_look_up_of_every_round_is_told(world: World, kind: str) -> None:
     world.counterparty.replies = [*NOT_THEN_LOST]
     async with world.worker(app) as client:
-        await commit_errands(world, [kind], ["a"])
+        await commit_bookings(world, [kind], ["a"])
         await world.ended(kind, "a")
         await world.client.restart(kind, "a", by="ann", note="once more")
 
@@ -70,9 +70,9 @@ async def test_every_attempt_and_look_up_of_every_round_is_told(world: World, ki
 async def test_one_that_waits_shows_for_whom_and_payloads_only_when_asked(world: World) -> None:
     world.counterparty.replies = [{"accept": True, "close": True}, {"not_done": "busy", "retry_after": 600}]
     async with world.worker(app):
-        await world.client.start("escalate", "escalate", Errand(what="a secret"))
+        await world.client.start("escalate", "escalate", Booking(what="a secret"))
         await parked(world, "escalate")
-        await world.client.start("repeat", "a", Errand())
+        await world.client.start("repeat", "a", Booking())
         await world.client.start("counter", "a", Count())
         later = "select perdure.signal('counter', 'a', 'tell', '\"a secret\"', not_before => now() + interval '1 h')"
         assert await world.db.fetchval(later) == "sent"
@@ -92,7 +92,7 @@ async def test_one_that_waits_shows_for_whom_and_payloads_only_when_asked(world:
 
 
 async def test_without_temporal_the_rest_is_shown_and_the_exit_status_says_so(world: World) -> None:
-    await world.client.start("lookup", "a/ö", Errand())
+    await world.client.start("lookup", "a/ö", Booking())
     await world.db.execute("delete from perdure.outbox")
     await world.db.execute(
         "insert into perdure.finding (kind, lifecycle, id, what, advice, run) "
@@ -115,7 +115,7 @@ async def test_without_temporal_the_rest_is_shown_and_the_exit_status_says_so(wo
 
 
 async def test_one_that_is_not_there_is_one_line(world: World) -> None:
-    await world.client.start("lookup", "a", Errand())
+    await world.client.start("lookup", "a", Booking())
     for arguments, line in (
         (("lookup", "b"), "there is no lookup/b: it was never started, or its transaction was rolled back"),
         (("lokup", "a"), "no lifecycle is named 'lokup'; did you mean 'lookup'?"),
@@ -125,7 +125,7 @@ async def test_one_that_is_not_there_is_one_line(world: World) -> None:
 
 
 async def test_what_outlived_its_month_and_what_somebody_did_is_told(world: World) -> None:
-    await world.client.start("lookup", "a", Errand())
+    await world.client.start("lookup", "a", Booking())
     await world.db.execute(
         "with gone as (delete from perdure.transition returning *) "
         "insert into perdure.carried_transition select * from gone"

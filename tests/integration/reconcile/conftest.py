@@ -20,6 +20,6 @@ async def reconciliation(world: World) -> AsyncIterator[Reconciling]:
 
 @pytest.fixture
 async def parts(world: World) -> AsyncIterator[Reconciling]:
-    """Parts of a reconciliation with the app of the errands."""
+    """Parts of a reconciliation with the app of the bookings."""
     async with reconciling(world, bodies.app) as made:
         yield made

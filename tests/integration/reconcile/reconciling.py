@@ -18,7 +18,7 @@ from perdure._reconcile.context import Context
 from perdure._reconcile.entities import open_entities
 from perdure._reconcile.findings import Findings
 from perdure._store.connecting import Pool, open_pool
-from tests.apps.contracts import Errand
+from tests.apps.contracts import Booking
 from tests.world import World
 
 OLD_ENOUGH = -60.0
@@ -101,7 +101,7 @@ async def begun(world: World, *names: str) -> None:
     """Start `lifecycle/id`s, and wait until each has written its first state."""
     for name in names:
         lifecycle, _, id = name.partition("/")
-        given: Any = {} if lifecycle == "counter" else Errand()
+        given: Any = {} if lifecycle == "counter" else Booking()
         await world.client.start(lifecycle, id, given)
     for name in names:
         lifecycle, _, id = name.partition("/")

@@ -17,7 +17,7 @@ from perdure._services.ownership.keeper import Keeper, keeper_id
 from perdure._services.ownership.ownership import Ownership
 from perdure._wire.keeper import Incarnation, Proposal, Word
 from perdure.errors import NotThisDatabase
-from tests.apps.contracts import Errand
+from tests.apps.contracts import Booking
 from tests.apps.failing import app
 from tests.integration.reconcile.reconciling import Reconciling, begun, is_open
 from tests.world import World
@@ -93,7 +93,7 @@ async def test_all_workflows_are_terminated_and_everything_goes_on(
     assert "its workflow was terminated: a slip" in str((await world.client.status("staying", "a")).attention)
     await world.handle("stubborn", "b").signal("go")
     assert await world.ended("stubborn", "b") == "out"
-    await world.client.start("lookup", "new", Errand())
+    await world.client.start("lookup", "new", Booking())
     assert await world.ended("lookup", "new") == "done"
 
 
@@ -160,7 +160,7 @@ async def test_two_that_find_the_ended_keeper_go_on_with_one(world: World, caplo
     async with world.worker(app), world.worker(app):
         await world.until(partial(keeps, world), "the keeper is back")
         assert (await handle.describe()).run_id != before
-        await world.client.start("lookup", "a", Errand())
+        await world.client.start("lookup", "a", Booking())
         assert await world.ended("lookup", "a") == "done"
     assert "nothing is sent from here" not in caplog.messages
 

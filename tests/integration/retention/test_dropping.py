@@ -139,7 +139,7 @@ async def test_writers_go_on_while_a_reader_holds_the_month_open(dsn: str, db: C
         await until(lambda: db.fetchval(PENDING), "the detach waits for the reader")
         await db.execute("set lock_timeout = '1s'")
         for number in range(20):
-            await db.execute("select perdure.start('errand', $1, '{}')", str(number))
+            await db.execute("select perdure.start('booking', $1, '{}')", str(number))
         answers = await written(store, *(a_move(number, 5, "done", final=True) for number in range(20)))
         assert [each.state for each in answers] == ["done"] * 20
         await db.execute("select perdure.make_months(3)")  # as a worker that starts
@@ -246,12 +246,12 @@ async def test_while_a_drop_waits_for_a_transaction_of_the_app_everybody_else_go
     )  # as in a database that was restored: all writers are waited for
     waiting = "select count(*) > 0 from pg_locks where not granted and relation = 'perdure.transition'::regclass"
     async with connected(dsn) as slow, connected(dsn) as app:
-        await slow.execute("begin; select perdure.start('errand', 'slow', '{}')")
+        await slow.execute("begin; select perdure.start('booking', 'slow', '{}')")
         task = asyncio.create_task(perdure(dsn, *DROP))
         await app.execute("set lock_timeout = '5s'")
         for number in range(5):
             await until(lambda: db.fetchval(waiting), "the drop waits for the slow transaction")
-            await app.execute("select perdure.start('errand', $1, '{}')", str(number))
+            await app.execute("select perdure.start('booking', $1, '{}')", str(number))
         assert not task.done(), "nor has it given up"
         await slow.execute("commit")
         assert (await in_time(task)).exit_code == 0

@@ -19,8 +19,8 @@ from perdure._retention.months import every_month
 from perdure.contracts.keys import Entity
 from perdure.errors import NoSuchEntity, NotNow
 from tests.apps.bodies import app
-from tests.apps.contracts import Errand
-from tests.apps.errands import Count, Counter, LookupErrand
+from tests.apps.bookings import Count, Counter, LookupBooking
+from tests.apps.contracts import Booking
 from tests.deadline import in_time
 from tests.integration.retention.months import (
     NAME,
@@ -76,9 +76,9 @@ async def mentions(db: Connection, word: str) -> dict[str, list[str]]:
 async def test_of_what_finished_nothing_is_left_but_that_it_did(world: World) -> None:
     async with world.worker(app):
         for name in ("a", "b"):
-            await world.client.start(LookupErrand, name, Errand(what=f"secret of {name}"), tenant=f"secret of {name}")
+            await world.client.start(LookupBooking, name, Booking(what=f"secret of {name}"), tenant=f"secret of {name}")
             await world.ended("lookup", name)
-        await world.client.restart(LookupErrand, "a", by="ann", note="secret of a")
+        await world.client.restart(LookupBooking, "a", by="ann", note="secret of a")
         assert await world.ended("lookup", "a") == "done"
     await world.db.execute(
         "insert into perdure.rejected (seq, lifecycle, id, generation, kind, body, reason) "
@@ -109,7 +109,7 @@ async def test_of_what_finished_nothing_is_left_but_that_it_did(world: World) ->
 
     assert await world.db.fetchval("select perdure.start('lookup', 'a', '{}')") == "finished"
     with pytest.raises(NoSuchEntity, match="the input of lookup/a is no longer on record: Give it again"):
-        await world.client.restart(LookupErrand, "a", by="ann", note="")
+        await world.client.restart(LookupBooking, "a", by="ann", note="")
     again = await forget(world, "lookup", "a")
     assert (again.exit_code, "0 histories in Temporal" in again.stdout) == (0, True)
 

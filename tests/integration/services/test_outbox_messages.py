@@ -140,8 +140,8 @@ async def test_what_was_committed_before_another_transaction_began_is_heard_firs
                     said.append(Said(number, began, time.monotonic()))
             return said
 
-        telling = [tell(entity, writer) for entity in range(entities) for writer in range(writers)]
-        told = await asyncio.gather(*telling)
+        sending = [tell(entity, writer) for entity in range(entities) for writer in range(writers)]
+        told = await asyncio.gather(*sending)
         for entity in range(entities):
             await say(world, "close", to=str(entity))
             said = {each.number: each for lot in told[entity * writers : (entity + 1) * writers] for each in lot}

@@ -6,8 +6,8 @@ import json
 
 from perdure import Client
 from tests.apps.bodies import app
-from tests.apps.contracts import Errand
-from tests.apps.errands import LookupErrand
+from tests.apps.bookings import LookupBooking
+from tests.apps.contracts import Booking
 from tests.world import World
 
 KIND = "lookup-inline"
@@ -58,7 +58,7 @@ async def test_an_input_given_by_name_alone_is_checked_at_the_delivery(world: Wo
 async def test_two_relays_at_once_deliver_each_start_once(world: World) -> None:
     async with world.worker(app), world.worker(app):
         for number in range(120):
-            await world.client.start(KIND, number, Errand())
+            await world.client.start(KIND, number, Booking())
         await world.until(lambda: _finished(world, 120), "all done")
     assert len(world.counterparty.accepted) == 120
     assert set(world.counterparty.accepted.values()) == {1}
@@ -67,7 +67,7 @@ async def test_two_relays_at_once_deliver_each_start_once(world: World) -> None:
 async def test_a_start_that_is_delivered_again_starts_nothing_again(world: World) -> None:
     world.counterparty.before_accepting.shut()
     async with world.worker(app):
-        await world.client.start(LookupErrand, "a", Errand())
+        await world.client.start(LookupBooking, "a", Booking())
         await world.counterparty.saw("do")
         await world.handle("lookup", "a").terminate()
         closed = await world.handle("lookup", "a").describe()
@@ -82,7 +82,7 @@ async def test_a_start_that_is_delivered_again_starts_nothing_again(world: World
 
 async def test_what_the_input_was_reaches_the_lifecycle_as_it_was_committed(world: World) -> None:
     async with world.worker(app):
-        await world.client.start(LookupErrand, "a", Errand(what="späť ✓", seconds=60.5))
+        await world.client.start(LookupBooking, "a", Booking(what="späť ✓", seconds=60.5))
         await world.ended("lookup", "a")
     stored = await world.db.fetchval("select input from perdure.finished")
     assert json.loads(stored) == {"what": "späť ✓", "seconds": 60.5}

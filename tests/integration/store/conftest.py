@@ -40,8 +40,8 @@ def dsn(postgres: PostgresServer) -> Iterator[str]:
 async def db(dsn: str) -> AsyncIterator[Connection]:
     """A connection as an app would have it, to a database in which nothing has happened yet."""
     connection = await asyncpg.connect(dsn)
-    await connection.execute(";".join(f"delete from perdure.{table}" for table in _TABLES) + "; delete from errand")
-    await declared(connection, LIFECYCLE, "public.errand", "id", "state")
+    await connection.execute(";".join(f"delete from perdure.{table}" for table in _TABLES) + "; delete from booking")
+    await declared(connection, LIFECYCLE, "public.booking", "id", "state")
     yield connection
     await connection.close()
 

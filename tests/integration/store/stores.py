@@ -18,7 +18,7 @@ from tests.deadline import DEADLINE
 
 Connection: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
 
-LIFECYCLE = "errand"
+LIFECYCLE = "booking"
 PATIENCE = DEADLINE
 """Seconds that a write of these tests may take before it counts as lost."""
 

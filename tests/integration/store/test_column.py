@@ -43,7 +43,7 @@ async def following(store: PostgresStore) -> AsyncIterator[None]:
 
 
 async def shown(db: Connection, entity_id: str = "a") -> str | None:
-    value = await db.fetchval("select state from errand where id = $1", entity_id)
+    value = await db.fetchval("select state from booking where id = $1", entity_id)
     return None if value is None else str(value)
 
 
@@ -52,7 +52,7 @@ async def nothing_behind(db: Connection) -> bool:
 
 
 async def test_a_commit_has_the_follower_show_it_at_once(dsn: str, db: Connection) -> None:
-    await db.execute("insert into errand values ('a', 'pending')")
+    await db.execute("insert into booking values ('a', 'pending')")
     database = Database(dsn)
     pool = await database.open()
     follower = Follower(pool, every=3600)
@@ -68,18 +68,18 @@ async def test_a_commit_has_the_follower_show_it_at_once(dsn: str, db: Connectio
 
 
 async def test_a_write_never_touches_the_apps_table(store: PostgresStore, db: Connection, dsn: str) -> None:
-    await db.execute("insert into errand values ('a', 'pending')")
+    await db.execute("insert into booking values ('a', 'pending')")
     async with db.transaction():
-        await db.execute("lock table errand in access exclusive mode")
+        await db.execute("lock table booking in access exclusive mode")
         async with asyncio.timeout(DEADLINE):
             (answer,) = await written(store, a_begin("a", 1, entering="doing"))
     assert (answer.verdict, answer.state) == (Verdict.FRESH, "doing")
 
 
 async def test_an_attempt_and_its_state_never_wait_for_the_apps_row(store: PostgresStore, db: Connection) -> None:
-    await db.execute("insert into errand values ('a', 'pending')")
+    await db.execute("insert into booking values ('a', 'pending')")
     async with db.transaction():
-        await db.execute("select from errand where id = 'a' for update")
+        await db.execute("select from booking where id = 'a' for update")
         (answer,) = await written(store, a_begin("a", 1, entering="doing"))
         assert answer.state == "doing"
         assert await states(store.pool, "a") == ["doing"]
@@ -90,10 +90,10 @@ async def test_an_attempt_and_its_state_never_wait_for_the_apps_row(store: Postg
 
 
 async def test_a_row_that_was_held_over_several_moves_shows_the_last(store: PostgresStore, db: Connection) -> None:
-    await db.execute("insert into errand values ('a', 'pending')")
+    await db.execute("insert into booking values ('a', 'pending')")
     async with following(store):
         async with db.transaction():
-            await db.execute("update errand set state = 'pending' where id = 'a'")
+            await db.execute("update booking set state = 'pending' where id = 'a'")
             for version, state in enumerate(("doing", "error", "doing", "done"), 1):
                 await written(store, a_move("a", version, state, final=state == "done"))
         await until(lambda: nothing_behind(db), "the column follows")
@@ -103,11 +103,11 @@ async def test_a_row_that_was_held_over_several_moves_shows_the_last(store: Post
 async def test_the_column_never_goes_back_while_follower_and_writes_race(store: PostgresStore, db: Connection) -> None:
     ids = [f"e{number}" for number in range(40)]
     await db.execute("create table seen (at bigint generated always as identity, id text, n int)")
-    await db.executemany("insert into errand values ($1, '0')", [(each,) for each in ids])
+    await db.executemany("insert into booking values ($1, '0')", [(each,) for each in ids])
     await db.execute(
         "create function note() returns trigger language plpgsql as "
         "$$ begin insert into seen (id, n) values (new.id, new.state::int); return new; end $$;"
-        "create trigger note after update on errand for each row execute function note()"
+        "create trigger note after update on booking for each row execute function note()"
     )
     try:
         async with following(store), following(store):
@@ -116,23 +116,23 @@ async def test_the_column_never_goes_back_while_follower_and_writes_race(store: 
             await until(lambda: nothing_behind(db), "the follower has settled all")
         steps = "select n - lag(n) over (partition by id order by at) as step from seen"
         assert await db.fetchval(f"select count(*) from ({steps}) s where step < 0") == 0
-        assert await db.fetchval("select count(*) from errand where state = '30'") == len(ids)
+        assert await db.fetchval("select count(*) from booking where state = '30'") == len(ids)
     finally:
-        await db.execute("drop trigger note on errand; drop function note; drop table seen")
+        await db.execute("drop trigger note on booking; drop function note; drop table seen")
 
 
 async def test_the_follower_waits_for_nobody(store: PostgresStore, db: Connection) -> None:
-    await db.execute("insert into errand values ('a', 'pending'), ('b', 'pending')")
+    await db.execute("insert into booking values ('a', 'pending'), ('b', 'pending')")
     await written(store, *(a_move(each, 1) for each in ("a", "b")))
     async with db.transaction():
-        await db.execute("select from errand where id = 'a' for update")
+        await db.execute("select from booking where id = 'a' for update")
         async with following(store):
             await until(lambda: _is(store, "b", "doing"), "the other one follows")
     assert await shown(db, "a") == "pending"
 
 
 async def _is(store: PostgresStore, entity_id: str, state: str) -> bool:
-    return bool(await store.pool.fetchval("select state = $2 from errand where id = $1", entity_id, state))
+    return bool(await store.pool.fetchval("select state = $2 from booking where id = $1", entity_id, state))
 
 
 async def test_a_missing_row_is_said_and_holds_up_nothing(store: PostgresStore, db: Connection) -> None:
@@ -143,9 +143,9 @@ async def test_a_missing_row_is_said_and_holds_up_nothing(store: PostgresStore, 
 
 
 async def test_a_row_that_vanishes_while_it_is_behind_is_forgotten(store: PostgresStore, db: Connection) -> None:
-    await db.execute("insert into errand values ('a', 'pending')")
+    await db.execute("insert into booking values ('a', 'pending')")
     async with db.transaction():
-        await db.execute("delete from errand where id = 'a'")
+        await db.execute("delete from booking where id = 'a'")
         await written(store, a_move("a", 1))
     async with following(store):
         await until(lambda: nothing_behind(db), "it is settled")
@@ -178,7 +178,7 @@ def _type_of(kind: str) -> str:
 @pytest.mark.parametrize(
     ("entity_id", "table", "column", "said"),
     [
-        ("a", "public.errand", "nope", "nope"),
+        ("a", "public.booking", "nope", "nope"),
         ("a", "public.nowhere", "state", "nowhere"),
         ("no-number", "public.comment", "notification_state", "22P02"),
     ],
@@ -187,7 +187,7 @@ def _type_of(kind: str) -> str:
 async def test_a_column_that_can_not_be_written_stops_nobody_and_says_why(
     store: PostgresStore, db: Connection, entity_id: str, table: str, column: str, said: str
 ) -> None:
-    await db.execute("insert into errand values ('a', 'pending'), ('b', 'pending')")
+    await db.execute("insert into booking values ('a', 'pending'), ('b', 'pending')")
     await declared(db, "other", table, "id", column)
     answer, _ = await written(store, a_move(entity_id, 1, lifecycle="other"), a_move("b", 1))
     assert (answer.gate, answer.state) == (Gate.OPEN, "doing")
@@ -202,8 +202,8 @@ async def test_a_column_that_can_not_be_written_stops_nobody_and_says_why(
 
 
 async def test_a_state_that_the_app_refuses_is_shown_once_it_is_allowed(store: PostgresStore, db: Connection) -> None:
-    await db.execute("insert into errand values ('a', 'pending'), ('b', 'pending')")
-    await db.execute("alter table errand add constraint known check (state in ('pending', 'done'))")
+    await db.execute("insert into booking values ('a', 'pending'), ('b', 'pending')")
+    await db.execute("alter table booking add constraint known check (state in ('pending', 'done'))")
     try:
         answers = await written(
             store,
@@ -218,7 +218,7 @@ async def test_a_state_that_the_app_refuses_is_shown_once_it_is_allowed(store: P
         assert await shown(db, "a") == "pending"
         assert "known" in await db.fetchval("select error from perdure.behind where id = 'a'")
     finally:
-        await db.execute("alter table errand drop constraint known")
+        await db.execute("alter table booking drop constraint known")
     await db.execute("update perdure.behind set next_try = now()")
     async with following(store):
         await until(lambda: nothing_behind(db), "it is shown at last")
@@ -231,7 +231,7 @@ async def _tried_again(db: Connection) -> bool:
 
 TRIGGER = """
     create function {name}() returns trigger language plpgsql as $$ begin {does}; return null; end $$;
-    create {kind} trigger {name} after update on errand {timing} for each row execute function {name}()
+    create {kind} trigger {name} after update on booking {timing} for each row execute function {name}()
 """
 
 
@@ -243,7 +243,7 @@ async def triggered(db: Connection, does: str, *, deferred: bool = False) -> Asy
     try:
         yield
     finally:
-        await db.execute("drop trigger of_the_app on errand; drop function of_the_app")
+        await db.execute("drop trigger of_the_app on booking; drop function of_the_app")
 
 
 TRIGGERS = {
@@ -256,7 +256,7 @@ TRIGGERS = {
 @pytest.mark.parametrize("which", TRIGGERS)
 async def test_a_trigger_of_the_app_holds_up_no_effect(store: PostgresStore, db: Connection, which: str) -> None:
     does, deferred = TRIGGERS[which]
-    await db.execute("insert into errand select g::text, 'pending' from generate_series(1, 60) g")
+    await db.execute("insert into booking select g::text, 'pending' from generate_series(1, 60) g")
     await db.execute("delete from comment; insert into comment (id) values (1)")
     async with triggered(db, does, deferred=deferred), db.transaction():
         await db.execute("select from comment for update")
@@ -270,21 +270,21 @@ async def test_a_trigger_of_the_app_holds_up_no_effect(store: PostgresStore, db:
 
 
 async def test_rows_whose_trigger_is_slow_all_follow(store: PostgresStore, db: Connection) -> None:
-    await db.execute("insert into errand select g::text, 'pending' from generate_series(1, 120) g")
+    await db.execute("insert into booking select g::text, 'pending' from generate_series(1, 120) g")
     await written(store, *(a_move(n, 1) for n in range(1, 121)))
     async with triggered(db, "perform pg_sleep(0.02)"), following(store):
         await until(lambda: nothing_behind(db), "all are shown")
-    assert await db.fetchval("select count(*) from errand where state = 'doing'") == 120
+    assert await db.fetchval("select count(*) from booking where state = 'doing'") == 120
 
 
 @pytest.mark.parametrize("does", ["raise exception 'never'", "perform pg_sleep(10)"], ids=["refused", "too slow"])
 async def test_one_row_that_can_not_be_shown_keeps_no_other_back(
     store: PostgresStore, db: Connection, does: str
 ) -> None:
-    await db.execute("insert into errand select g::text, 'pending' from generate_series(1, 250) g")
+    await db.execute("insert into booking select g::text, 'pending' from generate_series(1, 250) g")
     await written(store, *(a_move(n, 1) for n in range(1, 251)))
     async with triggered(db, f"if new.id = '7' then {does}; end if", deferred=True), following(store):
-        shown = "select count(*) = 249 from errand where state = 'doing'"
+        shown = "select count(*) = 249 from booking where state = 'doing'"
         await until(lambda: db.fetchval(shown), "all others are shown")
 
         async def refused() -> bool:

@@ -91,7 +91,7 @@ async def test_a_run_that_repeats_one_from_before_takes_nothing_for_untouched(ei
     if isinstance(either, PostgresStore):
         await either.pool.execute("update perdure.database set epoch = 0")
         await either.pool.execute(
-            "insert into perdure.entity (lifecycle, id, generation, state) values ('errand', 'a', 0, 'x')"
+            "insert into perdure.entity (lifecycle, id, generation, state) values ('booking', 'a', 0, 'x')"
         )
     await lose_records(either)
     assert (await say(either, a_begin("a", 2, since=now(), began=now()))).verdict is Verdict.STANDING

@@ -18,14 +18,14 @@ from tests.integration.store.stores import Connection
 @pytest.mark.parametrize("since", ["0001-01-01T00:00:00+00:00", "1800-06-01T12:00:00+00:00"])
 async def test_a_time_far_from_today_is_read_in_any_time_zone(db: Connection, zone: str, since: str) -> None:
     await db.execute(f"set timezone = '{zone}'")
-    row = "'errand', 'a', '{}', 5, 'mail', 'errand/a/mail', $1::text::timestamptz, '36500 days'"
+    row = "'booking', 'a', '{}', 5, 'mail', 'booking/a/mail', $1::text::timestamptz, '36500 days'"
     await db.execute(f"select perdure.import_row({row})", since)
     await db.execute("update perdure.effect set deadline = '9999-12-31 23:59:59+00'")
-    view = EffectView.model_validate_json(await db.fetchval("select perdure.effect_view('errand/a/mail')"))
+    view = EffectView.model_validate_json(await db.fetchval("select perdure.effect_view('booking/a/mail')"))
     assert view.first_at == datetime.fromisoformat(since)
     assert view.in_flight > 0
     await db.execute("delete from perdure.outbox; update perdure.entity set attention = 'in doubt'")
-    rows = await db.fetch(queries("perdure._reconcile")("open_for_reconciliation"), ["errand"], "", "", 10, None, None)
+    rows = await db.fetch(queries("perdure._reconcile")("open_for_reconciliation"), ["booking"], "", "", 10, None, None)
     [doubt] = json.loads(rows[0]["doubts"])
     assert datetime.fromisoformat(doubt["first_at"]) == datetime.fromisoformat(since)
     assert datetime.fromisoformat(doubt["deadline"]) == datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC)

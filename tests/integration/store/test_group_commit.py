@@ -131,7 +131,7 @@ async def test_a_failed_write_whose_caller_has_gone_is_not_sent_again() -> None:
 async def test_patience_ends_with_what_was_in_the_way() -> None:
     there = Scripted()
     there.ends = [Transient("connection refused")] * 100
-    with pytest.raises(DatabaseUnavailable, match=r"errand/a: .* within 0.2 s: connection refused"):
+    with pytest.raises(DatabaseUnavailable, match=r"booking/a: .* within 0.2 s: connection refused"):
         await GroupCommit(there.commit).write(a_move("a", 1), patience=0.2)
 
 

@@ -76,9 +76,9 @@ async def test_500_writers_lose_and_repeat_nothing_when_postgresql_crashes(
 
 
 async def test_a_row_that_the_app_holds_holds_up_nobody(store: PostgresStore, db: Connection) -> None:
-    await db.execute("insert into errand select g::text, 'pending' from generate_series(1, 200) g")
+    await db.execute("insert into booking select g::text, 'pending' from generate_series(1, 200) g")
     async with db.transaction():
-        await db.execute("select from errand where id = '77' for update")
+        await db.execute("select from booking where id = '77' for update")
         calls = Calls(store)
         # All of them end before the app lets go.
         answers = await written(store, *(a_move(n, 1) for n in range(1, 201)))
@@ -116,7 +116,7 @@ async def test_an_entity_that_is_held_for_too_long_ends_the_patience_of_its_own_
 
 async def test_an_entity_that_is_just_being_started_holds_up_no_other(store: PostgresStore, db: Connection) -> None:
     async with db.transaction():
-        await db.execute("select perdure.start('errand', '7', '{}')")
+        await db.execute("select perdure.start('booking', '7', '{}')")
         held = asyncio.create_task(store.write(a_move(7, 1), patience=PATIENCE))
         await written(store, *(a_move(n, 1) for n in range(20) if n != 7))
         assert not held.done()
@@ -163,7 +163,7 @@ async def test_no_answer_in_time_is_said_while_the_network_is_gone_and_the_next_
 ) -> None:
     await written(far_store, a_move("a", 1))
     proxy.freeze(new_ones=True)
-    with pytest.raises(DatabaseUnavailable, match=r"errand/a: not committed by PostgreSQL within 0\.4 s"):
+    with pytest.raises(DatabaseUnavailable, match=r"booking/a: not committed by PostgreSQL within 0\.4 s"):
         await far_store.write(a_move("a", 2, "error"), patience=0.4)
     proxy.thaw()
     proxy.cut()

@@ -35,7 +35,7 @@ async def test_a_write_that_the_schema_refuses_fails_and_keeps_its_receipt(
     breaks, mends = BREAKS[broken]
     await db.execute(breaks)
     try:
-        with pytest.raises(RefusedWrite, match="errand/a: PostgreSQL refuses it: "):
+        with pytest.raises(RefusedWrite, match="booking/a: PostgreSQL refuses it: "):
             await keep(outcome, store, PATIENCE)
     finally:
         await db.execute(mends)

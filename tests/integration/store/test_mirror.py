@@ -27,8 +27,8 @@ from tests.integration.store.stores import (
     written,
 )
 
-START = "select perdure.start('errand', $1, $2::jsonb, 'shop-1')"
-RESTART = "select perdure.restart('errand', $1, 'ann', 'once more')"
+START = "select perdure.start('booking', $1, $2::jsonb, 'shop-1')"
+RESTART = "select perdure.restart('booking', $1, 'ann', 'once more')"
 
 
 async def one(store: PostgresStore, write: Write) -> Answer:
@@ -193,7 +193,7 @@ async def test_a_restart_is_refused_while_an_effect_is_in_doubt(
     if status is EffectStatus.IN_DOUBT:
         await one(store, an_outcome("a", 1, status))
     await one(store, a_move("a", 2, "done", final=True))
-    with pytest.raises(asyncpg.ObjectNotInPrerequisiteStateError, match="errand/a/mail"):
+    with pytest.raises(asyncpg.ObjectNotInPrerequisiteStateError, match="booking/a/mail"):
         await db.execute(RESTART, "a")
     await one(store, a_write("a", 2, None, a_fence(FenceOp.RESOLVE, "a", status=EffectStatus.NOT_DONE, by="ann")))
     assert await db.fetchval(RESTART, "a") == 1
@@ -206,7 +206,7 @@ async def test_a_new_round_takes_its_own_writes_and_no_older_ones(store: Postgre
     for old in (a_move("a", 5, "done", final=True), a_move("a", 99, "error"), a_begin("a", 99)):
         answer = await one(store, old)
         assert (answer.gate, answer.verdict, answer.state) == (Gate.OTHER_ROUND, None, "starting")
-    new = await one(store, a_begin("a", 7, generation=1, key="errand/a~1/mail", entering="doing"))
+    new = await one(store, a_begin("a", 7, generation=1, key="booking/a~1/mail", entering="doing"))
     assert (new.gate, new.verdict, new.state) == (Gate.OPEN, Verdict.FRESH, "doing")
     await one(store, a_move("a", 8, "done", final=True, generation=1))
     assert await states(db, "a") == ["starting", "done", "starting", "doing", "done"]

@@ -54,7 +54,7 @@ async def test_an_app_starts_and_signals_through_it(world: World, bouncer: PgBou
     for number in range(12):
         connection = app_of[number % 3]
         async with connection.transaction():
-            await connection.execute("insert into errand (id) values ($1)", str(number))
+            await connection.execute("insert into booking (id) values ($1)", str(number))
             await Client().start("straight", number, {"what": "this"}, connection=connection)
         assert await connection.fetchval("select perdure.signal('straight', $1, 'hear')", str(number)) == "sent"
     for connection in app_of:
@@ -75,16 +75,16 @@ async def test_an_app_starts_by_psycopg_through_it(world: World, bouncer: PgBoun
 async def test_a_whole_worker_runs_through_it(world: World, bouncer: PgBouncer, database: str) -> None:
     both = ["straight", "straight-inline"]
     each = "from generate_series(1, 20) n, unnest($1::text[]) l"
-    await world.db.execute(f"insert into errand select l || n {each}", both)
+    await world.db.execute(f"insert into booking select l || n {each}", both)
     holder = await asyncpg.connect(world.dsn)
     async with world.worker(app, database_url=bouncer.dsn(database)):
         async with holder.transaction():
-            await holder.execute("select from errand where id = 'straight7' for update")
+            await holder.execute("select from booking where id = 'straight7' for update")
             await world.db.execute(f"select perdure.start(l, l || n, '{{}}') {each}", both)
             await world.until(lambda: world.db.fetchval("select count(*) = 40 from perdure.finished"), "all done")
-            shown = "select count(*) = 39 from errand where state = 'done'"
+            shown = "select count(*) = 39 from booking where state = 'done'"
             await world.until(lambda: world.db.fetchval(shown), "all but the held one are shown")
-        await world.until(lambda: world.db.fetchval("select count(*) = 40 from errand where state = 'done'"), "shown")
+        await world.until(lambda: world.db.fetchval("select count(*) = 40 from booking where state = 'done'"), "shown")
     await holder.close()
     assert (len(world.counterparty.accepted), set(world.counterparty.accepted.values())) == (40, {1})
 
@@ -100,13 +100,13 @@ async def test_a_statement_that_stands_still_is_ended_by_the_server(pool: Pool) 
 
 
 async def test_a_lock_that_the_app_keeps_is_not_waited_for(pool: Pool, world: World) -> None:
-    await world.db.execute("insert into errand (id) values ('a')")
+    await world.db.execute("insert into booking (id) values ('a')")
     async with world.db.transaction():
-        await world.db.execute("select from errand for update")
-        for statement in ("update errand set state = 'x'", "delete from errand"):
+        await world.db.execute("select from booking for update")
+        for statement in ("update booking set state = 'x'", "delete from booking"):
             with pytest.raises(asyncpg.LockNotAvailableError):
                 await in_time(pool.fetch(statement))  # it ends before `statement_timeout`, which raises another one
-    assert await pool.fetchval("update errand set state = 'y' returning state") == "y"
+    assert await pool.fetchval("update booking set state = 'y' returning state") == "y"
 
 
 async def test_each_transaction_brings_its_bounds_and_leaves_none_behind(
@@ -128,9 +128,9 @@ async def test_each_transaction_brings_its_bounds_and_leaves_none_behind(
 
 async def test_what_fails_is_rolled_back_and_harms_no_other_statement(pool: Pool) -> None:
     async with pool.acquire() as connection:
-        await connection.execute("insert into errand (id) values ('a')")
+        await connection.execute("insert into booking (id) values ('a')")
         with pytest.raises(asyncpg.UniqueViolationError):
-            await connection.execute("insert into errand (id) values ('b'), ('a')")
+            await connection.execute("insert into booking (id) values ('b'), ('a')")
         with pytest.raises(asyncpg.DataError):
-            await connection.fetch("insert into errand (id) values ($1)", object())
-        assert [row[0] for row in await connection.fetch("select id from errand")] == ["a"]
+            await connection.fetch("insert into booking (id) values ($1)", object())
+        assert [row[0] for row in await connection.fetch("select id from booking")] == ["a"]

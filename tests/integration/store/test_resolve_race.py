@@ -32,7 +32,7 @@ async def test_a_done_that_is_about_to_be_committed_is_not_overwritten(
             said = asyncio.ensure_future(settling.fetchval(SETTLE))
             waits = "select wait_event_type = 'Lock' from pg_stat_activity where pid = $1"
             await until(lambda: db.fetchval(waits, settling.get_server_pid()), "it waits for the entity")
-        with pytest.raises(asyncpg.ObjectNotInPrerequisiteStateError, match="nothing of errand/a is in doubt"):
+        with pytest.raises(asyncpg.ObjectNotInPrerequisiteStateError, match="nothing of booking/a is in doubt"):
             await said
     finally:
         await settling.close()

@@ -17,13 +17,13 @@ from perdure.cli import cli
 from perdure.errors import SchemaMismatch
 from tests.world import World
 
-START = "select perdure.start('errand', $1, '{}')"
+START = "select perdure.start('booking', $1, '{}')"
 OPERATORS = {
-    "restart": "select perdure.restart('errand', 'a', 'ann', '')",
-    "resolve": "select perdure.resolve('errand', 'a', 'do', 'done', 'ann', '')",
+    "restart": "select perdure.restart('booking', 'a', 'ann', '')",
+    "resolve": "select perdure.resolve('booking', 'a', 'do', 'done', 'ann', '')",
     "retry_rejected": "select perdure.retry_rejected(1, 'ann')",
     "drop_rejected": "select perdure.drop_rejected(1, 'ann')",
-    "note": "select perdure.note('errand', 'a', '', '')",
+    "note": "select perdure.note('booking', 'a', '', '')",
 }
 NOBODYS = (
     "select perdure.apply_writes('[]')",
@@ -61,9 +61,9 @@ async def test_a_role_of_an_app_can_start_signal_cancel_and_look_and_nothing_els
     await perdure(world, "grant", role, "--as", "app")
     await world.db.execute(f'set role "{role}"')
     assert await world.db.fetchval(START, "a") == "started"
-    assert await world.db.fetchval("select perdure.signal('errand', 'a', 'hear')") == "sent"
-    assert await world.db.fetchval("select perdure.cancel('errand', 'a', 'ann')") == "sent"
-    assert await world.db.fetchval("select perdure.status('errand', 'a') ->> 'state'") == "starting"
+    assert await world.db.fetchval("select perdure.signal('booking', 'a', 'hear')") == "sent"
+    assert await world.db.fetchval("select perdure.cancel('booking', 'a', 'ann')") == "sent"
+    assert await world.db.fetchval("select perdure.status('booking', 'a') ->> 'state'") == "starting"
     version = json.loads(await world.db.fetchval("select perdure.schema_version()::text"))
     assert [each["number"] for each in version["migrations"]] == [each.number for each in schema.migrations()]
     assert [each["name"] for each in version["functions"]] == [each.name for each in schema.functions()]
@@ -76,8 +76,8 @@ async def test_a_client_of_such_a_role_connects_starts_and_waits(world: World, r
     await perdure(world, "grant", role, "--as", "app")
     url = world.dsn.replace("postgres@", f"{role.replace(' ', '%20')}@")
     async with Client.connect(Settings(database_url=url)) as client:
-        assert (await client.start("errand", "a", {})).answer == "started"
-        seen = await client.status("errand", "a")
+        assert (await client.start("booking", "a", {})).answer == "started"
+        seen = await client.status("booking", "a")
         assert (seen.state, seen.final, seen.waits_for_delivery, seen.messages_waiting) == ("starting", False, True, 0)
 
 
@@ -106,7 +106,7 @@ async def test_an_operator_may_set_things_right(world: World, role: str) -> None
             await world.db.execute(call)
         assert f"perdure.{verb}: " in str(refusal.value)  # not a matter of rights: there is no such entity
     assert await world.db.fetchval("select count(*) from perdure.entity") == 0
-    assert await _denied(world, *NOBODYS, START.replace("$1", "'a'"), "select perdure.signal('errand', 'a', 'hear')")
+    assert await _denied(world, *NOBODYS, START.replace("$1", "'a'"), "select perdure.signal('booking', 'a', 'hear')")
 
 
 async def test_the_sql_that_it_prints_is_what_it_ran_and_it_may_be_repeated(world: World, role: str) -> None:

@@ -7,14 +7,14 @@ import pytest
 from perdure.contracts import EffectStatus
 from perdure.errors import AlreadyFinished, NotNow
 from tests.apps.bodies import app
-from tests.apps.contracts import Errand
+from tests.apps.contracts import Booking
 from tests.world import World
 
 
 async def test_a_doubt_left_by_an_expired_entity_blocks_a_restart_until_somebody_settles_it(world: World) -> None:
     world.counterparty.replies = [{"ok": True, "accept": True, "close": True}]
     async with world.worker(app):
-        await world.client.start("escalate", "a", Errand(seconds=4))
+        await world.client.start("escalate", "a", Booking(seconds=4))
         assert await world.ended("escalate", "a") == "expired"
         assert [each.status for each in (await world.client.status("escalate", "a")).effects] == [EffectStatus.IN_DOUBT]
         with pytest.raises(NotNow, match="is not known"):
@@ -25,6 +25,6 @@ async def test_a_doubt_left_by_an_expired_entity_blocks_a_restart_until_somebody
         with pytest.raises(AlreadyFinished):
             await world.client.resolve("escalate", "a", EffectStatus.DONE, by="bob", note="I saw it")
 
-        assert await world.client.restart("escalate", "a", by="ann", note="again", given=Errand()) == 1
+        assert await world.client.restart("escalate", "a", by="ann", note="again", given=Booking()) == 1
         assert await world.ended("escalate", "a") == "done"
     assert world.counterparty.accepted == {"escalate/a/do-escalate": 1, "escalate/a~1/do-escalate": 1}

@@ -19,7 +19,7 @@ TABLES = ("ident", "entity", "outbox", "transition")
 BAD_NAMES = {
     "null": None,
     "empty": "",
-    "upper case": "Errand",
+    "upper case": "Booking",
     "a blank": "er rand",
     "a digit first": "1st",
     "too long": "e" * 64,
@@ -59,8 +59,8 @@ async def rows(db: Connection) -> dict[str, int]:
 
 async def test_it_is_there_with_the_apps_row(db: Connection, other: Connection) -> None:
     async with db.transaction():
-        await db.execute("insert into errand values ('a', 'pending')")
-        assert await db.fetchval(START, "errand", "a") == "started"
+        await db.execute("insert into booking values ('a', 'pending')")
+        assert await db.fetchval(START, "booking", "a") == "started"
         assert await rows(other) == dict.fromkeys(TABLES, 0)
     assert await rows(other) == dict.fromkeys(TABLES, 1)
 
@@ -68,17 +68,17 @@ async def test_it_is_there_with_the_apps_row(db: Connection, other: Connection) 
 async def test_nothing_is_left_of_one_that_is_rolled_back(db: Connection) -> None:
     transaction = db.transaction()
     await transaction.start()
-    await db.execute(START, "errand", "a")
+    await db.execute(START, "booking", "a")
     await transaction.rollback()
     assert await rows(db) == dict.fromkeys(TABLES, 0)
-    assert await db.fetchval(START, "errand", "a") == "started"
+    assert await db.fetchval(START, "booking", "a") == "started"
 
 
 async def test_a_second_start_changes_nothing_and_says_what_stands(db: Connection) -> None:
-    assert await db.fetchval(START, "errand", "a") == "started"
-    assert await db.fetchval(START, "errand", "a") == "open"
+    assert await db.fetchval(START, "booking", "a") == "started"
+    assert await db.fetchval(START, "booking", "a") == "open"
     await db.execute("update perdure.ident set final = 'done'")
-    assert await db.fetchval(START, "errand", "a") == "finished"
+    assert await db.fetchval(START, "booking", "a") == "finished"
     assert await rows(db) == dict.fromkeys(TABLES, 1)
 
 
@@ -87,8 +87,8 @@ async def test_a_start_beside_an_uncommitted_one_waits_for_its_end(
     db: Connection, other: Connection, dsn: str, end: str, answer: str
 ) -> None:
     await db.execute("begin")
-    await db.execute(START, "errand", "a")
-    second = asyncio.create_task(other.fetchval(START, "errand", "a"))
+    await db.execute(START, "booking", "a")
+    second = asyncio.create_task(other.fetchval(START, "booking", "a"))
     await until(lambda: _somebody_waits(db), "the second waits")
     assert not second.done()
     await db.execute(end)
@@ -102,7 +102,7 @@ async def _somebody_waits(db: Connection) -> bool:
 
 async def test_of_many_starts_at_once_one_starts(dsn: str, db: Connection) -> None:
     async with asyncpg.create_pool(dsn, min_size=20, max_size=20) as pool:
-        answers = await asyncio.gather(*(pool.fetchval(START, "errand", "a") for _ in range(40)))
+        answers = await asyncio.gather(*(pool.fetchval(START, "booking", "a") for _ in range(40)))
     assert sorted(answers) == ["open"] * 39 + ["started"]
     assert await rows(db) == dict.fromkeys(TABLES, 1)
 
@@ -114,22 +114,22 @@ async def test_a_name_that_can_be_no_lifecycle_is_refused_in_the_apps_transactio
     refusal = await _refused(db, name, "a")
     assert (f"'{name}'" if name is not None else "null") in str(refusal)
     assert "workflow.defn" in str(refusal.hint)
-    assert not await db.fetchval("select exists (select from errand)")
+    assert not await db.fetchval("select exists (select from booking)")
 
 
 @pytest.mark.parametrize("entity_id", BAD_IDS.values(), ids=BAD_IDS)
 async def test_an_id_that_can_be_no_entity_is_refused_in_the_apps_transaction(
     db: Connection, entity_id: str | None
 ) -> None:
-    refusal = await _refused(db, "errand", entity_id)
+    refusal = await _refused(db, "booking", entity_id)
     assert (f"'{UNSEEN.sub(chr(0xFFFD), entity_id[:60])}'" if entity_id is not None else "null") in str(refusal)
     assert "1 to 900" in str(refusal.hint)
     assert await rows(db) == dict.fromkeys(TABLES, 0)
-    assert not await db.fetchval("select exists (select from errand)")
+    assert not await db.fetchval("select exists (select from booking)")
 
 
 async def _refused(db: Connection, lifecycle: str | None, entity_id: str | None) -> asyncpg.InvalidParameterValueError:
-    await db.execute("begin; insert into errand values ('a', 'pending')")
+    await db.execute("begin; insert into booking values ('a', 'pending')")
     with pytest.raises(asyncpg.InvalidParameterValueError) as refusal:
         await db.execute(START, lifecycle, entity_id)
     await db.execute("commit")  # PostgreSQL makes a rollback of it
@@ -137,8 +137,8 @@ async def _refused(db: Connection, lifecycle: str | None, entity_id: str | None)
 
 
 async def test_the_longest_id_and_one_of_many_scripts_are_taken(db: Connection) -> None:
-    for entity_id in ("x" * 900, "Грусть-42", 'it\'s "1"; drop table errand'):
-        assert await db.fetchval(START, "errand", entity_id) == "started"
+    for entity_id in ("x" * 900, "Грусть-42", 'it\'s "1"; drop table booking'):
+        assert await db.fetchval(START, "booking", entity_id) == "started"
 
 
 async def test_a_stranger_can_do_nothing(db: Connection, stranger: str) -> None:
@@ -146,7 +146,7 @@ async def test_a_stranger_can_do_nothing(db: Connection, stranger: str) -> None:
     assert await _allowed(db, stranger) == []
     await db.execute(f"set role {stranger}")
     with pytest.raises(asyncpg.InsufficientPrivilegeError):
-        await db.execute(START, "errand", "a")
+        await db.execute(START, "booking", "a")
 
 
 async def test_what_a_later_migration_makes_is_closed_as_well(
@@ -179,7 +179,7 @@ async def test_a_role_that_may_start_may_do_nothing_else(db: Connection, strange
     await db.execute(f"grant usage on schema perdure to {stranger}")
     await db.execute(f"grant execute on function perdure.start, perdure.start_any to {stranger}")
     await db.execute(f"set role {stranger}")
-    assert await db.fetchval(START, "errand", "a") == "started"
+    assert await db.fetchval(START, "booking", "a") == "started"
     for statement in ("select from perdure.entity", "delete from perdure.ident", "select perdure.apply_writes('[]')"):
         with pytest.raises(asyncpg.InsufficientPrivilegeError):
             await db.execute(statement)

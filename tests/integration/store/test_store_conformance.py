@@ -106,7 +106,7 @@ async def test_the_same_write_again_is_open_and_changes_nothing(either: Store) -
     if isinstance(either, PostgresStore):
         assert await states(either.pool, "a") == ["doing", "done"]
     elif isinstance(either, MemoryStore):
-        assert [move.state for move in either.moves("errand", "a")] == ["doing", "done"]
+        assert [move.state for move in either.moves("booking", "a")] == ["doing", "done"]
 
 
 async def test_an_older_write_is_late_and_learns_what_stands(either: Store) -> None:

@@ -24,10 +24,10 @@ from perdure.settings import settings
 from perdure.telemetry import names
 from perdure.telemetry.exporting import exporting
 from perdure.telemetry.metrics import meter_of
-from tests.acceptance.errands import commit_errands, parked
+from tests.acceptance.bookings import commit_bookings, parked
 from tests.apps.bodies import app
-from tests.apps.contracts import Errand
-from tests.apps.errands import Way
+from tests.apps.bookings import Way
+from tests.apps.contracts import Booking
 from tests.collector import Collector, collecting
 from tests.deadline import in_time
 from tests.integration.telemetry.test_traces import exports
@@ -48,11 +48,11 @@ class Where(StrEnum):
 
 
 @workflow.defn(name="faulty", sandboxed=False)
-class Faulty(Lifecycle[Errand, Where]):
+class Faulty(Lifecycle[Booking, Where]):
     """Its code is wrong."""
 
     @workflow.run
-    async def run(self, errand: Errand) -> None:
+    async def run(self, booking: Booking) -> None:
         """Fail."""
         raise LookupError(SECRET)
 
@@ -120,7 +120,7 @@ async def here(world: World) -> AsyncIterator[Metered]:
 async def test_each_state_and_attempt_is_counted_once_however_often_the_history_is_replayed(world: World) -> None:
     world.counterparty.replies += [{"not_done": "busy"}, ACCEPTED_UNSAID]
     async with metered(world, max_cached_workflows=0) as here:
-        await world.client.start("lookup", "a", Errand())
+        await world.client.start("lookup", "a", Booking())
         assert await world.ended("lookup", "a") == "done"
         await world.handle("lookup", "a").result()
         for way in (Way.PENDING, Way.DOING, Way.DONE):
@@ -129,14 +129,14 @@ async def test_each_state_and_attempt_is_counted_once_however_often_the_history_
             ended = {"lifecycle": "lookup", "effect": "do-lookup", "outcome": outcome}
             assert await here.value(names.ATTEMPTS, **ended) == 1
             assert await here.value(ATTEMPTS_TIMED, **ended) == 1
-        assert await here.value(names.LOOK_UPS, lifecycle="lookup", lookup="find-errand", answer="hit") == 1
+        assert await here.value(names.LOOK_UPS, lifecycle="lookup", lookup="find-booking", answer="hit") == 1
         assert await here.value(names.RELAY_DELIVERED, kind="start") == 1
 
 
 async def test_the_gauges_show_what_waits_for_a_person(world: World, here: Metered) -> None:
     world.counterparty.replies_to["escalate"] = [{"close": True}]
     world.counterparty.replies_to["repeat"] = [{"refused": "no"}]
-    await commit_errands(world, ["escalate", "repeat"])
+    await commit_bookings(world, ["escalate", "repeat"])
     await parked(world, "escalate")
     await world.is_in("repeat", "repeat", "failed")
     await world.db.execute("update perdure.entity set stuck_at = now() - interval '1 s' where lifecycle = 'escalate'")
@@ -161,7 +161,7 @@ async def test_the_gauges_show_what_waits_for_a_person(world: World, here: Meter
 async def test_what_expired_is_counted_with_whether_it_may_have_happened(world: World, here: Metered) -> None:
     world.counterparty.replies_to = {"a": [ACCEPTED_UNSAID], "b": [{"not_done": "busy"}] * 30}
     for entity_id in ("a", "b"):
-        await world.client.start("escalate", entity_id, Errand(seconds=1))
+        await world.client.start("escalate", entity_id, Booking(seconds=1))
     for entity_id, outcome in (("a", "in_doubt"), ("b", "not_done")):
         assert await world.ended("escalate", entity_id) == "expired"
         about = {"lifecycle": "escalate", "effect": "do-escalate", "outcome": outcome}
@@ -170,7 +170,7 @@ async def test_what_expired_is_counted_with_whether_it_may_have_happened(world: 
 
 async def test_the_gauges_show_what_the_relay_did_not_deliver_yet(world: World) -> None:
     async with metered(world, relay=False) as here:
-        await commit_errands(world, ["repeat", "lookup"])
+        await commit_bookings(world, ["repeat", "lookup"])
         await world.db.execute(
             "update perdure.outbox set created_at = now() - interval '2 h' where lifecycle = 'lookup'"
         )
@@ -185,7 +185,7 @@ async def test_the_gauges_show_tasks_that_no_worker_takes(world: World) -> None:
         quiet = world.config.model_copy(update={"task_queue": f"nobody-{world.scope}"})
         here.gauges._queues = [*here.gauges._queues, (quiet.queue, "workflow")]
         quietly = {"task_queue": quiet.queue, "kind": "workflow"}
-        await here.client.start_workflow("lookup", Errand(), id="x", task_queue=quiet.queue)
+        await here.client.start_workflow("lookup", Booking(), id="x", task_queue=quiet.queue)
 
         async def seen() -> bool:
             await here.gauges.once()
@@ -204,10 +204,10 @@ async def test_what_is_exported_has_the_names_and_labels_that_are_documented(wor
         world.counterparty.replies += [ACCEPTED_UNSAID]
         await world.db.execute("select perdure.start('faulty', 'b', '{}', 'here')")
         await world.db.execute("select perdure.start('lookup', 'c', '{\"seconds\": \"many\"}', $1)", SECRET)
-        await commit_errands(world, ["lookup"])
+        await commit_bookings(world, ["lookup"])
         assert await world.ended("lookup", "lookup") == "done"
         world.counterparty.replies_to["d"] = [{"not_done": "busy"}] * 30
-        await world.client.start("lookup", "d", Errand(seconds=0.5))
+        await world.client.start("lookup", "d", Booking(seconds=0.5))
         assert await world.ended("lookup", "d") == "expired"
         await world.until(lambda: world.db.fetchval("select attention from perdure.entity where id = 'c'"), "rejected")
 
@@ -242,13 +242,13 @@ def collector() -> Iterator[Collector]:
 
 async def test_nothing_of_what_an_entity_is_about_is_exported(world: World, collector: Collector) -> None:
     """Traces and metrics by OTLP, of a refusal, a doubt and a success whose every text is a secret."""
-    errand = Errand(what=SECRET)
+    booking = Booking(what=SECRET)
     entities = {kind: f"{kind}-4711" for kind in ("repeat", "lookup", "escalate-inline")}
     world.counterparty.replies_to["repeat-4711"] = [{"refused": SECRET}, {"not_done": SECRET}]
     world.counterparty.replies_to["lookup-4711"] = [ACCEPTED_UNSAID]
     worker = await world.spawn(**exports(collector), PERDURE_METRICS="otlp", OTEL_SERVICE_NAME="shop")
     for kind, entity in entities.items():
-        await world.client.start(kind, entity, errand, tenant=SECRET)
+        await world.client.start(kind, entity, booking, tenant=SECRET)
     await world.is_in("repeat", "repeat-4711", "failed")
     await world.client.retry("repeat", "repeat-4711", by="ann", note=SECRET)
     for kind, entity in entities.items():
@@ -270,7 +270,7 @@ async def test_without_the_settings_nothing_is_measured_and_nothing_is_traced(wo
     async with world.worker(app) as client:
         assert meter_of(client) is None
         assert client.config(active_config=True)["interceptors"] == []
-        await world.client.start("lookup", "a", Errand())
+        await world.client.start("lookup", "a", Booking())
         assert await world.ended("lookup", "a") == "done"
     assert "traceparent" not in world.counterparty.requests[0]
 

@@ -14,7 +14,7 @@ from opentelemetry.trace import Span, SpanKind, StatusCode
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 from perdure.telemetry import names
-from tests.apps.contracts import Errand
+from tests.apps.contracts import Booking
 from tests.collector import Collector, SeenSpan, collecting
 from tests.counterparty import Counterparty
 from tests.deadline import in_time
@@ -160,8 +160,8 @@ async def test_a_run_that_leaves_a_workers_memory_makes_no_span_before_it_is_ove
 
 async def test_an_app_that_only_passes_a_trace_on_gives_it_to_the_outbox(world: World) -> None:
     with calling():
-        await world.client.start("lookup", "a", Errand())
-    await world.client.start("lookup", "b", Errand())
+        await world.client.start("lookup", "a", Booking())
+    await world.client.start("lookup", "b", Booking())
     rows = await world.db.fetch("select traceparent from perdure.outbox order by seq")
     assert [row["traceparent"] for row in rows] == [CALLER, None]
 
@@ -171,7 +171,7 @@ async def test_a_restart_takes_its_trace_along_too(world: World) -> None:
     await world.db.execute("delete from perdure.outbox; delete from perdure.entity")
     await world.db.execute("update perdure.ident set final = 'done'")
     with calling():
-        await world.client.restart("lookup", "a", by="ann", note="again", given=Errand())
+        await world.client.restart("lookup", "a", by="ann", note="again", given=Booking())
     assert await world.db.fetchval("select traceparent from perdure.outbox") == CALLER
 
 

@@ -29,8 +29,8 @@ from perdure.contracts import EffectStatus
 from perdure.contracts.effects import Effect
 from perdure.testing import CANCEL_WORKFLOW, Recorded, When, WhenParked, WorkerLost, rehearse
 from perdure.testing.script import Contract, Script
-from tests.apps.contracts import INLINE, REGULAR, Errand, Ticket
-from tests.apps.errands import LIFECYCLES
+from tests.apps.bookings import LIFECYCLES
+from tests.apps.contracts import INLINE, REGULAR, Booking, Ticket
 from tests.running import running
 from tests.world import World
 
@@ -125,7 +125,7 @@ def lifecycle_of(case: Case, tail: str) -> type[Lifecycle[Any, Any]]:
     return next(each for each in LIFECYCLES if workflow._Definition.must_from_class(each).name == wanted)
 
 
-def effect_of(case: Case, tail: str) -> Effect[Errand, Ticket]:
+def effect_of(case: Case, tail: str) -> Effect[Booking, Ticket]:
     return (INLINE if tail else REGULAR)[case.policy]
 
 
@@ -141,7 +141,7 @@ async def in_rehearsal(entity_id: str, case: Case, tail: str) -> Seen:
     script = {effect: case.does} | ({effect.lookup: case.finds} if effect.lookup is not None else {})
     seen = await rehearse(
         lifecycle_of(case, tail),
-        Errand(seconds=case.seconds),
+        Booking(seconds=case.seconds),
         script,
         messages=case.messages,
         entity_id=entity_id,
@@ -158,7 +158,7 @@ async def in_rehearsal(entity_id: str, case: Case, tail: str) -> Seen:
 
 async def on_servers(world: World, plugin: ScriptedPlugin, entity_id: str, case: Case, tail: str) -> Seen:
     name = case.policy + tail
-    started = await world.client.start(name, entity_id, Errand(seconds=case.seconds))
+    started = await world.client.start(name, entity_id, Booking(seconds=case.seconds))
     assert started.answer == "started"
     handle = world.handle(name, entity_id)
     answers = [await delivered(world, handle, message) for message in case.messages]
@@ -270,7 +270,7 @@ class ScriptedPlugin(PerdurePlugin):
     def _body(self, contract: Contract) -> Any:
         self._contracts[contract.name] = contract
 
-        async def body(errand: Errand, about: Any) -> Any:
+        async def body(booking: Booking, about: Any) -> Any:
             entity_id = about.key.split("/")[1]
             entry = self._scripts[entity_id].take(contract, about.key, 0)
             if isinstance(contract, Effect):

@@ -16,8 +16,8 @@ from typer.testing import CliRunner, Result
 from perdure.cli import cli
 from perdure.contracts import EffectStatus
 from perdure.errors import NotPermitted
-from tests.apps.contracts import Errand
-from tests.apps.errands import Escalate, LookupErrand, LookupInline
+from tests.apps.bookings import Escalate, LookupBooking, LookupInline
+from tests.apps.contracts import Booking
 from tests.world import WorkerProcess, World
 
 APP = "tests.apps.bodies:app"
@@ -87,18 +87,18 @@ async def test_lifecycles_run_from_their_start_to_their_end(world: World, role: 
     await granted(world, columns, "column", "--app", APP)
     assert (await perdure(world, "migrate", url=its(world, role))).stdout == "up to date\n"
     worker = await spawned(world, role, columns)
-    await world.db.execute("insert into errand (id) values ('found'), ('inline'), ('held')")
+    await world.db.execute("insert into booking (id) values ('found'), ('inline'), ('held')")
     world.counterparty.replies_to = {each: [LOST] for each in ("found", "parked", "ended")}
 
-    await world.client.start(LookupInline, "inline", Errand())
-    await world.client.start(LookupErrand, "found", Errand())
-    await world.client.start(Escalate, "parked", Errand())
-    await world.client.start(Escalate, "ended", Errand())
+    await world.client.start(LookupInline, "inline", Booking())
+    await world.client.start(LookupBooking, "found", Booking())
+    await world.client.start(Escalate, "parked", Booking())
+    await world.client.start(Escalate, "ended", Booking())
     await world.db.execute("select perdure.start('lookup', 'wrong', '{\"seconds\": \"many\"}')")
     holder = await asyncpg.connect(world.dsn)
     async with holder.transaction():
-        await holder.execute("select from errand where id = 'held' for update")
-        await world.client.start(LookupErrand, "held", Errand())
+        await holder.execute("select from booking where id = 'held' for update")
+        await world.client.start(LookupBooking, "held", Booking())
         assert await world.ended("lookup", "held") == "done"
     await holder.close()
 
@@ -108,10 +108,10 @@ async def test_lifecycles_run_from_their_start_to_their_end(world: World, role: 
         await world.until(partial(_attention, world, entity_id), f"{entity_id} parked")
     await world.client.resolve(Escalate, "parked", EffectStatus.DONE, by="ann", note="it was", receipt={"number": 7})
     assert await world.ended("escalate", "parked") == "done"
-    assert await world.client.restart(LookupErrand, "found", by="ann", note="once more") == 1
+    assert await world.client.restart(LookupBooking, "found", by="ann", note="once more") == 1
     assert await world.ended("lookup", "found") == "done"
     await world.until(lambda: _attention(world, "wrong"), "the start that can't be delivered is rejected")
-    shown = "select count(*) from errand where id in ('found', 'inline', 'held') and state = 'done'"
+    shown = "select count(*) from booking where id in ('found', 'inline', 'held') and state = 'done'"
     await world.until(lambda: _is(world, shown, 3), "the app's rows show the end")
     assert (await perdure(world, "reconcile", "--now", "--by", "ann")).exit_code == 1  # the rejected one is left
     assert await world.db.fetchval("select count(*) from perdure.reconciliation where ended_at is not null") == 1
@@ -145,10 +145,10 @@ async def test_what_was_not_granted_is_named_with_the_command(world: World, role
     await world.db.execute(f'revoke insert on perdure.outbox from "{role}"')
     assert f"(insert on perdure.outbox): {way}" in await refused(world, role)
     await granted(world, role)
-    assert "public.errand.state is not on record as its column" in await refused(world, role)
+    assert "public.booking.state is not on record as its column" in await refused(world, role)
     await granted(world, columns, "column", "--app", APP)
     said = await refused(world, role)
-    assert f'the role "{role}" may not write the column state of public.errand: ' in said
+    assert f'the role "{role}" may not write the column state of public.booking: ' in said
     assert "PERDURE_COLUMN_DATABASE_URL" in said
     worker = await spawned(world, role, columns)
     assert await worker.stop() == 0
@@ -156,7 +156,7 @@ async def test_what_was_not_granted_is_named_with_the_command(world: World, role
 
 async def test_it_can_add_to_what_is_on_record_and_not_change_it(world: World, role: str) -> None:
     await granted(world, role)
-    await world.client.start(LookupErrand, "a", Errand())
+    await world.client.start(LookupBooking, "a", Booking())
     await world.db.execute(f'set role "{role}"')
     for statement in (
         "update perdure.transition set made_by = 'bob'",

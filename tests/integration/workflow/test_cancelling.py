@@ -8,7 +8,7 @@ import pytest
 
 from perdure.contracts import EffectStatus
 from perdure.errors import AlreadyFinished, NotNow
-from tests.apps.contracts import Errand
+from tests.apps.contracts import Booking
 from tests.apps.talking import Look, Plod, Ring, Slow, app
 from tests.world import World
 
@@ -32,7 +32,7 @@ both = pytest.mark.parametrize("cancel", [_by_update, _by_temporal], ids=["updat
 async def test_a_cancel_during_a_back_off_ends_it_at_once(world: World, cancel: Cancel, cached: int) -> None:
     world.counterparty.replies.append({"not_done": "busy"})
     async with world.worker(app, max_cached_workflows=cached):
-        await world.client.start(Slow, "a", Errand())
+        await world.client.start(Slow, "a", Booking())
         await world.until(lambda: _waits(world, "slow"), "the back-off")
         await cancel(world, "slow")
         assert await world.ended("slow", "a") == "cancelled"
@@ -45,7 +45,7 @@ async def test_a_cancel_during_a_back_off_ends_it_at_once(world: World, cancel: 
 async def test_a_cancel_while_it_waits_for_a_retry_ends_it(world: World, cancel: Cancel) -> None:
     world.counterparty.replies.append({"refused": "no such bell"})
     async with world.worker(app):
-        await world.client.start(Ring, "a", Errand())
+        await world.client.start(Ring, "a", Booking())
         await world.is_in("ring", "a", "failed")
         await cancel(world, "ring")
         assert await world.ended("ring", "a") == "cancelled"
@@ -55,7 +55,7 @@ async def test_a_cancel_while_it_waits_for_a_retry_ends_it(world: World, cancel:
 async def test_a_cancel_while_an_attempt_is_under_way_waits_for_its_outcome(world: World, cancel: Cancel) -> None:
     world.counterparty.before_replying.shut()
     async with world.worker(app):
-        await world.client.start(Look, "a", Errand())
+        await world.client.start(Look, "a", Booking())
         await world.counterparty.has_accepted()
         await cancel(world, "look")
         world.counterparty.before_replying.open()
@@ -70,7 +70,7 @@ async def test_a_cancelled_effect_that_falls_into_doubt_is_looked_up_and_not_cal
     world.counterparty.replies.append({"accept": False, "close": True})
     world.counterparty.before_accepting.shut()
     async with world.worker(app):
-        await world.client.start(Look, "a", Errand())
+        await world.client.start(Look, "a", Booking())
         await world.counterparty.saw("do")
         await cancel(world, "look")
         world.counterparty.before_accepting.open()
@@ -85,7 +85,7 @@ async def test_a_cancelled_effect_that_falls_into_doubt_still_waits_for_a_person
     world.counterparty.replies.append(LOST)
     world.counterparty.before_accepting.shut()
     async with world.worker(app):
-        await world.client.start(Ring, "a", Errand())
+        await world.client.start(Ring, "a", Booking())
         await world.counterparty.saw("do")
         await cancel(world, "ring")
         world.counterparty.before_accepting.open()
@@ -98,7 +98,7 @@ async def test_a_cancelled_effect_that_falls_into_doubt_still_waits_for_a_person
 async def test_temporals_cancel_of_a_parked_run_waits_until_the_doubt_is_resolved(world: World) -> None:
     world.counterparty.replies.append(LOST)
     async with world.worker(app):
-        await world.client.start(Ring, "a", Errand())
+        await world.client.start(Ring, "a", Booking())
         await world.until(lambda: _parked(world), "the effect parked")
         await world.handle("ring", "a").cancel()
         await world.client.resolve(Ring, "a", EffectStatus.DONE, by="ann", note="it rang", receipt={"number": 1})
@@ -107,7 +107,7 @@ async def test_temporals_cancel_of_a_parked_run_waits_until_the_doubt_is_resolve
 
 async def test_temporals_cancel_before_the_first_task_ends_cancelled_on_record(world: World) -> None:
     handle = await world.temporal_client.start_workflow(
-        Slow.run, Errand(), id=f"{world.scope}:slow/a", task_queue=world.config.queue
+        Slow.run, Booking(), id=f"{world.scope}:slow/a", task_queue=world.config.queue
     )
     await handle.cancel()
     async with world.worker(app):
@@ -119,7 +119,7 @@ async def test_temporals_cancel_before_the_first_task_ends_cancelled_on_record(w
 async def test_a_lifecycle_without_a_state_for_it_goes_on(world: World) -> None:
     world.counterparty.before_accepting.shut()
     async with world.worker(app):
-        await world.client.start(Plod, "a", Errand())
+        await world.client.start(Plod, "a", Booking())
         await world.counterparty.saw("do")
         with pytest.raises(NotNow, match="plod declares no state with cancelled=True to end in"):
             await _by_update(world, "plod")
@@ -131,7 +131,7 @@ async def test_a_lifecycle_without_a_state_for_it_goes_on(world: World) -> None:
 async def test_a_cancel_that_comes_twice_or_too_late_is_refused_with_a_sentence(world: World) -> None:
     world.counterparty.before_accepting.shut()
     async with world.worker(app):
-        await world.client.start(Look, "a", Errand())
+        await world.client.start(Look, "a", Booking())
         await world.counterparty.saw("do")
         await _by_update(world, "look")
         with pytest.raises(NotNow, match="ann has asked for that already"):

@@ -15,7 +15,7 @@ import pytest
 from temporalio.client import WorkflowUpdateFailedError
 from temporalio.service import RPCError, RPCStatusCode
 
-from tests.apps.contracts import Errand
+from tests.apps.contracts import Booking
 from tests.apps.talking import LookInline, app
 from tests.deadline import in_time
 from tests.world import World
@@ -28,7 +28,7 @@ Hold = Callable[[World], AbstractAsyncContextManager[None]]
 @asynccontextmanager
 async def _attempt_before_it_is_accepted(world: World) -> AsyncIterator[None]:
     world.counterparty.before_accepting.shut()
-    await world.client.start(LookInline, "a", Errand())
+    await world.client.start(LookInline, "a", Booking())
     await world.counterparty.saw("do")
     yield
     world.counterparty.before_accepting.open()
@@ -37,7 +37,7 @@ async def _attempt_before_it_is_accepted(world: World) -> AsyncIterator[None]:
 @asynccontextmanager
 async def _attempt_after_it_was_accepted(world: World) -> AsyncIterator[None]:
     world.counterparty.before_replying.shut()
-    await world.client.start(LookInline, "a", Errand())
+    await world.client.start(LookInline, "a", Booking())
     await world.counterparty.has_accepted()
     yield
     world.counterparty.before_replying.open()
@@ -47,7 +47,7 @@ async def _attempt_after_it_was_accepted(world: World) -> AsyncIterator[None]:
 async def _look_up(world: World) -> AsyncIterator[None]:
     world.counterparty.replies.append({"accept": True, "close": True})
     world.counterparty.before_answering.shut()
-    await world.client.start(LookInline, "a", Errand())
+    await world.client.start(LookInline, "a", Booking())
     await world.counterparty.saw("ask")
     yield
     world.counterparty.before_answering.open()
@@ -56,7 +56,7 @@ async def _look_up(world: World) -> AsyncIterator[None]:
 @asynccontextmanager
 async def _the_last_write(world: World) -> AsyncIterator[None]:
     async with world.holding("perdure.finished"):
-        await world.client.start(LookInline, "a", Errand())
+        await world.client.start(LookInline, "a", Booking())
         await world.held_up()
         yield
 
@@ -108,7 +108,7 @@ async def test_a_cancel_during_a_local_activity_waits_for_it(world: World, hold:
 async def test_what_was_said_in_time_is_in_the_final_snapshot(world: World) -> None:
     world.counterparty.replies.append({"not_done": "busy", "retry_after": 1})
     async with world.worker(app):
-        await world.client.start(LookInline, "a", Errand())
+        await world.client.start(LookInline, "a", Booking())
         await world.counterparty.saw("do")
         await world.handle(KIND, "a").signal("hear", "hey")
         assert await _say(world, "you") == "2"

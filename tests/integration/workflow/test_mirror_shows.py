@@ -6,7 +6,7 @@ from datetime import timedelta
 
 from perdure.contracts import EffectStatus
 from tests.apps.bodies import app
-from tests.apps.contracts import Errand
+from tests.apps.contracts import Booking
 from tests.deadline import DEADLINE
 from tests.replay.scenarios import parked
 from tests.world import World
@@ -15,7 +15,7 @@ from tests.world import World
 async def test_a_state_written_into_the_mirror_by_hand_changes_no_way(world: World) -> None:
     world.counterparty.replies = [{"ok": True, "close": True}]
     async with world.worker(app, max_cached_workflows=0):
-        await world.client.start("escalate", "a", Errand())
+        await world.client.start("escalate", "a", Booking())
         await parked(world, "escalate", "a")
         await world.db.execute("update perdure.entity set state = 'failed', attention = null where id = 'a'")
 
@@ -32,7 +32,7 @@ async def test_a_state_written_into_the_mirror_by_hand_changes_no_way(world: Wor
 async def test_a_parked_run_whose_end_a_stale_worker_made_hears_of_it_and_ends(world: World) -> None:
     world.counterparty.replies = [{"ok": True, "accept": True, "close": True}]
     async with world.worker(app):
-        await world.client.start("escalate", "a", Errand())
+        await world.client.start("escalate", "a", Booking())
         await parked(world, "escalate", "a")
         async with world.db.transaction():  # what a worker leaves that was frozen, and woke up with an old task
             await world.db.execute("update perdure.effect set status = 'done', receipt = '{\"number\": 1}'")

@@ -18,8 +18,8 @@ from temporalio.worker import Worker
 from perdure import App, PerdurePlugin
 from perdure.errors import DeclarationError
 from tests.apps.bodies import app
-from tests.apps.contracts import Errand
-from tests.apps.errands import LookupErrand
+from tests.apps.bookings import LookupBooking
+from tests.apps.contracts import Booking
 from tests.deadline import in_time
 from tests.running import running
 from tests.world import World
@@ -32,7 +32,7 @@ async def test_the_temporal_command_starts_an_entity_like_any_other(world: World
     assert world.counterparty.accepted == {"lookup/a/do-lookup": 1}
     assert await world.states("lookup", "a") == ["pending", "doing", "done"]
     assert json.loads(await world.db.fetchval("select input from perdure.finished")) == {"what": "this", "seconds": 0}
-    assert (await world.client.start(LookupErrand, "a", Errand())).finished
+    assert (await world.client.start(LookupBooking, "a", Booking())).finished
 
 
 async def test_a_plain_client_starts_an_entity_like_any_other(world: World) -> None:
@@ -40,13 +40,13 @@ async def test_a_plain_client_starts_an_entity_like_any_other(world: World) -> N
     world.counterparty.before_accepting.shut()
     async with world.worker(app):
         running = await plain.start_workflow(
-            LookupErrand.run, Errand(what="this"), id=f"{world.scope}:lookup/a", task_queue=world.config.queue
+            LookupBooking.run, Booking(what="this"), id=f"{world.scope}:lookup/a", task_queue=world.config.queue
         )
         await world.counterparty.saw("do")
-        status = await world.client.status(LookupErrand, "a")
+        status = await world.client.status(LookupBooking, "a")
         assert (status.state, status.waits_for_delivery) == ("doing", False)
         assert json.loads(await world.db.fetchval("select input from perdure.entity"))["what"] == "this"
-        assert (await world.client.start(LookupErrand, "a", Errand())).answer == "open"
+        assert (await world.client.start(LookupBooking, "a", Booking())).answer == "open"
         world.counterparty.before_accepting.open()
         await running.result()
     assert world.counterparty.accepted == {"lookup/a/do-lookup": 1}
@@ -54,12 +54,12 @@ async def test_a_plain_client_starts_an_entity_like_any_other(world: World) -> N
 
 async def test_a_finished_entity_started_past_perdure_makes_no_call_and_ends_as_it_had(world: World) -> None:
     async with world.worker(app):
-        await world.client.start(LookupErrand, "a", Errand())
+        await world.client.start(LookupBooking, "a", Booking())
         await world.ended("lookup", "a")
         await world.handle("lookup", "a").result()
-        before = await world.client.status(LookupErrand, "a"), await world.states("lookup", "a")
+        before = await world.client.status(LookupBooking, "a"), await world.states("lookup", "a")
         await world.temporal_command("workflow", "execute", *_start(world, "lookup/a", "{}"))
-    assert (await world.client.status(LookupErrand, "a"), await world.states("lookup", "a")) == before
+    assert (await world.client.status(LookupBooking, "a"), await world.states("lookup", "a")) == before
     assert world.counterparty.seen("do") == 1
 
 
@@ -67,7 +67,7 @@ async def test_a_workflow_id_that_names_no_entity_fails_with_one_sentence(world:
     async with world.worker(app):
         with pytest.raises(WorkflowFailureError) as failed:
             await world.temporal_client.execute_workflow(
-                "lookup", Errand(), id=f"{uuid.uuid4()}", task_queue=world.config.queue
+                "lookup", Booking(), id=f"{uuid.uuid4()}", task_queue=world.config.queue
             )
     assert isinstance(failed.value.cause, ApplicationError)
     assert "does not name an entity of 'lookup': start it as 'lookup/<entity id>'" in failed.value.cause.message
@@ -112,7 +112,7 @@ async def test_a_worker_that_somebody_already_has_runs_lifecycles_beside_its_own
         greeted = await client.execute_workflow(
             Greet.run, "ann", id=f"greet-{world.scope}", task_queue=world.config.queue
         )
-        await world.client.start(LookupErrand, "a", Errand())
+        await world.client.start(LookupBooking, "a", Booking())
         assert await world.ended("lookup", "a") == "done"
     assert greeted == "hello ann"
 
@@ -125,7 +125,7 @@ async def test_a_worker_whose_client_can_not_carry_the_models_is_refused(world: 
 
 def test_an_effect_without_a_body_is_an_error_of_the_app() -> None:
     with pytest.raises(DeclarationError, match=r"Effect\('do-lookup'\) of 'lookup' has no body: give App\("):
-        App([LookupErrand], [])
+        App([LookupBooking], [])
 
 
 def _start(world: World, entity: str, given: str) -> list[str]:

@@ -14,9 +14,9 @@ from temporalio.service import RPCError
 
 from infra.postgres import PostgresServer
 from infra.temporal import TemporalServer
-from tests.apps.bodies import app as errands
-from tests.apps.contracts import Errand
-from tests.apps.errands import Count, Counter
+from tests.apps.bodies import app as bookings
+from tests.apps.bookings import Count, Counter
+from tests.apps.contracts import Booking
 from tests.apps.talking import Ring, Slow, app
 from tests.world import World
 
@@ -42,7 +42,7 @@ async def renewing(
 
 
 async def test_no_acknowledged_update_is_lost_while_runs_go_on_in_new_ones(renewing: World) -> None:
-    async with renewing.worker(errands, max_cached_workflows=10):
+    async with renewing.worker(bookings, max_cached_workflows=10):
         await renewing.client.start(Counter, "a", Count())
         counter = renewing.handle("counter", "a")
         await renewing.until(lambda: _delivered(renewing), "delivered")
@@ -64,7 +64,7 @@ async def test_no_acknowledged_update_is_lost_while_runs_go_on_in_new_ones(renew
 
 
 async def test_updates_that_meet_a_renewal_are_counted_once(world: World) -> None:
-    async with world.worker(errands):
+    async with world.worker(bookings):
         await world.client.start(Counter, "a", Count())
         counter = world.handle("counter", "a")
         await world.until(lambda: _delivered(world), "delivered")
@@ -80,7 +80,7 @@ async def test_updates_that_meet_a_renewal_are_counted_once(world: World) -> Non
 
 
 async def test_an_update_that_meets_the_end_is_counted_or_told_that_it_is_too_late(world: World) -> None:
-    async with world.worker(errands):
+    async with world.worker(bookings):
         await world.client.start(Counter, "a", Count())
         counter = world.handle("counter", "a")
         await world.until(lambda: _delivered(world), "delivered")
@@ -112,7 +112,7 @@ async def test_an_update_that_meets_the_end_is_counted_or_told_that_it_is_too_la
 
 
 async def test_an_update_during_a_final_write_that_takes_long_is_told_that_it_is_too_late(world: World) -> None:
-    async with world.worker(errands):
+    async with world.worker(bookings):
         await world.client.start(Counter, "a", Count())
         counter = world.handle("counter", "a")
         await world.until(lambda: _delivered(world), "delivered")
@@ -133,7 +133,7 @@ async def test_an_update_during_a_final_write_that_takes_long_is_told_that_it_is
 async def test_a_run_renewed_while_it_waits_for_a_retry_repeats_nothing(renewing: World) -> None:
     renewing.counterparty.replies += [{"refused": "no such bell"}] * 4
     async with renewing.worker(app):
-        await renewing.client.start(Ring, "a", Errand())
+        await renewing.client.start(Ring, "a", Booking())
         for generation in range(4):
             await renewing.counterparty.saw("do", count=generation + 1)
             await renewing.until(lambda: _waits_for_retry(renewing), "it waits for somebody")
@@ -149,7 +149,7 @@ async def test_a_run_renewed_while_it_waits_for_a_retry_repeats_nothing(renewing
 async def test_a_run_renewed_during_a_long_back_off_goes_on_waiting(renewing: World) -> None:
     renewing.counterparty.replies += [{"not_done": "busy"}] * 3
     async with renewing.worker(app):
-        await renewing.client.start(Slow, "a", Errand())
+        await renewing.client.start(Slow, "a", Booking())
         for tries in range(1, 4):
             await renewing.counterparty.saw("do", count=tries)
             await renewing.until(partial(_waits, renewing, tries), "the back-off")

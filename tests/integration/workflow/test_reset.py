@@ -10,7 +10,7 @@ from temporalio.api.common.v1 import WorkflowExecution
 from temporalio.api.workflowservice.v1 import ResetWorkflowExecutionRequest
 
 from perdure.contracts import EffectStatus
-from tests.apps.contracts import Errand
+from tests.apps.contracts import Booking
 from tests.apps.talking import Look, LookInline, Ring, Slow, app
 from tests.world import World
 
@@ -23,7 +23,7 @@ async def test_a_finished_run_that_is_reset_makes_no_call_and_ends_as_it_had(
     world: World, kind: Any, name: str
 ) -> None:
     async with world.worker(app):
-        await world.client.start(kind, "a", Errand())
+        await world.client.start(kind, "a", Booking())
         await world.ended(name, "a")
         await world.handle(name, "a").result()
         delivered = "select not exists (select from perdure.outbox)"
@@ -38,7 +38,7 @@ async def test_a_finished_run_that_is_reset_makes_no_call_and_ends_as_it_had(
 async def test_an_open_run_reset_to_before_its_effect_ends_once_and_truly(world: World) -> None:
     world.counterparty.replies += [BUSY]
     async with world.worker(app):
-        await world.client.start(Slow, "a", Errand())
+        await world.client.start(Slow, "a", Booking())
         await world.counterparty.saw("do")
         await world.until(lambda: _waits(world), "the back-off")
         await _reset(world, "slow")
@@ -54,7 +54,7 @@ async def test_an_open_run_reset_to_before_its_effect_ends_once_and_truly(world:
 async def test_a_parked_run_reset_to_before_its_effect_parks_again_without_a_call(world: World, cached: int) -> None:
     world.counterparty.replies += [{"accept": True, "close": True}]
     async with world.worker(app, max_cached_workflows=cached):
-        await world.client.start(Ring, "a", Errand())
+        await world.client.start(Ring, "a", Booking())
         await world.until(lambda: _parked(world), "parked")
         await _reset(world, "ring")
         await world.until(lambda: _parked(world), "parked again")
@@ -68,7 +68,7 @@ async def test_a_parked_run_reset_to_before_its_effect_parks_again_without_a_cal
 async def test_a_run_that_waits_for_a_retry_and_is_reset_comes_back_to_that(world: World) -> None:
     world.counterparty.replies += [{"refused": "no such bell"}]
     async with world.worker(app):
-        await world.client.start(Ring, "a", Errand())
+        await world.client.start(Ring, "a", Booking())
         await world.until(lambda: _waits_for_retry(world), "it waits for somebody")
         await _reset(world, "ring")
         await world.until(lambda: _waits_for_retry(world), "it waits again")
@@ -83,11 +83,11 @@ async def test_a_run_that_waits_for_a_retry_and_is_reset_comes_back_to_that(worl
 async def test_a_run_terminated_and_started_by_hand_goes_on_from_the_fence(world: World, cached: int) -> None:
     world.counterparty.replies += [{"accept": True, "close": True}]
     async with world.worker(app, max_cached_workflows=cached):
-        await world.client.start(Ring, "a", Errand())
+        await world.client.start(Ring, "a", Booking())
         await world.until(lambda: _parked(world), "parked")
         await world.handle("ring", "a").terminate()
         await world.temporal_client.start_workflow(
-            "ring", Errand(), id=f"{world.scope}:ring/a", task_queue=world.config.queue
+            "ring", Booking(), id=f"{world.scope}:ring/a", task_queue=world.config.queue
         )
         await world.until(lambda: _parked(world), "parked again")
         assert (await world.client.status(Ring, "a")).state == "doing"
@@ -99,14 +99,14 @@ async def test_a_run_terminated_and_started_by_hand_goes_on_from_the_fence(world
 
 async def test_a_restarted_entity_started_by_hand_goes_on_in_its_round(world: World) -> None:
     async with world.worker(app):
-        await world.client.start(Ring, "a", Errand())
+        await world.client.start(Ring, "a", Booking())
         await world.ended("ring", "a")
         world.counterparty.replies += [{"refused": "no such bell"}]
         assert await world.client.restart(Ring, "a", by="ann", note="again") == 1
         await world.is_in("ring", "a", "failed")
         await world.handle("ring", "a").terminate()
         await world.temporal_client.start_workflow(
-            "ring", Errand(), id=f"{world.scope}:ring/a", task_queue=world.config.queue
+            "ring", Booking(), id=f"{world.scope}:ring/a", task_queue=world.config.queue
         )
         await world.until(lambda: _waits_for_retry(world), "it waits for somebody")
         await world.client.retry(Ring, "a", by="ann")

@@ -13,7 +13,7 @@ from perdure._store.postgres import Database, PostgresStore
 from perdure._wire.writes import Fence, FenceOp, Write
 from perdure.contracts import EffectStatus
 from perdure.errors import AlreadyFinished, NotNow
-from tests.apps.contracts import Errand
+from tests.apps.contracts import Booking
 from tests.apps.talking import Ring, RingInline, app
 from tests.world import World
 
@@ -113,7 +113,7 @@ async def test_a_resolution_after_a_late_done_changes_nothing_and_says_so(world:
     world.counterparty.replies.append(LOST)
     async with world.worker(app, relay=False):  # so that nobody tells the run of the late outcome
         await world.temporal_client.start_workflow(
-            kind.run, Errand(), id=f"{world.scope}:{_names(kind)[0]}/a", task_queue=world.config.queue
+            kind.run, Booking(), id=f"{world.scope}:{_names(kind)[0]}/a", task_queue=world.config.queue
         )
         await _wait_until_parked(world, kind)
         await _late_done(world, kind)
@@ -144,7 +144,7 @@ async def _parked(world: World, kind: Any, reply: dict[str, Any]) -> AsyncIterat
     """A worker, and an entity `a` whose first attempt got that reply."""
     world.counterparty.replies.append(reply)
     async with world.worker(app):
-        await world.client.start(kind, "a", Errand())
+        await world.client.start(kind, "a", Booking())
         await _wait_until_parked(world, kind)
         yield
 

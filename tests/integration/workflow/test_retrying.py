@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from perdure.errors import NoSuchEntity, NotNow
-from tests.apps.contracts import Errand
+from tests.apps.contracts import Booking
 from tests.apps.talking import Look, LookInline, Ring, Slow, app
 from tests.world import World
 
@@ -17,7 +17,7 @@ REFUSED = {"refused": "no such bell"}
 async def test_a_retry_cuts_a_back_off_of_an_hour_short(world: World, cached: int) -> None:
     world.counterparty.replies.append(BUSY)
     async with world.worker(app, max_cached_workflows=cached):
-        await world.client.start(Slow, "a", Errand())
+        await world.client.start(Slow, "a", Booking())
         await world.until(lambda: _waits(world, "slow"), "the back-off")
         assert await world.client.retry(Slow, "a", by="ann") == "goes on from doing"
         assert await world.ended("slow", "a") == "done"
@@ -29,7 +29,7 @@ async def test_a_retry_cuts_a_back_off_of_an_hour_short(world: World, cached: in
 async def test_a_retry_after_a_refusal_goes_with_a_new_key(world: World, cached: int) -> None:
     world.counterparty.replies += [REFUSED, REFUSED]
     async with world.worker(app, max_cached_workflows=cached):
-        await world.client.start(Ring, "a", Errand())
+        await world.client.start(Ring, "a", Booking())
         for _ in range(2):
             await world.until(lambda: _waits_for_retry(world), "it waits for somebody")
             assert await world.client.retry(Ring, "a", by="ann") == "goes on from failed"
@@ -45,7 +45,7 @@ async def test_a_retry_after_a_refusal_goes_with_a_new_key(world: World, cached:
 async def test_send_again_after_two_refusals_needs_no_name(world: World) -> None:
     world.counterparty.replies += [REFUSED, REFUSED]
     async with world.worker(app):
-        await world.client.start(Ring, "a", Errand())
+        await world.client.start(Ring, "a", Booking())
         await world.until(lambda: _waits_for_retry(world), "it waits for somebody")
         await world.client.retry(Ring, "a", by="ann")
         await world.counterparty.saw("do", "~1")
@@ -60,7 +60,7 @@ async def test_a_retry_while_an_attempt_is_under_way_is_refused(world: World, ki
     name = "look" if kind is Look else "look-inline"
     world.counterparty.before_accepting.shut()
     async with world.worker(app):
-        await world.client.start(kind, "a", Errand())
+        await world.client.start(kind, "a", Booking())
         await world.counterparty.saw("do")
         if kind is Look:
             with pytest.raises(NotNow, match="nothing waits for a retry in state 'doing'"):
@@ -76,7 +76,7 @@ async def test_what_is_asked_of_an_entity_that_nobody_knows_names_it(world: Worl
 
 
 async def test_what_is_asked_before_the_delivery_says_so(world: World) -> None:
-    await world.client.start(Ring, "a", Errand())
+    await world.client.start(Ring, "a", Booking())
     with pytest.raises(NotNow, match="ring/a waits to be delivered to Temporal: ask again in a moment"):
         await world.client.retry(Ring, "a", by="ann")
 

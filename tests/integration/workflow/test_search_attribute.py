@@ -9,7 +9,7 @@ from temporalio import workflow
 from infra.postgres import PostgresServer
 from infra.temporal import TemporalServer
 from perdure import App, Lifecycle
-from tests.apps.errands import Count, Open
+from tests.apps.bookings import Count, Open
 from tests.world import World
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from temporalio.api.enums.v1 import EventType
 
-from tests.apps.contracts import Errand
+from tests.apps.contracts import Booking
 from tests.apps.straight import Straight, StraightInline, app
 from tests.deadline import DEADLINE
 from tests.world import World
@@ -17,9 +17,9 @@ from tests.world import World
 @pytest.mark.parametrize(("lifecycle", "events"), [(Straight, 11), (StraightInline, 6)])
 async def test_an_effect_and_its_end_cost_two_writes(world: World, lifecycle: Any, events: int) -> None:
     await world.db.execute(f'alter database "{world.dsn.rpartition("/")[2]}" set track_functions = pl')
-    await world.db.execute("insert into errand (id) values ('a')")
+    await world.db.execute("insert into booking (id) values ('a')")
     async with world.worker(app):
-        handle = await world.client.start(lifecycle, "a", Errand())
+        handle = await world.client.start(lifecycle, "a", Booking())
         end = await handle.wait(timeout=timedelta(seconds=DEADLINE))
         await world.handle(handle.entity.lifecycle, "a").result()
         history = await world.handle(handle.entity.lifecycle, "a").fetch_history()
@@ -27,7 +27,7 @@ async def test_an_effect_and_its_end_cost_two_writes(world: World, lifecycle: An
     name = handle.entity.lifecycle
     assert (end.state, [each.status.value for each in end.effects]) == ("done", ["done"])
     assert await world.states(name, "a") == ["starting", "doing", "done"]
-    assert await world.db.fetchval("select state from errand where id = 'a'") == "done"
+    assert await world.db.fetchval("select state from booking where id = 'a'") == "done"
     assert list(world.counterparty.accepted.values()) == [1]
     assert len(history.events) == events, [EventType.Name(each.event_type) for each in history.events]
     calls = "select calls from pg_stat_user_functions where funcname = 'apply_write'"
@@ -41,12 +41,12 @@ async def test_an_effect_and_its_end_cost_two_writes(world: World, lifecycle: An
 
 async def test_what_the_app_refuses_to_show_holds_up_no_outcome(world: World) -> None:
     """The app's CHECK refuses the state; the effect is done, and the mirror knows."""
-    await world.db.execute("insert into errand (id) values ('a')")
-    await world.db.execute("alter table errand add check (state <> 'done')")
+    await world.db.execute("insert into booking (id) values ('a')")
+    await world.db.execute("alter table booking add check (state <> 'done')")
     async with world.worker(app):
-        handle = await world.client.start(Straight, "a", Errand())
+        handle = await world.client.start(Straight, "a", Booking())
         end = await handle.wait(timeout=timedelta(seconds=DEADLINE))
 
     assert (end.state, [each.status.value for each in end.effects]) == ("done", ["done"])
-    assert await world.db.fetchval("select state from errand") in ("pending", "doing")
+    assert await world.db.fetchval("select state from booking") in ("pending", "doing")
     assert await world.db.fetchval("select count(distinct id) from perdure.behind") == 1

@@ -9,7 +9,7 @@ import pytest
 from temporalio.api.common.v1 import Payload
 from temporalio.api.sdk.v1 import WorkflowMetadata
 
-from tests.apps.contracts import Errand
+from tests.apps.contracts import Booking
 from tests.apps.talking import Look, Ring, Slow, app
 from tests.deadline import in_time
 from tests.world import World
@@ -18,7 +18,7 @@ from tests.world import World
 async def test_the_details_of_a_parked_run_hold_json_that_resolves_it(world: World) -> None:
     world.counterparty.replies.append({"accept": False, "close": True})
     async with world.worker(app):
-        await world.client.start(Ring, "a", Errand())
+        await world.client.start(Ring, "a", Booking())
         await world.until(lambda: _wants_a_person(world), "parked")
         details = await _details(world, "ring")
         since = (await world.asked("ring")).since
@@ -36,7 +36,7 @@ async def test_the_details_of_a_run_that_waits_for_a_person_hold_json_that_lets_
 ) -> None:
     world.counterparty.replies.append({"refused": "no such bell"})
     async with world.worker(app):
-        await world.client.start(Ring, "a", Errand())
+        await world.client.start(Ring, "a", Booking())
         await world.is_in("ring", "a", "failed")
         details = await _details(world, "ring")
         assert f"`{update}`" in details
@@ -47,7 +47,7 @@ async def test_the_details_of_a_run_that_waits_for_a_person_hold_json_that_lets_
 async def test_the_details_of_a_back_off_say_when_it_goes_on(world: World) -> None:
     world.counterparty.replies.append({"not_done": "busy"})
     async with world.worker(app):
-        await world.client.start(Slow, "a", Errand())
+        await world.client.start(Slow, "a", Booking())
         await world.counterparty.saw("do")
 
         async def waits() -> bool:
@@ -61,7 +61,7 @@ async def test_the_details_of_a_back_off_say_when_it_goes_on(world: World) -> No
 async def test_runs_and_activities_carry_summaries(world: World) -> None:
     world.counterparty.replies.append({"accept": True, "close": True})
     async with world.worker(app):
-        await world.client.start(Look, "a", Errand())
+        await world.client.start(Look, "a", Booking())
         await world.ended("look", "a")
         history = await world.handle("look", "a").fetch_history()
     assert _text(history.events[0].user_metadata.summary) == "look/a"

@@ -18,9 +18,9 @@ from perdure.contracts.effects import contract_of
 from perdure.contracts.states import States
 from perdure.errors import DeclarationError, InvalidEntity, InvalidInput, UnknownLifecycle
 from tests.apps import contracts as tests_contracts
-from tests.apps.contracts import REGULAR, Errand, Ticket
-from tests.apps.errands import LookupErrand
-from tests.apps.errands import Repeat as RepeatErrand
+from tests.apps.bookings import LookupBooking
+from tests.apps.bookings import Repeat as RepeatBooking
+from tests.apps.contracts import REGULAR, Booking, Ticket
 
 
 class Shipping(StrEnum):
@@ -151,15 +151,15 @@ def test_a_body_is_bound_and_stays_the_function_that_it_was() -> None:
     assert contract_of(ship) is one
 
 
-def body_of(contract: Effect[Errand, Ticket]) -> Any:
-    async def body(errand: Errand, attempt: Attempt) -> Ticket:
+def body_of(contract: Effect[Booking, Ticket]) -> Any:
+    async def body(booking: Booking, attempt: Attempt) -> Ticket:
         return Ticket(number=1)
 
     return contract.performs(body)
 
 
 def finder_of(contract: Any) -> Any:
-    async def finder(errand: Errand, question: LookupContext) -> Ticket | None:
+    async def finder(booking: Booking, question: LookupContext) -> Ticket | None:
         return None
 
     return contract.answers(finder)
@@ -169,45 +169,47 @@ class TestApp:
     """A worker whose app does not fit together does not start."""
 
     def test_one_that_fits_is_taken(self) -> None:
-        app = App([LookupErrand], [body_of(REGULAR["lookup"]), finder_of(REGULAR["lookup"].lookup)])
-        assert app.lifecycle("lookup") is LookupErrand
-        assert set(app.bodies) == {"do-lookup", "find-errand"}
+        app = App([LookupBooking], [body_of(REGULAR["lookup"]), finder_of(REGULAR["lookup"].lookup)])
+        assert app.lifecycle("lookup") is LookupBooking
+        assert set(app.bodies) == {"do-lookup", "find-booking"}
 
     def test_an_effect_without_its_body_is_refused(self) -> None:
         with pytest.raises(DeclarationError, match=r"Effect\('do-repeat'\) of 'repeat' has no body: .* its .performs"):
-            App([RepeatErrand], [])
+            App([RepeatBooking], [])
 
     def test_a_look_up_without_its_body_is_refused(self) -> None:
-        with pytest.raises(DeclarationError, match=r"Lookup\('find-errand'\) of 'lookup' has no body: .* its .answers"):
-            App([LookupErrand], [body_of(REGULAR["lookup"])])
+        with pytest.raises(
+            DeclarationError, match=r"Lookup\('find-booking'\) of 'lookup' has no body: .* its .answers"
+        ):
+            App([LookupBooking], [body_of(REGULAR["lookup"])])
 
     def test_a_body_without_its_contract_is_refused(self) -> None:
-        async def loose(errand: Errand, attempt: Attempt) -> Ticket:
+        async def loose(booking: Booking, attempt: Attempt) -> Ticket:
             return Ticket(number=1)
 
         with pytest.raises(DeclarationError, match="loose is bound to no contract"):
-            App([RepeatErrand], [loose])
+            App([RepeatBooking], [loose])
 
     def test_a_body_that_nobody_needs_is_refused(self) -> None:
         with pytest.raises(DeclarationError, match="performs 'do-escalate', which no lifecycle of this app declares"):
-            App([RepeatErrand], [body_of(REGULAR["repeat"]), body_of(REGULAR["escalate"])])
+            App([RepeatBooking], [body_of(REGULAR["repeat"]), body_of(REGULAR["escalate"])])
 
     def test_two_bodies_of_one_effect_are_refused(self) -> None:
         with pytest.raises(DeclarationError, match=r"Effect\('do-repeat'\) has two bodies"):
-            App([RepeatErrand], [body_of(REGULAR["repeat"]), body_of(REGULAR["repeat"])])
+            App([RepeatBooking], [body_of(REGULAR["repeat"]), body_of(REGULAR["repeat"])])
 
     def test_a_body_of_a_namesake_is_refused(self) -> None:
-        namesake = Effect[Errand, Ticket]("do-repeat", timeout=timedelta(minutes=1), doubt=Repeat())
+        namesake = Effect[Booking, Ticket]("do-repeat", timeout=timedelta(minutes=1), doubt=Repeat())
         with pytest.raises(DeclarationError, match="is bound to another contract named 'do-repeat'"):
-            App([RepeatErrand], [body_of(namesake)])
+            App([RepeatBooking], [body_of(namesake)])
 
     def test_one_lifecycle_twice_is_refused(self) -> None:
         with pytest.raises(DeclarationError, match="two lifecycles have the same name"):
-            App([RepeatErrand, RepeatErrand], [body_of(REGULAR["repeat"])])
+            App([RepeatBooking, RepeatBooking], [body_of(REGULAR["repeat"])])
 
     def test_an_unknown_lifecycle_is_named_with_the_nearest(self) -> None:
         with pytest.raises(UnknownLifecycle, match="no lifecycle is named 'repaet'; did you mean 'repeat'"):
-            App([RepeatErrand], [body_of(REGULAR["repeat"])]).lifecycle("repaet")
+            App([RepeatBooking], [body_of(REGULAR["repeat"])]).lifecycle("repaet")
 
 
 class Mending(StrEnum):

@@ -22,9 +22,9 @@ from perdure.errors import UnknownKey
 from perdure.testing import rehearse
 from perdure.testing.server_activities import Failed
 from perdure.testing.stage import Stage
-from tests.apps.contracts import Errand, Ticket
+from tests.apps.contracts import Booking, Ticket
 
-ONCE = Effect[Errand, Ticket](
+ONCE = Effect[Booking, Ticket](
     "once", timeout=timedelta(seconds=1), doubt=Repeat(), retry=RetryPolicy(maximum_attempts=1)
 )
 
@@ -38,15 +38,15 @@ class Way(StrEnum):
 
 
 @workflow.defn(name="once")
-class Once(Lifecycle[Errand, Way]):
+class Once(Lifecycle[Booking, Way]):
     """Gives up after one attempt."""
 
     effects = (ONCE,)
 
     @workflow.run
-    async def run(self, errand: Errand) -> None:
+    async def run(self, booking: Booking) -> None:
         """Try once."""
-        ended = await self.perform(ONCE, errand)
+        ended = await self.perform(ONCE, booking)
         await self.enter(Way.DONE if isinstance(ended, Done) else Way.GIVEN_UP)
 
 
@@ -61,7 +61,7 @@ async def test_an_attempt_whose_worker_has_not_the_key_does_not_count(monkeypatc
         return Failed(error)
 
     monkeypatch.setattr(Stage, "_execute", by_a_worker_without)
-    seen = await rehearse(Once, Errand(), {ONCE: [Ticket(number=1)]})
+    seen = await rehearse(Once, Booking(), {ONCE: [Ticket(number=1)]})
     assert (seen.end, seen.calls(ONCE), next(unread, None)) == (Way.DONE, 1, None)
 
 

@@ -47,12 +47,12 @@ from perdure.testing import (
     WorkerLost,
     rehearse,
 )
-from tests.apps import errands
-from tests.apps.contracts import INLINE, MARCH, REGULAR, Errand, March, Marched, Ticket
-from tests.apps.errands import Count, Counter, Marching, Open, Pace, Way
+from tests.apps import bookings
+from tests.apps.bookings import Count, Counter, Marching, Open, Pace, Way
+from tests.apps.contracts import INLINE, MARCH, REGULAR, Booking, March, Marched, Ticket
 
 DO, DO_INLINE = REGULAR["lookup"], INLINE["lookup"]
-FIND: Lookup[Errand, Ticket] = REGULAR["lookup"].lookup or Lookup("none")
+FIND: Lookup[Booking, Ticket] = REGULAR["lookup"].lookup or Lookup("none")
 ONE, TWO = Ticket(number=1), Ticket(number=2)
 ANN = OperatorRequest(by="ann", note="try again")
 DONE, NOT_DONE, REFUSED, IN_DOUBT = (
@@ -64,7 +64,7 @@ DONE, NOT_DONE, REFUSED, IN_DOUBT = (
 
 
 async def test_a_call_that_was_accepted_before_the_crash_is_found_and_not_made_again() -> None:
-    seen = await rehearse(errands.LookupErrand, Errand(), {DO: [WorkerLost()], FIND: [ONE]})
+    seen = await rehearse(bookings.LookupBooking, Booking(), {DO: [WorkerLost()], FIND: [ONE]})
     assert seen.states == [Way.DOING, Way.DONE]
     assert seen.end is Way.DONE
     assert (seen.calls(DO), seen.calls(FIND)) == (1, 1)
@@ -73,7 +73,7 @@ async def test_a_call_that_was_accepted_before_the_crash_is_found_and_not_made_a
 
 async def test_a_miss_that_counts_sends_again_under_the_same_key() -> None:
     seen = await rehearse(
-        errands.LookupErrand, Errand(), {DO: [WorkerLost(), TWO], FIND: [None] * 5}, allow_unused=True
+        bookings.LookupBooking, Booking(), {DO: [WorkerLost(), TWO], FIND: [None] * 5}, allow_unused=True
     )
     assert (seen.end, seen.calls(DO)) == (Way.DONE, 2)
     assert seen.keys == ["lookup/1/do-lookup"]
@@ -86,13 +86,13 @@ async def test_a_miss_that_counts_sends_again_under_the_same_key() -> None:
     [(NotDone("busy"), NOT_DONE), (InDoubt("cut off"), IN_DOUBT), (ConnectionResetError("reset"), IN_DOUBT)],
 )
 async def test_an_exception_is_what_the_body_raises(raised: Exception, outcome: EffectStatus) -> None:
-    seen = await rehearse(errands.Repeat, Errand(), {REGULAR["repeat"]: [raised, ONE]})
+    seen = await rehearse(bookings.Repeat, Booking(), {REGULAR["repeat"]: [raised, ONE]})
     assert seen.outcomes == {"repeat/1/do-repeat": [outcome, DONE]}
     assert seen.states == [Way.DOING, Way.DONE]
 
 
 async def test_what_ends_without_a_final_state_is_seen_waiting() -> None:
-    seen = await rehearse(errands.LookupErrand, Errand(), {DO: [Refused("unknown street"), ONE]}, allow_unused=True)
+    seen = await rehearse(bookings.LookupBooking, Booking(), {DO: [Refused("unknown street"), ONE]}, allow_unused=True)
     assert (seen.states, seen.end) == ([Way.DOING, Way.FAILED], None)
     assert (seen.waits_for, seen.attention) == ("retry_now", "unknown street")
     assert seen.unused == {DO: [ONE]}
@@ -102,7 +102,9 @@ async def test_what_ends_without_a_final_state_is_seen_waiting() -> None:
 @pytest.mark.parametrize("began", [False, True])
 async def test_a_worker_lost_before_the_record_has_sent_nothing(began: bool) -> None:
     effect = REGULAR["escalate"]
-    seen = await rehearse(errands.Escalate, Errand(), {effect: [WorkerLost(before=not began), ONE]}, allow_unused=True)
+    seen = await rehearse(
+        bookings.Escalate, Booking(), {effect: [WorkerLost(before=not began), ONE]}, allow_unused=True
+    )
     # with a record, nobody knows; without one, nothing can have left
     assert seen.end is (None if began else Way.DONE)
     assert (seen.calls(effect), seen.effects[seen.keys[0]].attempts) == (1, 1)
@@ -114,7 +116,7 @@ async def test_a_worker_lost_before_the_record_has_sent_nothing(began: bool) -> 
 async def test_an_inline_call_of_a_lost_worker_is_executed_again_and_the_fence_decides(began: bool) -> None:
     effect = INLINE["escalate"]
     seen = await rehearse(
-        errands.EscalateInline, Errand(), {effect: [WorkerLost(before=not began), ONE]}, allow_unused=True
+        bookings.EscalateInline, Booking(), {effect: [WorkerLost(before=not began), ONE]}, allow_unused=True
     )
     assert seen.end is (None if began else Way.DONE)
     assert seen.calls(effect) == 1
@@ -122,7 +124,7 @@ async def test_an_inline_call_of_a_lost_worker_is_executed_again_and_the_fence_d
 
 
 async def test_an_attempt_that_no_worker_takes_was_never_begun() -> None:
-    seen = await rehearse(errands.Escalate, Errand(), {REGULAR["escalate"]: [NotPickedUp(), ONE]})
+    seen = await rehearse(bookings.Escalate, Booking(), {REGULAR["escalate"]: [NotPickedUp(), ONE]})
     assert seen.outcomes == {"escalate/1/do-escalate": [DONE]}
     assert seen.states == [Way.DOING, Way.DONE]
     assert seen.took >= REGULAR["escalate"].schedule_to_start_timeout
@@ -142,7 +144,7 @@ async def test_progress_of_a_lost_worker_reaches_the_next_attempt() -> None:
 
 async def test_a_late_outcome_wakes_the_parked_run() -> None:
     effect = REGULAR["escalate"]
-    seen = await rehearse(errands.Escalate, Errand(), {effect: [Late(ONE, after=timedelta(hours=1))]})
+    seen = await rehearse(bookings.Escalate, Booking(), {effect: [Late(ONE, after=timedelta(hours=1))]})
     assert seen.states == [Way.DOING, Way.DONE]
     assert seen.took == timedelta(hours=1)
     assert (seen.calls(effect), seen.outcomes[seen.keys[0]]) == (1, [DONE])
@@ -150,14 +152,14 @@ async def test_a_late_outcome_wakes_the_parked_run() -> None:
 
 async def test_a_late_outcome_of_an_inline_call_wakes_the_parked_run() -> None:
     effect = INLINE["escalate"]
-    seen = await rehearse(errands.EscalateInline, Errand(), {effect: [Late(ONE, after=timedelta(hours=1))]})
+    seen = await rehearse(bookings.EscalateInline, Booking(), {effect: [Late(ONE, after=timedelta(hours=1))]})
     assert (seen.end, seen.took, seen.calls(effect)) == (Way.DONE, timedelta(hours=1), 1)
 
 
 async def test_what_comes_after_the_end_changes_nothing_and_leaves_nothing_behind() -> None:
     effect = REGULAR["repeat"]
     before = asyncio.all_tasks()
-    seen = await rehearse(errands.Repeat, Errand(), {effect: [Late(ONE, after=timedelta(hours=1)), TWO]})
+    seen = await rehearse(bookings.Repeat, Booking(), {effect: [Late(ONE, after=timedelta(hours=1)), TWO]})
     assert (seen.end, seen.calls(effect)) == (Way.DONE, 2)
     assert seen.effects[seen.keys[0]].receipt == {"number": 2}
     await asyncio.sleep(0)
@@ -165,37 +167,37 @@ async def test_what_comes_after_the_end_changes_nothing_and_leaves_nothing_behin
 
 
 async def test_a_call_can_take_time() -> None:
-    seen = await rehearse(errands.LookupErrand, Errand(), {DO: [After(timedelta(seconds=1.5), ONE)]})
+    seen = await rehearse(bookings.LookupBooking, Booking(), {DO: [After(timedelta(seconds=1.5), ONE)]})
     assert (seen.end, seen.took) == (Way.DONE, timedelta(seconds=1.5))
 
 
 async def test_a_function_is_called_like_the_body() -> None:
     told: list[Any] = []
 
-    async def body(errand: Errand, attempt: Attempt) -> Ticket:
-        told.append((errand.what, attempt.key, attempt.number))
+    async def body(booking: Booking, attempt: Attempt) -> Ticket:
+        told.append((booking.what, attempt.key, attempt.number))
         raise ConnectionResetError
 
-    async def answer(errand: Errand, question: LookupContext) -> Ticket | None:
-        told.append((errand.what, question.key, question.attempts))
+    async def answer(booking: Booking, question: LookupContext) -> Ticket | None:
+        told.append((booking.what, question.key, question.attempts))
         return ONE
 
-    seen = await rehearse(errands.LookupErrand, Errand(what="shop"), {DO: [body], FIND: [answer]}, entity_id="e-7")
+    seen = await rehearse(bookings.LookupBooking, Booking(what="shop"), {DO: [body], FIND: [answer]}, entity_id="e-7")
     assert told == [("shop", "lookup/e-7/do-lookup", 1)] * 2
-    assert (seen.end, seen.inputs(DO)) == (Way.DONE, [Errand(what="shop")])
+    assert (seen.end, seen.inputs(DO)) == (Way.DONE, [Booking(what="shop")])
 
 
-@pytest.mark.parametrize(("lifecycle", "effect"), [(errands.LookupErrand, DO), (errands.LookupInline, DO_INLINE)])
+@pytest.mark.parametrize(("lifecycle", "effect"), [(bookings.LookupBooking, DO), (bookings.LookupInline, DO_INLINE)])
 async def test_a_call_past_the_end_of_the_script_is_named(lifecycle: Any, effect: Any) -> None:
     with pytest.raises(ScriptError) as caught:
-        await rehearse(lifecycle, Errand(), {effect: [NotDone("busy")]}, entity_id="e-7")
+        await rehearse(lifecycle, Booking(), {effect: [NotDone("busy")]}, entity_id="e-7")
     for part in (repr(effect), f"/e-7/{effect.name}'", "attempt 2"):
         assert part in str(caught.value)
 
 
 async def test_a_look_up_past_the_end_of_the_script_is_named() -> None:
-    with pytest.raises(ScriptError, match=r"Lookup.'find-errand'.*key 'lookup/1/do-lookup'"):
-        await rehearse(errands.LookupErrand, Errand(), {DO: [WorkerLost()]})
+    with pytest.raises(ScriptError, match=r"Lookup.'find-booking'.*key 'lookup/1/do-lookup'"):
+        await rehearse(bookings.LookupBooking, Booking(), {DO: [WorkerLost()]})
 
 
 @pytest.mark.parametrize(
@@ -210,12 +212,12 @@ async def test_a_look_up_past_the_end_of_the_script_is_named() -> None:
 )
 async def test_a_script_that_can_not_happen_is_refused(script: dict[Any, list[Any]], why: str) -> None:
     with pytest.raises(ScriptError, match=why):
-        await rehearse(errands.LookupErrand, Errand(), script)
+        await rehearse(bookings.LookupBooking, Booking(), script)
 
 
 async def test_an_inline_call_can_not_miss_its_worker() -> None:
     with pytest.raises(ScriptError, match="runs inline"):
-        await rehearse(errands.LookupInline, Errand(), {DO_INLINE: [NotPickedUp()]})
+        await rehearse(bookings.LookupInline, Booking(), {DO_INLINE: [NotPickedUp()]})
 
 
 LIE: Any = {"what": 1}
@@ -223,12 +225,12 @@ LIE: Any = {"what": 1}
 
 async def test_an_input_that_does_not_fit_is_refused() -> None:
     with pytest.raises(InvalidInput, match="lookup: the input does not fit"):
-        await rehearse(errands.LookupErrand, LIE, {DO: [ONE]})
+        await rehearse(bookings.LookupBooking, LIE, {DO: [ONE]})
 
 
 @pytest.mark.parametrize("directly", [False, True])
 async def test_it_may_be_started_past_perdure(directly: bool) -> None:
-    seen = await rehearse(errands.LookupErrand, Errand(), {DO: [NotDone("busy"), ONE]}, started_directly=directly)
+    seen = await rehearse(bookings.LookupBooking, Booking(), {DO: [NotDone("busy"), ONE]}, started_directly=directly)
     assert (seen.states, seen.outcomes[seen.keys[0]]) == ([Way.DOING, Way.DONE], [NOT_DONE, DONE])
 
 
@@ -268,7 +270,7 @@ async def test_a_rehearsal_takes_milliseconds() -> None:
     times = []
     for _ in range(10):
         began = time.thread_time()
-        await rehearse(errands.LookupErrand, Errand(), {DO: [WorkerLost()], FIND: [ONE]})
+        await rehearse(bookings.LookupBooking, Booking(), {DO: [WorkerLost()], FIND: [ONE]})
         times.append(time.thread_time() - began)
     assert min(times) < 0.05
 
@@ -310,8 +312,8 @@ async def test_calls_that_never_happened_are_an_error() -> None:
     script: Calls = {DO: [ONE, ONE, WorkerLost()], FIND: [None]}
     left = r"2 of its calls, next .*; Lookup\(.*\): 1 of its calls, next None. It stands in state 'done'"
     with pytest.raises(ScriptError, match=left):
-        await rehearse(errands.LookupErrand, Errand(), script)
-    seen = await rehearse(errands.LookupErrand, Errand(), script, allow_unused=True)
+        await rehearse(bookings.LookupBooking, Booking(), script)
+    seen = await rehearse(bookings.LookupBooking, Booking(), script, allow_unused=True)
     assert {contract.name: len(entries) for contract, entries in seen.unused.items()} == {DO.name: 2, FIND.name: 1}
 
 
@@ -366,7 +368,7 @@ class TestMessages:
             WhenBlocked("retry_now", ANN),
         ]
         script = {effect: [InDoubt("cut off"), Refused("no"), ONE]}
-        seen = await rehearse(errands.Escalate, Errand(), script, messages=messages)
+        seen = await rehearse(bookings.Escalate, Booking(), script, messages=messages)
         assert seen.states == [Way.DOING, Way.FAILED, Way.DOING, Way.DONE]
         assert [each.said for each in seen.answers] == ["resolved as not_done", "goes on from failed"]
         assert seen.keys == ["escalate/1/do-escalate", "escalate/1/do-escalate~1"]
@@ -375,7 +377,7 @@ class TestMessages:
         effect = REGULAR["escalate"]
         said = Resolution(by="ann", outcome=EffectStatus.DONE, receipt={"number": 9})
         seen = await rehearse(
-            errands.Escalate, Errand(), {effect: [InDoubt("cut off")]}, messages=[WhenParked("resolve", said)]
+            bookings.Escalate, Booking(), {effect: [InDoubt("cut off")]}, messages=[WhenParked("resolve", said)]
         )
         assert (seen.end, seen.answers) == (Way.DONE, [Answered("resolve", "completed", "resolved as done")])
         assert seen.effects[seen.keys[0]].receipt == {"number": 9}
@@ -383,21 +385,21 @@ class TestMessages:
     async def test_a_message_in_a_state_comes_when_nothing_is_under_way(self) -> None:
         messages = [WhenIn(Way.FAILED, "retry_now", ANN), WhenIn(Way.FAILED, "cancel", ANN)]
         script = {DO: [Refused("no"), After(timedelta(seconds=1), Refused("still no"))]}
-        seen = await rehearse(errands.LookupErrand, Errand(), script, messages=messages)
+        seen = await rehearse(bookings.LookupBooking, Booking(), script, messages=messages)
         # the second is for the second time that it is there
         assert seen.states == [Way.DOING, Way.FAILED, Way.DOING, Way.FAILED, Way.CANCELLED]
 
     async def test_a_condition_can_hold_in_the_middle_of_an_attempt(self) -> None:
         messages = [When(lambda status: status.state == Way.DOING, "cancel", ANN)]
         script = {DO: [After(timedelta(seconds=1), NotDone("busy")), ONE]}
-        seen = await rehearse(errands.LookupErrand, Errand(), script, messages=messages, allow_unused=True)
+        seen = await rehearse(bookings.LookupBooking, Booking(), script, messages=messages, allow_unused=True)
         assert (seen.states, seen.calls(DO)) == ([Way.DOING, Way.CANCELLED], 1)
         assert seen.took == timedelta(seconds=1)
 
     async def test_a_refusal_gives_its_sentence(self) -> None:
         seen = await rehearse(
-            errands.LookupErrand,
-            Errand(),
+            bookings.LookupBooking,
+            Booking(),
             {DO: [After(timedelta(seconds=1), ONE)]},
             messages=[At(timedelta(seconds=0.5), "retry_now", ANN)],
         )
@@ -406,7 +408,7 @@ class TestMessages:
 
     async def test_a_cancellation_through_temporal_is_a_message(self) -> None:
         seen = await rehearse(
-            errands.LookupErrand, Errand(), {DO: [Refused("no")]}, messages=[At(timedelta(hours=1), CANCEL_WORKFLOW)]
+            bookings.LookupBooking, Booking(), {DO: [Refused("no")]}, messages=[At(timedelta(hours=1), CANCEL_WORKFLOW)]
         )
         assert (seen.end, seen.took) == (Way.CANCELLED, timedelta(hours=1))
 
@@ -420,7 +422,7 @@ class TestMessages:
     )
     async def test_a_message_that_nobody_takes_is_refused(self, message: Any, why: str) -> None:
         with pytest.raises(ScriptError, match=why):
-            await rehearse(errands.LookupErrand, Errand(), {DO: [ONE]}, messages=[message])
+            await rehearse(bookings.LookupBooking, Booking(), {DO: [ONE]}, messages=[message])
 
 
 RETRIES = [WhenBlocked("retry_now", ANN)] * 3
@@ -447,12 +449,12 @@ class TestRenewal:
     async def test_it_has_the_same_states_calls_and_outcomes(self, script: Any, tail: str) -> None:
         kind, entries, answers, messages = script
         lifecycle: Any
-        [lifecycle] = [each for each in errands.LIFECYCLES if workflow_name(each) == kind + tail]
+        [lifecycle] = [each for each in bookings.LIFECYCLES if workflow_name(each) == kind + tail]
         [effect] = lifecycle.effects
         play = {effect: entries} | ({effect.lookup: answers} if answers else {})
-        once = await rehearse(lifecycle, Errand(), play, messages=messages, allow_unused=True)
+        once = await rehearse(lifecycle, Booking(), play, messages=messages, allow_unused=True)
         often = await rehearse(
-            lifecycle, Errand(), play, messages=messages, renew_at_every_wait=True, allow_unused=True
+            lifecycle, Booking(), play, messages=messages, renew_at_every_wait=True, allow_unused=True
         )
         assert once.runs == 1
         assert [often.states, often.end, often.outcomes, often.waits_for] == [
@@ -466,7 +468,9 @@ class TestRenewal:
 
     async def test_it_does_go_on_in_new_runs(self) -> None:
         effect = REGULAR["repeat"]
-        seen = await rehearse(errands.Repeat, Errand(), {effect: [NotDone("no")] * 4 + [ONE]}, renew_at_every_wait=True)
+        seen = await rehearse(
+            bookings.Repeat, Booking(), {effect: [NotDone("no")] * 4 + [ONE]}, renew_at_every_wait=True
+        )
         assert seen.runs == 5
 
     async def test_attempts_are_counted_across_runs(self) -> None:
@@ -561,11 +565,11 @@ class Forgetful(Lifecycle[str, Nap]):
 
 
 async def test_the_start_can_be_chosen() -> None:
-    seen = await rehearse(errands.LookupErrand, Errand(), {DO: [ONE]}, start=START - timedelta(days=400))
+    seen = await rehearse(bookings.LookupBooking, Booking(), {DO: [ONE]}, start=START - timedelta(days=400))
     assert seen.status.since == START - timedelta(days=400)
 
 
 async def test_another_seed_places_the_pauses_elsewhere() -> None:
     script = {DO: [NotDone("busy"), ONE]}
-    took = {(await rehearse(errands.LookupErrand, Errand(), script, seed=seed)).took for seed in (1, 1, 2)}
+    took = {(await rehearse(bookings.LookupBooking, Booking(), script, seed=seed)).took for seed in (1, 1, 2)}
     assert len(took) == 2

@@ -11,8 +11,8 @@ from perdure import Lifecycle, OperatorRequest, state
 from perdure._wire.status import LifecycleStatus
 from perdure.contracts import EffectStatus
 from perdure.testing import START, At, When, WorkerLost, rehearse
-from tests.apps import errands
-from tests.apps.contracts import REGULAR, Errand, Ticket
+from tests.apps import bookings
+from tests.apps.contracts import REGULAR, Booking, Ticket
 
 DAY = timedelta(days=1)
 
@@ -27,14 +27,14 @@ class Leg(StrEnum):
 
 
 @workflow.defn(name="journey")
-class Journey(Lifecycle[Errand, Leg]):
+class Journey(Lifecycle[Booking, Leg]):
     """Waits for a time before each state, and for a word before the last one."""
 
     def __init__(self) -> None:
         self.told = False
 
     @workflow.run
-    async def run(self, errand: Errand) -> None:
+    async def run(self, booking: Booking) -> None:
         """From one state to the next."""
         for day, leg in enumerate((Leg.OUT, Leg.STOPPED), 1):
             await self.wait_until(START + day * DAY)
@@ -49,7 +49,7 @@ class Journey(Lifecycle[Errand, Leg]):
 
 
 async def test_waits_that_are_over_lead_no_new_run_back_to_states_that_it_has_passed() -> None:
-    seen = await rehearse(Journey, Errand(), {}, messages=[At(5 * DAY, "tell")], renew_at_every_wait=True)
+    seen = await rehearse(Journey, Booking(), {}, messages=[At(5 * DAY, "tell")], renew_at_every_wait=True)
     assert seen.runs > 2
     assert seen.states == [Leg.OUT, Leg.STOPPED, Leg.THERE]
     assert seen.took == 5 * DAY
@@ -64,15 +64,15 @@ class Place(StrEnum):
 
 
 @workflow.defn(name="return-trip")
-class ReturnTrip(Lifecycle[Errand, Place]):
+class ReturnTrip(Lifecycle[Booking, Place]):
     """Comes back to its first state after an effect, and waits there."""
 
     effects = (REGULAR["repeat"],)
 
     @workflow.run
-    async def run(self, errand: Errand) -> None:
+    async def run(self, booking: Booking) -> None:
         """Away, back, and gone after two days."""
-        await self.perform(REGULAR["repeat"], errand, entering=Place.AWAY)
+        await self.perform(REGULAR["repeat"], booking, entering=Place.AWAY)
         await self.enter(Place.HOME)
         for day in (1, 2):
             await self.wait_until(START + day * DAY)
@@ -80,7 +80,7 @@ class ReturnTrip(Lifecycle[Errand, Place]):
 
 
 async def test_a_state_that_leads_back_to_where_a_run_was_is_not_entered_again() -> None:
-    seen = await rehearse(ReturnTrip, Errand(), {REGULAR["repeat"]: [Ticket(number=1)]}, renew_at_every_wait=True)
+    seen = await rehearse(ReturnTrip, Booking(), {REGULAR["repeat"]: [Ticket(number=1)]}, renew_at_every_wait=True)
     assert seen.runs > 2
     assert seen.states == [Place.AWAY, Place.HOME, Place.GONE]
 
@@ -93,8 +93,8 @@ async def test_a_cancel_that_waits_for_a_doubt_to_be_settled_is_not_forgotten_in
         return any(each.status is EffectStatus.IN_DOUBT and each.next_at for each in status.effects)
 
     seen = await rehearse(
-        errands.LookupErrand,
-        Errand(),
+        bookings.LookupBooking,
+        Booking(),
         {do: [WorkerLost()], do.lookup: [None] * 9},
         messages=[When(is_looked_up, "cancel", OperatorRequest(by="ann"))],
         renew_at_every_wait=True,
@@ -102,4 +102,4 @@ async def test_a_cancel_that_waits_for_a_doubt_to_be_settled_is_not_forgotten_in
     )
     assert seen.runs > 1
     assert [each.how for each in seen.answers] == ["completed"]
-    assert seen.end is errands.Way.CANCELLED
+    assert seen.end is bookings.Way.CANCELLED

@@ -18,16 +18,16 @@ from perdure._reconcile.importing.existing_work import ExistingWork, of_table
 from perdure._reconcile.importing.rows import Doubt, Import
 from perdure._store.schema import Connection
 from perdure.app import name_of
-from tests.apps.errands import LookupErrand
+from tests.apps.bookings import LookupBooking
 from tests.integration.retention.killed import die_before
 
 
 async def adoption(db: Connection, refuse: Any = lambda *_: None) -> Import:
     """As the command makes it, in small batches."""
     sql = await of_table(db, "job", "id", "status", "jsonb_build_object('what', what)", None)
-    work = await ExistingWork.check(db, sql, name_of(LookupErrand), ("waiting", "running"))
-    doubt = Doubt.of(LookupErrand, ("running",), None)
-    return Import(db, LookupErrand, work, doubt, 5, 4, None, refuse, lambda _: None)
+    work = await ExistingWork.check(db, sql, name_of(LookupBooking), ("waiting", "running"))
+    doubt = Doubt.of(LookupBooking, ("running",), None)
+    return Import(db, LookupBooking, work, doubt, 5, 4, None, refuse, lambda _: None)
 
 
 async def import_rows(url: str, statements: int) -> None:

@@ -262,15 +262,15 @@ async def test_an_effect_with_a_suffix_is_in_doubt_under_the_key_that_the_lifecy
     assert tuple(row) == ("lookup/1/do-lookup/first%7E1", "do-lookup/first~1")
 
 
-@pytest.mark.parametrize("key", ["errand/b/mail", "errand/a", "errand/a/", "errand/a~1/mail", "errand/a/b/mail"])
+@pytest.mark.parametrize("key", ["booking/b/mail", "booking/a", "booking/a/", "booking/a~1/mail", "booking/a/b/mail"])
 async def test_a_key_that_is_not_of_this_entity_is_refused_and_starts_nothing(world: World, key: str) -> None:
-    entity_id = "a/b" if key == "errand/a/b/mail" else "a"
+    entity_id = "a/b" if key == "booking/a/b/mail" else "a"
     with pytest.raises(
-        asyncpg.InvalidParameterValueError, match=f"'{key}' is no key of an effect of errand/{entity_id}"
+        asyncpg.InvalidParameterValueError, match=f"'{key}' is no key of an effect of booking/{entity_id}"
     ):
-        await world.db.execute("select perdure.import_row('errand', $1, '{}', 5, 'mail', $2)", entity_id, key)
+        await world.db.execute("select perdure.import_row('booking', $1, '{}', 5, 'mail', $2)", entity_id, key)
     assert await started(world) == 0
-    await world.db.execute("select perdure.import_row('errand', 'a/%~', '{}', 5, 'mail', 'errand/a%2F%25%7E/mail')")
+    await world.db.execute("select perdure.import_row('booking', 'a/%~', '{}', 5, 'mail', 'booking/a%2F%25%7E/mail')")
     assert await world.db.fetchval("select id from perdure.effect") == "a/%~"
 
 
@@ -278,14 +278,14 @@ async def test_a_key_that_is_on_record_already_is_refused_and_starts_nothing(wor
     await world.db.execute("""
         insert into perdure.effect (
             key, lifecycle, id, generation, effect, token, status, digest, first_at, attempt_at, deadline)
-            values ('errand/a/mail', 'errand', 'other', 0, 'mail', 't', 'done', '', now(), now(), now())""")
-    with pytest.raises(asyncpg.UniqueViolationError, match="there is a record of 'errand/a/mail' already"):
-        await world.db.execute("select perdure.import_row('errand', 'a', '{}', 5, 'mail', 'errand/a/mail')")
+            values ('booking/a/mail', 'booking', 'other', 0, 'mail', 't', 'done', '', now(), now(), now())""")
+    with pytest.raises(asyncpg.UniqueViolationError, match="there is a record of 'booking/a/mail' already"):
+        await world.db.execute("select perdure.import_row('booking', 'a', '{}', 5, 'mail', 'booking/a/mail')")
     assert await started(world) == 0
 
 
 async def test_a_lifecycle_that_mirrors_to_the_table_needs_only_the_statuses(world: World) -> None:
-    await world.db.execute("insert into errand (id, state) values ('a', 'pending'), ('b', 'doing'), ('c', 'done')")
+    await world.db.execute("insert into booking (id, state) values ('a', 'pending'), ('b', 'doing'), ('c', 'done')")
     _, said, _ = await import_rows(
         world, "lookup", "--waiting", "pending", "--processing", "doing", "--input", "'{}'::jsonb"
     )

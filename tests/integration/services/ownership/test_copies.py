@@ -28,9 +28,9 @@ from tests.world import World
 
 
 async def started(world: World, *ids: str, kind: str = "repeat") -> None:
-    """Commit errands."""
+    """Commit bookings."""
     for entity_id in ids:
-        await world.db.execute("insert into errand (id) values ($1)", entity_id)
+        await world.db.execute("insert into booking (id) values ($1)", entity_id)
         await world.client.start(kind, entity_id, {})
 
 

@@ -12,7 +12,7 @@ from perdure import PerdurePlugin
 from perdure._worker.worker import new_worker
 from perdure.errors import NotThisDatabase
 from tests.apps.bodies import app
-from tests.apps.contracts import Errand
+from tests.apps.contracts import Booking
 from tests.world import World
 
 KIND = "lookup-inline"
@@ -47,7 +47,7 @@ async def test_a_worker_of_another_namespace_does_not_start_on_it(world: World) 
 async def test_an_id_that_a_restore_gave_back_is_rejected_and_not_taken_for_started(world: World) -> None:
     """The lost commits had given it to another entity, whose workflow Temporal remembers: its end is not this one's."""
     async with world.worker(app):
-        await world.client.start(KIND, "a", Errand())
+        await world.client.start(KIND, "a", Booking())
         await world.ended(KIND, "a")
         await world.handle(KIND, "a").result()
         # What a recovery to a point before that start leaves, and what its new epoch says.
@@ -56,7 +56,7 @@ async def test_an_id_that_a_restore_gave_back_is_rejected_and_not_taken_for_star
         await world.db.execute(
             "update perdure.database set epoch = extract(epoch from clock_timestamp() + interval '1 s') * 1e6"
         )
-        await world.client.start(KIND, "a", Errand())
+        await world.client.start(KIND, "a", Booking())
 
         async def rejected() -> str | None:
             return (await world.client.status(KIND, "a")).rejected

@@ -169,6 +169,6 @@ async def test_after_a_restart_of_postgresql_all_goes_on_by_itself(worlds: World
 
 
 async def started_by_sql(world: World, entity_id: str, kind: str = "repeat") -> None:
-    """Commit an errand by SQL: the client's pool may hold connections that are gone."""
-    await world.db.execute("insert into errand (id) values ($1)", entity_id)
+    """Commit a booking by SQL: the client's pool may hold connections that are gone."""
+    await world.db.execute("insert into booking (id) values ($1)", entity_id)
     await world.db.execute("select perdure.start($1, $2, '{}')", kind, entity_id)

@@ -1,4 +1,4 @@
-"""Starts errands as an app does, and reads from every record how they ended."""
+"""Starts bookings as an app does, and reads from every record how they ended."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from functools import partial
 from itertools import groupby
 
 from perdure.contracts import EffectStatus
-from tests.apps.contracts import Errand
+from tests.apps.contracts import Booking
 from tests.counterparty import Counterparty
 from tests.world import World
 
@@ -22,17 +22,17 @@ UNPARKED = [kind for kind in KINDS if kind not in PARKED]
 
 
 def key(kind: str, entity_id: str | None = None) -> str:
-    """Key of the errand's effect; an entity is named after its kind where a test has one of each."""
+    """Key of the booking's effect; an entity is named after its kind where a test has one of each."""
     return f"{kind}/{entity_id or kind}/do-{kind}"
 
 
-async def commit_errands(world: World, kinds: Iterable[str], ids: Sequence[str] | None = None) -> None:
-    """One errand of each kind, or one per id, committed in the app's own transaction with their rows."""
+async def commit_bookings(world: World, kinds: Iterable[str], ids: Sequence[str] | None = None) -> None:
+    """One booking of each kind, or one per id, committed in the app's own transaction with their rows."""
     async with world.db.transaction():
         for kind in kinds:
             for entity_id in ids or [kind]:
-                await world.db.execute("insert into errand (id) values ($1)", entity_id)
-                await world.client.start(kind, entity_id, Errand(), connection=world.db)
+                await world.db.execute("insert into booking (id) values ($1)", entity_id)
+                await world.client.start(kind, entity_id, Booking(), connection=world.db)
 
 
 async def is_parked(world: World, kind: str, entity_id: str | None = None) -> bool:
@@ -46,7 +46,7 @@ async def parked(world: World, kind: str) -> None:
 
 
 async def settle_parked(world: World, kinds: Iterable[str], outcome: EffectStatus) -> None:
-    """Say what became of the errands that wait for a person, once they do: in the run as well, which a worker that was
+    """Say what became of the bookings that wait for a person, once they do: in the run as well, which a worker that was
     killed after its commit has not seen yet."""
     for kind in kinds:
         await parked(world, kind)
@@ -68,7 +68,7 @@ async def every_record_says_done(world: World) -> None:
     for leftover in ("entity", "behind", "outbox", "message", "rejected"):
         await _emptied(world, leftover)
     assert await world.db.fetch("select key from perdure.effect where status <> 'done' or receipt is null") == []
-    assert await world.db.fetch("select id from errand where state <> 'done'") == []
+    assert await world.db.fetch("select id from booking where state <> 'done'") == []
     entities = [(row["lifecycle"], row["id"]) for row in await world.db.fetch("select * from perdure.ident")]
     finished = await world.db.fetch("select lifecycle, id from perdure.finished")
     assert sorted(map(tuple, finished)) == sorted(entities)

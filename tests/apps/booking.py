@@ -1,4 +1,4 @@
-"""What all errands are: their states, and how one is done."""
+"""What all bookings are: their states, and how one is done."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from enum import StrEnum
 from temporalio import workflow
 
 from perdure import Done, Expired, Lifecycle, NotPerformed, state
-from tests.apps.contracts import Errand
+from tests.apps.contracts import Booking
 
 
 class Way(StrEnum):
-    """Where an errand is."""
+    """Where a booking is."""
 
     PENDING = state("pending", leads_to=("doing", "failed", "expired"))
     DOING = state("doing", within=timedelta(minutes=5))
@@ -22,14 +22,14 @@ class Way(StrEnum):
     CANCELLED = state("cancelled", cancelled=True)
 
 
-class AnErrand(Lifecycle[Errand, Way]):
-    """What all errands do; each subclass binds an effect."""
+class BookingLifecycle(Lifecycle[Booking, Way]):
+    """What all bookings do; each subclass binds an effect."""
 
-    async def do_it(self, errand: Errand) -> None:
+    async def do_it(self, booking: Booking) -> None:
         """Perform the first of its effects until it is done, or until nobody wants it any more."""
-        expires_at = workflow.now() + timedelta(seconds=errand.seconds) if errand.seconds else None
+        expires_at = workflow.now() + timedelta(seconds=booking.seconds) if booking.seconds else None
         while True:
-            match await self.perform(self.effects[0], errand, entering=Way.DOING, expires_at=expires_at):
+            match await self.perform(self.effects[0], booking, entering=Way.DOING, expires_at=expires_at):
                 case Done(ticket):
                     return await self.enter(Way.DONE, why=f"ticket {ticket.number}")
                 case Expired(why):

@@ -1,28 +1,28 @@
-"""Lifecycles of the tests: an errand per doubt policy and way to run it, and a few with shapes of their own.
+"""Lifecycles of the tests: a booking per doubt policy and way to run it, and a few with shapes of their own.
 
 Each stands in a small file of its own, since the sandbox imports a lifecycle's file again for every run.
 """
 
 from __future__ import annotations
 
-from tests.apps.errand import AnErrand, Way
+from tests.apps.booking import BookingLifecycle, Way
 from tests.apps.kinds.counter import Count, Counter, Open
 from tests.apps.kinds.dedupe import Dedupe, DedupeInline
 from tests.apps.kinds.escalate import Escalate, EscalateInline
-from tests.apps.kinds.lookup import LookupErrand, LookupInline
+from tests.apps.kinds.lookup import LookupBooking, LookupInline
 from tests.apps.kinds.march import Marching, Pace
 from tests.apps.kinds.repeat import Repeat, RepeatInline
 
 __all__ = [
     "LIFECYCLES",
-    "AnErrand",
+    "BookingLifecycle",
     "Count",
     "Counter",
     "Dedupe",
     "DedupeInline",
     "Escalate",
     "EscalateInline",
-    "LookupErrand",
+    "LookupBooking",
     "LookupInline",
     "Marching",
     "Open",
@@ -33,7 +33,7 @@ __all__ = [
 ]
 
 LIFECYCLES = (
-    LookupErrand,
+    LookupBooking,
     LookupInline,
     Dedupe,
     DedupeInline,
