@@ -139,19 +139,19 @@ def main(
 
 async def compare(jobs: int, window: int) -> dict[str, Size]:
     """What each way takes, both at the same time."""
-    async with testbed() as one, testbed() as other:
-        testbeds = dict(zip(WAYS, (one, other), strict=True))
-        sizes = await asyncio.gather(*(made.size(way, jobs, window) for way, made in testbeds.items()))
+    async with rig() as one, rig() as other:
+        rigs = dict(zip(WAYS, (one, other), strict=True))
+        sizes = await asyncio.gather(*(made.size(way, jobs, window) for way, made in rigs.items()))
     return dict(zip(WAYS, sizes, strict=True))
 
 
 async def _alone(children: int, window: int) -> Size:
-    async with testbed() as made:
+    async with rig() as made:
         return await made.size("children", children, window)
 
 
-class Testbed:
-    """Servers, a worker of web jobs, and the page; made by `testbed`."""
+class Rig:
+    """Servers, a worker of web jobs, and the page; made by `rig`."""
 
     def __init__(
         self,
@@ -239,7 +239,7 @@ class Testbed:
 
 
 @asynccontextmanager
-async def testbed() -> AsyncIterator[Testbed]:
+async def rig() -> AsyncIterator[Rig]:
     """Start everything; stop it at the end."""
     with PostgresServer() as postgres, TemporalServer() as temporal, TemporaryDirectory() as folder:
         database = await asyncpg.connect(postgres.dsn())
@@ -261,7 +261,7 @@ async def testbed() -> AsyncIterator[Testbed]:
             log = Path(folder) / "worker.log"
             worker = GuardedProcess(command, ask=signal.SIGTERM, log=log, cwd=ROOT, env=environment)
             try:
-                yield Testbed(postgres, temporal, database, worker, log)
+                yield Rig(postgres, temporal, database, worker, log)
             finally:
                 worker.stop()
                 await database.close()

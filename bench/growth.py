@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.table import Table
 
 from bench.cost.life import living
-from bench.cost.testbed import Testbed, testbed
+from bench.cost.rig import Rig, rig
 
 _PAST = """
     insert into perdure.ident (lifecycle, id, version, final)
@@ -45,7 +45,7 @@ def main(
 
 async def _measure(rows: list[int], rounds: int, runs: int) -> None:
     console = Console()
-    async with testbed(durable=True) as made:
+    async with rig(durable=True) as made:
         await _left_behind(made, runs, console)
         for count in rows:
             await made.add_database(f"rows_{count}")
@@ -62,7 +62,7 @@ async def _measure(rows: list[int], rounds: int, runs: int) -> None:
     console.print(table)
 
 
-async def _fill(made: Testbed, count: int) -> None:
+async def _fill(made: Rig, count: int) -> None:
     connection = await asyncpg.connect(made.dsn(f"rows_{count}"))
     await connection.execute(_PAST.format(count=count), timeout=3600)
     await connection.execute("vacuum analyze perdure.ident, perdure.finished")
@@ -70,7 +70,7 @@ async def _fill(made: Testbed, count: int) -> None:
     await connection.close()
 
 
-async def _speed(made: Testbed, count: int, runs: int) -> float:
+async def _speed(made: Rig, count: int, runs: int) -> float:
     settings = {"PERDURE_DATABASE_URL": made.dsn(f"rows_{count}"), "PERDURE_SCOPE": f"rows{count}"}
     async with living(made, "inline", "tuned", settings) as life:
         await life.order("crowd", runs=50, in_flight=200)
@@ -78,7 +78,7 @@ async def _speed(made: Testbed, count: int, runs: int) -> float:
     return runs / float(answer["seconds"])
 
 
-async def _left_behind(made: Testbed, runs: int, console: Console) -> None:
+async def _left_behind(made: Rig, runs: int, console: Console) -> None:
     """What real runs leave in each table, and in the write-ahead log."""
     connection = await asyncpg.connect(made.dsn("inline"))
     async with living(made, "inline", "tuned", {}) as life:

@@ -12,8 +12,8 @@ from rich.progress import Progress
 from bench.cost.figures import figures, gates, ratios, spread, targets
 from bench.cost.measure import Plan, Round, measure
 from bench.cost.report import Result, show, write
+from bench.cost.rig import WAYS, Rig, rig
 from bench.cost.slow import transactions_behind_slow_commits
-from bench.cost.testbed import WAYS, Testbed, testbed
 
 
 def main(
@@ -37,7 +37,7 @@ def main(
 
 async def run(plan: Plan) -> Result:
     """Measure and judge."""
-    async with testbed(durable=plan.durable) as made:
+    async with rig(durable=plan.durable) as made:
         rounds = await _rounds(made, plan)
         slow = {way: await transactions_behind_slow_commits(made, way, plan) for way in ("activity", "inline")}
     ways = {way: figures(found) for way, found in rounds.items()}
@@ -52,7 +52,7 @@ async def run(plan: Plan) -> Result:
     )
 
 
-async def _rounds(made: Testbed, plan: Plan) -> dict[str, list[Round]]:
+async def _rounds(made: Rig, plan: Plan) -> dict[str, list[Round]]:
     """All ways in turn, so that whatever else the machine does hits all alike."""
     found: dict[str, list[Round]] = {way: [] for way in WAYS}
     with Progress(transient=True) as progress:

@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
-from bench.cost.testbed import ROOT, Testbed, cpu_of
+from bench.cost.rig import ROOT, Rig, cpu_of
 from infra.guard import GuardedProcess
 
 WORKERS: dict[str, list[str]] = {
@@ -57,7 +57,7 @@ class Life:
 
 @asynccontextmanager
 async def living(
-    testbed: Testbed, way: str, server: str, settings: Mapping[str, str], *, dsn: str | None = None
+    rig: Rig, way: str, server: str, settings: Mapping[str, str], *, dsn: str | None = None
 ) -> AsyncIterator[Life]:
     """The way's processes, on one of the Temporal servers.
 
@@ -70,19 +70,19 @@ async def living(
         # Without it the sandbox would compile each lifecycle's module anew for every run.
         **{name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"},
         "PYTHONUNBUFFERED": "1",
-        "TEMPORAL_ADDRESS": testbed.servers[server].address,
-        "PERDURE_DATABASE_URL": testbed.dsn(way),
+        "TEMPORAL_ADDRESS": rig.servers[server].address,
+        "PERDURE_DATABASE_URL": rig.dsn(way),
         "PERDURE_SCOPE": f"bench-{way}-{secrets.token_hex(3)}",
         "PERDURE_TASK_QUEUE": task_queue,
-        "BENCH_SMTP_PORT": str(testbed.smtp_port),
+        "BENCH_SMTP_PORT": str(rig.smtp_port),
         **settings,
     }
     worker = None
     try:
         if way in WORKERS:
-            await testbed.unbind(way)
+            await rig.unbind(way)
             own = {**environment, "PERDURE_DATABASE_URL": dsn} if dsn else environment
-            worker = await _worker(testbed, way, task_queue, own)
+            worker = await _worker(rig, way, task_queue, own)
         driver = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "bench.cost.driver", way, task_queue),
             stdin=asyncio.subprocess.PIPE,
@@ -103,8 +103,8 @@ async def living(
             await asyncio.to_thread(worker.stop)
 
 
-async def _worker(testbed: Testbed, way: str, task_queue: str, environment: dict[str, str]) -> GuardedProcess:
-    log = testbed.folder / f"worker-{way}.log"
+async def _worker(rig: Rig, way: str, task_queue: str, environment: dict[str, str]) -> GuardedProcess:
+    log = rig.folder / f"worker-{way}.log"
     log.unlink(missing_ok=True)
     command = [sys.executable, "-m", *WORKERS[way], *([task_queue] if way == "sample" else [])]
     process = GuardedProcess(command, ask=signal.SIGTERM, log=log, cwd=ROOT, env=environment)

@@ -11,7 +11,7 @@ from temporalio.api.enums.v1 import EventType
 from temporalio.client import Client, WorkflowHistory
 
 from bench.cost.life import Life, living
-from bench.cost.testbed import Testbed
+from bench.cost.rig import Rig
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,39 +51,39 @@ class Round:
     tuned_ms: list[float]
 
 
-async def measure(testbed: Testbed, way: str, plan: Plan) -> Round:
+async def measure(rig: Rig, way: str, plan: Plan) -> Round:
     """One round of `way`."""
-    before = await testbed.counts(way)
-    async with living(testbed, way, "default", plan.settings) as life:
+    before = await rig.counts(way)
+    async with living(rig, way, "default", plan.settings) as life:
         await life.order("crowd", runs=plan.warm_up, in_flight=plan.in_flight)
-        figures = await _crowd(testbed, life, plan)
+        figures = await _crowd(rig, life, plan)
         trickled = await life.order("trickle", runs=plan.trickle, every=plan.every)
-        figures |= await _counted_by_temporal(await testbed.temporal_client("default"), trickled["ids"])
-    after = await testbed.counts(way)
+        figures |= await _counted_by_temporal(await rig.temporal_client("default"), trickled["ids"])
+    after = await rig.counts(way)
     runs = plan.warm_up + plan.runs + plan.trickle
     kind = "updates" if way == "sample" else "writes"
     figures["db_writes_per_run"] = (after[kind] - before[kind]) / runs
     figures["billable_actions"] += figures.pop("heartbeats_per_run")
-    async with living(testbed, way, "tuned", plan.settings) as life:
+    async with living(rig, way, "tuned", plan.settings) as life:
         await life.order("crowd", runs=plan.warm_up, in_flight=plan.in_flight)
         tuned = await life.order("trickle", runs=plan.trickle, every=plan.every)
     return Round(figures, trickled["ms"], tuned["ms"])
 
 
-async def _crowd(testbed: Testbed, life: Life, plan: Plan) -> dict[str, float]:
-    server, db, worker = testbed.server_cpu("default"), testbed.db_cpu(), life.worker_cpu()
-    written, beaten = await testbed.transactions(), testbed.heartbeats("default")
+async def _crowd(rig: Rig, life: Life, plan: Plan) -> dict[str, float]:
+    server, db, worker = rig.server_cpu("default"), rig.db_cpu(), life.worker_cpu()
+    written, beaten = await rig.transactions(), rig.heartbeats("default")
     answer = await life.order("crowd", runs=plan.runs, in_flight=plan.in_flight)
     # What the app has seen the end of is not quite over at the server.
     await asyncio.sleep(0.3)
     per_1000 = 1000 / plan.runs
     return {
         "runs_per_s": plan.runs / answer["seconds"],
-        "server_cpu_s_per_1000": (testbed.server_cpu("default") - server) * per_1000,
+        "server_cpu_s_per_1000": (rig.server_cpu("default") - server) * per_1000,
         "app_cpu_s_per_1000": (life.worker_cpu() - worker + answer["cpu"]) * per_1000,
-        "db_cpu_s_per_1000": (testbed.db_cpu() - db) * per_1000,
-        "transactions_per_run": (await testbed.transactions() - written) / plan.runs,
-        "heartbeats_per_run": (testbed.heartbeats("default") - beaten) / plan.runs,
+        "db_cpu_s_per_1000": (rig.db_cpu() - db) * per_1000,
+        "transactions_per_run": (await rig.transactions() - written) / plan.runs,
+        "heartbeats_per_run": (rig.heartbeats("default") - beaten) / plan.runs,
     }
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bench.cost.life import living
 from bench.cost.measure import Plan
-from bench.cost.testbed import Testbed
+from bench.cost.rig import Rig
 from perdure.testing.proxy import proxied
 
 COMMIT = 0.005
@@ -12,15 +12,15 @@ COMMIT = 0.005
 for half of them in each direction."""
 
 
-async def transactions_behind_slow_commits(testbed: Testbed, way: str, plan: Plan) -> float:
+async def transactions_behind_slow_commits(rig: Rig, way: str, plan: Plan) -> float:
     """Transactions of the worker process that wrote something, relay included, per run."""
-    async with proxied(testbed.postgres.port) as proxy:
-        dsn = testbed.dsn(way).replace(f":{testbed.postgres.port}/", f":{proxy.port}/")
-        async with living(testbed, way, "tuned", plan.settings, dsn=dsn) as life:
+    async with proxied(rig.postgres.port) as proxy:
+        dsn = rig.dsn(way).replace(f":{rig.postgres.port}/", f":{proxy.port}/")
+        async with living(rig, way, "tuned", plan.settings, dsn=dsn) as life:
             proxy.delay(COMMIT / 2)
             await life.order("crowd", runs=plan.warm_up, in_flight=plan.in_flight)
-            before = await testbed.transactions()
+            before = await rig.transactions()
             await life.order("crowd", runs=plan.runs, in_flight=plan.in_flight)
-            taken = await testbed.transactions() - before
+            taken = await rig.transactions() - before
     # The app's own: one for each row that it commits, and one that empties its table at the beginning.
     return (taken - plan.runs - 1) / plan.runs

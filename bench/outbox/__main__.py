@@ -12,7 +12,7 @@ from rich.table import Table
 
 from bench.outbox import commits, deliveries, idling
 from bench.outbox.commits import middle
-from bench.outbox.testbed import Testbed, testbed
+from bench.outbox.rig import Rig, rig
 from perdure._services.relay import BATCH
 
 PARTS = ("commits", "notify", "idle", "starts", "soon", "backlog")
@@ -38,7 +38,7 @@ async def _measure(parts: set[str], rounds: int, seconds: float, runs: int, back
         for clients, rate in ((8, 1000), (16, 1000), (16, None)):
             console.print(await _notify(rounds, seconds, clients, rate))
     if parts & {"idle", "starts", "soon", "backlog"}:
-        async with testbed() as here:
+        async with rig() as here:
             if "idle" in parts:
                 console.print(await _idle(here, 3 * seconds))
             if "starts" in parts:
@@ -68,7 +68,7 @@ async def _notify(rounds: int, seconds: float, clients: int, rate: int | None) -
     return table
 
 
-async def _idle(here: Testbed, seconds: float) -> Table:
+async def _idle(here: Rig, seconds: float) -> Table:
     table = Table("looks every", "worker, % of a core", "PostgreSQL, % of a core", title="an idle worker")
     for every in (None, 0.2, 0.05, 0.025, 0.02):
         worker, database = await idling.idle(here, every, seconds)
@@ -76,7 +76,7 @@ async def _idle(here: Testbed, seconds: float) -> Table:
     return table
 
 
-async def _starts(here: Testbed, rounds: int, runs: int) -> Table:
+async def _starts(here: Rig, rounds: int, runs: int) -> Table:
     found = [(await deliveries.by_client(here, runs), await deliveries.by_relay(here, runs)) for _ in range(rounds)]
     table = Table("plain client, runs/s", "relay, runs/s", "ratio", title=f"{runs} runs to their end")
     client, relay = [each[0] for each in found], [each[1] for each in found]
@@ -84,14 +84,14 @@ async def _starts(here: Testbed, rounds: int, runs: int) -> Table:
     return table
 
 
-async def _soon(here: Testbed, count: int) -> Table:
+async def _soon(here: Rig, count: int) -> Table:
     taken = sorted(await deliveries.until_begun(here, count, 0.2))
     table = Table("p50 ms", "p99 ms", "most", title=f"commit to first workflow task, {count} one by one")
     table.add_row(f"{statistics.median(taken):.1f}", f"{taken[int(len(taken) * 0.99)]:.1f}", f"{taken[-1]:.1f}")
     return table
 
 
-async def _backlog(here: Testbed, rounds: int, runs: int, backlog: list[int]) -> Table:
+async def _backlog(here: Rig, rounds: int, runs: int, backlog: list[int]) -> Table:
     table = Table(
         "rows waiting", "delivered, rows/s", "against the fewest", title="claim and delivery; nobody runs them"
     )

@@ -11,7 +11,7 @@ import temporalio.client
 
 from bench.outbox.life import Given, Nothing, app
 from bench.outbox.marks import began
-from bench.outbox.testbed import Testbed
+from bench.outbox.rig import Rig
 from perdure import PerdurePlugin
 from perdure._services.relay import BATCH, Relay
 from perdure._store.postgres import Database
@@ -29,7 +29,7 @@ _FILL = """
 """
 
 
-async def by_relay(here: Testbed, runs: int) -> float:
+async def by_relay(here: Rig, runs: int) -> float:
     """Runs per second to their end: the app commits them all, the relay starts them."""
     await here.forget()
     async with here.worker():
@@ -39,7 +39,7 @@ async def by_relay(here: Testbed, runs: int) -> float:
         return runs / (time.monotonic() - since)
 
 
-async def by_client(here: Testbed, runs: int) -> float:
+async def by_client(here: Rig, runs: int) -> float:
     """The same, started by Temporal's own client, as many at once as the relay starts."""
     await here.forget()
     async with here.worker(relay=False) as client:
@@ -56,14 +56,14 @@ async def by_client(here: Testbed, runs: int) -> float:
         return runs / (time.monotonic() - since)
 
 
-async def fill(here: Testbed, rows: int) -> None:
+async def fill(here: Rig, rows: int) -> None:
     """Let so many starts wait for delivery, and none else."""
     await here.forget()
     await here.app.execute(_FILL, secrets.token_hex(4), rows)
     await here.app.execute("analyze perdure.outbox, perdure.ident, perdure.entity")
 
 
-async def with_backlog(here: Testbed, rounds: int, batches: int) -> list[float]:
+async def with_backlog(here: Rig, rounds: int, batches: int) -> list[float]:
     """Rows per second that one relay claims and delivers of what waits, round by round; nobody runs them."""
     database, found = Database(here.config.database_url), []
     client = await temporalio.client.Client.connect(here.temporal.address, plugins=[PerdurePlugin(app, here.config)])
@@ -79,7 +79,7 @@ async def with_backlog(here: Testbed, rounds: int, batches: int) -> list[float]:
     return found
 
 
-async def until_begun(here: Testbed, count: int, pause: float) -> list[float]:
+async def until_begun(here: Rig, count: int, pause: float) -> list[float]:
     """Milliseconds from the commit of a start to its first workflow task, while nothing else happens."""
     await here.forget()
     began.clear()

@@ -12,12 +12,12 @@ from pathlib import Path
 
 import psutil
 
-from bench.cost.testbed import ROOT, cpu_of
-from bench.outbox.testbed import Testbed
+from bench.cost.rig import ROOT, cpu_of
+from bench.outbox.rig import Rig
 from infra.guard import GuardedProcess
 
 
-async def idle(here: Testbed, relay_poll_interval: float | None, seconds: float) -> tuple[float, float]:
+async def idle(here: Rig, relay_poll_interval: float | None, seconds: float) -> tuple[float, float]:
     """Per cent of one core: of a worker, and of PostgreSQL for it.
 
     Args:

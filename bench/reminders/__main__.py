@@ -22,8 +22,8 @@ from rich.table import Table
 
 from activities.reminders.contracts.calendar.spread import spread_of
 from activities.reminders.contracts.plan import Due, Plan, Rule
+from bench.reminders.rig import Held, Rig, number, rig
 from bench.reminders.scheduled import Text, schedule_at
-from bench.reminders.testbed import Held, Testbed, number, testbed
 from perdure.encryption import Private
 
 WAYS = ("perdure", "schedules")
@@ -92,7 +92,7 @@ def main(
 
 
 async def _by_perdure(count: int, cached: int) -> Seen:
-    async with testbed("perdure.cli", "worker", "workers.reminders.app:app", cached=cached) as made:
+    async with rig("perdure.cli", "worker", "workers.reminders.app:app", cached=cached) as made:
 
         def spread(first: datetime) -> list[datetime]:
             due = Due("daily", first.replace(tzinfo=None), first)
@@ -111,7 +111,7 @@ async def _by_perdure(count: int, cached: int) -> Seen:
 
 
 async def _by_schedules(count: int) -> Seen:
-    async with testbed("bench.reminders.scheduled", QUEUE, cached=0) as made:
+    async with rig("bench.reminders.scheduled", QUEUE, cached=0) as made:
         client = await temporalio.client.Client.connect(made.temporal.address)
 
         def spread(first: datetime) -> list[datetime]:
@@ -137,7 +137,7 @@ def rule(first: datetime) -> Rule:
 
 
 async def _measure(
-    made: Testbed,
+    made: Rig,
     count: int,
     spread: Callable[[datetime], list[datetime]],
     asleep: Callable[[datetime, list[datetime]], Awaitable[None]],

@@ -12,7 +12,7 @@ import pytest_asyncio
 from bench.cost.figures import KEYS, Verdict, figures, ratios, spread, targets
 from bench.cost.measure import Plan, Round, measure
 from bench.cost.report import Result, write
-from bench.cost.testbed import WAYS, testbed
+from bench.cost.rig import WAYS, rig
 
 FEW = Plan(rounds=1, runs=10, in_flight=10, trickle=3, every=0.1, durable=False)
 
@@ -20,7 +20,7 @@ FEW = Plan(rounds=1, runs=10, in_flight=10, trickle=3, every=0.1, durable=False)
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def measured() -> dict[str, list[Round]]:
     """One short round of each way, all at once: what is counted by workflow and by database stays apart."""
-    async with testbed(durable=False) as made:
+    async with rig(durable=False) as made:
         rounds = await asyncio.gather(*(measure(made, way, FEW) for way in WAYS))
     return {way: [found] for way, found in zip(WAYS, rounds, strict=True)}
 

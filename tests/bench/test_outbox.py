@@ -11,16 +11,16 @@ import pytest_asyncio
 
 from bench.outbox import commits, deliveries, idling
 from bench.outbox.load import run, server
-from bench.outbox.testbed import Testbed, testbed
+from bench.outbox.rig import Rig, rig
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 COUNTS = "select (select count(*) from comment) as rows, (select count(*) from perdure.outbox) as starts"
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def here() -> AsyncIterator[Testbed]:
+async def here() -> AsyncIterator[Rig]:
     """Servers of its own."""
-    async with testbed() as made:
+    async with rig() as made:
         yield made
 
 
@@ -42,25 +42,25 @@ async def test_an_app_commits_rows_alone_and_with_their_starts_and_is_timed() ->
         await connection.close()
 
 
-async def test_both_ways_to_start_bring_every_run_to_its_end(here: Testbed) -> None:
+async def test_both_ways_to_start_bring_every_run_to_its_end(here: Rig) -> None:
     for way in (deliveries.by_client, deliveries.by_relay):
         assert await way(here, 10) > 0
         assert await here.app.fetchval("select count(*) from perdure.finished") == 10
 
 
-async def test_the_first_task_comes_after_the_commit(here: Testbed) -> None:
+async def test_the_first_task_comes_after_the_commit(here: Rig) -> None:
     taken = await deliveries.until_begun(here, 3, 0.05)
     assert len(taken) == 3
     assert min(taken) > 0
 
 
-async def test_of_a_backlog_so_many_are_delivered_as_are_asked_for(here: Testbed) -> None:
+async def test_of_a_backlog_so_many_are_delivered_as_are_asked_for(here: Rig) -> None:
     await deliveries.fill(here, 400)
     assert min(await deliveries.with_backlog(here, 2, 1)) > 0
     assert 200 <= await here.app.fetchval("select count(*) from perdure.outbox") < 400
 
 
-async def test_looking_often_costs_some_cpu(here: Testbed) -> None:
+async def test_looking_often_costs_some_cpu(here: Rig) -> None:
     worker, postgres = await idling.idle(here, 0.02, 1)
     assert worker > 0
     assert postgres >= 0  # it is counted by the hundredth of a second

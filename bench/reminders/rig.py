@@ -46,7 +46,7 @@ class Held:
 
 
 @dataclass(slots=True)
-class Testbed:
+class Rig:
     """One side's servers."""
 
     postgres: PostgresServer
@@ -85,7 +85,7 @@ class Testbed:
 
 
 @asynccontextmanager
-async def testbed(*command: str, cached: int) -> AsyncIterator[Testbed]:
+async def rig(*command: str, cached: int) -> AsyncIterator[Rig]:
     """Start everything; stop it at the end.
 
     Args:
@@ -115,7 +115,7 @@ async def testbed(*command: str, cached: int) -> AsyncIterator[Testbed]:
                 worker = GuardedProcess(whole, ask=signal.SIGTERM, log=log, cwd=ROOT, env=environment)
                 try:
                     await _runs(log, worker)
-                    yield Testbed(postgres, temporal, file, telephony, database, worker, log)
+                    yield Rig(postgres, temporal, file, telephony, database, worker, log)
                 finally:
                     worker.stop()
                     await database.close()

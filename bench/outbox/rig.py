@@ -18,8 +18,8 @@ from perdure._store import schema
 from perdure._worker.worker import new_identity, new_worker
 
 
-class Testbed:
-    """The servers; made by `testbed`.
+class Rig:
+    """The servers; made by `rig`.
 
     Attributes:
         app: a connection as the app has it.
@@ -55,10 +55,10 @@ class Testbed:
 
 
 @asynccontextmanager
-async def testbed() -> AsyncIterator[Testbed]:
+async def rig() -> AsyncIterator[Rig]:
     """Servers as in production: PostgreSQL syncs to disk, Temporal has its defaults."""
     with PostgresServer(durable=True) as postgres, TemporalServer(prompt_queue=True) as temporal:
         connection = await asyncpg.connect(postgres.dsn())
         await schema.migrate(connection)
-        yield Testbed(postgres, temporal, connection)
+        yield Rig(postgres, temporal, connection)
         await connection.close()

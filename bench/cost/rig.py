@@ -41,8 +41,8 @@ _OTHERS = """
 """
 
 
-class Testbed:
-    """What one run of the benchmark stands on; made by `testbed`.
+class Rig:
+    """What one run of the benchmark stands on; made by `rig`.
 
     Attributes:
         servers: `default` and `tuned`, Temporal.
@@ -151,14 +151,14 @@ def cpu_of(pid: int) -> float:
 
 
 @asynccontextmanager
-async def testbed(*, durable: bool) -> AsyncIterator[Testbed]:
+async def rig(*, durable: bool) -> AsyncIterator[Rig]:
     """All servers, for as long as the context lasts.
 
     Args:
         durable: PostgreSQL syncs to disk, as in production.
     """
     with tempfile.TemporaryDirectory(prefix="perdure-bench-") as folder:
-        made = Testbed(Path(folder), durable=durable)
+        made = Rig(Path(folder), durable=durable)
         try:
             await made.open()
             yield made
