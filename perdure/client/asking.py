@@ -59,7 +59,7 @@ class Asking:
             TemporalUnavailable: no Temporal server answered, or no worker; whether it was accepted is not known.
         """
         scope = self.config.scope or ""
-        standing = await read_status(self.pool, self.entity)
+        standing = await read_status(self.pool, self.entity.lifecycle, self.entity.id)
         if standing.scope not in (None, scope):  # that scope may have a workflow of this name
             raise NotThisDatabase(
                 f"{self.entity}: this database works with PERDURE_SCOPE={standing.scope or 'none'!r}, this client "
@@ -78,7 +78,7 @@ class Asking:
             raise await self._refusal(error) from error
 
     async def _refusal(self, error: Exception) -> Exception:
-        standing = await read_status(self.pool, self.entity)
+        standing = await read_status(self.pool, self.entity.lifecycle, self.entity.id)
         if standing.final:
             return AlreadyFinished(f"{self.entity}: too late: already {standing.state}")
         if isinstance(error, WorkflowUpdateFailedError):

@@ -17,7 +17,7 @@ from perdure.client.calls import Call
 from perdure.client.connections import AsyncConnection, awaited, carry_awaited
 from perdure.client.naming import Handler, entity_of, name_of
 from perdure.client.records import EntityStatus
-from perdure.contracts.keys import Entity
+from perdure.contracts.keys import Entity, id_text
 from perdure.errors import DatabaseUnavailable, NotConnected
 
 if TYPE_CHECKING:  # a web app that only starts needs none of these
@@ -230,8 +230,8 @@ class Client:
         """
         from perdure.client.reading import read_status
 
-        entity = entity_of(lifecycle, entity_id)
-        return await read_status(self._pool, entity)
+        name = name_of(lifecycle)
+        return await read_status(self._pool, name, id_text(name, entity_id))
 
     async def wait(self, lifecycle: Which, entity_id: object, *, timeout: timedelta | None = None) -> EntityStatus:
         """Wait until an entity is in a final state. Looks into the mirror, so it works without Temporal too.

@@ -14,7 +14,6 @@ from perdure._store.postgres import Pool, answering
 from perdure._store.sql import queries
 from perdure.client.calls import Call
 from perdure.client.records import EntityStatus
-from perdure.contracts.keys import Entity
 from perdure.errors import InvalidInput, NoSuchEntity, NotNow
 
 _query = queries(__name__)
@@ -22,12 +21,14 @@ _query = queries(__name__)
 _STATUS = TypeAdapter(EntityStatus)
 
 
-async def read_status(pool: Pool, entity: Entity) -> EntityStatus:
-    """Where an entity is; see `Client.status`."""
+async def read_status(pool: Pool, lifecycle: str, entity_id: str) -> EntityStatus:
+    """Where an entity is; see `Client.status`. The id needs only to be on record: an earlier version allowed others."""
     with answering():
-        found = await pool.fetchval("select perdure.status($1, $2)", entity.lifecycle, entity.id)
+        found = await pool.fetchval("select perdure.status($1, $2)", lifecycle, entity_id)
     if found is None:
-        raise NoSuchEntity(f"there is no {entity}: it was never started, or its transaction was rolled back")
+        raise NoSuchEntity(
+            f"there is no {lifecycle}/{entity_id}: it was never started, or its transaction was rolled back"
+        )
     return _STATUS.validate_json(found)
 
 
