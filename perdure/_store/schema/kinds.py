@@ -111,6 +111,7 @@ RIGHTS: dict[Kind, Rights] = {
                 "epoch",
                 "all_declined",
                 "name_unknown",
+                "nearest",
                 "relay_seen",
             ),
             *("reopen_declined", "reject_unknown", "say_unknown", "unknown_names", "record_of", "make_months"),

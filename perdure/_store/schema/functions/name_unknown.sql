@@ -1,7 +1,15 @@
--- How the name of a lifecycle, or of a signal of it, stands in a sentence.
+-- The name of a lifecycle, or of a signal of it, as part of a sentence, with the name that a worker has and that is most like it.
 create or replace function perdure.name_unknown(lifecycle text, signal text) returns text
-language plpgsql immutable set search_path = perdure, pg_temp as $$
+language plpgsql stable set search_path = perdure, pg_temp as $$
+declare
+    near text := case when signal is null
+        then nearest(name_unknown.lifecycle, (select array_agg(distinct l) from relay r, unnest(r.lifecycles) l))
+        else nearest(signal, (
+            select array_agg(distinct substr(s, length(name_unknown.lifecycle) + 2))
+            from relay r, unnest(r.signals) s where starts_with(s, name_unknown.lifecycle || '.')))
+        end;
 begin
     return case when signal is null then format('a lifecycle named %L', name_unknown.lifecycle)
-        else format('a handler of %s for the signal %L', name_unknown.lifecycle, signal) end;
+        else format('a handler of %s for the signal %L', name_unknown.lifecycle, signal) end
+        || coalesce('; did you mean ' || quote_literal(near) || '?', '');
 end $$;
