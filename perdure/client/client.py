@@ -231,7 +231,8 @@ class Client:
         from perdure.client.reading import read_status
 
         name = name_of(lifecycle)
-        return await read_status(self._pool, name, id_text(name, entity_id))
+        text = id_text(name, entity_id)
+        return await read_status(self._pool, name, text)
 
     async def wait(self, lifecycle: Which, entity_id: object, *, timeout: timedelta | None = None) -> EntityStatus:
         """Wait until an entity is in a final state. Looks into the mirror, so it works without Temporal too.
