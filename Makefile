@@ -13,6 +13,7 @@ CHAOS ?=
 BENCH ?=
 SEED ?=
 MINUTES ?=
+RELEASE ?=
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -95,6 +96,8 @@ lock: $(STAMP) ## renew requirements.lock and infra/locks: the newest versions t
 	@$(COMPILE) --constraint requirements.lock $(EXTRAS) pyproject.toml -o infra/locks/worker.lock
 	@echo 'hatchling>=1.27' | $(COMPILE) --constraint requirements.lock - -o infra/locks/build.lock
 	@printf '%s\n' 'cyclonedx-bom>=7.5' 'pip-licenses>=5.5' | $(COMPILE) --upgrade - -o infra/locks/sbom.lock
+	@printf '%s\n' 'build>=1.3' 'twine>=6.2' 'hatchling>=1.27' | \
+	    $(COMPILE) --constraint requirements.lock - -o infra/locks/release.lock
 	@echo "requirements.lock and infra/locks are renewed; the next target installs them"
 
 sbom: $(STAMP) ## what a worker is made of: build/sbom.cdx.json (CycloneDX) and build/licences.md
@@ -107,6 +110,9 @@ sbom: $(STAMP) ## what a worker is made of: build/sbom.cdx.json (CycloneDX) and 
 	    --output-file build/sbom.cdx.json build/sbom-worker/bin/python
 	@build/sbom-tools/bin/pip-licenses --python build/sbom-worker/bin/python --format markdown --with-urls \
 	    --output-file build/licences.md
+
+release-check: $(STAMP) ## what a release must pass: built twice alike, checked, installed into an empty environment
+	@$(BIN)/python -m infra.release $(RELEASE)
 
 clean: ## remove what was made here: .venv, caches, builds
 	@rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .coverage htmlcov
@@ -125,4 +131,4 @@ $(STAMP): requirements.lock pyproject.toml
 	@$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation -e .
 	@touch $@
 
-.PHONY: help demo demo-jobs demo-reminders check test test-sdks programs dev lint types format explore chaos chaos-reminders bench histories lock sbom clean setup
+.PHONY: help demo demo-jobs demo-reminders check test test-sdks programs dev lint types format explore chaos chaos-reminders bench histories lock sbom release-check clean setup

@@ -128,8 +128,10 @@ def test_each_setting_is_documented_and_no_other() -> None:
     assert named == _declared_settings()
 
 
-def test_the_readme_gives_the_defaults_that_the_settings_have() -> None:
-    rows = re.findall(r"^\| `(PERDURE_\w+)` \|.*\| `?([^|`]+?)`? \|$", (ROOT / "README.md").read_text(), re.MULTILINE)
+def test_the_page_of_settings_gives_the_defaults_that_the_settings_have() -> None:
+    rows = re.findall(
+        r"^\| `(PERDURE_\w+)` \|.*\| `?([^|`]+?)`? \|$", (ROOT / "docs" / "settings.md").read_text(), re.MULTILINE
+    )
     declared = {f"PERDURE_{name.upper()}": field.default for name, field in Settings.model_fields.items()}
     wrong = {
         name: given
@@ -142,15 +144,15 @@ def test_the_readme_gives_the_defaults_that_the_settings_have() -> None:
 
 
 def test_contributing_lists_the_makefiles_targets() -> None:
-    declared = set(re.findall(r"^([a-z]+):.*?## ", (ROOT / "Makefile").read_text(), re.MULTILINE))
-    listed = set(re.findall(r"`make ([a-z]+)`", (ROOT / "CONTRIBUTING.md").read_text()))
+    declared = set(re.findall(r"^([a-z-]+):.*?## ", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    listed = set(re.findall(r"`make ([a-z-]+)`", (ROOT / "CONTRIBUTING.md").read_text()))
     assert listed == declared
 
 
 @pytest.mark.parametrize("page", PAGES, ids=NAMES)
 def test_each_make_target_that_a_page_names_exists(page: Path) -> None:
-    declared = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
-    assert set(re.findall(r"(?:`|\$ )make ([a-z]+)", page.read_text())) <= declared
+    declared = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    assert set(re.findall(r"(?:`|\$ )make ([a-z-]+)", page.read_text())) <= declared
 
 
 _COMMAND = re.compile(r"(?:`|^\$ )perdure ([a-z][a-z-]*(?: [^`\n#|;&]*)?)", re.MULTILINE)
