@@ -94,9 +94,9 @@ lock: $(STAMP) ## renew requirements.lock and infra/locks: the newest versions t
 	@test -x $(BIN)/uv || $(BIN)/python -m pip install --quiet uv
 	@$(COMPILE) --upgrade --extra dev $(EXTRAS) pyproject.toml -o requirements.lock
 	@$(COMPILE) --constraint requirements.lock $(EXTRAS) pyproject.toml -o infra/locks/worker.lock
-	@echo 'hatchling>=1.27' | $(COMPILE) --constraint requirements.lock - -o infra/locks/build.lock
+	@printf '%s\n' 'hatchling>=1.27' 'hatch-fancy-pypi-readme>=25.1' | $(COMPILE) --constraint requirements.lock - -o infra/locks/build.lock
 	@printf '%s\n' 'cyclonedx-bom>=7.5' 'pip-licenses>=5.5' | $(COMPILE) --upgrade - -o infra/locks/sbom.lock
-	@printf '%s\n' 'build>=1.3' 'twine>=6.2' 'hatchling>=1.27' | \
+	@printf '%s\n' 'build>=1.3' 'twine>=6.2' 'hatchling>=1.27' 'hatch-fancy-pypi-readme>=25.1' | \
 	    $(COMPILE) --constraint requirements.lock - -o infra/locks/release.lock
 	@echo "requirements.lock and infra/locks are renewed; the next target installs them"
 
