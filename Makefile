@@ -18,6 +18,8 @@ RELEASE ?=
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.stamp
+DOCS := build/docs-venv
+PROSE := docs README.md CONTRIBUTING.md SECURITY.md
 EXTRAS := $(addprefix --extra ,archive encryption otlp) $(wildcard activities/*/requirements.txt)
 COMPILE := $(BIN)/uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --custom-compile-command "make lock"
 ROOMS := $(wildcard perdure workflows activities workers infra tests bench)
@@ -71,6 +73,16 @@ lint: $(STAMP) ## ruff: rules and format, changing nothing
 types: $(STAMP) ## mypy --strict
 	@$(BIN)/mypy --strict --no-error-summary $(ROOMS)
 
+docs: $(DOCS)/.stamp ## the documentation site in build/site: spelling, links and anchors are checked
+	@$(DOCS)/bin/codespell $(PROSE) CHANGELOG.md perdure
+	@PYTHONPATH=. $(DOCS)/bin/python -m mkdocs build --quiet --strict
+
+docs-serve: $(DOCS)/.stamp ## show the documentation site, and build it again when a page changes
+	@PYTHONPATH=. $(DOCS)/bin/python -m mkdocs serve
+
+prose: $(STAMP) ## check the words and sentences of the pages
+	@$(BIN)/python -m infra.vale $(PROSE)
+
 format: $(STAMP) ## let ruff put the files in order
 	@$(BIN)/ruff check --quiet --fix . || true
 	@$(BIN)/ruff format .
@@ -95,6 +107,7 @@ lock: $(STAMP) ## renew requirements.lock and infra/locks: the newest versions t
 	@$(COMPILE) --upgrade --extra dev $(EXTRAS) pyproject.toml -o requirements.lock
 	@$(COMPILE) --constraint requirements.lock $(EXTRAS) pyproject.toml -o infra/locks/worker.lock
 	@printf '%s\n' 'hatchling>=1.27' 'hatch-fancy-pypi-readme>=25.1' | $(COMPILE) --constraint requirements.lock - -o infra/locks/build.lock
+	@$(COMPILE) --constraint requirements.lock --extra archive --extra encryption --extra docs pyproject.toml -o infra/locks/docs.lock
 	@printf '%s\n' 'cyclonedx-bom>=7.5' 'pip-licenses>=5.5' | $(COMPILE) --upgrade - -o infra/locks/sbom.lock
 	@printf '%s\n' 'build>=1.3' 'twine>=6.2' 'hatchling>=1.27' 'hatch-fancy-pypi-readme>=25.1' | \
 	    $(COMPILE) --constraint requirements.lock - -o infra/locks/release.lock
@@ -131,4 +144,9 @@ $(STAMP): requirements.lock pyproject.toml
 	@$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation -e .
 	@touch $@
 
-.PHONY: help demo demo-jobs demo-reminders check test test-sdks programs dev lint types format explore chaos chaos-reminders bench histories lock sbom release-check clean setup
+$(DOCS)/.stamp: infra/locks/docs.lock
+	@$(PYTHON) -m venv --clear $(DOCS)
+	@$(DOCS)/bin/python -m pip install --quiet --require-hashes -r infra/locks/docs.lock
+	@touch $@
+
+.PHONY: help demo demo-jobs demo-reminders check test test-sdks programs dev lint types docs docs-serve prose format explore chaos chaos-reminders bench histories lock sbom release-check clean setup

@@ -20,7 +20,7 @@ class Fault(StrEnum):
     RESET_AFTER = "reset-after"
     """Accepts, and resets the connection."""
     TOO_MANY = "429"
-    """`429`, error 20429, with `RetryPolicy-After`."""
+    """`429`, error 20429, with `Retry-After`."""
     ERROR_BEFORE = "500-before"
     """`500`, error 20500; nothing is accepted."""
     ERROR_AFTER = "500-after"

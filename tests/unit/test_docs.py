@@ -7,21 +7,27 @@ functions `test_...` are called.
 from __future__ import annotations
 
 import ast
+import asyncio
 import inspect
 import re
 import sys
 import types
 from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 import typer.main
 
 from activities.mail.settings import MailSettings
 from activities.telephony.settings import TelephonySettings
 from activities.web_jobs.settings import WebSettings
+from perdure import Attempt, Entity
 from perdure.cli import cli
+from perdure.contracts import Key
+from perdure.contracts.attempt import boot_clock
 from perdure.settings import Settings
 from workers.telephony import commands as telephony_commands
 from workers.web_jobs import job_types
@@ -93,14 +99,49 @@ def test_each_block_of_python_compiles(name: str) -> None:
         compile(code, name, "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
 
 
-@pytest.mark.parametrize("name", ["docs/lifecycles.md", "docs/effects.md"])
-async def test_each_block_that_is_marked_so_runs(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def _module_of(name: str, monkeypatch: pytest.MonkeyPatch) -> types.ModuleType:
+    """What the blocks of a page define that are marked to run."""
     page = types.ModuleType("page_" + Path(name).stem)
     monkeypatch.setitem(sys.modules, page.__name__, page)  # type hints are looked up there
     blocks = [code for code, runs in _blocks(ROOT / name, "python") if runs]
     assert blocks
     for code in blocks:
         exec(compile(code, name, "exec", dont_inherit=True), page.__dict__)
+    return page
+
+
+@pytest.mark.parametrize(
+    ("status", "outcome"),
+    [(200, "ch-1"), (429, "NotDone"), (503, "NotDone"), (402, "Refused"), (500, "HTTPStatusError")],
+)
+async def test_the_first_body_of_an_effect_sends_its_key_and_sorts_the_answers(
+    monkeypatch: pytest.MonkeyPatch, status: int, outcome: str
+) -> None:
+    heard: list[bytes] = []
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        heard.append(await reader.readuntil(b"\r\n\r\n"))
+        writer.write(b'HTTP/1.1 %d x\r\nConnection: close\r\n\r\n{"id": "ch-1"}' % status)
+        await writer.drain()
+        writer.close()
+
+    page = _module_of("docs/effects.md", monkeypatch)
+    key = Key.of(Entity("order", "17"), "charge")
+    server = await asyncio.start_server(answer, "127.0.0.1", 0)
+    url = "http://{}:{}".format(*server.sockets[0].getsockname())
+    async with server, httpx.AsyncClient(base_url=url, trust_env=False) as http:
+        attempt = Attempt(key, 1, datetime(2030, 1, 1, tzinfo=UTC), boot_clock() + 60, resources=http)
+        try:
+            ended = (await page.charge(page.Payment(order=17, cents=1000), attempt)).charge
+        except Exception as error:
+            ended = type(error).__name__
+    assert ended == outcome
+    assert [key.token.encode() in request for request in heard] == [True]
+
+
+@pytest.mark.parametrize("name", ["docs/lifecycles.md", "docs/effects.md"])
+async def test_each_block_that_is_marked_so_runs(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = _module_of(name, monkeypatch)
     for function in [each for key, each in vars(page).items() if key.startswith("test_")]:
         if inspect.isawaitable(ended := function()):
             await ended

@@ -164,7 +164,9 @@ def _is_private(name: str) -> bool:
 
 @pytest.mark.parametrize("room", APPLICATIONS)
 def test_an_application_uses_public_names_only(room: str) -> None:
-    assert [each for file in (ROOT / room).rglob("*.py") for each in _inner_names(file, ROOT)] == []
+    generators = ROOT / "infra" / "site"  # the reference of what the library has inside
+    files = [file for file in (ROOT / room).rglob("*.py") if not file.is_relative_to(generators)]
+    assert [each for file in files for each in _inner_names(file, ROOT)] == []
 
 
 def test_an_inner_name_that_an_application_uses_is_named(tmp_path: Path) -> None:

@@ -1,0 +1,1 @@
+"""The documentation site: its generated reference, the MkDocs hooks that add it, and the prose checks."""

@@ -1,0 +1,107 @@
+"""The navigation of the site names every page, and its generated reference has a row for each subject."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from infra.site import decisions, reference
+from perdure import errors
+from perdure._store import schema
+from perdure._store.schema.kinds import RIGHTS, Kind
+from perdure.settings import Settings
+from perdure.telemetry import names
+
+ROOT = Path(__file__).parents[2]
+
+
+class _Loader(yaml.SafeLoader):
+    """Reads the tags of MkDocs for Python objects as nothing."""
+
+
+_Loader.add_multi_constructor("tag:yaml.org,2002:python/", lambda *_: None)
+
+
+def _places(nav: Any) -> list[str]:
+    if isinstance(nav, str):
+        return [nav]
+    return [place for each in (nav.values() if isinstance(nav, dict) else nav) for place in _places(each)]
+
+
+def _code(rows: list[tuple[str, ...]], column: int = 0) -> list[str]:
+    return [row[column].strip("`") for row in rows]
+
+
+def test_the_navigation_names_every_page_once_and_no_other() -> None:
+    named = _places(yaml.load((ROOT / "mkdocs.yml").read_text(), _Loader)["nav"])
+    written = {page.relative_to(ROOT / "docs").as_posix() for page in (ROOT / "docs").rglob("*.md")}
+    assert sorted(named) == sorted(written | set(reference.PAGES))
+
+
+def test_the_index_of_decisions_is_that_of_their_pages() -> None:
+    assert decisions.INDEX.read_text() == decisions.index(), "run: python -m infra.site.decisions"
+
+
+def test_each_decision_says_in_the_index_what_was_decided() -> None:
+    lines = [line for line in decisions.index().splitlines() if line.startswith("- ")]
+    assert len(lines) == len(list(decisions.FOLDER.glob("[0-9]*.md")))
+    assert [line for line in lines if not re.search(r"\.md\): .{20,}\.$", line)] == []
+
+
+def test_each_setting_has_a_row_with_its_meaning() -> None:
+    rows = reference.setting_rows()
+    assert _code(list(rows)) == [f"PERDURE_{name.upper()}" for name in Settings.model_fields]
+    assert [row for row in rows if not (row[1] and row[3])] == []
+
+
+def test_each_sql_function_that_an_app_or_a_person_may_call_is_there() -> None:
+    files = {file.stem for file in (Path(schema.__file__).parent / "functions").glob("*.sql")}
+    granted = {name for kind in reference.CALLERS for name in RIGHTS[kind].functions or ()}
+    found = reference.sql_functions()
+    assert {each.name for each in found} == granted - {"forget"}
+    assert granted <= files
+    assert [each.name for each in found if not (each.comment and each.result)] == []
+    assert {each.name for each in found if Kind.APP in each.callers} == set(RIGHTS[Kind.APP].functions or ())
+
+
+def test_each_error_has_a_row() -> None:
+    declared = inspect.getmembers(errors, lambda each: inspect.isclass(each) and each.__module__ == errors.__name__)
+    assert sorted(_code(list(reference.error_rows()))) == sorted(each.code for _, each in declared)
+
+
+def test_each_metric_has_a_row() -> None:
+    assert _code(list(reference.metric_rows())) == [each.name for each in names.METRICS]
+
+
+def test_each_exported_name_stands_in_the_api_once() -> None:
+    shown = [(room, name) for room, own in reference.api_names() for name in own]
+    things = {id(getattr(importlib.import_module(room), name)) for room, name in shown}
+    exported = {
+        id(getattr(importlib.import_module(room), name))
+        for room in reference.ROOMS
+        for name in reference.exported(room)
+    }
+    assert things == exported
+    assert len(things) == len(shown)
+
+
+def test_each_command_is_there_with_its_options() -> None:
+    found = dict(reference.commands())
+    assert {"perdure grant", "perdure status", "perdure archive drop"} <= found.keys()
+    rows = reference.parameter_rows(found["perdure grant"])
+    assert {"`ROLE`", "`--as`", "`--lifecycle`", "`--tenant`"} <= {name for name, _, _ in rows}
+
+
+@pytest.mark.parametrize("place", reference.PAGES)
+def test_a_generated_page_begins_with_its_title(place: str) -> None:
+    assert reference.PAGES[place]().startswith("# ")
+
+
+def test_a_cell_of_a_table_holds_bars_and_brackets() -> None:
+    assert reference.table(("a",), [("x | `<y>` <z>",)]) == "| a |\n| --- |\n| x \\| `<y>` &lt;z> |\n"
