@@ -2,10 +2,13 @@
 create or replace function perdure.say_unknown() returns void
 language plpgsql set search_path = perdure, pg_temp as $$
 begin
+    with unknown as materialized ( -- each name is looked for once, however many rows wait for it
+        select u.lifecycle, u.signal, format('no worker that runs knows %s', name_unknown(u.lifecycle, u.signal)) as why
+        from unknown_names() u)
     update outbox o set error = x.why
         from (
-            select y.lifecycle, y.id, y.seq, format('no worker that runs knows %s', name_unknown(u.lifecycle, u.signal)) as why
-            from unknown_names() u
+            select y.lifecycle, y.id, y.seq, u.why
+            from unknown u
             join outbox y on y.lifecycle = u.lifecycle
             left join message m on m.lifecycle = y.lifecycle and m.id = y.id and m.generation = y.generation
                 and m.message_id = y.message_id and m.kind = 'signal'
