@@ -22,6 +22,7 @@ DOCS := build/docs-venv
 PROSE := docs README.md CONTRIBUTING.md SECURITY.md
 EXTRAS := $(addprefix --extra ,archive encryption otlp) $(wildcard activities/*/requirements.txt)
 COMPILE := $(BIN)/uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --custom-compile-command "make lock"
+BUILD := 'hatchling>=1.27' 'hatch-fancy-pypi-readme>=25.1'
 ROOMS := $(wildcard perdure workflows activities workers infra tests bench)
 
 export PYTHONUNBUFFERED := 1
@@ -106,10 +107,10 @@ lock: $(STAMP) ## renew requirements.lock and infra/locks: the newest versions t
 	@test -x $(BIN)/uv || $(BIN)/python -m pip install --quiet uv
 	@$(COMPILE) --upgrade --extra dev $(EXTRAS) pyproject.toml -o requirements.lock
 	@$(COMPILE) --constraint requirements.lock $(EXTRAS) pyproject.toml -o infra/locks/worker.lock
-	@printf '%s\n' 'hatchling>=1.27' 'hatch-fancy-pypi-readme>=25.1' | $(COMPILE) --constraint requirements.lock - -o infra/locks/build.lock
+	@printf '%s\n' $(BUILD) | $(COMPILE) --constraint requirements.lock - -o infra/locks/build.lock
 	@$(COMPILE) --constraint requirements.lock --extra archive --extra encryption --extra docs pyproject.toml -o infra/locks/docs.lock
 	@printf '%s\n' 'cyclonedx-bom>=7.5' 'pip-licenses>=5.5' | $(COMPILE) --upgrade - -o infra/locks/sbom.lock
-	@printf '%s\n' 'build>=1.3' 'twine>=6.2' 'hatchling>=1.27' 'hatch-fancy-pypi-readme>=25.1' | \
+	@printf '%s\n' 'build>=1.3' 'twine>=6.2' $(BUILD) | \
 	    $(COMPILE) --constraint requirements.lock - -o infra/locks/release.lock
 	@echo "requirements.lock and infra/locks are renewed; the next target installs them"
 
