@@ -21,6 +21,7 @@ STAMP := $(VENV)/.stamp
 DOCS := build/docs-venv
 PROSE := docs README.md CONTRIBUTING.md SECURITY.md
 EXTRAS := $(addprefix --extra ,archive encryption otlp) $(wildcard activities/*/requirements.txt)
+GROUPS := --extra dev $(addprefix --group ,tests checks build)
 COMPILE := $(BIN)/uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --custom-compile-command "make lock"
 BUILD := 'hatchling>=1.27' 'hatch-fancy-pypi-readme>=25.1'
 ROOMS := $(wildcard perdure workflows activities workers infra tests bench)
@@ -105,10 +106,10 @@ histories: $(STAMP) ## record this release: workflow histories, which later rele
 
 lock: $(STAMP) ## renew requirements.lock and infra/locks: the newest versions that pyproject.toml allows
 	@test -x $(BIN)/uv || $(BIN)/python -m pip install --quiet uv
-	@$(COMPILE) --upgrade --extra dev $(EXTRAS) pyproject.toml -o requirements.lock
+	@$(COMPILE) --upgrade $(GROUPS) $(EXTRAS) pyproject.toml -o requirements.lock
 	@$(COMPILE) --constraint requirements.lock $(EXTRAS) pyproject.toml -o infra/locks/worker.lock
 	@printf '%s\n' $(BUILD) | $(COMPILE) --constraint requirements.lock - -o infra/locks/build.lock
-	@$(COMPILE) --constraint requirements.lock --extra archive --extra encryption --extra docs pyproject.toml -o infra/locks/docs.lock
+	@$(COMPILE) --constraint requirements.lock --extra archive --extra encryption --group docs pyproject.toml -o infra/locks/docs.lock
 	@printf '%s\n' 'cyclonedx-bom>=7.5' 'pip-licenses>=5.5' | $(COMPILE) --upgrade - -o infra/locks/sbom.lock
 	@printf '%s\n' 'build>=1.3' 'twine>=6.2' $(BUILD) | \
 	    $(COMPILE) --constraint requirements.lock - -o infra/locks/release.lock
@@ -140,7 +141,7 @@ $(STAMP): requirements.lock pyproject.toml
 	    echo "say which one to use: make PYTHON=python3.12 ..." >&2; exit 1; }
 	@$(PYTHON) -m venv --clear $(VENV) >/dev/null || { \
 	    echo "$(PYTHON) can't make a virtual environment; on Debian and Ubuntu: apt-get install python3-venv" >&2; exit 1; }
-	@PYTHONPATH=. $(PYTHON) -m infra.progress "installing what requirements.lock names into $(VENV) (once)" -- \
+	@PYTHONPATH=. $(PYTHON) -m perdure.servers.progress "installing what requirements.lock names into $(VENV) (once)" -- \
 	    $(BIN)/python -m pip install --quiet --require-hashes -r requirements.lock
 	@$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation -e .
 	@touch $@

@@ -30,10 +30,10 @@ from aiohttp import web
 from rich.console import Console
 from rich.table import Table
 
-from infra.guard import GuardedProcess
-from infra.postgres import PostgresServer
-from infra.temporal import TemporalServer
 from perdure._store import schema
+from perdure.servers.guard import GuardedProcess
+from perdure.servers.postgres import PostgresServer
+from perdure.servers.temporal import TemporalServer
 
 ROOT = Path(__file__).parents[1]
 TABLES = ROOT / "activities" / "web_jobs" / "tables.sql"

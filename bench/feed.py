@@ -20,8 +20,8 @@ from typing import TypeAlias
 import asyncpg
 import psutil
 
-from infra.postgres import PostgresServer
 from perdure._store import schema
+from perdure.servers.postgres import PostgresServer
 
 Connection: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
 

@@ -14,11 +14,11 @@ from collections.abc import Awaitable, Callable
 
 import asyncpg
 
-from infra.postgres import PostgresServer
 from perdure._store import schema
 from perdure._store.group_commit import GroupCommit
 from perdure._store.postgres import Database, PostgresStore
 from perdure._wire.writes import Fence, FenceOp, Move, Write
+from perdure.servers.postgres import PostgresServer
 
 WRITERS = (16, 200)
 SECONDS = 0.7

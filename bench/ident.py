@@ -13,8 +13,8 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from infra.postgres import PostgresServer
 from perdure._store import schema
+from perdure.servers.postgres import PostgresServer
 
 _IDS = {
     "a number, 1 to 7 digits": "n::text",

@@ -20,10 +20,10 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from infra.guard import GuardedProcess
-from infra.postgres import PostgresServer
-from infra.temporal import TemporalServer
 from perdure._store import schema
+from perdure.servers.guard import GuardedProcess
+from perdure.servers.postgres import PostgresServer
+from perdure.servers.temporal import TemporalServer
 
 ROOT = Path(__file__).parents[1]
 INPUT = {"id": 1, "post_id": 7, "author": "Ann", "body": "Well said. " * 10, "recipient": "bob@blog.example"}

@@ -19,8 +19,6 @@ from rich.console import Console
 from rich.table import Table
 
 from bench.waiting import Waiting, app
-from infra.postgres import PostgresServer
-from infra.temporal import TemporalServer
 from perdure import PerdurePlugin, Settings
 from perdure._reconcile.context import Context
 from perdure._reconcile.findings import Findings
@@ -29,6 +27,8 @@ from perdure._store import schema
 from perdure._store.connecting import open_pool
 from perdure._worker.worker import new_identity, new_worker
 from perdure.contracts import AppRows
+from perdure.servers.postgres import PostgresServer
+from perdure.servers.temporal import TemporalServer
 
 GATE = 1.2
 COMMENT = '{"id": 1, "post_id": 1, "author": "Ann", "body": "Well said.", "recipient": "bob@example.org"}'

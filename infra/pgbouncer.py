@@ -12,13 +12,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from infra.cache import cache_directory, made_once
-from infra.commands import output_of
-from infra.guard import GuardedProcess
-from infra.ports import free_port, is_free
-from infra.postgres import PostgresServer
-from infra.postgres_user import SHARED_CACHE, closed_to, let_in, server_account
-from infra.progress import progress
+from perdure.servers.cache import cache_directory, made_once
+from perdure.servers.guard import GuardedProcess
+from perdure.servers.ports import free_port, is_free
+from perdure.servers.postgres import PostgresServer
+from perdure.servers.postgres_user import SHARED_CACHE, closed_to, let_in, server_account
+from perdure.servers.programs import output_of
+from perdure.servers.progress import progress
 
 _PACKAGES = ("pgbouncer", "libc-ares2", "libevent-2.1-7")
 

@@ -19,7 +19,7 @@ from collections.abc import Iterable
 from email.parser import BytesHeaderParser
 from pathlib import Path
 
-from infra.guard import GuardedProcess
+from perdure.servers.guard import GuardedProcess
 
 DOMAIN = "inbox.example"
 NEEDS = "PERDURE_TEST_NEEDS"

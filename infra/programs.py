@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 from infra.pgbouncer import obtain_pgbouncer
 from infra.promtool import obtain_promtool
-from infra.temporal_binary import obtain_temporal
 from infra.temporal_server_binary import obtain_temporal_server
+from perdure.servers.temporal_binary import obtain_temporal
 
 
 def main() -> None:

@@ -8,9 +8,9 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from infra.cache import cache_directory, made_once
-from infra.commands import by_first_way, output_of
-from infra.progress import progress
+from perdure.servers.cache import cache_directory, made_once
+from perdure.servers.programs import by_first_way, output_of
+from perdure.servers.progress import progress
 
 _GO_PACKAGE, _GO_VERSION = "github.com/prometheus/prometheus/cmd/promtool", "v0.308.0"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from infra.guard import GuardedProcess
+from perdure.servers.guard import GuardedProcess
 
 
 class Restartable:

@@ -15,13 +15,13 @@ from pathlib import Path
 
 import asyncpg
 
-from infra.guard import GuardedProcess
-from infra.ports import free_port
-from infra.postgres import PostgresServer
-from infra.progress import progress
 from infra.restartable import Restartable
-from infra.temporal import TemporalServer
 from perdure import database
+from perdure.servers.guard import GuardedProcess
+from perdure.servers.ports import free_port
+from perdure.servers.postgres import PostgresServer
+from perdure.servers.progress import progress
+from perdure.servers.temporal import TemporalServer
 
 MAIL_SECRET = "a-secret-of-demonstrations-on-this-machine"
 ROOT = Path(__file__).parent.parent

@@ -1,7 +1,7 @@
 """The real Temporal server, all services in one process, on a PostgreSQL server of its own.
 
 Unlike the dev server it keeps what it promised over a crash of its database, too. Same shape as
-`infra.temporal.TemporalServer`; `postgres` can be stopped and killed apart from it.
+`perdure.servers.temporal.TemporalServer`; `postgres` can be stopped and killed apart from it.
 """
 
 import asyncio
@@ -16,11 +16,11 @@ from string import Template
 
 import asyncpg
 
-from infra.guard import GuardedProcess
-from infra.ports import free_port
-from infra.postgres import PostgresServer
-from infra.temporal import TemporalServer
 from infra.temporal_server_binary import ServerFiles, find_temporal_server, obtain_temporal_server
+from perdure.servers.guard import GuardedProcess
+from perdure.servers.ports import free_port
+from perdure.servers.postgres import PostgresServer
+from perdure.servers.temporal import TemporalServer
 
 __all__ = ["TemporalOnPostgres", "find_temporal_server", "obtain_temporal_server"]
 

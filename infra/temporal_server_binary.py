@@ -8,9 +8,9 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-from infra.cache import cache_directory, made_once
-from infra.go import go_install, go_sources
-from infra.temporal_binary import TemporalMissingError
+from perdure.servers.cache import cache_directory, made_once
+from perdure.servers.go import go_install, go_sources
+from perdure.servers.temporal_binary import TemporalMissingError
 
 # The newest that the Go of 2026 on our machines builds.
 VERSION = "1.32.0"

@@ -16,9 +16,9 @@ from typing import Any
 
 from temporalio.testing import WorkflowEnvironment
 
-from infra.cache import cache_directory, made_once
-from infra.commands import on_path
-from infra.progress import progress
+from perdure.servers.cache import cache_directory, made_once
+from perdure.servers.programs import on_path
+from perdure.servers.progress import progress
 
 _VERSION = "1.38.0"
 _MAIN = Path(__file__).with_name("LoopbackTestServer.java")

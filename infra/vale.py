@@ -5,8 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from infra.cache import cache_directory, made_once
-from infra.go import go_install
+from perdure.servers.cache import cache_directory, made_once
+from perdure.servers.go import go_install
 
 _PACKAGE, _VERSION = "github.com/vale-cli/vale/v3/cmd/vale", "v3.21.0"
 _CONFIG = Path(__file__).parent / "site" / "prose" / "vale.ini"

@@ -18,11 +18,11 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from temporalio.runtime import Runtime
 
-from infra.memory import memory
-from infra.postgres import PostgresServer
 from infra.quiet import quiet_runtime
-from infra.temporal import TemporalServer
 from perdure._store import schema
+from perdure.servers.memory import memory
+from perdure.servers.postgres import PostgresServer
+from perdure.servers.temporal import TemporalServer
 from perdure.telemetry import traces
 from tests.certificates import Certificate, self_signed
 from tests.mail_secret import MAIL_SECRET

@@ -18,11 +18,11 @@ import psutil
 import temporalio.client
 from temporalio.service import RPCError, RPCStatusCode
 
-from infra.postgres import PostgresServer
-from infra.temporal import TemporalServer, obtain_temporal
 from perdure import App, Client, PerdurePlugin, Settings
 from perdure._worker.worker import new_identity, new_worker
 from perdure.client import LifecycleStatus
+from perdure.servers.postgres import PostgresServer
+from perdure.servers.temporal import TemporalServer, obtain_temporal
 from tests.counterparty import Counterparty
 from tests.deadline import DEADLINE, in_time, until
 from tests.forked import Forked

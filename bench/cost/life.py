@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from bench.cost.rig import ROOT, Rig, cpu_of
-from infra.guard import GuardedProcess
+from perdure.servers.guard import GuardedProcess
 
 WORKERS: dict[str, list[str]] = {
     "sample": ["bench.cost.sample"],

@@ -1,7 +1,7 @@
 """The servers that all ways share: PostgreSQL, two Temporal dev servers, the SMTP stand-in; and what they have used.
 
 One Temporal server keeps the default pace of its transfer queue, the other has `history.transferProcessorMaxPollRPS`
-raised (`infra.temporal`, `prompt_queue`).
+raised (`perdure.servers.temporal`, `prompt_queue`).
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ import asyncpg
 import psutil
 import temporalio.client
 
-from infra.guard import GuardedProcess
-from infra.ports import free_port
-from infra.postgres import PostgresServer
-from infra.temporal import TemporalServer
 from perdure._store import schema
+from perdure.servers.guard import GuardedProcess
+from perdure.servers.ports import free_port
+from perdure.servers.postgres import PostgresServer
+from perdure.servers.temporal import TemporalServer
 
 ROOT = Path(__file__).parents[2]
 WAYS = ("sample", "activity", "inline", "floor")

@@ -14,7 +14,7 @@ import psutil
 
 from bench.cost.rig import ROOT, cpu_of
 from bench.outbox.rig import Rig
-from infra.guard import GuardedProcess
+from perdure.servers.guard import GuardedProcess
 
 
 async def idle(here: Rig, relay_poll_interval: float | None, seconds: float) -> tuple[float, float]:

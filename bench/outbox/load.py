@@ -12,10 +12,10 @@ from pathlib import Path
 
 import asyncpg
 
-from infra.postgres import PostgresServer
-from infra.postgres_binaries import postgres_binaries
-from infra.postgres_user import server_account
 from perdure._store import schema
+from perdure.servers.postgres import PostgresServer
+from perdure.servers.postgres_binaries import postgres_binaries
+from perdure.servers.postgres_user import server_account
 
 TABLE = """
     create table comment (

@@ -11,11 +11,11 @@ import asyncpg
 import temporalio.client
 
 from bench.outbox.life import app
-from infra.postgres import PostgresServer
-from infra.temporal import TemporalServer
 from perdure import PerdurePlugin, Settings
 from perdure._store import schema
 from perdure._worker.worker import new_identity, new_worker
+from perdure.servers.postgres import PostgresServer
+from perdure.servers.temporal import TemporalServer
 
 
 class Rig:

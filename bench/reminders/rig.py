@@ -17,11 +17,11 @@ from tempfile import TemporaryDirectory
 import asyncpg
 import psutil
 
-from infra.guard import GuardedProcess
-from infra.postgres import PostgresServer
 from infra.telephony.server import ACCOUNT, TOKEN, TelephonyServer
-from infra.temporal import TemporalServer
 from perdure._store import schema
+from perdure.servers.guard import GuardedProcess
+from perdure.servers.postgres import PostgresServer
+from perdure.servers.temporal import TemporalServer
 
 ROOT = Path(__file__).parents[2]
 SENDER = "+15005550006"

@@ -14,12 +14,12 @@ import sys
 from collections import Counter
 from pathlib import Path
 
-from infra.cache import cache_directory, made_once
-from infra.commands import output_of
-from infra.guard import GuardedProcess
-from infra.ports import free_port
-from infra.progress import progress
 from infra.restartable import Restartable
+from perdure.servers.cache import cache_directory, made_once
+from perdure.servers.guard import GuardedProcess
+from perdure.servers.ports import free_port
+from perdure.servers.programs import output_of
+from perdure.servers.progress import progress
 
 PAGES = Path(__file__).parents[2] / "docs" / "pages"
 FILES = {"python": "page.py", "node": "page.mjs", "go": "page.go"}

@@ -26,15 +26,15 @@ from infra.demos.reminders_day import Connection, Passing
 from infra.demos.reminders_patients import the_day
 from infra.demos.reminders_record import Count, Told, counted, told
 from infra.demos.reminders_tables import show
-from infra.ports import free_port
-from infra.postgres import PostgresServer
-from infra.progress import progress
 from infra.quiet import quiet_runtime
 from infra.stack import ROOT
 from infra.telephony.numbers import GOOD
 from infra.telephony.server import ACCOUNT, TOKEN, TelephonyServer
 from infra.time_skipping import time_skipping_environment
 from perdure import PerdurePlugin, database
+from perdure.servers.ports import free_port
+from perdure.servers.postgres import PostgresServer
+from perdure.servers.progress import progress
 from perdure.settings import Settings
 
 PATIENTS, FEWEST = 50, 14

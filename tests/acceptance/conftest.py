@@ -10,10 +10,10 @@ from pathlib import Path
 import asyncpg
 import pytest
 
-from infra.memory import memory
-from infra.postgres import PostgresServer
-from infra.temporal import TemporalServer
 from perdure._store import schema
+from perdure.servers.memory import memory
+from perdure.servers.postgres import PostgresServer
+from perdure.servers.temporal import TemporalServer
 from tests.conftest import APP_TABLES, PROMPT_TIMERS, as_admin
 from tests.world import World
 

@@ -10,11 +10,11 @@ import pytest
 
 from activities.comments.contracts import Comment
 from infra.mail.server import MailServer, count_by_message_id
-from infra.postgres import PostgresServer
-from infra.temporal import TemporalServer
 from perdure._store.schema import Connection
 from perdure.contracts.keys import Key
 from perdure.errors import DeclarationError
+from perdure.servers.postgres import PostgresServer
+from perdure.servers.temporal import TemporalServer
 from perdure.testing.crashing import CrashPointsFailed, Proof, Servers, Way
 from tests.apps import forgetful, straight
 from tests.apps.bookings import Escalate, LookupBooking, LookupInline

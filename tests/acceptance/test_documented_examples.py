@@ -11,8 +11,8 @@ from pathlib import Path
 import asyncpg
 import pytest
 
-from infra.postgres import PostgresServer
-from infra.temporal import TemporalServer
+from perdure.servers.postgres import PostgresServer
+from perdure.servers.temporal import TemporalServer
 
 PAGE = Path(__file__).parents[2] / "docs" / "examples.md"
 FILES = dict(re.findall(r"^<!-- file: ([\w.]+) -->\n```python\n(.*?)^```$", PAGE.read_text(), re.MULTILINE | re.DOTALL))

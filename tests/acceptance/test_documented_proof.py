@@ -8,8 +8,8 @@ import re
 import sys
 from pathlib import Path
 
-from infra.postgres import PostgresServer
-from infra.temporal import TemporalServer
+from perdure.servers.postgres import PostgresServer
+from perdure.servers.temporal import TemporalServer
 
 PAGE = Path(__file__).parents[2] / "docs" / "proof.md"
 FILE = re.compile(r"^<!-- file: ([\w.]+) -->\n```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)

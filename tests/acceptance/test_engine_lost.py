@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from infra.postgres import PostgresServer
 from infra.temporal_server import TemporalOnPostgres
 from perdure.contracts.outcomes import EffectStatus
 from perdure.errors import AlreadyFinished, NotNow, TemporalUnavailable
+from perdure.servers.postgres import PostgresServer
 from tests.apps.lasting import Sale, app
 from tests.deadline import in_time, until_count
 from tests.world import World

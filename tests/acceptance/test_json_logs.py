@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from infra.postgres import PostgresServer
-from infra.temporal import TemporalServer
+from perdure.servers.postgres import PostgresServer
+from perdure.servers.temporal import TemporalServer
 from tests.apps.bodies import app
 from tests.world import FreshWorkerProcess, WorkerProcess, World
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from temporalio.api.enums.v1 import TimeoutType
 
-from infra.postgres import PostgresServer
-from infra.temporal import TemporalServer
+from perdure.servers.postgres import PostgresServer
+from perdure.servers.temporal import TemporalServer
 from tests.apps.stepping import TABLES, app
 from tests.world import World
 

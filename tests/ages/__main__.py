@@ -13,8 +13,8 @@ from collections import Counter
 
 import asyncpg
 
-from infra.postgres import PostgresServer
 from perdure._store import schema
+from perdure.servers.postgres import PostgresServer
 from tests.ages.drawing import drawn, shorter
 from tests.ages.playing import Play
 from tests.ages.steps import Step

@@ -6,8 +6,8 @@ from __future__ import annotations
 import asyncpg
 
 from bench.reconcile import measure
-from infra.postgres import PostgresServer
-from infra.temporal import TemporalServer
+from perdure.servers.postgres import PostgresServer
+from perdure.servers.temporal import TemporalServer
 
 
 async def test_a_healthy_reconciliation_is_measured_beside_each_number_of_finished_ones(

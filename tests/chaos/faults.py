@@ -8,9 +8,9 @@ import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
-from infra.postgres import PostgresServer
-from infra.temporal import TemporalServer
 from infra.temporal_server import TemporalOnPostgres
+from perdure.servers.postgres import PostgresServer
+from perdure.servers.temporal import TemporalServer
 from perdure.testing.proxy import Proxy
 from tests.chaos.fleet import Fleet
 from tests.chaos.plan import DELAY, Fault, Plan

@@ -14,10 +14,10 @@ from typing import Any
 import asyncpg
 
 from infra.mail.server import At, Fault, MailServer
-from infra.postgres import PostgresServer
 from infra.temporal_server import TemporalOnPostgres
 from perdure._store import schema
 from perdure.contracts.keys import Entity
+from perdure.servers.postgres import PostgresServer
 from perdure.testing.exploring.sql_record import SqlRecord
 from perdure.testing.proxy import Proxy, proxied
 from tests.chaos.answers import FILE, Kept

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import asyncpg
 
-from infra.postgres import PostgresServer
+from perdure.servers.postgres import PostgresServer
 from tests.following.followers import TABLES, Follower, FromNow, Inside, Outside
 from tests.following.model import Account, Broken, Truth
 from tests.following.servers import Servers

@@ -16,11 +16,11 @@ from typing import Self
 
 import asyncpg
 
-from infra.memory import memory
-from infra.postgres import PostgresServer
-from infra.postgres_binaries import postgres_binaries
-from infra.postgres_user import let_in, server_account
 from perdure._store import schema
+from perdure.servers.memory import memory
+from perdure.servers.postgres import PostgresServer
+from perdure.servers.postgres_binaries import postgres_binaries
+from perdure.servers.postgres_user import let_in, server_account
 
 SETTINGS = """
 max_prepared_transactions = 20

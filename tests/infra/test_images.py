@@ -10,9 +10,9 @@ from pathlib import Path
 import asyncpg
 import yaml
 
-from infra.postgres import PostgresServer
-from infra.postgres_binaries import postgres_binaries
-from infra.postgres_user import server_account
+from perdure.servers.postgres import PostgresServer
+from perdure.servers.postgres_binaries import postgres_binaries
+from perdure.servers.postgres_user import server_account
 
 INFRA = Path(__file__).parents[2] / "infra"
 COMPOSE = (INFRA / "compose.yaml").read_text()

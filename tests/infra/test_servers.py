@@ -20,10 +20,10 @@ from temporalio.client import Client, WorkflowExecutionStatus, WorkflowHandle
 from temporalio.service import RPCError
 from temporalio.worker import Worker
 
-from infra.ports import is_free
-from infra.postgres import PostgresServer
-from infra.temporal import TemporalServer
 from infra.time_skipping import time_skipping_environment
+from perdure.servers.ports import is_free
+from perdure.servers.postgres import PostgresServer
+from perdure.servers.temporal import TemporalServer
 
 REPOSITORY = Path(__file__).parents[2]
 # A proxy that refuses: the SDK's download fails at once, also where there is a way out.
@@ -93,7 +93,7 @@ def test_a_given_data_directory_stays_and_a_temporary_one_goes(tmp_path: Path) -
 
 def test_postgres_ends_when_its_starter_is_killed() -> None:
     program = """
-        from infra.postgres import PostgresServer
+        from perdure.servers.postgres import PostgresServer
         server = PostgresServer(); server.start()
         print(server.pid, server.data_directory.parent, flush=True); input()
     """
@@ -149,7 +149,7 @@ async def test_a_paused_server_answers_nobody_until_it_is_resumed() -> None:
 @own_temporal
 def test_temporal_ends_when_its_starter_is_killed() -> None:
     program = """
-        from infra.temporal import TemporalServer
+        from perdure.servers.temporal import TemporalServer
         server = TemporalServer(); server.start()
         print(server.pid, server.port, server.log_file.parent, flush=True); input()
     """
@@ -273,7 +273,7 @@ def machine_with_go(directory: Path, script: str) -> dict[str, str]:
 
 @contextmanager
 def finder(environment: dict[str, str], said: Path) -> Iterator[subprocess.Popen[str]]:
-    program = "from infra.temporal import obtain_temporal; print(obtain_temporal())"
+    program = "from perdure.servers.temporal import obtain_temporal; print(obtain_temporal())"
     with said.open("w") as errors, subprocess.Popen(
         [sys.executable, "-c", program],
         cwd=REPOSITORY, env=environment, stdout=subprocess.PIPE, stderr=errors, text=True,

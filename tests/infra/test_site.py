@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from infra.cache import cache_directory, made_once
+from perdure.servers.cache import cache_directory, made_once
 from perdure.telemetry import names
 
 ROOT = Path(__file__).parents[2]

@@ -9,7 +9,7 @@ from pathlib import Path
 import asyncpg
 import pytest
 
-from infra.postgres import PostgresServer
+from perdure.servers.postgres import PostgresServer
 
 DOCS = Path(__file__).parents[2] / "docs"
 BLOCKS = [

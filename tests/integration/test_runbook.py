@@ -8,8 +8,8 @@ from pathlib import Path
 import asyncpg
 import pytest
 
-from infra.postgres import PostgresServer
 from perdure._store.finding_kinds import KINDS
+from perdure.servers.postgres import PostgresServer
 
 FOLDER = Path(__file__).parents[2] / "docs" / "runbook"
 BLOCKS = {

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import asyncpg
 
-from infra.postgres import PostgresServer
-from infra.temporal import TemporalServer
 from perdure._store import schema
+from perdure.servers.postgres import PostgresServer
+from perdure.servers.temporal import TemporalServer
 from tests.replay.scenarios import SCENARIOS, Scenario
 from tests.world import World
 

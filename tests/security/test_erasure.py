@@ -12,13 +12,13 @@ import asyncpg
 import pytest
 from typer.testing import CliRunner
 
-from infra.postgres import PostgresServer
-from infra.temporal import TemporalServer
 from perdure import Entity
 from perdure._retention.belongings import Rows
 from perdure.cli import cli
 from perdure.contracts import Erasure
 from perdure.errors import DeclarationError
+from perdure.servers.postgres import PostgresServer
+from perdure.servers.temporal import TemporalServer
 from tests.apps.visits import TABLES, Booked, Visit, app
 from tests.collector import Collector, collecting
 from tests.erasing import forget, in_history, places

@@ -13,8 +13,8 @@ import psutil
 import pytest
 import typer.main
 
-from infra.ports import free_port
 from perdure.cli import cli
+from perdure.servers.ports import free_port
 from tests.apps.bookings import LookupBooking
 from tests.apps.contracts import Booking
 from tests.deadline import in_time

@@ -9,9 +9,9 @@ from pathlib import Path
 import asyncpg
 import pytest
 
-from infra.postgres import PostgresServer
 from perdure._store.postgres import Database
 from perdure.errors import UnusableFile
+from perdure.servers.postgres import PostgresServer
 
 RULES = "host all shop_worker 127.0.0.1/32 scram-sha-256\nhost all postgres 127.0.0.1/32 trust\n"
 

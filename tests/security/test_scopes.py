@@ -13,14 +13,14 @@ from temporalio.client import WorkflowFailureError
 from temporalio.exceptions import ActivityError, ApplicationError, FailureError
 from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 
-from infra.postgres import PostgresServer
-from infra.temporal import TemporalServer
 from perdure import Client, Entity
 from perdure._services.ownership.exchange import plain
 from perdure._wire.orders import AttemptOrder, Report
 from perdure._wire.writes import Fence, FenceOp, Write
 from perdure.contracts import EffectStatus
 from perdure.errors import DeclarationError, NotThisDatabase
+from perdure.servers.postgres import PostgresServer
+from perdure.servers.temporal import TemporalServer
 from tests.apps.bodies import app
 from tests.apps.contracts import Booking
 from tests.conftest import as_admin

@@ -14,11 +14,11 @@ import pytest
 from pydantic_core import to_jsonable_python
 from temporalio.contrib.pydantic import pydantic_data_converter
 
-from infra.postgres import PostgresServer
-from infra.temporal import TemporalServer
 from perdure import Entity
 from perdure.encryption import Private
 from perdure.errors import InvalidInput, Unopenable
+from perdure.servers.postgres import PostgresServer
+from perdure.servers.temporal import TemporalServer
 from tests.apps import letters
 from tests.apps.letters import Letter, Letters, app
 from tests.integration.crypto.fixtures import FIRST, keys

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 from temporalio.client import Client
 
-from infra.postgres import PostgresServer
-from infra.temporal import TemporalServer
 from perdure._services.credentials import Renewal, profile
 from perdure._store.postgres import Database
 from perdure.errors import UnusableFile
+from perdure.servers.postgres import PostgresServer
+from perdure.servers.temporal import TemporalServer
 from tests.apps.bookings import LookupBooking
 from tests.apps.contracts import Booking
 from tests.certificates import Authority, server_context

@@ -152,7 +152,8 @@ def _declared_settings() -> set[str]:
     mail = {f"PERDURE_MAIL_{field.upper()}" for field in MailSettings.model_fields}
     web = {f"PERDURE_WEB_{field.upper()}" for field in WebSettings.model_fields}
     telephony = {f"PERDURE_TELEPHONY_{field.upper()}" for field in TelephonySettings.model_fields}
-    read_elsewhere = [file for room in (ROOT / "infra", ROOT / "perdure" / "cli") for file in room.glob("*.py")]
+    rooms = (ROOT / "infra", ROOT / "perdure" / "cli", ROOT / "perdure" / "servers")
+    read_elsewhere = [file for room in rooms for file in room.glob("*.py")]
     read_elsewhere += [file for file in (ROOT / "activities").rglob("*.py") if "contracts" in str(file)]
     elsewhere = {name for file in read_elsewhere for name in _strings_that_name_a_variable(file)}
     return own | mail | web | telephony | elsewhere

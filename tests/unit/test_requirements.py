@@ -15,9 +15,7 @@ from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-TOOLS = {"dev", "docs"}
-"""Extras of a checkout, for whoever works on it."""
-EXTRAS = {name: wanted for name, wanted in PROJECT["optional-dependencies"].items() if name not in TOOLS}
+EXTRAS = PROJECT["optional-dependencies"]
 APPLICATIONS = sorted(each.parent.name for each in (ROOT / "activities").glob("*/README.md"))
 OURS = {"perdure", "activities", "workers", "workflows"}
 OF_PYDANTIC = "pydantic-core"

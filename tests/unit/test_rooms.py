@@ -21,7 +21,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
 
 
 INSIDE = (
-    ("errors",),
+    ("errors", "servers"),
     ("_text", "_faults", "_loading"),
     ("logs", "contracts"),
     ("settings", "_wire"),

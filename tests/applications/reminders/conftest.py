@@ -13,9 +13,9 @@ import pytest
 from temporalio.testing import WorkflowEnvironment
 
 from activities.telephony.settings import telephony_settings
-from infra.postgres import PostgresServer
 from infra.telephony.server import ACCOUNT, TOKEN, TelephonyServer
-from infra.temporal import TemporalServer
+from perdure.servers.postgres import PostgresServer
+from perdure.servers.temporal import TemporalServer
 from tests.applications.reminders.skipping import Skipping, skipping_server
 from tests.world import World
 from workers.reminders.app import app

@@ -11,8 +11,8 @@ import asyncpg
 import pytest
 
 from activities.web_jobs.settings import web_settings
-from infra.postgres import PostgresServer
-from infra.temporal import TemporalServer
+from perdure.servers.postgres import PostgresServer
+from perdure.servers.temporal import TemporalServer
 from tests.pages import Pages
 from tests.world import World
 from workers.web_jobs.app import app

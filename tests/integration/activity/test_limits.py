@@ -14,10 +14,10 @@ import pytest
 from temporalio.api.enums.v1 import PendingActivityState
 from temporalio.service import RPCError
 
-from infra.postgres import PostgresServer
-from infra.temporal import TemporalServer
 from perdure._services.queues import queues
 from perdure.contracts import EffectStatus
+from perdure.servers.postgres import PostgresServer
+from perdure.servers.temporal import TemporalServer
 from tests.apps.contracts import Booking
 from tests.apps.limited import ACCOUNT, app
 from tests.command import perdure

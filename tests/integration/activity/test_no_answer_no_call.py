@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 from datetime import UTC, datetime
 
-from infra.postgres import PostgresServer
 from perdure import Attempt
 from perdure._activity.execution import attempt
 from perdure._store.postgres import Database, PostgresStore
 from perdure._wire.orders import AttemptOrder, Said
 from perdure._wire.writes import Fence, FenceOp, Write
+from perdure.servers.postgres import PostgresServer
 from tests.apps.contracts import REGULAR, Booking, Ticket
 
 

@@ -11,9 +11,9 @@ from temporalio.api.enums.v1 import PendingActivityState
 from temporalio.client import WorkflowExecutionStatus
 from temporalio.worker import Replayer
 
-from infra.postgres import PostgresServer
-from infra.temporal import TemporalServer
 from perdure import PerdurePlugin
+from perdure.servers.postgres import PostgresServer
+from perdure.servers.temporal import TemporalServer
 from tests.apps.stepping import TABLES, app
 from tests.world import World
 

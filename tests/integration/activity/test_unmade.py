@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from temporalio.service import RPCError
 
-from infra.postgres import PostgresServer
-from infra.temporal import TemporalServer
+from perdure.servers.postgres import PostgresServer
+from perdure.servers.temporal import TemporalServer
 from tests.apps.contracts import Booking
 from tests.apps.sparing import WITHIN, app
 from tests.command import perdure

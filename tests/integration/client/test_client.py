@@ -8,7 +8,6 @@ from typing import Any
 import asyncpg
 import pytest
 
-from infra.ports import free_port
 from perdure import Client
 from perdure.errors import (
     DatabaseUnavailable,
@@ -20,6 +19,7 @@ from perdure.errors import (
     SchemaMismatch,
     UnknownLifecycle,
 )
+from perdure.servers.ports import free_port
 from tests.apps.bodies import app
 from tests.apps.bookings import Escalate, LookupBooking
 from tests.apps.contracts import Booking

@@ -9,10 +9,10 @@ from pathlib import Path
 import asyncpg
 import pytest
 
-from infra.postgres import PostgresServer
 from perdure import Client, Settings
 from perdure._store import schema
 from perdure.errors import DatabaseUnavailable
+from perdure.servers.postgres import PostgresServer
 from tests.apps.contracts import Booking
 from tests.deadline import DEADLINE
 from tests.world import World

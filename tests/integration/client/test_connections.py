@@ -22,10 +22,10 @@ import pytest
 import sqlalchemy
 from pydantic import BaseModel
 
-from infra.postgres import PostgresServer
 from perdure import Client, SyncClient
 from perdure.client import Handle
 from perdure.errors import InvalidEntity, InvalidInput, NoSuchEntity, NotConnected, NoTransaction, UnknownConnection
+from perdure.servers.postgres import PostgresServer
 from tests.apps.bookings import Count, Counter
 from tests.connecting import AWAITED, BLOCKING
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from infra.postgres import PostgresServer
-from infra.temporal import TemporalServer
 from perdure.errors import TemporalUnavailable
+from perdure.servers.postgres import PostgresServer
+from perdure.servers.temporal import TemporalServer
 from tests.apps.bodies import app
 from tests.apps.bookings import LookupBooking
 from tests.apps.contracts import Booking

@@ -16,10 +16,10 @@ from typing import TypeAlias
 import asyncpg
 import pytest
 
-from infra.postgres import PostgresServer
 from perdure import Client
 from perdure.client import Event
 from perdure.errors import InvalidPosition
+from perdure.servers.postgres import PostgresServer
 from tests.apps.bodies import app
 from tests.apps.contracts import Booking
 from tests.deadline import in_time

@@ -11,12 +11,12 @@ import pytest
 from pydantic import BaseModel
 from temporalio import workflow
 
-from infra.postgres import PostgresServer
-from infra.temporal import TemporalServer
 from perdure import App, AppColumn, Client, Lifecycle, state
 from perdure._worker.record import check_record
 from perdure.contracts.states import States
 from perdure.errors import DeclarationError
+from perdure.servers.postgres import PostgresServer
+from perdure.servers.temporal import TemporalServer
 from tests.world import World
 
 

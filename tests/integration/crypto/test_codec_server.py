@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from infra.postgres import PostgresServer
-from infra.temporal import TemporalServer
 from perdure._crypto.access import new_token
+from perdure.servers.postgres import PostgresServer
+from perdure.servers.temporal import TemporalServer
 from tests.apps.private_messages import PHONE, SECRET, PrivateMessage, app
 from tests.forked import Forked
 from tests.integration.crypto.fixtures import FIRST, GIVEN, keys

@@ -14,12 +14,12 @@ from temporalio.client import WorkflowHandle, WorkflowUpdateFailedError
 from temporalio.contrib.pydantic import pydantic_data_converter
 from temporalio.exceptions import ApplicationError
 
-from infra.postgres import PostgresServer
-from infra.temporal import TemporalServer
 from perdure import Entity
 from perdure._crypto.codec import encrypting, opened
 from perdure._services import delivery
 from perdure.encryption import Private
+from perdure.servers.postgres import PostgresServer
+from perdure.servers.temporal import TemporalServer
 from tests.apps import private_messages
 from tests.apps.private_messages import PHONE, SECRET, PrivateMessage, Secret, app
 from tests.integration.crypto.fixtures import (

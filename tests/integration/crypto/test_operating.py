@@ -11,9 +11,9 @@ from temporalio.api.common.v1 import WorkflowExecution
 from temporalio.api.workflowservice.v1 import DeleteWorkflowExecutionRequest
 from temporalio.service import RPCError
 
-from infra.postgres import PostgresServer
-from infra.temporal import TemporalServer
 from perdure._reconcile.schedule import make_schedule
+from perdure.servers.postgres import PostgresServer
+from perdure.servers.temporal import TemporalServer
 from tests.apps import private_messages
 from tests.apps.private_messages import PHONE, PrivateMessage, app
 from tests.command import perdure

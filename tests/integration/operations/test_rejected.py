@@ -12,9 +12,9 @@ import asyncpg
 import pytest
 from typer.testing import CliRunner, Result
 
-from infra.postgres import PostgresServer
-from infra.temporal import TemporalServer
 from perdure.cli import cli
+from perdure.servers.postgres import PostgresServer
+from perdure.servers.temporal import TemporalServer
 from tests.apps.listening import app
 from tests.world import World
 

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from infra.postgres import PostgresServer
+from perdure.servers.postgres import PostgresServer
 from tests.integration.retention.months import Connection, connected
 
 

@@ -14,13 +14,13 @@ from temporalio.api.workflowservice.v1 import RegisterNamespaceRequest
 from temporalio.client import Client
 from temporalio.service import RPCError
 
-from infra.postgres import PostgresServer
-from infra.temporal import TemporalServer
 from perdure import PerdurePlugin
 from perdure._services.relay import Relay
 from perdure._store.postgres import Database
 from perdure.errors import TemporalUnavailable
 from perdure.logs import FIELDS
+from perdure.servers.postgres import PostgresServer
+from perdure.servers.temporal import TemporalServer
 from tests.apps.listening import app
 from tests.world import World
 

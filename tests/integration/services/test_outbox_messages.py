@@ -19,11 +19,11 @@ import pytest
 from temporalio.client import Client
 from temporalio.service import RetryConfig
 
-from infra.postgres import PostgresServer
-from infra.temporal import TemporalServer
 from perdure._services.relay import BATCH, Relay
 from perdure._store.postgres import Database
 from perdure.errors import TemporalUnavailable
+from perdure.servers.postgres import PostgresServer
+from perdure.servers.temporal import TemporalServer
 from tests.apps.listening import app
 from tests.world import World
 

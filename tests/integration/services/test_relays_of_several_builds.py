@@ -12,12 +12,12 @@ import pytest
 from pydantic import BaseModel
 from temporalio import workflow
 
-from infra.postgres import PostgresServer
-from infra.temporal import TemporalServer
 from perdure import App, Lifecycle
 from perdure._services.relay import BATCH, PATIENCE, Relay
 from perdure._store.postgres import Database
 from perdure.logs import FIELDS
+from perdure.servers.postgres import PostgresServer
+from perdure.servers.temporal import TemporalServer
 from tests.apps.listening import Assent, Nod, Query
 from tests.world import World
 

@@ -11,10 +11,10 @@ import asyncpg
 import pytest
 from temporalio.service import RPCError
 
-from infra.postgres import PostgresServer
-from infra.temporal import TemporalServer
 from perdure._services.relay import BATCH, Relay
 from perdure._store.postgres import Database
+from perdure.servers.postgres import PostgresServer
+from perdure.servers.temporal import TemporalServer
 from tests.apps.listening import app
 from tests.world import World
 

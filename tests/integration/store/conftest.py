@@ -9,8 +9,8 @@ from collections.abc import AsyncIterator, Iterator
 import asyncpg
 import pytest
 
-from infra.postgres import PostgresServer
 from perdure._store.postgres import PostgresStore
+from perdure.servers.postgres import PostgresServer
 from tests.integration.store.stores import LIFECYCLE, Connection, declared, run_on, store_at
 
 _TABLES = (

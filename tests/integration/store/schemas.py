@@ -12,7 +12,7 @@ from typing import Any
 import asyncpg
 import pytest
 
-from infra.postgres import PostgresServer
+from perdure.servers.postgres import PostgresServer
 from tests.deadline import in_time
 from tests.integration.store.stores import Connection, run_on
 

@@ -8,12 +8,12 @@ from collections.abc import AsyncIterator
 import asyncpg
 import pytest
 
-from infra.postgres import PostgresServer
 from perdure._activity import execution
 from perdure._store.group_commit import SLOW
 from perdure._store.postgres import LONGEST, PostgresStore
 from perdure._wire.writes import Gate
 from perdure.errors import DatabaseUnavailable
+from perdure.servers.postgres import PostgresServer
 from perdure.testing.proxy import Proxy, proxied
 from tests.deadline import DEADLINE
 from tests.integration.store.stores import (

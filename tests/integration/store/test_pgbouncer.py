@@ -11,10 +11,10 @@ import psycopg
 import pytest
 
 from infra.pgbouncer import PgBouncer
-from infra.postgres import PostgresServer
 from perdure import Client
 from perdure._store.connecting import Pool
 from perdure._store.postgres import Database
+from perdure.servers.postgres import PostgresServer
 from tests.apps.straight import app
 from tests.deadline import in_time
 from tests.world import World

@@ -13,9 +13,9 @@ import asyncpg
 import pytest
 
 from infra.pgbouncer import PgBouncer
-from infra.postgres import PostgresServer
 from perdure._store import schema
 from perdure._store.connecting import Pool, open_pool, report_weaknesses
+from perdure.servers.postgres import PostgresServer
 from perdure.testing.proxy import proxied
 from tests.deadline import DEADLINE, until
 from tests.integration.store.stores import a_begin, run_on

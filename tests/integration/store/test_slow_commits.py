@@ -7,10 +7,10 @@ from statistics import median, quantiles
 
 import pytest
 
-from infra.postgres import PostgresServer
 from perdure._store.company import SLOW_COMMIT
 from perdure._wire.writes import Gate
 from perdure.contracts.outcomes import EffectStatus
+from perdure.servers.postgres import PostgresServer
 from perdure.testing.proxy import proxied
 from tests.integration.store.stores import PATIENCE, Calls, a_begin, an_outcome, store_at
 

@@ -14,10 +14,10 @@ import asyncpg
 import pytest
 from temporalio.service import RPCError
 
-from infra.postgres import PostgresServer
 from infra.promtool import obtain_promtool
-from infra.temporal import TemporalServer
 from perdure._store.postgres import Database
+from perdure.servers.postgres import PostgresServer
+from perdure.servers.temporal import TemporalServer
 from perdure.telemetry import names
 from tests.apps.bodies import app
 from tests.integration.telemetry.test_metrics import Metered, metered, value_in

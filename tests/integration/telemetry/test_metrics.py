@@ -15,11 +15,11 @@ import pytest
 import temporalio.client
 from temporalio import workflow
 
-from infra.ports import free_port
 from perdure import App, Lifecycle, PerdurePlugin, state
 from perdure._services.gauges import Gauges
 from perdure._worker.worker import new_worker
 from perdure.errors import InvalidSetting
+from perdure.servers.ports import free_port
 from perdure.settings import settings
 from perdure.telemetry import names
 from perdure.telemetry.exporting import exporting

@@ -9,8 +9,8 @@ from pathlib import Path
 import asyncpg
 import pytest
 
-from infra.postgres import PostgresServer
 from perdure.errors import InvalidPosition
+from perdure.servers.postgres import PostgresServer
 from perdure.testing import Feed, FollowerFailed, follow
 from perdure.testing.following import Effect
 

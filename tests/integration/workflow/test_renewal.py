@@ -12,8 +12,8 @@ import pytest
 from temporalio.client import WorkflowUpdateFailedError
 from temporalio.service import RPCError
 
-from infra.postgres import PostgresServer
-from infra.temporal import TemporalServer
+from perdure.servers.postgres import PostgresServer
+from perdure.servers.temporal import TemporalServer
 from tests.apps.bodies import app as bookings
 from tests.apps.bookings import Count, Counter
 from tests.apps.contracts import Booking

@@ -6,9 +6,9 @@ from pathlib import Path
 
 from temporalio import workflow
 
-from infra.postgres import PostgresServer
-from infra.temporal import TemporalServer
 from perdure import App, Lifecycle
+from perdure.servers.postgres import PostgresServer
+from perdure.servers.temporal import TemporalServer
 from tests.apps.bookings import Count, Open
 from tests.world import World
 

@@ -12,10 +12,10 @@ import asyncpg
 import pytest
 
 from activities.mail.contracts.sendmail import Kind
-from infra.postgres import PostgresServer
-from infra.temporal import TemporalServer
 from perdure._store.schema import Connection
 from perdure.contracts.keys import Key
+from perdure.servers.postgres import PostgresServer
+from perdure.servers.temporal import TemporalServer
 from perdure.testing.crashing import Servers
 from tests.applications.mail.mailings import TABLE, letter
 from tests.mail_secret import token_of

@@ -16,8 +16,8 @@ from activities.mail.contracts.mail import Accepted
 from activities.mail.mail_log import find_in_mail_log
 from activities.mail.smtp import send_mail
 from infra.mail.server import At, Fault, MailServer, count_by_message_id
-from infra.ports import free_port
 from perdure import InDoubt, NotDone, Refused
+from perdure.servers.ports import free_port
 from tests.applications.mail.fixtures import LETTER, attempt, mail_server, question, settings
 from tests.mail_secret import token_of
 

@@ -15,11 +15,11 @@ import asyncpg
 from rich.console import Console
 from temporalio.runtime import Runtime
 
-from infra.memory import memory
-from infra.postgres import PostgresServer
 from infra.quiet import quiet_runtime
-from infra.temporal import TemporalServer
 from perdure._store import schema
+from perdure.servers.memory import memory
+from perdure.servers.postgres import PostgresServer
+from perdure.servers.temporal import TemporalServer
 from tests.applications.reminders.chaos import report
 from tests.applications.reminders.chaos.run import Outcome, Wish, run
 

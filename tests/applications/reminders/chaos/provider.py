@@ -15,9 +15,9 @@ import asyncpg
 from pydantic import SecretStr
 
 from activities.telephony.settings import TelephonySettings
-from infra.guard import GuardedProcess
-from infra.ports import free_port
 from infra.telephony.server import ACCOUNT, TOKEN
+from perdure.servers.guard import GuardedProcess
+from perdure.servers.ports import free_port
 from tests.deadline import DEADLINE
 from workers.telephony.callbacks import StatusCallbacks
 

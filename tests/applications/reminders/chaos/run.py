@@ -17,8 +17,8 @@ from typing import Any
 
 import asyncpg
 
-from infra.postgres import PostgresServer
-from infra.temporal import TemporalServer
+from perdure.servers.postgres import PostgresServer
+from perdure.servers.temporal import TemporalServer
 from tests.applications.reminders.chaos.audit import Verdict, audit
 from tests.applications.reminders.chaos.bad_records import MEDICINE, Way
 from tests.applications.reminders.chaos.facts import Books, accepted_in, gather

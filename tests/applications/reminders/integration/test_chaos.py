@@ -10,8 +10,8 @@ from pathlib import Path
 
 from rich.console import Console
 
-from infra.postgres import PostgresServer
-from infra.temporal import TemporalServer
+from perdure.servers.postgres import PostgresServer
+from perdure.servers.temporal import TemporalServer
 from tests.applications.reminders.chaos import report
 from tests.applications.reminders.chaos.bad_records import BAD
 from tests.applications.reminders.chaos.patients import Kind

@@ -16,8 +16,8 @@ import pytest
 
 from activities.reminders.agenda import problem_with
 from activities.reminders.contracts.reminders import Asked, Change, Memory, Patient, Turn, Upto
-from infra.postgres import PostgresServer
 from perdure import Client, Settings
+from perdure.servers.postgres import PostgresServer
 
 ROOT = Path(__file__).parents[4]
 PAGE = (ROOT / "docs" / "dosage-reminders.md").read_text()

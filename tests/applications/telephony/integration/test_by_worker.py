@@ -12,10 +12,10 @@ import asyncpg
 import pytest
 
 from activities.telephony.settings import telephony_settings
-from infra.ports import free_port
-from infra.postgres import PostgresServer
 from infra.telephony.server import ACCOUNT, TOKEN, Fault, TelephonyServer
-from infra.temporal import TemporalServer
+from perdure.servers.ports import free_port
+from perdure.servers.postgres import PostgresServer
+from perdure.servers.temporal import TemporalServer
 from tests.applications.telephony.announcing import app
 from tests.world import World
 from workers.telephony.callbacks import StatusCallbacks

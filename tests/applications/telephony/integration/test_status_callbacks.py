@@ -21,11 +21,11 @@ from yarl import URL
 
 from activities.telephony.settings import telephony_settings
 from activities.telephony.twilio.request import RETRIES, callback_url
-from infra.postgres import PostgresServer
 from infra.telephony.reports import signature
 from infra.telephony.server import ACCOUNT, TOKEN
 from perdure import Entity
 from perdure.contracts import Key
+from perdure.servers.postgres import PostgresServer
 from tests.command import nobody
 from tests.deadline import in_time
 from workers.telephony.callbacks import MOST, StatusCallbacks

@@ -12,7 +12,7 @@ import sys
 import time
 from collections import Counter
 
-from infra.postgres import PostgresServer
+from perdure.servers.postgres import PostgresServer
 from tests.applications.web_jobs.families.explorer import FamilyExplorer
 from tests.applications.web_jobs.families.scenario import SCENARIO, family_scenario, lines_of
 

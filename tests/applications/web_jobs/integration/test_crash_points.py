@@ -11,9 +11,9 @@ import asyncpg
 import pytest
 
 from activities.web_jobs.contracts import Job
-from infra.postgres import PostgresServer
-from infra.temporal import TemporalServer
 from perdure._store.schema import Connection
+from perdure.servers.postgres import PostgresServer
+from perdure.servers.temporal import TemporalServer
 from perdure.testing.crashing import Proof, Servers, Way
 from tests.pages import Pages, answers
 from workflows.web_jobs.web_job import WebJob

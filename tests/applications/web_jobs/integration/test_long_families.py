@@ -9,7 +9,7 @@ from datetime import timedelta
 import pytest
 import temporalio.service as sdk
 
-from infra.temporal import TemporalServer
+from perdure.servers.temporal import TemporalServer
 from tests.applications.web_jobs.conftest import Jobs
 from tests.applications.web_jobs.integration.test_families import counts, lists
 from tests.conftest import PROMPT_TIMERS

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from infra.postgres import PostgresServer
+from perdure.servers.postgres import PostgresServer
 from tests.applications.web_jobs.families.explorer import FamilyExplorer
 from tests.applications.web_jobs.families.over_http import Server, real_answers
 from tests.applications.web_jobs.families.scenario import SCENARIO, family_scenario, lines_of

@@ -13,8 +13,8 @@ from aiohttp.abc import AbstractResolver, ResolveResult
 from activities.http.exchange import Broken, Exchange, HttpRequest
 from activities.http.names import Names
 from activities.web_jobs.settings import web_settings
-from infra.ports import free_port
 from perdure import Attempt, InDoubt, NotDone, Refused
+from perdure.servers.ports import free_port
 from tests.applications.web_jobs.fixtures import LOCAL, Answers, attempt, call, job_type, settings
 from tests.certificates import Certificate
 from tests.deadline import DEADLINE, in_time

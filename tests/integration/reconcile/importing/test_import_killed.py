@@ -11,8 +11,8 @@ from typing import Any
 import asyncpg
 import pytest
 
-from infra.postgres import PostgresServer
 from perdure._store.schema import Connection
+from perdure.servers.postgres import PostgresServer
 from tests.deadline import in_time
 from tests.integration.reconcile.importing.importing_killed import adoption
 

@@ -15,8 +15,6 @@ from temporalio.api.workflowservice.v1 import DeleteWorkflowExecutionRequest, Re
 from temporalio.client import Client
 from temporalio.service import RPCError
 
-from infra.postgres import PostgresServer
-from infra.temporal import TemporalServer
 from perdure._reconcile.recovery.recovery import Recovered, recover
 from perdure._reconcile.recovery.temporal import why_lost
 from perdure._services.ownership.exchange import Exchange
@@ -25,6 +23,8 @@ from perdure._store.sql import queries
 from perdure._wire.carried import CARRIED, Carried
 from perdure.contracts.outcomes import EffectStatus
 from perdure.errors import NotNow
+from perdure.servers.postgres import PostgresServer
+from perdure.servers.temporal import TemporalServer
 from tests.apps.lasting import KeptSale, Sale, app
 from tests.deadline import in_time
 from tests.world import World

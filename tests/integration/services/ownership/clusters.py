@@ -6,9 +6,9 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from infra.postgres import PostgresServer
-from infra.postgres_binaries import postgres_binaries
-from infra.postgres_user import let_in, server_account
+from perdure.servers.postgres import PostgresServer
+from perdure.servers.postgres_binaries import postgres_binaries
+from perdure.servers.postgres_user import let_in, server_account
 
 
 class Cluster(PostgresServer):

@@ -15,12 +15,12 @@ import asyncpg
 import pytest
 from temporalio.client import Client
 
-from infra.postgres import PostgresServer
-from infra.temporal import TemporalServer
 from perdure import PerdurePlugin
 from perdure._store import schema
 from perdure._worker.worker import new_worker
 from perdure.errors import NotThisDatabase
+from perdure.servers.postgres import PostgresServer
+from perdure.servers.temporal import TemporalServer
 from tests.apps.bodies import app
 from tests.conftest import APP_TABLES, FEWER_MONTHS
 from tests.deadline import in_time

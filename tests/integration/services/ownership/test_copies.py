@@ -11,8 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from infra.postgres import PostgresServer
-from infra.postgres_user import let_in, server_account
 from perdure._reconcile.recovery.recovery import Recovered, recover
 from perdure._services.ownership.claiming import What
 from perdure._services.ownership.claiming import claim as adopt_here
@@ -20,6 +18,8 @@ from perdure._services.ownership.exchange import Exchange
 from perdure._store.postgres import Database, PostgresStore
 from perdure._wire.writes import Fence, FenceOp, Write
 from perdure.errors import DatabaseUnavailable
+from perdure.servers.postgres import PostgresServer
+from perdure.servers.postgres_user import let_in, server_account
 from tests.apps.bodies import app
 from tests.deadline import in_time
 from tests.integration.services.ownership.clusters import base_backup, run

@@ -12,8 +12,8 @@ import asyncpg
 import pytest
 
 import perdure
-from infra.postgres import PostgresServer
 from perdure._store import schema
+from perdure.servers.postgres import PostgresServer
 from perdure.testing.exploring.sql_clock import escapes, reads_real_clock, real_clocks
 from perdure.testing.exploring.sql_database import TABLES
 from perdure.testing.exploring.sql_explorer import SqlExplorer, script

@@ -3,8 +3,8 @@
 import json
 from pathlib import Path
 
-from infra.commands import output_of
-from infra.progress import progress
+from perdure.servers.programs import output_of
+from perdure.servers.progress import progress
 
 
 def go_install(package: str, folder: Path, what: str) -> None:

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from infra.cache import alone
-from infra.memory import SHARED_MEMORY
+from perdure.servers.cache import alone
+from perdure.servers.memory import SHARED_MEMORY
 
 # Root's own cache may be out of that user's reach; nobody but root can write here.
 SHARED_CACHE = Path("/var/cache/perdure")

@@ -15,11 +15,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Literal, Self
 
-from infra.guard import GuardedProcess
-from infra.memory import memory
-from infra.ports import free_port
-from infra.postgres_binaries import postgres_binaries
-from infra.postgres_user import Account, let_in, server_account
+from perdure.servers.guard import GuardedProcess
+from perdure.servers.memory import memory
+from perdure.servers.ports import free_port
+from perdure.servers.postgres_binaries import postgres_binaries
+from perdure.servers.postgres_user import Account, let_in, server_account
 
 StopMode = Literal["fast", "immediate"]
 
@@ -63,13 +63,13 @@ class PostgresServer:
             durable: False = no fsync, and temporary data in memory where there is room: faster, and good for tests
                 that don't cut the power.
         """
-        self.port = port or free_port()
+        self.port: int = port or free_port()
         self._durable = durable
         self._temporary: Path | None = None
         if data_directory is None:
             self._temporary = Path(tempfile.mkdtemp(prefix="perdure-postgres-", dir=None if durable else memory()))
             data_directory = self._temporary / "data"
-        self.data_directory = data_directory.resolve()
+        self.data_directory: Path = data_directory.resolve()
         self._process: GuardedProcess | None = None
 
     @property

@@ -17,9 +17,9 @@ from pathlib import Path
 from types import MappingProxyType, TracebackType
 from typing import Self
 
-from infra.guard import GuardedProcess
-from infra.ports import free_port
-from infra.temporal_binary import TemporalMissingError, find_temporal, obtain_temporal
+from perdure.servers.guard import GuardedProcess
+from perdure.servers.ports import free_port
+from perdure.servers.temporal_binary import TemporalMissingError, find_temporal, obtain_temporal
 
 __all__ = ["TemporalError", "TemporalMissingError", "TemporalServer", "find_temporal", "obtain_temporal"]
 
@@ -72,10 +72,10 @@ class TemporalServer:
             metrics_port: where it shows its metrics, as `/metrics`; None = a random one.
         """
         configured = os.environ.get("PERDURE_TEST_TEMPORAL_ADDRESS", "")
-        self.ours = not configured
-        self.port = port or free_port()
-        self.address = configured or f"127.0.0.1:{self.port}"
-        self.ui_url = f"http://127.0.0.1:{ui_port}" if self.ours and ui_port else None
+        self.ours: bool = not configured
+        self.port: int = port or free_port()
+        self.address: str = configured or f"127.0.0.1:{self.port}"
+        self.ui_url: str | None = f"http://127.0.0.1:{ui_port}" if self.ours and ui_port else None
         self.namespace = namespace
         self._ui_port, self._http_port, self._db_file = ui_port, free_port(), db_file
         self._config = _UPDATES | (_PROMPT_QUEUE if prompt_queue else {}) | dict(dynamic_config)
@@ -85,7 +85,7 @@ class TemporalServer:
         if log_file is None and self.ours:
             self._temporary = Path(tempfile.mkdtemp(prefix="perdure-temporal-"))
             log_file = self._temporary / "temporal.log"
-        self.log_file = log_file or Path(os.devnull)
+        self.log_file: Path = log_file or Path(os.devnull)
         self._process: GuardedProcess | None = None
 
     @property

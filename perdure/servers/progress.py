@@ -1,6 +1,6 @@
 """A progress line on stderr for whatever takes more than two seconds.
 
-As a command: `python -m infra.progress "what is being done" -- command argument...`.
+As a command: `python -m perdure.servers.progress "what is being done" -- command argument...`.
 Needs nothing but the standard library: it runs before anything is installed.
 """
 
@@ -78,7 +78,7 @@ class _Line:
 def main(arguments: list[str]) -> int:
     """Run a command under a progress line; its exit status is ours."""
     if len(arguments) < 3 or arguments[1] != "--":
-        print('usage: python -m infra.progress "what is being done" -- command argument...', file=sys.stderr)
+        print('usage: python -m perdure.servers.progress "what is being done" -- command argument...', file=sys.stderr)
         return 2
     with progress(arguments[0]):
         return subprocess.run(arguments[2:], check=False).returncode

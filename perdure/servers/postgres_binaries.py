@@ -9,8 +9,8 @@ from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 
-from infra.cache import made_once
-from infra.postgres_user import SHARED_CACHE, Account, closed_to
+from perdure.servers.cache import made_once
+from perdure.servers.postgres_user import SHARED_CACHE, Account, closed_to
 
 _MAJOR = 18
 

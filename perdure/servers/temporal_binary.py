@@ -12,10 +12,10 @@ from pathlib import Path
 
 from temporalio.testing import WorkflowEnvironment
 
-from infra.cache import cache_directory, made_once
-from infra.commands import by_first_way
-from infra.go import go_install
-from infra.progress import progress
+from perdure.servers.cache import cache_directory, made_once
+from perdure.servers.go import go_install
+from perdure.servers.programs import by_first_way
+from perdure.servers.progress import progress
 
 # The newest that `go install` takes: from 1.6.0 on its go.mod has a `replace`.
 _GO_PACKAGE = "github.com/temporalio/cli/cmd/temporal@v1.5.1"

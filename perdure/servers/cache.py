@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from infra.progress import progress
+from perdure.servers.progress import progress
 
 
 def cache_directory() -> Path:
