@@ -6,15 +6,17 @@ import importlib
 import inspect
 import re
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args, get_origin
 
 import pytest
 import yaml
 
-from infra.site import decisions, reference
+from infra.site import decisions, diagrams, reference
 from perdure import errors
 from perdure._store import schema
 from perdure._store.schema.kinds import RIGHTS, Kind
+from perdure.contracts import policies
+from perdure.contracts.outcomes import EffectStatus
 from perdure.settings import Settings
 from perdure.telemetry import names
 
@@ -32,6 +34,9 @@ def _places(nav: Any) -> list[str]:
     if isinstance(nav, str):
         return [nav]
     return [place for each in (nav.values() if isinstance(nav, dict) else nav) for place in _places(each)]
+
+
+_IMAGE = re.compile(r"!\[([^\]]*)\]\(([^()\s]+)\)")
 
 
 def _code(rows: list[tuple[str, ...]], column: int = 0) -> list[str]:
@@ -52,6 +57,31 @@ def test_each_decision_says_in_the_index_what_was_decided() -> None:
     lines = [line for line in decisions.index().splitlines() if line.startswith("- ")]
     assert len(lines) == len(list(decisions.FOLDER.glob("[0-9]*.md")))
     assert [line for line in lines if not re.search(r"\.md\): .{20,}\.$", line)] == []
+
+
+@pytest.mark.parametrize("name", diagrams.DIAGRAMS)
+def test_a_drawing_is_what_its_code_draws(name: str) -> None:
+    assert (diagrams.FOLDER / f"{name}.svg").read_text() == diagrams.DIAGRAMS[name]().svg(), (
+        "run: python -m infra.site.diagrams"
+    )
+
+
+def test_the_drawing_of_the_states_shows_each_status() -> None:
+    shown = set(re.findall(r">([^<>]+)</text>", diagrams.states_of_an_effect().svg()))
+    assert {"no record" if each is EffectStatus.ABSENT else each.replace("_", " ") for each in EffectStatus} <= shown
+
+
+def test_the_drawing_of_the_kills_names_each_doubt_policy() -> None:
+    shown = set(re.findall(r">([^<>]+)</text>", diagrams.where_a_kill_can_fall().svg()))
+    declared = {(get_origin(each) or each).__name__ for each in get_args(policies.DoubtPolicy)}
+    assert len(declared) == 4
+    assert declared <= shown
+
+
+def test_each_picture_stands_in_a_page_and_each_has_a_text_for_those_who_do_not_see_it() -> None:
+    found = [(page, *image) for page in (ROOT / "docs").rglob("*.md") for image in _IMAGE.findall(page.read_text())]
+    assert [(page, place) for page, text, place in found if len(text) < 40] == []
+    assert {(page.parent / place).resolve() for page, _, place in found} == set((ROOT / "docs" / "images").iterdir())
 
 
 def test_each_setting_has_a_row_with_its_meaning() -> None:
