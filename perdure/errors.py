@@ -1,6 +1,6 @@
 """The errors that perdure raises on purpose. All of them are `PerdureError`.
 
-Each message says what was wrong, with which value, and what to do next.
+Each message names the mistake, the value, and the next step.
 """
 
 from typing import ClassVar
@@ -25,13 +25,13 @@ class PerdureError(Exception):
 
 
 class DeclarationError(PerdureError):
-    """A lifecycle, effect or app is declared in a way that can't work; raised at import or start-up."""
+    """A lifecycle, effect or app is declared wrongly. Raised at import or start-up."""
 
     code = "PERDURE-1101"
 
 
 class InvalidEntity(PerdureError, ValueError):
-    """An entity's lifecycle, id or generation can't be used."""
+    """An entity's lifecycle, id or generation cannot be used."""
 
     code = "PERDURE-1104"
 
@@ -43,91 +43,91 @@ class InvalidInput(PerdureError, ValueError):
 
 
 class InvalidHistory(PerdureError, ValueError):
-    """A file is no history of a workflow."""
+    """A file does not contain the history of a workflow."""
 
     code = "PERDURE-1105"
 
 
 class InvalidPosition(PerdureError, ValueError):
-    """It is no position of the feed, or not one of this database; the message says how to begin again."""
+    """The position is not one of this feed, or belongs to another database or to a time before a restore."""
 
     code = "PERDURE-1106"
 
 
 class UnreadableRecord(PerdureError):
-    """What earlier code could read, and went on from, today's code can't: the next deploy may heal that."""
+    """Today's code cannot read a record that earlier code could read. The entity waits until newer code can."""
 
     code = "PERDURE-2108"
 
 
 class TooLarge(PerdureError):
-    """It has more bytes than Temporal takes in one piece; the workflow task goes on once code keeps less of it."""
+    """A value has more bytes than Temporal takes in one piece. The workflow task succeeds once code keeps less."""
 
     code = "PERDURE-1107"
 
 
 class UnknownLifecycle(PerdureError, LookupError):
-    """No lifecycle of that name is registered in the app."""
+    """The app has no lifecycle of that name."""
 
     code = "PERDURE-1102"
 
 
 class NoSuchEntity(PerdureError, LookupError):
-    """The app's database knows no such entity."""
+    """The app's database has no such entity."""
 
     code = "PERDURE-2101"
 
 
 class AlreadyFinished(PerdureError):
-    """The entity is in a final state, so what was asked can't be done any more."""
+    """The entity is in a final state, so the request comes too late."""
 
     code = "PERDURE-2102"
 
 
 class NotNow(PerdureError):
-    """What was asked makes no sense in the state that the lifecycle is in; the message says why."""
+    """The request makes no sense in the lifecycle's present state."""
 
     code = "PERDURE-2103"
 
 
 class NoWorkflow(NotNow):
-    """The entity is open, and no workflow of it is: it was terminated, or has failed, or Temporal was lost."""
+    """The entity is open but has no workflow: it was terminated, has failed, or Temporal lost it."""
 
     code = "PERDURE-2104"
 
 
 class NotPermitted(PerdureError):
-    """The database role may not do that; the message says who can let it."""
+    """The database role lacks a right."""
 
     code = "PERDURE-2105"
 
 
 class NotOnRecord(PerdureError):
-    """It was done, and who asked for it could not be written down."""
+    """The request was carried out, but the person who made it could not be recorded."""
 
     code = "PERDURE-2106"
 
 
 class NoTransaction(PerdureError):
-    """The app's connection would commit what was asked by itself, apart from the app's row."""
+    """The app's connection would commit this call apart from the app's row."""
 
     code = "PERDURE-1110"
 
 
 class UnknownConnection(PerdureError, TypeError):
-    """What was given as the app's connection can't carry a call to PostgreSQL."""
+    """The given connection of the app cannot carry a call to PostgreSQL."""
 
     code = "PERDURE-1109"
 
 
 class NotConnected(PerdureError):
-    """The client was made without the connections that this verb needs."""
+    """The client has no connection of the kind that this verb needs."""
 
     code = "PERDURE-1111"
 
 
 class DatabaseUnavailable(PerdureError):
-    """PostgreSQL gave no answer in time; whether the write was committed is unknown."""
+    """PostgreSQL gave no answer in time. Whether the write was committed is unknown."""
 
     code = "PERDURE-3101"
 
@@ -139,38 +139,39 @@ class TemporalUnavailable(PerdureError):
 
 
 class SchemaMismatch(PerdureError):
-    """The schema in the database is older or newer than this version of perdure can work with."""
+    """The schema in the database is older or newer than this version of perdure supports."""
 
     code = "PERDURE-3102"
 
 
 class NotThisDatabase(PerdureError):
-    """The database is a copy, an older state, or another one's: nothing is sent before somebody says what it is."""
+    """The database is a copy, an older state, or another one's. Perdure sends nothing until somebody declares what it
+    is."""
 
     code = "PERDURE-3103"
 
 
 class StepFailed(PerdureError):
-    """A step did not succeed, and is taken again."""
+    """A step failed. Perdure repeats it."""
 
     code = "PERDURE-2107"
 
 
 class RefusedWrite(PerdureError):
-    """PostgreSQL refuses this write: a table or a permission is missing, or a constraint is broken. The write was not
-    committed, and may succeed once somebody has mended that."""
+    """PostgreSQL refuses this write: a table or a right is missing, or a constraint is broken. Nothing was
+    committed."""
 
     code = "PERDURE-3104"
 
 
 class UnstorableWrite(RefusedWrite):
-    """PostgreSQL can't store this one write for what is in it; sending it again can't help."""
+    """PostgreSQL cannot store the content of this write."""
 
     code = "PERDURE-3105"
 
 
 class InvalidSetting(PerdureError, ValueError):
-    """A setting has a value that can't be used."""
+    """A setting has a value that cannot be used."""
 
     code = "PERDURE-4101"
 
@@ -182,25 +183,24 @@ class KeyServiceUnavailable(PerdureError):
 
 
 class UnusableFile(InvalidSetting, OSError):
-    """A certificate, key or password file that a setting names can't be used. A worker tries it again."""
+    """A certificate, key or password file that a setting names cannot be used. A worker tries it again."""
 
     code = "PERDURE-4102"
 
 
 class Unopenable(PerdureError):
-    """What is encrypted can't be decrypted; the message says why, and nothing of what is in it."""
+    """A sealed value cannot be decrypted. The message has the reason, and nothing of the content."""
 
     code = "PERDURE-4202"
 
 
 class UnknownKey(Unopenable):
-    """It is encrypted with a key that this process does not have: it opens once that key is deployed."""
+    """A value is encrypted with a key that this process does not have."""
 
     code = "PERDURE-4203"
 
 
 class NotHere(PerdureError):
-    """It can't be done at this place: in workflow code, which must do the same whenever it is run again, or outside of
-    a body, where no entity is at hand."""
+    """The call is impossible at this place: in workflow code, or outside of a body."""
 
     code = "PERDURE-1108"

@@ -17,7 +17,6 @@ from typing import Any, get_args, get_type_hints
 import typer.main
 
 import perdure.cli
-from perdure import errors
 from perdure._store import schema
 from perdure._store.schema.kinds import RIGHTS, Kind
 from perdure.settings import Settings
@@ -112,14 +111,6 @@ def sql_functions() -> list[SqlFunction]:
     return found
 
 
-def error_rows() -> list[tuple[str, str, str]]:
-    """Code, class and meaning of each error."""
-    found = [each for _, each in inspect.getmembers(errors, inspect.isclass) if issubclass(each, errors.PerdureError)]
-    return sorted(
-        (_code(each.code), _code(each.__name__), (inspect.getdoc(each) or "").partition("\n\n")[0]) for each in found
-    )
-
-
 def metric_rows() -> list[tuple[str, str, str, str]]:
     """Name, kind, labels and meaning of each metric."""
     return [(_code(each.name), each.kind, ", ".join(map(_code, each.labels)), each.meaning) for each in names.METRICS]
@@ -205,11 +196,6 @@ def _metrics_page() -> str:
     )
 
 
-def _errors_page() -> str:
-    rows = table(("code", "class", "meaning"), error_rows())
-    return f"# Error codes\n\nThe classes stand in `perdure.errors`.\n\n{rows}"
-
-
 def _api_page() -> str:
     parts = ["# Python API\n"]
     for room, own in api_names():
@@ -246,6 +232,5 @@ PAGES: dict[str, Callable[[], str]] = {
     f"{FOLDER}/sql.md": _sql_page,
     f"{FOLDER}/command.md": _command_page,
     f"{FOLDER}/metrics.md": _metrics_page,
-    f"{FOLDER}/errors.md": _errors_page,
 }
 """Each page by its place among the pages under docs/, with the function that makes it."""

@@ -48,7 +48,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("reference/settings.html", "PERDURE_DATABASE_URL"),
         ("reference/sql.html", 'id="perdurestart"'),
         ("reference/metrics.html", names.IN_DOUBT.name),
-        ("reference/errors.html", "PERDURE-2103"),
+        ("errors.html", "PERDURE-2103"),
         ("reference/command.html", 'id="perdure-grant"'),
         ("effects.html", 'type="text/markdown" href="effects.md"'),
         ("llms.txt", "(start/README.md)"),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import inspect
 import re
 from pathlib import Path
 from typing import Any, get_args, get_origin
@@ -12,7 +11,6 @@ import pytest
 import yaml
 
 from infra.site import decisions, diagrams, reference
-from perdure import errors
 from perdure._store import schema
 from perdure._store.schema.kinds import RIGHTS, Kind
 from perdure.contracts import policies
@@ -98,11 +96,6 @@ def test_each_sql_function_that_an_app_or_a_person_may_call_is_there() -> None:
     assert granted <= files
     assert [each.name for each in found if not (each.comment and each.result)] == []
     assert {each.name for each in found if Kind.APP in each.callers} == set(RIGHTS[Kind.APP].functions or ())
-
-
-def test_each_error_has_a_row() -> None:
-    declared = inspect.getmembers(errors, lambda each: inspect.isclass(each) and each.__module__ == errors.__name__)
-    assert sorted(_code(list(reference.error_rows()))) == sorted(each.code for _, each in declared)
 
 
 def test_each_metric_has_a_row() -> None:
