@@ -65,9 +65,6 @@ test-sdks: $(STAMP) ## unit, replay and integration tests on the oldest SDK of T
 programs: $(STAMP)
 	@$(BIN)/python -m infra.programs
 
-dev: $(STAMP) ## servers and a worker that reloads when a file changes
-	@$(BIN)/python -m infra.dev
-
 lint: $(STAMP) ## ruff: rules and format, changing nothing
 	@$(BIN)/ruff check --quiet .
 	@$(BIN)/ruff format --quiet --check . || { echo "run: make format" >&2; exit 1; }
@@ -126,7 +123,7 @@ sbom: $(STAMP) ## what a worker is made of: build/sbom.cdx.json (CycloneDX) and 
 	@build/sbom-tools/bin/pip-licenses --python build/sbom-worker/bin/python --format markdown --with-urls \
 	    --output-file build/licences.md
 
-release-check: $(STAMP) ## what a release must pass: built twice alike, checked, installed into an empty environment
+release-check: $(STAMP) ## what a release must pass: built twice alike, checked, installed, and the tutorial done with it
 	@$(BIN)/python -m infra.release $(RELEASE)
 
 clean: ## remove what was made here: .venv, caches, builds
@@ -151,4 +148,4 @@ $(DOCS)/.stamp: infra/locks/docs.lock
 	@$(DOCS)/bin/python -m pip install --quiet --require-hashes -r infra/locks/docs.lock
 	@touch $@
 
-.PHONY: help demo demo-jobs demo-reminders check test test-sdks programs dev lint types docs docs-serve prose format explore chaos chaos-reminders bench histories lock sbom release-check clean setup
+.PHONY: help demo demo-jobs demo-reminders check test test-sdks programs lint types docs docs-serve prose format explore chaos chaos-reminders bench histories lock sbom release-check clean setup

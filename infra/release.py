@@ -1,4 +1,5 @@
-"""What a release must pass: built twice with the same bytes, checked, and installed into an empty environment."""
+"""What a release must pass: built twice with the same bytes, checked, installed into an empty environment, and good for
+the tutorial."""
 
 from __future__ import annotations
 
@@ -11,6 +12,8 @@ import sys
 import tomllib
 import venv
 from pathlib import Path
+
+from infra.tutorial import Differs, follow
 
 ROOT = Path(__file__).parents[1]
 DIST = ROOT / "dist"
@@ -43,6 +46,7 @@ def check(tag: str | None) -> None:
     if version not in shown.stdout:
         raise SystemExit(f"the installed wheel shows {shown.stdout!r}, not {version}")
     subprocess.run([empty.parent / "perdure", "help"], check=True, stdout=subprocess.DEVNULL, cwd=BUILD)
+    _follow_tutorial()
     for name, digest in first.items():
         print(f"{digest}  dist/{name}")
 
@@ -56,6 +60,18 @@ def _check_version(version: str, tag: str | None) -> None:
         raise SystemExit(f"CHANGELOG.md has no section '## {version} - DATE'")
     if not (ROOT / "tests" / "releases" / version).is_dir():
         raise SystemExit(f"tests/releases/{version} is missing: run make histories")
+
+
+def _follow_tutorial() -> None:
+    """Do what the tutorial says in an empty folder, with the wheel in place of the one of the package index."""
+    folder = BUILD / "tutorial"
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "VIRTUAL_ENV", "MAKE"))}
+    try:
+        follow(folder, {**kept, "PIP_FIND_LINKS": str(DIST)}, print, installed=False)
+    except Differs as error:
+        raise SystemExit(str(error)) from None
 
 
 def _environment(name: str, lock: Path, wheel: Path | None = None) -> Path:

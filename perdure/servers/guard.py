@@ -12,7 +12,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +30,7 @@ class GuardedProcess:
         command: Sequence[str | Path],
         *,
         ask: signal.Signals,
-        log: Path,
+        log: Path | None,
         remove: Path | None = None,
         **options: Any,
     ) -> None:
@@ -39,18 +39,18 @@ class GuardedProcess:
         Args:
             command: what to run; in a session of its own, so that Ctrl-C reaches us alone and we decide.
             ask: the signal that makes it stop in good order.
-            log: what it writes goes here, appended.
+            log: what it writes goes here, appended; None = where our own output goes.
             remove: a directory to remove when we die without having stopped it.
             options: for `subprocess.Popen`, e.g. `user`.
         """
         self._ask = ask
         self._name = Path(command[0]).name
-        with log.open("ab") as output:
+        with log.open("ab") if log else nullcontext() as output:
             self._server = subprocess.Popen(
                 [str(part) for part in command],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
-                stderr=subprocess.STDOUT,
+                stderr=subprocess.STDOUT if log else None,
                 start_new_session=True,
                 **options,
             )

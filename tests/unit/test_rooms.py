@@ -21,7 +21,8 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
 
 
 INSIDE = (
-    ("errors", "servers"),
+    ("errors",),
+    ("servers",),
     ("_text", "_faults", "_loading"),
     ("logs", "contracts"),
     ("settings", "_wire"),
@@ -31,7 +32,7 @@ INSIDE = (
     ("_activity", "_services", "_retention", "client"),
     ("_reconcile",),
     ("_worker",),
-    ("_operations", "testing"),
+    ("_operations", "_dev", "testing"),
     ("cli", "__init__"),
 )
 """The rooms of `perdure`, the lowest first: each knows only rooms that stand before its own line."""

@@ -247,6 +247,7 @@ class Stage:
             "PERDURE_SCOPE": self.config.scope or "",
             "PERDURE_RELAY_POLL_INTERVAL": "0.05",
             "TEMPORAL_ADDRESS": f"127.0.0.1:{self._temporal.port}",
+            "TEMPORAL_NAMESPACE": self.server.namespace,  # not that of a shell in which `perdure dev` is at work
         }
         if self.subject.other_side is not None and self._other_side is not None:
             environment[self.subject.other_side[0]] = str(self._other_side.port)

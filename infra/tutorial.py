@@ -1,0 +1,166 @@
+"""Follows docs/tutorial.md word for word: types its commands, makes its changes, and compares what it shows.
+
+A line of the page stands for one of the output with the same words: times, ports, keys and process ids may differ.
+A command that only shows something is repeated until it shows what the page shows.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+PAGE = Path(__file__).parents[1] / "docs" / "tutorial.md"
+SECONDS = 180
+"""How long a command may take, or may be repeated."""
+_BLOCK = re.compile(r"(?:^<!-- terminal (\d) -->\n)?^```(console|diff|python)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_END = "end of command"
+_INSTALLS = ("python3 -m venv", ". venv/", "python -m pip install")
+_SHOWS = ("perdure show", "perdure doubts", "python -m shop.payments --list")
+_VARIES = re.compile(
+    r"\d{4}-\d\d-\d\d|\d\d:\d\d:\d\d|[0-9a-f]{40}|dev-[0-9a-f]{8}|127\.0\.0\.1:\d+|\d+\.\d s|\S+-\d+-[0-9a-f]{8}"
+)
+Report = Callable[[str], None]
+
+
+class Differs(Exception):
+    """What happened is not what the page shows."""
+
+
+class Terminal:
+    """A shell that keeps its folder and its environment from command to command."""
+
+    def __init__(self, folder: Path, environment: Mapping[str, str]) -> None:
+        self._shell = subprocess.Popen(
+            ["bash"],
+            cwd=folder,
+            env=dict(environment),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+        )
+
+    def type(self, command: str) -> str:
+        """Run a command to its end; what it wrote."""
+        self._send(f"{command} < /dev/null\necho; echo {shlex.quote(_END)}\n")
+        lines: list[str] = []
+        for line in self.lines():
+            if line == _END:
+                return "\n".join(lines)
+            lines.append(line)
+        raise Differs(f"{command}: the shell ended\n" + "\n".join(lines))
+
+    def leave(self, command: str) -> Iterator[str]:
+        """Start a command that runs on; what it writes, line by line."""
+        self._send(f"{command} < /dev/null\n")
+        return self.lines()
+
+    def lines(self) -> Iterator[str]:
+        assert self._shell.stdout is not None
+        for line in self._shell.stdout:
+            yield line.rstrip("\n")
+
+    def close(self) -> None:
+        """Press Ctrl-C, and end the shell."""
+        os.killpg(self._shell.pid, signal.SIGINT)
+        self._shell.communicate(timeout=60)
+
+    def _send(self, text: str) -> None:
+        assert self._shell.stdin is not None
+        self._shell.stdin.write(text)
+        self._shell.stdin.flush()
+
+
+def follow(folder: Path, environment: Mapping[str, str], report: Report, *, installed: bool) -> None:
+    """Do what the page says, in an empty folder.
+
+    Args:
+        folder: the empty folder.
+        environment: of both terminals.
+        report: receives each command.
+        installed: `perdure` and what the project depends on are installed already: nothing is installed.
+
+    Raises:
+        Differs: with what the page shows, and what was shown.
+    """
+    terminals = {"1": Terminal(folder, environment)}
+    at = "1"
+    try:
+        for terminal, kind, text in _BLOCK.findall(PAGE.read_text()):
+            at = terminal or at
+            if at not in terminals:
+                terminals[at] = Terminal(folder, environment)
+            if kind == "console":
+                for command, shown in _commands(text):
+                    if not (installed and command.startswith(_INSTALLS)):
+                        report(f"{at} $ {command}")
+                        _run(terminals[at], command, shown)
+                    if installed and command.startswith("perdure new"):
+                        _mark_installed(folder / "shop")
+            else:
+                file = folder / "shop" / "shop" / "orders.py"
+                file.write_text(_changed(file.read_text(), kind, text))
+    finally:
+        for each in reversed(terminals.values()):
+            each.close()
+
+
+def _commands(text: str) -> Iterator[tuple[str, list[str]]]:
+    """The commands of a block, each with the lines that the page shows below it."""
+    for part in re.split(r"^\$ ", text, flags=re.MULTILINE)[1:]:
+        command, *shown = part.splitlines()
+        yield command, [line for line in shown if line]
+
+
+def _run(terminal: Terminal, command: str, shown: list[str]) -> None:
+    if command == "make dev":
+        if missing := _missing(shown, terminal.leave(command)):
+            raise Differs(f"{command}: never came: {missing}")
+        return
+    end = time.monotonic() + SECONDS
+    while True:
+        output = terminal.type(command)
+        missing = _missing(shown, iter(output.splitlines()))
+        if not missing:
+            return
+        if not command.startswith(_SHOWS) or time.monotonic() > end:
+            raise Differs(f"{command}: the page shows\n{missing}\nbut it was\n{output}")
+
+
+def _missing(shown: list[str], lines: Iterator[str]) -> str | None:
+    """The first line of the page that does not come, in this order; the lines are read as far as needed."""
+    for wanted in shown:
+        if not any(_is(wanted, line) for line in lines):
+            return wanted
+    return None
+
+
+def _is(wanted: str, line: str) -> bool:
+    """Whether the line is the wanted one, or begins with it; a summary of pytest may have = around it."""
+    return _plain(line).startswith(_plain(wanted))
+
+
+def _plain(line: str) -> str:
+    return " ".join(_VARIES.sub("~", line.strip("= ")).split())
+
+
+def _changed(text: str, kind: str, block: str) -> str:
+    """The file with the change of a diff. An excerpt must stand in it as it is."""
+    changes = re.findall(r"^-(.*\n)\+(.*\n)", block, re.MULTILINE) if kind == "diff" else [(block, block)]
+    for removed, added in changes:
+        if text.count(removed) != 1:
+            raise Differs(f"shop/orders.py has this {text.count(removed)} times:\n{removed}")
+        text = text.replace(removed, added)
+    return text
+
+
+def _mark_installed(project: Path) -> None:
+    (project / ".perdure").mkdir()
+    (project / ".perdure" / "installed").touch()

@@ -1,0 +1,83 @@
+"""The folder `.perdure` of a project: data of the servers, their ports, logs, and the settings for other terminals."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+import shlex
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from perdure.errors import NotNow
+from perdure.servers.ports import free_port, is_free
+from perdure.servers.postgres_user import let_in, server_account
+
+NAME = ".perdure"
+_FOR_ROOT = Path("/var/lib/perdure")
+
+
+class Folder:
+    """One project's `.perdure`.
+
+    Args:
+        project: the folder of the project.
+    """
+
+    def __init__(self, project: Path) -> None:
+        self.project = project.resolve()
+        self.path = self.project / NAME
+        self.environment = self.path / "env"
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Make the folder, and keep every other `perdure dev` out of it.
+
+        Raises:
+            NotNow: another one runs.
+        """
+        self.path.mkdir(exist_ok=True)
+        (self.path / ".gitignore").write_text("*\n")
+        with (self.path / "lock").open("a+") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                lock.seek(0)
+                raise NotNow(
+                    f"`perdure dev` runs already in {self.project} (process {lock.read().strip() or 'unknown'}): "
+                    "stop that one, or work in another folder"
+                ) from None
+            lock.truncate(0)
+            lock.write(str(os.getpid()))
+            lock.flush()
+            yield
+
+    def ports(self, *names: str) -> dict[str, int]:
+        """A port on 127.0.0.1 for each name: the one of the last time where it is free."""
+        file = self.path / "ports.json"
+        before: dict[str, int] = json.loads(file.read_text()) if file.exists() else {}
+        ports = {name: _port(before.get(name)) for name in names}
+        file.write_text(json.dumps(ports))
+        return ports
+
+    def postgres(self) -> Path:
+        """The data directory of PostgreSQL. PostgreSQL does not run as root, and its own user can't pass a closed home
+        of root: then the directory is below /var/lib/perdure."""
+        inside = self.path / "postgres"
+        inside.mkdir(exist_ok=True)
+        try:
+            let_in(server_account(), inside)
+        except PermissionError:
+            return _FOR_ROOT / hashlib.sha256(str(self.project).encode()).hexdigest()[:16]
+        return inside
+
+    def write_environment(self, settings: Mapping[str, str]) -> None:
+        """Leave the settings for other terminals: `. .perdure/env`."""
+        lines = [f"export {name}={shlex.quote(value)}\n" for name, value in settings.items()]
+        self.environment.write_text("".join(lines))
+
+
+def _port(before: int | None) -> int:
+    return before if before is not None and is_free(before) else free_port()
