@@ -19,6 +19,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.stamp
 DOCS := build/docs-venv
+SHOTS := build/screenshots-venv
 PROSE := docs README.md CONTRIBUTING.md SECURITY.md
 EXTRAS := $(addprefix --extra ,archive encryption otlp) $(wildcard activities/*/requirements.txt)
 GROUPS := --extra dev $(addprefix --group ,tests checks build)
@@ -79,6 +80,9 @@ docs: $(DOCS)/.stamp ## the documentation site in build/site: spelling, links an
 docs-serve: $(DOCS)/.stamp ## show the documentation site, and build it again when a page changes
 	@PYTHONPATH=. $(DOCS)/bin/python -m mkdocs serve
 
+screenshots: $(SHOTS)/.stamp ## take the pictures of Temporal's Web UI and of the terminal in docs/images again
+	@$(SHOTS)/bin/python -m infra.site.screenshots
+
 prose: $(STAMP) ## check the words and sentences of the pages
 	@$(BIN)/python -m infra.vale $(PROSE)
 
@@ -107,6 +111,8 @@ lock: $(STAMP) ## renew requirements.lock and infra/locks: the newest versions t
 	@$(COMPILE) --constraint requirements.lock $(EXTRAS) pyproject.toml -o infra/locks/worker.lock
 	@printf '%s\n' $(BUILD) | $(COMPILE) --constraint requirements.lock - -o infra/locks/build.lock
 	@$(COMPILE) --constraint requirements.lock --extra archive --extra encryption --group docs pyproject.toml -o infra/locks/docs.lock
+	@$(COMPILE) --constraint requirements.lock --extra dev --group build --group screenshots pyproject.toml \
+	    -o infra/locks/screenshots.lock
 	@printf '%s\n' 'cyclonedx-bom>=7.5' 'pip-licenses>=5.5' | $(COMPILE) --upgrade - -o infra/locks/sbom.lock
 	@printf '%s\n' 'build>=1.3' 'twine>=6.2' $(BUILD) | \
 	    $(COMPILE) --constraint requirements.lock - -o infra/locks/release.lock
@@ -148,4 +154,12 @@ $(DOCS)/.stamp: infra/locks/docs.lock
 	@$(DOCS)/bin/python -m pip install --quiet --require-hashes -r infra/locks/docs.lock
 	@touch $@
 
-.PHONY: help demo demo-jobs demo-reminders check test test-sdks programs lint types docs docs-serve prose format explore chaos chaos-reminders bench histories lock sbom release-check clean setup
+$(SHOTS)/.stamp: infra/locks/screenshots.lock
+	@$(PYTHON) -m venv --clear $(SHOTS)
+	@$(SHOTS)/bin/python -m pip install --quiet --require-hashes -r infra/locks/screenshots.lock
+	@$(SHOTS)/bin/python -m pip install --quiet --no-deps --no-build-isolation -e .
+	@test -x /usr/bin/chromium || $(SHOTS)/bin/python -m playwright install chromium || { \
+	    echo "no Chromium; on Debian: apt-get install chromium" >&2; exit 1; }
+	@touch $@
+
+.PHONY: help demo demo-jobs demo-reminders check test test-sdks programs lint types docs docs-serve screenshots prose format explore chaos chaos-reminders bench histories lock sbom release-check clean setup

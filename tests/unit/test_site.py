@@ -82,6 +82,10 @@ def test_each_picture_stands_in_a_page_and_each_has_a_text_for_those_who_do_not_
     assert {(page.parent / place).resolve() for page, _, place in found} == set((ROOT / "docs" / "images").iterdir())
 
 
+def test_no_picture_is_large() -> None:
+    assert {file.name: file.stat().st_size for file in diagrams.FOLDER.iterdir() if file.stat().st_size > 150_000} == {}
+
+
 def test_each_setting_has_a_row_with_its_meaning() -> None:
     rows = reference.setting_rows()
     assert _code(list(rows)) == [f"PERDURE_{name.upper()}" for name in Settings.model_fields]

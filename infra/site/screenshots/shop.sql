@@ -1,0 +1,1 @@
+create table orders (number bigint primary key, cents bigint not null, stage text);
