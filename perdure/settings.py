@@ -21,36 +21,41 @@ class Settings(BaseSettings):
     Attributes:
         database_url: the app's database, `postgresql://user:password@host:port/database`. `repr` and dumps show it
             without its passwords.
-        column_database_url: the same database, as the role that writes the columns which show states in the app's
-            tables (`perdure grant ROLE --as column`); None = the workers' role writes them.
-        erasure_database_url: the same database, as the role that erases the rows of the app which a lifecycle declares
-            (`Erasure`); None = the role of `database_url`.
-        scope: names the app database where several share a Temporal namespace; part of the id of each workflow and of
-            the name of each task queue.
-        task_queue: name of the task queue of the lifecycles' workers, without the scope; `queue` has both.
-        graceful_shutdown_timeout: seconds that calls under way are given when a worker is told to stop.
-        connections: how many connections to PostgreSQL one process may hold.
-        max_cached_workflows: how many workflows a worker keeps in memory.
-        max_concurrent_effects: how many effects a worker runs at the same time.
-        relay: whether the worker also delivers what was started.
+        column_database_url: the same database as the role that writes the columns which show states in the app's
+            tables (`perdure grant ROLE --as column`); None = the role in `database_url`.
+        erasure_database_url: the same database as the role that erases the rows of the app which a lifecycle declares
+            (`Erasure`); None = the role in `database_url`.
+        scope: names the app database where several share a Temporal namespace. It is part of the id of each workflow
+            and of the name of each task queue.
+        task_queue: name of the task queue that the worker polls, without the scope. Another name serves the effects
+            that are declared with it.
+        graceful_shutdown_timeout: seconds that calls under way have to end when a worker stops.
+        connections: connections to PostgreSQL that one process may hold.
+        max_cached_workflows: workflows that a worker keeps in memory. With 0, which is for tests, a query can make a
+            run wait for ten seconds.
+        max_concurrent_effects: effects that a worker runs at the same time.
+        relay: whether the worker also delivers starts and messages.
         relay_poll_interval: seconds between two looks into an empty outbox.
-        deployment: `name:build` = this worker takes part in Temporal's worker versioning; lifecycles end on the
-            build that they began with, or with `name:build:auto` go on with the current one. None = unversioned.
+        deployment: `name:build` = this worker takes part in Temporal's worker versioning, and lifecycles end on the
+            build that they began with; with `name:build:auto` they continue on the current one. None = unversioned.
         log: `text` or `json` lines.
-        log_level: `debug`, `info`, `warning` or `error`.
-        traces: `otlp` = a worker process sends spans to where OTEL_* says; None = it makes none.
-        metrics: `prometheus:HOST:PORT`, where a worker process offers them, or `otlp`; None = it has none.
-        retention: whole months that what is over stays in the database; None = for ever.
-        archive_to: folder that a month is exported to before it is dropped; None = it is dropped without.
-        reconciliation_every: hours between two reconciliations; 0 = only when asked.
-        reconciliation_grace: seconds; what was written since is left alone by a reconciliation.
-        web_ui: where Temporal's Web UI is, for links to workflows, `https://temporal.example.org`; None = no links.
-        keys: `id:base64` of 32 bytes, several by comma: the first one encrypts, all decrypt; None = no encryption.
-        keys_file: a file instead, `id base64` a line, which only its owner may read and write.
-        key_service: `package.module:name` of what unwraps those keys, see `perdure.encryption.KeyService`; None = they
-            are not wrapped.
-        encrypt: whether payloads to Temporal are encrypted; None = where there are keys. What is encrypted is read
-            where there are keys, in any case.
+        log_level: the least severe entries that are logged.
+        traces: `otlp` = a worker process sends spans to the address in `OTEL_*`; None = it makes none.
+        metrics: `prometheus:127.0.0.1:9464` = a worker process serves metrics at this address; `otlp` = it sends them
+            to the address in `OTEL_*`; None = it has none.
+        retention: whole months to keep finished entities in the database; None = for ever.
+        archive_to: folder to which a month is exported before it is dropped; None = it is dropped without an export.
+        reconciliation_every: hours between two reconciliations; 0 = only on request.
+        reconciliation_grace: age in seconds below which a reconciliation leaves a row alone.
+        web_ui: address of Temporal's Web UI, such as `http://localhost:8233`, for the links that `perdure show`
+            prints; None = no links.
+        keys: keys that encrypt what goes to Temporal, `id:base64` of 32 bytes, several by comma: the first one
+            encrypts, all decrypt; None = no encryption.
+        keys_file: a file with these keys instead, `id base64` a line, which only its owner may read and write.
+        key_service: `package.module:name` of the object that unwraps those keys, see `perdure.encryption.KeyService`;
+            None = they are not wrapped.
+        encrypt: whether payloads to Temporal are encrypted; None = where there are keys. With keys, encrypted payloads
+            are always read.
         seal: whether `Private` fields are sealed before they are written to the database.
 
     Example:

@@ -11,15 +11,13 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import NoneType
-from typing import Any, get_args, get_type_hints
+from typing import Any
 
 import typer.main
 
 import perdure.cli
 from perdure._store import schema
 from perdure._store.schema.kinds import RIGHTS, Kind
-from perdure.settings import Settings
 from perdure.telemetry import names
 
 FOLDER = "reference"
@@ -58,44 +56,9 @@ def _cell(text: str) -> str:
     return "`".join(part if index % 2 else part.replace("<", "&lt;") for index, part in enumerate(parts))
 
 
-def _code(text: str) -> str:
+def code(text: str) -> str:
+    """Return the text as code in Markdown; nothing stays nothing."""
     return f"`{text}`" if text else ""
-
-
-def setting_rows() -> list[tuple[str, str, str, str]]:
-    """Variable, type with its bounds, default and meaning of each setting."""
-    described, hints = attributes(inspect.getdoc(Settings) or ""), get_type_hints(Settings)
-    return [
-        (
-            _code(f"PERDURE_{name.upper()}"),
-            _code(_type(hints[name], field.metadata)),
-            _code(str(field.default)),
-            described[name],
-        )
-        for name, field in Settings.model_fields.items()
-    ]
-
-
-def attributes(docstring: str) -> dict[str, str]:
-    """The entries of the section Attributes of a docstring in Google's style."""
-    section = re.search(r"^Attributes:\n((?:    .*\n?|\n)+)", docstring, re.MULTILINE)
-    found = re.findall(r"^    (\w+): (.*(?:\n {8,}.*)*)", section[1] if section else "", re.MULTILINE)
-    return {name: " ".join(text.split()) for name, text in found}
-
-
-def _type(hint: Any, metadata: Sequence[Any]) -> str:
-    parts = [each for each in get_args(hint) if each is not NoneType] if NoneType in get_args(hint) else [hint]
-    literal = [repr(value) for part in parts for value in get_args(part)]
-    name = " | ".join(literal) or " | ".join(getattr(part, "__name__", str(part)) for part in parts)
-    name = {"SecretStr": "str"}.get(name, name)
-    signs = {"ge": ">=", "gt": ">", "le": "<=", "lt": "<"}
-    bounds = [
-        f"{sign} {value:g}"
-        for each in metadata
-        for bound, sign in signs.items()
-        if (value := getattr(each, bound, None)) is not None
-    ]
-    return ", ".join([name, *bounds])
 
 
 def sql_functions() -> list[SqlFunction]:
@@ -113,7 +76,7 @@ def sql_functions() -> list[SqlFunction]:
 
 def metric_rows() -> list[tuple[str, str, str, str]]:
     """Name, kind, labels and meaning of each metric."""
-    return [(_code(each.name), each.kind, ", ".join(map(_code, each.labels)), each.meaning) for each in names.METRICS]
+    return [(code(each.name), each.kind, ", ".join(map(code, each.labels)), each.meaning) for each in names.METRICS]
 
 
 def commands() -> list[tuple[str, Any]]:
@@ -132,9 +95,9 @@ def parameter_rows(command: Any) -> list[tuple[str, str, str]]:
     """Name, default and meaning of each argument and option of a command."""
     rows = []
     for each in command.params:
-        options = ", ".join(map(_code, (*each.opts, *each.secondary_opts)))
-        name = options if each.opts[0].startswith("-") else _code(each.name.upper())
-        shown = "" if each.default in (None, False, ()) or callable(each.default) else _code(str(each.default))
+        options = ", ".join(map(code, (*each.opts, *each.secondary_opts)))
+        name = options if each.opts[0].startswith("-") else code(each.name.upper())
+        shown = "" if each.default in (None, False, ()) or callable(each.default) else code(str(each.default))
         default = "required" if each.required else shown
         rows.append((name, default, getattr(each, "help", None) or ""))
     return rows
@@ -160,11 +123,6 @@ def api_names() -> list[tuple[str, list[str]]]:
         seen |= {id(getattr(module, name)) for name in own}
         found.append((room, own))
     return found
-
-
-def _settings_page() -> str:
-    rows = table(("variable", "type", "default", "meaning"), setting_rows())
-    return f"# Settings\n\nA worker and a client read these variables from the environment.\n\n{rows}"
 
 
 def _sql_page() -> str:
@@ -228,7 +186,6 @@ def _doc(thing: Any) -> str:
 
 PAGES: dict[str, Callable[[], str]] = {
     f"{FOLDER}/api.md": _api_page,
-    f"{FOLDER}/settings.md": _settings_page,
     f"{FOLDER}/sql.md": _sql_page,
     f"{FOLDER}/command.md": _command_page,
     f"{FOLDER}/metrics.md": _metrics_page,

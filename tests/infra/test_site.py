@@ -45,7 +45,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     [
         ("reference/api.html", 'id="perdure.Effect"'),
         ("reference/api.html", 'id="perdure.testing.rehearse"'),
-        ("reference/settings.html", "PERDURE_DATABASE_URL"),
+        ("settings.html", "PERDURE_DATABASE_URL"),
         ("reference/sql.html", 'id="perdurestart"'),
         ("reference/metrics.html", names.IN_DOUBT.name),
         ("errors.html", "PERDURE-2103"),

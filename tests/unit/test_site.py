@@ -10,7 +10,7 @@ from typing import Any, get_args, get_origin
 import pytest
 import yaml
 
-from infra.site import decisions, diagrams, reference
+from infra.site import decisions, diagrams, reference, settings
 from perdure._store import schema
 from perdure._store.schema.kinds import RIGHTS, Kind
 from perdure.contracts import policies
@@ -86,8 +86,12 @@ def test_no_picture_is_large() -> None:
     assert {file.name: file.stat().st_size for file in diagrams.FOLDER.iterdir() if file.stat().st_size > 150_000} == {}
 
 
+def test_the_page_of_settings_is_that_of_their_class() -> None:
+    assert settings.PAGE.read_text() == settings.page(), "run: python -m infra.site.settings"
+
+
 def test_each_setting_has_a_row_with_its_meaning() -> None:
-    rows = reference.setting_rows()
+    rows = settings.setting_rows()
     assert _code(list(rows)) == [f"PERDURE_{name.upper()}" for name in Settings.model_fields]
     assert [row for row in rows if not (row[1] and row[3])] == []
 

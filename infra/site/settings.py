@@ -1,0 +1,115 @@
+"""The page of the settings: `python -m infra.site.settings` writes docs/settings.md from the class `Settings`."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from types import NoneType
+from typing import Any, get_args, get_type_hints
+
+from infra.site.reference import code, table
+from perdure.settings import Settings
+
+PAGE = Path(__file__).parents[2] / "docs" / "settings.md"
+_HEAD = """# Settings
+
+Perdure reads its settings from environment variables. A worker and a client read the variables of this table. A worker
+of one of the applications reads further ones: see [mail](mail.md), [web jobs](web-jobs.md) and
+[telephony](telephony.md). A value that can't be used ends the process at its start, with one error that names the
+variable.
+
+"""
+_TAIL = """
+The connection to Temporal comes from [Temporal's environment
+configuration](https://docs.temporal.io/develop/environment-configuration): `TEMPORAL_ADDRESS` (`localhost:7233` if it
+is not set), `TEMPORAL_NAMESPACE`, TLS, an API key or a profile.
+"""
+_MORE = {
+    "column_database_url": "[Security](security.md#database-roles)",
+    "erasure_database_url": "[Archive and erasure](archive.md#what-else-belongs-to-an-entity)",
+    "scope": "[Security](security.md#databases-that-share-a-namespace)",
+    "task_queue": "[Writing an effect](effects.md)",
+    "deployment": "[Upgrading](upgrading.md#worker-versioning)",
+    "traces": "[Telemetry](telemetry.md)",
+    "metrics": "[Telemetry](telemetry.md)",
+    "retention": "[Archive and erasure](archive.md)",
+    "archive_to": "[Archive and erasure](archive.md)",
+    "reconciliation_every": "[Operating](operating.md#reconciliation)",
+    "keys": "[Encryption](encryption.md)",
+    "key_service": "[Encryption](encryption.md#keys-that-vault-or-a-kms-wraps)",
+    "seal": "[Encryption](encryption.md)",
+}
+"""The page with more about a setting."""
+
+
+def page() -> str:
+    """Return docs/settings.md."""
+    return f"{_HEAD}{table(('setting', 'type', 'default', 'meaning'), setting_rows())}{_TAIL}"
+
+
+def setting_rows() -> list[tuple[str, str, str, str]]:
+    """Variable, type with its bounds, default and meaning of each setting."""
+    described, hints = attributes(inspect.getdoc(Settings) or ""), get_type_hints(Settings)
+    return [
+        (
+            code(variable(name)),
+            code(_type(hints[name], field.metadata)),
+            _default(field.default),
+            _meaning(name, described[name]),
+        )
+        for name, field in Settings.model_fields.items()
+    ]
+
+
+def variable(name: str) -> str:
+    """The environment variable of a setting."""
+    return f"PERDURE_{name.upper()}"
+
+
+def attributes(docstring: str) -> dict[str, str]:
+    """The entries of the section Attributes of a docstring in Google's style."""
+    section = re.search(r"^Attributes:\n((?:    .*\n?|\n)+)", docstring, re.MULTILINE)
+    found = re.findall(r"^    (\w+): (.*(?:\n {8,}.*)*)", section[1] if section else "", re.MULTILINE)
+    return {name: " ".join(text.split()) for name, text in found}
+
+
+def _meaning(name: str, text: str) -> str:
+    """The text of the docstring in terms of the environment, with the page that has more."""
+    fields = Settings.model_fields
+    text = re.sub(r"`(\w+)`", lambda word: code(variable(word[1])) if word[1] in fields else word[0], text)
+    text = re.sub(r"[;.] None = ", ". Not set: ", text)
+    sentence = f"{text[:1].upper()}{text[1:].removesuffix('.')}."
+    return f"{sentence} See {_MORE[name]}." if name in _MORE else sentence
+
+
+def _default(value: Any) -> str:
+    match value:
+        case None:
+            return "not set"
+        case bool():
+            return code(str(value).lower())
+        case float():
+            return code(f"{value:g}")
+        case _:
+            return code(str(value))
+
+
+def _type(hint: Any, metadata: Sequence[Any]) -> str:
+    parts = [each for each in get_args(hint) if each is not NoneType] if NoneType in get_args(hint) else [hint]
+    literal = [value for part in parts for value in get_args(part)]
+    name = " | ".join(literal) or " | ".join(getattr(part, "__name__", str(part)) for part in parts)
+    name = {"SecretStr": "str"}.get(name, name)
+    signs = {"ge": ">=", "gt": ">", "le": "<=", "lt": "<"}
+    bounds = [
+        f"{sign} {value:g}"
+        for each in metadata
+        for bound, sign in signs.items()
+        if (value := getattr(each, bound, None)) is not None
+    ]
+    return ", ".join([name, *bounds])
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), "utf-8")
