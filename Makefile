@@ -19,6 +19,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.stamp
 DOCS := build/docs-venv
+MKDOCS := NO_MKDOCS_2_WARNING=1 PYTHONPATH=. $(DOCS)/bin/python
 SHOTS := build/screenshots-venv
 PROSE := docs README.md CONTRIBUTING.md SECURITY.md
 EXTRAS := $(addprefix --extra ,archive encryption otlp) $(wildcard activities/*/requirements.txt)
@@ -74,11 +75,11 @@ types: $(STAMP) ## mypy --strict
 	@$(BIN)/mypy --strict --no-error-summary $(ROOMS)
 
 docs: $(DOCS)/.stamp ## the documentation site in build/site: spelling, links and anchors are checked
-	@$(DOCS)/bin/codespell $(PROSE) CHANGELOG.md perdure
-	@PYTHONPATH=. $(DOCS)/bin/python -m mkdocs build --quiet --strict
+	@$(DOCS)/bin/python -m codespell_lib $(PROSE) CHANGELOG.md perdure
+	@$(MKDOCS) -m mkdocs build --strict # with --quiet, no warning fails it
 
 docs-serve: $(DOCS)/.stamp ## show the documentation site, and build it again when a page changes
-	@PYTHONPATH=. $(DOCS)/bin/python -m mkdocs serve
+	@$(MKDOCS) -m mkdocs serve
 
 screenshots: $(SHOTS)/.stamp ## take the pictures of Temporal's Web UI and of the terminal in docs/images again
 	@$(SHOTS)/bin/python -m infra.site.screenshots

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -38,6 +39,45 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     )
     assert built.returncode == 0, built.stderr
     return folder
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    """This checkout, with a copy of its pages that a test may change."""
+    for each in ROOT.iterdir():
+        if each.name not in ("build", "docs", ".git"):
+            (tmp_path / each.name).symlink_to(each)
+    shutil.copytree(ROOT / "docs", tmp_path / "docs")
+    return tmp_path
+
+
+def _make_docs(checkout: Path) -> subprocess.CompletedProcess[str]:
+    environment = _python().parents[1]
+    (environment / ".stamp").touch()
+    return subprocess.run(
+        ["make", "docs", f"DOCS={environment}"],
+        cwd=checkout,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
+def test_make_docs_fails_on_links_and_anchors_that_lead_nowhere(checkout: Path) -> None:
+    with (checkout / "docs" / "scale.md").open("a") as page:
+        page.write("\nSee [the feed](feed.md#no-such-anchor) and [the feed](no-such-page.md).\n")
+    made = _make_docs(checkout)
+    assert made.returncode != 0
+    assert "does not contain an anchor '#no-such-anchor'" in made.stdout
+    assert "link 'no-such-page.md'" in made.stdout
+
+
+def test_make_docs_fails_on_a_misspelt_word(checkout: Path) -> None:
+    with (checkout / "docs" / "scale.md").open("a") as page:
+        page.write("\nThis is " + "definate" + "ly wrong.\n")
+    made = _make_docs(checkout)
+    assert made.returncode != 0
+    assert "==> definitely" in made.stdout
 
 
 @pytest.mark.parametrize(
