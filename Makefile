@@ -81,6 +81,9 @@ docs: $(DOCS)/.stamp ## the documentation site in build/site: spelling, links an
 docs-serve: $(DOCS)/.stamp ## show the documentation site, and build it again when a page changes
 	@$(MKDOCS) -m mkdocs serve
 
+docs-version: $(DOCS)/.stamp ## add a version of the site to the branch gh-pages of this clone (RELEASE=v0.5.0)
+	@$(MKDOCS) -m infra.site.versions "$(RELEASE)"
+
 screenshots: $(SHOTS)/.stamp ## take the pictures of Temporal's Web UI and of the terminal in docs/images again
 	@$(SHOTS)/bin/python -m infra.site.screenshots
 
@@ -163,4 +166,4 @@ $(SHOTS)/.stamp: infra/locks/screenshots.lock
 	    echo "no Chromium; on Debian: apt-get install chromium" >&2; exit 1; }
 	@touch $@
 
-.PHONY: help demo demo-jobs demo-reminders check test test-sdks programs lint types docs docs-serve screenshots prose format explore chaos chaos-reminders bench histories lock sbom release-check clean setup
+.PHONY: help demo demo-jobs demo-reminders check test test-sdks programs lint types docs docs-serve docs-version screenshots prose format explore chaos chaos-reminders bench histories lock sbom release-check clean setup
