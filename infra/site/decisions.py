@@ -20,7 +20,7 @@ def _line(page: Path) -> str:
     number, _, title = head.removeprefix("# ").partition(". ")
     _, marked, decision = text.partition("**Decision.** ")
     paragraph = (decision if marked else text.strip()).partition("\n\n")[0].removeprefix("- ")
-    return f"- {number}. [{title}]({page.name}): {_first_sentence(' '.join(paragraph.split()))}"
+    return f"- [{number}. {title}]({page.name}): {_first_sentence(' '.join(paragraph.split()))}"
 
 
 def _first_sentence(text: str) -> str:

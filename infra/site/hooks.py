@@ -19,10 +19,12 @@ _texts: dict[str, tuple[str, str]] = {}
 
 
 def on_files(files: Any, config: Any) -> Any:
-    """Add the generated pages."""
+    """Add the generated pages and the style sheet."""
     _texts.clear()
     for place, make in PAGES.items():
         files.append(File.generated(config, place, content=make()))
+    style = Path(__file__).with_name("site.css")
+    files.append(File.generated(config, style.name, content=style.read_text("utf-8")))
     return files
 
 
@@ -33,6 +35,8 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
         PluginError: there is no such file.
     """
     place = page.file.src_uri
+    if page.is_homepage:
+        page.meta["hide"] = ["navigation"]  # it would show this page alone
 
     def inside(link: re.Match[str]) -> str:
         target = os.path.normpath(Path("docs", place).parent / link[2])
