@@ -1,4 +1,5 @@
-"""The names of metrics, spans and attributes: an interface, described in docs/telemetry.md.
+"""The names of metrics, spans and attributes: an interface. docs/telemetry.md describes them, and the site's
+reference lists the metrics.
 
 No label holds an id: each takes its values from what the app declares, or from the short lists here.
 """
