@@ -38,7 +38,7 @@ class Settings(BaseSettings):
         relay_poll_interval: seconds between two looks into an empty outbox.
         deployment: `name:build` = this worker takes part in Temporal's worker versioning, and lifecycles end on the
             build that they began with; with `name:build:auto` they continue on the current one. None = unversioned.
-        log: `text` or `json` lines.
+        log: form of the log on standard error, where `json` is one object a line.
         log_level: the least severe entries that are logged.
         traces: `otlp` = a worker process sends spans to the address in `OTEL_*`; None = it makes none.
         metrics: `prometheus:127.0.0.1:9464` = a worker process serves metrics at this address; `otlp` = it sends them

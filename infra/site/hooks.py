@@ -14,6 +14,7 @@ from infra.site.reference import FOLDER, PAGES, api_text
 
 ROOT = Path(__file__).parents[2]
 _LINK = re.compile(r"(?<!!)\[((?:[^\[\]]|\[[^\[\]]*\])*)\]\(((?!\w+:)[^()\s#]+)(?:#[^()\s]*)?\)")
+_PICTURE = re.compile(r'(<img [^>]*src="([^"]+)"[^>]*>)')
 _texts: dict[str, tuple[str, str]] = {}
 """Title and Markdown of each page, by its place under docs/."""
 
@@ -51,6 +52,11 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
     title = re.search(r"^# (.+)$", text, re.MULTILINE)
     _texts[place] = (title[1] if title else place, text)
     return markdown
+
+
+def on_page_content(html: str, page: Any, config: Any, files: Any) -> str:
+    """Let each picture lead to itself, so that a reader on a small screen can enlarge it."""
+    return _PICTURE.sub(r'<a href="\2">\1</a>', html)
 
 
 def on_post_page(output: str, page: Any, config: Any) -> str:

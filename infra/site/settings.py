@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 from types import NoneType
-from typing import Any, get_args, get_type_hints
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from infra.site.reference import code, table
 from perdure.settings import Settings
@@ -46,21 +46,17 @@ _MORE = {
 
 def page() -> str:
     """Return docs/settings.md."""
-    return f"{_HEAD}{table(('setting', 'type', 'default', 'meaning'), setting_rows())}{_TAIL}"
+    return f"{_HEAD}{table(('setting', 'default', 'meaning'), setting_rows())}{_TAIL}"
 
 
-def setting_rows() -> list[tuple[str, str, str, str]]:
-    """Variable, type with its bounds, default and meaning of each setting."""
+def setting_rows() -> list[tuple[str, str, str]]:
+    """Variable, default and meaning of each setting; the meaning ends with the permitted values."""
     described, hints = attributes(inspect.getdoc(Settings) or ""), get_type_hints(Settings)
-    return [
-        (
-            code(variable(name)),
-            code(_type(hints[name], field.metadata)),
-            _default(field.default),
-            _meaning(name, described[name]),
-        )
-        for name, field in Settings.model_fields.items()
-    ]
+    rows = []
+    for name, field in Settings.model_fields.items():
+        parts = (_meaning(described[name]), _values(hints[name], field.metadata), _more(name))
+        rows.append((code(variable(name)), _default(field.default), " ".join(filter(None, parts))))
+    return rows
 
 
 def variable(name: str) -> str:
@@ -75,13 +71,16 @@ def attributes(docstring: str) -> dict[str, str]:
     return {name: " ".join(text.split()) for name, text in found}
 
 
-def _meaning(name: str, text: str) -> str:
-    """The text of the docstring in terms of the environment, with the page that has more."""
+def _meaning(text: str) -> str:
+    """The text of the docstring in terms of the environment."""
     fields = Settings.model_fields
     text = re.sub(r"`(\w+)`", lambda word: code(variable(word[1])) if word[1] in fields else word[0], text)
     text = re.sub(r"[;.] None = ", ". Not set: ", text)
-    sentence = f"{text[:1].upper()}{text[1:].removesuffix('.')}."
-    return f"{sentence} See {_MORE[name]}." if name in _MORE else sentence
+    return f"{text[:1].upper()}{text[1:].removesuffix('.')}."
+
+
+def _more(name: str) -> str:
+    return f"See {_MORE[name]}." if name in _MORE else ""
 
 
 def _default(value: Any) -> str:
@@ -96,19 +95,22 @@ def _default(value: Any) -> str:
             return code(str(value))
 
 
-def _type(hint: Any, metadata: Sequence[Any]) -> str:
-    parts = [each for each in get_args(hint) if each is not NoneType] if NoneType in get_args(hint) else [hint]
-    literal = [value for part in parts for value in get_args(part)]
-    name = " | ".join(literal) or " | ".join(getattr(part, "__name__", str(part)) for part in parts)
-    name = {"SecretStr": "str"}.get(name, name)
-    signs = {"ge": ">=", "gt": ">", "le": "<=", "lt": "<"}
+def _values(hint: Any, metadata: Sequence[Any]) -> str:
+    """The permitted values in a sentence; nothing for a text."""
+    kind = next((each for each in get_args(hint) if each is not NoneType), hint) if NoneType in get_args(hint) else hint
+    if get_origin(kind) is Literal:
+        *others, last = map(code, get_args(kind))
+        return f"{', '.join(others)} or {last}." if others else ""
+    if kind is bool:
+        return "`true` or `false`."
+    words = {"ge": "at least", "gt": "more than", "le": "at most", "lt": "less than"}
     bounds = [
-        f"{sign} {value:g}"
+        f"{word} {value:g}"
         for each in metadata
-        for bound, sign in signs.items()
+        for bound, word in words.items()
         if (value := getattr(each, bound, None)) is not None
     ]
-    return ", ".join([name, *bounds])
+    return f"{' and '.join(bounds).capitalize()}." if bounds else ""
 
 
 if __name__ == "__main__":

@@ -93,7 +93,7 @@ def test_the_page_of_settings_is_that_of_their_class() -> None:
 def test_each_setting_has_a_row_with_its_meaning() -> None:
     rows = settings.setting_rows()
     assert _code(list(rows)) == [f"PERDURE_{name.upper()}" for name in Settings.model_fields]
-    assert [row for row in rows if not (row[1] and row[3])] == []
+    assert [row for row in rows if not (row[1] and row[2])] == []
 
 
 def test_each_sql_function_that_an_app_or_a_person_may_call_is_there() -> None:
