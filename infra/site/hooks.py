@@ -36,7 +36,7 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
         PluginError: there is no such file.
     """
     place = page.file.src_uri
-    if page.is_homepage:
+    if page.parent is None:
         page.meta["hide"] = ["navigation"]  # it would show this page alone
 
     def inside(link: re.Match[str]) -> str:
