@@ -18,7 +18,8 @@ from perdure.cli import cli, main
 from perdure.cli.cli import PANELS
 
 PAGE = (Path(__file__).parents[3] / "docs" / "command.md").read_text()
-STATUSES = re.findall(r"^\| `perdure ([a-z -]+)` \|", PAGE.partition("## Exit statuses")[2], re.MULTILINE)
+ROWS = re.findall(r"^\| (`perdure [^|]+) \|", PAGE.partition("## Exit statuses")[2], re.MULTILINE)
+STATUSES = [name for row in ROWS for name in re.findall(r"`perdure ([a-z -]+)`", row)]
 ROOT = typer.main.get_command(cli)
 
 
