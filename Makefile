@@ -11,6 +11,7 @@ PYTEST_ARGS ?= -n 3 --dist worksteal
 KEEP ?=
 CHAOS ?=
 BENCH ?=
+PEERS ?=
 SEED ?=
 MINUTES ?=
 RELEASE ?=
@@ -21,6 +22,7 @@ STAMP := $(VENV)/.stamp
 DOCS := build/docs-venv
 MKDOCS := NO_MKDOCS_2_WARNING=1 PYTHONPATH=. $(DOCS)/bin/python
 SHOTS := build/screenshots-venv
+PEERS_VENV := build/peers-venv
 PROSE := docs README.md CONTRIBUTING.md SECURITY.md
 EXTRAS := $(addprefix --extra ,archive encryption otlp) $(wildcard activities/*/requirements.txt)
 GROUPS := --extra dev $(addprefix --group ,tests checks build)
@@ -106,6 +108,9 @@ chaos-reminders: $(STAMP) ## thousands of patients due within a minute while wor
 bench: $(STAMP) ## what a lifecycle costs, beside Temporal's samples (BENCH="--rounds 3 --runs 200")
 	@$(BIN)/python -m bench.cost $(BENCH)
 
+bench-peers: $(STAMP) $(PEERS_VENV)/.stamp ## one order in Perdure and other tools, killed at the same places (PEERS="--tool DBOS")
+	@$(BIN)/python -m bench.peers $(PEERS)
+
 histories: $(STAMP) ## record this release: workflow histories, which later releases must replay, and the wheel
 	@$(BIN)/python -m tests.replay.record
 
@@ -117,6 +122,7 @@ lock: $(STAMP) ## renew requirements.lock and infra/locks: the newest versions t
 	@$(COMPILE) --constraint requirements.lock --extra archive --extra encryption --group docs pyproject.toml -o infra/locks/docs.lock
 	@$(COMPILE) --constraint requirements.lock --extra dev --group build --group screenshots pyproject.toml \
 	    -o infra/locks/screenshots.lock
+	@$(COMPILE) --upgrade --group peers -o infra/locks/peers.lock
 	@printf '%s\n' 'cyclonedx-bom>=7.5' 'pip-licenses>=5.5' | $(COMPILE) --upgrade - -o infra/locks/sbom.lock
 	@printf '%s\n' 'build>=1.3' 'twine>=6.2' $(BUILD) | \
 	    $(COMPILE) --constraint requirements.lock - -o infra/locks/release.lock
@@ -166,4 +172,9 @@ $(SHOTS)/.stamp: infra/locks/screenshots.lock
 	    echo "no Chromium; on Debian: apt-get install chromium" >&2; exit 1; }
 	@touch $@
 
-.PHONY: help demo demo-jobs demo-reminders check test test-sdks programs lint types docs docs-serve docs-version screenshots prose format explore chaos chaos-reminders bench histories lock sbom release-check clean setup
+$(PEERS_VENV)/.stamp: infra/locks/peers.lock
+	@$(PYTHON) -m venv --clear $(PEERS_VENV)
+	@$(PEERS_VENV)/bin/python -m pip install --quiet --require-hashes -r infra/locks/peers.lock
+	@touch $@
+
+.PHONY: help demo demo-jobs demo-reminders check test test-sdks programs lint types docs docs-serve docs-version screenshots prose format explore chaos chaos-reminders bench bench-peers histories lock sbom release-check clean setup

@@ -1,0 +1,146 @@
+"""The tools: how each is set up, run and asked, and what it needs."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import subprocess
+import sys
+import tokenize
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import asyncpg
+import psycopg
+
+from perdure import database
+
+ROOT = Path(__file__).parents[2]
+PEERS = ROOT / "build" / "peers-venv" / "bin"
+
+_IN_DOUBT = "select id from perdure.entity where lifecycle = 'order' and attention is not null"
+
+
+@dataclass(frozen=True)
+class Tool:
+    """One way to do it.
+
+    Attributes:
+        name: as the table shows it.
+        module: the file, in this package.
+        package: the distribution whose version the table shows.
+        needs: the servers beside PostgreSQL.
+        worker: the command that works.
+        set_up: prepares the database; it is given the URL and the environment.
+        in_doubt: asks which orders the tool reports as in doubt.
+        writes: whether the file writes the state itself, so that a process can be killed before.
+        environment: more of its processes' environment.
+        limit: seconds after a kill for which the end of the orders is awaited.
+    """
+
+    name: str
+    module: str
+    package: str
+    needs: tuple[str, ...]
+    worker: Sequence[str | Path]
+    set_up: Callable[[str, Mapping[str, str]], None] = lambda dsn, environment: None
+    in_doubt: Callable[[psycopg.Connection], set[int]] = lambda connection: set()
+    writes: bool = True
+    environment: Mapping[str, str] = field(default_factory=dict)
+    limit: float = 120.0
+
+    @property
+    def python(self) -> Path:
+        """The interpreter that has its packages."""
+        return Path(sys.executable) if self.package == "perdure" else PEERS / "python"
+
+    def version(self) -> str:
+        """The version that is installed."""
+        code = f"import importlib.metadata as m; print(m.version({self.package!r}))"
+        return subprocess.run([self.python, "-c", code], check=True, capture_output=True, text=True).stdout.strip()
+
+    def lines(self) -> int:
+        """Lines of code of its file: not empty, no comment, no docstring."""
+        return lines_of_code((ROOT / "bench" / "peers" / f"{self.module}.py").read_text())
+
+
+def lines_of_code(source: str) -> int:
+    """Count the lines that hold code: neither empty lines nor comments nor docstrings count."""
+    ignored = (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER)
+    lines: set[int] = set()
+    begins = True  # a statement; a string that is a whole statement is a docstring
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type in ignored:
+            begins = begins or token.type == tokenize.NEWLINE
+        elif not (begins and token.type == tokenize.STRING):
+            lines |= set(range(token.start[0], token.end[0] + 1))
+            begins = False
+    return len(lines)
+
+
+def _migrate(dsn: str, environment: Mapping[str, str]) -> None:
+    async def migrate() -> None:
+        connection = await asyncpg.connect(dsn)
+        await database.migrate(connection)
+        await connection.close()
+
+    asyncio.run(migrate())
+
+
+def _apply(*command: str | Path) -> Callable[[str, Mapping[str, str]], None]:
+    def apply(dsn: str, environment: Mapping[str, str]) -> None:
+        subprocess.run(
+            [str(part).format(dsn=dsn) for part in command],
+            check=True,
+            cwd=ROOT,
+            env=dict(environment),
+            stdout=subprocess.DEVNULL,
+        )
+
+    return apply
+
+
+def _parked(connection: psycopg.Connection) -> set[int]:
+    return {int(row[0]) for row in connection.execute(_IN_DOUBT)}
+
+
+_APP = "--app=bench.peers.with_procrastinate.app"
+_CELERY = (PEERS / "celery", "-A", "bench.peers.with_celery", "worker", "--concurrency=8")
+TOOLS = (
+    Tool(
+        "Perdure",
+        "with_perdure",
+        "perdure",
+        ("Temporal",),
+        (sys.executable, "-m", "perdure.cli", "worker", "bench.peers.with_perdure"),
+        set_up=_migrate,
+        in_doubt=_parked,
+        writes=False,
+    ),
+    Tool(
+        "plain Temporal",
+        "with_temporal",
+        "temporalio",
+        ("Temporal",),
+        (PEERS / "python", "-m", "bench.peers.with_temporal"),
+    ),
+    Tool(
+        "DBOS",
+        "with_dbos",
+        "dbos",
+        (),
+        (PEERS / "python", "-m", "bench.peers.with_dbos"),
+        set_up=_apply(PEERS / "dbos", "migrate", "--sys-db-url", "{dsn}"),
+    ),
+    Tool(
+        "Procrastinate",
+        "with_procrastinate",
+        "procrastinate",
+        (),
+        (PEERS / "procrastinate", _APP, "worker", "--concurrency=20"),
+        set_up=_apply(PEERS / "procrastinate", _APP, "schema", "--apply"),
+    ),
+    Tool("Celery, defaults", "with_celery", "celery", ("Redis",), _CELERY, limit=40.0),
+    Tool("Celery, `acks_late`", "with_celery", "celery", ("Redis",), _CELERY, environment={"CELERY_ACKS_LATE": "1"}),
+)
