@@ -16,6 +16,7 @@ from typing import Any
 import typer.main
 
 import perdure.cli
+from infra.site import rights
 from perdure._store import schema
 from perdure._store.schema.kinds import RIGHTS, Kind
 from perdure.telemetry import names
@@ -189,5 +190,6 @@ PAGES: dict[str, Callable[[], str]] = {
     f"{FOLDER}/sql.md": _sql_page,
     f"{FOLDER}/command.md": _command_page,
     f"{FOLDER}/metrics.md": _metrics_page,
+    f"{FOLDER}/rights.md": rights.page,
 }
 """Each page by its place among the pages under docs/, with the function that makes it."""

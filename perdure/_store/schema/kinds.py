@@ -1,5 +1,5 @@
 """The kinds of roles, and the rights of each in the schema: `perdure grant` gives them, a worker checks them when it
-starts, and docs/security.md lists them."""
+starts, and the site's reference lists them."""
 
 from __future__ import annotations
 
