@@ -19,7 +19,7 @@ import psycopg
 
 from bench.peers import shop
 from bench.peers.judge import Judged, judge
-from bench.peers.tools import ROOT, Tool
+from bench.peers.tools import PROGRAMS, ROOT, Tool
 from perdure.servers.guard import GuardedProcess
 from perdure.servers.ports import free_port
 from perdure.servers.postgres import PostgresServer
@@ -103,26 +103,49 @@ class Rig:
             self.servers["Temporal"] = temporal.pid
             self._environment["TEMPORAL_ADDRESS"] = temporal.address
         if "Redis" in self.tool.needs:
-            port = free_port()
-            command = ("redis-server", "--port", str(port), "--bind", "127.0.0.1", "--dir", str(self.folder))
-            redis = self._start(command, "redis", until)
-            self.servers["Redis"] = redis.pid
-            self._environment["REDIS_URL"] = f"redis://127.0.0.1:{port}/0"
+            self._start_redis(until)
+        if "Restate" in self.tool.needs:
+            self._start_restate(until)
         self._start((sys.executable, "-m", "bench.peers.other_side", str(self._port)), "other_side", until)
         _until(self._serves, 30)
         self._connection = until.enter_context(psycopg.connect(self.postgres.dsn(), autocommit=True))
         self._connection.execute(TABLE)
         self.tool.set_up(self.postgres.dsn(), self._environment)
 
+    def _start_redis(self, until: ExitStack) -> None:
+        port = free_port()
+        command = (PROGRAMS["Redis"], "--port", str(port), "--bind", "127.0.0.1", "--dir", str(self.folder))
+        self.servers["Redis"] = self._start(command, "redis", until).pid
+        self._environment["REDIS_URL"] = f"redis://127.0.0.1:{port}/0"
+
+    def _start_restate(self, until: ExitStack) -> None:
+        node, ingress, admin, service = (f"127.0.0.1:{free_port()}" for _ in range(4))
+        settings = {
+            "RESTATE_BIND_ADDRESS": node,
+            "RESTATE_ADVERTISED_ADDRESS": f"http://{node}",
+            "RESTATE_INGRESS__BIND_ADDRESS": ingress,
+            "RESTATE_ADMIN__BIND_ADDRESS": admin,
+            "RESTATE_LISTEN_MODE": "tcp",
+            "RESTATE_BASE_DIR": str(self.folder / "restate"),
+            "RESTATE_DISABLE_TELEMETRY": "true",
+        }
+        self.servers["Restate"] = self._start((PROGRAMS["Restate"],), "restate", until, **settings).pid
+        self._environment |= {
+            "RESTATE_INGRESS": f"http://{ingress}",
+            "RESTATE_ADMIN": f"http://{admin}",
+            "RESTATE_SERVICE": service,
+        }
+
     def killed(self, scenario: Scenario, count: int) -> Judged:
         """Take orders, kill the process that `scenario` names, and judge what becomes of them."""
-        orders = range(self._last + 1, self._last + 1 + count)
-        self._last += count
         self._put("/rules", RULES[scenario.side])
-        self._put("/hold", {"place": scenario.place})
         with ExitStack() as until:
             at_app = scenario.place == "after-commit"
             worker = self._worker(scenario.side, until)
+            self._run(1, until, scenario.side)  # it works
+            orders = range(self._last + 1, self._last + 1 + count)
+            self._last += count
+            self._put("/hold", {"place": scenario.place})
             app = self._app(scenario.side, orders, until)
             _until(lambda: self._record()["waiting"] >= count, 60)
             (app if at_app else worker).kill()
@@ -159,10 +182,10 @@ class Rig:
         [(seconds,)] = self._connection.execute(_DELAY, [first]).fetchall()
         return float(seconds)
 
-    def _run(self, count: int, until: ExitStack) -> None:
+    def _run(self, count: int, until: ExitStack, side: str = "keeps") -> None:
         orders = range(self._last + 1, self._last + 1 + count)
         self._last += count
-        self._app("keeps", orders, until)
+        self._app(side, orders, until)
         _until(lambda: len(self._ended(orders)) == count, 120)
 
     def _settled(self, orders: range) -> bool:

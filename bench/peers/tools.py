@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import io
+import json
 import subprocess
 import sys
+import time
 import tokenize
+import urllib.request
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -15,8 +19,11 @@ import asyncpg
 import psycopg
 
 from perdure import database
+from perdure.servers.programs import output_of
 
 ROOT = Path(__file__).parents[2]
+PROGRAMS = {"Redis": "redis-server", "Restate": "restate-server"}
+"""The servers that have to be on PATH."""
 PEERS = ROOT / "build" / "peers-venv" / "bin"
 
 _IN_DOUBT = "select id from perdure.entity where lifecycle = 'order' and attention is not null"
@@ -90,15 +97,25 @@ def _migrate(dsn: str, environment: Mapping[str, str]) -> None:
 
 def _apply(*command: str | Path) -> Callable[[str, Mapping[str, str]], None]:
     def apply(dsn: str, environment: Mapping[str, str]) -> None:
-        subprocess.run(
-            [str(part).format(dsn=dsn) for part in command],
-            check=True,
-            cwd=ROOT,
-            env=dict(environment),
-            stdout=subprocess.DEVNULL,
-        )
+        output_of([str(part).format(dsn=dsn) for part in command], ROOT, environment)
 
     return apply
+
+
+def _register(dsn: str, environment: Mapping[str, str]) -> None:
+    """Let Restate's server learn of the service, which has to run for that."""
+    body = json.dumps({"uri": f"http://{environment['RESTATE_SERVICE']}"}).encode()
+    url, headers = f"{environment['RESTATE_ADMIN']}/deployments", {"Content-Type": "application/json"}
+    with subprocess.Popen(_RESTATE, cwd=ROOT, env=dict(environment), stderr=subprocess.DEVNULL) as service:
+        try:
+            for _ in range(100):
+                with suppress(OSError):
+                    urllib.request.urlopen(urllib.request.Request(url, body, headers), timeout=10).close()
+                    return
+                time.sleep(0.2)
+            raise TimeoutError("Restate's server did not accept the service within 20 s")
+        finally:
+            service.kill()
 
 
 def _parked(connection: psycopg.Connection) -> set[int]:
@@ -106,6 +123,7 @@ def _parked(connection: psycopg.Connection) -> set[int]:
 
 
 _APP = "--app=bench.peers.with_procrastinate.app"
+_RESTATE = (PEERS / "python", "-m", "bench.peers.with_restate")
 _CELERY = (PEERS / "celery", "-A", "bench.peers.with_celery", "worker", "--concurrency=8")
 TOOLS = (
     Tool(
@@ -141,6 +159,7 @@ TOOLS = (
         (PEERS / "procrastinate", _APP, "worker", "--concurrency=20"),
         set_up=_apply(PEERS / "procrastinate", _APP, "schema", "--apply"),
     ),
+    Tool("Restate", "with_restate", "restate_sdk", ("Restate",), _RESTATE, set_up=_register),
     Tool("Celery, defaults", "with_celery", "celery", ("Redis",), _CELERY, limit=40.0),
     Tool("Celery, `acks_late`", "with_celery", "celery", ("Redis",), _CELERY, environment={"CELERY_ACKS_LATE": "1"}),
 )

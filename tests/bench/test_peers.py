@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import datetime
+import json
 from collections.abc import AsyncIterator
 
 import aiohttp
@@ -12,7 +13,7 @@ import pytest_asyncio
 
 from bench.peers.judge import Judged, in_words, judge
 from bench.peers.other_side import serve
-from bench.peers.report import ROWS, Measured, cells, markdown, replaced
+from bench.peers.report import ROWS, Measured, as_json, cells, from_json, markdown, replaced
 from bench.peers.rig import RULES, SCENARIOS
 from bench.peers.tools import ROOT, TOOLS, lines_of_code
 from perdure.servers.ports import free_port
@@ -84,6 +85,11 @@ def test_the_page_takes_the_table() -> None:
     assert "| killed before the request |" not in replaced(page, "")
     with pytest.raises(ValueError, match="no <!-- peers -->"):
         replaced("a page", "")
+
+
+def test_results_are_read_again_as_they_were_written() -> None:
+    found = {"Perdure": Measured("1", 44, ["Temporal"], {SCENARIOS[0]: FINE}, {"worker": 1.0}, 0.05)}
+    assert from_json(json.loads(json.dumps(as_json(found)))) == found
 
 
 def test_the_page_shows_what_the_bench_measures() -> None:
