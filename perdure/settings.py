@@ -33,6 +33,8 @@ class Settings(BaseSettings):
         connections: connections to PostgreSQL that one process may hold.
         max_cached_workflows: workflows that a worker keeps in memory. With 0, which is for tests, a query can make a
             run wait for ten seconds.
+        workflow_sandbox: `sampled` = Temporal's sandbox watches the first ten runs of each lifecycle in each worker
+            process, and one in a hundred of the others; `always` = every run; `never` = none.
         max_concurrent_effects: effects that a worker runs at the same time.
         relay: whether the worker also delivers starts and messages.
         relay_poll_interval: seconds between two looks into an empty outbox.
@@ -73,6 +75,7 @@ class Settings(BaseSettings):
     graceful_shutdown_timeout: float = Field(default=10.0, ge=0, le=3600)
     connections: int = Field(default=5, ge=2, le=100)
     max_cached_workflows: int = Field(default=1000, ge=0)
+    workflow_sandbox: Literal["sampled", "always", "never"] = "sampled"
     max_concurrent_effects: int = Field(default=100, ge=1)
     relay: bool = True
     relay_poll_interval: float = Field(default=0.025, gt=0, le=60)

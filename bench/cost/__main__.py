@@ -14,6 +14,7 @@ from bench.cost.measure import Plan, Round, measure
 from bench.cost.report import Result, show, write
 from bench.cost.rig import WAYS, Rig, rig
 from bench.cost.slow import transactions_behind_slow_commits
+from perdure import Settings
 
 
 def main(
@@ -23,7 +24,7 @@ def main(
     trickle: Annotated[int, typer.Option(help="Starts at five a second, in each round and on either server.")] = 25,
     relay_poll_interval: Annotated[
         float, typer.Option(help="PERDURE_RELAY_POLL_INTERVAL of our workers, seconds.")
-    ] = 0.2,
+    ] = Settings.model_fields["relay_poll_interval"].default,
     folder: Annotated[Path, typer.Option(help="Where bench.json and bench.html go.")] = Path("build"),
 ) -> None:
     """Measure what a comment notification costs: Temporal's samples, ours as an activity and inline, and the floor."""

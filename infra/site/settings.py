@@ -31,6 +31,7 @@ _MORE = {
     "erasure_database_url": "[Archive and erasure](archive.md#what-else-belongs-to-an-entity)",
     "scope": "[Security](security.md#databases-that-share-a-namespace)",
     "task_queue": "[Writing an effect](effects.md)",
+    "workflow_sandbox": "[Deterministic code](lifecycles.md#deterministic-code)",
     "deployment": "[Upgrading](upgrading.md#worker-versioning)",
     "traces": "[Telemetry](telemetry.md)",
     "metrics": "[Telemetry](telemetry.md)",

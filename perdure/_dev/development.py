@@ -61,6 +61,7 @@ class Development:
             "PERDURE_DATABASE_URL": servers.database_url,
             "TEMPORAL_ADDRESS": servers.temporal,
             "TEMPORAL_NAMESPACE": namespace,
+            "PERDURE_WORKFLOW_SANDBOX": "always",
         }
         if servers.web_ui:
             environment["PERDURE_WEB_UI"] = servers.web_ui

@@ -7,11 +7,14 @@ from __future__ import annotations
 
 import json
 from datetime import timedelta
+from functools import cache
 from typing import Any, TypeAlias
 
 import asyncpg
+from pydantic_core import to_json
+from temporalio.api.common.v1 import Payload
 from temporalio.client import Client
-from temporalio.common import Priority
+from temporalio.common import Priority, RawValue
 from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.service import RPCError, RPCStatusCode
 
@@ -25,6 +28,7 @@ from perdure._wire.requests import OperatorRequest
 from perdure._wire.terms import Terms, all_terms
 from perdure._workflow.messages import signals, unfit
 from perdure.app import App, input_json
+from perdure.contracts.effects import Effect
 from perdure.contracts.keys import Entity
 from perdure.contracts.sizes import ELSEWHERE, LARGEST, size_of
 from perdure.errors import InvalidEntity, InvalidInput, PerdureError, TemporalUnavailable
@@ -143,9 +147,9 @@ class Delivery:
             kind=traces.SpanKind.CONSUMER,
             parent=row["traceparent"],
         ):
-            await self._start_workflow(entity, workflow_id, given, carried, row)
+            await self._start_workflow(entity, workflow_id, given, _memo(carried, lifecycle.effects), row)
 
-    async def _start_workflow(self, entity: Entity, workflow_id: str, given: Any, carried: Carried, row: Row) -> None:
+    async def _start_workflow(self, entity: Entity, workflow_id: str, given: Any, memo: RawValue, row: Row) -> None:
         reuse, conflict = start_policies(row)
         priority = row["priority"]
         await self._client.start_workflow(
@@ -153,7 +157,7 @@ class Delivery:
             given,
             id=workflow_id,
             task_queue=self._settings.queue,
-            memo={CARRIED: carried},
+            memo={CARRIED: memo},
             id_reuse_policy=reuse,
             id_conflict_policy=conflict,
             # An eager start would run on this worker's build, also where another one is current.
@@ -218,6 +222,18 @@ def _of_the_server(error: RPCError) -> str | None:
     if any("/temporal.api.errordetails.v1.Namespace" in each.type_url for each in error.grpc_status.details):
         return _NO_NAMESPACE
     return _OF_THE_SERVER.get(error.status)
+
+
+def _memo(carried: Carried, effects: tuple[Effect[Any, Any], ...]) -> RawValue:
+    """As the converter would write it, with the terms of the effects, which are written once for all starts."""
+    written = to_json(carried, exclude={"terms"})
+    data = b'%b,"terms":%b}' % (written.removesuffix(b"}"), _terms(effects))
+    return RawValue(Payload(metadata={"encoding": b"json/plain"}, data=data))
+
+
+@cache
+def _terms(effects: tuple[Effect[Any, Any], ...]) -> bytes:
+    return to_json(all_terms(effects))
 
 
 def _carried(row: Row, terms: dict[str, Terms], cancel: OperatorRequest | None) -> Carried:

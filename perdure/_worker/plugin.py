@@ -11,6 +11,7 @@ from typing import Any
 
 import temporalio.client
 import temporalio.worker
+import temporalio.workflow
 from temporalio.client import ClientConfig, WorkflowHistory
 from temporalio.contrib.pydantic import PydanticPayloadConverter, pydantic_data_converter
 from temporalio.converter import DataConverter, DefaultPayloadConverter
@@ -18,6 +19,7 @@ from temporalio.service import ConnectConfig, ServiceClient
 from temporalio.worker import (
     Replayer,
     ReplayerConfig,
+    UnsandboxedWorkflowRunner,
     Worker,
     WorkerConfig,
     WorkflowReplayResult,
@@ -41,9 +43,11 @@ from perdure._store.schema.rights import permitted
 from perdure._wire.writes import Store
 from perdure._worker.code_failures import CodeFailures, Listener
 from perdure._worker.columns import prepare as prepare_columns
+from perdure._worker.determinism import Unreadable, check
 from perdure._worker.limited import run_with_limits
 from perdure._worker.preparing import prepare
 from perdure._worker.record import check_record
+from perdure._worker.sandbox import SampledRunner
 from perdure._workflow.lifecycle import Lifecycle
 from perdure.app import App
 from perdure.contracts.keys import Entity
@@ -83,6 +87,7 @@ class PerdurePlugin(temporalio.client.Plugin, temporalio.worker.Plugin):
         self._code_failures: CodeFailures | None = None
         self._caretaker: Caretaker | None = None
         self._follower: Follower | None = None
+        self._sampled: SampledRunner | None = None
 
     def configure_client(self, config: ClientConfig) -> ClientConfig:
         """See base class."""
@@ -134,7 +139,7 @@ class PerdurePlugin(temporalio.client.Plugin, temporalio.worker.Plugin):
         )
         config["workflows"] = [*config.get("workflows", ()), *self.app.lifecycles.values()]
         config["activities"] = [*config.get("activities", ()), *activities.all()]
-        config["workflow_runner"] = _passing_through(config.get("workflow_runner"), self.app)
+        config["workflow_runner"] = self._runner(config.get("workflow_runner"))
         given = [*config.get("interceptors", ()), Listener(self._tell, self._ask)]
         config["interceptors"] = given
         if (tracing := traces.interceptor([*client["interceptors"], *given])) is not None:
@@ -163,6 +168,21 @@ class PerdurePlugin(temporalio.client.Plugin, temporalio.worker.Plugin):
             await self._show_the_last()
             await writing.close()
             await database.close()
+
+    def _runner(self, given: WorkflowRunner | None) -> WorkflowRunner:
+        """What executes workflows.
+
+        Raises:
+            DeclarationError: a lifecycle is not deterministic.
+        """
+        unread = frozenset(name for name, each in self.app.lifecycles.items() if not _is_read(each))
+        runner = _passing_through(given, self.app)
+        if not isinstance(runner, SandboxedWorkflowRunner) or self.config.workflow_sandbox == "always":
+            return runner
+        if self.config.workflow_sandbox == "never":
+            return UnsandboxedWorkflowRunner()
+        self._sampled = SampledRunner(runner, unread)
+        return self._sampled
 
     def _lifespan(self) -> AbstractAsyncContextManager[Any]:
         return self.app.lifespan(self.config) if self.app.lifespan else nullcontext()
@@ -214,6 +234,8 @@ class PerdurePlugin(temporalio.client.Plugin, temporalio.worker.Plugin):
         return next(replayer, histories)
 
     def _tell(self, entity: Entity, why: str) -> None:
+        if self._sampled is not None:
+            self._sampled.watch(entity.lifecycle)
         if self._code_failures is not None:
             self._code_failures.tell(entity, why)
 
@@ -249,6 +271,21 @@ def _passing_through(given: WorkflowRunner | None, app: App) -> WorkflowRunner:
         *modules,
     )
     return dataclasses.replace(runner, restrictions=restrictions)
+
+
+def _is_read(lifecycle: type[Lifecycle[Any, Any]]) -> bool:
+    """Whether its code was read, and is deterministic as far as that shows; `sandboxed=False` is the author's word.
+
+    Raises:
+        DeclarationError: it is not.
+    """
+    if not temporalio.workflow._Definition.must_from_class(lifecycle).sandboxed:
+        return True
+    try:
+        check(lifecycle)
+    except Unreadable:
+        return False
+    return True
 
 
 def _module_of_input(lifecycle: type[Lifecycle[Any, Any]]) -> str:

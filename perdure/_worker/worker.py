@@ -9,6 +9,7 @@ import secrets
 import signal
 import socket
 import sys
+import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
@@ -18,7 +19,7 @@ from temporalio.client import Client
 from temporalio.common import VersioningBehavior, WorkerDeploymentVersion
 from temporalio.envconfig import ClientConnectConfig
 from temporalio.runtime import Runtime
-from temporalio.worker import Worker, WorkerDeploymentConfig
+from temporalio.worker import PollerBehaviorAutoscaling, Worker, WorkerDeploymentConfig
 
 from perdure._loading import load, load_module
 from perdure._services.credentials import CONNECT, Renewal, profile, renewed, why_not
@@ -34,6 +35,9 @@ log = logging.getLogger("perdure.worker")
 
 STICKY = timedelta(seconds=1)
 """How long a workflow task waits for a worker that may be gone: 1 s, since the default made 12 s of a kill."""
+
+POLLERS = PollerBehaviorAutoscaling(minimum=4, maximum=60, initial=20)
+"""Of workflow tasks. Most of the SDK's five wait for the next task of cached runs; starts wait for the others."""
 
 
 def load_app(path: str) -> App:
@@ -138,6 +142,8 @@ def new_worker(client: Client, config: Settings) -> Worker:
         max_concurrent_activities=config.max_concurrent_effects,
         max_concurrent_local_activities=2 * config.max_concurrent_effects
         + 100,  # the bookkeeping needs room beside them
+        workflow_task_poller_behavior=POLLERS,
+        nonsticky_to_sticky_poll_ratio=0.6,
         sticky_queue_schedule_to_start_timeout=STICKY,
         graceful_shutdown_timeout=timedelta(seconds=config.graceful_shutdown_timeout + REPORTING),
         deployment_config=_versioned(config.deployment) if config.deployment else None,
@@ -164,6 +170,17 @@ def stop_at_once() -> None:
     """Until the worker runs there is nothing to bring to an end. As process 1 it would not even hear the signal."""
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: leave(0))
+
+
+def stop_when_stdin_ends() -> None:
+    """Send ourselves SIGTERM when standard input ends: whoever started us is gone."""
+
+    def watch() -> None:
+        while sys.stdin.buffer.read(1024):
+            pass
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    threading.Thread(target=watch, daemon=True).start()
 
 
 def leave(status: int) -> NoReturn:
