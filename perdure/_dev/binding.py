@@ -10,7 +10,6 @@ import asyncio
 import secrets
 from datetime import timedelta
 
-import asyncpg
 from temporalio.api.workflowservice.v1 import RegisterNamespaceRequest
 from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
@@ -33,18 +32,16 @@ _RETENTION = timedelta(days=3)
 _BY = "perdure dev"
 
 
-async def namespace_of(database_url: str) -> str:
+async def namespace_of(config: Settings) -> str:
     """The namespace that this database works with, or a new one.
 
     Raises:
+        DatabaseUnavailable, InvalidSetting: it can't be reached, or its URL can't be read.
         NotThisDatabase: the database works with a namespace that is not one of development.
     """
-    connection = await asyncpg.connect(database_url)
-    try:
+    async with database.open_pool(config, _BY, command_timeout=60) as pool, pool.acquire() as connection:
         await database.migrate(connection)
         row = await connection.fetchrow(shared("database"))
-    finally:
-        await connection.close()
     assert row is not None
     if row["mark"] is None:
         return PREFIX + secrets.token_hex(4)
@@ -70,7 +67,7 @@ async def register(address: str, namespace: str) -> None:
 
 async def recover_where_lost(config: Settings, report: Report) -> None:
     """If this Temporal has lost what is open in the database, let all of it go on from the database."""
-    async with database.open_pool(config, "perdure dev", command_timeout=60) as pool:
+    async with database.open_pool(config, _BY, command_timeout=60) as pool:
         client = await connect(PerdurePlugin(App([], []), config))
         exchange = Exchange(client, config)
         async with pool.acquire() as connection:

@@ -55,7 +55,7 @@ class Development:
 
     async def _prepare(self, servers: Servers, folder: Folder, report: Report) -> None:
         await make_database(servers)
-        namespace = await namespace_of(servers.database_url)
+        namespace = await namespace_of(settings().model_copy(update={"database_url": servers.database_url}))
         await register(servers.temporal, namespace)
         environment = {
             "PERDURE_DATABASE_URL": servers.database_url,

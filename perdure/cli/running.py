@@ -10,8 +10,16 @@ from typing import Annotated, Any
 import typer
 
 from perdure._text.privacy import describe
+from perdure._worker.processes import run_processes
 from perdure._worker.relaying import run_relay
-from perdure._worker.worker import leave, load_app, run_worker, stop_at_once
+from perdure._worker.worker import (
+    leave,
+    load_app,
+    run_worker,
+    stop_at_once,
+    stop_when_stdin_ends,
+    told_to_stop,
+)
 from perdure.app import App
 from perdure.cli.cli import RUN, cli
 from perdure.errors import PerdureError
@@ -24,9 +32,23 @@ log: logging.Logger = logging.getLogger("perdure.worker")
 @cli.command(epilog="Example: perdure worker shop.app:app", rich_help_panel=RUN)
 def worker(
     app: Annotated[str, typer.Argument(help="the App to run, as package.module:name or package.module")],
+    processes: Annotated[int, typer.Option(min=1, max=256, help="how many worker processes; each uses one core")] = 1,
+    until_stdin_ends: Annotated[bool, typer.Option(hidden=True)] = False,
 ) -> None:
     """Run a worker for an app, until SIGTERM."""
-    _run(app, run_worker)
+    if until_stdin_ends:
+        stop_when_stdin_ends()
+    if processes == 1:
+        _run(app, run_worker)
+        return
+    config = settings()
+    set_up(config.log, config.log_level)
+    load_app(app)  # what can't be run is refused once, and not by each process
+
+    async def until_stopped() -> int:
+        return await run_processes(app, processes, config, told_to_stop())
+
+    leave(asyncio.run(until_stopped()))
 
 
 @cli.command(epilog="Example: perdure relay shop.app:app", rich_help_panel=RUN)
