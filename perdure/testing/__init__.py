@@ -14,6 +14,7 @@ from perdure.testing.sdk import check_sdk
 
 if TYPE_CHECKING:
     from perdure.testing.crashing import CrashPointsFailed, Proof, Servers
+    from perdure.testing.crashing.workflows import workflow_crash_points
     from perdure.testing.exploring.explore import Exploration, ExplorationFailed, explore
     from perdure.testing.following import Feed, Follower, FollowerFailed, follow
     from perdure.testing.messages import CANCEL_WORKFLOW, Answered, At, Message, When, WhenBlocked, WhenIn, WhenParked
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 _MODULES = {
     "crashing": ("CrashPointsFailed", "Proof", "Servers"),
+    "crashing.workflows": ("workflow_crash_points",),
     "server": ("START",),
     "following": ("Feed", "Follower", "FollowerFailed", "follow"),
     "messages": ("Answered", "At", "CANCEL_WORKFLOW", "Message", "When", "WhenBlocked", "WhenIn", "WhenParked"),
@@ -73,4 +75,5 @@ __all__ = [
     "explore",
     "follow",
     "rehearse",
+    "workflow_crash_points",
 ]

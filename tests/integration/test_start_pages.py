@@ -28,7 +28,7 @@ OVERVIEW = PAGES / "README.md"
 PROGRAMS = {"psql": "psql", "node": "npm", "go": "go"}
 _FILE = re.compile(r"^<!-- file: (\S+) -->\n```\w*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _RUNS = re.compile(r"^<!-- runs -->\n```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-NAMES = [page.stem for page in sorted(PAGES.glob("*.md")) if page != OVERVIEW]
+NAMES = [page.stem for page in sorted(PAGES.glob("*.md")) if page != OVERVIEW and page.stem != "temporal"]
 
 
 def _write_files(page: Path, folder: Path) -> None:

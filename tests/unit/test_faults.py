@@ -13,10 +13,10 @@ from perdure import _faults as faults
 from perdure.testing.crashing.places import Places
 
 ROOT = Path(__file__).parents[2]
-INJECTS = {"perdure/testing/crashing/victim.py"}
+INJECTS = {"perdure/testing/crashing/victim.py", "perdure/testing/crashing/workflows.py"}
 
 
-def test_only_the_victim_of_a_proof_switches_fault_points_on() -> None:
+def test_only_the_victims_of_proofs_switch_fault_points_on() -> None:
     switches = {
         str(file.relative_to(ROOT))
         for room in ("perdure", "workflows", "activities", "workers")

@@ -30,7 +30,7 @@ INSIDE = (
     ("_store", "_workflow"),
     ("app", "database", "encryption"),
     ("_activity", "_services", "_retention", "client"),
-    ("_reconcile",),
+    ("_reconcile", "temporal"),
     ("_worker",),
     ("_operations", "_dev", "testing"),
     ("cli", "__init__"),

@@ -38,7 +38,7 @@ Commit = Callable[[Connection, str], Awaitable[None]]
 Receipt = Callable[[str], Any]
 """The receipt that a person reads off the other side's records, for this key."""
 
-_FORK = multiprocessing.get_context("forkserver")
+FORK = multiprocessing.get_context("forkserver")
 
 
 class Way(StrEnum):
@@ -160,7 +160,7 @@ class Stage:
             stop_at=stop_at,
             checks=self.case.way is Way.NOTHING,
         )
-        worker = _FORK.Process(target=work, args=(orders,), daemon=True)
+        worker = FORK.Process(target=work, args=(orders,), daemon=True)
         worker.start()
         self._workers.append(worker)
         return worker
@@ -281,7 +281,7 @@ class Stage:
 
 async def preload() -> None:
     """Let the process that workers are forked from import the libraries, once."""
-    _FORK.set_forkserver_preload(PRELOADED)
+    FORK.set_forkserver_preload(PRELOADED)
     await asyncio.to_thread(forkserver.ensure_running)
 
 

@@ -65,11 +65,13 @@ class WatchedPlugin(PerdurePlugin):
     def configure_worker(self, config: WorkerConfig) -> WorkerConfig:
         """See base class."""
         config = super().configure_worker(config)
-        config["workflow_runner"] = _WatchedRunner(config["workflow_runner"], self._checks)
+        config["workflow_runner"] = WatchedRunner(config["workflow_runner"], self._checks)
         return config
 
 
-class _WatchedRunner(WorkflowRunner):
+class WatchedRunner(WorkflowRunner):
+    """Makes the borders of workflow tasks places."""
+
     def __init__(self, inner: WorkflowRunner, checks: bool) -> None:
         self._inner = inner
         self._checks = checks

@@ -57,7 +57,7 @@ def work(orders: Orders) -> None:
     log = os.open(orders.log, os.O_CREAT | os.O_WRONLY | os.O_APPEND)
     os.dup2(log, sys.stdout.fileno())
     os.dup2(log, sys.stderr.fileno())
-    line = _Line(orders.line)
+    line = Line(orders.line)
 
     def visit(place: str) -> None:
         if place == orders.die_at:
@@ -82,7 +82,7 @@ def work(orders: Orders) -> None:
     leave(status)
 
 
-class _Line:
+class Line:
     """The line to the test: names of places go there, a word to go on comes back."""
 
     def __init__(self, port: int) -> None:

@@ -1,0 +1,124 @@
+"""The plugin of a worker of plain Temporal: activities for effects and their look-ups."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+from temporalio import activity
+from temporalio.plugin import SimplePlugin
+from temporalio.worker import WorkflowRunner
+from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner
+
+from perdure import _faults as faults
+from perdure._activity.execution import ask, attempt
+from perdure._activity.hosting import TemporalHost
+from perdure._wire.orders import Report, Said
+from perdure._wire.writes import Answer, EffectView, FenceOp, Gate, Verdict, Write
+from perdure.contracts.effects import Effect, Lookup
+from perdure.contracts.outcomes import EffectStatus
+from perdure.contracts.policies import Dedupe, Repeat
+from perdure.errors import DeclarationError
+from perdure.temporal.orders import PlainAttempt, PlainLookup
+
+
+class EffectsPlugin(SimplePlugin):
+    """Makes a worker of Temporal's perform effects: `Worker(..., plugins=[EffectsPlugin(charge, refund)])`.
+
+    It adds an activity for each effect and look-up, named as they are. Their modules and perdure pass through the
+    workflow sandbox, so that a worker imports them once.
+
+    Args:
+        effects: declared with `@effect`.
+        grace: seconds that a call under way may still take when the worker stops. Give the worker a
+            `graceful_shutdown_timeout` that is three seconds longer.
+
+    Raises:
+        DeclarationError: an effect has no body, or has a limit.
+
+    Example:
+        >>> EffectsPlugin(grace=5).name()
+        'perdure.EffectsPlugin'
+    """
+
+    def __init__(self, *effects: Effect[Any, Any], grace: float = 10.0) -> None:
+        lookups = [each.lookup for each in effects if each.lookup is not None]
+        self._modules = {str(each.module) for each in (*effects, *lookups)}
+        super().__init__(
+            "perdure.EffectsPlugin",
+            activities=[*(_attempting(each, grace) for each in effects), *(_asking(each, grace) for each in lookups)],
+            workflow_runner=self._passing_through,
+        )
+
+    def _passing_through(self, given: WorkflowRunner | None) -> WorkflowRunner:
+        runner = given or SandboxedWorkflowRunner()
+        if not isinstance(runner, SandboxedWorkflowRunner):
+            return runner
+        names = ("perdure", "pydantic", "pydantic_core", "annotated_types", "opentelemetry", *self._modules)
+        return dataclasses.replace(runner, restrictions=runner.restrictions.with_passthrough_modules(*names))
+
+
+def _attempting(effect: Effect[Any, Any], grace: float) -> Callable[..., Any]:
+    body = _body(effect)
+    if effect.limit is not None:
+        raise DeclarationError(f"{effect.name}: a RateLimit needs a lifecycle")
+
+    @activity.defn(name=effect.name)
+    async def run(given: dict[str, Any]) -> dict[str, Any]:
+        order = PlainAttempt.model_validate(given)
+        host = TemporalHost(grace)
+        if order.begin_by is not None and host.now > order.begin_by:
+            why = "the other side may have forgotten the key"
+            report = Report(said=Said.STANDING, token="", begun=False, made=False, effect=order.view, why=why)
+            return report.model_dump(mode="json")
+        making = attempt(effect, body, order.order, _HistoryOnly(order.view), host)
+        report = await host.to_its_end(making, gives_way=isinstance(effect.doubt, (Repeat, Dedupe)))
+        faults.point("before the report of", effect.name)
+        return report.model_dump(mode="json")
+
+    return run
+
+
+def _asking(lookup: Lookup[Any, Any], grace: float) -> Callable[..., Any]:
+    body = _body(lookup)
+
+    @activity.defn(name=lookup.name)
+    async def run(given: dict[str, Any]) -> dict[str, Any]:
+        order = PlainLookup.model_validate(given)
+        report = await ask(lookup, body, order.order, _HistoryOnly(order.view), TemporalHost(grace))
+        faults.point("before the report of", lookup.name)
+        return report.model_dump(mode="json")
+
+    return run
+
+
+def _body(contract: Effect[Any, Any] | Lookup[Any, Any]) -> Callable[..., Any]:
+    if contract.body is None:
+        raise DeclarationError(f"{contract.name} has no body: declare it with @effect or @lookup")
+    return contract.body
+
+
+class _HistoryOnly:
+    """Answers as a store that has on record what the workflow knows; what it is given, the history will have."""
+
+    def __init__(self, view: EffectView) -> None:
+        self._view = view
+
+    async def write(self, write: Write, *, patience: float) -> Answer:
+        """See `Store`."""
+        fence = write.fence
+        assert fence is not None
+        if fence.op is FenceOp.BEGIN:
+            changes = {"status": EffectStatus.ATTEMPTING, "attempts": self._view.attempts + 1}
+            self._view = self._view.model_copy(
+                update={**changes, "token": fence.token, "in_flight": fence.in_flight, "first_at": self._view.first_at}
+            )
+            return Answer(gate=Gate.OPEN, verdict=Verdict.FRESH, effect=self._view)
+        if fence.op is FenceOp.OUTCOME:
+            self._view = self._view.model_copy(
+                update={"status": fence.status, "receipt": fence.receipt, "why": fence.why}
+            )
+        elif fence.op is FenceOp.NOTE:
+            raise DeclarationError("a hint for the look-up needs a lifecycle: here only the key survives a lost worker")
+        return Answer(gate=Gate.OPEN, verdict=Verdict.STORED, effect=self._view)

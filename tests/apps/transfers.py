@@ -1,0 +1,142 @@
+"""Money transfers as ordinary Temporal workflows: with effects of perdure, and with activities that are retried."""
+
+from __future__ import annotations
+
+import os
+from datetime import timedelta
+from typing import Any
+
+from temporalio import activity, workflow
+from temporalio.client import Client
+from temporalio.worker import Worker
+
+with workflow.unsafe.imports_passed_through():
+    import aiohttp
+    from pydantic import BaseModel
+
+    from perdure import AskFirst, Attempt, Dedupe, Escalate, LookupContext, NotDone, Refused, effect, lookup
+    from perdure.temporal import EffectInDoubt, EffectNotPerformed, EffectsPlugin, perform
+
+
+class Transfer(BaseModel):
+    """What a workflow is given; `fault` names what the bank does with a call."""
+
+    cents: int
+    fault: str = ""
+
+
+@lookup(timeout=timedelta(seconds=5))
+async def find_withdrawal(transfer: Transfer, context: LookupContext) -> str | None:
+    async with aiohttp.ClientSession() as http, http.get(f"{_bank()}/{context.key.token}") as answer:
+        return await answer.text() if answer.status == 200 else None
+
+
+async def _pay(transfer: Transfer, attempt: Attempt) -> str:
+    async with aiohttp.ClientSession() as http:
+        attempt.before_first_byte()
+        url = f"{_bank()}/{attempt.key.token}"
+        async with http.post(url, json={**transfer.model_dump(), "key": attempt.key}) as answer:
+            if answer.status == 503:
+                raise NotDone("busy", retry_after=timedelta(milliseconds=50))
+            if answer.status == 402:
+                raise Refused("no funds")
+            answer.raise_for_status()
+            return await answer.text()
+
+
+_SECOND = timedelta(seconds=1)
+
+
+@effect(doubt=AskFirst(find_withdrawal, timedelta(0)), timeout=3 * _SECOND, heartbeat_timeout=_SECOND)
+async def withdraw(transfer: Transfer, attempt: Attempt) -> str:
+    return await _pay(transfer, attempt)
+
+
+@effect(doubt=Dedupe(window=timedelta(hours=1)), timeout=3 * _SECOND, heartbeat_timeout=_SECOND)
+async def deposit(transfer: Transfer, attempt: Attempt) -> str:
+    return await _pay(transfer, attempt)
+
+
+@effect(doubt=Escalate(), timeout=3 * _SECOND, heartbeat_timeout=_SECOND)
+async def send_letter(transfer: Transfer, attempt: Attempt) -> str:
+    return await _pay(transfer, attempt)
+
+
+@activity.defn
+async def pay_plainly(transfer: dict[str, Any]) -> str:
+    async with aiohttp.ClientSession() as http:
+        name = activity.info().workflow_id
+        async with http.post(f"{_bank()}/{name}", json={**transfer, "key": f"/{name}~"}) as answer:
+            return await answer.text()
+
+
+def _bank() -> str:
+    return os.environ["BANK_URL"]
+
+
+@workflow.defn
+class Withdraw:
+    @workflow.run
+    async def run(self, transfer: dict[str, Any]) -> str:
+        return await perform(withdraw, Transfer.model_validate(transfer))
+
+
+@workflow.defn
+class Deposit:
+    @workflow.run
+    async def run(self, transfer: dict[str, Any]) -> str:
+        return await perform(deposit, Transfer.model_validate(transfer), suffix="first")
+
+
+@workflow.defn
+class Letter:
+    """Waits for a person's word where nobody knows whether the letter was sent."""
+
+    def __init__(self) -> None:
+        self.word = ""
+
+    @workflow.run
+    async def run(self, transfer: dict[str, Any]) -> str:
+        try:
+            return await perform(send_letter, Transfer.model_validate(transfer))
+        except EffectInDoubt as doubt:
+            await workflow.wait_condition(lambda: bool(self.word))
+            return f"{self.word}: {doubt.key.rpartition('/')[2]}"
+        except EffectNotPerformed as no:
+            return f"not sent: {no.message}"
+
+    @workflow.signal
+    def settle(self, word: str) -> None:
+        self.word = word
+
+
+@workflow.defn
+class Twice:
+    @workflow.run
+    async def run(self, transfer: dict[str, Any]) -> str:
+        given = Transfer.model_validate(transfer)
+        return await perform(deposit, given, suffix="a") + await perform(deposit, given, suffix="b")
+
+
+@workflow.defn
+class Plain:
+    """As most applications have it."""
+
+    @workflow.run
+    async def run(self, transfer: dict[str, Any]) -> str:
+        seconds = timedelta(seconds=3)
+        return await workflow.execute_activity(
+            pay_plainly, transfer, start_to_close_timeout=seconds, heartbeat_timeout=timedelta(seconds=1)
+        )
+
+
+def make(client: Client, task_queue: str) -> Worker:
+    """A worker for all of them."""
+    return Worker(
+        client,
+        task_queue=task_queue,
+        workflows=[Withdraw, Deposit, Letter, Twice, Plain],
+        activities=[pay_plainly],
+        plugins=[EffectsPlugin(withdraw, deposit, send_letter, grace=1)],
+        graceful_shutdown_timeout=timedelta(seconds=4),
+    )
