@@ -26,6 +26,7 @@ from perdure.servers.temporal import TemporalServer
 from perdure.telemetry import traces
 from tests.certificates import Certificate, self_signed
 from tests.mail_secret import MAIL_SECRET
+from tests.nested import TEMPORARY
 from tests.world import World
 
 # Without compiled files each process, and each run in the sandbox, compiles once more what it imports.
@@ -63,6 +64,11 @@ FEWER_MONTHS = """
         loop execute format('drop table %s', month); end loop;
     end $$;
 """
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _folder_of_nested_runs(tmp_path_factory: pytest.TempPathFactory) -> None:
+    os.environ[TEMPORARY] = str(tmp_path_factory.mktemp("nested"))
 
 
 @pytest.fixture(scope="session")

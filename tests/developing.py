@@ -13,9 +13,10 @@ from pathlib import Path
 import psutil
 
 from tests.deadline import in_time, until
+from tests.nested import outside_pytest
 
 RUNS = "perdure.worker: running"
-_SETTINGS = ("PERDURE_", "TEMPORAL_", "PYTEST_", "MAKE", "MFLAGS")
+_SETTINGS = ("PERDURE_", "TEMPORAL_", "MAKE", "MFLAGS")
 PERDURE_DEV = (sys.executable, "-m", "perdure.cli", "dev")
 
 
@@ -37,10 +38,14 @@ class Developing:
         """Wait until `what` was written so many times."""
 
         def there() -> bool:
-            assert not self._reader.done() or self.text.count(what) >= times, self.text
+            assert not self._reader.done() or self.text.count(what) >= times, f"it ended without {what!r}"
             return self.text.count(what) >= times
 
-        await until(there, f"{what!r} in the output")
+        try:
+            await until(there, f"{what!r} in the output")
+        except AssertionError as error:
+            error.add_note(self.text)
+            raise
 
     async def stop(self) -> int:
         """Stop it by SIGTERM; its exit status."""
@@ -83,7 +88,7 @@ class Developing:
 
 def clean_environment() -> dict[str, str]:
     """This process's, without the settings of Perdure, Temporal, make and pytest; its programs come first."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(_SETTINGS)}
+    kept = {name: value for name, value in outside_pytest().items() if not name.startswith(_SETTINGS)}
     return {**kept, "PATH": f"{Path(sys.executable).parent}:{kept['PATH']}"}
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import re
 import sys
 from pathlib import Path
@@ -13,17 +12,17 @@ import pytest
 
 from perdure.servers.postgres import PostgresServer
 from perdure.servers.temporal import TemporalServer
+from tests.nested import outside_pytest
 
 PAGE = Path(__file__).parents[2] / "docs" / "examples.md"
 FILES = dict(re.findall(r"^<!-- file: ([\w.]+) -->\n```python\n(.*?)^```$", PAGE.read_text(), re.MULTILINE | re.DOTALL))
 
 
 async def _run(folder: Path, *arguments: str, **environment: str) -> tuple[int | None, str]:
-    inherited = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", *arguments),
         cwd=folder,
-        env={**inherited, **environment},
+        env={**outside_pytest(), **environment},
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.STDOUT,
     )

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import re
 import sys
 from pathlib import Path
 
 from perdure.servers.postgres import PostgresServer
 from perdure.servers.temporal import TemporalServer
+from tests.nested import outside_pytest
 
 PAGE = Path(__file__).parents[2] / "docs" / "proof.md"
 FILE = re.compile(r"^<!-- file: ([\w.]+) -->\n```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -27,7 +27,7 @@ async def test_somebody_elses_lifecycle_is_proven_as_the_page_says(
         *(sys.executable, "-m", "pytest", "-q", "-rP", "-p", "no:cacheprovider", "test_shop.py"),
         cwd=tmp_path,
         env={
-            **{name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")},
+            **outside_pytest(),
             "PERDURE_DATABASE_URL": postgres.dsn("perdure_template"),
             "TEMPORAL_ADDRESS": temporal.address,
         },

@@ -1,0 +1,14 @@
+"""The environment of a pytest that a test starts."""
+
+from __future__ import annotations
+
+import os
+
+TEMPORARY = "PYTEST_DEBUG_TEMPROOT"
+"""Where that pytest makes its temporary directories. When pytest starts, it closes the folder of all its runs to other
+users, and with it those directories in which a PostgreSQL of another test runs as a user of its own."""
+
+
+def outside_pytest() -> dict[str, str]:
+    """This process's, without what tells pytest and its plugins that they run inside another."""
+    return {name: value for name, value in os.environ.items() if name == TEMPORARY or not name.startswith("PYTEST_")}
