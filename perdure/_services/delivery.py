@@ -41,6 +41,8 @@ TASK_TIMEOUT = timedelta(seconds=5)
 """A killed worker's inline effect is noticed after this."""
 
 _RPC = timedelta(seconds=10)
+_EAGER = "__temporal_eagerly_started"
+"""An attribute that the SDK sets for tests. Without it no start counts as eager, and the relay has no limit."""
 _OF_THE_SERVER = {
     RPCStatusCode.PERMISSION_DENIED: "refuses this client the namespace {!r}: correct its API key or certificate, or "
     "what they permit",
@@ -85,8 +87,9 @@ class Delivery:
         self._app = app
         self._settings = settings
 
-    async def deliver(self, row: Row, cancel: Row | None = None) -> None:
-        """Deliver a row.
+    async def deliver(self, row: Row, cancel: Row | None = None) -> bool | None:
+        """Deliver a row. True if the worker of this process got the first task of what it started; None if it started
+        nothing.
 
         Args:
             row: what waits; see `queries/lines.sql`.
@@ -107,8 +110,8 @@ class Delivery:
             raise Undeliverable(str(error)) from error
         try:
             if row["kind"] == "start":
-                await self._start(entity, row, cancel)
-            elif row["kind"] == "message":
+                return await self._start(entity, row, cancel)
+            if row["kind"] == "message":
                 await self._send(entity, row)
             else:
                 await self._wake(entity, json.loads(row["body"])["key"])
@@ -120,13 +123,14 @@ class Delivery:
             if error.status is RPCStatusCode.INVALID_ARGUMENT:
                 raise Undeliverable(f"Temporal refuses it: {error.message}") from error
             raise
+        return None
 
     def can_cancel(self, row: Row) -> bool:
         """Whether the lifecycle of this row has a state for a cancel to end in."""
         known = self._app.lifecycles.get(row["lifecycle"])
         return known is not None and known.declared.cancelled is not None
 
-    async def _start(self, entity: Entity, row: Row, cancel: Row | None) -> None:
+    async def _start(self, entity: Entity, row: Row, cancel: Row | None) -> bool:
         self._check_known(row)
         lifecycle = self._app.lifecycle(entity.lifecycle)
         _check_size(row["input"])
@@ -147,12 +151,12 @@ class Delivery:
             kind=traces.SpanKind.CONSUMER,
             parent=row["traceparent"],
         ):
-            await self._start_workflow(entity, workflow_id, given, _memo(carried, lifecycle.effects), row)
+            return await self._start_workflow(entity, workflow_id, given, _memo(carried, lifecycle.effects), row)
 
-    async def _start_workflow(self, entity: Entity, workflow_id: str, given: Any, memo: RawValue, row: Row) -> None:
+    async def _start_workflow(self, entity: Entity, workflow_id: str, given: Any, memo: RawValue, row: Row) -> bool:
         reuse, conflict = start_policies(row)
         priority = row["priority"]
-        await self._client.start_workflow(
+        handle = await self._client.start_workflow(
             entity.lifecycle,
             given,
             id=workflow_id,
@@ -167,6 +171,7 @@ class Delivery:
             priority=Priority() if priority == _USUAL else Priority(priority_key=priority),
             rpc_timeout=_RPC,
         )
+        return bool(getattr(handle, _EAGER, False))
 
     async def _send(self, entity: Entity, row: Row) -> None:
         self._check_known(row)

@@ -27,6 +27,7 @@ from temporalio.service import RPCError
 
 from perdure import _faults as faults
 from perdure._services.delivery import Delivery, NotForUs, NotYet, Row, Undeliverable, Unreadable
+from perdure._services.room import Room
 from perdure._services.service import EXPECTED_ERRORS, Service
 from perdure._store.postgres import Pool
 from perdure._store.schema import Connection
@@ -50,6 +51,8 @@ FEW = 20
 SHARED = 10
 """So many rows then share a transaction, if that takes no longer than `LONGEST_WAIT`."""
 LONGEST_WAIT = 0.2
+FULL = 0.01
+"""Seconds until the next batch, while the worker of this process has no room for more lifecycles."""
 LONGEST_LINE = 4.0
 """Seconds after which nothing more of an entity is begun in one transaction: PostgreSQL ends one that stands still for
 15 s, and a call to Temporal takes 10 s at most."""
@@ -76,6 +79,8 @@ class Line:
     rows: list[Row]
     delivered: list[Row] = field(default_factory=list)
     rejected: list[tuple[Row, Undeliverable]] = field(default_factory=list)
+    eager: list[bool] = field(default_factory=list)
+    """For each start that was delivered, whether the worker of this process got its first task."""
     declined: tuple[Row, NotForUs | Unreadable] | None = None
     """The first row that this relay leaves to others."""
     failed: tuple[Row, BaseException] | None = None
@@ -121,6 +126,7 @@ class Relay(Service):
         self._delivered_at = 0.0
         self._alone = 0
         """So many batches are of one entity each: one of those before could not be put on record."""
+        self._room = Room(BATCH)
         self._window = BATCH
         """Entities in the next batch: one while Temporal is away, and then twice as many each time, so that it is not
         run over by what has piled up."""
@@ -182,7 +188,7 @@ class Relay(Service):
         await connection.execute(query("outbox_put_off"), lifecycle, entity_id, describe(error))
 
     async def _deliver_batch(self, connection: Connection, claimed: list[Row]) -> bool:
-        most = 1 if self._alone else self._window
+        most = 1 if self._alone else min(self._window, self._room.starts)
         self._alone = max(self._alone - 1, 0)
         async with connection.transaction():
             claimed += await self._claim(connection, most)
@@ -203,6 +209,8 @@ class Relay(Service):
         self.delivered += count
         self._say(lines)
         self._keep_pace(count)
+        if not self._room.note([each for line in lines for each in line.eager]):
+            self.every, full = FULL, False
         if away is not None:
             raise (
                 away
@@ -244,7 +252,7 @@ class Relay(Service):
             return False
         faults.point("before the delivery of a", row["kind"])
         try:
-            await self._delivery.deliver(row, cancel)
+            eager = await self._delivery.deliver(row, cancel)
         except (NotForUs, Unreadable) as why:
             line.declined = row, why
             return False
@@ -258,6 +266,8 @@ class Relay(Service):
             line.failed = row, error
             return False
         line.delivered.append(row)
+        if eager is not None:
+            line.eager.append(eager)
         return True
 
     def _is_away(self, lines: Sequence[Line]) -> BaseException | None:

@@ -1,0 +1,34 @@
+"""How many lifecycles a relay starts at once: as many as the worker of its process has room for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+LEAST = 10
+"""Starts at once, however busy the worker is: the workers of other processes may be free."""
+
+
+class Room:
+    """Limits the relay to about as many starts as the worker beside it takes eagerly.
+
+    Temporal gives the first task of an eager start with its answer, without its task queue, if the worker has a free
+    slot. The other starts cost Temporal and the worker a third more. They wait in the outbox instead, where each
+    relay may take them.
+
+    A relay without a worker in its process has no limit.
+    """
+
+    def __init__(self, most: int) -> None:
+        self.starts = most
+        """How many may be started at once."""
+        self._most = most
+        self._worker = False
+
+    def note(self, eager: Sequence[bool]) -> bool:
+        """Note which of the starts at once were eager; False if the worker had no room for some of them."""
+        self._worker = self._worker or any(eager)
+        if not self._worker or all(eager):
+            self.starts = min(2 * self.starts, self._most)
+            return True
+        self.starts = max(sum(eager), LEAST)
+        return False
