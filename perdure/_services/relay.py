@@ -27,6 +27,7 @@ from temporalio.service import RPCError
 
 from perdure import _faults as faults
 from perdure._services.delivery import Delivery, NotForUs, NotYet, Row, Undeliverable, Unreadable
+from perdure._services.listener import Listener
 from perdure._services.room import Room
 from perdure._services.service import EXPECTED_ERRORS, Service
 from perdure._store.postgres import Pool
@@ -58,6 +59,8 @@ LONGEST_LINE = 4.0
 15 s, and a call to Temporal takes 10 s at most."""
 
 _TEMPORAL_ERRORS = (TemporalUnavailable, RPCError, TimeoutError, OSError)
+POLLS = 8
+"""Polls in `relay_poll_interval` of a relay that no commit notifies."""
 SEEN_EVERY = 5.0
 """Seconds between two notes that this relay runs; one that has made none for a minute counts as gone."""
 LOOK_EVERY = 60.0
@@ -119,7 +122,9 @@ class Relay(Service):
         self._first = {name: each.declared.initial.value for name, each in app.lifecycles.items()}
         self._signals = [f"{name}.{signal}" for name, each in app.lifecycles.items() for signal in signals(each)]
         self._seen_at = self._looked_at = -inf
-        self._idle = settings.relay_poll_interval
+        self._interval = settings.relay_poll_interval
+        self._listener = Listener(pool, settings.database_url, self.nudge)
+        self._notified = self._busy = False
         self._meter = meter
         self.delivered = 0
         """How many rows it has delivered."""
@@ -135,6 +140,8 @@ class Relay(Service):
         """Deliver a batch; True if there may be more to do at once."""
         async with self._pool.acquire(timeout=5) as connection:
             await self._be_seen(connection)
+            if self._notified and self._listener.received > FEW * SEEN_EVERY:
+                await self._ask_notice(connection, False)
             if not await connection.fetchval(query("due"), self._lifecycles):
                 self.every = self._idle
                 return False
@@ -147,9 +154,15 @@ class Relay(Service):
                 await self._part(connection, claimed, error)
                 return True
 
+    async def start(self) -> None:
+        """See base class."""
+        await self._listener.start()
+        await super().start()
+
     async def stop(self, *, patience: float = 2.0) -> None:
         """See base class. The other relays no longer count this one."""
         await super().stop(patience=patience)
+        await self._listener.stop(patience=patience)
         with suppress(*EXPECTED_ERRORS):
             await self.leave()
 
@@ -166,6 +179,7 @@ class Relay(Service):
             return
         await connection.execute(query("relay_seen"), self.id, self._lifecycles, self._signals)
         self._seen_at = now
+        await self._ask_notice(connection, self._listener.listens and not self._busy)
         if now < self._looked_at + LOOK_EVERY:
             return
         self._looked_at = now
@@ -176,6 +190,18 @@ class Relay(Service):
         rejected = await connection.fetchval(query("reject_unknown"), self.id, PATIENCE)
         if rejected:
             says(log, "rejected what no relay knows", level=logging.ERROR, rows=rejected)
+
+    async def _ask_notice(self, connection: Connection, wanted: bool) -> None:
+        """Let commits notify this relay, or not. What they added before is for the next poll."""
+        self._listener.received = 0
+        if wanted != self._notified:
+            await connection.execute(query("ask_notice"), self.id, wanted)
+            self._notified = wanted
+
+    @property
+    def _idle(self) -> float:
+        """Seconds between two polls of an empty outbox."""
+        return self._interval if self._notified else self._interval / POLLS
 
     async def _part(self, connection: Connection, claimed: Sequence[Row], error: Exception) -> None:
         """Part a batch that the database or this code can't deal with into its entities; put off one that stands alone:
@@ -350,7 +376,8 @@ class Relay(Service):
         transaction for some."""
         now = time.monotonic()
         rate = count / max(now - self._delivered_at, 0.001)
-        self.every = self._idle if rate < FEW else max(self._idle, min(SHARED / rate, LONGEST_WAIT))
+        self._busy = rate >= FEW
+        self.every = max(self._idle, min(SHARED / rate, LONGEST_WAIT)) if self._busy else self._idle
         self._delivered_at = now
 
     def _say(self, lines: Sequence[Line]) -> None:

@@ -111,6 +111,14 @@ async def open_pool(url: str, most: int, *, closed_path: bool = False) -> Pool:
     return await closed(SessionOfPooler, server_settings=_NAME, statement_cache_size=0)
 
 
+async def keeps_sessions(pool: Pool) -> bool:
+    """Whether each connection of the pool has one session of PostgreSQL's for itself: not so behind PgBouncer in
+    transaction mode."""
+    async with pool.acquire(timeout=5) as connection:
+        session: Any = connection
+        return not session.pooled
+
+
 async def connect_for_long_work(url: str, name: str, **more: Any) -> asyncpg.Connection[asyncpg.Record]:
     """One connection whose statements have no bounds, for work on many rows.
 
@@ -150,6 +158,9 @@ class Session(_Connection):
     """Waits for no answer longer than `PATIENCE`, or than the `statement_timeout` that its transaction has set. When no
     answer comes the connection is dropped, and with it the idle ones of its pool: they may be lost in the same way.
     """
+
+    pooled: bool = False
+    """Whether a pooler gives each transaction another session."""
 
     def __init__(self, *args: Any, **more: Any) -> None:
         super().__init__(*args, **more)
@@ -214,6 +225,8 @@ class Session(_Connection):
 
 class SessionOfPooler(Session):
     """Runs each statement in a transaction that has `BOUNDS`: the open one, or one of its own."""
+
+    pooled = True
 
     async def execute(self, query: str, *args: Any, timeout: float | None = None) -> str:
         """See base class; `transaction()` begins and ends by it."""

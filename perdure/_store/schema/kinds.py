@@ -35,8 +35,8 @@ _ACTS = (
 )
 _LOOK = ("status", "feed", "feed_position", "schema_version", "in_doubt_since", "unknown_names", "utc")
 _OPERATORS = ("resolve", "retry_rejected", "drop_rejected", "import_row", "forget")
-_PRIVATE = ("permitted", "permit", "tenants", "send")
-"""Nobody but the owner needs these: functions with the rights of the owner call them."""
+_PRIVATE = ("permitted", "permit", "tenants", "send", "notify_relays")
+"""Nobody but the owner needs these: functions with the rights of the owner, and a trigger, call them."""
 
 
 class Kind(StrEnum):
