@@ -14,7 +14,8 @@ from perdure._store import schema
 from perdure.servers.memory import memory
 from perdure.servers.postgres import PostgresServer
 from perdure.servers.temporal import TemporalServer
-from tests.conftest import APP_TABLES, PROMPT_TIMERS, as_admin
+from tests.app_tables import APP_TABLES
+from tests.conftest import PROMPT_TIMERS, as_admin
 from tests.world import World
 
 

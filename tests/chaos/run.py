@@ -20,6 +20,7 @@ from perdure.contracts.keys import Entity
 from perdure.servers.postgres import PostgresServer
 from perdure.testing.exploring.sql_record import SqlRecord
 from perdure.testing.proxy import Proxy, proxied
+from tests.app_tables import APP_TABLES
 from tests.chaos.answers import FILE, Kept
 from tests.chaos.app import app
 from tests.chaos.audit import Finding, Verdict, audit
@@ -37,7 +38,6 @@ from tests.chaos.plan import Plan
 from tests.chaos.postbox import Postbox
 from tests.chaos.recovery import Clock, Step, clocks
 from tests.chaos.retrying import EXPECTED_ERRORS
-from tests.conftest import APP_TABLES
 from tests.mail_secret import MAIL_SECRET
 from tests.world import World
 

@@ -8,6 +8,8 @@ from collections import Counter, defaultdict
 from itertools import pairwise
 from pathlib import Path
 
+import pytest
+
 from tests.chaos.other_side import MOODS, WORSE, OtherSide
 from tests.chaos.plan import GENERATED, KINDS, LONGEST_FREEZE, SHAPES, make_plan
 
@@ -21,6 +23,20 @@ def test_the_same_seed_gives_the_same_plan_in_another_process() -> None:
 
     assert said == [str(fault) for fault in make_plan(7, 60, 2000).faults]
     assert make_plan(7, 60, 100) == make_plan(7, 60, 100)
+
+
+@pytest.mark.parametrize("command", ["tests.chaos", "tests.applications.reminders.chaos"])
+def test_a_command_can_set_the_runtime_of_its_process(command: str) -> None:
+    """The conftest of the tests sets it too, so a command that imported it would end before its first lifecycle."""
+    script = f"""
+import {command}.__main__
+from infra.quiet import quiet_runtime
+from temporalio.runtime import Runtime
+Runtime.set_default(quiet_runtime())
+"""
+    ended = subprocess.run([sys.executable, "-c", script], cwd=REPOSITORY, capture_output=True, text=True, check=False)
+
+    assert ended.returncode == 0, ended.stderr
 
 
 def test_another_seed_gives_another_plan() -> None:

@@ -21,8 +21,9 @@ from perdure._worker.worker import new_worker
 from perdure.errors import NotThisDatabase
 from perdure.servers.postgres import PostgresServer
 from perdure.servers.temporal import TemporalServer
+from tests.app_tables import APP_TABLES
 from tests.apps.bodies import app
-from tests.conftest import APP_TABLES, FEWER_MONTHS
+from tests.conftest import FEWER_MONTHS
 from tests.deadline import in_time
 from tests.world import World
 
