@@ -49,6 +49,8 @@ BATCH = 50
 """Entities at once, and rows of each."""
 FEW = 20
 """Rows per second; more of them wait for each other."""
+CALM = 1.0
+"""Seconds without many rows, after which commits notify a relay again."""
 SHARED = 10
 """So many rows then share a transaction, if that takes no longer than `LONGEST_WAIT`."""
 LONGEST_WAIT = 0.2
@@ -124,7 +126,8 @@ class Relay(Service):
         self._seen_at = self._looked_at = -inf
         self._interval = settings.relay_poll_interval
         self._listener = Listener(pool, settings.database_url, self.nudge)
-        self._notified = self._busy = False
+        self._notified = False
+        self._busy_until = 0.0
         self._meter = meter
         self.delivered = 0
         """How many rows it has delivered."""
@@ -140,8 +143,7 @@ class Relay(Service):
         """Deliver a batch; True if there may be more to do at once."""
         async with self._pool.acquire(timeout=5) as connection:
             await self._be_seen(connection)
-            if self._notified and self._listener.received > FEW * SEEN_EVERY:
-                await self._ask_notice(connection, False)
+            await self._choose_notice(connection)
             if not await connection.fetchval(query("due"), self._lifecycles):
                 self.every = self._idle
                 return False
@@ -179,7 +181,7 @@ class Relay(Service):
             return
         await connection.execute(query("relay_seen"), self.id, self._lifecycles, self._signals)
         self._seen_at = now
-        await self._ask_notice(connection, self._listener.listens and not self._busy)
+        self._listener.received = 0
         if now < self._looked_at + LOOK_EVERY:
             return
         self._looked_at = now
@@ -191,10 +193,14 @@ class Relay(Service):
         if rejected:
             says(log, "rejected what no relay knows", level=logging.ERROR, rows=rejected)
 
-    async def _ask_notice(self, connection: Connection, wanted: bool) -> None:
-        """Let commits notify this relay, or not. What they added before is for the next poll."""
-        self._listener.received = 0
+    async def _choose_notice(self, connection: Connection) -> None:
+        """Let commits notify this relay while they are few. What they added before is for the next poll."""
+        many = self._listener.received > FEW * SEEN_EVERY
+        if many:
+            self._busy_until = time.monotonic() + SEEN_EVERY
+        wanted = self._listener.listens and not many and (self._notified or time.monotonic() > self._busy_until)
         if wanted != self._notified:
+            self._listener.received = 0
             await connection.execute(query("ask_notice"), self.id, wanted)
             self._notified = wanted
 
@@ -376,8 +382,11 @@ class Relay(Service):
         transaction for some."""
         now = time.monotonic()
         rate = count / max(now - self._delivered_at, 0.001)
-        self._busy = rate >= FEW
-        self.every = max(self._idle, min(SHARED / rate, LONGEST_WAIT)) if self._busy else self._idle
+        if rate >= FEW:
+            self._busy_until = max(self._busy_until, now + CALM)
+            self.every = max(self._idle, min(SHARED / rate, LONGEST_WAIT))
+        else:
+            self.every = self._idle
         self._delivered_at = now
 
     def _say(self, lines: Sequence[Line]) -> None:
