@@ -31,5 +31,6 @@ async def running(worker: Worker) -> AsyncIterator[None]:
         raise
     finally:
         leaving = True
-        await worker.shutdown()
+        shutdown = asyncio.create_task(worker.shutdown())  # of a worker that failed at its start, it never ends
         await asyncio.wait({run})
+        shutdown.cancel()
