@@ -197,7 +197,7 @@ class Relay(Service):
         """Let commits notify this relay while they are few. What they added before is for the next poll."""
         many = self._listener.received > FEW * SEEN_EVERY
         if many:
-            self._busy_until = time.monotonic() + SEEN_EVERY
+            self._busy_until = time.monotonic() + CALM
         wanted = self._listener.listens and not many and (self._notified or time.monotonic() > self._busy_until)
         if wanted != self._notified:
             self._listener.received = 0
