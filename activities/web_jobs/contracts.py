@@ -70,7 +70,7 @@ class Policy(_Record):
     Attributes:
         window: for how long the page knows a key; for `dedupe`.
         visibility_delay: how long after an attempt's deadline the page may still be at work; for `lookup`.
-        otherwise: what to do past the window, or when the look-up can't answer.
+        otherwise: what to do past the window, or when the look-up gives no answer.
     """
 
     kind: Literal["dedupe", "lookup", "repeat", "escalate"] = "escalate"

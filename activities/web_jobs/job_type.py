@@ -68,7 +68,7 @@ class JobType(BaseModel):
         status_headers, status_signed_with: as `headers` and `signed_with`, for a status URL of another origin, which
             gets none of those.
         visibility_delay: how long after a call's deadline the page may still be at work; for `lookup`.
-        otherwise: what to do past that time, or when the look-up can't answer.
+        otherwise: what to do past that time, or when the look-up gives no answer.
         not_done: statuses from 500 on by which the page says that it did nothing.
         tries: how many calls may end without the page having done anything; None = no limit.
         at_once: how many calls one worker makes at a time.

@@ -165,7 +165,7 @@ async def _ask(find: Lookup[Any, Any], body: Answerer, order: LookupOrder, store
             None if found is None else find.receipt.dump_python(found, mode="json", context=SEALING, warnings=False)
         )
     except Exception as error:  # whatever stops it from answering, it has not answered
-        says(log, "look-up can't answer", key=key, why=describe(error), lookup=find.name)
+        says(log, "look-up gives no answer", key=key, why=describe(error), lookup=find.name)
         return report.model_copy(update={"said": Said.MUTE, "why": describe(error)})
     says(log, "looked up", key=key, lookup=find.name, hit=receipt is not None, believable=believable)
     if receipt is None:
@@ -361,7 +361,7 @@ async def _put_on_record(
     except (DatabaseUnavailable, RefusedWrite):
         # The workflow puts it on record when PostgreSQL is back, and takes it there through Temporal.
         if (size := size_of(report.receipt)) > LARGEST_RECEIPT:
-            lost = f"the receipt of {size} bytes was lost: PostgreSQL was away, and Temporal takes {LARGEST_RECEIPT}"
+            lost = f"the receipt of {size} bytes was lost: PostgreSQL was away, and Temporal accepts {LARGEST_RECEIPT}"
             report = report.model_copy(update={"receipt": None, "why": lost})
         return report.model_copy(update={"recorded": False})
     view = answer.effect or EffectView(status=status, token=begun.token)

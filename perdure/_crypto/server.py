@@ -47,7 +47,7 @@ def codec_server(codec: Codec, access: Sequence[Access], origins: Sequence[str])
         InvalidSetting: an origin is none, or nobody would be let in.
     """
     if not access:
-        raise InvalidSetting("say who may decode: --tokens FILE (`perdure codec-token`), or --jwks, or both")
+        raise InvalidSetting("choose who may decode: --tokens FILE (`perdure codec-token`), or --jwks, or both")
     server = _Server(codec, access, frozenset(check_origin(each) for each in origins))
     application = web.Application(client_max_size=LARGEST, middlewares=[server.guarded])
     application[_IDLE] = server.idle

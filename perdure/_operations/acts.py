@@ -44,7 +44,7 @@ class Acts:
         NoSuchEntity: the database knows none of that id.
         NotNow, AlreadyFinished: it makes no sense in the state that the entity is in, or came too late.
         DatabaseUnavailable, TemporalUnavailable: no answer; whether it was accepted is not known.
-        NotOnRecord: it was accepted, and who asked for it could not be written down.
+        NotOnRecord: it was accepted, and who requested it could not be recorded.
 
     Attributes:
         client: with Temporal, except for `cancel`, `restart`, and `resolve` of what has ended.
@@ -105,16 +105,16 @@ class Acts:
         async with self._transaction(entity) as connection:
             answer = await connection.fetchval(asking.sql("${}"), *asking.values)
             if answer == "sent":
-                await self._note(connection, entity, "cancel asked for")
+                await self._note(connection, entity, "cancel requested")
         if answer == "finished":
             standing = await self._standing(entity)
             raise AlreadyFinished(f"{entity}: too late: already {standing.state}")
         if answer == "known":
             if standing.rejected:
-                raise NotNow(f"{entity}: asked for before, and rejected ({standing.rejected}): `perdure rejected list`")
-            return "its end was asked for before"
+                raise NotNow(f"{entity}: requested before, and rejected ({standing.rejected}): `perdure rejected list`")
+            return "its end was requested before"
         in_doubt = any(each.status is EffectStatus.IN_DOUBT for each in standing.effects)
-        return "its end is asked for" + (": what is in doubt is to be resolved first" if in_doubt else "")
+        return "its end is requested" + (": what is in doubt is to be resolved first" if in_doubt else "")
 
     async def restart(self, entity: Entity, given: Any = None) -> str:
         """Run a finished entity again, as a new generation with new keys."""
@@ -143,7 +143,7 @@ class Acts:
         chosen = [each for each in standing.effects if each.status.unknown and effect in (None, each.effect, each.key)]
         if len(chosen) != 1:
             names = ", ".join(each.effect for each in standing.effects if each.status.unknown)
-            raise NotNow(f"{entity}: effect={effect!r}: say which of {names}")
+            raise NotNow(f"{entity}: effect={effect!r}: name one of {names}")
         if outcome is EffectStatus.DONE:
             self._check_receipt(entity, chosen[0].effect, receipt)
         async with self._transaction(entity) as connection:
@@ -172,7 +172,7 @@ class Acts:
                     await connection.execute(_PATIENCE)
                     yield connection
             except (asyncpg.LockNotAvailableError, asyncpg.QueryCanceledError) as error:
-                raise DatabaseUnavailable(f"{entity} is held by another transaction: ask again later") from error
+                raise DatabaseUnavailable(f"{entity} is held by another transaction: try again later") from error
 
     async def _record(self, entity: Entity, what: str, answer: str) -> None:
         """After the act was accepted: one that is refused leaves no trace."""
@@ -182,9 +182,7 @@ class Acts:
                     return await self._note(connection, entity, what)
             except DatabaseUnavailable as error:
                 if not left:
-                    raise NotOnRecord(
-                        f"{entity}: {answer}; who asked for it could not be written down: {error}"
-                    ) from error
+                    raise NotOnRecord(f"{entity}: {answer}; who requested it could not be recorded: {error}") from error
                 await asyncio.sleep(0.5)
 
     async def _note(self, connection: Connection, entity: Entity, what: str) -> None:

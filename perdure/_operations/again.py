@@ -56,7 +56,7 @@ async def start_again(pool: Pool, workflows: Workflows, entity: Entity, asked: O
             f"{why}: {asked.note}"[:2100] if asked.note else why,
         )
     if not begun:
-        raise NotNow(f"{entity}: it moved meanwhile, or its start is on its way or was rejected: `perdure show` tells")
+        raise NotNow(f"{entity}: it moved meanwhile, or its start is on its way or was rejected: see `perdure show`")
     return f"its workflow {how}: started again from its record"
 
 
@@ -72,6 +72,6 @@ async def _how_it_ended(workflows: Workflows, entity: Entity) -> str:
         return HOW_IT_CLOSED[status]
     if status is Execution.COMPLETED:
         raise NotNow(
-            f"{entity}: its workflow has ended, and the database does not show it yet: `perdure reconcile` mends that"
+            f"{entity}: its workflow has ended, and the database does not show it: `perdure reconcile` corrects that"
         )
-    raise NotNow(f"{entity}: its workflow runs: ask again in a moment")
+    raise NotNow(f"{entity}: its workflow is running: try again in a moment")

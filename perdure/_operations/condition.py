@@ -180,7 +180,9 @@ def _running(facts: Facts) -> Standing | None:
         return Standing(Condition.HELD, f"{what} runs{worker} for {facts.ago(task.began)}{beats}")
     heard = max(each for each in (task.heard, task.polled if task.silence is None else None, task.began) if each)
     waits = f"; Temporal waits until {_at(task.until, facts.now)}, then {_then(task.slot, facts)}" if task.until else ""
-    sentence = f"{what} was begun{worker} {facts.ago(task.began)} ago, and last heard {facts.ago(heard)} ago{waits}"
+    sentence = (
+        f"{what} began{worker} {facts.ago(task.began)} ago, and its last sign of life was {facts.ago(heard)} ago{waits}"
+    )
     return Standing(Condition.HOLDER_GONE, sentence)
 
 
@@ -203,7 +205,7 @@ def _queued(facts: Facts) -> Standing | None:
     if facts.workflow is None or not facts.workflow.tasks:
         return None
     task = facts.workflow.tasks[0]
-    nobody = f", and nobody asks for work at {task.queue}" if task.pollers == 0 else ""
+    nobody = f", and no worker polls {task.queue}" if task.pollers == 0 else ""
     again = f", for the {task.tries}th time" if task.tries > 3 else ""
     sentence = f"{task.what} waits for a worker{again}, for {facts.ago(task.since)}{nobody}"
     return Standing(Condition.NOT_PICKED_UP, sentence)
@@ -223,7 +225,7 @@ def _on_record(facts: Facts) -> Standing | None:
     waits = (
         f"; the workflow waits until {_at(min(timers), facts.now)}, then {_then(last.slot, facts)}" if timers else ""
     )
-    sentence = f"{what} should have ended {facts.ago(last.deadline)} ago, and did not say how{waits}"
+    sentence = f"{what} should have ended {facts.ago(last.deadline)} ago, and has reported no result{waits}"
     return Standing(Condition.HOLDER_GONE, sentence)
 
 
@@ -237,7 +239,7 @@ def _waiting(facts: Facts) -> Standing:
     if facts.attention is not None:
         return Standing(Condition.WAITS, f"it waits for a person: {facts.attention}")
     if facts.workflow is None:
-        return Standing(Condition.WAITS, "it waits for a time, a message or a worker; Temporal knows which")
+        return Standing(Condition.WAITS, "it waits for a time, a message or a worker; Temporal's record shows which")
     if facts.workflow.timers:
         what, at = min(facts.workflow.timers, key=lambda each: each[1])
         return Standing(Condition.WAITS, f"it waits until {_at(at, facts.now)}" + (f" ({what})" if what else ""))
@@ -255,7 +257,7 @@ def _then(slot: str | None, facts: Facts) -> str:
 
 
 def _gone(workflow: WorkflowView) -> str:
-    return "Temporal knows no workflow of it" if workflow.status == "absent" else f"its workflow is {workflow.status}"
+    return "Temporal has no workflow of it" if workflow.status == "absent" else f"its workflow is {workflow.status}"
 
 
 def _at(when: datetime, now: datetime) -> str:

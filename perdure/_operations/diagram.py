@@ -36,7 +36,7 @@ def diagram(lifecycle: type[Lifecycle[Any, Any]], here: str | None = None) -> st
 
 def _label(state: State[Any]) -> str:
     marks = [f"at most {shown(state.within.total_seconds())}"] if state.within else []
-    marks += ["wants a person"] * state.attention + ["when cancelled"] * state.cancelled
+    marks += ["needs a person"] * state.attention + ["when cancelled"] * state.cancelled
     return _plain(state.name.value) + (f" ({', '.join(marks)})" if marks else "")
 
 

@@ -62,7 +62,7 @@ class Seen:
     """One entity, as far as it could be seen.
 
     Attributes:
-        workflow: None = Temporal gave no answer.
+        workflow: None = Temporal did not answer.
         problem: why not.
     """
 
@@ -115,9 +115,9 @@ async def see(record: Record, client: Client | TemporalUnavailable, scope: str |
         try:
             workflow, history = await asyncio.wait_for(look(client, workflow_id), PATIENCE)
         except RPCError as error:
-            problem = f"Temporal gave no answer: {error.message}"
+            problem = f"Temporal did not answer: {error.message}"
         except TimeoutError:
-            problem = f"Temporal gave no answer within {PATIENCE:g} s"
+            problem = f"Temporal did not answer within {PATIENCE:g} s"
     facts = facts_of(record, workflow, app)
     return Seen(record, standing(facts), workflow_id, workflow, history, problem)
 
@@ -159,7 +159,7 @@ def _follows(policy: DoubtPolicy[Any, Any]) -> str:
         case Dedupe():
             return "it is in doubt, and is sent again with the same key"
         case AskFirst(find):
-            return f"it is in doubt, and {find.name} is asked"
+            return f"it is in doubt, and is looked up with {find.name}"
         case Escalate():
             return "it is in doubt, and waits for a person"
 

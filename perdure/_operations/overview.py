@@ -50,7 +50,7 @@ async def read_overview(connection: Connection) -> dict[str, Any]:
 async def read_queues(
     client: Client | TemporalUnavailable, app: App | None, settings: Settings
 ) -> list[dict[str, Any]]:
-    """What waits in each task queue, and who asks for work there; `error` where Temporal gave no answer."""
+    """What waits in each task queue, and who asks for work there; `error` where Temporal did not answer."""
     found = []
     for name, kind in queues(app, settings):
         where = {"task_queue": name, "kind": kind}
@@ -61,7 +61,7 @@ async def read_queues(
         except TemporalUnavailable as error:
             found.append({**where, "error": str(error)})
         except RPCError as error:
-            found.append({**where, "error": f"Temporal gave no answer: {error.message}"})
+            found.append({**where, "error": f"Temporal did not answer: {error.message}"})
     return found
 
 

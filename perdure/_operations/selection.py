@@ -36,10 +36,10 @@ class Selection:
 
     Attributes:
         state: as it is on record.
-        condition: as the database alone can tell it.
+        condition: as far as the database alone shows it.
         older_than: in its state for longer than that.
         in_doubt: an effect of its generation is in doubt, or should have ended and did not say how.
-        attention: it wants a person.
+        attention: it needs a person.
         finding: a reconciliation left a finding of this kind about it for a person.
         limit: at most so many, over all pages.
     """

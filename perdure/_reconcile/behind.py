@@ -57,7 +57,7 @@ async def _mirror_again(context: Context, row: Row, said: LifecycleStatus) -> No
     until = time.monotonic() + _FOLLOWS
     while await _version(context, row) == row.version:
         if time.monotonic() > until:
-            what = f"its workflow is in {said.state!r}, and does not write that, though it was told to"
+            what = f"its workflow is in {said.state!r}, and does not write that, though it was requested to"
             return await context.findings.report(BEHIND, row.entity, what, row.command("show"))
         await asyncio.sleep(0.1)
     what = f"its workflow was in {said.state!r}, the mirror showed {row.state!r} of before: mirrored again"

@@ -18,7 +18,7 @@ query = queries(__name__)
 
 
 async def ended(context: Context, row: Row, seen: WorkflowExecutionDescription) -> None:
-    """Start it again from its record, or let it want a person."""
+    """Start it again from its record, or let it need a person."""
     assert seen.status is not None
     handle = context.temporal_client.get_workflow_handle(seen.id, run_id=seen.run_id)
     said = await how_it_closed(handle, context.temporal_client.data_converter)

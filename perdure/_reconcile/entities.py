@@ -125,6 +125,6 @@ async def _look_at(context: Context, row: Row, runs: bool) -> None:
         raise
     except Exception as error:
         log.exception("%s could not be looked at", row.entity)
-        what = f"the reconciliation could not look at it: {type(error).__name__}"
+        what = f"the reconciliation could not check it: {type(error).__name__}"
         advice = f"{row.command('show')}; the worker's log has the rest"
         await context.findings.report(UNREADABLE, row.entity, what, advice, about="reconciliation")

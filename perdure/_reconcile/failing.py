@@ -46,6 +46,6 @@ async def report_failing(context: Context, row: Row, said: str, times: int = TIM
     if task.attempt >= TIMES:
         since = task.original_scheduled_time.ToDatetime(UTC)
         what = f"its tasks fail since {since:%Y-%m-%d %H:%M:%S} UTC, {task.attempt} times: {what}"
-    advice = "Deploy code that can follow its history: it goes on by itself. perdure replay tells beforehand."
+    advice = "Deploy code that can follow its history: it goes on by itself. perdure replay checks that beforehand."
     await context.findings.report(FAILING, row.entity, what, advice)
     return True

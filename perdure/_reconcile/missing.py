@@ -142,7 +142,7 @@ class _Search:
             await self._say_refused(row_id, why)
         if (more := len(self._refused) - TOLD) > 0:
             what = f"{more} more rows for {self._name} have no lifecycle, and can't be started as they are"
-            advice = "Correct the first ones, and look again."
+            advice = "Correct the first ones, and run it again."
             await findings.report(MISSING, None, what, advice, about=f"{self._name}: others")
 
     async def _say_refused(self, row_id: str | None, why: str) -> None:

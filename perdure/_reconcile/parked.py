@@ -21,7 +21,7 @@ async def parked(context: Context, row: Row) -> None:
         what = f"nobody knows whether {doubt['effect']} happened: " + ", ".join(_known(context, doubt))
         resolve = row.command("resolve", "--effect", doubt["key"], "--by", "YOU", "--as")
         advice = (
-            f"Ask the other side for {doubt['key']}, then say it: {resolve} done --receipt FILE, "
+            f"Look for {doubt['key']} at the other side, then settle it: {resolve} done --receipt FILE, "
             "or --as not_done (it is sent again), or --as abandoned"
         )
         await context.findings.report(PARKED, row.entity, what, advice, about=doubt["key"])
@@ -36,7 +36,7 @@ def _known(context: Context, doubt: dict[str, Any]) -> list[str]:
     contract = context.app.contract(str(doubt["effect"]).partition("/")[0])
     policy = getattr(contract, "doubt", None)
     if isinstance(policy, AskFirst):
-        known.append(f"the look-up {policy.lookup.name} could not tell")
+        known.append(f"the look-up {policy.lookup.name} gave no answer")
     if doubt["why"]:
-        known.append(f"last heard: {doubt['why']}")
+        known.append(f"last answer: {doubt['why']}")
     return known

@@ -21,7 +21,7 @@ class Row:
     Attributes:
         written_at: when its workflow wrote last, or when it was started.
         input: as JSON text; None where there is none, or where it is too large to be looked at.
-        doubts: its effects in doubt, where it wants a person.
+        doubts: its effects in doubt, where it needs a person.
     """
 
     entity: Entity

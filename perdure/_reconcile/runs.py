@@ -29,7 +29,7 @@ async def looked_up(pool: Pool, only: Named | None) -> Named | None:
         return None
     known = await pool.fetchrow(shared("identity"), only.lifecycle, only.id)
     if known is None:
-        raise NoSuchEntity(f"{only.lifecycle}/{only.id}: the database knows no such entity")
+        raise NoSuchEntity(f"{only.lifecycle}/{only.id}: the database has no such entity")
     return Named(lifecycle=only.lifecycle, id=only.id, generation=known["generation"])
 
 

@@ -57,7 +57,7 @@ async def check_schedule(context: Context, cursor: object = None) -> None:
         what = f"the Schedule {id} was changed ({changed}), and is as it was again"
         await context.findings.mended(SCHEDULE, None, what, about="changed")
     if found.schedule.state.paused:
-        what = f"the Schedule {id} is paused: {found.schedule.state.note or 'nobody said why'}"
+        what = f"the Schedule {id} is paused: {found.schedule.state.note or 'no reason was given'}"
         advice = f"temporal schedule toggle --unpause --schedule-id {id} --reason 'reconciliations again'"
         await context.findings.report(SCHEDULE, None, what, advice, about="paused")
 

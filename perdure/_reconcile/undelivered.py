@@ -45,7 +45,7 @@ async def undelivered(context: Context, cursor: object) -> None:
         cursor: how many rows it has delivered already.
 
     Raises:
-        TemporalUnavailable: Temporal takes nothing, which is nobody's fault here.
+        TemporalUnavailable: Temporal accepts nothing, which is nobody's fault here.
     """
     before = await _overdue(context)
     tried = [
@@ -114,7 +114,7 @@ async def _check_answers(context: Context) -> None:
             return
     except (RPCError, TimeoutError, OSError) as error:
         raise TemporalUnavailable(f"Temporal does not answer: {error}") from error
-    raise TemporalUnavailable("Temporal says that it does not serve")
+    raise TemporalUnavailable("Temporal answers that it does not serve")
 
 
 async def _report_failing(context: Context, row: asyncpg.Record) -> None:
@@ -122,7 +122,7 @@ async def _report_failing(context: Context, row: asyncpg.Record) -> None:
     if context.only in (None, entity):
         what = f"its {row['kind']} was tried {row['tries']} times since {row['since']:{_TIME}}: {row['error']}"
         show = shlex.join(["perdure", "show", row["lifecycle"], row["id"]])
-        advice = f"Does a worker run that knows this lifecycle, and is a workflow of it open? {show}"
+        advice = f"Does a worker with this lifecycle run, and is a workflow of it open? {show}"
         await context.findings.report(UNDELIVERED, entity, what, advice, about=row["kind"])
 
 
@@ -133,8 +133,8 @@ def _is_known(app: App, row: asyncpg.Record) -> bool:
 
 async def _report_unknown(context: Context, row: asyncpg.Record) -> None:
     since = f"{row['since']:{_TIME}}"
-    what = f"{row['waiting']} rows of the outbox wait since {since}: no worker that runs knows {row['name']}"
-    advice = "Is the worker that knows it deployed? If the name is wrong: operating.md, What waits for delivery?"
+    what = f"{row['waiting']} rows of the outbox wait since {since}: no running worker has {row['name']}"
+    advice = "Is the worker that has it deployed? If the name is wrong: operating.md, What waits for delivery?"
     about = f"unknown {row['lifecycle']} {row['signal'] or ''}".strip()
     await context.findings.report(UNDELIVERED, None, what, advice, about=about)
 

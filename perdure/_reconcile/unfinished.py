@@ -33,7 +33,7 @@ async def unfinished(context: Context, row: Row, seen: WorkflowExecutionDescript
     except RPCError as error:
         if error.status not in _NO_ANSWER:
             raise
-        await _report(context, row, f"its workflow has ended, and can't be asked how: {_NO_ANSWER[error.status]}")
+        await _report(context, row, f"its workflow has ended, and can't be queried: {_NO_ANSWER[error.status]}")
     else:
         if not said.final:
             await _report(context, row, f"its workflow has ended in {said.state!r}, which is not final today")

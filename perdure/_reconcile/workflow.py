@@ -76,6 +76,6 @@ def _table(summary: Summary) -> str:
     """Markdown, for the Web UI."""
     rows = [f"| {kind} | {each.mended} | {each.left} |" for kind, each in sorted(summary.kinds.items())]
     failed = [f"- **{part} failed**: {why}" for part, why in summary.failed.items()]
-    looked = f"{summary.seen} open entities were looked at; {summary.mended} mended, {summary.left} left for a person."
+    looked = f"{summary.seen} open entities were checked; {summary.mended} mended, {summary.left} left for a person."
     table = ["| kind | mended | left |", "|---|---|---|", *rows] if rows else ["Nothing was found."]
     return "\n".join([looked, "", *table, "", *failed]).rstrip()

@@ -165,7 +165,7 @@ async def _drop_tables(connection: Connection, month: Month) -> None:
     try:
         await briefly(connection, act)
     except asyncpg.LockNotAvailableError:
-        raise NotNow(f"somebody reads {names} by name: end that, and run this again") from None
+        raise NotNow(f"another session reads {names} by name: end that, and run this again") from None
 
 
 async def _told(connection: Connection, month: Month) -> Dropped:

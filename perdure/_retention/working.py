@@ -49,7 +49,7 @@ async def working(url: str) -> AsyncIterator[Connection]:
                 try:
                     yield connection
                 except asyncpg.LockNotAvailableError as error:
-                    raise NotNow(f"somebody holds what this needs ({error}): run it again") from error
+                    raise NotNow(f"another session holds a lock that this needs ({error}): run it again") from error
                 finally:
                     await connection.close(timeout=2)
         finally:

@@ -48,8 +48,8 @@ _OF_THE_SERVER = {
     "what they permit",
     RPCStatusCode.UNAUTHENTICATED: "does not accept the credentials of this client for the namespace {!r}: correct its "
     "API key or certificate",
-    RPCStatusCode.UNIMPLEMENTED: "does not know what is asked of it in the namespace {!r}: does TEMPORAL_ADDRESS name "
-    "the frontend of a Temporal server?",
+    RPCStatusCode.UNIMPLEMENTED: "does not implement a call of this client in the namespace {!r}: does "
+    "TEMPORAL_ADDRESS name the frontend of a Temporal server?",
 }
 _NO_NAMESPACE = (
     "has no namespace {!r}, or it was deleted: create it again, or correct TEMPORAL_NAMESPACE. All that waits is kept"
@@ -103,7 +103,9 @@ class Delivery:
             RPCError: Temporal fails.
         """
         if row["orphan"]:
-            raise Undeliverable(f"the database has no entity {row['lifecycle']}/{row['id']}: nothing can be told to it")
+            raise Undeliverable(
+                f"the database has no entity {row['lifecycle']}/{row['id']}: no message can be sent to it"
+            )
         try:
             entity = Entity(row["lifecycle"], row["id"], row["generation"])
         except InvalidEntity as error:  # SQL lets through what Python would not
@@ -261,7 +263,7 @@ def _check_size(text: str | None) -> None:
 
 def _check_bytes(size: int) -> None:
     if size > LARGEST:
-        raise Undeliverable(f"{size} bytes are too many, Temporal takes {LARGEST}: {ELSEWHERE}")
+        raise Undeliverable(f"{size} bytes are too many, Temporal accepts {LARGEST}: {ELSEWHERE}")
 
 
 def _with_what_is_new(committed: Any, read: Any) -> Any:

@@ -187,11 +187,11 @@ class Relay(Service):
         self._looked_at = now
         for row in await connection.fetch(shared("unknown_names")):
             about = {"rows": row["waiting"], "since": row["since"]}
-            says(log, f"rows wait: no worker that runs knows {row['name']}", level=logging.WARNING, **about)
+            says(log, f"rows wait: no running worker has {row['name']}", level=logging.WARNING, **about)
         await connection.execute(query("look_after_declined"))
         rejected = await connection.fetchval(query("reject_unknown"), self.id, PATIENCE)
         if rejected:
-            says(log, "rejected what no relay knows", level=logging.ERROR, rows=rejected)
+            says(log, "rejected rows that name what no relay has", level=logging.ERROR, rows=rejected)
 
     async def _choose_notice(self, connection: Connection) -> None:
         """Let commits notify this relay while they are few. What they added before is for the next poll."""
@@ -247,7 +247,7 @@ class Relay(Service):
             raise (
                 away
                 if isinstance(away, TemporalUnavailable)
-                else TemporalUnavailable(f"Temporal takes nothing: {away}")
+                else TemporalUnavailable(f"Temporal accepts nothing: {away}")
             )
         return ordered or full or any(line.declined for line in lines)
 

@@ -25,7 +25,7 @@ from perdure.logs import says
 log = logging.getLogger("perdure.store")
 
 Commit = Callable[[Sequence[str]], Awaitable[Sequence[Answer | None]]]
-"""Commits a batch of writes in JSON; answers each, with None where somebody else holds the entity now."""
+"""Commits a batch of writes in JSON; answers each, with None where another session holds the lock of the entity now."""
 
 SLOW = 0.25
 """Seconds after which the next batch no longer waits for the one under way: its connection may be dead."""
@@ -146,7 +146,7 @@ class GroupCommit:
             if answer is not None and not each.answer.done():
                 each.answer.set_result(answer)
         if None in answers:
-            raise Held("somebody else holds the entity")
+            raise Held("another session holds the lock of the entity")
 
     async def _mend(self, batch: Sequence[_Waiting], sending: Awaitable[None]) -> None:
         """Get as many of a batch through as can be, beside the main lane."""

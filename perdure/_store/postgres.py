@@ -154,7 +154,7 @@ def answering() -> Iterator[None]:
         if isinstance(kind, Transient) and (
             not isinstance(kind, Locked) or isinstance(error, asyncpg.QueryCanceledError)
         ):
-            raise DatabaseUnavailable(f"PostgreSQL gave no answer: {kind}; ask again when it is back") from error
+            raise DatabaseUnavailable(f"PostgreSQL did not answer: {kind}; try again when it is back") from error
         raise
 
 

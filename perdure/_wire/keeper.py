@@ -156,14 +156,16 @@ class Kept(BaseModel):
                 self.expelled = [*self.expelled, said.incarnation][-20:]
                 return _stop(f"it is a copy of a database that lives on ({self.holder})")
             if (left := SILENCE - (now - self.heard_at).total_seconds()) > 0:
-                return Reply(word=Word.WAIT, seconds=left, why=f"the server before was heard lately ({self.holder})")
+                return Reply(
+                    word=Word.WAIT, seconds=left, why=f"the server before was in use a moment ago ({self.holder})"
+                )
         return self._accept(said, now, new_epoch=True)
 
     def _hear_force(self, said: Proposal, now: datetime) -> Reply:
         if self.holder is not None and self.heard_at is not None and self.holder != said.incarnation:
             left = SILENCE - (now - self.heard_at).total_seconds()
             if left > 0:
-                why = f"the database that this one is to replace was heard lately: stop its workers ({self.holder})"
+                why = f"the database that this one replaces was in use a moment ago: stop its workers ({self.holder})"
                 return Reply(word=Word.WAIT, seconds=left, why=why)
         self.expelled = [each for each in self.expelled if each != said.incarnation]
         if said.incarnation == self.former:

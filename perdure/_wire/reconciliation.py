@@ -22,7 +22,7 @@ class Asked(BaseModel):
         by: who asked for it: `schedule`, `worker`, a person.
         only: this entity alone.
         grace: seconds; what was written since is left alone. None = as PERDURE_RECONCILIATION_GRACE says.
-        everything: ask every open workflow how far it is, not only those that wrote since the last reconciliation.
+        everything: query every open workflow for its state, not only those that wrote since the last reconciliation.
     """
 
     by: str

@@ -19,7 +19,7 @@ query = queries(__name__)
 
 
 class CodeFailures(Service):
-    """Writes what runs told it, as what their entities want a person for; the next write of such a run clears it.
+    """Writes what runs told it, as what their entities need a person for; the next write of such a run clears it.
 
     Args:
         pool: the app's database.

@@ -27,7 +27,7 @@ async def check_record(connection: Connection, name: str, lifecycle: type[Lifecy
         state, entity_id = rows[0]["state"], rows[0]["id"]
         raise DeclarationError(
             f"{name}: open ones are in the state {state!r}, which it does not declare, {name}/{entity_id} for one: "
-            f"keep that state until none is in it, or say which one it is now: state(..., aliases=({state!r},)). "
+            f"keep that state until none is in it, or name the state it is now: state(..., aliases=({state!r},)). "
             f"To see them: perdure list {name} --state {shlex.quote(state)}"
         )
     rows = await connection.fetch(query("undeclared_effects"), name, _names(lifecycle.effects))
@@ -35,7 +35,7 @@ async def check_record(connection: Connection, name: str, lifecycle: type[Lifecy
         effect, entity_id = rows[0]["effect"], rows[0]["id"]
         raise DeclarationError(
             f"{name}: an attempt of {effect!r} is under way or in doubt, and it declares no such effect, "
-            f"{name}/{entity_id} has one: keep the contract until that is settled, or say which one it is now: "
+            f"{name}/{entity_id} has one: keep the contract until that is settled, or name the effect it is now: "
             f"Effect(..., aliases=({effect!r},)). To see it: {shlex.join(['perdure', 'show', name, entity_id])}"
         )
 

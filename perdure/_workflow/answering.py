@@ -41,7 +41,7 @@ class Answering:
         if performance.resolution is not None:
             raise NotNow(f"{performance.slot} is being resolved by {performance.resolution.by} right now")
         if said.outcome not in (EffectStatus.DONE, EffectStatus.NOT_DONE, EffectStatus.ABANDONED):
-            raise NotNow(f"outcome={said.outcome.value!r}: say done, not_done or abandoned")
+            raise NotNow(f"outcome={said.outcome.value!r}: give done, not_done or abandoned")
         if said.outcome is EffectStatus.DONE:
             if (size := size_of(said.receipt)) > LARGEST_RECEIPT:
                 raise NotNow(f"the receipt has {size} bytes, and may have {LARGEST_RECEIPT}: {ELSEWHERE}")
@@ -116,7 +116,7 @@ class Answering:
         if run.declared.cancelled is None:
             raise NotNow(f"{run.entity.lifecycle} declares no state with cancelled=True to end in")
         if run.asked.cancel is not None:
-            raise NotNow(f"{run.asked.cancel.by} has asked for that already")
+            raise NotNow(f"{run.asked.cancel.by} has already requested that")
         if waiting := [each.slot for each in run.effects.performances.values() if each.parked]:
             raise NotNow(f"{waiting[0]} is in doubt: resolve it first, as abandoned if need be")
 

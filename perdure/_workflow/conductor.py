@@ -78,7 +78,7 @@ class Conductor:
             try:
                 renewing = await self._heed_cancellation(asyncio.ensure_future(self._lead(run)))
                 memo = self.run.memo(self._author) if renewing else {}
-                check_size(self.run.entity, "what it hands to its next run", memo)
+                check_size(self.run.entity, "what it passes to its next run", memo)
             except Exception as error:
                 self._report_failure(error)
                 raise
@@ -171,7 +171,7 @@ class Conductor:
             renewing = True
             self.run.leave()
         except Overtaken as standing:
-            workflow.logger.info("ended as %s: the database says so", standing.state)
+            workflow.logger.info("ended as %s, as the database shows", standing.state)
             self.run.overtake(standing.state)
         self._part.end()
         await self.waiter.drained()
@@ -186,7 +186,7 @@ class Conductor:
             await until(
                 lambda: run.last_message >= run.expects,
                 TOLD_AGAIN.total_seconds(),
-                "is told again what it was told before",
+                "receives again the messages of before",
             )
 
     async def _run_or_cancel(self, run: Run) -> None:

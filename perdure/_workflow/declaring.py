@@ -26,7 +26,7 @@ def check_handlers(cls: type[Any], base: type[Any]) -> None:
     defined = {name for each in base.__mro__ for name in each.__dict__}
     for name in cls.__dict__:
         if name in defined and name not in _MAY_OVERRIDE and not name.startswith("__"):
-            raise DeclarationError(f"{cls.__name__}.{name} overrides what every lifecycle has: take another name")
+            raise DeclarationError(f"{cls.__name__}.{name} overrides what every lifecycle has: choose another name")
     if "run" not in cls.__dict__ or not hasattr(cls.__dict__["run"], "__temporal_workflow_run"):
         raise DeclarationError(f"{cls.__name__} needs its own `@workflow.run async def run(self, given)`")
 

@@ -12,7 +12,7 @@ def details(status: LifecycleStatus) -> str:
     """Markdown for `workflow.set_current_details`. Holds no payloads."""
     lines = [f"**{status.state}** since {status.since:%Y-%m-%d %H:%M:%S} UTC"]
     if status.attention:
-        lines.append(f"**wants a person**: {markdown(status.attention)}")
+        lines.append(f"**needs a person**: {markdown(status.attention)}")
     if status.how_far:
         lines.append(markdown(status.how_far))
     lines += [_line(each) for each in status.effects]

@@ -27,7 +27,7 @@ def check_size(entity: Entity, what: str, order: Any) -> None:
         return
     parts = ", ".join(f"{name} {bytes}" for name, bytes in _parts(order).items() if bytes > LARGEST // 100)
     raise TooLarge(
-        f"{entity}: {what} has {size} bytes, and Temporal takes {LARGEST} (bytes by part: {parts}): {ELSEWHERE}"
+        f"{entity}: {what} has {size} bytes, and Temporal accepts {LARGEST} (bytes by part: {parts}): {ELSEWHERE}"
     )
 
 

@@ -63,7 +63,7 @@ class Lifecycle(Answering, Generic[I, S]):
             the same questions for less: it costs a history event for each change of state, and the server
             must know the attribute.
         if_ended: what a reconciliation does where its workflow failed, timed out, was terminated, or cancelled past
-            perdure, and the entity is open: `attention` = lets it want a person, `again` = starts it again from its
+            perdure, and the entity is open: `attention` = lets it need a person, `again` = starts it again from its
             record, through the doubt policies; once a day at most.
         then its own `@workflow.run async def run(self, given: Input) -> None`, which ends in a final state.
 
@@ -291,7 +291,7 @@ class Lifecycle(Answering, Generic[I, S]):
     def restore(self, kind: type[M]) -> M | None:
         """The last snapshot; None in the first run.
 
-        Where `kind` can't read it, the entity stands still and wants a person, until code is deployed that can.
+        Where `kind` can't read it, the entity stands still and needs a person, until code is deployed that can.
         """
         run = self._perdure.run
         if run.restored is None:

@@ -213,7 +213,7 @@ class Performance(Generic[In, Out]):
         record = self.record
         while True:
             if (receipt := self._confirmed()) is not None:
-                await record.settle(EffectStatus.DONE, "said by a message", receipt=receipt, by="message")
+                await record.settle(EffectStatus.DONE, "reported by a message", receipt=receipt, by="message")
             match self._decide():
                 case Again(pause, within):
                     if await self._wait(pause):

@@ -18,13 +18,13 @@ def closing(run: RunState) -> str | None:
     """Why nothing can be asked of this run any more."""
     if run.final or run.overtaken:
         return f"too late: already {run.state}"
-    return "it goes on in a new run: ask again in a moment" if run.leaving else None
+    return "it continues in a new run: try again in a moment" if run.leaving else None
 
 
 def why_left(run: RunState, reason: Leave) -> str:
     """Why a handler was left, as whoever sent the update reads it."""
     asked = run.asked.cancel
-    return closing(run) or (f"{asked.by} has asked for its end" if asked else f"it can't go on now: {reason}")
+    return closing(run) or (f"{asked.by} has requested its end" if asked else f"it can't go on now: {reason}")
 
 
 def parked(run: RunState, slot: str | None) -> Performing:
@@ -35,7 +35,7 @@ def parked(run: RunState, slot: str | None) -> Performing:
         return chosen[0]
     if not there:
         raise NotNow(f"nothing is parked in doubt in state {run.state!r}")
-    raise NotNow(f"effect={slot!r}: say which of {', '.join(each.slot for each in there)}")
+    raise NotNow(f"effect={slot!r}: name one of {', '.join(each.slot for each in there)}")
 
 
 def ended(run: RunState, slot: str | None) -> str:
@@ -44,4 +44,4 @@ def ended(run: RunState, slot: str | None) -> str:
     if len(chosen) == 1:
         return chosen[0]
     names = ", ".join(run.effects.ended[key].slot for key in run.effects.ended)
-    raise NotNow(f"effect={slot!r}: say which of {names}" if names else "no effect has ended without being done")
+    raise NotNow(f"effect={slot!r}: name one of {names}" if names else "no effect has ended without being done")

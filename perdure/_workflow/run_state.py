@@ -186,7 +186,7 @@ class RunState:
         declared = self.declared.on_record(state)
         if declared.final:
             return None
-        return self.attention or (f"{state} wants a person" if declared.attention else None)
+        return self.attention or (f"{state} needs a person" if declared.attention else None)
 
     def status(self) -> LifecycleStatus:
         """Where it is, and what it waits for."""

@@ -100,7 +100,7 @@ def confirm(question: str, yes: bool) -> None:
     if yes:
         return
     if not sys.stdin.isatty():
-        refuse(f"{question}? There is no terminal to ask at: give --yes, or --dry-run to see them", 2)
+        refuse(f"{question}? There is no terminal for an answer: give --yes, or --dry-run to see them", 2)
     typer.confirm(f"{question}?", abort=True, err=True)
 
 
@@ -190,7 +190,7 @@ def _report(tally: Tally, verb: Verb, count: int) -> int:
     print_line(f"{tally.accepted:,} {verb.done}" + (f", {tally.refused:,} refused" if tally.refused else ""))
     go_on = "run it again" + (f", with {shlex.join(['--resume-after', str(tally.last)])}" if tally.last else "")
     if tally.unanswered:
-        complain(f"stopped after {tally.dealt_with:,} of {count:,}, since nobody answers: {go_on}")
+        complain(f"stopped after {tally.dealt_with:,} of {count:,}, since the servers do not answer: {go_on}")
         return 1
     if tally.interrupted:
         complain(f"interrupted after {tally.dealt_with:,} of {count:,}: {go_on}")

@@ -101,7 +101,7 @@ def cancel(whom: WhomOpen) -> None:
     Goes through the outbox, so Temporal may be away. A lifecycle without a state for it goes on; with --app that is
     known beforehand. Exit status 1 if one was refused or nothing matches.
     """
-    carry_out(whom, Verb("cancel", "asked to end", lambda acts, entity: acts.cancel(entity), asks_temporal=False))
+    carry_out(whom, Verb("cancel", "requested to end", lambda acts, entity: acts.cancel(entity), asks_temporal=False))
 
 
 @cli.command(
@@ -131,7 +131,7 @@ def restart(
 
 def _needs_note(whom: Whom) -> None:
     if not whom.note.strip() and not whom.dry_run:
-        refuse("--note is missing: say why, for the record", 2)
+        refuse("--note is missing: give the reason, for the record", 2)
 
 
 def _json(file: typer.FileText, option: str) -> Any:

@@ -66,7 +66,7 @@ def export_month(
     """Write a month that is over to Parquet files, and read them back. Done again, it replaces them."""
     folder = to or (Path(given) if (given := settings().archive_to) else None)
     if folder is None:
-        raise typer.BadParameter("say where: --to FOLDER, or PERDURE_ARCHIVE_TO")
+        raise typer.BadParameter("give --to FOLDER, or set PERDURE_ARCHIVE_TO")
     asyncio.run(_export(month, folder))
 
 
@@ -74,7 +74,7 @@ def export_month(
 def drop_month(
     month: The,
     without_export: Annotated[bool, typer.Option("--without-export", help="also where it was not exported")] = False,
-    yes: Annotated[bool, typer.Option("--yes", help="don't ask")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="do not ask for confirmation")] = False,
 ) -> None:
     """Drop a month that is over from the database, for good. Safe to stop at any time, and to run again.
 

@@ -38,7 +38,7 @@ def database() -> None:
 @group.command("claim", epilog="Example: perdure database claim --as copied")
 def claim_database(
     what: Annotated[What, typer.Option("--as", help="a copy beside its original, the original put back, or moved")],
-    yes: Annotated[bool, typer.Option("--yes", help="don't ask")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="do not ask for confirmation")] = False,
 ) -> None:
     """Say what this database is, after it was copied, restored or moved: until then nothing is sent from it."""
     asyncio.run(_claim(what, yes))

@@ -24,7 +24,7 @@ def doubts(
     lifecycle: Annotated[str | None, typer.Option(help="those of this lifecycle")] = None,
     effect: Annotated[str | None, typer.Option(help="those of this effect")] = None,
     ended: Annotated[
-        bool, typer.Option("--ended", help="those whose entity has ended: nobody asks any more what became of them")
+        bool, typer.Option("--ended", help="those whose entity has ended: nothing waits for their outcome any more")
     ] = False,
     limit: Annotated[int, typer.Option(help="at most so many", min=1)] = 100,
     as_json: Annotated[bool, typer.Option("--json", help="one JSON object a line")] = False,

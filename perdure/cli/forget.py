@@ -36,7 +36,7 @@ def forget(
     entity_id: Annotated[str, typer.Argument(metavar="ID", help="the entity's id")],
     app: AppOption = None,
     by: By = "",
-    yes: Annotated[bool, typer.Option("--yes", help="don't ask")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="do not ask for confirmation")] = False,
 ) -> None:
     """Erase a finished entity with all that belongs to it: its record, its histories in Temporal, the rows of the app
     and the other entities that its lifecycle declares (`Erasure`). What can't be reached is named.
@@ -66,7 +66,7 @@ async def _forget(app: App, entity: Entity, by: str, yes: bool) -> None:
                         _ask(entity, belongings)
                     gone = await eraser.erase(belongings, by)
     except asyncpg.LockNotAvailableError as error:
-        raise NotNow(f"somebody holds {entity} ({error}): try again") from None
+        raise NotNow(f"another session holds {entity} ({error}): try again") from None
     _tell(entity, belongings, gone)
     if gone.unread or belongings.unknown:
         raise typer.Exit(1)

@@ -41,7 +41,7 @@ def import_rows(
     app: Annotated[str, typer.Argument(help="the App, as package.module:name or package.module")],
     lifecycle: Annotated[str, typer.Argument(help="name of the lifecycle that is started for each row")],
     waiting: Annotated[
-        list[str] | None, typer.Option(help="status of rows that nobody has begun; may be given often")
+        list[str] | None, typer.Option(help="status of rows that are not begun; may be given often")
     ] = None,
     processing: Annotated[
         list[str] | None, typer.Option(help="status of rows that a job may have begun: their effect counts as in doubt")

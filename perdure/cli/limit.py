@@ -35,7 +35,7 @@ def limit(
     per_second: Annotated[
         float | None, typer.Argument(help="attempts and look-ups a second; 0 = none go", show_default=False)
     ] = None,
-    as_declared: Annotated[bool, typer.Option("--as-declared", help="what the code says, again")] = False,
+    as_declared: Annotated[bool, typer.Option("--as-declared", help="back to the limit in the code")] = False,
     by: By = "",
     note: Note = "",
     as_json: Annotated[bool, typer.Option("--json", help="one JSON object a line")] = False,

@@ -34,11 +34,11 @@ def list_open(
     lifecycle: Annotated[str | None, typer.Option(help="those of this lifecycle")] = None,
     state: Annotated[str | None, typer.Option(help="those in this state")] = None,
     condition: Annotated[
-        Condition | None, typer.Option(help="those in this condition, as the database alone can tell it")
+        Condition | None, typer.Option(help="those in this condition, as far as the database alone shows it")
     ] = None,
     older_than: Annotated[str | None, typer.Option(help="longer in their state than that: 90s, 10m, 2h, 3d")] = None,
     in_doubt: Annotated[bool, typer.Option("--in-doubt", help="those with an effect in doubt")] = False,
-    attention: Annotated[bool, typer.Option("--attention", help="those that want a person")] = False,
+    attention: Annotated[bool, typer.Option("--attention", help="those that need a person")] = False,
     finding: Annotated[
         str | None, typer.Option(help="those about which a reconciliation left this finding, such as ended or stuck")
     ] = None,

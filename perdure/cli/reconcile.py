@@ -36,7 +36,7 @@ def reconciliation_command(
     now: Annotated[bool, typer.Option("--now", help="make one, or join the one that runs, and wait for it")] = False,
     by: By = "",
     everything: Annotated[
-        bool, typer.Option("--all", help="ask every open workflow how far it is, not only those that wrote lately")
+        bool, typer.Option("--all", help="query every open workflow for its state, not only those that wrote lately")
     ] = False,
     grace: Annotated[
         str | None,
@@ -79,7 +79,7 @@ async def _make(asked: Asked, *, quiet: bool) -> Summary:
     for part, why in made.failed.items():
         complain(f"the part {part} failed: {why}")
     if not quiet:
-        print_line(f"{made.seen} open entities looked at, {made.mended} mended, {made.left} left for a person")
+        print_line(f"{made.seen} open entities checked, {made.mended} mended, {made.left} left for a person")
     return made
 
 
@@ -108,11 +108,11 @@ async def _show(only: Named | None, as_json: bool) -> int:
 
 def _show_last(last: dict[str, Any] | None) -> None:
     if last is None:
-        print_line("no reconciliation was made yet: perdure reconcile --now")
+        print_line("no reconciliation has run yet: perdure reconcile --now")
         return
     ended = moment(last["ended_at"]) or "runs"
     figures = (last["run"], last["asked_by"], moment(last["began_at"]), ended, last["seen"], last["mended"])
-    print_table(("reconciliation", "asked by", "began", "ended", "looked at", "mended"), [figures])
+    print_table(("reconciliation", "requested by", "began", "ended", "checked", "mended"), [figures])
     kinds = last["summary"].get("kinds") or {}
     if kinds:
         rows = [(kind, each["mended"], each["left"]) for kind, each in sorted(kinds.items())]
@@ -125,7 +125,7 @@ async def _known(only: Named | None) -> None:
     async with transaction() as connection:
         known = await connection.fetchrow(shared("identity"), only.lifecycle, only.id)
     if known is None:
-        refuse(f"{only.lifecycle}/{only.id}: the database knows no such entity", 1)
+        refuse(f"{only.lifecycle}/{only.id}: the database has no such entity", 1)
 
 
 def _seconds(grace: str | None) -> float | None:

@@ -21,7 +21,7 @@ from perdure.cli.printing import complain, print_line, print_note, print_progres
 from perdure.cli.who import By, Note, request
 from perdure.settings import Settings, settings
 
-_LOST = "This Temporal knows nothing of what is open in this database: {why}."
+_LOST = "This Temporal has none of what is open in this database: {why}."
 _SURE = (
     "Is the one that it worked with lost for good? If that still runs somewhere, or comes back, both work on the same "
     "entities."
@@ -34,7 +34,7 @@ _SURE = (
 def recover_all(
     by: By = "",
     note: Note = "",
-    yes: Annotated[bool, typer.Option("--yes", help="don't ask")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="do not ask for confirmation")] = False,
 ) -> None:
     """Let every open lifecycle that has no workflow in Temporal go on from its record in the app's database.
 
@@ -76,4 +76,4 @@ async def _make_sure(pool: Pool, exchange: Exchange, yes: bool) -> None:
 
 def _tell(seen: Recovered) -> None:
     if sys.stderr.isatty():
-        print_progress(f"{seen.open} looked at, {seen.started} start again")
+        print_progress(f"{seen.open} checked, {seen.started} start again")

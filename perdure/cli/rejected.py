@@ -27,7 +27,7 @@ Seqs = Annotated[
 OfLifecycle = Annotated[str | None, typer.Option("--lifecycle", help="those of this lifecycle")]
 WithReason = Annotated[str | None, typer.Option("--reason", help="those whose reason contains this text")]
 AtMost = Annotated[int | None, typer.Option("--limit", help="at most so many, the oldest first", min=1)]
-DontAsk = Annotated[bool, typer.Option("--yes", help="with a filter: don't ask")]
+DontAsk = Annotated[bool, typer.Option("--yes", help="with a filter: do not ask for confirmation")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="with a filter: list them, do nothing")]
 
 _REFUSED = (asyncpg.DataError, asyncpg.NoDataFoundError, asyncpg.ObjectNotInPrerequisiteStateError)

@@ -33,7 +33,7 @@ def replay_histories(
     One line for each run that the code can't follow. Exit status 1 if there is one, or nothing to replay.
     """
     if files and (query or namespace):
-        raise typer.BadParameter("--from reads files, --query and --namespace ask a server: give one of both")
+        raise typer.BadParameter("--from reads files, --query and --namespace read from a server: give one of both")
     if namespace:
         os.environ["TEMPORAL_NAMESPACE"] = namespace
     config, loaded = settings(), load_app(app)

@@ -104,7 +104,7 @@ def _head(seen: Seen, where: str, payloads: bool) -> Iterator[str]:
         left = (row["stuck_at"] - row["now"]).total_seconds()
         yield f"stuck for {shown(-left)}" if left < 0 else f"should leave it within {shown(left)}"
     if row["attention"] and row["attention"] not in seen.standing.sentence:
-        yield f"wants a person: {row['attention']}"
+        yield f"needs a person: {row['attention']}"
     yield f"{seen.standing.condition.words}: {seen.standing.sentence}"
     size = "no longer on record" if row["input_bytes"] is None else f"{row['input_bytes']} bytes"
     tenant = f", tenant {row['tenant']}" if row["tenant"] else ""
@@ -169,7 +169,7 @@ def _print_messages(seen: Seen, payloads: bool) -> None:
     for row in seen.record.messages:
         how = f"delivered {moment(row['delivered_at'])}" if row["delivered_at"] else row["error"] or "waits"
         if row["wanted_at"] and not row["delivered_at"]:
-            how = f"wanted at {moment(row['wanted_at'])}"
+            how = f"due at {moment(row['wanted_at'])}"
         given = (row["payload"],) if payloads else ()
         rows.append(
             (row["message_id"], row["kind"], row["name"], moment(row["created_at"]), row["ordinal"], how, *given)

@@ -89,11 +89,11 @@ def _print_doubts(seen: Mapping[str, Any]) -> None:
     if rows:
         print_table(("lifecycle", "effect", "in doubt", "parked", "ended", "oldest"), rows, title="\nin doubt")
     if any(row["ended"] for row in seen["in_doubt"]):
-        print_line("those that ended wait for nobody: `perdure doubts --ended` names them")
+        print_line("those of ended entities need no answer; `perdure doubts --ended` lists them")
 
 
 def _print_outbox(found: Mapping[str, Any]) -> None:
-    columns = ("waiting", "oldest waits", "wanted later", "rejected", "app rows behind")
+    columns = ("waiting", "oldest waits", "due later", "rejected", "app rows behind")
     numbers = (found[name] for name in ("wanted_later", "rejected", "rows_behind"))
     print_table(columns, [(found["waiting"], shown(found["lag_seconds"]), *numbers)], title="\ndelivery")
 
@@ -118,5 +118,5 @@ def _print_findings(seen: Mapping[str, Any]) -> None:
     took = f"ended {moment(last['ended_at'])}" if last["ended_at"] else "has not ended"
     counts = f"{last['seen']} seen, {last['mended']} mended, {last['reported']} reported"
     print_line(
-        f"\nlast reconciliation: {shown(last['age_seconds'])} ago, {took}, {counts}, asked for by {last['asked_by']}"
+        f"\nlast reconciliation: {shown(last['age_seconds'])} ago, {took}, {counts}, requested by {last['asked_by']}"
     )

@@ -13,7 +13,7 @@ from perdure.cli.printing import refuse
 from perdure.contracts.effects import first_problem
 
 By = Annotated[
-    str, typer.Option(envvar="PERDURE_BY", help="who says so, for the record; default: the user of this machine")
+    str, typer.Option(envvar="PERDURE_BY", help="who does this, for the record; default: the user of this machine")
 ]
 Note = Annotated[str, typer.Option(help="why, for the record: no personal data")]
 

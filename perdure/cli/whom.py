@@ -50,7 +50,7 @@ class Whom:
     state: Annotated[str | None, _filter("those in this state")] = None
     tenant: Annotated[str | None, _filter("those of this tenant")] = None
     limit: Annotated[int | None, typer.Option(help="at most so many", min=1, rich_help_panel=_FILTER)] = None
-    yes: Annotated[bool, typer.Option("--yes", help="don't ask", rich_help_panel=_MANY)] = False
+    yes: Annotated[bool, typer.Option("--yes", help="do not ask for confirmation", rich_help_panel=_MANY)] = False
     dry_run: Annotated[bool, typer.Option("--dry-run", help="list them, do nothing", rich_help_panel=_MANY)] = False
     rate: Annotated[
         float, typer.Option(help="so many a second at most; 0 = no limit", min=0, rich_help_panel=_MANY)
@@ -58,7 +58,7 @@ class Whom:
     resume_after: Annotated[
         str | None,
         typer.Option(
-            metavar="LIFECYCLE/ID", help="go on after this one, as an interrupted run said", rich_help_panel=_MANY
+            metavar="LIFECYCLE/ID", help="go on after this one, as an interrupted run printed", rich_help_panel=_MANY
         ),
     ] = None
 
@@ -118,7 +118,7 @@ class WhomOpen(Whom):
     condition: Annotated[Condition | None, _filter("those in this condition")] = None
     older_than: Annotated[str | None, _filter("longer in their state than that: 90s, 10m, 2h, 3d")] = None
     in_doubt: Annotated[bool, _filter("those with an effect in doubt", "--in-doubt")] = False
-    attention: Annotated[bool, _filter("those that want a person", "--attention")] = False
+    attention: Annotated[bool, _filter("those that need a person", "--attention")] = False
     finding: Annotated[
         str | None, _filter("those about which a reconciliation left this finding, such as ended or stuck")
     ] = None

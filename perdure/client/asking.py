@@ -86,7 +86,7 @@ class Asking:
             return NotNow(f"{self.entity}: {cause.message if isinstance(cause, ApplicationError) else cause}")
         status = error.status if isinstance(error, RPCError) else None
         if status is RPCStatusCode.NOT_FOUND and standing.waits_for_delivery:
-            return NotNow(f"{self.entity} waits to be delivered to Temporal: ask again in a moment")
+            return NotNow(f"{self.entity} waits to be delivered to Temporal: try again in a moment")
         if status is RPCStatusCode.NOT_FOUND:
             return NoWorkflow(
                 f"{self.entity}: no workflow of it is open in Temporal: "
@@ -96,7 +96,7 @@ class Asking:
         if status in (None, RPCStatusCode.DEADLINE_EXCEEDED, RPCStatusCode.CANCELLED):
             return TemporalUnavailable(
                 f"{self.entity}: no worker answered within {self.patience.total_seconds():g} s, so it is not known "
-                "whether that was accepted: see that one runs, and ask again"
+                "whether that was accepted: check that one is running, and try again"
             )
         return TemporalUnavailable(f"{self.entity}: no answer from Temporal: {error}")
 
@@ -110,7 +110,7 @@ def settling(standing: EntityStatus, said: Resolution) -> Call:
     if not any(each.status.unknown for each in standing.effects):
         raise AlreadyFinished(f"{standing.lifecycle}/{standing.id}: too late: already {standing.state}")
     if said.outcome not in (EffectStatus.DONE, EffectStatus.NOT_DONE, EffectStatus.ABANDONED):
-        raise NotNow(f"{said.outcome.value!r} is no outcome: say done, not_done or abandoned")
+        raise NotNow(f"{said.outcome.value!r} is not an outcome: give done, not_done or abandoned")
     entity = Entity(standing.lifecycle, standing.id)
     receipt = None if said.receipt is None else as_json(str(entity), "receipt", said.receipt)
     resolution = call(

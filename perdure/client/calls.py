@@ -75,7 +75,7 @@ def as_json(whose: str, what: str, given: Any) -> str:
     except (PydanticSerializationError, TypeError, ValueError) as error:
         raise InvalidInput(f"{whose}: the {what} is no JSON: {error}") from error
     if (size := len(text.encode())) > LARGEST:
-        raise InvalidInput(f"{whose}: the {what} has {size} bytes, and Temporal takes {LARGEST}: {ELSEWHERE}")
+        raise InvalidInput(f"{whose}: the {what} has {size} bytes, and Temporal accepts {LARGEST}: {ELSEWHERE}")
     if _NUL.search(text):
         raise InvalidInput(f"{whose}: PostgreSQL can't store the {what}: it has a character NUL (\\u0000)")
     return text

@@ -270,7 +270,7 @@ class Client:
 
         Args:
             state: only those in it.
-            attention: only those that want a person.
+            attention: only those that need a person.
             before: only those that are in their state since before then.
             limit: at most so many.
         """

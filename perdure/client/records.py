@@ -63,7 +63,7 @@ class Event:
         generation: how often the entity had been restarted.
         version: grows with each transition of the entity's generation.
         state: the one that it is in since then.
-        attention: why it wants a person.
+        attention: why it needs a person.
         made_by: the person, where it was one.
     """
 

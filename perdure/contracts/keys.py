@@ -30,7 +30,7 @@ def check_name(kind: str, name: str) -> str:
     """Return `name` if it can name a lifecycle, effect or scope, else raise `InvalidEntity`."""
     if not _NAME.fullmatch(name):
         raise InvalidEntity(
-            f"{kind} {name!r} can't be used as a name: take a lower-case letter, then up to 62 of a-z 0-9 _ -"
+            f"{kind} {name!r} can't be used as a name: use a lower-case letter, then up to 62 of a-z 0-9 _ -"
         )
     return name
 

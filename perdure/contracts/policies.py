@@ -73,7 +73,7 @@ class AskFirst(Generic[In, Out]):
         tries: how often in a row the look-up may fail to answer before `otherwise` applies. None = it goes on asking,
             and nobody is called: for what expires, so that an outage of the other side parks no thousands.
         every: time between two look-ups; it doubles each time, up to 16 times this, with `tries=None` 256 times.
-        otherwise: what to do when the look-up can't answer.
+        otherwise: what to do when the look-up gives no answer.
 
     Example:
         >>> from perdure import Lookup

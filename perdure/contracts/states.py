@@ -185,7 +185,7 @@ class States(Generic[S]):
             raise DeclarationError(f"{self._lifecycle}: {ends[0]!r} and {ends[1]!r} are both cancelled=True: keep one")
         if STARTING in self.names:
             raise DeclarationError(
-                f"{self._lifecycle}: {STARTING!r} is what an entity shows until it is delivered: take another name"
+                f"{self._lifecycle}: {STARTING!r} is what an entity shows until it is delivered: choose another name"
             )
         if not any(each.final for each in declared):
             last = declared[-1].name

@@ -56,7 +56,7 @@ ATTEMPT_SECONDS = Metric(
 LOOK_UPS = Metric(
     "perdure_look_ups_total",
     "counter",
-    "look-ups, by their answer: hit, miss, early (a miss that does not count yet), mute (it could not answer)",
+    "look-ups, by their answer: hit, miss, early (a miss that does not count yet), mute (it gave no answer)",
     ("lifecycle", "lookup", "answer"),
 )
 EXPIRED = Metric(
@@ -80,7 +80,7 @@ OLDEST_SECONDS = Metric(
 STUCK = Metric(
     "perdure_stuck", "gauge", "open lifecycles that are in their state for longer than `within`", ("lifecycle",)
 )
-ATTENTION = Metric("perdure_attention", "gauge", "open lifecycles that want a person", ("lifecycle",))
+ATTENTION = Metric("perdure_attention", "gauge", "open lifecycles that need a person", ("lifecycle",))
 IN_DOUBT = Metric(
     "perdure_in_doubt", "gauge", "effects of which nobody knows whether they happened", ("lifecycle", "effect")
 )
@@ -106,7 +106,7 @@ MENDED = Metric("perdure_mended_total", "counter", "what reconciliations found a
 RECONCILIATION_AGE_SECONDS = Metric(
     "perdure_reconciliation_age_seconds",
     "gauge",
-    "how long ago the last finished reconciliation of everything began, or was made possible; 0 = none is wanted",
+    "how long ago the last finished reconciliation of everything began, or was made possible; 0 = none is configured",
     unit="seconds",
 )
 READ_AT = Metric(
@@ -120,18 +120,18 @@ READ_AT = Metric(
 RELAY_WAITING = Metric(
     "perdure_relay_waiting",
     "gauge",
-    "rows of the outbox; those that the app wants later (not_before) count from then on",
+    "rows of the outbox; those with a later not_before count from then on",
 )
 RELAY_LAG_SECONDS = Metric(
     "perdure_relay_lag_seconds",
     "gauge",
-    "how long the oldest of them has waited: since its commit, or since the app wants it; 0 = none waits",
+    "how long the oldest of them has waited: since its commit, or since its not_before; 0 = none waits",
     unit="seconds",
 )
 RELAY_UNKNOWN = Metric(
     "perdure_relay_unknown",
     "gauge",
-    "rows of the outbox that name a lifecycle, or a signal of one, that no worker that runs knows: they wait",
+    "rows of the outbox that name a lifecycle, or a signal of one, that no running worker has: they wait",
 )
 RELAY_DELIVERED = Metric("perdure_relay_delivered_total", "counter", "rows delivered: start, wake", ("kind",))
 RELAY_REJECTED = Metric("perdure_relay_rejected_total", "counter", "rows that can never be delivered", ("kind",))
@@ -163,7 +163,7 @@ BACKLOG_SECONDS = Metric(
 POLLERS = Metric(
     "perdure_task_queue_pollers",
     "gauge",
-    "workers that asked for tasks within the last minutes; NaN while Temporal does not answer",
+    "workers that polled for tasks within the last minutes; NaN while Temporal does not answer",
     ("task_queue", "kind"),
 )
 TEMPORAL_ANSWERED_AT = Metric(

@@ -49,7 +49,7 @@ class EffectNotPerformed(ApplicationError):
 
 
 class EffectInDoubt(EffectNotPerformed):
-    """Nobody knows whether the effect happened, and its doubt policy wants a person. No attempt is in flight any more.
+    """Nobody knows whether the effect happened, and its doubt policy needs a person. No attempt is in flight any more.
 
     Example:
         >>> EffectInDoubt("charge is in doubt: its worker was lost", key="k", in_doubt=True).type

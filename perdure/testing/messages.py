@@ -137,7 +137,7 @@ class Post:
         self._letters.append(letter)
         name, moment = message.name, letter.moment()
         if name == CANCEL_WORKFLOW:
-            self._server.cancel("asked for by the rehearsal", **moment)
+            self._server.cancel("requested by the rehearsal", **moment)
         elif name in self._defined.updates:
             self._check_arguments(message, self._defined.updates[name].fn)
             letter.answer = self._server.update(f"message-{len(self._letters)}", name, *message.args, **moment)

@@ -50,7 +50,7 @@ class Rehearsal(Generic[S]):
         effects: what the fence knows at the end, by key, in the order in which they were begun.
         outcomes: by key: what became of each attempt, oldest first; `in_doubt` = nobody learned how it ended.
         answers: what became of each message, in the order in which they were given.
-        attention: why the mirror says that it wants a person; None if it does not.
+        attention: why the mirror says that it needs a person; None if it does not.
         took: virtual time until the end.
         runs: how many runs there were, chained by continue-as-new.
         writes: how many writes they made to the database.

@@ -69,7 +69,7 @@ class VirtualWorkflow:
         max_activations: int = 10_000,
     ) -> None:
         if start.tzinfo is None:
-            raise ValueError("start must say its time zone")
+            raise ValueError("start must have a time zone")
         self._host = sdk.Host(
             workflow_class, data_converter, interceptors, failure_exception_types, namespace, task_queue
         )

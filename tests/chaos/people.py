@@ -20,7 +20,7 @@ from tests.mail_secret import token_of
 from tests.world import World
 
 ROUNDS = 0.5
-"""Seconds between two looks at what wants a person."""
+"""Seconds between two looks at what needs a person."""
 _WANTS = """
     select e.lifecycle, e.id, e.state, e.attention, e.since,
         array(select key from perdure.effect f where f.lifecycle = e.lifecycle and f.id = e.id

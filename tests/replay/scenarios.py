@@ -107,7 +107,7 @@ async def parked(world: World, kind: str, entity_id: str) -> None:
     async def wanted() -> bool:
         return (await world.client.status(kind, entity_id)).attention is not None
 
-    await world.until(wanted, f"{kind}/{entity_id} wants a person")
+    await world.until(wanted, f"{kind}/{entity_id} needs a person")
 
 
 async def _counts(world: World, kind: str) -> bool:

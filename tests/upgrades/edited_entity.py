@@ -80,15 +80,15 @@ class EditedEntity:
         async def wanted() -> str | None:
             return (await self.client.status(self.lifecycle, entity_id)).attention
 
-        return str(await self.world.until(wanted, f"{entity_id} wants a person"))
+        return str(await self.world.until(wanted, f"{entity_id} needs a person"))
 
     async def wants(self, what: str, entity_id: str = "a") -> None:
-        """Wait until it wants a person for this."""
+        """Wait until it needs a person for this."""
 
         async def wanted() -> bool:
             return (await self.client.status(self.lifecycle, entity_id)).attention == what
 
-        await self.world.until(wanted, f"{entity_id} wants a person: {what}")
+        await self.world.until(wanted, f"{entity_id} needs a person: {what}")
 
     async def wants_nobody(self, entity_id: str = "a") -> None:
         """Wait until it does not."""
@@ -96,7 +96,7 @@ class EditedEntity:
         async def content() -> bool:
             return (await self.client.status(self.lifecycle, entity_id)).attention is None
 
-        await self.world.until(content, f"{entity_id} wants nobody")
+        await self.world.until(content, f"{entity_id} needs nobody")
 
     async def doubt(self) -> None:
         """The other side does what it is asked next, and says nothing."""

@@ -1,4 +1,4 @@
--- Open lifecycles by lifecycle and state: how many, the longest in it, how many want a person, and how many there are in
+-- Open lifecycles by lifecycle and state: how many, the longest in it, how many need a person, and how many there are in
 -- each condition that the database alone can tell (as in selected.sql). What is finished costs it nothing.
 with busy as (
     select lifecycle, id, generation, bool_or(deadline >= now()) as held

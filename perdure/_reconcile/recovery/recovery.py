@@ -110,7 +110,7 @@ async def _without_workflow(
             if error.status is RPCStatusCode.NOT_FOUND:
                 return None
             name = f"{row['lifecycle']}/{row['id']}"
-            raise TemporalUnavailable(f"Temporal does not say whether {name} runs: {error}; run it again") from error
+            raise TemporalUnavailable(f"Temporal does not answer whether {name} runs: {error}; run it again") from error
 
     found = await asyncio.gather(*(status(row) for row in page))
     seen.running += sum(each is WorkflowExecutionStatus.RUNNING for each in found)

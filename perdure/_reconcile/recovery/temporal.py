@@ -24,7 +24,7 @@ async def why_lost(connection: Connection, exchange: Exchange) -> str | None:
     why = await exchange.why_lost(row)
     if why is not None and row["problem"] is None and row["age"] < SILENCE:
         raise NotNow(
-            f"this is not the Temporal that the database works with ({why}), and that one was heard {row['age']:.0f} s "
+            f"this is not the Temporal that the database works with ({why}), and that one answered {row['age']:.0f} s "
             "ago: correct TEMPORAL_ADDRESS or TEMPORAL_NAMESPACE; or stop the workers that still run with it"
         )
     return why

@@ -33,7 +33,7 @@ query = queries(__name__)
 
 log = logging.getLogger("perdure.ownership")
 
-WAYS_OUT = "say what this database is: perdure database claim --as copied|restored|moved"
+WAYS_OUT = "state what this database is: perdure database claim --as copied|restored|moved"
 _RPC = timedelta(seconds=5)
 _NO_NAMESPACE = NamespaceNotFoundFailure.DESCRIPTOR
 
@@ -149,7 +149,7 @@ class Exchange:
             Keeper.exchange, said, start_workflow_operation=self._making(kept), rpc_timeout=_RPC
         )
         if kept is not None:
-            what = "the keeper was ended from outside: it begins again with what it knew"
+            what = "the keeper was ended from outside: it starts again from its last state"
             says(log, what, level=logging.WARNING, workflow=self._id)
         return reply
 

@@ -70,7 +70,7 @@ class Ownership(Service):
             verified = row["mark"] is not None and row["problem"] is None
             if verified and row["age"] < self._tick:
                 return
-            reply, why = None, "another worker asks"
+            reply, why = None, "another worker is checking"
             try:
                 reply = await self._swap()
             except NotThisDatabase:

@@ -231,8 +231,8 @@ def _refuse_newer(applied: dict[int, int]) -> None:
     if demands:
         number = max(demands)
         raise SchemaMismatch(
-            f"migration {number:04} of the perdure schema is for versions that know {max(demands.values()):04}; "
-            f"the newest that this one knows is {newest:04}: install the version that made it, or a later one"
+            f"migration {number:04} of the perdure schema is for versions that have {max(demands.values()):04}; "
+            f"the newest that this one has is {newest:04}: install the version that made it, or a later one"
         )
 
 

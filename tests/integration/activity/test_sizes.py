@@ -93,7 +93,7 @@ async def test_a_snapshot_that_is_too_large_fails_the_task_until_a_deploy_and_wr
     await start(world, "snapshot", 2_200_000)
     async with world.worker(app):
         said = await attention(world, "TooLarge: large/a: what it writes has ")
-        assert f"and Temporal takes {LARGEST} (bytes by part: snapshot 2200011)" in said
+        assert f"and Temporal accepts {LARGEST} (bytes by part: snapshot 2200011)" in said
         assert await world.states("large", "a") == ["starting"]
         assert await runs(world)
     async with world.worker(smaller):
@@ -156,6 +156,6 @@ async def test_an_input_or_a_payload_that_is_too_large_is_refused_where_it_is_gi
     client: Any = Client()
     async with world.db.transaction():
         for verb, more in (("start", ()), ("signal", ("hear",))):
-            with pytest.raises(InvalidInput, match=rf"bytes, and Temporal takes {LARGEST}: keep the rest in a table"):
+            with pytest.raises(InvalidInput, match=rf"bytes, and Temporal accepts {LARGEST}: keep the rest in a table"):
                 await getattr(client, verb)("large", "b", *more, {"text": text}, connection=world.db)
         assert await world.db.fetchval("select 1") == 1

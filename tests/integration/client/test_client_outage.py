@@ -28,7 +28,7 @@ async def test_a_wait_outlives_a_restart_of_the_database_and_a_look_says_that_it
             waiting = asyncio.create_task(client.wait("lookup", "a", timeout=timedelta(seconds=DEADLINE)))
             await admin.close()
             server.stop("immediate")
-            with pytest.raises(DatabaseUnavailable, match="PostgreSQL gave no answer"):
+            with pytest.raises(DatabaseUnavailable, match="PostgreSQL did not answer"):
                 await client.status("lookup", "a")
 
             server.start()

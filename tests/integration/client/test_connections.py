@@ -332,7 +332,7 @@ async def test_without_the_apps_connection_a_signal_goes_by_the_clients_own(dsn:
         assert await client.signal("order", "a", "paid", ORDER) == "sent"
         with pytest.raises(InvalidInput, match=r"signal of order/a: .* can not be the name of a signal: Give the name"):
             await client.signal("order", "a", "__temporal")
-        with pytest.raises(InvalidInput, match=r"order/b: the input has \d+ bytes, and Temporal takes 2000000"):
+        with pytest.raises(InvalidInput, match=r"order/b: the input has \d+ bytes, and Temporal accepts 2000000"):
             await client.start("order", "b", [secrets.token_hex(1_100_000)])
     assert await db.fetchval("select count(*) from perdure.message") == 1
 

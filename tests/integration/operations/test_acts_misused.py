@@ -22,14 +22,14 @@ USAGE = {
     "retry ring a --yes": "not both: --yes",
     "resolve ring a --as refused": "'refused' is not one of",
     "resolve ring a": "Missing option '--as'",
-    "resolve ring a --note= --as not_done": "say why, for the record",
+    "resolve ring a --note= --as not_done": "give the reason, for the record",
     "resolve ring a --as not_done --receipt -": "--receipt goes with --as done",
     "resolve --lifecycle ring --as done --receipt - --yes": "is no JSON",
     "resolve ring a --as done --receipt /nowhere": "No such file",
     "restart ring a --input -": "is no JSON",
     "restart --lifecycle ring --input -": "--input is of one entity",
     "restart --since yesterday": "'yesterday' is no time: write 2026-07-01",
-    "cancel --lifecycle ring": "There is no terminal to ask at: give --yes",
+    "cancel --lifecycle ring": "There is no terminal for an answer: give --yes",
     "cancel --lifecycle rign --yes": "did you mean 'ring'",
     "cancel --state doign --yes": "did you mean 'doing'",
     "cancel --older-than soon --yes": "'soon' is no duration",
@@ -50,7 +50,7 @@ LEFT_IN_DOUBT = """
 REFUSALS = {
     "resolve ring nobody --as not_done": "there is no ring/nobody: it was never started",
     "resolve ring doubt --as done --receipt -": "ring/doubt: the receipt does not fit what do-ring declares: number",
-    "resolve ring doubt --as not_done --effect do-dance": "ring/doubt: effect='do-dance': say which of do-ring",
+    "resolve ring doubt --as not_done --effect do-dance": "ring/doubt: effect='do-dance': name one of do-ring",
     "resolve plod a --as not_done": "plod/a: nothing is parked in doubt in state 'failed'",
     "resolve rest over --as not_done": "rest/over: too late: already done",
     "retry rest over": "rest/over: too late: already done",
@@ -58,8 +58,8 @@ REFUSALS = {
     "send-again ring doubt": "ring/doubt: nothing waits to be sent again in state 'doing'",
     "cancel rest over": "rest/over: too late: already done",
     f"cancel plod a {KNOWN}": "plod/a: plod declares no state with cancelled=True to end in",
-    "retry rest behind": "rest/behind: its workflow has ended, and the database does not show it yet",
-    "resolve rest left --as not_done": "rest/left: effect=None: say which of do-plod, do-ring",
+    "retry rest behind": "rest/behind: its workflow has ended, and the database does not show it",
+    "resolve rest left --as not_done": "rest/left: effect=None: name one of do-plod, do-ring",
     f"resolve rest left --as done --receipt - --effect do-ring {KNOWN}": "rest/left: the receipt does not fit",
     "restart ring doubt": "perdure.restart: ring/doubt is still open: Only a finished entity",
     "restart ring nobody": "there is no ring/nobody",
@@ -139,7 +139,7 @@ async def test_whoever_could_not_write_down_that_they_acted_does_not_act_before_
         assert await untouched(world) == before
         assert (await perdure(world, "grant", world.scope, "--as", "operator")).exit_code == 0
         end = await perdure(world, "cancel", "--lifecycle", "rest", "--yes", PERDURE_DATABASE_URL=url)
-        assert (end.exit_code, end.stdout) == (0, "1 asked to end\n"), end.stderr
+        assert (end.exit_code, end.stdout) == (0, "1 requested to end\n"), end.stderr
         await world.db.execute("delete from perdure.outbox")
         end = await perdure(world, "retry", "rest", "a", PERDURE_DATABASE_URL=url)
         assert (end.exit_code, end.stdout) == (0, "rest/a: its workflow is gone: started again from its record\n")
@@ -153,7 +153,7 @@ async def test_a_cancel_is_sent_and_noted_once_however_often_it_is_asked_for(wor
     end = await perdure(world, "cancel", "rest", "a", *NOTE)
     if again:
         end = await perdure(world, "cancel", "rest", "a", *NOTE)
-    said = "its end was asked for before" if again else "its end is asked for"
+    said = "its end was requested before" if again else "its end is requested"
     assert (end.exit_code, end.stdout) == (0, f"rest/a: {said}\n")
     assert await world.db.fetchval("select count(*) from perdure.message where kind = 'cancel'") == 1
     assert await world.db.fetchval("select count(*) from perdure.transition where made_by = 'ann'") == 1

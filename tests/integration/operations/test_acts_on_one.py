@@ -50,7 +50,7 @@ async def test_each_act_is_on_record_with_who_and_why(world: World) -> None:
             (0, "ring/a: resolved as done\n", ""),
             (0, "slow/b: goes on from doing\n", ""),
             (0, "ring/c: do-ring goes anew\n", ""),
-            (0, "ring/d: its end is asked for\n", ""),
+            (0, "ring/d: its end is requested\n", ""),
             (0, "ring/e: resolved as abandoned; it had ended as expired\n", ""),
         ]
         assert [await world.ended(*who) for who in (("ring", "a"), ("slow", "b"), ("ring", "c"), ("ring", "d"))] == [
@@ -66,7 +66,7 @@ async def test_each_act_is_on_record_with_who_and_why(world: World) -> None:
     assert [said[1:] for said in await record(world, "slow", "b")] == [("bob", "retry: they are back")]
     assert [said[1:] for said in await record(world, "ring", "c")] == [("ann", "send-again: after all")]
     assert [said[1:] for said in await record(world, "ring", "d")] == [
-        ("ann", "cancel asked for: not wanted"),
+        ("ann", "cancel requested: not wanted"),
         ("ann", "not wanted"),
     ]
     assert await record(world, "ring", "e") == [("expired", "ann", "do-ring resolved as abandoned: too old")]
@@ -107,7 +107,7 @@ async def test_what_has_no_workflow_anywhere_is_retried_from_its_record(world: W
     end = await perdure(world, "retry", "rest", "a", *ANN, "lost")
     assert (end.exit_code, end.stderr) == (
         1,
-        "perdure: rest/a waits to be delivered to Temporal: ask again in a moment\n",
+        "perdure: rest/a waits to be delivered to Temporal: try again in a moment\n",
     )
     assert len(await record(world, "rest", "a")) == 1
     async with world.worker(app):
@@ -124,8 +124,8 @@ async def test_an_answer_that_does_not_come_is_not_waited_for_and_what_was_asked
     end = await perdure(world, *resolving, "--timeout", "0.5", given='{"number": 7}')
     assert (end.exit_code, end.stdout) == (1, "")
     assert end.stderr == (
-        "perdure: ring/a: no worker answered within 0.5 s, so it is not known whether that was accepted: see that one "
-        "runs, and ask again\n"
+        "perdure: ring/a: no worker answered within 0.5 s, so it is not known whether that was accepted: check that "
+        "one is running, and try again\n"
     )
     async with world.worker(app):
         end = await perdure(world, *resolving, given='{"number": 7}')

@@ -85,8 +85,8 @@ async def test_a_frozen_worker_is_gone_until_it_goes_on(world: World) -> None:
     await world.db.execute("update perdure.effect set deadline = now() - interval '1 s'")
     lost = await stands(world, "repeat-inline", "repeat-inline", "holder-gone")
     assert re.fullmatch(
-        r"a workflow task with do-repeat-inline: attempt 1 was begun (at \S+ )?.* ago, and last heard .* ago; Temporal "
-        r"waits until ..:..:.. UTC, then another worker goes on; do-repeat-inline: it is made again",
+        r"a workflow task with do-repeat-inline: attempt 1 began (at \S+ )?.* ago, and its last sign of life was .* ago"
+        r"; Temporal waits until ..:..:.. UTC, then another worker goes on; do-repeat-inline: it is made again",
         lost,
     )
     world.counterparty.before_accepting.open()
@@ -98,12 +98,12 @@ async def test_what_no_worker_has_is_not_picked_up(world: World) -> None:
     await commit_bookings(world, ["lookup"], ["a"])
     assert "its start waits for a relay, for" in await stands(world, "lookup", "a", "not-picked-up")
     await world.db.execute("delete from perdure.outbox")
-    assert (await stands(world, "lookup", "a", "holder-gone")).startswith("Temporal knows no workflow of it: `perdure")
+    assert (await stands(world, "lookup", "a", "holder-gone")).startswith("Temporal has no workflow of it: `perdure")
     workflow = await world.temporal_client.start_workflow(
         "lookup", Booking(), id=f"{world.scope}:lookup/a", task_queue=world.config.queue
     )
     waits = await stands(world, "lookup", "a", "not-picked-up", lambda sentence: "a workflow task" in sentence)
-    assert waits.endswith(f"and nobody asks for work at {world.config.queue}")
+    assert waits.endswith(f"and no worker polls {world.config.queue}")
     await workflow.terminate()
     assert (await stands(world, "lookup", "a", "holder-gone")).startswith("its workflow is terminated: `perdure")
 

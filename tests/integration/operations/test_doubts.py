@@ -80,7 +80,7 @@ async def test_doubts_that_outlived_their_entities_are_settled_together(world: W
 
 
 async def test_the_overview_leads_to_the_doubts_that_nobody_asks_about_any_more(world: World) -> None:
-    hint = "`perdure doubts --ended` names them"
+    hint = "`perdure doubts --ended` lists them"
     await world.db.execute(ENTITIES)
     assert hint not in (await perdure(world, "status")).stdout
     await world.db.execute(ENDED)

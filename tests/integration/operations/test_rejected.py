@@ -203,7 +203,9 @@ async def test_all_of_a_reason_are_delivered_again_and_the_others_stay(world: Wo
     ]
     asked = await perdure(world, *chosen)
     assert (asked.exit_code, await counts(world)) == (2, before)
-    assert asked.stderr.startswith("perdure: retry 3 that were rejected? There is no terminal to ask at: give --yes")
+    assert asked.stderr.startswith(
+        "perdure: retry 3 that were rejected? There is no terminal for an answer: give --yes"
+    )
     end = await perdure(world, *chosen, "--yes")
     assert (end.exit_code, end.stdout) == (1, "2 delivered again, 1 refused\n")
     assert end.stderr.startswith(f"perdure: {seqs[1]}: perdure.retry_rejected: listener/b")

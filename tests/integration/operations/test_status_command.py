@@ -43,7 +43,7 @@ async def test_open_lifecycles_stand_by_state_with_the_oldest_and_what_wants_a_p
     assert [round(each["oldest_seconds"] / 86400) for each in found] == [0, 0, 1]
     shown = await status(world)
     assert "b          stuck     1     1 d     1      1" in shown
-    assert "wanted later" in shown
+    assert "due later" in shown
 
 
 async def test_what_waits_for_delivery_waits_since_it_was_committed(world: World) -> None:
@@ -117,7 +117,7 @@ async def test_what_is_in_doubt_or_finished_or_was_found_is_told(world: World) -
     assert [(each["kind"], each["left_over"], each["mended"]) for each in found["findings"]] == [("stuck", 1, 1)]
     assert found["reconciliation"]["asked_by"] == "ann"
     shown = await status(world)
-    assert "3 seen, 1 mended, 2 reported, asked for by ann" in shown
+    assert "3 seen, 1 mended, 2 reported, requested by ann" in shown
     assert "stuck  1                  1" in shown
 
 

@@ -46,11 +46,11 @@ async def test_a_reconciliation_now_mends_says_what_is_left_and_forgets_what_is_
     await begun(world, "staying/gone", "staying/ended", "staying/well")
     await deleted(world, "staying", "gone")
     await world.handle("staying", "ended").terminate(reason="an accident")
-    assert "no reconciliation was made yet" in (await perdure(world, "reconcile")).stdout
+    assert "no reconciliation has run yet" in (await perdure(world, "reconcile")).stdout
 
     left = await perdure(world, "reconcile", "--now", "--grace", "0s")
     assert left.exit_code == 1, left.output
-    assert "3 open entities looked at, 1 mended, 1 left for a person" in left.stdout
+    assert "3 open entities checked, 1 mended, 1 left for a person" in left.stdout
     assert "perdure retry staying ended --by YOU" in left.stdout
     await world.until(lambda: is_open(world, "staying", "gone"), "runs again")
     web_ui = await world.temporal_client.get_workflow_handle(reconciliation_id(world.scope)).query(
@@ -77,7 +77,7 @@ async def test_wrong_usage_of_the_command_is_a_line_and_changes_nothing(world: W
         (("staying",), 2, "LIFECYCLE and ID, or neither"),
         (("--all",), 2, "--all and --grace go with --now"),
         (("--now", "--grace", "soon"), 2, "'soon' is no duration"),
-        (("staying", "nobody", "--now"), 1, "staying/nobody: the database knows no such entity"),
+        (("staying", "nobody", "--now"), 1, "staying/nobody: the database has no such entity"),
     ):
         end = await perdure(world, "reconcile", *arguments)
         assert end.exit_code == status

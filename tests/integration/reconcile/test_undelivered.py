@@ -84,8 +84,8 @@ async def test_a_name_that_no_worker_knows_is_reported_with_how_much_waits_for_i
         "3 rows of the outbox",
     ]
     assert [row["what"].partition("UTC: ")[2] for row in found] == [
-        "no worker that runs knows a handler of counter for the signal 'tel'",
-        "no worker that runs knows a lifecycle named 'unheard-of'",
+        "no running worker has a handler of counter for the signal 'tel'",
+        "no running worker has a lifecycle named 'unheard-of'",
     ]
 
 

@@ -293,7 +293,7 @@ async def test_while_temporal_is_away_the_backlog_grows_and_no_row_is_blamed_for
     await world.db.execute("select perdure.start('nod', n::text, '{}') from generate_series(1, 200) n")
     async with _relay(world, await _gone(world)) as nowhere:
         for _ in range(3):
-            with pytest.raises(TemporalUnavailable, match="Temporal takes nothing"):
+            with pytest.raises(TemporalUnavailable, match="Temporal accepts nothing"):
                 await nowhere.once()
     left = "select count(*) from perdure.outbox where tries = 0"
     assert await world.db.fetchval("select count(*) from perdure.outbox where tries > 0") == 3  # the probes

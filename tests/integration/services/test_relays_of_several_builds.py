@@ -187,13 +187,13 @@ async def test_what_no_relay_knows_waits_and_holds_up_nothing_before_it(
     unknown = sorted(f"unheard-of/{number}" for number in range(BATCH))
     assert await waiting(world) == ["talk/a ad", "talk/a add", *unknown]
     assert {record.getMessage(): getattr(record, FIELDS)["rows"] for record in caplog.records} == {
-        "rows wait: no worker that runs knows a handler of talk for the signal 'ad'; did you mean 'add'?": 1,
-        "rows wait: no worker that runs knows a lifecycle named 'unheard-of'": BATCH,
+        "rows wait: no running worker has a handler of talk for the signal 'ad'; did you mean 'add'?": 1,
+        "rows wait: no running worker has a lifecycle named 'unheard-of'": BATCH,
     }
     why = await world.db.fetch("select distinct error from perdure.outbox where error is not null order by 1")
     assert [row["error"] for row in why] == [
-        "no worker that runs knows a handler of talk for the signal 'ad'; did you mean 'add'?",
-        "no worker that runs knows a lifecycle named 'unheard-of'",
+        "no running worker has a handler of talk for the signal 'ad'; did you mean 'add'?",
+        "no running worker has a lifecycle named 'unheard-of'",
     ]
     assert await world.db.fetchval("select sum(tries) from perdure.outbox") == 0
 
@@ -217,7 +217,7 @@ async def test_the_reason_names_the_lifecycle_that_was_probably_meant(
     await world.db.execute(START, name, "a", "{}")
     await quiet([relays(OLDER)])
     why = await world.db.fetchval("select error from perdure.outbox")
-    about = f"no worker that runs knows a lifecycle named '{name}'"
+    about = f"no running worker has a lifecycle named '{name}'"
     assert why == (f"{about}; did you mean '{guess}'?" if guess else about)
 
 

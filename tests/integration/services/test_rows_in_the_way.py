@@ -79,7 +79,7 @@ async def test_messages_without_an_entity_are_put_aside_with_the_reason(
     await delivered(world, relay, "good")
     reasons = await world.db.fetch("select distinct reason from perdure.rejected where id = 'orphan-0'")
     assert [row[0] for row in reasons] == [
-        "the database has no entity listener/orphan-0: nothing can be told to it",
+        "the database has no entity listener/orphan-0: no message can be sent to it",
     ]
     assert await world.db.fetchval("select count(*) from perdure.rejected") == count
     assert await world.db.fetchval("select count(*) from perdure.outbox") == 0

@@ -109,7 +109,7 @@ async def test_an_entity_that_is_held_for_too_long_ends_the_patience_of_its_own_
     await written(store, a_move("a", 1))
     async with db.transaction():
         await db.execute("select from perdure.ident where id = 'a' for update")
-        with pytest.raises(DatabaseUnavailable, match="somebody else holds the entity"):
+        with pytest.raises(DatabaseUnavailable, match="another session holds the lock of the entity"):
             await store.write(a_move("a", 2), patience=0.3)
     assert await states(db, "a") == ["doing"]
 

@@ -134,7 +134,7 @@ async def test_a_cancel_that_comes_twice_or_too_late_is_refused_with_a_sentence(
         await world.client.start(Look, "a", Booking())
         await world.counterparty.saw("do")
         await _by_update(world, "look")
-        with pytest.raises(NotNow, match="ann has asked for that already"):
+        with pytest.raises(NotNow, match="ann has already requested that"):
             await _by_update(world, "look")
         world.counterparty.before_accepting.open()
         assert await world.ended("look", "a") == "done"

@@ -66,8 +66,8 @@ async def test_a_resolution_that_does_not_fit_is_refused_with_a_sentence(world: 
                 "outcome": EffectStatus.DONE,
                 "receipt": {"number": "seven"},
             },
-            "say done, not_done or abandoned": {"outcome": EffectStatus.REFUSED},
-            f"effect='do-dance': say which of {_slot(kind)}": {"outcome": EffectStatus.NOT_DONE, "effect": "do-dance"},
+            "give done, not_done or abandoned": {"outcome": EffectStatus.REFUSED},
+            f"effect='do-dance': name one of {_slot(kind)}": {"outcome": EffectStatus.NOT_DONE, "effect": "do-dance"},
         }
         for why, said in misfits.items():
             with pytest.raises(NotNow, match=why):

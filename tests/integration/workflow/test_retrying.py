@@ -77,7 +77,7 @@ async def test_what_is_asked_of_an_entity_that_nobody_knows_names_it(world: Worl
 
 async def test_what_is_asked_before_the_delivery_says_so(world: World) -> None:
     await world.client.start(Ring, "a", Booking())
-    with pytest.raises(NotNow, match="ring/a waits to be delivered to Temporal: ask again in a moment"):
+    with pytest.raises(NotNow, match="ring/a waits to be delivered to Temporal: try again in a moment"):
         await world.client.retry(Ring, "a", by="ann")
 
 

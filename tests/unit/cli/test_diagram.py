@@ -19,7 +19,7 @@ stateDiagram-v2
     s0 : pending
     s1 : sending (at most 5 min)
     s2 : sent
-    s3 : error (wants a person)
+    s3 : error (needs a person)
     s4 : cancelled (when cancelled)
     [*] --> s0
     s0 --> s1

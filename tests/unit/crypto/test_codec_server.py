@@ -206,7 +206,7 @@ async def test_while_the_sso_is_away_nobody_is_let_in_by_it() -> None:
 
 
 def test_a_server_that_would_let_everybody_in_or_nobody_does_not_start(tmp_path: Path) -> None:
-    with pytest.raises(InvalidSetting, match="say who may decode"):
+    with pytest.raises(InvalidSetting, match="choose who may decode"):
         codec_server(CODEC, (), ())
     with pytest.raises(InvalidSetting, match="must be an https:// URL"):
         Signed("http://sso.example.org/keys", AUDIENCE, ISSUER)

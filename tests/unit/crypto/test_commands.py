@@ -66,7 +66,7 @@ def test_a_token_is_shown_once_and_only_its_hash_is_for_the_file() -> None:
 @pytest.mark.parametrize(
     ("arguments", "why"),
     [
-        ((), "say who may decode"),
+        ((), "choose who may decode"),
         (("--jwks", "https://sso.example/keys"), None),
         (("--jwks", "https://sso.example/keys", "--audience", "a", "--issuer", "i", "--origin", "*"), "is no origin"),
     ],

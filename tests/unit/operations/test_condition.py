@@ -51,7 +51,7 @@ def told(**facts: Any) -> tuple[Condition, str]:
 
 GONE, HELD, NOT_PICKED_UP, WAITS = Condition.HOLDER_GONE, Condition.HELD, Condition.NOT_PICKED_UP, Condition.WAITS
 RUNS = "send-mail: attempt 2 runs at w1 for 10.0 s"
-LOST = "send-mail: attempt 2 was begun at w1 10.0 s ago, and last heard"
+LOST = "send-mail: attempt 2 began at w1 10.0 s ago, and its last sign of life was"
 ASKED = "Temporal waits until 12:00:03 UTC, then it is in doubt, and find-mail is asked"
 
 
@@ -97,7 +97,7 @@ def test_an_inline_attempt_is_held_until_its_time_is_over() -> None:
 def test_a_task_that_no_worker_has_is_not_picked_up() -> None:
     waits = "a workflow task waits for a worker, for 4.0 s"
     assert seen(waiting(1)) == (NOT_PICKED_UP, waits)
-    assert seen(waiting(0)) == (NOT_PICKED_UP, f"{waits}, and nobody asks for work at q")
+    assert seen(waiting(0)) == (NOT_PICKED_UP, f"{waits}, and no worker polls q")
     assert "for the 7th time" in seen(waiting(1, tries=7))[1]
     assert seen(waiting(1), sending(-1))[0] is HELD
 
@@ -119,7 +119,7 @@ def test_without_temporal_the_record_tells_whether_an_attempt_can_be_under_way()
     )
     assert told(attempts=[attempt(-5)]) == (
         GONE,
-        "send-mail: attempt 2 should have ended 5.0 s ago, and did not say how",
+        "send-mail: attempt 2 should have ended 5.0 s ago, and has reported no result",
     )
 
 
@@ -135,7 +135,7 @@ def test_a_lost_attempt_that_the_workflow_waits_out_says_until_when() -> None:
     [
         ({"attention": "send-mail is in doubt"}, "it waits for a person: send-mail is in doubt"),
         ({"later": at(86400)}, "it is to be started at 2026-07-02 12:00 UTC"),
-        ({}, "it waits for a time, a message or a worker; Temporal knows which"),
+        ({}, "it waits for a time, a message or a worker; Temporal's record shows which"),
         (
             {"workflow": WorkflowView(True, "running", timers=[("b", at(9)), ("a", at(8))])},
             "it waits until 12:00:08 UTC (a)",
@@ -156,7 +156,7 @@ def test_an_open_entity_without_an_open_workflow_is_held_by_nobody() -> None:
     assert told(workflow=WorkflowView(False, "terminated")) == (GONE, f"its workflow is terminated: {back}")
     assert told(workflow=WorkflowView(False, "absent"), attempts=[attempt(1)]) == (
         GONE,
-        f"Temporal knows no workflow of it: {back}",
+        f"Temporal has no workflow of it: {back}",
     )
 
 

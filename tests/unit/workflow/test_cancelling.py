@@ -88,4 +88,4 @@ async def test_a_second_cancel_is_told_of_the_first() -> None:
         {ORDER: [1], TELL: [1, 2, 3]},
         messages=[At(timedelta(minutes=5), "cancel", ANN), WhenIn(Way.LEAVING, "cancel", OperatorRequest(by="bob"))],
     )
-    assert [each.why for each in seen.answers] == [None, "ann has asked for that already"]
+    assert [each.why for each in seen.answers] == [None, "ann has already requested that"]

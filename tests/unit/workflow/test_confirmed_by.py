@@ -74,7 +74,7 @@ async def test_what_is_parked_is_settled_by_the_message() -> None:
             Way.DONE,
             1,
             "thanks",
-            "said by a message",
+            "reported by a message",
         )
 
 

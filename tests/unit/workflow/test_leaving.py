@@ -318,7 +318,7 @@ class TestHandlers:
         messages = [At(timedelta(seconds=1), "send", how), At(timedelta(seconds=2), "cancel", ANN)]
         result = await seen("gather only waits", {SEND: [After(timedelta(seconds=4), 1)]}, messages=messages)
         assert (result.end, statuses(result)) == (Way.CANCELLED, {"repeat": EffectStatus.DONE})
-        assert (result.answers[0].how, result.answers[0].why) == ("failed", "ann has asked for its end")
+        assert (result.answers[0].how, result.answers[0].why) == ("failed", "ann has requested its end")
 
     @together
     async def test_a_signal_does_not_hold_up_the_end(self, how: str) -> None:

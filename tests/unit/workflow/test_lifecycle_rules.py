@@ -507,7 +507,7 @@ class TestSendAgain:
     async def test_it_is_refused_for_another_effect(self) -> None:
         asked = SendAgain(by="ann", effect="ring")
         seen = await ruled("once", {SEND: [Refused("no")]}, WhenBlocked("send_again", asked))
-        assert why(seen) == "effect='ring': say which of send"
+        assert why(seen) == "effect='ring': name one of send"
 
 
 @workflow.defn(name="brief")
@@ -554,10 +554,10 @@ class TestResolve:
     @pytest.mark.parametrize(
         ("said", "sentence"),
         [
-            ({"outcome": "refused"}, "outcome='refused': say done, not_done or abandoned"),
+            ({"outcome": "refused"}, "outcome='refused': give done, not_done or abandoned"),
             ({"outcome": "done", "receipt": "x"}, "the receipt does not fit what send declares"),
             ({"outcome": "done"}, "the receipt does not fit what send declares"),
-            ({"outcome": "not_done", "effect": "ring"}, "effect='ring': say which of send"),
+            ({"outcome": "not_done", "effect": "ring"}, "effect='ring': name one of send"),
         ],
     )
     async def test_what_makes_no_sense_is_refused(self, said: dict[str, Any], sentence: str) -> None:
@@ -607,7 +607,7 @@ class TestCancel:
     async def test_it_is_refused_the_second_time(self) -> None:
         script = {SEND: [After(timedelta(seconds=9), NotDone("busy"))]}
         seen = await ruled("once", script, At(DURING, "cancel", ANN), At(timedelta(seconds=6), "cancel", ANN))
-        assert why(seen) == "ann has asked for that already"
+        assert why(seen) == "ann has already requested that"
 
     async def test_it_is_refused_where_no_state_is_meant_for_it(self) -> None:
         seen = await rehearse(Stubborn, Order(), {}, messages=[WhenBlocked("cancel", ANN)])

@@ -1,4 +1,4 @@
--- One write and its answer; see perdure/_wire/writes.py for both shapes. Null: somebody else holds the entity now, and
+-- One write and its answer; see perdure/_wire/writes.py for both shapes. Null: another session holds the lock of the entity now, and
 -- nothing was done. It does not wait for them: so no batch waits for one entity, and no two batches for each other.
 create or replace function perdure.apply_write(w jsonb) returns jsonb
 language plpgsql set search_path = perdure, pg_temp as $$

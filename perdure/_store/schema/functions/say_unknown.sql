@@ -3,7 +3,7 @@ create or replace function perdure.say_unknown() returns void
 language plpgsql set search_path = perdure, pg_temp as $$
 begin
     with unknown as materialized ( -- each name is looked for once, however many rows wait for it
-        select u.lifecycle, u.signal, format('no worker that runs knows %s', name_unknown(u.lifecycle, u.signal)) as why
+        select u.lifecycle, u.signal, format('no running worker has %s', name_unknown(u.lifecycle, u.signal)) as why
         from unknown_names() u)
     update outbox o set error = x.why
         from (

@@ -186,7 +186,7 @@ async def test_a_child_in_doubt_keeps_its_family_open_until_somebody_says_what_b
         async def parked() -> bool:
             return bool((await jobs.world.client.status("web-job", "m/doubtful")).attention)
 
-        await jobs.world.until(parked, "the child wants a person")
+        await jobs.world.until(parked, "the child needs a person")
         await jobs.shows("m", "processing")
         assert await counts(jobs, "m") == "waiting=1 open=1"
         resolve = jobs.world.client.resolve

@@ -325,7 +325,7 @@ async def test_the_engine_that_was_heard_a_moment_ago_is_not_taken_for_lost(worl
         RegisterNamespaceRequest(namespace=database, workflow_execution_retention_period=DAY)
     )
     other = Exchange(await Client.connect(world.temporal.address, namespace=database), world.config)
-    with pytest.raises(NotNow, match=r"was heard . s ago: correct TEMPORAL_ADDRESS"):
+    with pytest.raises(NotNow, match=r"answered . s ago: correct TEMPORAL_ADDRESS"):
         await why_lost(world.db, other)
     assert await why_lost(world.db, Exchange(world.temporal_client, world.config)) is None
     await world.db.execute("update perdure.database set exchanged_at = exchanged_at - interval '1 min'")
