@@ -19,6 +19,7 @@ from perdure._dev.servers import Report
 from perdure._reconcile.recovery.recovery import recover
 from perdure._reconcile.recovery.temporal import rebind, why_lost
 from perdure._services.ownership.exchange import Exchange
+from perdure._store.postgres import Database
 from perdure._store.sql import shared
 from perdure._worker.plugin import PerdurePlugin
 from perdure._worker.worker import connect
@@ -39,6 +40,9 @@ async def namespace_of(config: Settings) -> str:
         DatabaseUnavailable, InvalidSetting: it can't be reached, or its URL can't be read.
         NotThisDatabase: the database works with a namespace that is not one of development.
     """
+    reachable = Database(config.database_url)
+    await reachable.open()
+    await reachable.close()
     async with database.open_pool(config, _BY, command_timeout=60) as pool, pool.acquire() as connection:
         await database.migrate(connection)
         row = await connection.fetchrow(shared("database"))

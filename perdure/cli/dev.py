@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from perdure._dev.project import Template, make
+from perdure._store.connecting import DATABASE_ERRORS
 from perdure.cli.cli import RUN, cli
 from perdure.cli.printing import print_line, refuse
 from perdure.errors import PerdureError
@@ -42,7 +43,7 @@ def run_development(
         develop(Development(app, prepare, tuple(beside or ()), Path.cwd()), print_line)
     except PerdureError:
         raise
-    except (RuntimeError, OSError) as error:
+    except (RuntimeError, *DATABASE_ERRORS) as error:
         refuse(error, 1)
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 import asyncpg
 import pytest
 
+from perdure.servers.ports import free_port
 from perdure.servers.postgres import PostgresServer
 from perdure.servers.temporal import TemporalServer
 from tests.apps.bodies import app
@@ -255,3 +256,12 @@ async def test_a_command_that_can_not_be_run_is_named(
     async with developing(shop, "shop", "--beside", command, environment=servers) as dev:
         assert await dev.ended() == 1
     assert why in dev.text
+
+
+async def test_a_postgres_that_does_not_run_is_named(shop: Path, servers: dict[str, str]) -> None:
+    url = f"postgresql://ann:secret@127.0.0.1:{free_port()}/app"
+    async with developing(shop, environment=servers | {"PERDURE_DATABASE_URL": url}) as dev:
+        assert await dev.ended() == 1
+    assert f"no PostgreSQL answers at {url.replace(':secret', '')}" in dev.text
+    assert "or set PERDURE_DATABASE_URL" in dev.text
+    assert "secret" not in dev.text
