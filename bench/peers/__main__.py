@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import datetime
 import json
-import shutil
-import sys
 import tempfile
 from pathlib import Path
 from typing import Annotated
@@ -16,7 +14,7 @@ from rich.table import Table
 
 from bench.peers.report import Measured, as_json, cells, from_json, markdown, replaced
 from bench.peers.rig import SCENARIOS, rig
-from bench.peers.tools import PROGRAMS, ROOT, TOOLS, Tool
+from bench.peers.tools import ROOT, TOOLS, Tool
 
 PAGE = ROOT / "docs" / "comparison.md"
 RESULT = ROOT / "build" / "peers.json"
@@ -38,9 +36,8 @@ def main(
     for each in TOOLS:
         if tool and each.name not in tool:
             continue
-        missing = [PROGRAMS[server] for server in each.needs if not shutil.which(PROGRAMS.get(server, sys.executable))]
-        if missing:
-            console.print(f"{each.name} is left out: not on PATH: {', '.join(missing)}", style="bold red")
+        if missing := each.missing():
+            console.print(f"{each.name} is left out: {missing}", style="bold red")
             continue
         found[each.name] = _measure(each, orders, runs)
         RESULT.write_text(json.dumps(as_json(found), indent=2) + "\n")

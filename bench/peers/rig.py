@@ -198,8 +198,7 @@ class Rig:
         return self._start(self.tool.worker, "worker", until, SHOP_SIDE=side)
 
     def _app(self, side: str, orders: range, until: ExitStack) -> GuardedProcess:
-        command = (self.tool.python, "-m", "bench.peers.app", f"bench.peers.{self.tool.module}", orders[0], len(orders))
-        return self._start([str(part) for part in command], "app", until, SHOP_SIDE=side)
+        return self._start(self.tool.app(orders[0], len(orders)), "app", until, SHOP_SIDE=side)
 
     def _start(self, command: Any, name: str, until: ExitStack, **more: str) -> GuardedProcess:
         log = self.folder / f"{self.tool.module}-{name}.log"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import io
 import json
+import shutil
 import subprocess
 import sys
 import time
@@ -24,6 +25,8 @@ from perdure.servers.programs import output_of
 ROOT = Path(__file__).parents[2]
 PROGRAMS = {"Redis": "redis-server", "Restate": "restate-server"}
 """The servers that have to be on PATH."""
+RIVER = ROOT / "build" / "with_river"
+SOURCE_OF_RIVER = ROOT / "bench" / "peers" / "with_river"
 PEERS = ROOT / "build" / "peers-venv" / "bin"
 
 _IN_DOUBT = "select id from perdure.entity where lifecycle = 'order' and attention is not null"
@@ -62,6 +65,24 @@ class Tool:
         """The interpreter that has its packages."""
         return Path(sys.executable) if self.package == "perdure" else PEERS / "python"
 
+    def missing(self) -> str | None:
+        """Why this machine can't run it; None if it can."""
+        servers = [PROGRAMS[server] for server in self.needs if server in PROGRAMS]
+        absent = [program for program in servers if not shutil.which(program)]
+        if absent:
+            return f"not on PATH: {', '.join(absent)}"
+        if self.package == "perdure" or (Path(self.worker[0]).exists() and self._installed()):
+            return None
+        return f"the environment of the peers has no {self.package}; it may need a newer Python"
+
+    def _installed(self) -> bool:
+        code = f"import importlib.metadata as m; m.version({self.package!r})"
+        return subprocess.run([self.python, "-c", code], check=False, capture_output=True).returncode == 0
+
+    def app(self, first: int, count: int) -> Sequence[str | Path]:
+        """The command of the application, which takes `count` orders."""
+        return (self.python, "-m", "bench.peers.app", f"bench.peers.{self.module}", str(first), str(count))
+
     def version(self) -> str:
         """The version that is installed."""
         code = f"import importlib.metadata as m; print(m.version({self.package!r}))"
@@ -70,6 +91,30 @@ class Tool:
     def lines(self) -> int:
         """Lines of code of its file: not empty, no comment, no docstring."""
         return lines_of_code((ROOT / "bench" / "peers" / f"{self.module}.py").read_text())
+
+
+class River(Tool):
+    """River, whose worker and application are one program in Go."""
+
+    def missing(self) -> str | None:
+        """See base class."""
+        return None if shutil.which("go") else "not on PATH: go"
+
+    def app(self, first: int, count: int) -> Sequence[str | Path]:
+        """See base class."""
+        return (RIVER, "take", str(first), str(count))
+
+    def version(self) -> str:
+        """See base class."""
+        command = ["go", "list", "-m", "-f", "{{.Version}}", self.package]
+        return output_of(command, SOURCE_OF_RIVER).strip().removeprefix("v")
+
+    def lines(self) -> int:
+        """Lines of code above what is code of the bench, in other tools' `shop.py` and `app.py`."""
+        source = (SOURCE_OF_RIVER / "main.go").read_text()
+        own, mark, _ = source.partition("// What bench/peers/shop.py")
+        assert mark
+        return sum(bool(line.strip()) and not line.lstrip().startswith("//") for line in own.splitlines())
 
 
 def lines_of_code(source: str) -> int:
@@ -100,6 +145,11 @@ def _apply(*command: str | Path) -> Callable[[str, Mapping[str, str]], None]:
         output_of([str(part).format(dsn=dsn) for part in command], ROOT, environment)
 
     return apply
+
+
+def _build_river(dsn: str, environment: Mapping[str, str]) -> None:
+    output_of(["go", "build", "-o", str(RIVER), "."], SOURCE_OF_RIVER, environment)
+    output_of([str(RIVER), "migrate"], ROOT, environment)
 
 
 def _register(dsn: str, environment: Mapping[str, str]) -> None:
@@ -159,6 +209,15 @@ TOOLS = (
         (PEERS / "procrastinate", _APP, "worker", "--concurrency=20"),
         set_up=_apply(PEERS / "procrastinate", _APP, "schema", "--apply"),
     ),
+    Tool(
+        "Oban",
+        "with_oban",
+        "oban",
+        (),
+        (PEERS / "python", "-m", "bench.peers.with_oban"),
+        set_up=_apply(PEERS / "oban", "install", "--dsn", "{dsn}"),
+    ),
+    River("River", "with_river", "github.com/riverqueue/river", (), (RIVER, "work"), set_up=_build_river),
     Tool("Restate", "with_restate", "restate_sdk", ("Restate",), _RESTATE, set_up=_register),
     Tool("Celery, defaults", "with_celery", "celery", ("Redis",), _CELERY, limit=40.0),
     Tool("Celery, `acks_late`", "with_celery", "celery", ("Redis",), _CELERY, environment={"CELERY_ACKS_LATE": "1"}),

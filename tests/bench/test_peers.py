@@ -6,6 +6,7 @@ import asyncio
 import datetime
 import json
 from collections.abc import AsyncIterator
+from dataclasses import replace
 
 import aiohttp
 import pytest
@@ -15,7 +16,7 @@ from bench.peers.judge import Judged, in_words, judge
 from bench.peers.other_side import serve
 from bench.peers.report import ROWS, Measured, as_json, cells, from_json, markdown, replaced
 from bench.peers.rig import RULES, SCENARIOS
-from bench.peers.tools import ROOT, TOOLS, lines_of_code
+from bench.peers.tools import ROOT, TOOLS, Tool, lines_of_code
 from perdure.servers.ports import free_port
 
 PAGE = (ROOT / "docs" / "comparison.md").read_text()
@@ -67,6 +68,14 @@ def f() -> str:
 
 def test_each_tool_has_its_file() -> None:
     assert [tool.name for tool in TOOLS if tool.lines() < 10] == []
+
+
+def test_a_tool_that_this_machine_lacks_says_so() -> None:
+    absent = Tool("absent", "with_celery", "celery", ("Redis",), ("/nowhere/celery",))
+    without_server = replace(absent, needs=("no-such-server",))
+    assert [each.name for each in TOOLS if each.name == "Perdure" and each.missing()] == []
+    assert absent.missing()
+    assert "newer Python" in (without_server.missing() or "")
 
 
 def test_each_kill_has_its_row() -> None:
