@@ -270,7 +270,7 @@ async def test_a_table_that_somebody_reads_by_name_is_left_after_some_tries(
     async with connected(dsn) as reader:
         await reader.execute("begin; select from perdure.finished_2020_01")
         end = await perdure(dsn, *DROP)
-        assert "somebody reads perdure.finished_2020_01" in str(end.exception)
+        assert "another session reads perdure.finished_2020_01" in str(end.exception)
         assert len(await db.fetchval(tables)) == 2
         await reader.execute("commit")
     assert (await perdure(dsn, *DROP)).exit_code == 0

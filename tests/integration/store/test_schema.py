@@ -102,11 +102,11 @@ async def test_a_newer_schema_that_demands_newer_workers_is_left_alone_and_said(
     if followed_by_another:
         await blank.execute("insert into perdure.migration (number, name) values (9999, 'adds')")
     for act in (schema.check, schema.migrate):
-        with pytest.raises(SchemaMismatch, match=rf"9998 .* know {NEWEST + 1:04}; the newest .* {NEWEST:04}: install"):
+        with pytest.raises(SchemaMismatch, match=rf"9998 .* have {NEWEST + 1:04}; the newest .* {NEWEST:04}: install"):
             await act(blank)
     status, said, complaint = await command(empty, "migrate")
     assert (status, said) == (1, "")
-    assert complaint.startswith("perdure: migration 9998 of the perdure schema is for versions that know")
+    assert complaint.startswith("perdure: migration 9998 of the perdure schema is for versions that have")
     assert complaint.count("\n") == 1
 
 
