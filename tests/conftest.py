@@ -8,6 +8,7 @@ import secrets
 import sys
 import tempfile
 from collections.abc import AsyncIterator, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import asyncpg
@@ -55,6 +56,13 @@ FEWER_MONTHS = """
         loop execute format('drop table %s', month); end loop;
     end $$;
 """
+
+
+def pytest_configure() -> None:
+    """Give this run a folder of its own: pytest closes the one that all runs share to other users when it starts, and
+    with it the directories in which the PostgreSQL of another run works as a user of its own."""
+    if TEMPORARY not in os.environ:
+        os.environ[TEMPORARY] = _FOLDERS.enter_context(tempfile.TemporaryDirectory(prefix="perdure-tests-"))
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -144,6 +152,7 @@ async def _make_template(server: PostgresServer) -> None:
 
 
 _ENDED = pytest.StashKey[int]()
+_FOLDERS = ExitStack()
 
 
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
@@ -155,6 +164,8 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
 def pytest_unconfigure(config: pytest.Config) -> None:
     """Leave at once: an interpreter that tears down the SDK's threads sometimes aborts (134) after all has passed."""
     if _ENDED in config.stash and not hasattr(config, "workerinput"):
+        if config.stash[_ENDED] == 0:  # what a failed run has written can be read
+            _FOLDERS.close()
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(config.stash[_ENDED])
