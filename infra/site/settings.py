@@ -37,7 +37,7 @@ _MORE = {
     "metrics": "[Telemetry](telemetry.md)",
     "retention": "[Archive and erasure](archive.md)",
     "archive_to": "[Archive and erasure](archive.md)",
-    "reconciliation_every": "[Operating](operating.md#reconciliation)",
+    "reconciliation_every": "[The reconciliation](reconciliation.md)",
     "keys": "[Encryption](encryption.md)",
     "key_service": "[Encryption](encryption.md#keys-that-vault-or-a-kms-wraps)",
     "seal": "[Encryption](encryption.md)",
