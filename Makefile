@@ -105,7 +105,8 @@ chaos: $(STAMP) ## thousands of lifecycles while everything is killed, cut and f
 chaos-reminders: $(STAMP) ## thousands of patients due within a minute while workers are killed (CHAOS="--seed 8")
 	@$(BIN)/python -m tests.applications.reminders.chaos $(CHAOS)
 
-bench: $(STAMP) ## what a lifecycle costs, beside Temporal's samples (BENCH="--rounds 3 --runs 200")
+bench: $(STAMP) ## what a lifecycle costs, beside Temporal's samples and DBOS, in 12 minutes (BENCH="--minutes 5")
+	@$(MAKE) $(PEERS_VENV)/.stamp || echo "without DBOS, whose environment could not be made" >&2
 	@$(BIN)/python -m bench.cost $(BENCH)
 
 bench-peers: $(STAMP) $(PEERS_VENV)/.stamp ## one order in Perdure and other tools, killed at the same places (PEERS="--tool DBOS")

@@ -72,7 +72,7 @@ async def _fill(made: Rig, count: int) -> None:
 
 async def _speed(made: Rig, count: int, runs: int) -> float:
     settings = {"PERDURE_DATABASE_URL": made.dsn(f"rows_{count}"), "PERDURE_SCOPE": f"rows{count}"}
-    async with living(made, "inline", "tuned", settings) as life:
+    async with living(made, "inline", "dev", settings) as life:
         await life.order("crowd", runs=50, in_flight=200)
         answer = await life.order("crowd", runs=runs, in_flight=200)
     return runs / float(answer["seconds"])
@@ -81,7 +81,7 @@ async def _speed(made: Rig, count: int, runs: int) -> float:
 async def _left_behind(made: Rig, runs: int, console: Console) -> None:
     """What real runs leave in each table, and in the write-ahead log."""
     connection = await asyncpg.connect(made.dsn("inline"))
-    async with living(made, "inline", "tuned", {}) as life:
+    async with living(made, "inline", "dev", {}) as life:
         await life.order("crowd", runs=runs, in_flight=200)
         before = await _sizes(connection)
         await connection.execute("checkpoint")

@@ -1,26 +1,28 @@
 """The app's side, in a process of its own: commits rows and starts what follows, as one web process would.
 
-`python -m bench.cost.driver WAY TASK_QUEUE`. Orders come as lines of JSON on standard input; so do answers, on
-standard output.
+`python -m bench.cost.driver MODULE:NAME TASK_QUEUE`, where the name makes a starter. Orders come as lines of JSON on
+standard input; so do answers, on standard output.
 """
 
 from __future__ import annotations
 
 import asyncio
+import importlib
 import json
 import sys
 import time
 from typing import Any
 
-from bench.cost.starters import Starter, starters
+from bench.cost.starter import Starter
 
 STARTING = 8
 """Starts that are under way at once."""
 
 
-async def main(way: str, task_queue: str) -> None:
+async def main(path: str, task_queue: str) -> None:
     """Obey until the input ends."""
-    async with starters[way](task_queue) as starter:
+    module, _, name = path.partition(":")
+    async with getattr(importlib.import_module(module), name)(task_queue) as starter:
         _answer({"ready": True})
         while line := await asyncio.to_thread(sys.stdin.readline):
             order = json.loads(line)

@@ -6,22 +6,46 @@ import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 
-from bench.cost.measure import Round
+from bench.cost.measure import PINNED, Round
 
-KEYS = (
-    "runs_per_s",
+CROWD = (
+    "cpu_s_per_1000",
     "server_cpu_s_per_1000",
     "app_cpu_s_per_1000",
     "db_cpu_s_per_1000",
+    "runs_per_s",
+)
+"""Of a crowd, and of a pinned one under the same names with `PINNED` behind."""
+KEYS = (
+    *CROWD,
+    *(f"{key}{PINNED}" for key in CROWD),
+    "p50_ms",
+    "p99_ms",
     "history_events",
     "billable_actions",
     "db_writes_per_run",
     "transactions_per_run",
-    "p50_ms",
-    "p99_ms",
-    "p50_ms_tuned",
-    "p99_ms_tuned",
+    "other_cores",
 )
+COMPARED = ("cpu_s_per_1000", "server_cpu_s_per_1000", "app_cpu_s_per_1000", "runs_per_s", "p50_ms")
+BASES = ("sample", "dbos", "dbos_queue", "floor")
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A median over the rounds, with the least and the most."""
+
+    median: float
+    least: float
+    most: float
+
+    @classmethod
+    def of(cls, values: Sequence[float]) -> Span:
+        """Of the values of all rounds."""
+        return cls(*(round(each, 3) for each in (statistics.median(values), min(values), max(values))))
+
+    def __str__(self) -> str:
+        return f"{_short(self.median)} ({_short(self.least)} - {_short(self.most)})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,25 +56,28 @@ class Verdict:
     value: float
     wanted: str
     met: bool
+    least: float
+    most: float
 
     @classmethod
-    def at_most(cls, name: str, value: float, most: float) -> Verdict:
+    def at_most(cls, name: str, value: float | Span, most: float) -> Verdict:
         """Met while it is not above."""
-        return cls(name, round(value, 3), f"<= {most:g}", value <= most)
+        span = value if isinstance(value, Span) else Span(value, value, value)
+        return cls(name, round(span.median, 3), f"<= {most:g}", span.median <= most, span.least, span.most)
 
     @classmethod
-    def at_least(cls, name: str, value: float, least: float) -> Verdict:
+    def at_least(cls, name: str, value: float | Span, least: float) -> Verdict:
         """Met while it is not below."""
-        return cls(name, round(value, 3), f">= {least:g}", value >= least)
+        span = value if isinstance(value, Span) else Span(value, value, value)
+        return cls(name, round(span.median, 3), f">= {least:g}", span.median >= least, span.least, span.most)
 
 
 def figures(rounds: Sequence[Round]) -> dict[str, float]:
     """The median of each figure over the rounds; p99 over the latencies of all of them together."""
     found = {key: statistics.median(values) for key, values in _values(rounds).items()}
-    for suffix, latencies in _latencies(rounds).items():
-        every = sorted(ms for each in latencies for ms in each)
-        found[f"p99_ms{suffix}"] = every[min(int(len(every) * 0.99), len(every) - 1)]
-    return {key: round(found[key], 3) for key in KEYS}
+    every = sorted(ms for each in rounds for ms in each.ms)
+    found["p99_ms"] = every[min(int(len(every) * 0.99), len(every) - 1)]
+    return {key: round(found[key], 3) for key in KEYS if key in found}
 
 
 def spread(rounds: Sequence[Round]) -> dict[str, list[float]]:
@@ -58,14 +85,17 @@ def spread(rounds: Sequence[Round]) -> dict[str, list[float]]:
     return {key: [round(min(values), 3), round(max(values), 3)] for key, values in _values(rounds).items()}
 
 
-def ratios(all_rounds: Mapping[str, Sequence[Round]]) -> dict[str, float]:
-    """Ours against the sample and the floor: the median over the rounds of the ratio within each."""
-    found: dict[str, float] = {}
+def ratios(of_ways: Mapping[str, Sequence[Round]]) -> dict[str, Span]:
+    """Ours against the others on one server: over the rounds, the ratio within each."""
+    found: dict[str, Span] = {}
     for way in ("activity", "inline"):
-        for key in ("runs_per_s", "server_cpu_s_per_1000", "app_cpu_s_per_1000", "p50_ms", "p50_ms_tuned"):
-            for base in ("sample", "floor"):
-                pairs = zip(_values(all_rounds[way])[key], _values(all_rounds[base])[key], strict=True)
-                found[f"{way}_{key}_to_{base}"] = round(statistics.median(ours / other for ours, other in pairs), 3)
+        ours = _values(of_ways[way])
+        for base in (each for each in BASES if each in of_ways):
+            theirs = _values(of_ways[base])
+            for key in (*COMPARED, *(f"{each}{PINNED}" for each in COMPARED)):
+                if key in ours and key in theirs and all(theirs[key]):
+                    pairs = zip(ours[key], theirs[key], strict=True)
+                    found[f"{way}_{key}_to_{base}"] = Span.of([our / their for our, their in pairs])
     return found
 
 
@@ -82,16 +112,30 @@ def gates(ways: Mapping[str, Mapping[str, float]], behind_slow_commits: Mapping[
     return found
 
 
-def targets(ratio: Mapping[str, float]) -> list[Verdict]:
-    """What is wanted, measured beside each other on the same machine."""
-    return [
-        Verdict.at_least("activity: runs/s to the sample's", ratio["activity_runs_per_s_to_sample"], 2),
-        Verdict.at_most("activity: server CPU to the sample's", ratio["activity_server_cpu_s_per_1000_to_sample"], 0.6),
-        Verdict.at_least("inline: runs/s to the sample's", ratio["inline_runs_per_s_to_sample"], 4),
-        Verdict.at_most("inline: server CPU to the sample's", ratio["inline_server_cpu_s_per_1000_to_sample"], 0.35),
-        Verdict.at_least("inline: runs/s to the floor's", ratio["inline_runs_per_s_to_floor"], 0.75),
-        Verdict.at_most("inline: p50 to the sample's", ratio["inline_p50_ms_to_sample"], 1 / 6),
+def targets(of_ways: Mapping[str, Sequence[Round]], suffix: str = "") -> list[Verdict]:
+    """What is wanted on one server, free or pinned."""
+    inline, ratio = _values(of_ways["inline"]), ratios(of_ways)
+
+    def to(way: str, key: str, base: str) -> Span | None:
+        return ratio.get(f"{way}_{key}{suffix}_to_{base}")
+
+    wanted = [
+        (Verdict.at_most, "inline: CPU, the sample's", to("inline", "cpu_s_per_1000", "sample"), 0.40),
+        (Verdict.at_most, "inline: CPU, DBOS's in process", to("inline", "cpu_s_per_1000", "dbos"), 0.75),
+        (Verdict.at_most, "inline: Temporal's CPU, empty", to("inline", "server_cpu_s_per_1000", "floor"), 1.2),
+        (Verdict.at_least, "inline: runs/s, the sample's", to("inline", "runs_per_s", "sample"), 3),
+        (Verdict.at_least, "inline: runs/s, DBOS's in process", to("inline", "runs_per_s", "dbos"), 1.5),
+        (Verdict.at_least, "inline: runs/s, empty", to("inline", "runs_per_s", "floor"), 0.6),
+        (Verdict.at_least, "activity: runs/s, the sample's", to("activity", "runs_per_s", "sample"), 2),
     ]
+    found = [judge(name, span, limit) for judge, name, span, limit in wanted if span is not None]
+    app = Span.of(inline[f"app_cpu_s_per_1000{suffix}"])
+    found.insert(2, Verdict.at_most("inline: CPU s of worker and app per 1,000", app, 8))
+    if not suffix:
+        found.append(Verdict.at_most("inline: ms at 5 starts/s, p50", Span.of(inline["p50_ms"]), 30))
+        p99 = Span(figures(of_ways["inline"])["p99_ms"], min(inline["p99_ms"]), max(inline["p99_ms"]))
+        found.append(Verdict.at_most("inline: ms at 5 starts/s, p99", p99, 80))
+    return found
 
 
 def listed(verdicts: Sequence[Verdict]) -> dict[str, dict[str, object]]:
@@ -101,11 +145,10 @@ def listed(verdicts: Sequence[Verdict]) -> dict[str, dict[str, object]]:
 
 def _values(rounds: Sequence[Round]) -> dict[str, list[float]]:
     values = {key: [each.figures[key] for each in rounds] for key in rounds[0].figures}
-    for suffix, latencies in _latencies(rounds).items():
-        values[f"p50_ms{suffix}"] = [statistics.median(each) for each in latencies]
-        values[f"p99_ms{suffix}"] = [max(each) for each in latencies]
+    values["p50_ms"] = [statistics.median(each.ms) for each in rounds]
+    values["p99_ms"] = [max(each.ms) for each in rounds]
     return values
 
 
-def _latencies(rounds: Sequence[Round]) -> dict[str, list[list[float]]]:
-    return {"": [each.default_ms for each in rounds], "_tuned": [each.tuned_ms for each in rounds]}
+def _short(value: float) -> str:
+    return f"{value:.0f}" if abs(value) >= 100 else f"{value:.3g}"

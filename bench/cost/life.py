@@ -7,20 +7,14 @@ import json
 import os
 import secrets
 import signal
-import sys
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
-from bench.cost.rig import ROOT, Rig, cpu_of
+from bench.cost.rig import Rig, cpu_of
+from bench.cost.ways import ROOT, WAYS
 from perdure.servers.guard import GuardedProcess
-
-WORKERS: dict[str, list[str]] = {
-    "sample": ["bench.cost.sample"],
-    "activity": ["perdure.cli", "worker", "bench.cost.bodies:by_activity"],
-    "inline": ["perdure.cli", "worker", "bench.cost.bodies:inline"],
-}
-"""What each way's worker is started as; the floor's lives in the app's process, so that starts can be eager."""
 
 
 class Life:
@@ -49,6 +43,10 @@ class Life:
             raise RuntimeError(f"the app's process of {self.way} ended; what it said stands above")
         answer: dict[str, Any] = json.loads(line)
         return answer
+
+    def pids(self) -> list[int]:
+        """Its processes."""
+        return [self.driver.pid, *([self.worker.pid] if self.worker else [])]
 
     def worker_cpu(self) -> float:
         """CPU seconds of the worker process so far."""
@@ -79,12 +77,13 @@ async def living(
     }
     worker = None
     try:
-        if way in WORKERS:
+        if WAYS[way].perdure:
             await rig.unbind(way)
+        if WAYS[way].worker is not None:
             own = {**environment, "PERDURE_DATABASE_URL": dsn} if dsn else environment
             worker = await _worker(rig, way, task_queue, own)
         driver = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "bench.cost.driver", way, task_queue),
+            *(WAYS[way].python, "-m", "bench.cost.driver", WAYS[way].starter, task_queue),
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             cwd=ROOT,
@@ -106,7 +105,8 @@ async def living(
 async def _worker(rig: Rig, way: str, task_queue: str, environment: dict[str, str]) -> GuardedProcess:
     log = rig.folder / f"worker-{way}.log"
     log.unlink(missing_ok=True)
-    command = [sys.executable, "-m", *WORKERS[way], *([task_queue] if way == "sample" else [])]
+    made = WAYS[way]
+    command: list[str | Path] = [made.python, "-m", *(made.worker or ()), *([] if made.perdure else [task_queue])]
     process = GuardedProcess(command, ask=signal.SIGTERM, log=log, cwd=ROOT, env=environment)
     while b"worker: running" not in log.read_bytes():
         if not process.running:

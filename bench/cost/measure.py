@@ -1,4 +1,4 @@
-"""One round of one way: a crowd for speed and CPU, a trickle for latency, histories for what Temporal counts."""
+"""One turn of one way: crowds for speed and CPU, a trickle for latency, histories for what Temporal counts."""
 
 from __future__ import annotations
 
@@ -7,11 +7,17 @@ import statistics
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+import psutil
 from temporalio.api.enums.v1 import EventType
 from temporalio.client import Client, WorkflowHistory
 
 from bench.cost.life import Life, living
+from bench.cost.pinning import cores, pinned
 from bench.cost.rig import Rig
+from bench.cost.ways import WAYS
+
+PINNED = "_pinned"
+"""Ends the names of figures of the crowd whose servers have one core and whose worker and app have another."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,8 +25,9 @@ class Plan:
     """How much is measured.
 
     Attributes:
-        rounds: how often each way has its turn.
-        runs: runs of the crowd.
+        rounds: how often each way has its turn, at most.
+        minutes: no round begins that would take longer; one is always made.
+        runs: runs of each crowd.
         in_flight: how many of them are open at once.
         trickle: starts of the trickle.
         every: seconds between two of them.
@@ -29,9 +36,10 @@ class Plan:
     """
 
     rounds: int = 7
-    runs: int = 400
+    minutes: float = 11
+    runs: int = 300
     in_flight: int = 200
-    trickle: int = 25
+    trickle: int = 30
     every: float = 0.2
     settings: Mapping[str, str] = field(default_factory=dict)
     durable: bool = True
@@ -44,47 +52,61 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """What one round of one way gave: figures, and the latencies on either server in ms."""
+    """What one turn of one way gave: figures, and the latencies in ms."""
 
     figures: dict[str, float]
-    default_ms: list[float]
-    tuned_ms: list[float]
+    ms: list[float]
 
 
-async def measure(rig: Rig, way: str, plan: Plan) -> Round:
-    """One round of `way`."""
+async def measure(rig: Rig, way: str, server: str, plan: Plan) -> Round:
+    """One turn of `way` on a Temporal server."""
     before = await rig.counts(way)
-    async with living(rig, way, "default", plan.settings) as life:
+    async with living(rig, way, server, plan.settings) as life:
         await life.order("crowd", runs=plan.warm_up, in_flight=plan.in_flight)
-        figures = await _crowd(rig, life, plan)
+        figures, runs = await _crowd(rig, life, server, plan), plan.warm_up + plan.runs + plan.trickle
+        if (on := cores()) is not None:
+            with pinned(on, rig.pids(server), life.pids()):
+                found = await _crowd(rig, life, server, plan)
+            figures |= {f"{name}{PINNED}": value for name, value in found.items()}
+            runs += plan.runs
         trickled = await life.order("trickle", runs=plan.trickle, every=plan.every)
-        figures |= await _counted_by_temporal(await rig.temporal_client("default"), trickled["ids"])
+        if WAYS[way].temporal:
+            figures |= await _counted_by_temporal(await rig.temporal_client(server), trickled["ids"])
+            figures["billable_actions"] += figures["heartbeats_per_run"]
     after = await rig.counts(way)
-    runs = plan.warm_up + plan.runs + plan.trickle
-    kind = "updates" if way == "sample" else "writes"
+    kind = "writes" if WAYS[way].perdure else "updates"
     figures["db_writes_per_run"] = (after[kind] - before[kind]) / runs
-    figures["billable_actions"] += figures.pop("heartbeats_per_run")
-    async with living(rig, way, "tuned", plan.settings) as life:
-        await life.order("crowd", runs=plan.warm_up, in_flight=plan.in_flight)
-        tuned = await life.order("trickle", runs=plan.trickle, every=plan.every)
-    return Round(figures, trickled["ms"], tuned["ms"])
+    return Round(figures, trickled["ms"])
 
 
-async def _crowd(rig: Rig, life: Life, plan: Plan) -> dict[str, float]:
-    server, db, worker = rig.server_cpu("default"), rig.db_cpu(), life.worker_cpu()
-    written, beaten = await rig.transactions(), rig.heartbeats("default")
+async def _crowd(rig: Rig, life: Life, server: str, plan: Plan) -> dict[str, float]:
+    ours = [rig.server_cpu(server), rig.db_cpu(), life.worker_cpu()]
+    written, beaten, machine = await rig.transactions(), rig.heartbeats(server), _machine()
     answer = await life.order("crowd", runs=plan.runs, in_flight=plan.in_flight)
     # What the app has seen the end of is not quite over at the server.
     await asyncio.sleep(0.3)
+    now = [rig.server_cpu(server), rig.db_cpu(), life.worker_cpu()]
+    temporal, database, worker = (after - before for after, before in zip(now, ours, strict=True))
+    temporal *= WAYS[life.way].temporal
+    worker += answer["cpu"]
+    others = _machine() - machine - temporal - database - worker
     per_1000 = 1000 / plan.runs
     return {
         "runs_per_s": plan.runs / answer["seconds"],
-        "server_cpu_s_per_1000": (rig.server_cpu("default") - server) * per_1000,
-        "app_cpu_s_per_1000": (life.worker_cpu() - worker + answer["cpu"]) * per_1000,
-        "db_cpu_s_per_1000": (rig.db_cpu() - db) * per_1000,
+        "cpu_s_per_1000": (temporal + database + worker) * per_1000,
+        "server_cpu_s_per_1000": temporal * per_1000,
+        "app_cpu_s_per_1000": worker * per_1000,
+        "db_cpu_s_per_1000": database * per_1000,
         "transactions_per_run": (await rig.transactions() - written) / plan.runs,
-        "heartbeats_per_run": (rig.heartbeats("default") - beaten) / plan.runs,
+        "heartbeats_per_run": (rig.heartbeats(server) - beaten) / plan.runs,
+        "other_cores": max(others, 0.0) / (answer["seconds"] + 0.3),
     }
+
+
+def _machine() -> float:
+    """CPU seconds of all processes so far."""
+    times = psutil.cpu_times()
+    return float(times.user + times.nice + times.system + times.irq + times.softirq)
 
 
 async def _counted_by_temporal(temporal_client: Client, workflow_ids: list[str]) -> dict[str, float]:

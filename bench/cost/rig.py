@@ -1,7 +1,7 @@
-"""The servers that all ways share: PostgreSQL, two Temporal dev servers, the SMTP stand-in; and what they have used.
+"""The servers that all ways share: PostgreSQL, two Temporal servers, the SMTP stand-in; and what they have used.
 
-One Temporal server keeps the default pace of its transfer queue, the other has `history.transferProcessorMaxPollRPS`
-raised (`perdure.servers.temporal`, `prompt_queue`).
+`dev` is the dev server with its defaults and SQLite in memory. `real` is the server for production on a PostgreSQL of
+its own, with `history.transferProcessorMaxPollRPS` raised (`infra.temporal_server`).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import signal
 import sys
 import tempfile
 import urllib.request
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
@@ -20,14 +20,18 @@ import asyncpg
 import psutil
 import temporalio.client
 
+from bench.cost.ways import ROOT, WAYS
+from infra.temporal_server import TemporalOnPostgres
 from perdure._store import schema
 from perdure.servers.guard import GuardedProcess
 from perdure.servers.ports import free_port
 from perdure.servers.postgres import PostgresServer
 from perdure.servers.temporal import TemporalServer
 
-ROOT = Path(__file__).parents[2]
-WAYS = ("sample", "activity", "inline", "floor")
+SERVERS = {
+    "dev": "dev server, SQLite in memory, its defaults",
+    "real": "server on PostgreSQL, prompt transfer queue",
+}
 
 _HEARTBEATS = re.compile(rb'^action\{action_type="grpc_RecordActivityTaskHeartbeat".*\} (\S+)$', re.MULTILINE)
 _COUNTS = """
@@ -45,18 +49,19 @@ class Rig:
     """What one run of the benchmark stands on; made by `rig`.
 
     Attributes:
-        servers: `default` and `tuned`, Temporal.
+        servers: Temporal, by the names in `SERVERS`.
         folder: logs.
     """
 
-    def __init__(self, folder: Path, *, durable: bool) -> None:
+    def __init__(self, folder: Path, *, durable: bool, servers: Sequence[str]) -> None:
         self.folder = folder
         self.postgres = PostgresServer(durable=durable)
-        self._metrics = {"default": free_port(), "tuned": free_port()}
-        self.servers = {
-            name: TemporalServer(prompt_queue=name == "tuned", metrics_port=port)
-            for name, port in self._metrics.items()
-        }
+        self._metrics = free_port()
+        self.servers: dict[str, TemporalServer] = {}
+        if "dev" in servers:
+            self.servers["dev"] = TemporalServer(prompt_queue=False, metrics_port=self._metrics)
+        if "real" in servers:
+            self.servers["real"] = TemporalOnPostgres(postgres=PostgresServer(durable=durable))
         self.smtp_port = free_port()
         self._post_office: GuardedProcess | None = None
         self._one_at_a_time = asyncio.Lock()
@@ -116,22 +121,27 @@ class Rig:
         return await temporalio.client.Client.connect(self.servers[server].address)
 
     def server_cpu(self, server: str) -> float:
-        """CPU seconds of a Temporal server so far."""
-        return cpu_of(self.servers[server].pid)
+        """CPU seconds of a Temporal server so far, with the PostgreSQL that it has for itself."""
+        return sum(with_children(pid) for pid in self._of_server(server))
 
     def db_cpu(self) -> float:
-        """CPU seconds of PostgreSQL so far, backends that ended included."""
-        postmaster = psutil.Process(self.postgres.pid)
-        ended = postmaster.cpu_times()
-        total = ended.user + ended.system + ended.children_user + ended.children_system
-        for child in postmaster.children():
-            with suppress(psutil.NoSuchProcess):
-                total += cpu_of(child.pid)
-        return float(total)
+        """CPU seconds of the app's PostgreSQL so far, backends that ended included."""
+        return with_children(self.postgres.pid)
+
+    def pids(self, server: str) -> list[int]:
+        """All servers that a way needs: Temporal, PostgreSQL, mail."""
+        assert self._post_office is not None
+        return [*self._of_server(server), self.postgres.pid, self._post_office.pid]
+
+    def _of_server(self, server: str) -> list[int]:
+        temporal = self.servers[server]
+        return [temporal.pid, *([temporal.postgres.pid] if isinstance(temporal, TemporalOnPostgres) else [])]
 
     def heartbeats(self, server: str) -> float:
-        """Heartbeats that have reached a Temporal server, by its own metrics."""
-        with urllib.request.urlopen(f"http://127.0.0.1:{self._metrics[server]}/metrics", timeout=10) as answer:
+        """Heartbeats that have reached a Temporal server, by its own metrics; the real one shows none."""
+        if server != "dev":
+            return 0.0
+        with urllib.request.urlopen(f"http://127.0.0.1:{self._metrics}/metrics", timeout=10) as answer:
             return sum(float(count) for count in _HEARTBEATS.findall(answer.read()))
 
     async def add_database(self, way: str) -> None:
@@ -150,15 +160,27 @@ def cpu_of(pid: int) -> float:
     return float(times.user + times.system)
 
 
+def with_children(pid: int) -> float:
+    """CPU seconds of a process and its children so far, those that have ended included."""
+    process = psutil.Process(pid)
+    ended = process.cpu_times()
+    total = ended.user + ended.system + ended.children_user + ended.children_system
+    for child in process.children():
+        with suppress(psutil.NoSuchProcess):
+            total += cpu_of(child.pid)
+    return float(total)
+
+
 @asynccontextmanager
-async def rig(*, durable: bool) -> AsyncIterator[Rig]:
+async def rig(*, durable: bool, servers: Sequence[str] = ("dev",)) -> AsyncIterator[Rig]:
     """All servers, for as long as the context lasts.
 
     Args:
-        durable: PostgreSQL syncs to disk, as in production.
+        durable: both PostgreSQL sync to disk, as in production.
+        servers: which of `SERVERS`.
     """
     with tempfile.TemporaryDirectory(prefix="perdure-bench-") as folder:
-        made = Rig(Path(folder), durable=durable)
+        made = Rig(Path(folder), durable=durable, servers=servers)
         try:
             await made.open()
             yield made

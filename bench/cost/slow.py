@@ -12,11 +12,11 @@ COMMIT = 0.005
 for half of them in each direction."""
 
 
-async def transactions_behind_slow_commits(rig: Rig, way: str, plan: Plan) -> float:
+async def transactions_behind_slow_commits(rig: Rig, way: str, server: str, plan: Plan) -> float:
     """Transactions of the worker process that wrote something, relay included, per run."""
     async with proxied(rig.postgres.port) as proxy:
         dsn = rig.dsn(way).replace(f":{rig.postgres.port}/", f":{proxy.port}/")
-        async with living(rig, way, "tuned", plan.settings, dsn=dsn) as life:
+        async with living(rig, way, server, plan.settings, dsn=dsn) as life:
             proxy.delay(COMMIT / 2)
             await life.order("crowd", runs=plan.warm_up, in_flight=plan.in_flight)
             before = await rig.transactions()

@@ -1,85 +1,25 @@
-"""How the app starts a run, and learns that it has ended, each way."""
+"""How the app starts a run, and learns that it has ended, where Temporal runs it."""
 
 from __future__ import annotations
 
-import asyncio
 import os
 import secrets
-from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
 
 import asyncpg
 import temporalio.client
-from temporalio.worker import Worker
+from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 
 from activities.comments.contracts import Comment
 from bench.cost.counting import ended
 from bench.cost.floor import Nothing
 from bench.cost.lifecycles import ByActivity, Inline
 from bench.cost.sample import CommentInput, SampleNotification
+from bench.cost.starter import COMMENT, INSERT, RowStarter, Starter, new_pool
 from perdure import Client
-
-COMMENT = {"post_id": 7, "author": "Ann", "body": "Well said. " * 10, "recipient": "bob@blog.example"}
-LOOK = 0.003
-"""Seconds between two looks of an app that waits for the end of a run."""
-
-_INSERT = "insert into comment (post_id, author, body, recipient) values ($1, $2, $3, $4) returning id"
-
-
-class Starter(ABC):
-    """One way; `ids` are the workflow ids of what was started since `begin`."""
-
-    ids: list[str]
-
-    async def begin(self) -> None:
-        """Forget what was started before."""
-        self.ids = []
-
-    @abstractmethod
-    async def start(self) -> Any:
-        """Commit a row and start what follows from it; returns what `end_of` needs."""
-
-    @abstractmethod
-    async def ended(self) -> int:
-        """How many have ended since `begin`, as the app sees it."""
-
-    @abstractmethod
-    async def end_of(self, key: Any) -> None:
-        """Return when the app is told that it has ended."""
-
-
-class RowStarter(Starter):
-    """The app has a row, and asks that row."""
-
-    def __init__(self, pool: asyncpg.Pool[asyncpg.Record]) -> None:
-        self.pool = pool
-        self._waiting: dict[int, asyncio.Event] = {}
-        self._looking: asyncio.Task[None] | None = None
-
-    async def begin(self) -> None:
-        """See base class."""
-        await super().begin()
-        await self.pool.execute("truncate comment")
-
-    async def ended(self) -> int:
-        """See base class."""
-        return int(await self.pool.fetchval("select count(*) from comment where notification_state = 'sent'"))
-
-    async def end_of(self, key: int) -> None:
-        """See base class."""
-        end = self._waiting[key] = asyncio.Event()
-        if self._looking is None or self._looking.done():
-            self._looking = asyncio.create_task(self._look())
-        await end.wait()
-
-    async def _look(self) -> None:
-        over = "select id from comment where id = any($1) and notification_state = 'sent'"
-        while self._waiting:
-            for row in await self.pool.fetch(over, list(self._waiting)):
-                self._waiting.pop(row["id"]).set()
-            await asyncio.sleep(LOOK)
+from perdure._worker.worker import POLLERS, WORKFLOW_TASKS
 
 
 class SampleStarter(RowStarter):
@@ -91,7 +31,7 @@ class SampleStarter(RowStarter):
 
     async def start(self) -> int:
         """See base class."""
-        key = int(await self.pool.fetchval(_INSERT, *COMMENT.values()))
+        key = int(await self.pool.fetchval(INSERT, *COMMENT.values()))
         workflow_id = f"sample-{key}"
         given = CommentInput(id=key, **COMMENT)  # type: ignore[arg-type]
         await self._client.start_workflow(SampleNotification.run, given, id=workflow_id, task_queue=self._task_queue)
@@ -111,7 +51,7 @@ class OurStarter(RowStarter):
     async def start(self) -> int:
         """See base class."""
         async with self.pool.acquire() as connection, connection.transaction():
-            key = int(await connection.fetchval(_INSERT, *COMMENT.values()))
+            key = int(await connection.fetchval(INSERT, *COMMENT.values()))
             given = Comment(id=key, **COMMENT)  # type: ignore[arg-type]
             handle = await self._client.start(self._lifecycle, key, given, connection=connection)
         self.ids.append(handle.entity.workflow_id(os.environ["PERDURE_SCOPE"]))
@@ -152,35 +92,37 @@ class FloorStarter(Starter):
 
 
 @asynccontextmanager
-async def _sample(task_queue: str) -> AsyncIterator[Starter]:
+async def sample(task_queue: str) -> AsyncIterator[Starter]:
+    """The app beside the sample's worker."""
     client = await temporalio.client.Client.connect(os.environ["TEMPORAL_ADDRESS"])
-    async with _pool() as pool:
+    async with new_pool() as pool:
         yield SampleStarter(pool, client, task_queue)
 
 
 def _ours(lifecycle: type[ByActivity] | type[Inline]) -> Callable[[str], AbstractAsyncContextManager[Starter]]:
     @asynccontextmanager
     async def make(task_queue: str) -> AsyncIterator[Starter]:
-        async with _pool() as pool:
+        async with new_pool() as pool:
             yield OurStarter(pool, Client(pool), lifecycle)
 
     return make
 
 
+activity = _ours(ByActivity)
+inline = _ours(Inline)
+
+
 @asynccontextmanager
-async def _floor(task_queue: str) -> AsyncIterator[Starter]:
+async def floor(task_queue: str) -> AsyncIterator[Starter]:
+    """The app with its worker, which polls as Perdure's does and has no sandbox, as Perdure's mostly has none."""
     client = await temporalio.client.Client.connect(os.environ["TEMPORAL_ADDRESS"])
-    async with Worker(client, task_queue=task_queue, workflows=[Nothing]):
+    async with Worker(
+        client,
+        task_queue=task_queue,
+        workflows=[Nothing],
+        workflow_runner=UnsandboxedWorkflowRunner(),
+        max_concurrent_workflow_tasks=WORKFLOW_TASKS,
+        workflow_task_poller_behavior=POLLERS,
+        nonsticky_to_sticky_poll_ratio=0.6,
+    ):
         yield FloorStarter(client, task_queue)
-
-
-def _pool() -> asyncpg.Pool[asyncpg.Record]:
-    return asyncpg.create_pool(os.environ["PERDURE_DATABASE_URL"], min_size=2, max_size=10)
-
-
-starters: dict[str, Callable[[str], AbstractAsyncContextManager[Starter]]] = {
-    "sample": _sample,
-    "activity": _ours(ByActivity),
-    "inline": _ours(Inline),
-    "floor": _floor,
-}

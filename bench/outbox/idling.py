@@ -12,7 +12,8 @@ from pathlib import Path
 
 import psutil
 
-from bench.cost.rig import ROOT, cpu_of
+from bench.cost.rig import cpu_of
+from bench.cost.ways import ROOT
 from bench.outbox.rig import Rig
 from perdure.servers.guard import GuardedProcess
 
