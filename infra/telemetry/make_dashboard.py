@@ -6,6 +6,7 @@ The file is what is imported; this is what is edited. A test sees that they agre
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,9 @@ TARGET = Path(__file__).with_name("perdure.json")
 Query = tuple[str, str]
 """An expression of PromQL, and the legend of its series."""
 
+_SCOPED = 'scope=~"$scope"'
 _CHOSEN = 'lifecycle=~"$lifecycle"'
+_SERIES = re.compile(r"\b((?:perdure|temporal)_\w+)(?:\{([^}]*)\})?")
 _QUANTILE = "histogram_quantile({}, sum by (le{}) (rate({}_bucket{}[$__rate_interval])))"
 
 
@@ -41,7 +44,7 @@ def dashboard() -> dict[str, Any]:
         "time": {"from": "now-3h", "to": "now"},
         "editable": True,
         "graphTooltip": 1,
-        "templating": {"list": [_SOURCE, _LIFECYCLE]},
+        "templating": {"list": [_SOURCE, _SCOPE, _LIFECYCLE]},
         "panels": panels,
     }
 
@@ -51,7 +54,7 @@ def _panel(
 ) -> dict[str, Any]:
     source = {"type": "prometheus", "uid": "${source}"}
     targets = [
-        {"refId": chr(ord("A") + index), "datasource": source, "expr": expression, "legendFormat": legend}
+        {"refId": chr(ord("A") + index), "datasource": source, "expr": _of_scope(expression), "legendFormat": legend}
         for index, (expression, legend) in enumerate(queries)
     ]
     defaults: dict[str, Any] = {"unit": unit, "min": 0}
@@ -71,28 +74,42 @@ def _panel(
 
 
 _SOURCE = {"name": "source", "label": "Data source", "type": "datasource", "query": "prometheus"}
-_LIFECYCLE = {
-    "name": "lifecycle",
-    "label": "Lifecycle",
-    "type": "query",
-    "datasource": {"type": "prometheus", "uid": "${source}"},
-    "query": {"query": "label_values(perdure_open, lifecycle)", "refId": "lifecycle"},
-    "refresh": 2,
-    "multi": True,
-    "includeAll": True,
-    "allValue": ".*",
-    "current": {"text": "All", "value": "$__all"},
-}
+
+
+def _of_scope(expression: str) -> str:
+    """The expression on the series of the scope that is chosen alone."""
+    return _SERIES.sub(lambda found: f"{found[1]}{{{_SCOPED}{',' + found[2] if found[2] else ''}}}", expression)
+
+
+def _variable(name: str, label: str, query: str) -> dict[str, Any]:
+    return {
+        "name": name,
+        "label": label,
+        "type": "query",
+        "datasource": {"type": "prometheus", "uid": "${source}"},
+        "query": {"query": query, "refId": name},
+        "refresh": 2,
+        "multi": True,
+        "includeAll": True,
+        "allValue": ".*",
+        "current": {"text": "All", "value": "$__all"},
+    }
+
+
+_SCOPE = _variable("scope", "Scope", "label_values(perdure_read_timestamp_seconds, scope)")
+_LIFECYCLE = _variable("lifecycle", "Lifecycle", f"label_values(perdure_open{{{_SCOPED}}}, lifecycle)")
 
 _ROWS: dict[str, list[tuple[str, str, str, list[Query]]]] = {
     "Does anybody have to do something?": [
         ("stat", "Wait for a person to settle a doubt", "short",
-         [(f"sum(max by (lifecycle) (perdure_parked{{{_CHOSEN}}}))", "parked")]),
+         [(f"sum(max by (scope, lifecycle) (perdure_parked{{{_CHOSEN}}}))", "parked")]),
         ("stat", "Want a person", "short",
-         [(f"sum(max by (lifecycle) (perdure_attention{{{_CHOSEN}}}))", "attention")]),
-        ("stat", "Stuck", "short", [(f"sum(max by (lifecycle) (perdure_stuck{{{_CHOSEN}}}))", "stuck")]),
-        ("stat", "Rejected", "short", [("sum(max by (lifecycle, kind) (perdure_rejected))", "rejected")]),
-        ("stat", "Findings", "short", [("sum(max by (kind) (perdure_findings)) or vector(0)", "findings")]),
+         [(f"sum(max by (scope, lifecycle) (perdure_attention{{{_CHOSEN}}}))", "attention")]),
+        ("stat", "Stuck", "short", [(f"sum(max by (scope, lifecycle) (perdure_stuck{{{_CHOSEN}}}))", "stuck")]),
+        ("stat", "Rejected", "short", [("sum(max by (scope, lifecycle, kind) (perdure_rejected))", "rejected")]),
+        ("stat", "Findings", "short",
+         [("sum(max by (scope, kind) (perdure_findings)) or vector(0)", "findings"),
+          (f"sum(max by (scope, lifecycle, kind) (perdure_vanished{{{_CHOSEN}}}))", "lost their workflow")]),
         ("stat", "Last reconciliation", "s", [("max(perdure_reconciliation_age_seconds)", "age")]),
         ("stat", "Relay lag", "s", [("max(perdure_relay_lag_seconds)", "lag")]),
         ("stat", "Age of the readings", "s",
@@ -101,9 +118,9 @@ _ROWS: dict[str, list[tuple[str, str, str, list[Query]]]] = {
     ],
     "Lifecycles": [
         ("timeseries", "Open, by state", "short",
-         [(f"max by (lifecycle, state) (perdure_open{{{_CHOSEN}}})", "{{lifecycle}} {{state}}")]),
+         [(f"max by (scope, lifecycle, state) (perdure_open{{{_CHOSEN}}})", "{{lifecycle}} {{state}}")]),
         ("timeseries", "Longest in its state", "s",
-         [(f"max by (lifecycle, state) (perdure_oldest_seconds{{{_CHOSEN}}})", "{{lifecycle}} {{state}}")]),
+         [(f"max by (scope, lifecycle, state) (perdure_oldest_seconds{{{_CHOSEN}}})", "{{lifecycle}} {{state}}")]),
         ("timeseries", "Mended by reconciliations", "short",
          [("sum by (kind) (increase(perdure_mended_total[1h]))", "{{kind}}")]),
         ("timeseries", "States entered", "ops",
@@ -118,9 +135,10 @@ _ROWS: dict[str, list[tuple[str, str, str, list[Query]]]] = {
          [(_QUANTILE.format(q, ", effect", "perdure_attempt_seconds", f"{{{_CHOSEN}}}"), f"{{{{effect}}}} p{name}")
           for q, name in (("0.5", "50"), ("0.99", "99"))]),
         ("timeseries", "In doubt", "short",
-         [(f"max by (lifecycle, effect) (perdure_in_doubt{{{_CHOSEN}}})", "{{lifecycle}} {{effect}}")]),
+         [(f"max by (scope, lifecycle, effect) (perdure_in_doubt{{{_CHOSEN}}})", "{{lifecycle}} {{effect}}")]),
         ("timeseries", "Oldest doubt", "s",
-         [(f"max by (lifecycle, effect) (perdure_in_doubt_oldest_seconds{{{_CHOSEN}}})", "{{lifecycle}} {{effect}}")]),
+         [(f"max by (scope, lifecycle, effect) (perdure_in_doubt_oldest_seconds{{{_CHOSEN}}})",
+           "{{lifecycle}} {{effect}}")]),
         ("timeseries", "Look-ups, by answer", "ops",
          [(f"sum by (lookup, answer) (rate(perdure_look_ups_total{{{_CHOSEN}}}[$__rate_interval]))",
            "{{lookup}} {{answer}}")]),
@@ -145,11 +163,11 @@ _ROWS: dict[str, list[tuple[str, str, str, list[Query]]]] = {
     ],
     "Temporal": [
         ("timeseries", "Backlog of the task queues", "short",
-         [("max by (task_queue, kind) (perdure_task_queue_backlog)", "{{task_queue}} {{kind}}")]),
+         [("max by (scope, task_queue, kind) (perdure_task_queue_backlog)", "{{task_queue}} {{kind}}")]),
         ("timeseries", "Age of the backlog", "s",
-         [("max by (task_queue, kind) (perdure_task_queue_backlog_seconds)", "{{task_queue}} {{kind}}")]),
+         [("max by (scope, task_queue, kind) (perdure_task_queue_backlog_seconds)", "{{task_queue}} {{kind}}")]),
         ("timeseries", "Pollers", "short",
-         [("max by (task_queue, kind) (perdure_task_queue_pollers)", "{{task_queue}} {{kind}}")]),
+         [("max by (scope, task_queue, kind) (perdure_task_queue_pollers)", "{{task_queue}} {{kind}}")]),
         ("timeseries", "Workflow tasks that failed", "ops",
          [("sum by (workflow_type) (rate(temporal_workflow_task_execution_failed[$__rate_interval]))",
            "{{workflow_type}}")]),

@@ -83,7 +83,7 @@ def _row(found: asyncpg.Record) -> Row | None:
 
 
 async def _look(context: Context, rows: Sequence[Row]) -> None:
-    running = await _running(context, rows)
+    running = await listed_as_open(context, rows)
     few = asyncio.Semaphore(AT_ONCE)
 
     async def look(row: Row) -> None:
@@ -93,7 +93,7 @@ async def _look(context: Context, rows: Sequence[Row]) -> None:
     await asyncio.gather(*(look(row) for row in rows))
 
 
-async def _running(context: Context, rows: Sequence[Row]) -> set[str]:
+async def listed_as_open(context: Context, rows: Sequence[Row]) -> set[str]:
     """Ids of the workflows that are open as far as is known: it may be a moment ago, and ids with quotes or
     backslashes are not found this way. So whoever is not in it is asked about again."""
     ids = [row.entity.workflow_id(context.settings.scope) for row in rows]

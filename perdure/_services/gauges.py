@@ -19,7 +19,7 @@ from temporalio.common import MetricMeter
 from perdure._services.queues import Queue, queues, read_queue
 from perdure._services.service import Service
 from perdure._store.bounds import bounds
-from perdure._store.finding_kinds import KINDS
+from perdure._store.finding_kinds import ENDED, KINDS, VANISHED
 from perdure._store.postgres import Pool
 from perdure._store.sql import queries, shared
 from perdure.app import App
@@ -90,6 +90,7 @@ class Gauges(Service):
             waiting = await connection.fetchrow(shared("gauges_waiting"))
             rejected = await connection.fetch(query("gauges_rejected"))
             found = await connection.fetch(query("gauges_findings"))
+            vanished = await connection.fetch(query("gauges_vanished"))
             reconciliation_age = await connection.fetchval(query("gauges_reconciliation")) if self._cleans_up else 0.0
         self._show_open(open_ones)
         self._show_doubt(in_doubt, parked)
@@ -97,6 +98,7 @@ class Gauges(Service):
         self._show_waiting(waiting)
         self._show_rejected(rejected)
         self._show_reconciliation(found, reconciliation_age)
+        self._show_vanished(vanished)
         show(self._meter, names.READ_AT, time.time())
         self.every = max(self._at_least, 20 * (time.monotonic() - began))
 
@@ -155,6 +157,15 @@ class Gauges(Service):
         counts |= {(row["kind"],): float(row["found"]) for row in rows if (row["kind"],) in counts}
         self._show_all({names.FINDINGS: counts})
         show(self._meter, names.RECONCILIATION_AGE_SECONDS, age)
+
+    def _show_vanished(self, rows: Iterable[asyncpg.Record]) -> None:
+        counts = dict.fromkeys([(name, kind.name) for name in self._lifecycles for kind in (ENDED, VANISHED)], 0.0)
+        counts |= {
+            (row["lifecycle"], row["kind"]): float(row["found"])
+            for row in rows
+            if (row["lifecycle"], row["kind"]) in counts
+        }
+        self._show_all({names.VANISHED: counts})
 
     def _show_task_queue(self, task_queue: str, kind: str, seen: Queue | None) -> None:
         labels = {"task_queue": task_queue, "kind": kind}

@@ -32,6 +32,7 @@ from perdure._crypto.codec import Codec, encrypting, encrypts
 from perdure._reconcile.caretaker import Caretaker
 from perdure._reconcile.expected import Expected
 from perdure._reconcile.hosting import cleaning_up
+from perdure._reconcile.watch import Watch
 from perdure._services.follower import Follower
 from perdure._services.ownership.exchange import Exchange, plain
 from perdure._services.ownership.ownership import Ownership
@@ -194,6 +195,8 @@ class PerdurePlugin(temporalio.client.Plugin, temporalio.worker.Plugin):
         self._code_failures = CodeFailures(pool)
         self._caretaker = Caretaker(pool, worker.client, self.config)
         beside = delivering(pool, worker.client, self.app, self.config, meter, relay=self.config.relay)
+        if self.config.reconciliation_every:
+            beside.append(Watch(pool, plain(worker.client), self.app, self.config, meter))
         await self._services.start(ownership, self._follower, self._code_failures, self._caretaker, *beside)
         self.ready.set()
 

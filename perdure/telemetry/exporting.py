@@ -23,7 +23,7 @@ from temporalio.runtime import (
 
 from perdure.errors import InvalidSetting
 from perdure.settings import Settings
-from perdure.telemetry.names import METRICS
+from perdure.telemetry.names import METRICS, NO_SCOPE, SCOPE
 
 CORE = logging.getLogger("temporalio.core")
 """Where the core of Temporal's SDK logs."""
@@ -80,7 +80,10 @@ def _runtime(config: Settings) -> Runtime:
     filter = TelemetryFilter(core_level="INFO" if config.log_level == "debug" else "WARN", other_level="ERROR")
     logs = LoggingConfig(filter=filter, forwarding=forwarding)
     try:
-        return Runtime(telemetry=TelemetryConfig(logging=logs, metrics=metrics, attach_service_name=False))
+        tags = {SCOPE: config.scope or NO_SCOPE}
+        return Runtime(
+            telemetry=TelemetryConfig(logging=logs, metrics=metrics, global_tags=tags, attach_service_name=False)
+        )
     except (ValueError, RuntimeError) as error:
         raise InvalidSetting(f"PERDURE_METRICS={config.metrics!r}: {error}") from error
 

@@ -12,6 +12,11 @@ from typing import Literal
 OTHER = "other"
 """In place of a state that the app does not declare."""
 
+SCOPE = "scope"
+"""Label of every series, those of Temporal's SDK included: PERDURE_SCOPE, so that installations stay apart."""
+NO_SCOPE = "none"
+"""Its value without one: an empty label is none in Prometheus."""
+
 
 @dataclass(frozen=True, slots=True)
 class Metric:
@@ -101,6 +106,13 @@ REJECTED = Metric(
     ("lifecycle", "kind"),
 )
 BEHIND = Metric("perdure_behind", "gauge", "app rows that do not show the newest state yet")
+VANISHED = Metric(
+    "perdure_vanished",
+    "gauge",
+    "open entities whose workflow was ended past perdure (ended) or is gone (vanished): a person must see to them, or "
+    "they were started again within the last hour",
+    ("lifecycle", "kind"),
+)
 FINDINGS = Metric("perdure_findings", "gauge", "what reconciliations found and left for a person", ("kind",))
 MENDED = Metric("perdure_mended_total", "counter", "what reconciliations found and mended", ("kind",))
 RECONCILIATION_AGE_SECONDS = Metric(

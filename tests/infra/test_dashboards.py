@@ -13,7 +13,7 @@ import pytest
 
 from infra.promtool import obtain_promtool
 from infra.telemetry.make_dashboard import TARGET, dashboard
-from perdure.telemetry.names import METRICS, SDK_METRICS
+from perdure.telemetry.names import METRICS, SCOPE, SDK_METRICS
 
 FOLDER = TARGET.parent
 ALERTS, TESTS = FOLDER / "alerts.yaml", FOLDER / "alerts_test.yaml"
@@ -33,7 +33,7 @@ def expressions(panels: list[dict[str, Any]]) -> Iterator[str]:
     """What the panels ask Prometheus."""
     for panel in panels:
         for target in panel.get("targets", []):
-            yield target["expr"].replace("$lifecycle", ".*").replace("$__rate_interval", "5m")
+            yield re.sub(r"\$(lifecycle|scope)", ".*", target["expr"]).replace("$__rate_interval", "5m")
 
 
 def named(text: str) -> set[str]:
@@ -43,7 +43,7 @@ def named(text: str) -> set[str]:
 
 
 def test_the_alerts_are_silent_while_all_is_well_and_fire_when_it_is_not() -> None:
-    assert "14 rules found" in promtool("check", "rules", str(ALERTS))
+    assert "15 rules found" in promtool("check", "rules", str(ALERTS))
     assert "SUCCESS" in promtool("test", "rules", str(TESTS))
 
 
@@ -79,12 +79,19 @@ def test_panels_and_rules_group_by_labels_that_a_metric_has(metric: Any) -> None
     for each in (each for each in asked if named(each) == {metric.name}):
         labels = {label for group in re.findall(r"by \(([\w, ]+)\)", each) for label in group.split(", ")}
         labels |= set(re.findall(r"(\w+)=~?\"", each))
-        assert labels <= {*metric.labels, "le"}, each
+        assert labels <= {*metric.labels, "le", SCOPE}, each
+
+
+def test_every_rule_and_panel_keeps_installations_apart() -> None:
+    for each in expressions(dashboard()["panels"]):
+        assert len(_NAME.findall(each)) == each.count('scope=~"'), each
+    rules = re.findall(r"^ +expr: (?:>-\n +)?(.*)$", ALERTS.read_text(), re.MULTILINE)
+    assert [each for each in rules if "by (scope" not in each] == []
 
 
 def test_the_dashboard_asks_which_data_source_to_use() -> None:
     imported = json.loads(TARGET.read_text())
-    assert [each["type"] for each in imported["templating"]["list"]] == ["datasource", "query"]
+    assert [each["type"] for each in imported["templating"]["list"]] == ["datasource", "query", "query"]
     sources = {panel["datasource"]["uid"] for panel in imported["panels"] if panel["type"] != "row"}
     assert sources == {"${source}"}
     places = [tuple(panel["gridPos"][side] for side in "xy") for panel in imported["panels"]]

@@ -37,7 +37,8 @@ def check_firing(folder: Path, scrapes: Sequence[Scrape], expected: Sequence[Map
             given = ",".join(f'{label}="{text}"' for label, text in sorted(labels))
             values = series.setdefault(f"{name}{{{given}}}", ["_"] * 10 * number)
             values += [str(value)] * 10
-    alerts = [{"alertname": each["alertname"], "alertstate": "firing", **each} for each in expected]
+    [scope] = {dict(labels)["scope"] for scrape in scrapes for _, labels in scrape}
+    alerts = [{"alertname": each["alertname"], "alertstate": "firing", "scope": scope, **each} for each in expected]
     samples = [{"labels": "ALERTS" + _written(each), "value": 1} for each in alerts]
     query = {"expr": 'ALERTS{alertstate="firing"}', "eval_time": f"{10 * len(scrapes) - 1}m", "exp_samples": samples}
     given_series = [{"series": each, "values": " ".join(values)} for each, values in series.items()]

@@ -221,7 +221,7 @@ async def test_what_is_exported_has_the_names_and_labels_that_are_documented(wor
 
     declared = {each.name: each for each in names.METRICS}
     seen = set()
-    of_sdk = {"namespace", "task_queue", "workflow_type", "activity_type", "le"}
+    of_sdk = {names.SCOPE, "namespace", "task_queue", "workflow_type", "activity_type", "le"}
     for name, labels in samples:
         if name.startswith("perdure_"):
             metric = declared[name if name in declared else re.sub("_(bucket|sum|count)$", "", name)]
@@ -231,7 +231,9 @@ async def test_what_is_exported_has_the_names_and_labels_that_are_documented(wor
     rare = {names.RELAY_POSTPONED.name, names.MENDED.name}
     assert seen == set(declared) - rare
     assert SECRET not in text
-    assert ("perdure_open", frozenset({("lifecycle", "lookup"), ("state", "other")})) in samples
+    where = {("scope", world.scope), ("lifecycle", "lookup"), ("state", "other")}
+    assert ("perdure_open", frozenset(where)) in samples
+    assert {dict(labels).get(names.SCOPE) for _, labels in samples} == {world.scope}
 
 
 @pytest.fixture
