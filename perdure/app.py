@@ -14,6 +14,7 @@ from perdure._workflow.lifecycle import Lifecycle
 from perdure.contracts.effects import Effect, Lookup, contract_of, first_problem
 from perdure.contracts.keys import check_name
 from perdure.contracts.limits import RateLimit, limits_of
+from perdure.contracts.problems import ApplicationCheck
 from perdure.contracts.states import suggestion
 from perdure.contracts.steps import Step
 from perdure.errors import DeclarationError, InvalidInput, UnknownLifecycle
@@ -35,6 +36,8 @@ class App:
             Those that were declared by their bodies (`@effect`, `@lookup`, `@step`) need not be named.
         lifespan: what bodies share: an async context manager made from the worker's settings, entered before the
             worker takes work and left after its last body has ended. What it yields is their `attempt.resources`.
+        checks: functions that return the problems of this machine, such as a log that can't be read, for
+            `perdure doctor`.
         commands: groups of commands that `perdure` gets from the application, by their first word: where their Typer
             app is, as `package.module:name`.
 
@@ -56,8 +59,10 @@ class App:
         *,
         lifespan: Lifespan | None = None,
         commands: Mapping[str, str] | None = None,
+        checks: Sequence[ApplicationCheck] = (),
     ) -> None:
         self.lifespan = lifespan
+        self.checks: tuple[ApplicationCheck, ...] = tuple(checks)
         self.commands: dict[str, str] = dict(commands or {})
         self.lifecycles: dict[str, type[Lifecycle[Any, Any]]] = {_name(each): each for each in lifecycles}
         if len(self.lifecycles) != len(lifecycles):

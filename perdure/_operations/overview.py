@@ -47,6 +47,13 @@ async def read_overview(connection: Connection) -> dict[str, Any]:
     }
 
 
+async def read_flow(connection: Connection) -> dict[str, Any]:
+    """How many have begun and ended so far, see `queries/overview_flow.sql`."""
+    row = await connection.fetchrow(query("overview_flow"))
+    assert row is not None
+    return dict(row)
+
+
 async def read_queues(
     client: Client | TemporalUnavailable, app: App | None, settings: Settings
 ) -> list[dict[str, Any]]:

@@ -71,6 +71,11 @@ async def prepare(connection: Connection, writer: Connection, columns: Declared)
     if await connection.fetchval(_OWNS):
         async with connection.transaction():
             await declare(connection, columns)
+    await check_columns(connection, writer, columns)
+
+
+async def check_columns(connection: Connection, writer: Connection, columns: Declared) -> None:
+    """Make sure that the columns are on record, and that `writer` may write them; raises as `prepare`."""
     for lifecycle, column in columns.items():
         if column is None:
             continue

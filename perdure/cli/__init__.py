@@ -14,6 +14,7 @@ from perdure.cli import (
     claim_database,
     dev,
     diagram,
+    doctor,
     doubts,
     encryption,
     forget,
@@ -30,6 +31,7 @@ from perdure.cli import (
     schema,
     show,
     status,
+    top,
 )
 from perdure.cli.cli import cli
 from perdure.cli.printing import complain, complain_at_length
@@ -42,6 +44,7 @@ __all__ = [
     "cli",
     "dev",
     "diagram",
+    "doctor",
     "doubts",
     "encryption",
     "forget",
@@ -59,6 +62,7 @@ __all__ = [
     "schema",
     "show",
     "status",
+    "top",
 ]
 
 

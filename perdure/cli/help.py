@@ -36,7 +36,9 @@ def show_page(
         refuse(f"no page is named {topic!r}{suggestion(topic, known)}", 2)
     console = Console()
     text = known[topic].read_text("utf-8")
-    console.print(Markdown(text) if console.is_terminal else text, markup=False, highlight=False, soft_wrap=True)
+    console.print(
+        Markdown(text) if console.is_terminal else text, markup=False, emoji=False, highlight=False, soft_wrap=True
+    )
 
 
 def _title(file: Path) -> str:

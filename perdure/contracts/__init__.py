@@ -8,4 +8,5 @@ from perdure.contracts.erasure import Erasure as Erasure
 from perdure.contracts.keys import Key as Key
 from perdure.contracts.limits import RateLimit as RateLimit
 from perdure.contracts.outcomes import EffectStatus as EffectStatus
+from perdure.contracts.problems import Problem as Problem
 from perdure.contracts.states import State as State

@@ -1,0 +1,24 @@
+"""For `perdure doctor`: whether the mail log can be read here, by which doubts are settled."""
+
+from __future__ import annotations
+
+import getpass
+import shlex
+
+from activities.mail.settings import mail_settings
+from perdure.contracts import Problem
+
+
+def check_mail_log() -> list[Problem]:
+    """What keeps a look-up from the mail log; each doubt would then wait for a person."""
+    log = mail_settings().log
+    try:
+        with log.open("rb") as opened:
+            opened.read(1)
+    except PermissionError:
+        what = f"the mail log {log} can't be read by {getpass.getuser()}: each mail in doubt waits for a person"
+        return [Problem(what, f"adduser {shlex.quote(getpass.getuser())} adm, if Debian's Postfix writes it")]
+    except OSError as error:
+        what = f"there is no mail log at {log} ({error.strerror}): each mail in doubt waits for a person"
+        return [Problem(what, "export PERDURE_MAIL_LOG=FILE")]
+    return []

@@ -1,0 +1,139 @@
+"""`perdure doctor` names what is wrong, and the command that mends it; where nothing is, it says so and ends with 0."""
+
+from __future__ import annotations
+
+import json
+import secrets
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from infra.pgbouncer import PgBouncer
+from perdure._operations.doctor import clocks
+from perdure._operations.doctor.checks import CHECKS
+from perdure._store.connecting import weaknesses
+from perdure.servers.ports import free_port
+from perdure.servers.postgres import PostgresServer
+from tests.apps.bodies import app
+from tests.command import APP, perdure
+from tests.world import World
+
+MAIL = "workers.comments.app:app"
+
+
+class Examined:
+    """What `perdure doctor --json` said."""
+
+    def __init__(self, status: int, output: str) -> None:
+        self.status = status
+        self.checks: dict[str, dict[str, Any]] = {each["check"]: each for each in map(json.loads, output.splitlines())}
+
+    def result(self, check: str) -> str:
+        return str(self.checks[check]["result"])
+
+    def problem(self, check: str) -> tuple[str, str]:
+        """What is wrong last, and what mends it."""
+        problem = self.checks[check]["problems"][-1]
+        return problem["what"], problem["mend"]
+
+
+async def doctor(world: World, *arguments: str, **environment: str) -> Examined:
+    end = await perdure(world, "doctor", "--json", *arguments, **environment)
+    return Examined(end.exit_code, end.stdout)
+
+
+@pytest.fixture
+def durable(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The server of the tests has fsync=off, which is a finding."""
+
+    async def none_of_them(connection: Any) -> list[str]:
+        assert await weaknesses(connection)
+        return []
+
+    monkeypatch.setattr("perdure._operations.doctor.database_server.weaknesses", none_of_them)
+
+
+@pytest.mark.usefixtures("durable")
+async def test_an_installation_that_works_passes_every_check(world: World) -> None:
+    async with world.worker(app):
+        found = await doctor(world, *APP)
+        assert found.status == 0, found.checks
+        assert list(found.checks) == [each.name for each in CHECKS]
+        assert {found.result(name) for name in found.checks if name != "roles"} == {"ok"}
+        assert found.problem("roles")[0].endswith("is a superuser: whoever takes over a worker has the whole server")
+    shown = (await perdure(world, "doctor")).stdout
+    assert "ok    clocks\n" in shown
+    assert "hint  roles: " in shown
+    assert "-     checks of the application: left out, it needs --app" in shown
+
+
+async def test_each_finding_names_what_mends_it(world: World, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    async with world.worker(app):
+        await world.db.execute("update perdure.database set stopped = 'it is a copy'")
+    monkeypatch.setattr("perdure._operations.doctor.clocks.MOST", -clocks.MOST)
+    monkeypatch.setattr("perdure._operations.doctor.temporal_server.OLDEST", (9, 0))
+    monkeypatch.setattr("perdure._operations.doctor.database_server.OLDEST", 99)
+    monkeypatch.setattr("perdure._operations.doctor.database_tls.is_remote", lambda peer: True)
+    monkeypatch.setattr("perdure._operations.doctor.temporal_tls._is_here", lambda host: False)
+    found = await doctor(
+        world,
+        *("--app", MAIL),
+        PERDURE_RECONCILIATION_GRAC="1",
+        PERDURE_MAIL_LOG=str(tmp_path / "mail.log"),
+        PERDURE_MAIL_SECRET=secrets.token_hex(32),
+    )
+    assert found.status == 1
+    mends = {
+        "settings": "export PERDURE_RECONCILIATION_GRACE=... in place of PERDURE_RECONCILIATION_GRAC",
+        "PostgreSQL": "upgrade PostgreSQL",
+        "TLS to PostgreSQL": "sslmode=verify-full",
+        "Temporal": "upgrade the Temporal server",
+        "TLS to Temporal": "export TEMPORAL_TLS=true",
+        "binding of database and Temporal": "perdure database claim",
+        "clocks": "timedatectl set-ntp true",
+        "checks of the application": "export PERDURE_MAIL_LOG=FILE",
+    }
+    for check, mend in mends.items():
+        assert mend in found.problem(check)[1], check
+
+
+async def test_a_role_without_rights_is_told_which_ones_and_who_grants_them(world: World) -> None:
+    role = f"shop_{secrets.token_hex(4)}"
+    await world.db.execute(f"create role {role} login")
+    try:
+        found = await doctor(world, PERDURE_DATABASE_URL=world.dsn.replace("//postgres@", f"//{role}@"))
+    finally:
+        await world.db.execute(f"drop role {role}")
+    assert found.status == 1
+    assert (
+        found.problem("PostgreSQL")[1]
+        == "psql -c 'alter system set full_page_writes = on' -c 'select pg_reload_conf()'"
+    )
+    assert found.problem("schema")[1] == f"perdure grant {role} --as worker"
+
+
+async def test_without_servers_or_schema_the_rest_is_checked(world: World, postgres: PostgresServer) -> None:
+    nowhere = f"127.0.0.1:{free_port()}"
+    found = await doctor(world, PERDURE_DATABASE_URL=f"postgresql://{nowhere}/x")
+    assert found.status == 1
+    assert found.result("connection to PostgreSQL") == "failed"
+    assert found.result("Temporal") == "ok"
+    assert found.result("schema") == "left out"
+
+    name = f"empty_{secrets.token_hex(4)}"
+    await world.db.execute(f"create database {name}")
+    found = await doctor(world, PERDURE_DATABASE_URL=postgres.dsn(name), TEMPORAL_ADDRESS=nowhere)
+    assert found.status == 1
+    assert found.problem("schema")[1] == "perdure migrate"
+    assert found.result("roles") == found.result("Temporal") == "left out"
+    assert nowhere in found.problem("connection to Temporal")[0]
+
+
+@pytest.mark.usefixtures("durable")
+async def test_a_pooler_is_seen(world: World, postgres: PostgresServer) -> None:
+    database = world.dsn.rpartition("/")[2]
+    with PgBouncer(postgres, default_pool_size="4") as bouncer:
+        found = await doctor(world, PERDURE_DATABASE_URL=bouncer.dsn(database))
+    assert found.status == 0
+    assert found.problem("PgBouncer")[1] == "set PERDURE_DATABASE_URL of the workers to PostgreSQL itself"
