@@ -17,7 +17,7 @@ class Problem:
         serious: whether it can't work so; else it is only advised against.
 
     Example:
-        >>> Problem("/var/log/mail.log can't be read", "adduser shop adm").serious
+        >>> Problem("/etc/shop/card.key can't be read", "adduser shop keys").serious
         True
     """
 
