@@ -72,7 +72,7 @@ class Attempts(Generic[In, Out]):
     def check(self) -> None:
         """Once, before anything is sent, and from the state that it will be in: what is done must not fail the run."""
         origin = self._enters or (None if self._run.catching_up else self._run.state)
-        if self._then is not None and origin is not None:
+        if self._then is not None and origin is not None and not self._run.has_passed(self._then):
             self._run.check_move(origin, self._then)
 
     async def make(self, within: timedelta | None) -> None:
@@ -184,9 +184,12 @@ class Attempts(Generic[In, Out]):
 
     def _entering(self) -> Move | None:
         run, entering = self._run, self._enters
-        if entering is None or entering == run.state:
+        if entering is None:
             return None
-        was_there = run.catching_up or self._record.known.effect.attempts > 0
+        run.come_to(entering)
+        if entering == run.state:
+            return None
+        was_there = run.catching_up or run.has_passed(entering) or self._record.known.effect.attempts > 0
         if was_there and not run.declared.allows(run.state, entering):
             return None
         run.check_move(run.state, entering)

@@ -128,6 +128,8 @@ class RunState:
         restored: the snapshot that the run before has left.
         catching_up: `run` was started from its top, and has not come to where the run before was: until then, what that
             did is not done again.
+        behind: `run` was started from its top, and has not come to the state that it is in. It can have ended to catch
+            up all the same: where the database lost a record, it waits for a person on the way.
         moved: this run has done more than catch up.
         effects: what became of them.
         asked: what people have asked of it.
@@ -156,6 +158,7 @@ class RunState:
         self.restored_well = self.restored is None
         """The author's lifecycle holds what is on record of it, so that its snapshot holds all of it."""
         self.catching_up = carried.state is not None
+        self.behind = self.catching_up
         self.moved = False
         self.effects = Ledger(author.effects, carried)
         self.asked = Asked(carried)
@@ -219,7 +222,7 @@ class RunState:
         """Be in `state` from now on; whether that is another one."""
         if state == self.state:
             return False
-        self.state, self.since = state, workflow.now()
+        self.state, self.since, self.behind = state, workflow.now(), False
         return True
 
     def overtake(self, state: str | None) -> None:
@@ -246,6 +249,15 @@ class RunState:
         """`run` enters `state` while it catches up: whether it is still on its way after that."""
         self.catching_up = state != self.state
         return self.catching_up
+
+    def come_to(self, state: str) -> None:
+        """`run` names a state that it is to be in."""
+        self.behind = self.behind and state != self.state
+
+    def has_passed(self, state: str) -> bool:
+        """Whether an earlier run has left `state` for the state that this one is in, and has not come to."""
+        on_the_way = not self.declared.allows(self.state, state) and self.declared.leads(state, self.state)
+        return self.behind and on_the_way
 
     def has_moved(self) -> None:
         """This run has done more than catch up."""

@@ -66,8 +66,9 @@ class Transitions:
             if state != run.state and run.declared.allows(run.state, state):
                 raise Cancelled
             return True
+        run.come_to(state)
         if not run.catching_up:
-            return False
+            return run.has_passed(state)
         return not run.step_towards(state) or not run.declared.allows(run.state, state)
 
     async def _until_alone(self, state: str) -> None:
