@@ -41,7 +41,7 @@ COLUMNS: dict[str, tuple[Column, ...]] = {
     "effect": (
         *(*_ENTITY, ("key", "text"), ("effect", "text"), ("token", "text"), ("status", "text"), ("digest", "text")),
         *(("attempts", "int"), ("version", "bigint")),
-        *((name, "time") for name in ("first_at", "attempt_at", "deadline", "earlier_doubt")),
+        *((name, "time") for name in ("first_at", "attempt_at", "deadline", "earlier_doubt", "earlier_deadline")),
         *((name, "text") for name in ("receipt", "lookup_hint", "why", "settled_by")),
     ),
 }

@@ -21,6 +21,8 @@ class _Effect:
     attempt_at: datetime
     earlier_doubt: datetime | None = None
     """When the first attempt was begun, of those before the current one, that is in doubt."""
+    earlier_deadline: datetime | None = None
+    """Until when one of those may be under way."""
 
     @property
     def in_doubt_since(self) -> datetime | None:
@@ -237,6 +239,7 @@ class MemoryStore:
             return Verdict.STANDING
         if doubt is not None and fence.within is not None and (now - doubt).total_seconds() >= fence.within:
             return Verdict.OVER
+        known.earlier_deadline = None if doubt is None else known.deadline
         known.deadline = deadline if doubt is None else max(known.deadline, deadline)
         known.digest, known.attempt_at, known.earlier_doubt = fence.digest, now, doubt
         known.learn(
@@ -256,7 +259,9 @@ class MemoryStore:
             return Verdict.STANDING
         if said is not EffectStatus.DONE and not (current and was.unknown):
             return Verdict.STANDING
-        about_this_one = said is EffectStatus.NOT_DONE or (said is EffectStatus.REFUSED and fence.within is None)
+        under_way = known.earlier_deadline is not None and self._clock() < known.earlier_deadline
+        of_one = fence.within is None or under_way
+        about_this_one = said is EffectStatus.NOT_DONE or (said is EffectStatus.REFUSED and of_one)
         if outcome and about_this_one and known.earlier_doubt is not None:
             said, why = EffectStatus.IN_DOUBT, "; ".join([*([why] if why else []), "an earlier attempt is in doubt"])
         known.learn(version, status=said, why=why, **({"receipt": fence.receipt} if said is EffectStatus.DONE else {}))

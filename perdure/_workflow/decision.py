@@ -104,11 +104,21 @@ def decide(
         return Settled(status, expired=True)
     if known.effect.in_doubt:
         if known.last is EffectStatus.REFUSED:
-            return Settled(status, refused=True)
+            return _refused_in_doubt(terms.doubt, terms, known)
         return _in_doubt(terms.doubt, terms, known, luck)
     if _is_spent(terms, known):
         return Settled(status, gave_up=True)
     return Again(_pause(terms, known, luck))
+
+
+def _refused_in_doubt(policy: DoubtPolicy[Any, Any], terms: _Terms, known: Known) -> Decision:
+    """A refusal answers an earlier attempt where the other side drops repeats, once that is not under way any more.
+    The call that settles it is made however many have failed."""
+    if isinstance(policy, Dedupe) and known.in_flight > NOW:
+        within = policy.window - policy.margin - terms.timeout
+        if known.in_doubt_for + known.in_flight < within:
+            return Again(known.in_flight, within)
+    return Settled(known.effect.status, refused=True)
 
 
 def _in_doubt(policy: DoubtPolicy[Any, Any], terms: _Terms, known: Known, luck: float) -> Decision:

@@ -18,7 +18,7 @@ KEYS = {
     "effect": ("key",),
 }
 _JSON = ("input", "snapshot", "receipt", "lookup_hint", "effect")
-_TIMES = ("at", "finished_at", "created_at", "first_at", "attempt_at", "deadline", "earlier_doubt")
+_TIMES = ("at", "finished_at", "created_at", "first_at", "attempt_at", "deadline", "earlier_doubt", "earlier_deadline")
 _OUTCOME = ("status", "receipt", "lookup_hint", "why", "settled_by", "token", "attempts")
 _ALL = ("ident", "entity", "message", "outbox", "rejected", "effect", "kept_effect", "carried_transition", "month")
 

@@ -5,7 +5,10 @@ from __future__ import annotations
 import asyncio
 import signal
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+
+import psutil
 
 from tests.chaos.plan import WORKERS
 from tests.deadline import DEADLINE
@@ -79,9 +82,10 @@ class Slot:
             self._process.send(number)
 
     async def freeze(self, seconds: float) -> None:
-        """Freeze the one that runs now for a while."""
+        """Freeze the one that runs now for a while; one that ends at that moment (its servers are away) is over."""
         if (process := self._process) is not None:
-            await process.freeze()
+            with suppress(ProcessLookupError, psutil.NoSuchProcess):
+                await process.freeze()
             await asyncio.sleep(seconds)
             if self._process is process:
                 process.thaw()

@@ -15,6 +15,7 @@ from perdure._wire.writes import Answer, EffectView, Move, Write
 from perdure.contracts.keys import Entity, Key, slot_of
 from perdure.contracts.states import STARTING
 from perdure.errors import DatabaseUnavailable
+from perdure.testing.exploring.virtual_time import MOMENT
 
 if TYPE_CHECKING:
     from perdure.testing.exploring.workers import Worker
@@ -119,7 +120,7 @@ class Connection:
         loop = world.loop
         until = loop.time() + patience
         await world.point(self._worker, "before the commit")
-        while (ready := max(database.away_until, database.locked_until)) > loop.time():
+        while (ready := max(database.away_until, database.locked_until)) > loop.time() + MOMENT:
             await self._pause(min(ready, until) - loop.time(), until, "no answer")
         answer = await database.store.write(write, patience=patience)
         await asyncio.sleep(_ROUND_TRIP)

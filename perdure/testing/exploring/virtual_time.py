@@ -13,8 +13,8 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 
-_MOMENT = 1e-9
-"""Seconds between two timers that ring together."""
+MOMENT = 1e-9
+"""Seconds between two timers that ring together: the clock may stay where it is between them."""
 
 
 class StandsStill(Exception):
@@ -136,7 +136,7 @@ class VirtualLoop(VirtualTime, asyncio.BaseEventLoop):
                 raise StandsStill
             if (wait := timers[0][0] - self._elapsed) > 0:
                 self.advance(wait)
-        end = self._elapsed + _MOMENT
+        end = self._elapsed + MOMENT
         while timers and timers[0][0] < end:
             ready.append(heapq.heappop(timers)[1])
         for _ in range(len(ready)):

@@ -47,9 +47,9 @@ async def told(store: Store, op: FenceOp, token: str = "t1", **more: Any) -> Ans
     return await say(store, a_write("a", 9, None, a_fence(op, "a", token, **more)))
 
 
-async def stands(store: Store, status: EffectStatus, token: str = "t1") -> None:
+async def stands(store: Store, status: EffectStatus, token: str = "t1", in_flight: float = 20.0) -> None:
     """Bring the effect of `a` into a status."""
-    assert (await say(store, a_begin("a", 1, token))).verdict is Verdict.FRESH
+    assert (await say(store, a_begin("a", 1, token, in_flight=in_flight))).verdict is Verdict.FRESH
     if status is not EffectStatus.ATTEMPTING:
         assert (await say(store, an_outcome("a", 1, status, token))).verdict is Verdict.STORED
 
@@ -270,19 +270,25 @@ async def test_the_time_for_a_repeat_begins_anew_where_nothing_is_in_doubt(eithe
 
 @pytest.mark.parametrize("status", [EffectStatus.ATTEMPTING, EffectStatus.IN_DOUBT])
 @pytest.mark.parametrize(
-    ("said", "within", "becomes"),
+    ("said", "within", "in_flight", "becomes"),
     [
-        (EffectStatus.NOT_DONE, None, EffectStatus.IN_DOUBT),
-        (EffectStatus.NOT_DONE, 60.0, EffectStatus.IN_DOUBT),
-        (EffectStatus.REFUSED, None, EffectStatus.IN_DOUBT),
-        (EffectStatus.REFUSED, 60.0, EffectStatus.REFUSED),
-        (EffectStatus.DONE, None, EffectStatus.DONE),
+        (EffectStatus.NOT_DONE, None, 20.0, EffectStatus.IN_DOUBT),
+        (EffectStatus.NOT_DONE, 60.0, 0.0, EffectStatus.IN_DOUBT),
+        (EffectStatus.REFUSED, None, 0.0, EffectStatus.IN_DOUBT),
+        (EffectStatus.REFUSED, 60.0, 20.0, EffectStatus.IN_DOUBT),  # the first may still arrive
+        (EffectStatus.REFUSED, 60.0, 0.0, EffectStatus.REFUSED),
+        (EffectStatus.DONE, None, 20.0, EffectStatus.DONE),
     ],
 )
 async def test_what_an_attempt_ended_in_ends_no_doubt_about_the_one_before(
-    either: Store, status: EffectStatus, said: EffectStatus, within: float | None, becomes: EffectStatus
+    either: Store,
+    status: EffectStatus,
+    said: EffectStatus,
+    within: float | None,
+    in_flight: float,
+    becomes: EffectStatus,
 ) -> None:
-    await stands(either, status)
+    await stands(either, status, in_flight=in_flight)
     await say(either, a_begin("a", 2, "t2", after="t1", within=within))
     outcome = an_outcome("a", 2, said, "t2", within=within, why="busy")
     first, again = await say(either, outcome), await say(either, outcome)  # the reply to the first may be lost

@@ -133,6 +133,21 @@ PARK_NOW = Park(AT_ONCE)
         ("escalate", {"failures": 5, "last": NOT_DONE}, PARK_NOW),
         ("repeat", {"failures": 2, "last": REFUSED}, Settled(IN_DOUBT, refused=True)),
         ("dedupe", {"failures": 2, "last": REFUSED}, Settled(IN_DOUBT, refused=True)),
+        # it answers the attempt before once that is not under way any more
+        (
+            *("dedupe", {"failures": 2, "last": REFUSED, "in_flight": 5.0, "in_doubt_for": 15}),
+            Again(timedelta(seconds=5), within=timedelta(seconds=70)),
+        ),
+        (
+            *("dedupe", {"failures": 5, "last": REFUSED, "in_flight": 5.0}),
+            Again(timedelta(seconds=5), within=timedelta(seconds=70)),
+        ),
+        (
+            "dedupe",
+            {"failures": 2, "last": REFUSED, "in_flight": 5.0, "in_doubt_for": 66},
+            Settled(IN_DOUBT, refused=True),
+        ),
+        ("repeat", {"failures": 2, "last": REFUSED, "in_flight": 5.0}, Settled(IN_DOUBT, refused=True)),
         ("lookup", {}, Ask(AT_ONCE)),
         ("lookup", {"in_flight": 20.0}, Ask(AT_ONCE)),
         ("lookup", {"asked": 1}, Ask(timedelta(seconds=1))),

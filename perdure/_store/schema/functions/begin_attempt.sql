@@ -36,6 +36,7 @@ begin
     update perdure.effect set token = f->>'token', status = 'attempting', attempts = attempts + 1, digest = f->>'digest',
         first_at = case when attempts = 0 then now_at else first_at end, attempt_at = now_at, why = null,
         deadline = case when doubt is null then ends else greatest(deadline, ends) end,
-        version = (w->>'version')::bigint, earlier_doubt = doubt where key = old.key;
+        version = (w->>'version')::bigint, earlier_doubt = doubt,
+        earlier_deadline = case when doubt is not null then deadline end where key = old.key;
     return 'fresh';
 end $$;

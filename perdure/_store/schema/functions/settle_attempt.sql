@@ -1,6 +1,6 @@
 -- What became of an attempt. `done` always wins; any other word needs the current token. A no about this attempt is none
 -- about an earlier one that is in doubt: the effect stays in doubt. Where the other side drops repeats (`within`), a refusal is
--- its answer to all of them.
+-- its answer to all of them, unless an earlier one may still be under way.
 create or replace function perdure.settle_attempt(w jsonb) returns text
 language plpgsql set search_path = perdure, pg_temp as $$
 declare
@@ -16,7 +16,8 @@ begin
     if said <> 'done' and (old.token <> f->>'token' or old.status not in ('attempting', 'in_doubt')) then
         return 'standing';
     end if;
-    if outcome and old.earlier_doubt is not null and (said = 'not_done' or said = 'refused' and f->>'within' is null) then
+    if outcome and old.earlier_doubt is not null and (said = 'not_done'
+            or said = 'refused' and (f->>'within' is null or clock_timestamp() < old.earlier_deadline)) then
         said := 'in_doubt';
         f := f || jsonb_build_object('why', left(concat_ws('; ', f->>'why', 'an earlier attempt is in doubt'), 2000));
     end if;
