@@ -37,6 +37,9 @@ class Settings(BaseSettings):
             process, and one in a hundred of the others; `always` = every run; `never` = none.
         max_concurrent_effects: effects that a worker runs at the same time.
         relay: whether the worker also delivers starts and messages.
+        reconciliation: whether the worker also performs reconciliations.
+        gauges: whether the worker, if it has metrics, also reads how everything stands from the database and from
+            Temporal.
         relay_poll_interval: seconds between two polls of an empty outbox. Commits notify the relay in between. It polls
             eight times as often while they can't, as behind PgBouncer in transaction mode.
         deployment: `name:build` = this worker takes part in Temporal's worker versioning, and lifecycles end on the
@@ -46,6 +49,8 @@ class Settings(BaseSettings):
         traces: `otlp` = a worker process sends spans to the address in `OTEL_*`; None = it makes none.
         metrics: `prometheus:127.0.0.1:9464` = a worker process serves metrics at this address; `otlp` = it sends them
             to the address in `OTEL_*`; None = it has none.
+        health: `127.0.0.1:9465` = a process that runs until it is stopped serves `/live` and `/ready` at this address;
+            None = it does not.
         retention: whole months to keep finished entities in the database; None = for ever.
         archive_to: folder to which a month is exported before it is dropped; None = it is dropped without an export.
         reconciliation_every: hours between two reconciliations; 0 = only on request.
@@ -79,12 +84,15 @@ class Settings(BaseSettings):
     workflow_sandbox: Literal["sampled", "always", "never"] = "sampled"
     max_concurrent_effects: int = Field(default=100, ge=1)
     relay: bool = True
+    reconciliation: bool = True
+    gauges: bool = True
     relay_poll_interval: float = Field(default=0.2, gt=0, le=60)
     deployment: str | None = Field(default=None, pattern=r"^[^:.\s]+:[^:\s]+(:auto)?$")
     log: Literal["text", "json"] = "text"
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     traces: Literal["otlp"] | None = None
     metrics: str | None = Field(default=None, pattern=r"^(otlp|prometheus:\S+:\d+)$")
+    health: str | None = Field(default=None, pattern=r"^\S+:\d+$")
     retention: int | None = Field(default=None, ge=1, le=1200)
     archive_to: str | None = Field(default=None, min_length=1)
     reconciliation_every: float = Field(default=24.0, ge=0, le=24 * 31)

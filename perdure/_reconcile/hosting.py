@@ -18,6 +18,7 @@ from temporalio.common import MetricMeter
 from temporalio.exceptions import ApplicationError
 from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 
+from perdure._pulse import Pulse
 from perdure._reconcile.context import Context
 from perdure._reconcile.findings import Findings
 from perdure._reconcile.parts import PARTS, Part
@@ -43,7 +44,12 @@ _NEVER = re.compile("42|57PE1")
 
 @asynccontextmanager
 async def cleaning_up(
-    pool: Pool, client: temporalio.client.Client, app: App, settings: Settings, meter: MetricMeter | None
+    pool: Pool,
+    client: temporalio.client.Client,
+    app: App,
+    settings: Settings,
+    meter: MetricMeter | None,
+    pulse: Pulse | None = None,
 ) -> AsyncIterator[None]:
     """Answer for reconciliations while the context lasts.
 
@@ -64,14 +70,8 @@ async def cleaning_up(
         max_heartbeat_throttle_interval=timedelta(seconds=5),
         graceful_shutdown_timeout=timedelta(),
     )
-    async with side_worker(worker, "perdure reconcile", patience=_STOPPING, ended=_say_why):
+    async with side_worker(worker, "perdure reconcile", patience=_STOPPING, pulse=pulse):
         yield
-
-
-def _say_why(ended: asyncio.Task[None]) -> None:
-    """The lifecycles go on without it; another worker may answer."""
-    if not ended.cancelled() and (error := ended.exception()) is not None:
-        log.error("reconciliations are not answered for by this worker any more", exc_info=error)
 
 
 class CleaningActivities:

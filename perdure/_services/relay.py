@@ -26,6 +26,7 @@ from temporalio.common import MetricMeter
 from temporalio.service import RPCError
 
 from perdure import _faults as faults
+from perdure._pulse import Pulse
 from perdure._services.delivery import Delivery, NotForUs, NotYet, Row, Undeliverable, Unreadable
 from perdure._services.listener import Listener
 from perdure._services.room import Room
@@ -155,6 +156,11 @@ class Relay(Service):
                     raise
                 await self._part(connection, claimed, error)
                 return True
+
+    @property
+    def pulses(self) -> list[Pulse]:
+        """See base class."""
+        return [self.pulse, self._listener.pulse]
 
     async def start(self) -> None:
         """See base class."""

@@ -9,6 +9,7 @@ import time
 
 from temporalio.service import RPCError
 
+from perdure._pulse import Pulse, follow
 from perdure._store.connecting import DATABASE_ERRORS
 from perdure._text.privacy import reason
 from perdure.errors import PerdureError
@@ -42,6 +43,14 @@ class Service:
         self._stopping = asyncio.Event()
         self._nudged = asyncio.Event()
         self._said: tuple[str, float] = "", 0.0
+        self.pulse = Pulse(name)
+        self.held_up: str | None = None
+        """Why it may do nothing now although its rounds succeed; None = it may."""
+
+    @property
+    def pulses(self) -> list[Pulse]:
+        """Its own, and those of the services that it starts."""
+        return [self.pulse]
 
     async def once(self) -> bool:
         """One round; True if there is more to do at once."""
@@ -50,7 +59,9 @@ class Service:
     async def start(self) -> None:
         """Begin, in the background."""
         self._stopping.clear()
+        self.pulse.beat()
         self._task = asyncio.create_task(self._loop(), name=f"perdure {self.name}")
+        self._task.add_done_callback(self._ended)
 
     async def stop(self, *, patience: float = 2.0) -> None:
         """End after the round under way; cut it off after `patience` seconds."""
@@ -61,6 +72,11 @@ class Service:
             await asyncio.wait({task}, timeout=patience)
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
+        self.pulse.rest()
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        if task is self._task:
+            self.pulse.hangs("it has ended")
 
     def nudge(self) -> None:
         """There is something to do: don't wait for the next round."""
@@ -68,11 +84,14 @@ class Service:
 
     async def _loop(self) -> None:
         failures = 0
+        follow(self.pulse)
         while not self._stopping.is_set():
             self._nudged.clear()
+            self.pulse.beat()
             try:
                 more = await self.once()
                 failures = 0
+                self.pulse.works() if self.held_up is None else self.pulse.fails(self.held_up)
             except Exception as error:  # a service that ended would leave the worker running without it
                 more, failures = False, failures + 1
                 self._tell(error, failures)
@@ -80,9 +99,9 @@ class Service:
                 await self._rest(failures)
 
     def _tell(self, error: Exception, failures: int) -> None:
+        self.pulse.fails(_why(error))
         if isinstance(error, EXPECTED_ERRORS):
-            # The message of Temporal is about the server and a workflow; it quotes no payload.
-            why = error.message if isinstance(error, RPCError) else reason(error)
+            why = _why(error)
             said, at = self._said
             if why == said and time.monotonic() < at + SAY_AGAIN:
                 return
@@ -95,7 +114,13 @@ class Service:
         """Jittered, so that a fleet does not come in step."""
         growth = 2 ** min(failures, 30)  # an outage of hours brings numbers that no float holds
         pause = min(self.every * growth, max(self.LONGEST_PAUSE, self.every)) * random.uniform(0.8, 1.2)
+        self.pulse.beat(pause)
         try:
             await asyncio.wait_for(self._nudged.wait(), pause)
         except TimeoutError:
             return
+
+
+def _why(error: Exception) -> str:
+    """In one line. The message of Temporal is about the server and a workflow; it quotes no payload."""
+    return error.message if isinstance(error, RPCError) else reason(error)

@@ -2,15 +2,8 @@
 
 from __future__ import annotations
 
-from temporalio.client import Client
-from temporalio.common import MetricMeter
-
-from perdure._services.gauges import Gauges
-from perdure._services.relay import Relay
+from perdure._pulse import Pulse
 from perdure._services.service import Service
-from perdure._store.postgres import Pool
-from perdure.app import App
-from perdure.settings import Settings
 
 
 class Services:
@@ -18,6 +11,11 @@ class Services:
 
     def __init__(self) -> None:
         self._running: list[Service] = []
+
+    @property
+    def pulses(self) -> list[Pulse]:
+        """Those of all that run."""
+        return [pulse for service in self._running for pulse in service.pulses]
 
     async def start(self, *services: Service) -> None:
         """Start them, one after the other."""
@@ -35,13 +33,3 @@ class Services:
         """Writes may go again: whoever waits for that need not wait longer."""
         for service in self._running:
             service.nudge()
-
-
-def delivering(
-    pool: Pool, client: Client, app: App, config: Settings, meter: MetricMeter | None, *, relay: bool
-) -> list[Service]:
-    """The relay, if this process has one, and the gauges, if metrics are exported."""
-    services: list[Service] = [Relay(pool, client, app, config, meter)] if relay else []
-    if meter is not None:
-        services.append(Gauges(pool, client, app, config, meter))
-    return services

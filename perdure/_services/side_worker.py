@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+import logging
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from temporalio.worker import Worker
 
+from perdure._pulse import Pulse
 from perdure._services.credentials import renewed
+from perdure._text.privacy import describe
+
+log = logging.getLogger("perdure.worker")
 
 
 @asynccontextmanager
@@ -17,22 +22,32 @@ async def side_worker(
     name: str,
     *,
     patience: float = 2.0,
-    ended: Callable[[asyncio.Task[None]], None] | None = None,
+    pulse: Pulse | None = None,
 ) -> AsyncIterator[None]:
     """Run a worker while the context lasts.
 
     Args:
         name: of its task.
         patience: seconds that it may take to stop; then it is cut off.
-        ended: called when it has ended, for whatever reason.
+        pulse: states that it has ended, if it does so by itself.
     """
     renewed(worker)
     running = asyncio.create_task(worker.run(), name=name)
-    if ended is not None:
-        running.add_done_callback(ended)
+    leaving = False
+
+    def ended(task: asyncio.Task[None]) -> None:
+        if leaving:
+            return
+        error = None if task.cancelled() else task.exception()
+        log.error("%s has ended", name, exc_info=error)
+        if pulse is not None:
+            pulse.hangs(f"it has ended: {describe(error)}" if error else "it has ended")
+
+    running.add_done_callback(ended)
     try:
         yield
     finally:
+        leaving = True
         stopping = asyncio.create_task(worker.shutdown())
         await asyncio.wait({running, stopping}, timeout=patience)
         for task in (running, stopping):

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import asyncpg
 
+from perdure._pulse import waits
 from perdure._store.secured import connect
 from perdure.logs import says
 
@@ -200,6 +201,7 @@ class Session(_Connection):
             self._patience = bound + _ON_THE_WAY if bound else _UNBOUNDED
         patience = self._patience if timeout is None else timeout
         began = time.monotonic()
+        waits(patience)
         try:
             return await statement(timeout=patience)
         except TimeoutError:

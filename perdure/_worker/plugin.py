@@ -13,6 +13,7 @@ import temporalio.client
 import temporalio.worker
 import temporalio.workflow
 from temporalio.client import ClientConfig, WorkflowHistory
+from temporalio.common import MetricMeter
 from temporalio.contrib.pydantic import PydanticPayloadConverter, pydantic_data_converter
 from temporalio.converter import DataConverter, DefaultPayloadConverter
 from temporalio.service import ConnectConfig, ServiceClient
@@ -29,15 +30,20 @@ from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner
 
 from perdure._activity.hosting import Activities
 from perdure._crypto.codec import Codec, encrypting, encrypts
+from perdure._pulse import Pulse
 from perdure._reconcile.caretaker import Caretaker
 from perdure._reconcile.expected import Expected
 from perdure._reconcile.hosting import cleaning_up
 from perdure._reconcile.watch import Watch
 from perdure._services.follower import Follower
+from perdure._services.gauges import Gauges
+from perdure._services.health import Health
 from perdure._services.ownership.exchange import Exchange, plain
 from perdure._services.ownership.ownership import Ownership
-from perdure._services.service import EXPECTED_ERRORS
-from perdure._services.services import Services, delivering
+from perdure._services.polling import Polling
+from perdure._services.relay import Relay
+from perdure._services.service import EXPECTED_ERRORS, Service
+from perdure._services.services import Services
 from perdure._store.postgres import Database, Pool, PostgresStore
 from perdure._store.schema.kinds import Kind
 from perdure._store.schema.rights import permitted
@@ -85,6 +91,8 @@ class PerdurePlugin(temporalio.client.Plugin, temporalio.worker.Plugin):
         self._store: PostgresStore | None = None
         self._resources: Any = None
         self._services = Services()
+        self.health: Health = Health()
+        """What the services of this worker report. `perdure worker` serves it at PERDURE_HEALTH."""
         self._code_failures: CodeFailures | None = None
         self._caretaker: Caretaker | None = None
         self._follower: Follower | None = None
@@ -155,14 +163,14 @@ class PerdurePlugin(temporalio.client.Plugin, temporalio.worker.Plugin):
         try:
             columns = await writing.open() if self.config.column_database_url else pool
             await _check(pool, self.app, columns)
-            exchange = Exchange(worker.client, self.config)
-            async with exchange.answering():
+            exchange, keeper = Exchange(worker.client, self.config), Pulse("keeper")
+            self.health.watch([keeper])
+            async with exchange.answering(keeper):
                 ownership = Ownership(pool, exchange, self._services.nudge)
                 await ownership.claim()
                 async with self._lifespan() as self._resources:
                     await self._run_services(pool, columns, worker, ownership)
-                    client, meter = plain(worker.client), meter_of(worker.client)
-                    async with cleaning_up(pool, client, self.app, self.config, meter):
+                    async with self._reconciling(pool, worker):
                         await run_with_limits(worker, self.app.limits, next)
         finally:
             await self.stop_services()
@@ -194,11 +202,31 @@ class PerdurePlugin(temporalio.client.Plugin, temporalio.worker.Plugin):
         self._store = PostgresStore(pool, meter, ownership.nudge, self._moved)
         self._code_failures = CodeFailures(pool)
         self._caretaker = Caretaker(pool, worker.client, self.config)
-        beside = delivering(pool, worker.client, self.app, self.config, meter, relay=self.config.relay)
-        if self.config.reconciliation_every:
-            beside.append(Watch(pool, plain(worker.client), self.app, self.config, meter))
+        beside = self._beside(pool, worker, meter)
         await self._services.start(ownership, self._follower, self._code_failures, self._caretaker, *beside)
+        self.health.watch(self._services.pulses)
+        self.health.runs()
         self.ready.set()
+
+    def _beside(self, pool: Pool, worker: Worker, meter: MetricMeter | None) -> list[Service]:
+        """What other processes of the fleet can do as well, and what only a probe needs."""
+        client, config = worker.client, self.config
+        services: list[Service] = [Relay(pool, client, self.app, config, meter)] if config.relay else []
+        if meter is not None and config.gauges:
+            services.append(Gauges(pool, client, self.app, config, meter))
+        if config.reconciliation and config.reconciliation_every:
+            services.append(Watch(pool, plain(client), self.app, config, meter))
+        if config.health is not None:
+            identity = worker.config(active_config=True).get("identity") or client.identity
+            services.append(Polling(client, worker.task_queue, identity))
+        return services
+
+    def _reconciling(self, pool: Pool, worker: Worker) -> AbstractAsyncContextManager[None]:
+        if not self.config.reconciliation:
+            return nullcontext()
+        pulse = Pulse("reconciliation")
+        self.health.watch([pulse])
+        return cleaning_up(pool, plain(worker.client), self.app, self.config, meter_of(worker.client), pulse)
 
     def _moved(self, lifecycle: str) -> None:
         if self._follower is not None and self.app.lifecycles[lifecycle].mirror is not None:
@@ -206,6 +234,7 @@ class PerdurePlugin(temporalio.client.Plugin, temporalio.worker.Plugin):
 
     async def stop_services(self) -> None:
         """Stop relay, follower and gauges; the first thing to do when a worker is to stop: nothing new is begun."""
+        self.health.stops()
         await self._services.stop()
 
     async def _show_the_last(self) -> None:

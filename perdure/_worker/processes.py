@@ -1,7 +1,7 @@
 """`perdure worker --processes N`: several worker processes, since one Python process uses one core.
 
-Each is a whole worker. One that ends is replaced; SIGTERM stops all of them in order. They end with this process, even
-if it is killed. Prometheus scrapes one port for all: their metrics have the label `process`.
+Each is a whole worker. One that ends or hangs is replaced; SIGTERM stops all of them in order. They end with this
+process, even if it is killed. Prometheus scrapes one port for all: their metrics have the label `process`.
 """
 
 from __future__ import annotations
@@ -10,14 +10,16 @@ import asyncio
 import logging
 import os
 import sys
-import threading
+import time
 import urllib.request
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 
+from perdure._pulse import Pulse
+from perdure._services.health import EventLoop, Health, Report
 from perdure._worker.plugin import REPORTING
-from perdure.errors import InvalidSetting
+from perdure._worker.serving import Page, page_of, probes, serving
+from perdure._worker.siblings import Sibling, asked_all
 from perdure.logs import says
 from perdure.servers.ports import free_port
 from perdure.settings import Settings
@@ -28,6 +30,9 @@ _WELL = 10.0
 """Seconds after which a process that ends was well until then: it is replaced at once."""
 _LONGEST_PAUSE = 30.0
 _SCRAPE = 5.0
+_LOOK = 10.0
+"""Seconds between two questions to a process whether it hangs; it is ended after `_NOES` answers of that kind."""
+_NOES = 3
 
 
 async def run_processes(app: str, number: int, config: Settings, stop: asyncio.Task[bool]) -> int:
@@ -40,20 +45,40 @@ async def run_processes(app: str, number: int, config: Settings, stop: asyncio.T
         stop: done once they are to stop.
 
     Raises:
-        InvalidSetting: the port for metrics can't be used.
+        InvalidSetting: the port for metrics or for health can't be used.
     """
-    prometheus = (config.metrics or "").startswith("prometheus:")
-    ports = [free_port() for _ in range(number)] if prometheus else []
+    address = (config.metrics or "").removeprefix("prometheus:") if config.metrics != "otlp" else ""
+    ports = [free_port() for _ in range(number)] if address else []
     processes = [_Process(app, index + 1, ports[index] if ports else None) for index in range(number)]
-    with _serving_metrics(config.metrics, ports):
-        keeping = [asyncio.create_task(each.keep()) for each in processes]
-        watching = asyncio.create_task(_until_none_starts(processes))
-        await asyncio.wait({stop, watching}, return_when=asyncio.FIRST_COMPLETED)
-        for task in (*keeping, watching):
+    health, loop = Health("supervisor"), EventLoop()
+    health.watch([loop.pulse, *(each.pulse for each in processes)])
+    await loop.start()
+    with (
+        serving(f"PERDURE_METRICS={config.metrics!r}", address or None, {"/metrics": lambda: _metrics(ports)}),
+        serving(f"PERDURE_HEALTH={config.health!r}", config.health, _probes(health, processes)),
+    ):
+        health.runs()
+        keeping = [asyncio.create_task(each.kept()) for each in processes]
+        starting = asyncio.create_task(_until_none_starts(processes))
+        await asyncio.wait({stop, starting}, return_when=asyncio.FIRST_COMPLETED)
+        health.stops()
+        for task in (*keeping, starting):
             task.cancel()
         await asyncio.gather(*keeping, return_exceptions=True)
         await asyncio.gather(*(each.end(config.graceful_shutdown_timeout + REPORTING + 5) for each in processes))
+    await loop.stop()
     return 0 if stop.done() else processes[0].status
+
+
+def _probes(health: Health, processes: Sequence[_Process]) -> dict[str, Callable[[], Page]]:
+    """A process that hangs is replaced by its supervisor: its siblings need not be restarted, so `/live` is about the
+    supervisor alone."""
+
+    def ready() -> Page:
+        own = health.ready()
+        return page_of(Report("ready", [*own.troubles, *asked_all([each.sibling for each in processes], "ready")]))
+
+    return {**probes(health), "/ready": ready}
 
 
 async def _until_none_starts(processes: Sequence[_Process]) -> None:
@@ -67,13 +92,38 @@ class _Process:
         self.status = 0
         self._index = index
         self._command = [sys.executable, "-m", "perdure.cli", "worker", app, "--until-stdin-ends"]
-        self._environment = dict(os.environ)
+        self.sibling = Sibling(index, free_port())
+        self.pulse = Pulse(f"keeping process {index}")
+        self._environment = {**os.environ, "PERDURE_HEALTH": f"127.0.0.1:{self.sibling.port}"}
         if metrics_port is not None:
             self._environment["PERDURE_METRICS"] = f"prometheus:127.0.0.1:{metrics_port}"
         self._running: asyncio.subprocess.Process | None = None
 
-    async def keep(self) -> None:
-        """Run it, and replace it whenever it ends."""
+    async def kept(self) -> None:
+        """Run it, and replace it whenever it ends or hangs."""
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self._keep())
+                tasks.create_task(self._end_hung())
+        except* Exception as error:
+            log.error("process %d is not looked after any more", self._index, exc_info=error)
+            self.pulse.hangs("it has ended")
+
+    async def _end_hung(self) -> None:
+        noes = 0
+        while True:
+            await asyncio.sleep(_LOOK)
+            troubles = await asyncio.to_thread(self.sibling.asked, "live")
+            noes = noes + 1 if troubles else 0
+            process = self._running
+            if noes == _NOES and process is not None:
+                about = {"process": self._index, "service": troubles[0].service, "why": troubles[0].why}
+                says(log, "a worker process hangs; it is killed", level=logging.ERROR, **about)
+                with suppress(ProcessLookupError):
+                    process.kill()
+                noes = 0
+
+    async def _keep(self) -> None:
         pause, starts = 1.0, 0
         while True:
             began = asyncio.get_running_loop().time()
@@ -81,7 +131,9 @@ class _Process:
                 *self._command, env=self._environment, stdin=asyncio.subprocess.PIPE
             )
             starts += 1
+            self.sibling.began = time.time()
             self.status = await self._running.wait()
+            self.sibling.began = None
             lived = asyncio.get_running_loop().time() - began
             if starts == 1 and self.status > 0 and lived < _WELL:
                 self.failed_at_first.set()
@@ -105,37 +157,9 @@ class _Process:
             await process.wait()
 
 
-@contextmanager
-def _serving_metrics(where: str | None, ports: Sequence[int]) -> Iterator[None]:
-    """Serve the metrics of all processes on the port that the setting names."""
-    if not ports or where is None:
-        yield
-        return
-    host, _, port = where.removeprefix("prometheus:").rpartition(":")
-
-    class Metrics(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            body = merged({str(index + 1): _scraped(port) for index, port in enumerate(ports)}).encode()
-            self.send_response(200)
-            self.send_header("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, format: str, *args: object) -> None:
-            pass
-
-    try:
-        server = ThreadingHTTPServer((host.strip("[]"), int(port)), Metrics)
-    except (OSError, OverflowError) as error:
-        raise InvalidSetting(f"PERDURE_METRICS={where!r}: {error}") from error
-    with server:
-        thread = threading.Thread(target=server.serve_forever, daemon=True)
-        thread.start()
-        try:
-            yield
-        finally:
-            server.shutdown()
+def _metrics(ports: Sequence[int]) -> Page:
+    """The metrics of all processes."""
+    return Page(merged({str(index + 1): _scraped(port) for index, port in enumerate(ports)}))
 
 
 def _scraped(port: int) -> str:

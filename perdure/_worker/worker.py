@@ -23,8 +23,10 @@ from temporalio.worker import PollerBehaviorAutoscaling, Worker, WorkerDeploymen
 
 from perdure._loading import load, load_module
 from perdure._services.credentials import CONNECT, Renewal, profile, renewed, why_not
+from perdure._services.health import EventLoop, Health
 from perdure._worker.namespace import check_namespace
 from perdure._worker.plugin import REPORTING, PerdurePlugin
+from perdure._worker.serving import probes, serving
 from perdure.app import App
 from perdure.errors import DeclarationError, PerdureError, TemporalUnavailable
 from perdure.logs import says
@@ -71,7 +73,7 @@ async def connect(plugin: PerdurePlugin, *, identity: str | None = None, runtime
 
 @asynccontextmanager
 async def staying_connected(
-    plugin: PerdurePlugin, stop: asyncio.Task[bool], runtime: Runtime
+    plugin: PerdurePlugin, stop: asyncio.Task[bool], runtime: Runtime, health: Health
 ) -> AsyncIterator[Client | None]:
     """A client as from `connect`, which is connected anew when its certificates or its API key change; None if the
     process is told to stop before."""
@@ -81,6 +83,7 @@ async def staying_connected(
         return
     client, made_with = await connecting
     renewal = Renewal(client, made_with)
+    health.watch(renewal.pulses)
     await renewal.start()
     try:
         yield client
@@ -107,16 +110,22 @@ async def _connected(
 
 async def run_worker(app: App, config: Settings, *, plugin: PerdurePlugin | None = None) -> None:
     """Run a worker until SIGTERM or SIGINT: intake stops, calls end within the grace time, the rest is reported."""
-    with exporting(config) as runtime:
+    plugin = plugin or PerdurePlugin(app, config)
+    with (
+        exporting(config) as runtime,
+        serving(f"PERDURE_HEALTH={config.health!r}", config.health, probes(plugin.health)),
+    ):
         await _run(app, config, plugin, runtime)
 
 
-async def _run(app: App, config: Settings, plugin: PerdurePlugin | None, runtime: Runtime) -> None:
-    stop = told_to_stop()
-    plugin = plugin or PerdurePlugin(app, config)
-    async with staying_connected(plugin, stop, runtime) as client:
+async def _run(app: App, config: Settings, plugin: PerdurePlugin, runtime: Runtime) -> None:
+    stop, loop = told_to_stop(), EventLoop()
+    plugin.health.watch(loop.pulses)
+    await loop.start()
+    async with staying_connected(plugin, stop, runtime, plugin.health) as client:
         if client is not None:
             await _work(app, config, plugin, client, stop)
+    await loop.stop()
 
 
 async def _work(app: App, config: Settings, plugin: PerdurePlugin, client: Client, stop: asyncio.Task[bool]) -> None:

@@ -1,4 +1,4 @@
-"""`perdure worker`, `perdure relay`: what runs until it is told to stop."""
+"""`perdure worker`, `perdure services`: what runs until it is told to stop."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import typer
 
 from perdure._text.privacy import describe
 from perdure._worker.processes import run_processes
-from perdure._worker.relaying import run_relay
+from perdure._worker.service_process import ServiceProcess, Task
 from perdure._worker.worker import (
     leave,
     load_app,
@@ -51,12 +51,13 @@ def worker(
     leave(asyncio.run(until_stopped()))
 
 
-@cli.command(epilog="Example: perdure relay shop.app:app", rich_help_panel=RUN)
-def relay(
-    app: Annotated[str, typer.Argument(help="the App to start, as package.module:name or package.module")],
+@cli.command(epilog="Example: perdure services shop.app:app relay gauges", rich_help_panel=RUN)
+def services(
+    app: Annotated[str, typer.Argument(help="the App to serve, as package.module:name or package.module")],
+    tasks: Annotated[list[Task] | None, typer.Argument(help="which services; all of them if none is named")] = None,
 ) -> None:
-    """Run the relay alone, until SIGTERM, where the workers run without (PERDURE_RELAY=false)."""
-    _run(app, run_relay)
+    """Run services without a worker, until SIGTERM: for workers that run without them (PERDURE_RELAY=false, ...)."""
+    _run(app, lambda found, config: ServiceProcess(found, config, tasks or list(Task)).run())
 
 
 def _run(app: str, until_stopped: Callable[[App, Settings], Coroutine[Any, Any, None]]) -> None:

@@ -23,7 +23,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
 INSIDE = (
     ("errors",),
     ("servers",),
-    ("_text", "_faults", "_loading"),
+    ("_text", "_faults", "_loading", "_pulse"),
     ("logs", "contracts"),
     ("settings", "_wire"),
     ("_crypto", "telemetry"),

@@ -19,6 +19,7 @@ from temporalio.common import WorkflowIDConflictPolicy
 from temporalio.service import RPCError, RPCStatusCode
 from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 
+from perdure._pulse import Pulse
 from perdure._services.ownership.keeper import Keeper, keeper_id
 from perdure._services.side_worker import side_worker
 from perdure._store.bounds import bounds
@@ -167,7 +168,7 @@ class Exchange:
             await connection.execute(query("start_again"))
 
     @asynccontextmanager
-    async def answering(self) -> AsyncIterator[None]:
+    async def answering(self, pulse: Pulse | None = None) -> AsyncIterator[None]:
         """Answer for the keeper while the context lasts, as every worker does: on a queue of its own, whatever versions
         and queues the lifecycles use. Without a cache no killed worker is waited for."""
         worker = Worker(
@@ -178,7 +179,7 @@ class Exchange:
             max_cached_workflows=0,
             max_concurrent_workflow_task_polls=1,
         )
-        async with side_worker(worker, "perdure keeper"):
+        async with side_worker(worker, "perdure keeper", pulse=pulse):
             yield
 
     def _making(self, kept: Kept | None) -> WithStartWorkflowOperation[Keeper, None]:

@@ -88,6 +88,7 @@ class Ownership(Service):
     async def once(self) -> bool:
         """Exchange the mark if it is time, or if nothing goes before."""
         row = await self._row()
+        self.held_up = None if row["problem"] is None else f"nothing is sent from here: {row['problem']}"
         if row["problem"] not in (None, NOT_VERIFIED):
             self._say(row["problem"])
             return False

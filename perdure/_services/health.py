@@ -1,0 +1,83 @@
+"""The health of one process: whether only a new process can help (`live`), and whether it does its work (`ready`)."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from perdure._pulse import Pulse, Trouble
+from perdure._services.service import Service
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """An answer to `/live` or `/ready`.
+
+    Attributes:
+        question: `live` or `ready`.
+        troubles: why the answer is no; none = yes.
+    """
+
+    question: str
+    troubles: Sequence[Trouble] = ()
+
+    @property
+    def body(self) -> dict[str, Any]:
+        """The answer as JSON."""
+        reasons = [{"service": each.service, "since": _shown(each.since), "why": each.why} for each in self.troubles]
+        return {self.question: not reasons, "reasons": reasons}
+
+
+class EventLoop(Service):
+    """Reports as long as the event loop of the process runs."""
+
+    def __init__(self) -> None:
+        super().__init__("event loop", every=1.0)
+
+    async def once(self) -> bool:
+        """See base class: nothing to do."""
+        return False
+
+
+class Health:
+    """What the services of one process report. Other threads may ask.
+
+    Args:
+        name: what the process is; the service of a reason that is about the whole process.
+    """
+
+    def __init__(self, name: str = "worker") -> None:
+        self._name = name
+        self._phase: Trouble | None = Trouble(name, time.time(), "it is starting")
+        self._pulses: list[Pulse] = []
+
+    def watch(self, pulses: Iterable[Pulse]) -> None:
+        """Ask these as well from now on."""
+        self._pulses += pulses
+
+    def runs(self) -> None:
+        """State that the process has started, and takes work."""
+        self._phase = None
+
+    def stops(self) -> None:
+        """State that the process was told to stop: it takes no new work."""
+        self._phase = Trouble(self._name, time.time(), "it is stopping")
+
+    def live(self) -> Report:
+        """No if a service hangs or has ended: only a new process can help. What is away is no reason."""
+        return Report("live", self._troubles(lambda pulse: pulse.dead))
+
+    def ready(self) -> Report:
+        """No if anything keeps this process from its work, including what is away."""
+        phase = [self._phase] if self._phase else []
+        return Report("ready", [*phase, *self._troubles(lambda pulse: pulse.trouble)])
+
+    def _troubles(self, of: Callable[[Pulse], Trouble | None]) -> list[Trouble]:
+        return [found for pulse in list(self._pulses) if (found := of(pulse)) is not None]
+
+
+def _shown(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")

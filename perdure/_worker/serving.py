@@ -1,0 +1,89 @@
+"""A small HTTP server in threads of its own: it answers also while the event loop of its process hangs."""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+from perdure._services.health import Health, Report
+from perdure.errors import InvalidSetting
+
+_PATIENCE = 10.0
+"""Seconds that a client may take for its request."""
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """What one path answers."""
+
+    body: str
+    status: int = HTTPStatus.OK
+    content_type: str = "text/plain; version=0.0.4; charset=utf-8"
+
+
+def page_of(report: Report) -> Page:
+    """A report as JSON: 200 is yes, 503 no."""
+    status = HTTPStatus.SERVICE_UNAVAILABLE if report.troubles else HTTPStatus.OK
+    return Page(json.dumps(report.body) + "\n", status, "application/json")
+
+
+def probes(health: Health) -> dict[str, Callable[[], Page]]:
+    """The two paths that a supervisor of processes asks."""
+    return {"/live": lambda: page_of(health.live()), "/ready": lambda: page_of(health.ready())}
+
+
+@contextmanager
+def serving(setting: str, address: str | None, pages: Mapping[str, Callable[[], Page]]) -> Iterator[None]:
+    """Serve these pages for as long as the block lasts; nothing where there is no address.
+
+    Args:
+        setting: names the address in an error.
+        address: `host:port`.
+        pages: by path.
+
+    Raises:
+        InvalidSetting: nothing can listen at the address.
+    """
+    if address is None:
+        yield
+        return
+    host, _, port = address.rpartition(":")
+    try:
+        server = _server(host.strip("[]"), int(port), pages)
+    except (OSError, OverflowError) as error:
+        raise InvalidSetting(f"{setting}: {error}") from error
+    with server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        try:
+            yield
+        finally:
+            server.shutdown()
+
+
+def _server(host: str, port: int, pages: Mapping[str, Callable[[], Page]]) -> ThreadingHTTPServer:
+    class Handler(BaseHTTPRequestHandler):
+        timeout = _PATIENCE
+
+        def do_GET(self) -> None:
+            page = pages.get(self.path.partition("?")[0])
+            found = page() if page else Page(f"there is {', '.join(pages)}\n", HTTPStatus.NOT_FOUND)
+            body = found.body.encode()
+            self.send_response(found.status)
+            self.send_header("Content-Type", found.content_type)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, format: str, *args: object) -> None:
+            pass
+
+    class Server(ThreadingHTTPServer):
+        address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
+
+    return Server((host, port), Handler)

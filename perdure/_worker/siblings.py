@@ -1,0 +1,77 @@
+"""The worker processes of one supervisor: which of them hang, and what is missing in them."""
+
+from __future__ import annotations
+
+import json
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from datetime import datetime
+from functools import partial
+from typing import Any
+
+from perdure import _pulse
+from perdure._pulse import Trouble
+
+_PATIENCE = 5.0
+"""Seconds that a process may take to answer."""
+
+
+@dataclass
+class Sibling:
+    """One worker process, as its supervisor asks it.
+
+    Attributes:
+        index: its number, from 1.
+        port: where it answers `/live` and `/ready`, on this machine.
+        began: when it was started, in seconds since the epoch; None = it has ended, and is to be started again.
+    """
+
+    index: int
+    port: int
+    began: float | None = None
+
+    def asked(self, question: str) -> list[Trouble]:
+        """Why its answer is no; empty = yes. One that starts hangs no earlier than any other."""
+        began = self.began
+        if began is None:
+            return [self._trouble(time.time(), "it has ended, and is started again")] if question == "ready" else []
+        answer = _answer(f"http://127.0.0.1:{self.port}/{question}")
+        if answer is not None:
+            return [
+                Trouble(f"process {self.index}: {each['service']}", _moment(each["since"]), str(each["why"]))
+                for each in answer["reasons"]
+            ]
+        if time.time() > began + _pulse.WITHIN:
+            return [self._trouble(time.time(), "it does not answer")]
+        return [self._trouble(began, "it is starting")] if question == "ready" else []
+
+    def _trouble(self, since: float, why: str) -> Trouble:
+        return Trouble(f"process {self.index}", since, why)
+
+
+def asked_all(siblings: Sequence[Sibling], question: str) -> list[Trouble]:
+    """What all of them answer; they are asked at once, since one that hangs takes its time."""
+    with ThreadPoolExecutor(len(siblings)) as threads:
+        return [
+            each for troubles in threads.map(partial(Sibling.asked, question=question), siblings) for each in troubles
+        ]
+
+
+def _answer(url: str) -> Any:
+    """The JSON of an answer, of whatever status; None if none comes."""
+    try:
+        with urllib.request.urlopen(url, timeout=_PATIENCE) as answer:
+            return json.load(answer)
+    except urllib.error.HTTPError as error:
+        with error:
+            return json.load(error)
+    except (OSError, ValueError):
+        return None
+
+
+def _moment(shown: str) -> float:
+    return datetime.fromisoformat(shown).timestamp()
