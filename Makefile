@@ -25,7 +25,7 @@ SHOTS := build/screenshots-venv
 PEERS_VENV := build/peers-venv
 PROSE := docs README.md CONTRIBUTING.md SECURITY.md
 EXTRAS := $(addprefix --extra ,archive encryption otlp) $(wildcard activities/*/requirements.txt)
-GROUPS := --extra dev $(addprefix --group ,tests checks build)
+GROUPS := --extra dev --extra console $(addprefix --group ,tests checks build)
 COMPILE := $(BIN)/uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --custom-compile-command "make lock"
 BUILD := 'hatchling>=1.27' 'hatch-fancy-pypi-readme>=25.1'
 ROOMS := $(wildcard perdure workflows activities workers infra tests bench)

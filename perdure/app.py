@@ -40,6 +40,8 @@ class App:
             `perdure doctor`.
         commands: groups of commands that `perdure` gets from the application, by their first word: where their Typer
             app is, as `package.module:name`.
+        pages: pages that the console gets from the application, by a name: where the list of `perdure.console.Page`
+            is, as `package.module:name`.
 
     Raises:
         DeclarationError: an effect has no body, a body has no contract or nobody needs it, or two have one name.
@@ -60,10 +62,12 @@ class App:
         lifespan: Lifespan | None = None,
         commands: Mapping[str, str] | None = None,
         checks: Sequence[ApplicationCheck] = (),
+        pages: Mapping[str, str] | None = None,
     ) -> None:
         self.lifespan = lifespan
         self.checks: tuple[ApplicationCheck, ...] = tuple(checks)
         self.commands: dict[str, str] = dict(commands or {})
+        self.pages: dict[str, str] = dict(pages or {})
         self.lifecycles: dict[str, type[Lifecycle[Any, Any]]] = {_name(each): each for each in lifecycles}
         if len(self.lifecycles) != len(lifecycles):
             raise DeclarationError("two lifecycles have the same name")
@@ -83,6 +87,7 @@ class App:
         *modules: str,
         lifespan: Lifespan | None = None,
         commands: Mapping[str, str] | None = None,
+        pages: Mapping[str, str] | None = None,
     ) -> App:
         """An app of all lifecycles and bodies that some modules define. What they import does not count.
 
@@ -91,7 +96,7 @@ class App:
         Args:
             modules: their names; `__name__` for the module that calls this.
             lifespan: see `App`.
-            commands: see `App`.
+            commands, pages: see `App`.
 
         Raises:
             DeclarationError: they define no lifecycle, or the app can't work.
@@ -106,7 +111,7 @@ class App:
         if not lifecycles:
             raise DeclarationError(f"no lifecycle is defined in {', '.join(modules) or 'no module'}")
         bodies = [each for each in defined if contract_of(each) is not None]
-        return cls(lifecycles, bodies, lifespan=lifespan, commands=commands)
+        return cls(lifecycles, bodies, lifespan=lifespan, commands=commands, pages=pages)
 
     def lifecycle(self, name: str) -> type[Lifecycle[Any, Any]]:
         """The lifecycle of that name.

@@ -102,6 +102,12 @@ class NotPermitted(PerdureError):
     code = "PERDURE-2105"
 
 
+class Forbidden(PerdureError):
+    """The person who uses the console has no role for this."""
+
+    code = "PERDURE-2109"
+
+
 class NotOnRecord(PerdureError):
     """The request was carried out, but the person who made it could not be recorded."""
 

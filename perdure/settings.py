@@ -57,6 +57,8 @@ class Settings(BaseSettings):
         reconciliation_grace: age in seconds below which a reconciliation leaves a row alone.
         web_ui: address of Temporal's Web UI, such as `http://localhost:8233`, for the links that `perdure show`
             prints; None = no links.
+        console_folder: folder of the console's key, one-time tokens and ended sessions, which only its owner may use;
+            processes that serve the same console share it. None = `$XDG_STATE_HOME/perdure/console`.
         keys: keys that encrypt what goes to Temporal, `id:base64` of 32 bytes, several by comma: the first one
             encrypts, all decrypt; None = no encryption.
         keys_file: a file with these keys instead, `id base64` a line, which only its owner may read and write.
@@ -98,6 +100,7 @@ class Settings(BaseSettings):
     reconciliation_every: float = Field(default=24.0, ge=0, le=24 * 31)
     reconciliation_grace: float = Field(default=600.0, ge=0, le=86400)
     web_ui: str | None = Field(default=None, pattern=r"^https?://\S+$")
+    console_folder: str | None = Field(default=None, min_length=1)
     keys: SecretStr | None = None
     keys_file: str | None = Field(default=None, min_length=1)
     key_service: str | None = Field(default=None, pattern=r"^[^:\s]+:[^:\s]+$")

@@ -41,6 +41,7 @@ _MORE = {
     "retention": "[Archive and erasure](archive.md)",
     "archive_to": "[Archive and erasure](archive.md)",
     "reconciliation_every": "[The reconciliation](reconciliation.md)",
+    "console_folder": "[The console](console.md)",
     "keys": "[Encryption](encryption.md)",
     "key_service": "[Encryption](encryption.md#keys-that-vault-or-a-kms-wraps)",
     "seal": "[Encryption](encryption.md)",

@@ -9,6 +9,7 @@ from temporalio.client import Client
 from temporalio.service import RPCError
 
 from perdure._operations.condition import POLLS, Condition
+from perdure._operations.reach import EVERYTHING, Reach
 from perdure._services.queues import Queue, queues, read_queue
 from perdure._store.schema import Connection
 from perdure._store.sql import queries, shared
@@ -22,10 +23,14 @@ COUNTED = 10_000
 """Finished lifecycles that are counted; of more, an estimate is shown."""
 
 
-async def read_overview(connection: Connection) -> dict[str, Any]:
-    """What the database tells. It costs what is open, never what is finished."""
-    rows = [dict(row) for row in await connection.fetch(query("overview"))]
-    doubts = [dict(row) for row in await connection.fetch(query("overview_in_doubt"))]
+async def read_overview(connection: Connection, reach: Reach = EVERYTHING) -> dict[str, Any]:
+    """What the database tells. It costs what is open, never what is finished.
+
+    Args:
+        reach: limits what is open and in doubt; the rest is of everything.
+    """
+    rows = [dict(row) for row in await connection.fetch(query("overview"), *reach.columns)]
+    doubts = [dict(row) for row in await connection.fetch(query("overview_in_doubt"), *reach.columns)]
     waiting = await connection.fetchrow(shared("gauges_waiting"))
     finished = await connection.fetchrow(query("overview_finished"), COUNTED)
     rejected = await connection.fetchval(query("overview_rejected"))

@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from perdure._operations.connecting import temporal_client
 from perdure._operations.doctor.check import Site, problem_of
 from perdure._operations.doctor.checks import Outcome, examine
 from perdure._store.postgres import Database
@@ -16,7 +17,6 @@ from perdure.app import App
 from perdure.cli.app_option import AppOption, loaded
 from perdure.cli.cli import LOOK, cli
 from perdure.cli.printing import one_line, print_json, print_line
-from perdure.cli.temporal import temporal_client
 from perdure.errors import PerdureError
 from perdure.settings import Settings, settings
 

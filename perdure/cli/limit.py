@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 from temporalio.client import Client
 
+from perdure._operations.connecting import temporal_client
 from perdure._operations.durations import shown
 from perdure._operations.limits import read_limit, set_limit
 from perdure._wire.requests import OperatorRequest
@@ -17,7 +18,6 @@ from perdure.app import App
 from perdure.cli.app_option import AppOption, required
 from perdure.cli.cli import ACT, cli
 from perdure.cli.printing import moment, print_json, print_line, print_table, refuse
-from perdure.cli.temporal import temporal_client
 from perdure.cli.who import By, Note, request
 from perdure.contracts.limits import RateLimit
 from perdure.contracts.states import suggestion

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from perdure._operations.connecting import temporal_client
 from perdure._operations.durations import shown
 from perdure._operations.entity import Seen, as_json, link, read_record, see
 from perdure._operations.selection import check_lifecycle
@@ -19,7 +20,6 @@ from perdure.cli.app_option import AppOption, loaded
 from perdure.cli.cli import LOOK, cli
 from perdure.cli.database import reading
 from perdure.cli.printing import moment, print_json, print_line, print_table, refuse
-from perdure.cli.temporal import temporal_client
 from perdure.errors import InvalidSetting, NoSuchEntity
 from perdure.settings import settings
 

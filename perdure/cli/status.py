@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
+from perdure._operations.connecting import temporal_client
 from perdure._operations.durations import shown
 from perdure._operations.overview import read_overview, read_queues
 from perdure.app import App
@@ -16,7 +17,6 @@ from perdure.cli.app_option import AppOption, loaded
 from perdure.cli.cli import LOOK, cli
 from perdure.cli.database import reading
 from perdure.cli.printing import moment, print_json, print_line, print_table, refuse
-from perdure.cli.temporal import temporal_client
 from perdure.cli.watching import Every, Watch, watch
 from perdure.settings import settings
 

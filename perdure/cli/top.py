@@ -16,6 +16,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from perdure._operations.connecting import temporal_client
 from perdure._operations.durations import shown
 from perdure._operations.overview import read_flow, read_overview, read_queues
 from perdure._operations.selection import Row, Selection, oldest
@@ -26,7 +27,6 @@ from perdure.cli.cli import LOOK, cli
 from perdure.cli.database import reading
 from perdure.cli.keys import Keys
 from perdure.cli.printing import refuse
-from perdure.cli.temporal import temporal_client
 from perdure.errors import PerdureError
 from perdure.settings import settings
 

@@ -33,6 +33,7 @@ INSIDE = (
     ("_reconcile", "temporal"),
     ("_worker",),
     ("_operations", "_dev", "testing"),
+    ("console",),
     ("cli", "__init__"),
 )
 """The rooms of `perdure`, the lowest first: each knows only rooms that stand before its own line."""

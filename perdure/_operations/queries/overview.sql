@@ -1,5 +1,6 @@
 -- Open lifecycles by lifecycle and state: how many, the longest in it, how many need a person, and how many there are in
--- each condition that the database alone can tell (as in selected.sql). What is finished costs it nothing.
+-- each condition that the database alone can tell (as in selected.sql). What is finished costs it nothing. $1 and $2:
+-- pairs of lifecycle and tenant of which one must fit, null = all; null in a pair = every one.
 with busy as (
     select lifecycle, id, generation, bool_or(deadline >= now()) as held
     from perdure.effect where status = 'attempting'
@@ -20,5 +21,8 @@ select e.lifecycle, e.state, count(*) as open,
 from perdure.entity e
 left join busy on busy.lifecycle = e.lifecycle and busy.id = e.id and busy.generation = e.generation
 left join due on due.lifecycle = e.lifecycle and due.id = e.id
+where $1::text[] is null or exists (
+    select from unnest($1::text[], $2::text[]) as r (lifecycle, tenant)
+    where (r.lifecycle is null or r.lifecycle = e.lifecycle) and (r.tenant is null or r.tenant = e.tenant))
 group by e.lifecycle, e.state
 order by e.lifecycle, e.state

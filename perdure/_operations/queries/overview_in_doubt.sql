@@ -1,5 +1,6 @@
 -- What is in doubt, or should have ended and did not say how, also where the entity has ended; how many of its
--- entities wait for a person, and how many have ended. `effect` is the contract's name, without the suffix.
+-- entities wait for a person, and how many have ended. `effect` is the contract's name, without the suffix. $1 and $2 as in
+-- overview.sql.
 select
     f.lifecycle, split_part(f.effect, '/', 1) as effect, count(*) as in_doubt,
     greatest(extract(epoch from clock_timestamp() - min(f.deadline)), 0)::float as oldest_seconds,
@@ -8,5 +9,9 @@ select
 from perdure.effect f
 left join perdure.entity e on e.lifecycle = f.lifecycle and e.id = f.id and e.generation = f.generation
 where f.status in ('attempting', 'in_doubt') and (f.status = 'in_doubt' or f.deadline < clock_timestamp())
+    and ($1::text[] is null or exists (
+        select from perdure.ident i, unnest($1::text[], $2::text[]) as r (lifecycle, tenant)
+        where i.lifecycle = f.lifecycle and i.id = f.id
+            and (r.lifecycle is null or r.lifecycle = i.lifecycle) and (r.tenant is null or r.tenant = i.tenant)))
 group by 1, 2
 order by 1, 2

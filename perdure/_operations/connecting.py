@@ -1,4 +1,4 @@
-"""Temporal for a command that only reads: it is shown what there is, and that the rest is missing."""
+"""Temporal for whoever only reads: they see what there is, and that the rest is missing."""
 
 from __future__ import annotations
 

@@ -1,0 +1,185 @@
+"""What stands before each page: how often, who, which role, whose form; and what is answered where it fails."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, NoReturn
+from urllib.parse import parse_qsl
+
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, RedirectResponse, Response
+
+from perdure._text.privacy import describe
+from perdure.console.page import Page, View
+from perdure.console.roles import Person
+from perdure.console.security import VISITOR, new_visitor
+from perdure.errors import (
+    DatabaseUnavailable,
+    Forbidden,
+    InvalidEntity,
+    InvalidInput,
+    InvalidSetting,
+    NoSuchEntity,
+    NotPermitted,
+    NotThisDatabase,
+    PerdureError,
+    SchemaMismatch,
+    TemporalUnavailable,
+)
+from perdure.logs import says
+
+if TYPE_CHECKING:
+    from perdure.console.app import Console
+
+log: logging.Logger = logging.getLogger("perdure.console")
+
+TOKEN = "form_token"
+"""The field of each form that holds its token."""
+LARGEST = 2**20
+"""Bytes of a form."""
+_TITLES: list[tuple[type[PerdureError], int, str]] = [
+    (Forbidden, 403, "You have no role for this"),
+    (NoSuchEntity, 404, "There is no such entity"),
+    (InvalidEntity, 400, "That is not the id of an entity"),
+    (InvalidSetting, 400, "That can't be shown"),
+    (InvalidInput, 400, "That can't be used"),
+    (DatabaseUnavailable, 503, "The database does not answer"),
+    (TemporalUnavailable, 503, "Temporal does not answer"),
+    (SchemaMismatch, 503, "The database has another schema"),
+    (NotThisDatabase, 503, "This is another database"),
+    (NotPermitted, 503, "The console's database role may not do this"),
+    (PerdureError, 409, "It was refused"),
+]
+
+
+class Refused(Exception):
+    """The request is answered without its page."""
+
+    def __init__(self, status: int, title: str, why: str, headers: dict[str, str] | None = None) -> None:
+        super().__init__(title)
+        self.status: int = status
+        self.title: str = title
+        self.why: str = why
+        self.headers: dict[str, str] | None = headers
+
+
+def guarded(console: Console, page: Page) -> Callable[[Request], Awaitable[Response]]:
+    """The page, behind everything that is checked before it is made."""
+
+    async def answer(request: Request) -> Response:
+        person: Person | None = None
+        try:
+            known, visitor = browser(request)
+            check_rate(console, request)
+            person = await who(console, request)
+            if person is None:
+                return _sign_in(console, request, page)
+            if not person.may_somewhere(page.role):
+                _deny(page, person)
+            form = await checked_form(console, request, person) if page.method == "POST" else {}
+            response = await page.show(View(console, request, person, page, visitor, form))
+        except Refused as error:
+            response = refused(console, request, error.status, error.title, error.why, person)
+            response.headers.update(error.headers or {})
+            return response
+        except PerdureError as error:
+            return _problem(console, request, error, person)
+        except Exception as error:  # its message may quote what it was about
+            log.error("a page failed: %s: %s", page.name, describe(error), exc_info=error)
+            return refused(console, request, 500, "This page failed", "The log of the console says where.", person)
+        keep(console, request, response, None if known else visitor)
+        return response
+
+    return answer
+
+
+async def who(console: Console, request: Request) -> Person | None:
+    """Who sent a request: by the session of the console's own, or as its identity says.
+
+    Raises:
+        Refused: it is not answered at all.
+    """
+    if why := console.identity.refusal(request):
+        raise Refused(403, "Not from here", why)
+    person = console.sessions.person(request) if console.identity.signs_in else None
+    return person or await console.identity.person(request)
+
+
+def browser(request: Request) -> tuple[bool, str]:
+    """Whether the browser has its cookie, and what that is or is to be."""
+    known = request.cookies.get(VISITOR, "")
+    return (True, known) if 16 <= len(known) <= 64 else (False, new_visitor())
+
+
+def keep(console: Console, request: Request, response: Response, visitor: str | None) -> None:
+    """Let the browser have its cookie, and its session for longer."""
+    path, secure = console.link(request, "/"), console.is_secure(request)
+    if visitor is not None:
+        response.set_cookie(VISITOR, visitor, path=path, secure=secure, httponly=True, samesite="lax")
+    if console.identity.signs_in:
+        console.sessions.renew(request, response, path=path, secure=secure)
+
+
+def check_rate(console: Console, request: Request) -> None:
+    """Make sure that this address has not asked too often.
+
+    Raises:
+        Refused: it has.
+    """
+    _wait(console.rates.requests.wait(request.client.host if request.client else ""))
+
+
+async def checked_form(console: Console, request: Request, person: Person | None) -> dict[str, str]:
+    """The fields of a form, once it is known to be the person's own.
+
+    Raises:
+        Refused: it is too large, is no form, comes too often or from elsewhere, or was sent before.
+    """
+    if person is not None:
+        _wait(console.rates.acts.wait(person.name))
+    body = b""
+    async for chunk in request.stream():
+        body += chunk
+        if len(body) > LARGEST:
+            raise Refused(413, "The form is too large", f"It may have {LARGEST:,} bytes.")
+    if request.headers.get("content-type", "").partition(";")[0] != "application/x-www-form-urlencoded":
+        raise Refused(415, "That is no form", "Send application/x-www-form-urlencoded.")
+    try:
+        form = dict(parse_qsl(body.decode(), keep_blank_values=True, max_num_fields=1000, errors="strict"))
+    except ValueError:
+        raise Refused(400, "That is no form", "It is not encoded as one.") from None
+    why = console.forms.refusal(request, form.pop(TOKEN, ""), request.cookies.get(VISITOR), person)
+    if why is not None:
+        says(log, "refused a form", path=request.url.path, why=why, by=person.name if person else None)
+        raise Refused(403, "The form was refused", f"Nothing was done: {why}. Load its page again, and send it anew.")
+    return form
+
+
+def refused(
+    console: Console, request: Request, status: int, title: str, why: str, person: Person | None = None
+) -> HTMLResponse:
+    """A page that says what is wrong."""
+    text = console.render(request, "refused.html", title=title, why=why, person=person, status=status)
+    return HTMLResponse(text, status)
+
+
+def _problem(console: Console, request: Request, error: PerdureError, person: Person | None) -> Response:
+    status, title = next((status, title) for kind, status, title in _TITLES if isinstance(error, kind))
+    return refused(console, request, status, title, str(error), person)
+
+
+def _sign_in(console: Console, request: Request, page: Page) -> Response:
+    if console.identity.signs_in and page.method == "GET" and page.name != "live":
+        return RedirectResponse(console.link(request, "/sign-in"), 303)
+    return refused(console, request, 401, "Nobody is signed in", "No page is shown to somebody who is not known.")
+
+
+def _deny(page: Page, person: Person) -> NoReturn:
+    raise Forbidden(f"{person.name} has no role {page.role}")
+
+
+def _wait(seconds: float) -> None:
+    if seconds > 0:
+        whole = max(1, round(seconds + 0.5))
+        raise Refused(429, "Too many requests", f"Try again in {whole} s.", {"Retry-After": str(whole)})

@@ -1,0 +1,130 @@
+"""OpenID Connect: people sign in at an identity provider, by the authorization code flow with PKCE (RFC 7636)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import httpx
+from authlib.integrations.base_client.errors import OAuthError
+from authlib.integrations.starlette_client import OAuth
+from itsdangerous import BadData, URLSafeTimedSerializer
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+from starlette.routing import BaseRoute, Route
+
+from perdure.console.identity import Identity, usable
+from perdure.console.roles import Grant, Person, granted_to
+from perdure.console.security import is_secure
+from perdure.console.sessions import Sessions
+from perdure.errors import InvalidSetting
+
+COOKIE = "perdure-console-signing-in"
+_AGE = 600
+"""Seconds that somebody has to sign in at the provider."""
+
+
+@dataclass
+class OpenId(Identity):
+    """Signs people in at one provider.
+
+    Args:
+        issuer: its URL; `/.well-known/openid-configuration` below it says the rest.
+        client_id, client_secret: of the console, as registered there. Register `<URL of the console>/signed-in`.
+        granting: what a name, a group or `*` is granted.
+        public_url: of the console, where a proxy is before it.
+        name_claim, groups_claim: which claims of the ID token are the name and the groups.
+        scope: what is asked for, so that they are in it.
+
+    Raises:
+        InvalidSetting: the issuer is no URL that can be trusted.
+    """
+
+    issuer: str
+    client_id: str
+    client_secret: str
+    granting: Mapping[str, tuple[Grant, ...]]
+    sessions: Sessions
+    public_url: str | None = None
+    name_claim: str = "preferred_username"
+    groups_claim: str = "groups"
+    scope: str = "openid profile"
+    signs_in: bool = field(default=True, init=False)
+    link: tuple[str, str] | None = field(
+        default=("sign-in/openid", "Sign in with your organisation's account"), init=False
+    )
+    _oauth: Any = field(default=None, init=False)
+
+    def __post_init__(self) -> None:
+        here = self.issuer.startswith(("http://127.0.0.1:", "http://localhost:"))
+        if not (self.issuer.startswith("https://") or here):
+            raise InvalidSetting(f"--oidc-issuer {self.issuer!r} must be an https:// URL")
+        self._oauth = OAuth()
+        self._oauth.register(
+            "provider",
+            client_id=self.client_id,
+            client_secret=self.client_secret,
+            server_metadata_url=f"{self.issuer.rstrip('/')}/.well-known/openid-configuration",
+            client_kwargs={"scope": self.scope, "code_challenge_method": "S256", "timeout": 10},
+        )
+
+    async def person(self, request: Request) -> Person | None:
+        """See base class."""
+        return None
+
+    def routes(self) -> Sequence[BaseRoute]:
+        """See base class."""
+        return [Route("/sign-in/openid", self._begin), Route("/signed-in", self._end)]
+
+    async def _begin(self, request: Request) -> Response:
+        request.scope["session"] = state = dict[str, Any]()
+        try:
+            response: Response = await self._oauth.provider.authorize_redirect(request, self._back(request))
+        except (OAuthError, httpx.HTTPError, RuntimeError) as error:
+            return _failed(f"the identity provider did not answer ({type(error).__name__})", 502)
+        response.set_cookie(
+            COOKIE,
+            str(self._signer.dumps(state)),
+            max_age=_AGE,
+            path=_path(request),
+            secure=is_secure(request),
+            httponly=True,
+            samesite="lax",
+        )
+        return response
+
+    async def _end(self, request: Request) -> Response:
+        try:
+            request.scope["session"] = self._signer.loads(request.cookies.get(COOKIE, ""), max_age=_AGE)
+            token = await self._oauth.provider.authorize_access_token(request)
+            claims = token.get("userinfo") or {}
+        except (OAuthError, BadData, httpx.HTTPError, RuntimeError, ValueError) as error:
+            return _failed(f"signing in did not succeed ({type(error).__name__})", 400)
+        name = str(claims.get(self.name_claim) or claims.get("sub") or "")
+        if claims.get(f"{self.name_claim}_verified") is False:
+            return _failed(f"the identity provider has not verified the claim {self.name_claim}", 403)
+        groups = claims.get(self.groups_claim)
+        grants = granted_to(name, groups if isinstance(groups, list) else (), dict(self.granting))
+        if not usable(name) or not grants:
+            return _failed("this account has no role here: ask who administers the console", 403)
+        response = RedirectResponse(_path(request), 303)
+        self.sessions.begin(response, Person(name, grants), path=_path(request), secure=is_secure(request))
+        response.delete_cookie(COOKIE, path=_path(request))
+        return response
+
+    def _back(self, request: Request) -> str:
+        base = self.public_url or f"{request.url.scheme}://{request.url.netloc}{request.scope.get('root_path', '')}"
+        return f"{base.rstrip('/')}/signed-in"
+
+    @property
+    def _signer(self) -> URLSafeTimedSerializer:
+        return URLSafeTimedSerializer(self.sessions.secret, salt="perdure.console.openid")
+
+
+def _path(request: Request) -> str:
+    return str(request.scope.get("root_path", "")) + "/"
+
+
+def _failed(why: str, status: int) -> Response:
+    return Response(f"{why}\n", status, media_type="text/plain")

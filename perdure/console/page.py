@@ -1,0 +1,135 @@
+"""A page: where it is, who may see it, and the view that its function works with."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlencode
+
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, RedirectResponse, Response
+
+from perdure._operations.reach import Reach
+from perdure._operations.session import Session
+from perdure._store.schema import Connection
+from perdure.app import App
+from perdure.console.roles import Person, Role
+from perdure.console.sources import Sources
+from perdure.errors import Forbidden
+from perdure.settings import Settings
+
+if TYPE_CHECKING:
+    from perdure.console.app import Console
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """One address of the console.
+
+    Attributes:
+        name: tells it apart from the others; the menu marks the page whose name begins like the current one's.
+        path: relative to the console, as `/limits` or `/entity/{lifecycle}`.
+        show: makes the answer. With `method="POST"` it is called only for a form that is the person's own.
+        role: who has it nowhere gets no answer. What is shown or done is to be limited by `View.reach` and
+            `View.require` besides.
+        menu: its words in the menu; None = it is not there.
+    """
+
+    name: str
+    path: str
+    show: Callable[[View], Awaitable[Response]]
+    role: Role = Role.LOOK
+    method: str = "GET"
+    menu: str | None = None
+
+
+@dataclass
+class View:
+    """What the function of a page works with: one request of one person.
+
+    Attributes:
+        form: the fields of a form that was sent, without its token.
+    """
+
+    console: Console
+    request: Request
+    person: Person
+    page: Page
+    visitor: str
+    form: Mapping[str, str]
+
+    @property
+    def config(self) -> Settings:
+        """The settings of the console."""
+        return self.console.sources.config
+
+    @property
+    def app(self) -> App | None:
+        """The application's declarations, where they are known."""
+        return self.console.sources.app
+
+    @property
+    def sources(self) -> Sources:
+        """The database and Temporal."""
+        return self.console.sources
+
+    @property
+    def query(self) -> Mapping[str, str]:
+        """The parameters in the address, without empty ones."""
+        return {name: value for name, value in self.request.query_params.items() if value}
+
+    def reach(self, role: Role = Role.LOOK) -> Reach:
+        """The entities for which the person has the role."""
+        return self.person.reach(role)
+
+    def require(self, role: Role, lifecycle: str, tenant: str | None) -> None:
+        """Make sure that the person has the role for an entity.
+
+        Raises:
+            Forbidden: the person has not.
+        """
+        if not self.person.may(role, lifecycle, tenant):
+            raise Forbidden(f"{self.person.name} has no role {role} for this entity of {lifecycle}")
+
+    def require_everywhere(self, role: Role) -> None:
+        """Make sure that the person has the role without limits.
+
+        Raises:
+            Forbidden: the person has not.
+        """
+        if not self.person.may_everywhere(role):
+            raise Forbidden(f"{self.person.name} has the role {role} for some lifecycles or tenants at most")
+
+    @asynccontextmanager
+    async def reading(self) -> AsyncIterator[Connection]:
+        """A transaction that only reads; see `Sources.reading` for what it raises."""
+        async with self.sources.reading() as connection:
+            yield connection
+
+    async def session(self, note: str = "") -> Session:
+        """For acts, in the name of the person."""
+        return await self.sources.session(self.person.name, note)
+
+    def link(self, path: str, **query: object) -> str:
+        """An address within the console, wherever it is mounted. Parameters that are None or empty are left out."""
+        return self.console.link(self.request, path, **query)
+
+    def render(self, template: str, *, status: int = 200, **context: Any) -> HTMLResponse:
+        """The page made of a template, to which `view` and `context` are given."""
+        return HTMLResponse(self.console.render(self.request, template, view=self, **context), status)
+
+    def redirect(self, path: str, **query: object) -> Response:
+        """To a page that can be loaded again, after a form was dealt with."""
+        return RedirectResponse(self.link(path, **query), 303)
+
+    def token(self) -> str:
+        """For one form."""
+        return self.console.forms.token(self.visitor, self.person)
+
+
+def address(root: str, path: str, query: Mapping[str, object]) -> str:
+    """An address below `root`."""
+    given = {name: str(value) for name, value in query.items() if value not in (None, "", False)}
+    return f"{root}{path}" + (f"?{urlencode(given)}" if given else "")

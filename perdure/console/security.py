@@ -1,0 +1,115 @@
+"""What every answer carries, and what every form must bring: headers, and tokens against forged requests."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from dataclasses import dataclass, field
+from urllib.parse import urlsplit
+
+from itsdangerous import BadData, URLSafeTimedSerializer
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import Request
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from perdure.console.roles import Person
+
+POLICY = "; ".join(
+    (
+        *("default-src 'none'", "script-src 'self'", "style-src 'self'", "img-src 'self'", "connect-src 'self'"),
+        *("form-action 'self'", "frame-ancestors 'none'", "base-uri 'none'"),
+    )
+)
+"""No code and no style in a page runs: a hole in the escaping shows text, and executes nothing."""
+HEADERS = {
+    "Content-Security-Policy": POLICY,
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    # `no-referrer` would turn the Origin of our own forms into null.
+    "Referrer-Policy": "same-origin",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
+}
+VISITOR = "perdure-console-visitor"
+"""The cookie that a browser has from its first page on; each form is for one browser and one person."""
+FORM_AGE = 12 * 3600
+"""Seconds that a form can be sent."""
+_MOST_USED = 200_000
+
+
+class Headed:
+    """Puts the headers on every answer, errors included."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """See ASGI."""
+
+        async def headed(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                for name, value in HEADERS.items():
+                    headers[name] = value
+                headers.setdefault("Cache-Control", "no-store")
+            await send(message)
+
+        await self._app(scope, receive, headed if scope["type"] == "http" else send)
+
+
+@dataclass(slots=True)
+class Forms:
+    """Tokens of forms: each is for one browser and one person, and counts once."""
+
+    secret: bytes
+    _used: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def _signer(self) -> URLSafeTimedSerializer:
+        return URLSafeTimedSerializer(self.secret, salt="perdure.console.form")
+
+    def token(self, visitor: str, person: Person | None) -> str:
+        """A new one."""
+        return str(self._signer.dumps([visitor, person.name if person else None, secrets.token_urlsafe(12)]))
+
+    def refusal(self, request: Request, given: str, visitor: str | None, person: Person | None) -> str | None:
+        """Why the form can't be accepted; None = it can, and its token is used up."""
+        if foreign(request.headers):
+            return "it was sent from a page of another site"
+        try:
+            of, name, nonce = self._signer.loads(given, max_age=FORM_AGE)
+        except (BadData, ValueError):
+            return "its token is missing, forged or too old"
+        if visitor is None or not secrets.compare_digest(of, visitor) or name != (person.name if person else None):
+            return "it was made for another browser or another person"
+        if nonce in self._used:
+            return "it was sent before"
+        self._forget()
+        self._used[nonce] = time.monotonic() + FORM_AGE
+        return None
+
+    def _forget(self) -> None:
+        """They were added in the order of their time."""
+        now = time.monotonic()
+        while self._used and (len(self._used) >= _MOST_USED or next(iter(self._used.values())) < now):
+            del self._used[next(iter(self._used))]
+
+
+def foreign(headers: Headers) -> bool:
+    """Whether a browser says that a request comes from another site."""
+    fetched_from = headers.get("sec-fetch-site")
+    if fetched_from is not None and fetched_from not in ("same-origin", "none"):
+        return True
+    origin = headers.get("origin")
+    return origin is not None and urlsplit(origin).netloc != headers.get("host")
+
+
+def new_visitor() -> str:
+    """The value of a new cookie."""
+    return secrets.token_urlsafe(16)
+
+
+def is_secure(request: Request) -> bool:
+    """Whether the browser came by HTTPS, also where a proxy ended it."""
+    return request.url.scheme == "https"
