@@ -10,15 +10,17 @@ import re
 from collections.abc import Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler, TypeAdapter
 from pydantic_core import CoreSchema, PydanticCustomError, PydanticKnownError, SchemaSerializer, core_schema
 
 from perdure._crypto import keyring
 from perdure._crypto.sealed import MARK, bound_entity, field_of, seal, unseal
 from perdure.contracts.keys import Entity
 from perdure.errors import NotHere, UnknownKey, Unopenable
+
+if TYPE_CHECKING:  # an app that only starts lifecycles imports `pydantic_core` alone
+    from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler, TypeAdapter
 
 SEALING: dict[str, Any] = {"perdure.seal": True}
 """Context for `dump_python`: what is dumped comes from outside, so it is sealed, once. What is carried on is not."""

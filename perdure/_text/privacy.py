@@ -11,7 +11,7 @@ import traceback
 from pathlib import Path
 from typing import get_args
 
-from pydantic import ValidationError
+from pydantic_core import ValidationError
 from pydantic_core.core_schema import ErrorType
 
 from perdure._text.shown import one_line

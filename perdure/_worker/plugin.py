@@ -14,7 +14,7 @@ import temporalio.worker
 import temporalio.workflow
 from temporalio.client import ClientConfig, WorkflowHistory
 from temporalio.common import MetricMeter
-from temporalio.contrib.pydantic import PydanticPayloadConverter, pydantic_data_converter
+from temporalio.contrib.pydantic import PydanticPayloadConverter
 from temporalio.converter import DataConverter, DefaultPayloadConverter
 from temporalio.service import ConnectConfig, ServiceClient
 from temporalio.worker import (
@@ -52,6 +52,7 @@ from perdure._worker.code_failures import CodeFailures, Listener
 from perdure._worker.columns import prepare as prepare_columns
 from perdure._worker.determinism import Unreadable, check
 from perdure._worker.limited import run_with_limits
+from perdure._worker.payloads import Payloads
 from perdure._worker.preparing import prepare
 from perdure._worker.record import check_record
 from perdure._worker.sandbox import SampledRunner
@@ -282,11 +283,10 @@ class PerdurePlugin(temporalio.client.Plugin, temporalio.worker.Plugin):
 
 
 def _pydantic(given: DataConverter | None) -> DataConverter:
-    """The pydantic converter in place of the default one; a codec stays."""
-    if given is None:
-        return pydantic_data_converter
-    if given.payload_converter_class is DefaultPayloadConverter:
-        return dataclasses.replace(given, payload_converter_class=PydanticPayloadConverter)
+    """The converter for Pydantic in place of the default one; a codec stays."""
+    given = given or DataConverter.default
+    if given.payload_converter_class in (DefaultPayloadConverter, PydanticPayloadConverter):
+        return dataclasses.replace(given, payload_converter_class=Payloads)
     return given
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic_core import ValidationError
 
 from perdure._crypto.private import sealed_data
 from perdure._crypto.sealed import bound_to
@@ -103,6 +103,8 @@ def _checked_payload(entity: Entity, lifecycle: type[Lifecycle[Any, Any]], name:
     takes = definition.arg_types
     if definition.dynamic_vararg or not takes:
         return payload
+    from pydantic import TypeAdapter
+
     adapter: TypeAdapter[Any] = TypeAdapter(takes[0])
     try:
         return sealed_data(adapter, payload)

@@ -222,6 +222,34 @@ for module in {LIGHT!r}:
     assert done.stdout.splitlines() == []
 
 
+OF_WORKERS = {"temporalio", "asyncpg", "pydantic", "pydantic_settings", "google", "typer", "rich", "opentelemetry.sdk"}
+
+
+@pytest.mark.parametrize(
+    ("app", "rooms"),
+    [
+        ("import perdure", set()),
+        # What they start is named by a string; a class brings the SDK with it.
+        ("from perdure import Client, SyncClient, PerdureError", {"client", "contracts", "telemetry"}),
+    ],
+)
+def test_an_app_that_only_starts_lifecycles_imports_nothing_of_a_worker(app: str, rooms: set[str]) -> None:
+    """What it imports decides how long it takes, whatever the machine does meanwhile."""
+    done = subprocess.run(
+        [sys.executable, "-c", f"{app}; import sys; print(*sys.modules)"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    found = set(done.stdout.split())
+    assert OF_WORKERS & found == set()
+    public = {
+        name.split(".")[1] for name in found if name.startswith("perdure.") and (ROOT / name.replace(".", "/")).is_dir()
+    }
+    assert {each for each in public if not each.startswith("_")} == rooms
+
+
 def test_the_wheel_installs_one_name_only(tmp_path: Path) -> None:
     build = [
         sys.executable,
