@@ -16,6 +16,10 @@ from perdure.contracts.effects import Effect
 from perdure.contracts.keys import Entity, Key, slot_of
 from perdure.contracts.outcomes import Abandoned, DifferentInput, EffectStatus, NotPerformed, WasRefused
 
+REMEMBERED = 100
+"""How many performances of earlier runs a run hands on that has not repeated them: one that goes on from its snapshot
+repeats none, and is to grow no longer by new runs."""
+
 
 class Performing(Protocol):
     """A performance under way, as the rest of its run sees it.
@@ -221,14 +225,18 @@ class Ledger:
     def carried(self) -> dict[str, Any]:
         """Its part of what the next run is handed."""
         unsettled = self.unsettled | {key: each.unsettled() for key, each in self.performances.items()}
-        # A run that leaves an effect unsettled may not have come to all that earlier runs did.
-        earlier = (self.performed_before or []) if unsettled else []
+        # A run may not have come to all that earlier runs did: it leaves an effect unsettled, or the database lost the
+        # record of one, and what a person said of that has led it to another wait.
+        done = set(self._performed)
+        earlier = [each for each in self.performed_before or () if each not in done]
+        if not unsettled:
+            earlier = earlier[-REMEMBERED:]
         return {
             "again": self.again,
             "ended": self.ended,
             "retried": None if self.ended_since_retry is None else [*self.ended_since_retry],
             "unsettled": unsettled,
-            "performed": list(dict.fromkeys(earlier + self._performed)),
+            "performed": [*earlier, *dict.fromkeys(self._performed)],
             "terms": all_terms(self._effects),
         }
 
