@@ -10,7 +10,7 @@ class AppColumn:
     """A column of the app's own table that shows the lifecycle's state.
 
     Args:
-        table: name of the table, with its schema where that is not on the search path.
+        table: name of the table, with its schema if the schema is not on the search path.
         column: the column that holds the state; text, varchar or an enum.
         key: the column that holds the entity id; any type that PostgreSQL can read from text.
 

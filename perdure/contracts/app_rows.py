@@ -1,4 +1,4 @@
-"""`AppRows`: which rows of the app's tables should have a lifecycle, for the reconciliation to find those that have
+"""`AppRows` declares which rows of the app's tables should have a lifecycle. The reconciliation starts those that have
 none."""
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ class AppRows:
     """A query for rows of the app that should have a lifecycle.
 
     Attributes:
-        sql: one `select` with the columns `id`, `input` (jsonb, or null) and maybe `tenant`. It needs a partial index,
-            or an index and a time bound: a plan that reads a big table from end to end is refused. Let it leave out
-            the newest rows: somebody may be about to start them.
+        sql: one `select` with the columns `id`, `input` (jsonb, or null) and optionally `tenant`. It needs a partial
+            index, or an index and a time bound: the reconciliation refuses a plan that reads a large table from end
+            to end. Leave out the newest rows: the app may be about to start them.
     """
 
     sql: str

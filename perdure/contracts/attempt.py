@@ -1,4 +1,4 @@
-"""What a body is given beside its input: the key, how much time is left, and where to report progress."""
+"""The second argument of each body: `Attempt` for an effect, `LookupContext` for a look-up."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from perdure.errors import InvalidInput
 Note = Callable[[Any], Awaitable[None]]
 
 USELESS = "it was of no use any more"
-"""Why an effect that has expired is not called."""
+"""The reason that is recorded if an effect has expired and is not called."""
 
 
 def boot_clock() -> float:
-    """Seconds that also count while the machine sleeps, where the system has such a clock.
+    """Seconds of a clock that continues while the machine sleeps, if the system has one.
 
-    An event loop on virtual time brings a clock of its own.
+    An event loop on virtual time has its own clock.
     """
     virtual: Callable[[], float] | None = getattr(asyncio._get_running_loop(), "boot_clock", None)
     if virtual is not None:
@@ -35,17 +35,18 @@ def boot_clock() -> float:
 
 @dataclass(slots=True)
 class Attempt:
-    """One attempt of an effect, as its body sees it.
+    """One attempt of an effect, for its body.
 
     Attributes:
-        key: identity of the effect, the same for every attempt; hand it (or `key.token`) to the other side.
-        number: which attempt this is, from 1.
-        first_at: when the first attempt was begun, by the database's clock.
-        progress: what the attempt before this one last gave to `heartbeat`, up to 0.8 of the heartbeat
-            time-out old: a hint, not a record. None in the first.
-        lookup_hint: what an earlier attempt noted for look-ups.
-        headers: trace context to pass on to the other side.
-        resources: what the app's `lifespan` yielded; None without one.
+        key: identity of the effect, the same for every attempt. Give `key` or `key.token` to the other side.
+        number: number of this attempt, from 1.
+        first_at: time at which the first attempt began, by the database's clock. Use it where a time stamp must be the
+            same in each attempt.
+        progress: the last value that the previous attempt passed to `heartbeat`. It may be up to 0.8 of the heartbeat
+            time-out old. None in the first attempt.
+        lookup_hint: the data that an earlier attempt recorded by `note`.
+        headers: trace context, to send along with the request.
+        resources: the value that the app's `lifespan` yielded; None without one.
 
     Example:
         >>> from datetime import UTC
@@ -61,27 +62,28 @@ class Attempt:
     number: int
     first_at: datetime
     ends_at: float
-    """When the call must have ended, on `boot_clock`."""
+    """Time on `boot_clock` at which the call must have ended."""
     progress: Any = None
     lookup_hint: Any = None
     headers: dict[str, str] = field(default_factory=dict)
     resources: Any = None
     latest: Any = None
-    """What was last given to `heartbeat`."""
+    """The last value that was passed to `heartbeat`."""
     useless_at: float | None = None
-    """From when on it is of no use any more, on `boot_clock`; None = it does not expire."""
+    """Time on `boot_clock` at which the effect expires; None = never."""
     _note: Note | None = None
 
     @property
     def remaining(self) -> float:
-        """Seconds until the call must have ended; the time-out to give to a client library."""
+        """Seconds until the call must have ended. Use it as the time-out of the client library."""
         return max(self.ends_at - boot_clock(), 0.0)
 
     def before_first_byte(self) -> None:
-        """Call this immediately before the bytes leave that make the effect happen (invariant 5).
+        """Call this immediately before the bytes leave that cause the effect (invariant 5).
 
         Raises:
-            NotDone: if the time is over, as after the process was frozen, or the effect has expired; nothing was sent.
+            NotDone: the time is over, for example after the process was frozen, or the effect has expired. Nothing was
+                sent.
         """
         if self.useless_at is not None and boot_clock() >= self.useless_at:
             raise NotDone(USELESS, counts=False)
@@ -89,19 +91,20 @@ class Attempt:
             raise NotDone("the attempt's time was over before the first byte left")
 
     def heartbeat(self, progress: Any) -> None:
-        """Remember how far it is (JSON data); sent along with the next automatic heartbeat.
+        """Store how far the body is, as JSON data. The next automatic heartbeat sends it.
 
         Raises:
-            InvalidInput: it has more bytes than `LARGEST_NOTE`.
+            InvalidInput: the data has more bytes than `LARGEST_NOTE`.
         """
         self.latest = _small(self.key, "progress", progress)
 
     async def note(self, lookup_hint: Any) -> None:
-        """Record what a look-up will need (JSON data), as soon as it is known.
+        """Record JSON data that a look-up will need, as soon as you have it.
 
         Raises:
-            InvalidInput: it has more bytes than `LARGEST_NOTE`.
-            DatabaseUnavailable: if it could not be recorded; before the first byte, raise `NotDone` from it.
+            InvalidInput: the data has more bytes than `LARGEST_NOTE`.
+            DatabaseUnavailable: the data could not be recorded. Before the first byte, raise `NotDone` from it: any
+                other exception means in doubt.
         """
         _small(self.key, "lookup_hint", lookup_hint)
         if self._note is not None:
@@ -111,14 +114,14 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True)
 class LookupContext:
-    """What a look-up asks about.
+    """The effect that a look-up asks about.
 
     Attributes:
         key: identity of the effect.
-        first_at: when its first attempt was begun, by the database's clock.
-        attempts: how many attempts were begun.
-        lookup_hint: what an attempt noted for look-ups.
-        resources: what the app's `lifespan` yielded; None without one.
+        first_at: time at which its first attempt began, by the database's clock.
+        attempts: number of attempts that began.
+        lookup_hint: the data that an attempt recorded by `note`.
+        resources: the value that the app's `lifespan` yielded; None without one.
 
     Example:
         >>> from datetime import UTC

@@ -1,7 +1,6 @@
 """Contracts of effects and look-ups: names, types, time-outs and doubt policy; no I/O.
 
-Workflows import contracts. Bodies are bound to them elsewhere, so that importing a contract pulls in no
-client library.
+Workflows import contracts. Bodies are bound to them in other files, so a contract imports no client library.
 """
 
 from __future__ import annotations
@@ -51,19 +50,19 @@ Answers: TypeAlias = Callable[[In, "LookupContext"], Coroutine[Any, Any, Out | N
 """Body of a look-up."""
 
 CONTRACT_MARK = "__perdure_contract__"
-"""Attribute of a body that names the contract it is bound to."""
+"""Attribute of a body that holds the contract to which it is bound."""
 
 SCHEDULE_TO_START_LIMITED = timedelta(days=1)
-"""How long what has a limit may wait for its turn: it waits in line, not for a worker that is missing."""
+"""Default `schedule_to_start_timeout` of an effect with a limit, which waits for its turn and not for a worker."""
 _SCHEDULE_TO_START = timedelta(minutes=5)
 
 
 class _Contract(Generic[In, Out]):
-    """What effects and look-ups have in common. The types come from `Effect[In, Out](...)`, or from the body that
-    declares it."""
+    """The common part of effects and look-ups. The types come from `Effect[In, Out](...)`, or from the body that
+    declares the contract."""
 
     body: Callable[..., Coroutine[Any, Any, Any]] | None = None
-    """The function that declares it, with `@effect`, `@lookup` or `@step`; None = its body is bound elsewhere."""
+    """The function that declares the contract, by `@effect`, `@lookup` or `@step`; None = the body is elsewhere."""
 
     def __init__(
         self,
@@ -105,12 +104,12 @@ class _Contract(Generic[In, Out]):
 
     @property
     def identity(self) -> str:
-        """Its first name: the one that keys carry, so that no name that came later sends anything again."""
+        """The first name, which keys contain: a later name sends nothing again."""
         return self.aliases[0] if self.aliases else self.name
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Every activity type under which it may be called."""
+        """Every activity type of this contract, with its former names."""
         return (self.name, *self.aliases)
 
     @cached_property
@@ -138,7 +137,7 @@ class _Contract(Generic[In, Out]):
         """`value` as JSON data.
 
         Raises:
-            InvalidInput: if it is not what the contract declares.
+            InvalidInput: the value does not fit the declared type.
         """
         try:
             return self.input.dump_python(self.input.validate_python(value), mode="json")
@@ -149,17 +148,17 @@ class _Contract(Generic[In, Out]):
 
 
 class Lookup(_Contract[In, Out]):
-    """Contract of a look-up: asks the other side whether an effect happened.
+    """Contract of a look-up, which asks the other side whether an effect happened.
 
-    Its body returns the receipt (a hit), `None` (a miss), or raises (it can't answer).
+    Its body returns the receipt (a hit) or `None` (a miss), or raises an exception (no answer).
 
     Args:
         name: activity type in Temporal; a-z 0-9 _ -.
-        timeout: how long one question may take.
-        inline: run it in the workflow task (a local activity); for answers within a few seconds.
-        task_queue: where its workers listen; None = the lifecycle's own.
-        limit: a rate that it keeps to, together with all that have the same. Not with `inline` or `task_queue`.
-        aliases: names that it had before, the first one first; runs that are open still call it by them.
+        timeout: the longest duration of one call.
+        inline: run the body in the workflow task, as a local activity; for answers within a few seconds.
+        task_queue: task queue of the workers that run it; None = the lifecycle's own.
+        limit: a rate for all effects and look-ups with this limit together. Not with `inline` or `task_queue`.
+        aliases: former names, the first one first; open runs still use them.
 
     Example:
         >>> from perdure import LookupContext
@@ -187,23 +186,25 @@ class Lookup(_Contract[In, Out]):
 
 
 class Effect(_Contract[In, Out]):
-    """Contract of an effect: an act outside that can't be rolled back.
+    """Contract of an effect: an act outside of your database that cannot be rolled back.
 
     Args:
-        name: activity type in Temporal and part of every key; a-z 0-9 _ -.
-        timeout: the longest that one call to the other side may take.
-        doubt: what to do when nobody knows whether an attempt succeeded.
-        retry: when an attempt that certainly did nothing is made again; None = `RetryPolicy()`.
-        inline: run it in the workflow task (a local activity): cheaper and faster, for calls of a few
-            seconds; same fence, no heartbeats, no task queue of its own.
-        heartbeat_timeout: a worker that is silent for so long counts as lost. Not with `inline`.
-        schedule_to_start_timeout: how long an attempt may wait for a free worker before the workflow looks again, and
-            `expires_at` at the longest; None = 5 minutes, with a `limit` a day: an attempt that is ordered again loses
-            its place.
-        task_queue: where its workers listen; None = the lifecycle's own.
-        limit: a rate that it keeps to, together with all that have the same. Not with `inline` or `task_queue`.
-        aliases: names that it had before, the first one first. Its keys go on carrying the first, so what is on
-            record under it stands, and nothing is sent again for having another name.
+        name: activity type in Temporal and part of every key: a lower-case letter, then up to 62 of a-z 0-9 _ -.
+        timeout: the longest duration of one call to the other side.
+        doubt: the policy for an attempt of which nobody knows whether it happened.
+        retry: when to repeat an attempt that certainly did nothing; None = `RetryPolicy()`.
+        inline: run the body in the workflow task, as a local activity. It is cheaper and faster, for calls of a few
+            seconds, and has the same fence, but no heartbeats and no task queue of its own.
+        heartbeat_timeout: a worker that sends no heartbeat for this long counts as lost; at least 1 s. Not used with
+            `inline`.
+        schedule_to_start_timeout: how long an attempt may wait for a free worker before the workflow checks again,
+            never past `expires_at`; None = 5 minutes, with a `limit` a day. An attempt that is ordered again goes to
+            the end of the line. Not used with `inline`.
+        task_queue: task queue on which the attempt waits for a worker with this `PERDURE_TASK_QUEUE`; None = the
+            lifecycle's own. Not with `inline`.
+        limit: a rate for all effects and look-ups with this limit together. Not with `inline` or `task_queue`.
+        aliases: former names, the first one first. Keys keep the first name, so a renamed effect sends nothing
+            again.
 
     Example:
         >>> from perdure import Attempt, Repeat
@@ -246,7 +247,7 @@ class Effect(_Contract[In, Out]):
         return is_untyped(self.input)
 
     def dump_input(self, value: In) -> Any:
-        """See base class; a set where the type declares none is refused as well."""
+        """See base class. A set in the value is refused, also if the type does not declare it."""
         data = super().dump_input(value)
         if self._may_hold_sets and holds_set(self.input.dump_python(value)):
             raise InvalidInput(f"{self.name}: the input holds a set, which has no order: use a list or a tuple")
@@ -262,15 +263,15 @@ class Effect(_Contract[In, Out]):
     ) -> Callable[[In, Attempt], Coroutine[Any, Any, Out]]:
         """Bind a body to this effect (decorator).
 
-        The body returns the receipt, or raises `NotDone` (certainly did not happen) or `Refused` (a
-        definitive no). Whatever else it raises means *in doubt*. A client library that retries on its own
-        must have that switched off: the workflow owns the attempts (invariant 3).
+        The body returns the receipt, or raises `NotDone` (the effect certainly did not happen) or `Refused` (a
+        definite no). Any other exception means *in doubt*. Switch off the retries of the client library: the workflow
+        owns the attempts (invariant 3).
         """
         return _mark(body, self)
 
 
 class _Shared(TypedDict, total=False):
-    """What effects and look-ups may be given, as they take it."""
+    """The optional arguments of effects and look-ups."""
 
     name: str
     inline: bool
@@ -280,14 +281,14 @@ class _Shared(TypedDict, total=False):
 
 
 class LookupOptions(_Shared, total=False):
-    """What `lookup` takes, with the meaning that it has for `Lookup`; `name` = the function's, unless given."""
+    """The arguments of `lookup`, as those of `Lookup`; `name` is by default the function's."""
 
     timeout: timedelta
 
 
 class EffectOptions(_Shared, total=False):
-    """What `effect` takes beside `timeout` and `doubt`, with the meaning that it has for `Effect`; `name` = the
-    function's, unless given."""
+    """The arguments of `effect` beside `timeout` and `doubt`, as those of `Effect`; `name` is by default the
+    function's."""
 
     retry: RetryPolicy | None
     heartbeat_timeout: timedelta
@@ -315,16 +316,18 @@ def effect(
 def effect(*, timeout: timedelta, doubt: DoubtPolicy[Any, Any], **options: Unpack[EffectOptions]) -> Any:
     """Declare an effect by its body (decorator): name, input and receipt are the function's.
 
-    A worker of an app whose lifecycle has the effect finds the body by itself. Where the web app or the workflow is
-    not to import what the body needs, write contract and body apart: `Effect` and `Effect.performs`.
+    A worker of an app whose lifecycle has the effect finds the body by itself. If the web app or the workflow should
+    not import the client libraries of the body, write contract and body in different files: `Effect` and
+    `Effect.performs`.
 
     Args:
-        timeout: the longest that one call to the other side may take.
-        doubt: what to do when nobody knows whether an attempt succeeded.
-        options: the further arguments of `Effect`. `name` is the function's, with `-` for `_`, unless it is given.
+        timeout: the longest duration of one call to the other side.
+        doubt: the policy for an attempt of which nobody knows whether it happened.
+        options: the further arguments of `Effect`. `name` is by default the function's, with `-` for `_`.
 
     Raises:
-        DeclarationError: the terms can't work, or, when the lifecycle is made, the function has no types.
+        DeclarationError: an argument cannot be used, or the function has no type hints. The latter is raised when the
+            lifecycle's class is made.
 
     Example:
         >>> from perdure import Attempt, Repeat
@@ -347,10 +350,11 @@ def lookup(
     """Declare a look-up by its body (decorator): name, input and receipt are the function's, as with `effect`.
 
     Args:
-        options: the arguments of `Lookup`. `name` is the function's, with `-` for `_`, unless it is given.
+        options: the arguments of `Lookup`. `name` is by default the function's, with `-` for `_`.
 
     Raises:
-        DeclarationError: the terms can't work, or, when the lifecycle is made, the function has no types.
+        DeclarationError: an argument cannot be used, or the function has no type hints. The latter is raised when the
+            lifecycle's class is made.
 
     Example:
         >>> from perdure import LookupContext
@@ -388,7 +392,7 @@ def _types_of(contract: _Contract[Any, Any], body: Callable[..., Any]) -> tuple[
             f"{contract!r}: {where} must be annotated: "
             f"`async def {body.__name__}(given: Input, context: ...) -> Receipt`"
         )
-    if isinstance(contract, Lookup):  # whose body returns None for a miss
+    if isinstance(contract, Lookup):  # the body returns None for a miss
         found = (
             [each for each in get_args(result) if each is not NoneType] if NoneType in get_args(result) else [result]
         )
@@ -397,10 +401,10 @@ def _types_of(contract: _Contract[Any, Any], body: Callable[..., Any]) -> tuple[
 
 
 def check_room(name: str, doubt: DoubtPolicy[Any, Any], timeout: timedelta) -> None:
-    """A window without room for a second attempt is none.
+    """Refuse a window that leaves no room for a second attempt.
 
     Raises:
-        DeclarationError: this one has none.
+        DeclarationError: the window leaves none.
     """
     if isinstance(doubt, Dedupe) and doubt.window <= timeout + doubt.margin:
         raise DeclarationError(
@@ -410,7 +414,7 @@ def check_room(name: str, doubt: DoubtPolicy[Any, Any], timeout: timedelta) -> N
 
 
 def contract_of(body: Callable[..., Any]) -> Effect[Any, Any] | Lookup[Any, Any] | None:
-    """The contract that `body` is bound to; None if it is bound to none."""
+    """The contract to which `body` is bound, or None."""
     return getattr(body, CONTRACT_MARK, None)
 
 
@@ -420,7 +424,7 @@ def _mark(body: Body, contract: _Contract[Any, Any]) -> Body:
 
 
 def _declaring_module() -> str:
-    """Module that declares the contract; workers pass it through the sandbox, so that it is imported once."""
+    """Module that declares the contract. Workers pass it through the sandbox, so it is imported once."""
     frame = sys._getframe(1)
     while frame.f_back is not None and frame.f_globals.get("__name__") in (__name__, "typing"):
         frame = frame.f_back
@@ -428,7 +432,7 @@ def _declaring_module() -> str:
 
 
 def first_problem(error: Exception) -> str:
-    """The first problem only, without the value: inputs may be personal."""
+    """The first problem, without the value, because inputs may be personal."""
     if isinstance(error, ValidationError):
         return describe_invalid(error)
     return reason(error)

@@ -1,4 +1,4 @@
-"""`Erasure`: what belongs to an entity beside what Perdure has on record of it, for `perdure forget`."""
+"""`Erasure` declares what else `perdure forget` erases with an entity."""
 
 from __future__ import annotations
 
@@ -10,17 +10,16 @@ from perdure.errors import DeclarationError
 
 @dataclass(frozen=True, slots=True)
 class Erasure:
-    """What else belongs to an entity: `perdure forget` erases it, or names it.
+    """Data outside of Perdure's tables that belongs to an entity. `perdure forget` erases it, or names its place.
 
-    In each statement `$1` is the id of the entity that is erased. It takes the type that the statement needs. The
-    statements run as the role in `PERDURE_ERASURE_DATABASE_URL`. Each may run several times.
+    In each statement `$1` is the id of the entity, in the type that the statement needs. The statements run as the role
+    in `PERDURE_ERASURE_DATABASE_URL`. Each may run several times.
 
     Attributes:
         entities: one `select` with the columns `lifecycle` and `id`: other entities that belong to this one, such as
             its children. They are erased with it, each by the declaration of its own lifecycle. None = there are none.
-        rows: statements that delete rows of the app, or blank them, by the name of their table. They run in this order.
-        elsewhere: where else data of the entity is, one line for each place: who erases it there, and how.
-            `perdure forget` prints these lines.
+        rows: statements that delete or blank rows of the app, by the name of their table. They run in this order.
+        elsewhere: one line for each further place that holds data of the entity. `perdure forget` prints these lines.
 
     Raises:
         DeclarationError: a statement is empty or does not use `$1`, or a line of `elsewhere` is empty.

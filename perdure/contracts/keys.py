@@ -1,4 +1,4 @@
-"""Names of things: which entity, which generation, which effect. They are the app's identities, never random.
+"""Identities of entities, generations and effects. They come from the app, and are never random.
 
 The key of an effect is the same for every attempt, after a reset, on a new cluster (invariant 4).
 """
@@ -16,12 +16,12 @@ from perdure.contracts.scopes import scope_of_workflow, workflow_prefix
 from perdure.errors import InvalidEntity, InvalidInput
 
 LONGEST_ID = 900
-"""Bytes of UTF-8. Temporal refuses workflow ids over 1,000; lifecycle and scope need the rest."""
+"""Bytes of UTF-8. Temporal refuses workflow ids over 1,000; lifecycle and scope use the rest."""
 
 LONGEST_ENCODED_ID = 1500
-"""The same as it stands in keys, where `%`, `/` and `~` take three bytes each: an index takes no key over 2,700."""
+"""Bytes of an id in a key, where `%`, `/` and `~` take three bytes each. An index holds no key over 2,700."""
 LONGEST_SUFFIX = 500
-"""Bytes of an effect's suffix as it stands in its key, where `%` and `~` take three bytes each."""
+"""Bytes of an effect's suffix in its key, where `%` and `~` take three bytes each."""
 
 _NAME = re.compile(r"[a-z][a-z0-9_-]{0,62}")
 
@@ -36,13 +36,13 @@ def check_name(kind: str, name: str) -> str:
 
 
 def id_text(lifecycle: str, entity_id: object) -> str:
-    """The text of the id that a caller gives for an entity of `lifecycle`: of a string, an integer or a UUID.
+    """The text of a caller's id for an entity of `lifecycle`. The id is a string, an integer or a UUID.
 
     Raises:
-        InvalidEntity: the id is of another type, whose text may differ from the text that the database has.
+        InvalidEntity: the id is of another type, whose text may differ from that in the database.
     """
     if isinstance(entity_id, str):
-        return str.__str__(entity_id)  # the value of a member of an enumeration, too
+        return str.__str__(entity_id)  # also the value of a member of an enumeration
     if isinstance(entity_id, int) and not isinstance(entity_id, bool):
         return int.__repr__(entity_id)
     if isinstance(entity_id, UUID):
@@ -56,7 +56,7 @@ def id_text(lifecycle: str, entity_id: object) -> str:
 
 
 def check_entity_id(entity_id: str) -> str:
-    """Return `entity_id` if it can name an entity, else raise `InvalidEntity` that says why not."""
+    """Return `entity_id` if it can name an entity, else raise `InvalidEntity` with the reason."""
     if not isinstance(entity_id, str):
         raise InvalidEntity(f"the entity id {entity_id!r} is a {type(entity_id).__name__}: give a str")
     if not entity_id:
@@ -86,7 +86,7 @@ class Entity:
     Attributes:
         lifecycle: name of the lifecycle.
         id: the app's own id of the entity, printable, at most 900 bytes of UTF-8.
-        generation: how often it was explicitly restarted, 0 first.
+        generation: how often the entity was restarted after its end, 0 at first.
 
     Example:
         >>> str(Entity("order", "17")), str(Entity("order", "17", generation=1))
@@ -105,15 +105,15 @@ class Entity:
         return f"{self.lifecycle}/{self.id}" + (f"~{self.generation}" if self.generation else "")
 
     def workflow_id(self, scope: str | None) -> str:
-        """Workflow id in Temporal; `scope` names the app database where several share a namespace."""
+        """Workflow id in Temporal. `scope` names the app database if several share a namespace."""
         return workflow_prefix(self.lifecycle, scope) + self.id
 
     @classmethod
     def of_workflow(cls, workflow_id: str, lifecycle: str, generation: int) -> Entity:
-        """The entity that a workflow of type `lifecycle` stands for.
+        """The entity of a workflow of type `lifecycle`.
 
         Raises:
-            InvalidEntity: if the workflow id is not `[<scope>:]<lifecycle>/<entity id>`.
+            InvalidEntity: the workflow id is not `[<scope>:]<lifecycle>/<entity id>`.
         """
         prefix = workflow_prefix(lifecycle, scope_of_workflow(workflow_id))
         if not workflow_id.startswith(prefix) or workflow_id == prefix:
@@ -125,7 +125,7 @@ class Entity:
 
 
 def _plain(text: str, marks: str) -> str:
-    """`text` with the characters that mean something in a key percent-encoded: no two effects share a key."""
+    """`text` with the special characters of a key percent-encoded, so no two effects share a key."""
     return "".join(f"%{ord(each):02X}" if each in marks else each for each in text)
 
 
@@ -143,7 +143,7 @@ def _checked(suffix: str, entity: Entity, effect: str) -> str:
 
 
 def slot_of(effect: str, suffix: str | None) -> str:
-    """Name of an effect with the suffix that tells its performances apart, as the fence and people see it."""
+    """Name of an effect with the suffix of its performance, as in the fence and in displays."""
     return f"{effect}/{suffix}" if suffix else effect
 
 
@@ -152,7 +152,7 @@ class Key(str):
 
     In the id `%`, `/` and `~` are percent-encoded, in the suffix `%` and `~`.
 
-    `token` is a short ASCII digest of it, for where the long form does not fit.
+    `token` is a short ASCII digest of the key, for systems that limit the length.
 
     Example:
         >>> Key.of(Entity("order", "17"), "charge")
@@ -163,10 +163,10 @@ class Key(str):
 
     @classmethod
     def of(cls, entity: Entity, effect: str, suffix: str | None = None, again: int = 0) -> Key:
-        """Key of `effect` for `entity`; `again` counts the times it was to be sent anew on purpose.
+        """Key of `effect` for `entity`. `again` counts how often the effect was sent with a new key.
 
         Raises:
-            InvalidInput: the suffix is too long for a key, or PostgreSQL can't store it.
+            InvalidInput: the suffix is too long for a key, or PostgreSQL cannot store it.
         """
         generation = f"~{entity.generation}" if entity.generation else ""
         tail = f"/{_plain(_checked(suffix, entity, effect), '%~')}" if suffix else ""
@@ -175,12 +175,12 @@ class Key(str):
 
     @property
     def performance(self) -> tuple[str, str | None, int]:
-        """Effect, suffix, and the times that it was to be sent anew."""
+        """Effect, suffix, and how often the effect was sent with a new key."""
         what, _, again = self.split("/", 2)[2].partition("~")
         effect, _, suffix = what.partition("/")
         return effect, unquote(suffix) or None, int(again or 0)
 
     @property
     def token(self) -> str:
-        """40 characters of [0-9a-f] that stand for this key: SHA-256, cut to 160 bits."""
+        """A digest of this key, for systems that limit the length: 40 characters of [0-9a-f] (SHA-256, 160 bits)."""
         return hashlib.sha256(self.encode()).hexdigest()[:40]

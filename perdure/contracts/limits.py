@@ -1,6 +1,6 @@
-"""`RateLimit`: how many attempts and look-ups a second the other side takes from us, from all workers together.
+"""`RateLimit`: the rate of attempts and look-ups that all workers together may begin.
 
-Temporal keeps it, as the rate of a task queue: what shares a limit shares a queue that has nothing else in it.
+Temporal enforces it as the rate of a task queue. Each limit has a task queue of its own.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from perdure.contracts.keys import check_name
 from perdure.errors import DeclarationError
 
 BETWEEN = "."
-"""Between a lifecycle's task queue and the name of a limit. No name of a limit has one."""
+"""Separates a lifecycle's task queue from the name of a limit, which contains none."""
 
 
 @dataclass(frozen=True, slots=True)
 class RateLimit:
-    """A rate that all workers of an app keep together, as for one account with a provider.
+    """A rate for all workers of an app together, for example of an account with a provider.
 
     Args:
         name: part of the name of its task queue; a-z 0-9 _ -.
-        per_second: how many attempts and look-ups may begin in a second. An operator changes it for the whole fleet
-            while it runs: `perdure limit`.
+        per_second: attempts and look-ups that may begin in a second. An operator changes it for all running workers by
+            `perdure limit`.
 
     Raises:
         DeclarationError: `per_second` is no rate.
@@ -46,20 +46,20 @@ class RateLimit:
             )
 
     def task_queue(self, lifecycles: str) -> str:
-        """Where its attempts wait, for lifecycles whose own task queue is `lifecycles`."""
+        """Task queue of the limit, for lifecycles whose own task queue is `lifecycles`."""
         return f"{lifecycles}{BETWEEN}{self.name}"
 
 
 class Limited(Protocol):
-    """What may have a limit: an effect or a look-up."""
+    """An effect or a look-up."""
 
     @property
     def limit(self) -> RateLimit | None:
-        """What it keeps to, if anything."""
+        """The limit, or None."""
 
 
 def limits_of(contracts: Iterable[Limited]) -> dict[str, RateLimit]:
-    """The limits that they keep to, by name.
+    """The limits of these contracts, by name.
 
     Raises:
         DeclarationError: two different ones have the same name.

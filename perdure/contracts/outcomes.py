@@ -1,6 +1,6 @@
-"""How an attempt ends, and how an effect ends. `in doubt` is a state here, never a log line.
+"""How an attempt ends, and how an effect ends.
 
-A body returns its receipt, or raises `NotDone` or `Refused`; whatever else leaves it means *in doubt*.
+A body returns its receipt, or raises `NotDone` or `Refused`. Any other exception means *in doubt*.
 `Lifecycle.perform` returns `Done` or a kind of `NotPerformed`.
 """
 
@@ -17,7 +17,7 @@ Out = TypeVar("Out", covariant=True)
 
 
 class EffectStatus(StrEnum):
-    """What the fence knows of one effect.
+    """The state of one effect in the fence.
 
     Example:
         >>> EffectStatus.IN_DOUBT.unknown, EffectStatus.DONE.unknown
@@ -25,7 +25,7 @@ class EffectStatus(StrEnum):
     """
 
     ABSENT = "absent"
-    """No record: no attempt was ever begun."""
+    """No record: no attempt ever began."""
     ATTEMPTING = "attempting"
     NOT_DONE = "not_done"
     """It certainly did not happen."""
@@ -33,13 +33,13 @@ class EffectStatus(StrEnum):
     """It may have happened."""
     DONE = "done"
     REFUSED = "refused"
-    """A definitive no."""
+    """The other side definitely refused."""
     ABANDONED = "abandoned"
     """A person gave it up."""
 
     @property
     def unknown(self) -> bool:
-        """Whether nobody knows if it happened: it is in doubt, or an attempt may be under way."""
+        """Whether the effect may have happened: it is in doubt, or an attempt may be under way."""
         return self in (EffectStatus.ATTEMPTING, EffectStatus.IN_DOUBT)
 
 
@@ -48,9 +48,9 @@ class NotDone(PerdureError):
 
     Args:
         why: one line for the operator; no personal data.
-        retry_after: how long the other side asks to be left alone.
-        counts: False = nobody was asked, as where no place was free; it is none of those that
-            `RetryPolicy.maximum_attempts` allows.
+        retry_after: pause that the other side requests.
+        counts: False = the body asked nobody, for example because no place was free, and
+            `RetryPolicy.maximum_attempts` does not count the attempt.
 
     Example:
         >>> error = NotDone("503", retry_after=timedelta(seconds=30))
@@ -66,7 +66,7 @@ class NotDone(PerdureError):
 
 
 class Refused(PerdureError):
-    """Raised by a body: the other side said a definitive no.
+    """Raised by a body: the other side will never accept this request.
 
     Args:
         why: one line for the operator; no personal data.
@@ -82,7 +82,7 @@ class Refused(PerdureError):
 
 
 class InDoubt(PerdureError):
-    """Raised by a body that wants to say *why* it can't know; any other exception means the same.
+    """Raised by a body to give the reason of a doubt. Any other exception means the same.
 
     Args:
         why: one line for the operator; no personal data.
@@ -102,7 +102,7 @@ class InDoubt(PerdureError):
 
 @dataclass(frozen=True, slots=True)
 class Done(Generic[Out]):
-    """The effect happened. `receipt` is what the other side gave for it.
+    """The effect happened. `receipt` is the value that its body, a look-up, a message or a person returned.
 
     Example:
         >>> match Done("r-17"):
@@ -116,9 +116,9 @@ class Done(Generic[Out]):
 
 @dataclass(frozen=True, slots=True)
 class NotPerformed:
-    """The effect came to an end without being done; the subclass says how, `why` in a sentence.
+    """The effect ended without being done. The subclass shows how, and `why` gives the reason in a sentence.
 
-    `in_doubt` is True where it may have happened all the same.
+    `in_doubt` is True if an earlier attempt may have happened.
 
     Example:
         >>> match Expired("too late"):
@@ -133,9 +133,9 @@ class NotPerformed:
 
 @dataclass(frozen=True, slots=True)
 class WasRefused(NotPerformed):
-    """The other side said a definitive no. The next `perform` of it has a new key.
+    """The other side definitely refused. The next `perform` has a new key.
 
-    `in_doubt` is True where an earlier attempt may have happened: a no to one attempt is none to another, unless the
+    `in_doubt` is True if an earlier attempt may have happened. A refusal of one attempt ends that doubt only if the
     other side drops repeats.
 
     Example:
@@ -146,7 +146,7 @@ class WasRefused(NotPerformed):
 
 @dataclass(frozen=True, slots=True)
 class Expired(NotPerformed):
-    """It was of no use any more: `expires_at` went by.
+    """`expires_at` has passed.
 
     Example:
         >>> Expired("the shop has closed", in_doubt=True).in_doubt
@@ -156,7 +156,7 @@ class Expired(NotPerformed):
 
 @dataclass(frozen=True, slots=True)
 class Abandoned(NotPerformed):
-    """A person gave it up. Only `send_again` sends it anew.
+    """A person gave the effect up. Only `send_again` sends it anew.
 
     Example:
         >>> Abandoned("ann: the customer has called").why
@@ -166,9 +166,9 @@ class Abandoned(NotPerformed):
 
 @dataclass(frozen=True, slots=True)
 class GaveUp(NotPerformed):
-    """As many attempts as `RetryPolicy.maximum_attempts` allows have failed, the last with a definite no.
+    """`RetryPolicy.maximum_attempts` attempts in a row have failed, and the last one certainly did nothing.
 
-    `in_doubt` is True where an earlier one may have happened.
+    `in_doubt` is True if an earlier one may have happened.
 
     Example:
         >>> GaveUp("5 attempts failed, the last one: 503").in_doubt
@@ -178,7 +178,7 @@ class GaveUp(NotPerformed):
 
 @dataclass(frozen=True, slots=True)
 class DifferentInput(NotPerformed):
-    """An earlier attempt under the same key carried other bytes. Only `send_again` sends the new ones.
+    """An earlier attempt under the same key had other input bytes. Only `send_again` sends the new ones.
 
     Example:
         >>> match DifferentInput("the amount has changed"):

@@ -1,7 +1,7 @@
-"""What to do when nobody knows whether an effect happened: part of the effect's contract.
+"""Doubt policies, which are part of an effect's contract: what to do if nobody knows whether the effect happened.
 
-Choose from what the other side can do: it drops repeats (`Dedupe`), it can be asked (`AskFirst`), twice is
-harmless (`Repeat`), or a person must say (`Escalate`).
+Choose by the abilities of the other side: it drops repeats (`Dedupe`), it can be asked (`AskFirst`), twice is
+harmless (`Repeat`), or a person must decide (`Escalate`).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Out = TypeVar("Out")
 
 @dataclass(frozen=True, slots=True)
 class Repeat:
-    """At least once, on purpose: a doubtful attempt is made again.
+    """Make another attempt: the effect happens at least once.
 
     Example:
         >>> Dedupe(window=timedelta(hours=24), otherwise=Repeat()).otherwise
@@ -32,7 +32,7 @@ class Repeat:
 
 @dataclass(frozen=True, slots=True)
 class Escalate:
-    """The lifecycle parks, visibly, until somebody resolves the doubt as done, not done or abandoned.
+    """Wait, visibly, until a person resolves the doubt as done, not done or abandoned.
 
     Example:
         >>> Dedupe(window=timedelta(hours=24), otherwise=Escalate()).window.days
@@ -42,12 +42,14 @@ class Escalate:
 
 @dataclass(frozen=True, slots=True)
 class Dedupe:
-    """The other side drops a repeat of the same key: send again, same key, same bytes.
+    """Send again with the same key and the same bytes, because the other side drops repeats.
+
+    An attempt begins only if its `timeout` plus `margin` ends within the window, by the database's clock.
 
     Args:
-        window: for how long it remembers a key, counted from the first attempt that may have reached it.
-        margin: how much of the window is kept unused.
-        otherwise: what to do once the window is over, or `RetryPolicy.maximum_attempts` is used up.
+        window: how long the other side remembers a key, from the first attempt that may have reached it.
+        margin: part of the window that is not used.
+        otherwise: the policy after the window, or when `RetryPolicy.maximum_attempts` is used up.
 
     Example:
         >>> Dedupe(window=timedelta(hours=24)).otherwise
@@ -64,16 +66,20 @@ class Dedupe:
 
 @dataclass(frozen=True, slots=True)
 class AskFirst(Generic[In, Out]):
-    """The other side can be asked. A hit is believed at once; a miss only when nothing can be in flight.
+    """Ask the other side by a look-up before anything is sent again.
+
+    A hit counts at once, a miss only after the attempt's deadline plus `visibility_delay`, by the database's clock.
 
     Args:
-        lookup: the look-up's contract, with the effect's own input and receipt types.
-        visibility_delay: how long after the attempt's deadline the other side may still be recording it.
-        misses: how many believable misses in a row mean *not done*.
-        tries: how often in a row the look-up may fail to answer before `otherwise` applies. None = it goes on asking,
-            and nobody is called: for what expires, so that an outage of the other side parks no thousands.
-        every: time between two look-ups; it doubles each time, up to 16 times this, with `tries=None` 256 times.
-        otherwise: what to do when the look-up gives no answer.
+        lookup: the contract of the look-up, with the effect's input and receipt types.
+        visibility_delay: how long after an attempt's deadline the other side may still be recording it. Choose it
+            longer than a process may be frozen.
+        misses: how many misses in a row that count mean *not done*. Perdure then sends again.
+        tries: how often in a row the look-up may fail to answer before `otherwise` applies. None = it continues to
+            ask. Use that for effects that expire: an outage of the other side then leaves no thousands to a person.
+        every: pause after the first question. It doubles each time, up to 16 times this value, with `tries=None` 256
+            times.
+        otherwise: the policy if the look-up gives no answer.
 
     Example:
         >>> from perdure import Lookup
@@ -100,15 +106,15 @@ DoubtPolicy: TypeAlias = Dedupe | AskFirst[In, Out] | Repeat | Escalate
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """When an attempt that certainly did nothing is made again: capped exponential back-off with jitter.
+    """When to repeat an attempt that certainly did nothing: capped exponential back-off with jitter.
 
     Args:
         initial_interval: pause after the first attempt.
-        backoff_coefficient: by how much each pause is longer than the one before.
+        backoff_coefficient: factor from each pause to the next.
         maximum_interval: the longest pause.
         jitter: share of the pause, 0 to 1, by which it is shortened or lengthened at random.
-        maximum_attempts: after how many failed attempts in a row a definite no is the last one, and the effect ends
-            `GaveUp`; None = no limit. An attempt whose body was never called does not count.
+        maximum_attempts: number of failed attempts in a row after which the effect ends `GaveUp`; None = no limit. An
+            attempt whose body was never called does not count.
 
     Example:
         >>> policy = RetryPolicy(initial_interval=timedelta(seconds=2), maximum_interval=timedelta(seconds=10))
@@ -136,7 +142,7 @@ class RetryPolicy:
         check_spans("RetryPolicy", maximum_interval=self.maximum_interval)
 
     def pause(self, failures: int, luck: float) -> timedelta:
-        """How long to wait after `failures` failures in a row; `luck` in [-1, 1] places it in the jitter."""
+        """The pause after `failures` failures in a row; `luck` in [-1, 1] is its place in the jitter."""
         try:
             pause = min(
                 self.initial_interval.total_seconds() * self.backoff_coefficient ** max(failures - 1, 0),

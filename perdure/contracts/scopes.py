@@ -1,8 +1,8 @@
 """Scopes keep the databases apart that share a Temporal namespace.
 
-The scope is part of the name of each task queue and of the id of each workflow. A colon separates it, and neither a
-lifecycle's nor a task queue's own name contains a colon: so no two scopes share a task queue or an id, and no scope
-shares one with a database that has no scope.
+The scope is part of the name of each task queue and of the id of each workflow. A colon separates it. Names of
+lifecycles and task queues contain no colon, so two scopes share no task queue and no id, and a scope shares none with a
+database that has no scope.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ def queue_of(name: str, scope: str | None) -> str:
 
 
 def scope_of_queue(queue: str) -> str | None:
-    """The scope of a task queue that `queue_of` has named."""
+    """The scope of a task queue whose name `queue_of` returned."""
     return queue.partition(":")[2] or None
 
 
 def workflow_prefix(lifecycle: str, scope: str | None) -> str:
-    """What the ids of a lifecycle's workflows begin with: `scope:lifecycle/`, and `lifecycle/` without a scope."""
+    """The beginning of the workflow ids of a lifecycle: `scope:lifecycle/`, and `lifecycle/` without a scope."""
     return f"{scope}:{lifecycle}/" if scope else f"{lifecycle}/"
 
 
 def scope_of_workflow(workflow_id: str) -> str | None:
-    """The scope that a workflow id names."""
+    """The scope in a workflow id."""
     return workflow_id.partition("/")[0].rpartition(":")[0] or None

@@ -1,7 +1,7 @@
-"""How large what goes through Temporal may be: in bytes of JSON, as Temporal gets it.
+"""The sizes of values that Temporal accepts, in bytes of JSON.
 
-Temporal takes 2 MiB in one piece (`limit.blobSize.error`). Encryption and the envelope around a payload need less than
-what these limits leave.
+Temporal takes 2 MiB in one piece (`limit.blobSize.error`). These limits leave room for encryption and the envelope of a
+payload.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from typing import Any
 from pydantic_core import to_json
 
 LARGEST = 2_000_000
-"""Bytes of an input, of a message's payload, and of all that one call of an activity is given: the effect's input, and
-the snapshot."""
+"""Bytes of an input, of a message's payload, and of the arguments of one activity: the effect's input and the
+snapshot."""
 LARGEST_RECEIPT = 1_800_000
-"""Bytes of a receipt, and of what a step returns: look-up hint and progress go beside it."""
+"""Bytes of a receipt, and of the result of a step. The rest is for look-up hint and progress."""
 LARGEST_NOTE = 90_000
 """Bytes of a look-up hint, and of progress."""
 
@@ -23,7 +23,7 @@ ELSEWHERE = "keep the rest in a table of yours, and give its key"
 
 
 def size_of(value: Any) -> int:
-    """Bytes of `value` as JSON: of JSON data, or of what a Pydantic model holds."""
+    """Bytes of JSON data, or of a Pydantic model, as JSON."""
     try:
         return len(to_json(value))
     except ValueError:  # a lone surrogate

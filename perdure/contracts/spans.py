@@ -1,4 +1,4 @@
-"""How long a declared time may be: PostgreSQL, Temporal and Python can hold every instant that it leads to."""
+"""The longest declared time: PostgreSQL, Temporal and Python can represent every instant that follows from it."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ LONGEST = timedelta(days=36_500)
 
 
 def check_spans(whose: str, **spans: timedelta | None) -> None:
-    """Refuse a time that is negative, or longer than `LONGEST`; None = it was not given.
+    """Refuse a time that is negative, or longer than `LONGEST`; None = no time was given.
 
     Args:
-        whose: what declares them, for the message.
+        whose: the declaration that has these times, for the message.
         spans: the times, by the names of their parameters.
 
     Raises:
-        DeclarationError: one of them can't be used; the message names it.
+        DeclarationError: one of them cannot be used; the message names it.
     """
     for name, span in spans.items():
         if span is not None and not timedelta(0) <= span <= LONGEST:

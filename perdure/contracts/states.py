@@ -13,14 +13,14 @@ from perdure.contracts.spans import check_spans
 from perdure.errors import DeclarationError
 
 STARTING = "starting"
-"""What is shown of an entity from its start until its delivery: it is in none of its lifecycle's states yet."""
+"""The state that is shown from an entity's start until its delivery. It is none of its lifecycle's states."""
 
 S = TypeVar("S", bound=StrEnum)
 
 
 @dataclass(frozen=True, slots=True)
 class State(Generic[S]):
-    """One state of a lifecycle, with the marks that its member of the enum carries; see `state`."""
+    """One state of a lifecycle, with the marks of its member of the enum; see `state`."""
 
     name: S
     leads_to: tuple[str, ...] | None = None
@@ -54,14 +54,16 @@ def state(
     """Mark a member of the `StrEnum` that a lifecycle has as its states. A state without marks is a plain string.
 
     Args:
-        name: the state, as it is on record.
-        leads_to: the only states that may follow. None = every state that stands below it may, and where `attention`
-            is set every one but the first.
-        final: a lifecycle that enters it is over.
-        within: how long it should last at most; longer is reported as stuck.
-        attention: a person must look at it.
-        cancelled: a `cancel` ends here, from every state that is not final. It is final, too.
-        aliases: names that it had before: an entity that is on record in one of them is in this state.
+        name: the state, as it is recorded.
+        leads_to: the only states that may follow. None = every state below it may follow, and after a state with
+            `attention` every state but the first. A lifecycle may always stay in its state.
+        final: the lifecycle ends in this state. At least one state is final.
+        within: an entity should stay in this state no longer. Later it is *stuck*: a metric, and a finding of the
+            reconciliation.
+        attention: the entity waits for a person.
+        cancelled: a `cancel` ends in this state. It is final, only one state can have this mark, and every other state
+            that is not final leads to it. A lifecycle without it refuses `cancel`.
+        aliases: former names of the state.
 
     Raises:
         DeclarationError: `leads_to` or `aliases` is no tuple, or `within` is no time.
@@ -85,14 +87,14 @@ def state(
 
 
 class States(Generic[S]):
-    """The checked states of a lifecycle, and which may follow which.
+    """The checked states of a lifecycle, and the transitions between them.
 
     Args:
         lifecycle: name of the class, for errors.
         enum: the states, the first one first.
 
     Raises:
-        DeclarationError: the declaration can't work.
+        DeclarationError: the declaration cannot be used.
     """
 
     def __init__(self, lifecycle: str, enum: type[S]) -> None:
@@ -128,22 +130,22 @@ class States(Generic[S]):
 
     @property
     def names(self) -> list[str]:
-        """The names that an entity on record may be in: today's, and former ones."""
+        """Today's and former names of the states."""
         return [*self._by_name, *self._today]
 
     def today(self, name: str) -> str:
-        """Today's name of a state that was on record as `name`; the same where it has no other.
+        """Today's name of a state that is recorded as `name`; `name` itself if it has no other.
 
-        The first one for `starting`: a run may be under way before it is on record that its start is delivered.
+        For `starting` it is the first state, because a run may begin before the delivery of its start is recorded.
         """
         return _text(self.initial) if name == STARTING else self._today.get(name, name)
 
     def on_record(self, name: str) -> State[S]:
-        """The state `name`; one that is not final and needs a person, where it is not declared any more."""
+        """The state `name`. If it is not declared any more, a state that is not final and needs a person."""
         return self._by_name.get(name) or State(name, attention=True)  # type: ignore[arg-type]
 
     def followers(self, name: str) -> tuple[S, ...]:
-        """The states that may follow; where it is not final, the one of a cancel is among them."""
+        """The states that may follow. The state of a cancel is among them, unless `name` is final."""
         return self._followers[_text(self[name].name)]
 
     def allows(self, before: str, after: str) -> bool:
@@ -151,7 +153,7 @@ class States(Generic[S]):
         return before == after or self[after].name in self.followers(before)
 
     def leads(self, before: str, after: str) -> bool:
-        """Whether `after` may follow `before`, at once or over others."""
+        """Whether `after` may follow `before`, directly or through other states."""
         return after in self._reached(before)
 
     def _reached(self, before: str) -> set[str]:
@@ -211,7 +213,7 @@ def _state(member: S) -> State[S]:
 
 
 def _text(name: str) -> str:
-    """The plain text of a state, of a member of the enum and of a marked value alike."""
+    """The plain text of a state, which is a member of the enum or a marked value."""
     return str.__str__(name)
 
 

@@ -1,7 +1,7 @@
-"""`Step`: contract of what a lifecycle does inside the app's own database, or computes, as often as need be.
+"""`Step`: contract of work in the app's own database, or of a computation, that may be repeated without harm.
 
-An effect happens outside, once, and is on record for as long as its entity is. A step may be taken twice without harm:
-its writes are no-ops the second time. It leaves no record, so that a lifecycle of years takes thousands of them.
+An effect happens outside, once, and its record stays as long as its entity's. A step leaves no record, so a lifecycle
+of years can take thousands of them.
 """
 
 from __future__ import annotations
@@ -20,11 +20,12 @@ Out = TypeVar("Out")
 
 @dataclass(frozen=True, slots=True)
 class StepContext:
-    """What the body of a step is given beside its input.
+    """The second argument of the body of a step.
 
     Attributes:
-        entity: whose lifecycle takes it. The database knows it as open, or the body is not called.
-        resources: what the app's `lifespan` yielded; None without one.
+        entity: the entity whose lifecycle takes the step. The body is called only if the entity is open in this
+            database.
+        resources: the value that the app's `lifespan` yielded; None without one.
 
     Example:
         >>> StepContext(Entity("order", "17")).entity.id
@@ -40,15 +41,15 @@ Takes: TypeAlias = Callable[[In, StepContext], Coroutine[Any, Any, Out]]
 
 
 class Step(_Contract[In, Out]):
-    """Contract of a step: at least once, and taken again until it succeeds.
+    """Contract of a step, which runs at least once and is repeated until it succeeds.
 
-    What it returns stands in the history: so what depends on the outside (the database, the date, a library's idea of
-    daylight saving) belongs into a step and not into `run`.
+    The history holds the result. Put code into a step, and not into `run`, if it depends on the database, the date, or
+    a library's rules for daylight saving.
 
     Args:
         name: activity type in Temporal; a-z 0-9 _ -.
-        timeout: how long it may take.
-        aliases: names that it had before, the first one first; runs that are open still call it by them.
+        timeout: the longest duration of one call.
+        aliases: former names, the first one first; open runs still use them.
 
     Example:
         >>> TOTAL = Step[list[int], int]("total")
@@ -58,13 +59,13 @@ class Step(_Contract[In, Out]):
     """
 
     def __init__(self, name: str, *, timeout: timedelta = timedelta(seconds=5), aliases: tuple[str, ...] = ()) -> None:
-        # In the workflow task: where that fails, it waits as an activity, without growing the history.
+        # In the workflow task first. If that fails, an activity waits, without growing the history.
         super().__init__(name, timeout=timeout, inline=True, task_queue=None, aliases=aliases)
 
     def takes(self, body: Takes[In, Out]) -> Takes[In, Out]:
         """Bind a body to this step (decorator).
 
-        Whatever it raises means that it is taken again, after a pause. A definitive no is a value that it returns.
+        After any exception the step is repeated, after a pause. To report a definite no, return a value.
         """
         return _mark(body, self)
 
@@ -75,12 +76,12 @@ def step(
     """Declare a step by its body (decorator): name, input and result are the function's, as with `effect`.
 
     Args:
-        timeout: how long it may take.
+        timeout: the longest duration of one call.
         name: None = the function's, with `-` for `_`.
-        aliases: names that it had before, the first one first.
+        aliases: former names, the first one first.
 
     Raises:
-        DeclarationError: when the lifecycle is made: the function has no types.
+        DeclarationError: the function has no type hints. Raised when the lifecycle's class is made.
 
     Example:
         >>> @step()

@@ -1,4 +1,4 @@
-"""Sets in inputs: their order is that of hashes, which differ between workers, and so would the bytes of an input.
+"""Finds sets in inputs. The order of a set differs between workers, and so would the bytes of an input.
 
 Other bytes under the same key end as `DifferentInput`, without a call (invariant 4).
 """
@@ -16,21 +16,21 @@ _NO_TYPES = ("metadata", "config", "cls", "ref", "default")
 
 
 def set_in(adapter: TypeAdapter[Any]) -> str | None:
-    """Where a value of the type may hold a set, such as `items.tags`; None if nowhere that the type declares.
+    """The place at which a value of the type may hold a set, such as `items.tags`; None if the type declares no set.
 
-    One with a serializer of its own is not counted: that can put it in order.
+    A set with a serializer of its own is ignored, because the serializer can sort it.
     """
     found = next((path for kind, path in _kinds(adapter.core_schema, ()) if kind in _SETS), None)
     return None if found is None else ".".join(found) or "the whole"
 
 
 def is_untyped(adapter: TypeAdapter[Any]) -> bool:
-    """Whether the type leaves open what a part of its values is."""
+    """Whether the type leaves the type of some part open, as `Any` does."""
     return any(kind == "any" for kind, _ in _kinds(adapter.core_schema, ()))
 
 
 def holds_set(data: Any) -> bool:
-    """Whether there is a set in `data`, as pydantic dumps it to Python."""
+    """Whether `data`, as pydantic dumps it to Python, contains a set."""
     if isinstance(data, dict):
         return any(holds_set(each) for pair in data.items() for each in pair)
     if isinstance(data, (list, tuple)):
