@@ -1,5 +1,6 @@
-"""What an app and an operator do with lifecycles. `Client` has the verbs, and `SyncClient` those of synchronous code;
-a web app that starts by name imports no database driver, nothing of a worker, and no models of Pydantic with them.
+"""The calls of apps and operators. `Client` has all verbs, `SyncClient` those of synchronous code.
+
+A web app that starts lifecycles by name imports neither a database driver, nor the worker, nor models of Pydantic.
 """
 
 import importlib

@@ -1,4 +1,4 @@
-"""Updates of a running lifecycle, and what stands in its place when it has ended: the fence alone."""
+"""Sends updates to a running lifecycle. If the lifecycle has ended, the fence alone is changed."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ from perdure.errors import AlreadyFinished, InvalidInput, NotNow, NotThisDatabas
 from perdure.settings import Settings
 
 PATIENCE = timedelta(seconds=20)
-"""How long an update is waited for, where nobody says otherwise."""
+"""The default time to wait for the answer to an update."""
 
 
 @dataclass(frozen=True, slots=True)
 class Asking:
-    """Asks one entity's workflow for something.
+    """Sends updates to the workflow of one entity.
 
     Attributes:
-        pool: of the app's database, which has its status.
-        temporal_client: of Temporal.
+        pool: connections to the app's database, which holds the entity's status.
+        temporal_client: client of Temporal.
         config: scope and keys.
-        entity: whom.
-        patience: how long an answer is waited for.
+        entity: the entity.
+        patience: how long to wait for an answer.
     """
 
     pool: Pool
@@ -48,19 +48,19 @@ class Asking:
     patience: timedelta
 
     async def update(self, update: str, asked: OperatorRequest) -> str:
-        """What its workflow answers.
+        """The answer of the entity's workflow.
 
         Raises:
-            NotThisDatabase: the client's scope is not that of its database; nobody was asked.
+            NotThisDatabase: the client's scope is not that of its database; nothing was sent.
             InvalidInput: the receipt is too large for Temporal.
-            NotNow: it makes no sense in the state that it is in.
-            NoWorkflow: no workflow of it is open in Temporal.
-            AlreadyFinished: it came too late.
-            TemporalUnavailable: no Temporal server answered, or no worker; whether it was accepted is not known.
+            NotNow: the request makes no sense in the lifecycle's present state.
+            NoWorkflow: no workflow of the entity is open in Temporal.
+            AlreadyFinished: the entity has ended.
+            TemporalUnavailable: no Temporal server or no worker answered. Whether the request was accepted is unknown.
         """
         scope = self.config.scope or ""
         standing = await read_status(self.pool, self.entity.lifecycle, self.entity.id)
-        if standing.scope not in (None, scope):  # that scope may have a workflow of this name
+        if standing.scope not in (None, scope):  # the other scope may have a workflow of this name
             raise NotThisDatabase(
                 f"{self.entity}: this database works with PERDURE_SCOPE={standing.scope or 'none'!r}, this client "
                 f"with {scope or 'none'!r}: set it right"
@@ -102,10 +102,10 @@ class Asking:
 
 
 def settling(standing: EntityStatus, said: Resolution) -> Call:
-    """There is no workflow any more to resolve it: the fence alone is told.
+    """Resolve a doubt of an entity that has no workflow any more, in the fence alone.
 
     Raises:
-        AlreadyFinished: nothing of it is in doubt.
+        AlreadyFinished: no effect of the entity is in doubt.
     """
     if not any(each.status.unknown for each in standing.effects):
         raise AlreadyFinished(f"{standing.lifecycle}/{standing.id}: too late: already {standing.state}")
@@ -122,7 +122,7 @@ def settling(standing: EntityStatus, said: Resolution) -> Call:
 async def _executed(
     handle: temporalio.client.WorkflowHandle[Any, Any], update: str, asked: OperatorRequest, patience: timedelta
 ) -> str:
-    """Send an update; while the workflow's task fails, as after its worker was lost, the server takes none."""
+    """Send an update. The server takes none while the workflow's task fails, for example after its worker was lost."""
     until = time.monotonic() + patience.total_seconds()
     while True:
         try:

@@ -1,5 +1,6 @@
-"""The calls of SQL functions that a client makes, whichever connection carries them. What can be known to be wrong
-is refused here, before a transaction of the app's is spoilt by it.
+"""The calls of SQL functions that a client makes, for every kind of connection.
+
+Wrong arguments are refused here, before an error of PostgreSQL would end the app's transaction.
 """
 
 from __future__ import annotations
@@ -27,9 +28,8 @@ class Call:
     """A call of one function of the schema `perdure`.
 
     Attributes:
-        entity: the one that it is about.
-        arguments: by the names of its parameters. All of them are text: each driver has ideas of its own about
-            JSON and times.
+        entity: the entity that the call is about.
+        arguments: by the names of the parameters. All are text, because drivers convert JSON and times differently.
     """
 
     function: str
@@ -37,7 +37,7 @@ class Call:
     arguments: Mapping[str, str | None]
 
     def sql(self, placeholder: str) -> str:
-        """Its statement. `placeholder` is that of the driver, `{}` in it the parameter's number, `{name}` its name."""
+        """The statement. `placeholder` is the driver's, with `{}` for a parameter's number, `{name}` for its name."""
         given = ", ".join(
             f"{name} => {_typed(name, placeholder.format(number, name=name))}"
             for number, name in enumerate(self.arguments, 1)
@@ -46,11 +46,11 @@ class Call:
 
     @property
     def values(self) -> list[str | None]:
-        """What goes with the statement, in its order."""
+        """The values of the statement's parameters, in order."""
         return list(self.arguments.values())
 
     def also(self, **more: str | None) -> Call:
-        """The same with more arguments; one that is None is left to the function's default."""
+        """The same call with more arguments. The function's default applies to an argument that is None."""
         given = {name: value for name, value in more.items() if value is not None}
         return replace(self, arguments={**self.arguments, **given})
 
@@ -64,10 +64,10 @@ def call(function: str, entity: Entity, **required: str | None) -> Call:
 
 
 def as_json(whose: str, what: str, given: Any) -> str:
-    """`given` as JSON text that PostgreSQL can store: of a Pydantic model, a dataclass, or what JSON has itself.
+    """`given` as JSON text that PostgreSQL can store. It is a Pydantic model, a dataclass or JSON data.
 
     Raises:
-        InvalidInput: it is none, or too large for Temporal.
+        InvalidInput: `given` is none of these, or too large for Temporal.
     """
     try:
         text = json.dumps(given, default=_plain, ensure_ascii=False, allow_nan=False)
@@ -85,7 +85,7 @@ def instant(whose: str, when: datetime | None) -> str | None:
     """`not_before` as text, in UTC.
 
     Raises:
-        InvalidInput: it has no time zone, or lies outside the years 1 to 9999 in UTC.
+        InvalidInput: the time has no time zone, or is outside the years 1 to 9999 in UTC.
     """
     if when is not None and when.tzinfo is None:
         raise InvalidInput(f"{whose}: not_before={when} has no time zone: give it one, such as datetime.now(UTC) has")
@@ -96,10 +96,10 @@ def instant(whose: str, when: datetime | None) -> str | None:
 
 
 def rank(whose: str, priority: int) -> str | None:
-    """`priority` as text; None for the usual one.
+    """`priority` as text; None for the default.
 
     Raises:
-        InvalidInput: it is none.
+        InvalidInput: the priority is not valid.
     """
     if priority not in range(1, 6):
         raise InvalidInput(f"{whose}: priority={priority!r}: give 1 (first) to 5 (last)")

@@ -1,4 +1,4 @@
-"""`Client`: the verbs of an app and of an operator: start, signal, look, wait, settle."""
+"""`Client`: the verbs of apps and operators: start, signal, read, wait, resolve."""
 
 from __future__ import annotations
 
@@ -36,21 +36,22 @@ I = TypeVar("I")  # noqa: E741
 
 
 class Client:
-    """Works with lifecycles. Without anything given it starts, signals, cancels and restarts in connections of the
-    app's; `Client.connect` has connections of its own, and can look and wait as well.
+    """Starts, signals, cancels, restarts, reads and resolves lifecycles.
 
-    `connection=` of `start`, `signal`, `cancel` and `restart` is the app's own, with its transaction open: of
-    asyncpg, psycopg 3 or SQLAlchemy (an AsyncSession, too), and is awaited. What was asked is then committed, or
-    rolled back, with the app's row, and errors of PostgreSQL are raised as that library has them. An app whose
-    connection blocks has `SyncClient`.
+    `Client()` works in connections of the app. `Client.connect` opens its own connections, and can also read and wait.
+
+    `connection=` of `start`, `signal`, `cancel` and `restart` is the app's own asynchronous connection, with an open
+    transaction: of asyncpg, psycopg 3 or SQLAlchemy (also an AsyncSession). The call is committed, or rolled back, with
+    the app's row. Errors of PostgreSQL are raised as exceptions of that library. An app with blocking connections uses
+    `SyncClient`.
 
     Args:
         pool: asyncpg pool of the app's database.
-        temporal_client: Temporal client with `pydantic_data_converter`; not needed to start and look. Where there are
-            keys it encrypts, unless it has a codec of its own.
-        config: scope and task queue; from the environment where not given.
+        temporal_client: Temporal client with `pydantic_data_converter`; not needed to start and read. If there are
+            keys, it encrypts, unless it has a codec of its own.
+        config: scope and task queue; by default from the environment.
         app: checks names and inputs of lifecycles that are given by name.
-        patience: how long a workflow's answer is waited for; None = 20 s.
+        patience: how long to wait for a workflow's answer; None = 20 s.
 
     Example:
         >>> import asyncio
@@ -88,11 +89,11 @@ class Client:
         temporal_client: temporalio.client.Client | None = None,
         app: App | None = None,
     ) -> AsyncIterator[Client]:
-        """A client with connections of its own, for as long as the context lasts.
+        """A client with connections of its own, until the end of the context.
 
         Raises:
-            DatabaseUnavailable: no PostgreSQL answers.
-            SchemaMismatch: its schema is missing, too old or too new.
+            DatabaseUnavailable: PostgreSQL does not answer.
+            SchemaMismatch: the schema is missing, too old or too new.
         """
         from perdure._store import schema
         from perdure._store.postgres import Database
@@ -126,19 +127,19 @@ class Client:
             lifecycle: the class, or its name.
             entity_id: id of the app's row.
             given: the lifecycle's input: a Pydantic model, a dataclass, or JSON data.
-            connection: of the app, with a transaction open: the start is committed, or rolled back, with it.
-            tenant: for filters.
-            not_before: nothing is begun before that instant, which has a time zone.
-            priority: 1 (first) to 5: which is delivered first where many wait.
+            connection: the app's connection, with an open transaction. The start is committed, or rolled back, with it.
+            tenant: stored with the entity, for filters and limited roles.
+            not_before: nothing begins before this time, which has a time zone.
+            priority: order of delivery if many starts wait, 1 (first) to 5.
 
         Raises:
-            InvalidEntity: the id can't be used.
-            InvalidInput: `given` or another argument does not validate.
+            InvalidEntity: the id cannot be used.
+            InvalidInput: `given` or another argument is not valid.
             UnknownLifecycle: the client's app has no lifecycle of that name.
             NoTransaction: the connection would commit the start by itself.
-            UnknownConnection: the connection blocks, which `SyncClient` takes, or is none that perdure knows.
+            UnknownConnection: the connection blocks (use `SyncClient`), or is of an unknown library.
             NotConnected: `connection` is missing in synchronous code, or the client has no connections of its own.
-            DatabaseUnavailable: no answer; a second start does no harm. Only without `connection`.
+            DatabaseUnavailable: no answer. Start again: a second start changes nothing. Only without `connection`.
         """
         asked = verbs.start(self._app, lifecycle, entity_id, given, tenant, not_before, priority)
         with verbs.traced(asked) as call:
@@ -156,20 +157,20 @@ class Client:
         message_id: str | None = None,
         not_before: datetime | None = None,
     ) -> str:
-        """Give a signal to an open lifecycle, through the database: it is delivered when the app has committed.
+        """Send a signal to an open lifecycle, through the database. It is delivered after the app has committed.
 
-        Returns `sent`, `known` (a message of that id was given before) or `finished` (nobody hears it any more).
+        Returns `sent`, `known` (this `message_id` was given before) or `finished` (the lifecycle has ended).
 
         Args:
             name: the handler, or its name.
-            payload: what the handler takes, if it takes something.
+            payload: the handler's argument, if it has one.
             connection: see `start`.
-            message_id: the same message given again is not delivered again. Made anew where it is not given.
-            not_before: it is not delivered before that instant, which has a time zone.
+            message_id: makes a repeated call harmless: a message with the same id is delivered once. By default new.
+            not_before: the signal is not delivered before this time, which has a time zone.
 
         Raises:
             InvalidEntity, InvalidInput, UnknownLifecycle, NoTransaction, UnknownConnection, NotConnected: as `start`.
-            NoSuchEntity, DatabaseUnavailable: only without `connection`; with it the error is its library's.
+            NoSuchEntity, DatabaseUnavailable: only without `connection`; with it, the library raises its own error.
         """
         asked = verbs.signal(self._app, lifecycle, entity_id, name, payload, message_id, not_before)
         return str(await self._carry(asked, connection))
@@ -184,10 +185,10 @@ class Client:
         note: str = "",
         connection: AsyncConnection | None = None,
     ) -> str:
-        """End it before its time.
+        """Request the end of an entity.
 
-        With a connection of the app's it is asked for in its transaction, and returns and raises as `signal`.
-        Without one it asks the workflow, returns what came of that, and raises as `resolve`.
+        With a connection of the app, the request is part of its transaction, and returns and raises as `signal`.
+        Without one, the workflow is asked; the call returns its answer, and raises as `resolve`.
         """
         if connection is not None:
             return str(await self._carry(verbs.cancel(lifecycle, entity_id, by, note), connection))
@@ -209,23 +210,23 @@ class Client:
         """Run a finished entity again, as a new generation with new keys; returns the generation.
 
         Args:
-            given: another input; None = the one of last time.
+            given: a new input; None = the previous one.
             connection: see `start`.
 
         Raises:
-            NoSuchEntity: there is none.
-            NotNow: it is still open, or one of its effects is in doubt.
-            These only without `connection`; with it the error is its library's.
+            NoSuchEntity: there is no such entity.
+            NotNow: the entity is still open, or one of its effects is in doubt.
+            These are raised only without `connection`; with it, the library raises its own error.
         """
         with verbs.traced(verbs.restart(self._app, lifecycle, entity_id, by, note, given)) as call:
             return int(await self._carry(call, connection))
 
     async def status(self, lifecycle: Which, entity_id: object) -> EntityStatus:
-        """Where an entity is.
+        """The status of an entity.
 
         Raises:
-            InvalidEntity: the id can't be used.
-            NoSuchEntity: the database knows none of that id.
+            InvalidEntity: the id cannot be used.
+            NoSuchEntity: the database has no entity with that id.
             DatabaseUnavailable: no answer.
         """
         from perdure.client.reading import read_status
@@ -235,12 +236,12 @@ class Client:
         return await read_status(self._pool, name, text)
 
     async def wait(self, lifecycle: Which, entity_id: object, *, timeout: timedelta | None = None) -> EntityStatus:
-        """Wait until an entity is in a final state. Looks into the mirror, so it works without Temporal too.
+        """Wait until an entity is in a final state. Reads the database only, so it also works without Temporal.
 
         Raises:
-            InvalidEntity: the id can't be used.
-            NoSuchEntity: the database knows none of that id.
-            TimeoutError: it is not final after `timeout`.
+            InvalidEntity: the id cannot be used.
+            NoSuchEntity: the database has no entity with that id.
+            TimeoutError: the state is not final after `timeout`.
         """
         until = None if timeout is None else time.monotonic() + timeout.total_seconds()
         pause, seen = 0.02, "not known"
@@ -250,7 +251,7 @@ class Client:
                 seen = repr(found.state)
                 if found.final:
                     return found
-            except DatabaseUnavailable as error:  # whoever waits for days waits for a restarted server, too
+            except DatabaseUnavailable as error:  # a caller that waits for days also waits for a restarted server
                 seen = str(error)
             if until is not None and time.monotonic() >= until:
                 raise TimeoutError(f"{name_of(lifecycle)}/{entity_id} is not final after {timeout}: {seen}")
@@ -269,28 +270,28 @@ class Client:
         """Open entities of a lifecycle, the longest in its state first.
 
         Args:
-            state: only those in it.
-            attention: only those that need a person.
-            before: only those that are in their state since before then.
-            limit: at most so many.
+            state: only entities in this state.
+            attention: only entities that need a person.
+            before: only entities that entered their state before this time.
+            limit: maximum number of entities.
         """
         from perdure.client.reading import read_open
 
         return await read_open(self._pool, name_of(lifecycle), state, attention, before, limit)
 
     async def feed(self, after: str | None = None, *, wait: bool = True) -> AsyncGenerator[Event, None]:
-        """Every transition of every lifecycle, each entity's in order, as they are committed; none is missed.
+        """Every transition of every lifecycle, each entity's in order, as they are committed. None is missed.
 
-        Whoever dies between dealing with an event and remembering its position sees it again: the same `lifecycle`,
-        `id`, `version` and `at`.
+        A follower that stops between handling an event and storing its position gets the event again, with the same
+        `lifecycle`, `id`, `version` and `at`.
 
         Args:
-            after: the `position` of the last event that was dealt with; None = from the beginning.
-            wait: whether to go on waiting for more, through restarts of the database, or to end at the newest.
+            after: the `position` of the last event that was handled; None = from the beginning.
+            wait: whether to wait for further events, through restarts of the database, or to end at the newest.
 
         Raises:
-            InvalidPosition: the position is malformed, or does not hold here, as in a restored database.
-            DatabaseUnavailable: no answer, where `wait` is False.
+            InvalidPosition: the position is malformed, or is not valid here, for example in a restored database.
+            DatabaseUnavailable: no answer, if `wait` is False.
         """
         from perdure.client.feed import follow
 
@@ -298,7 +299,7 @@ class Client:
             yield event
 
     async def feed_position(self, since: datetime | None = None) -> str:
-        """A position for `feed`: its end, so that only what comes now is seen; or before all that is as old as `since`.
+        """A position for `feed`: its end, for new events only; with `since`, before all events that are as old as that.
 
         Raises:
             DatabaseUnavailable: no answer.
@@ -318,17 +319,17 @@ class Client:
         receipt: Any = None,
         effect: str | None = None,
     ) -> str:
-        """Say what became of an effect in doubt; see `Resolution`. Returns what came of that.
+        """Give the outcome of an effect in doubt; see `Resolution`. Returns a sentence about the result.
 
-        Works for an entity that ended with the doubt open (expired, cancelled), too.
+        Also resolves a doubt of an entity that ended with the doubt open (expired, cancelled).
 
         Raises:
-            NotThisDatabase: the client's scope is not that of its database; nobody was asked.
-            DatabaseUnavailable: no PostgreSQL answers.
-            NotNow: nothing is parked, or the receipt does not fit; the message says which.
-            NoWorkflow: no workflow of it is open in Temporal.
-            AlreadyFinished: it came too late.
-            TemporalUnavailable: no Temporal server answered, or no worker; whether it was accepted is not known.
+            NotThisDatabase: the client's scope is not that of its database; nothing was sent.
+            DatabaseUnavailable: PostgreSQL does not answer.
+            NotNow: no effect waits for a person, or the receipt does not fit. The message has the reason.
+            NoWorkflow: no workflow of the entity is open in Temporal.
+            AlreadyFinished: the entity has ended, and no effect of it is in doubt.
+            TemporalUnavailable: no Temporal server or no worker answered. Whether the request was accepted is unknown.
         """
         from perdure._crypto.private import SEALING
         from perdure._crypto.sealed import bound_to
@@ -347,11 +348,11 @@ class Client:
     async def retry(
         self, lifecycle: Which, entity_id: object, *, by: str, note: str = "", send_refused: bool = True
     ) -> str:
-        """Let it go on at once; raises as `resolve`.
+        """Let an entity continue at once; raises as `resolve`.
 
         Args:
-            send_refused: whether an effect that was refused may be sent again, under a new key. If not, an entity
-                whose retry would do that raises `NotNow`.
+            send_refused: whether an effect that was refused may be sent again, with a new key. If not, the call raises
+                `NotNow` for an entity whose retry would do that.
         """
         from perdure._wire.requests import RetryRequest
 
@@ -361,7 +362,7 @@ class Client:
     async def send_again(
         self, lifecycle: Which, entity_id: object, *, by: str, note: str, effect: str | None = None
     ) -> str:
-        """Send an effect anew that ended without being done, under a new key; raises as `resolve`."""
+        """Send an effect anew that ended without being done, with a new key; raises as `resolve`."""
         from perdure._wire.requests import SendAgain
 
         return await self._update(lifecycle, entity_id, "send_again", SendAgain(by=by, note=note, effect=effect))
@@ -395,10 +396,10 @@ class Client:
 
 @dataclass(frozen=True, slots=True)
 class Handle:
-    """One entity's lifecycle, from `Client.start`.
+    """The lifecycle of one entity, from `Client.start`.
 
     Attributes:
-        answer: `started` now, `open` already, or `finished` already: then nothing was started.
+        answer: `started`; `open` if it already runs; `finished` if it has ended, and nothing was started.
     """
 
     client: Client
@@ -407,13 +408,13 @@ class Handle:
 
     @property
     def finished(self) -> bool:
-        """Whether the entity had come to its end before; only `restart` runs it again."""
+        """Whether the entity had ended before. Only `restart` runs it again."""
         return self.answer == "finished"
 
     async def status(self) -> EntityStatus:
-        """Where it is now."""
+        """The present status."""
         return await self.client.status(self.entity.lifecycle, self.entity.id)
 
     async def wait(self, *, timeout: timedelta | None = None) -> EntityStatus:
-        """Wait for its end; see `Client.wait`."""
+        """Wait for the end; see `Client.wait`."""
         return await self.client.wait(self.entity.lifecycle, self.entity.id, timeout=timeout)

@@ -1,6 +1,6 @@
-"""The app's own connections, of whichever library: what is called on them is committed, or rolled back, with the row.
+"""The app's own connections of several libraries. A call on them is committed, or rolled back, with the app's row.
 
-None of these libraries is imported here: whoever has a connection has imported it.
+None of these libraries is imported here: an app that has a connection has imported its library.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 
 class BlockingConnection(Protocol):
-    """A connection that answers at once: psycopg's `Connection`, SQLAlchemy's `Connection` and `Session`, Django's
+    """A blocking connection: psycopg's `Connection`, SQLAlchemy's `Connection` and `Session`, Django's
     `connection`."""
 
     def commit(self) -> None: ...
@@ -28,7 +28,7 @@ class BlockingConnection(Protocol):
 
 
 class AwaitedConnection(Protocol):
-    """A connection whose answers are awaited: psycopg's `AsyncConnection`, SQLAlchemy's `AsyncConnection` and
+    """An asynchronous connection: psycopg's `AsyncConnection`, SQLAlchemy's `AsyncConnection` and
     `AsyncSession`."""
 
     def commit(self) -> Coroutine[Any, Any, None]: ...
@@ -36,7 +36,7 @@ class AwaitedConnection(Protocol):
 
 
 class AsyncpgConnection(Protocol):
-    """asyncpg's connection, also one that a pool lent."""
+    """asyncpg's connection, also one from a pool."""
 
     def is_in_transaction(self) -> bool: ...
     def fetchval(self, query: str, *args: Any) -> Coroutine[Any, Any, Any]: ...
@@ -49,8 +49,8 @@ def carry_blocking(connection: BlockingConnection, call: Call) -> Any:
     """The result of the call in the app's transaction.
 
     Raises:
-        NoTransaction: it would be committed by itself.
-        UnknownConnection: it is awaited, or none that perdure knows.
+        NoTransaction: the connection would commit the call by itself.
+        UnknownConnection: the connection is asynchronous, or of an unknown library.
     """
     carrier = _carrier(connection)
     if carrier in _AWAITED:
@@ -64,12 +64,11 @@ async def carry_awaited(connection: AsyncConnection, call: Call) -> Any:
 
 
 def awaited(verb: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, Coroutine[Any, Any, T]]:
-    """Refuse at the call what synchronous code gives to a verb of `Client`: such code would not await the coroutine,
-    and the call would be lost.
+    """Refuse a call of a verb of `Client` in synchronous code, which would not await the coroutine and lose the call.
 
     Raises:
         NotConnected: `connection` is missing, and no event loop runs.
-        UnknownConnection: it blocks, or is none that perdure knows.
+        UnknownConnection: the connection blocks, or is of an unknown library.
     """
 
     @wraps(verb)
@@ -96,7 +95,7 @@ def _check_that_a_loop_runs() -> None:
 
 
 def _carrier(connection: object) -> Callable[[Any, Call], Any]:
-    # By its classes' homes, since subclasses are common: SQLModel's Session, Django's wrappers of other projects.
+    # By the modules of its classes, because subclasses are common: SQLModel's Session, wrappers of Django's.
     homes = {each.__module__.partition(".")[0] for each in type(connection).__mro__}
     found: Callable[[Any, Call], Any] | None = None
     if "asyncpg" in homes and hasattr(connection, "is_in_transaction"):
@@ -129,7 +128,7 @@ async def _asyncpg(connection: Any, call: Call) -> Any:
 def _psycopg(connection: Any, call: Call) -> Any:
     with connection.pipeline() if _is_unsettled(connection) else nullcontext():
         _check_psycopg(connection, call, "with connection.transaction():")
-    # A cursor of our own: the app's rows and placeholders may be of another shape.
+    # A cursor of our own: the app's cursors may have other rows and placeholders.
     with sys.modules["psycopg"].Cursor(connection, row_factory=sys.modules["psycopg.rows"].tuple_row) as cursor:
         return cursor.execute(call.sql("%s"), call.values).fetchone()[0]
 
@@ -144,9 +143,9 @@ async def _psycopg_async(connection: Any, call: Call) -> Any:
 
 
 def _is_unsettled(connection: Any) -> bool:
-    """In a pipeline with a statement under way: a transaction of the app's and autocommit look alike.
+    """Whether a pipeline has a statement under way, so that a transaction of the app and autocommit look alike.
 
-    A pipeline inside another waits for what was queued, so that the status is known.
+    A pipeline inside another waits for the queued statements, so the status is known afterwards.
     """
     pq = sys.modules["psycopg"].pq
     info = connection.info

@@ -1,4 +1,4 @@
-"""The event feed: every transition once, each entity's in order, to whoever remembers only a position."""
+"""The event feed: every transition once, each entity's in order, for a follower that stores only a position."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 log: logging.Logger = logging.getLogger("perdure.feed")
 
 PAGE = 500
-"""Events for each question to the database."""
+"""Events for each query to the database."""
 SHORTEST, LONGEST = 0.05, 1.0
-"""Seconds between two looks while nothing comes: the first pause, and what it grows to."""
+"""Seconds between two polls while no event comes: the first pause, and the longest one."""
 _PATIENCE, _LONG_PATIENCE = 5.0, 300.0
-"""Seconds: of a look; and of one into what came in days, which has to be put in order first."""
+"""Seconds for a poll, and for a poll after days, whose events PostgreSQL must sort first."""
 
 
 async def follow(pool: Pool, after: str | None, *, wait: bool) -> AsyncIterator[Event]:
@@ -52,7 +52,7 @@ async def follow(pool: Pool, after: str | None, *, wait: bool) -> AsyncIterator[
 
 
 async def position(pool: Pool, since: datetime | None) -> str:
-    """A position to begin with; see `Client.feed_position`."""
+    """A first position; see `Client.feed_position`."""
     with answering():
         return str(await pool.fetchval("select perdure.feed_position($1)", since))
 
@@ -63,7 +63,7 @@ async def _page(pool: Pool, after: str | None) -> list[Event]:
         with answering():
             try:
                 rows = await pool.fetch(call, after, PAGE, timeout=_PATIENCE)
-            except asyncpg.QueryCanceledError:  # the pool's statement_timeout is one for writes
+            except asyncpg.QueryCanceledError:  # the pool's statement_timeout is meant for writes
                 async with pool.acquire() as connection, connection.transaction():
                     await connection.execute(bounds(statement="0"))
                     rows = await connection.fetch(call, after, PAGE, timeout=_LONG_PATIENCE)

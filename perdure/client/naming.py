@@ -1,6 +1,6 @@
-"""What a caller names: a lifecycle by class or name, with what can be checked of its input and signals.
+"""Lifecycles that a caller names by class or by name, and the checks of their inputs and signals.
 
-A class brings Temporal's workflow modules with it; a name brings none, so they are imported only for classes.
+Only a class needs Temporal's workflow modules, so they are imported only for classes.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Handler = Callable[..., Any]
 
 
 def name_of(lifecycle: Which) -> str:
-    """Its name."""
+    """The name of the lifecycle."""
     if isinstance(lifecycle, str):
         return lifecycle
     from perdure.app import name_of as name_of_class
@@ -40,17 +40,17 @@ def entity_of(lifecycle: Which, entity_id: object) -> Entity:
     """The entity that a caller names.
 
     Raises:
-        InvalidEntity: the id can't be used.
+        InvalidEntity: the id cannot be used.
     """
     name = name_of(lifecycle)
     return Entity(name, id_text(name, entity_id))
 
 
 def known(lifecycle: Which, app: App | None) -> Known:
-    """Its class, where there is one.
+    """The class of the lifecycle, or None if only its name is known.
 
     Raises:
-        UnknownLifecycle: the app has none of that name.
+        UnknownLifecycle: the app has no lifecycle of that name.
     """
     if not isinstance(lifecycle, str):
         return lifecycle
@@ -61,7 +61,7 @@ def input_text(entity: Entity, lifecycle: Known, given: Any) -> str:
     """The input as JSON text.
 
     Raises:
-        InvalidInput: it does not validate, or is no JSON.
+        InvalidInput: the input does not fit the model, or is no JSON data.
     """
     with bound_to(entity):
         if lifecycle is not None:
@@ -72,11 +72,10 @@ def input_text(entity: Entity, lifecycle: Known, given: Any) -> str:
 
 
 def signal_text(entity: Entity, lifecycle: Known, handler: str | Handler, payload: Any) -> tuple[str, str | None]:
-    """A signal's name, and its payload as JSON text. A running lifecycle drops what it can't read, so it is
-    checked here as far as the class is known.
+    """A signal's name, and its payload as JSON text, checked if the class is known.
 
     Raises:
-        InvalidInput: there is no such signal, or the payload does not fit or is no JSON.
+        InvalidInput: there is no such signal, or the payload does not fit or is no JSON data.
     """
     name = handler if isinstance(handler, str) else _name_of_handler(entity, handler)
     with bound_to(entity):

@@ -1,4 +1,4 @@
-"""What the mirror shows, read through the client's own pool."""
+"""Reads the mirror through the client's own pool."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _STATUS = TypeAdapter(EntityStatus)
 
 
 async def read_status(pool: Pool, lifecycle: str, entity_id: str) -> EntityStatus:
-    """Where an entity is; see `Client.status`. The id needs only to be on record: an earlier version allowed others."""
+    """The status of an entity; see `Client.status`. Ids that an earlier version allowed can be read as well."""
     with answering():
         found = await pool.fetchval("select perdure.status($1, $2)", lifecycle, entity_id)
     if found is None:
@@ -45,9 +45,9 @@ async def carry_out(pool: Pool, call: Call) -> Any:
     """The result of a call in a transaction of its own.
 
     Raises:
-        NoSuchEntity: there is none.
-        NotNow: it makes no sense in the state that the entity is in.
-        InvalidInput: an argument can't be used.
+        NoSuchEntity: there is no such entity.
+        NotNow: the call makes no sense in the entity's present state.
+        InvalidInput: an argument cannot be used.
         DatabaseUnavailable: no answer.
     """
     with refusals(str(call)):
@@ -56,7 +56,7 @@ async def carry_out(pool: Pool, call: Call) -> Any:
 
 @contextmanager
 def refusals(what: str) -> Iterator[None]:
-    """Turn what a function of the schema raises into perdure's errors; see `carry_out`."""
+    """Convert exceptions of the schema's functions into Perdure's errors; see `carry_out`."""
     try:
         with answering():
             yield
@@ -70,4 +70,4 @@ def refusals(what: str) -> Iterator[None]:
 
 def _with_hint(error: asyncpg.PostgresError) -> str:
     hint = getattr(error, "hint", None)
-    return f"{error.args[0]}: {hint}" if hint else str(error)  # `str` of it would say the hint as well
+    return f"{error.args[0]}: {hint}" if hint else str(error)  # `str` of the error contains the hint as well

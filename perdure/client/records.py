@@ -1,4 +1,4 @@
-"""What a `Client` hands out: where an entity is, what the fence has on record, and events."""
+"""The results of a `Client`: the status of an entity, records of effects, and events."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from perdure.contracts.outcomes import EffectStatus
 
 @dataclass(frozen=True, slots=True)
 class EffectRecord:
-    """What the fence has on record of one effect; `receipt` is JSON data."""
+    """The fence's record of one effect; `receipt` is JSON data."""
 
     key: str
     effect: str
@@ -26,17 +26,17 @@ class EffectRecord:
 
 @dataclass(frozen=True, slots=True)
 class EntityStatus:
-    """Where an entity is, as the mirror shows it.
+    """The status of an entity, as the mirror shows it.
 
     Attributes:
-        state: as its lifecycle declares it; `starting` until it is delivered.
+        state: a state of its lifecycle; `starting` until its start is delivered.
         final: whether `state` is final.
-        since: since when it is in that state; None where its month was dropped.
-        waits_for_delivery: it was started, and Temporal does not know it yet.
-        rejected: why it could not be delivered.
-        effects: of this generation.
-        messages_waiting: how many messages to it are not delivered yet.
-        scope: the `PERDURE_SCOPE` that its database works with, `""` without one; None until a worker has run.
+        since: time at which the entity entered that state; None if its month was dropped.
+        waits_for_delivery: whether the start has not reached Temporal yet.
+        rejected: why the start could not be delivered.
+        effects: the effects of this generation.
+        messages_waiting: number of messages that are not delivered yet.
+        scope: the `PERDURE_SCOPE` of the database, `""` without one; None until a worker has run.
     """
 
     lifecycle: str
@@ -59,12 +59,12 @@ class Event:
     """One transition of an entity.
 
     Attributes:
-        position: where the feed goes on after it; remember it once the event is dealt with.
+        position: the position after this event. Store it once the event is handled.
         generation: how often the entity had been restarted.
         version: grows with each transition of the entity's generation.
-        state: the one that it is in since then.
-        attention: why it needs a person.
-        made_by: the person, where it was one.
+        state: the state after the transition.
+        attention: why the entity needs a person.
+        made_by: the person who caused the transition, or None.
     """
 
     position: str

@@ -1,4 +1,4 @@
-"""`SyncClient`: the verbs of an app whose connection blocks."""
+"""`SyncClient`: the verbs of an app with blocking connections."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ I = TypeVar("I")  # noqa: E741
 class SyncClient:
     """Starts, signals, cancels and restarts lifecycles from synchronous code, such as a Django view.
 
-    `connection` is the app's own, with its transaction open: of psycopg 3, SQLAlchemy (a Session, too) or Django. The
-    verb writes to the outbox there, so that it is committed, or rolled back, with the app's row. Errors of PostgreSQL
-    are raised as that library has them. The arguments are those of the same verbs of `Client`.
+    `connection` is the app's own, with an open transaction: of psycopg 3, SQLAlchemy (also a Session) or Django. The
+    call is committed, or rolled back, with the app's row. Errors of PostgreSQL are raised as exceptions of that
+    library. The arguments are those of the same verbs of `Client`.
 
     Args:
         app: checks names and inputs of lifecycles that are given by name.
@@ -56,7 +56,7 @@ class SyncClient:
 
         Raises:
             InvalidEntity, InvalidInput, UnknownLifecycle, NoTransaction: as `Client.start`.
-            UnknownConnection: the connection is awaited, or is none that perdure knows.
+            UnknownConnection: the connection is asynchronous, or of an unknown library.
         """
         with verbs.traced(verbs.start(self._app, lifecycle, entity_id, given, tenant, not_before, priority)) as call:
             return str(carry_blocking(connection, call))
@@ -72,14 +72,14 @@ class SyncClient:
         message_id: str | None = None,
         not_before: datetime | None = None,
     ) -> str:
-        """Give a signal to an open lifecycle. Returns `sent`, `known` or `finished`, as `Client.signal`."""
+        """Send a signal to an open lifecycle. Returns `sent`, `known` or `finished`, as `Client.signal`."""
         asked = verbs.signal(self._app, lifecycle, entity_id, name, payload, message_id, not_before)
         return str(carry_blocking(connection, asked))
 
     def cancel(
         self, lifecycle: Which, entity_id: object, *, by: str, note: str = "", connection: BlockingConnection
     ) -> str:
-        """End it before its time. Returns as `signal`."""
+        """Request the end of an entity. Returns as `signal`."""
         return str(carry_blocking(connection, verbs.cancel(lifecycle, entity_id, by, note)))
 
     def restart(

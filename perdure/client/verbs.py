@@ -1,4 +1,4 @@
-"""The calls behind start, signal, cancel and restart, as plain data: the same ones for every connection."""
+"""The calls of start, signal, cancel and restart as plain data, the same for every connection."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def restart(app: App | None, lifecycle: Which, entity_id: object, by: str, note:
 
 @contextmanager
 def traced(asked: Call) -> Iterator[Call]:
-    """A span around a start, in the app's own trace; gives the call with the span's `traceparent`."""
+    """Make a span around a start, in the app's own trace; yields the call with the span's `traceparent`."""
     name = f"{names.SPAN_START} {asked.entity.lifecycle}"
     with traces.span(name, {names.LIFECYCLE: asked.entity.lifecycle}, kind=traces.SpanKind.PRODUCER):
         yield asked.also(traceparent=traces.headers().get(traces.TRACEPARENT))
