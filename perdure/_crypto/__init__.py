@@ -1,1 +1,1 @@
-"""What keeps private texts private: keys, sealed fields, the codec of Temporal's payloads and its server."""
+"""Encryption: keys, sealed fields, the codec of Temporal's payloads and its server."""

@@ -1,4 +1,4 @@
-"""Who may use the codec server: bearers of a token of its own, and of a JWT that an identity provider has signed."""
+"""Access to the codec server, by a token of its own or by a JWT that an identity provider has signed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 from perdure.errors import InvalidSetting
 
 ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA")
-"""Only those with a public key: with a shared one (HS256) whoever can check a token can make one."""
+"""Only algorithms with a public key. With a shared key (HS256), a server that can check a token can make one."""
 LONGEST = 16_384
 """Bytes of a token."""
 _LINE = re.compile(r"(?P<name>[A-Za-z0-9][\w.@-]{0,63})\s+sha256:(?P<digest>[0-9a-f]{64})")
@@ -26,15 +26,15 @@ _AWAY = 10.0
 
 
 class Access(ABC):
-    """One way to be let in."""
+    """One way to authenticate a request."""
 
     @abstractmethod
     async def name(self, token: str) -> str | None:
-        """Who bears it, for the log; None = nobody that is known."""
+        """The name of the bearer, for the log; None = unknown."""
 
 
 class Tokens(Access):
-    """Tokens of our own, of which only the SHA-256 is kept. They are random, so a fast hash will do.
+    """The server's own tokens, of which only the SHA-256 is kept. They are random, so a fast hash suffices.
 
     Args:
         digests: by the name of the bearer, in hex.
@@ -48,7 +48,7 @@ class Tokens(Access):
         """One `name sha256:hex` a line, as `perdure codec-token` prints it; `#` begins a comment.
 
         Raises:
-            InvalidSetting: it can't be read, or a line is none.
+            InvalidSetting: the file cannot be read, or a line is not of this form.
         """
         try:
             lines = file.read_text(encoding="utf-8").splitlines()
@@ -68,14 +68,14 @@ class Tokens(Access):
         return cls(digests)
 
     async def name(self, token: str) -> str | None:
-        """See base class. All are compared, each in constant time."""
+        """See base class. All tokens are compared, each in constant time."""
         given = hashlib.sha256(token.encode()).hexdigest()
         found = [name for name, digest in self._digests.items() if hmac.compare_digest(digest, given)]
         return found[0] if found else None
 
 
 def new_token() -> tuple[str, str]:
-    """A token of 256 random bits, and what is kept of it."""
+    """A token of 256 random bits, and its digest."""
     token = secrets.token_urlsafe(32)
     return token, f"sha256:{hashlib.sha256(token.encode()).hexdigest()}"
 
@@ -85,13 +85,13 @@ class Signed(Access):
     """JWTs (RFC 7519) that an identity provider has signed, with a key from its JWKS.
 
     Args:
-        jwks: URL of its keys (RFC 7517); HTTPS, but on this machine.
-        audience: `aud` must be it, or have it.
-        issuer: `iss` must be it.
-        claims: further claims that it must have, or where they are lists must contain.
+        jwks: URL of the provider's keys (RFC 7517); HTTPS, except on this machine.
+        audience: `aud` must equal or contain it.
+        issuer: `iss` must equal it.
+        claims: further claims that a token must have. A claim that is a list must contain the value.
 
     Raises:
-        InvalidSetting: the URL can't be used, or the package PyJWT is not installed.
+        InvalidSetting: the URL cannot be used, or the package PyJWT is not installed.
     """
 
     jwks: str
@@ -138,8 +138,9 @@ class Signed(Access):
         return _printable(told.get("sub") or "a bearer without sub")
 
     async def _key(self, kid: str) -> Any:
-        """The provider's key; None = it has none of that id, or does not answer. Strangers must not have it asked
-        again and again."""
+        """The provider's key; None = the provider has no key of that id, or does not answer.
+
+        Strangers must not be able to cause many requests to the provider."""
         import jwt
 
         async with self._one:

@@ -1,8 +1,8 @@
 """`Codec`: encrypts every payload that goes to Temporal, by AES-256-GCM; and the converter that uses it.
 
-An encrypted payload has the encoding `binary/encrypted`, the id of its key, and as data a nonce of 12 bytes, the
-whole payload that it was, encrypted, and a tag of 16 bytes. Encoding and key id are authenticated. What is not ours
-passes as it is: what was sent before there were keys, and what others send.
+An encrypted payload has the encoding `binary/encrypted` and the id of its key. Its data are a nonce of 12 bytes, the
+whole original payload, encrypted, and a tag of 16 bytes. Encoding and key id are authenticated. Other payloads pass
+unchanged: those that were sent before there were keys, and those of other senders.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 ENCODING = b"binary/encrypted"
 CIPHER = b"perdure/1 AES-256-GCM"
-"""Metadata `encryption-cipher`: tells our payloads from those of another codec with the same encoding."""
+"""Metadata `encryption-cipher`, which distinguishes our payloads from another codec's with the same encoding."""
 KEY_ID = "encryption-key-id"
 
 
@@ -38,9 +38,9 @@ class Codec(PayloadCodec):
     """Encrypts payloads and decrypts them.
 
     Args:
-        keys: the first one encrypts, all decrypt; None = it encrypts nothing, and says of what is encrypted that
-            keys are missing.
-        encrypting: False = it only decrypts, as before every process has the keys.
+        keys: the first one encrypts, all decrypt; None = nothing is encrypted, and an encrypted payload raises an
+            error about the missing keys.
+        encrypting: False = only decrypt, for the time until every process has the keys.
     """
 
     def __init__(self, keys: Keyring | None, *, encrypting: bool = True) -> None:
@@ -52,16 +52,16 @@ class Codec(PayloadCodec):
         return [self.encrypted(each) for each in payloads] if self.encrypting else list(payloads)
 
     async def decode(self, payloads: Sequence[Payload]) -> list[Payload]:
-        """See base class. In a worker an error fails the task, which Temporal gives out again: it heals by itself.
+        """See base class. In a worker, an error fails the task, and Temporal repeats it until the worker has the key.
 
         Raises:
-            UnknownKey: a key that this process does not have; the message names its id.
-            Unopenable: it was changed.
+            UnknownKey: this process does not have the key; the message names its id.
+            Unopenable: the payload was changed.
         """
         return [self.decrypted(each) for each in payloads]
 
     def encrypted(self, payload: Payload) -> Payload:
-        """One payload, encrypted; one that is ours already stays as it is."""
+        """One payload, encrypted. An encrypted payload stays unchanged."""
         if is_ours(payload):
             return payload
         assert self.keys is not None
@@ -71,7 +71,7 @@ class Codec(PayloadCodec):
         return Payload(metadata=metadata, data=data)
 
     def decrypted(self, payload: Payload) -> Payload:
-        """One payload as it was; one that is not ours stays as it is. Raises as `decode`."""
+        """One original payload. A payload that is not ours stays unchanged. Raises as `decode`."""
         if not is_ours(payload):
             return payload
         key_id = payload.metadata.get(KEY_ID, b"").decode("ascii", "replace")
@@ -85,20 +85,19 @@ class Codec(PayloadCodec):
 
 
 def is_ours(payload: Payload) -> bool:
-    """Whether `Codec` made it."""
+    """Whether `Codec` made the payload."""
     metadata = payload.metadata
     return metadata.get("encoding") == ENCODING and metadata.get("encryption-cipher") == CIPHER
 
 
 def encrypting(given: DataConverter, config: Settings) -> DataConverter:
-    """`given` with the codec that the settings ask for; a codec of its own stays as it is.
+    """`given` with the codec of the settings. If it has a codec of its own, that stays.
 
-    Failures go without the messages of errors that may quote data, see `perdure._crypto.failures`.
-
-    Messages and stack traces of failures, which no codec sees otherwise, are then encrypted as well.
+    Failures do not contain the messages of errors that may quote data, see `perdure._crypto.failures`. Messages and
+    stack traces of failures, which otherwise no codec encrypts, are encrypted too.
 
     Raises:
-        InvalidSetting: the keys can't be used.
+        InvalidSetting: the keys cannot be used.
     """
     keys = keyring(config)
     on = encrypts(config) and given.payload_codec is None
@@ -112,7 +111,7 @@ def encrypting(given: DataConverter, config: Settings) -> DataConverter:
 
 
 def encrypting_client(client: Client, config: Settings) -> Client:
-    """`client`, with the codec that the settings ask for where it has none. Raises InvalidSetting, as `encrypting`."""
+    """`client`, with the codec of the settings if it has none. Raises InvalidSetting, as `encrypting`."""
     converter = encrypting(client.data_converter, config)
     if converter is client.data_converter:
         return client
@@ -122,12 +121,12 @@ def encrypting_client(client: Client, config: Settings) -> Client:
 
 
 def encrypts(config: Settings) -> bool:
-    """Whether payloads are to be encrypted. Raises InvalidSetting: the keys can't be used."""
+    """Whether payloads are encrypted. Raises InvalidSetting if the keys cannot be used."""
     return keyring(config) is not None and config.encrypt is not False
 
 
 async def opened(failure: Failure, converter: DataConverter) -> Failure:
-    """A failure as it stands in a history, with its message readable; as it is, where it can't be opened here."""
+    """A failure of a history with a readable message; unchanged if this process cannot decrypt it."""
     copy = Failure()
     copy.CopyFrom(failure)
     try:
@@ -141,7 +140,7 @@ async def opened(failure: Failure, converter: DataConverter) -> Failure:
             if not part.HasField("cause"):
                 return copy
             part = part.cause
-    except Exception:  # whatever a codec raises: who asks gets the rest of what is known
+    except Exception:  # whatever a codec raises, the caller shows the rest
         return failure
 
 

@@ -1,6 +1,6 @@
-"""How an error becomes a failure in a workflow's history: without the message of an error that may quote data.
+"""Converts errors into failures of a workflow's history, without messages that may quote data.
 
-Each message that a failed workflow task, activity or update takes to Temporal comes through here.
+Each message that a failed workflow task, activity or update sends to Temporal is converted here.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from perdure._text.privacy import describe, safe_message
 class Failures(DefaultFailureConverter):
     """Temporal's own converter, for errors whose messages may quote data.
 
-    The message of an `ApplicationError` is kept: its author wrote it for whoever reads the history.
+    The message of an `ApplicationError` is kept: its author wrote it for readers of the history.
     """
 
     def to_failure(self, exception: BaseException, payload_converter: PayloadConverter, failure: Failure) -> None:
@@ -28,7 +28,7 @@ class Failures(DefaultFailureConverter):
 
 
 class EncodedFailures(DefaultFailureConverterWithEncodedAttributes):
-    """The same where the codec encrypts: messages and stack traces are encrypted as well."""
+    """The same for a codec that encrypts: messages and stack traces are encrypted too."""
 
     def to_failure(self, exception: BaseException, payload_converter: PayloadConverter, failure: Failure) -> None:
         """See base class."""

@@ -1,6 +1,6 @@
 """`Keyring`: the keys of this process, from PERDURE_KEYS or PERDURE_KEYS_FILE. The first one encrypts, all decrypt.
 
-No message shows a key or what was encrypted. The package `cryptography` is imported when there are keys.
+No message shows a key or an encrypted value. The package `cryptography` is imported when there are keys.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ KEY_ID = r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}"
 
 
 class Keyring:
-    """AES-256-GCM with several keys, each known by an id.
+    """AES-256-GCM with several keys, each with an id.
 
     Args:
         keys: by id; the first one encrypts.
@@ -52,20 +52,20 @@ class Keyring:
 
     @property
     def ids(self) -> tuple[str, ...]:
-        """Of all keys."""
+        """The ids of all keys."""
         return tuple(self._ciphers)
 
     def encrypt(self, plain: bytes, bound: bytes) -> bytes:
-        """Nonce, ciphertext and tag, with the current key. `bound` is authenticated and not kept."""
+        """Nonce, ciphertext and tag, with the current key. `bound` is authenticated, and is not part of the result."""
         nonce = secrets.token_bytes(NONCE_BYTES)
         return nonce + self._ciphers[self.current].encrypt(nonce, plain, bound)
 
     def decrypt(self, key_id: str, sealed: bytes, bound: bytes) -> bytes:
-        """What was encrypted with that key.
+        """The plain bytes of a text that was encrypted with that key.
 
         Raises:
-            UnknownKey: it is not one of ours.
-            Unopenable: it was changed, or the key of that id is another one.
+            UnknownKey: this keyring does not have the key.
+            Unopenable: the text was changed, or another key has that id.
         """
         from cryptography.exceptions import InvalidTag
 
@@ -87,8 +87,8 @@ def keyring(config: Settings) -> Keyring | None:
     """The keys that the settings name; None = none are set.
 
     Raises:
-        InvalidSetting: they can't be used; the message says which one, and shows no key.
-        KeyServiceUnavailable: they are wrapped, and are not unwrapped.
+        InvalidSetting: a key cannot be used. The message names it, and shows no key.
+        KeyServiceUnavailable: the keys are wrapped, and the service does not unwrap them.
     """
     given = config.keys.get_secret_value() if config.keys is not None else None
     return _keyring(given, config.keys_file, config.encrypt, config.seal, config.key_service)
@@ -138,7 +138,7 @@ def _lines(file: str) -> list[str]:
 
 
 def _check_mode(file: str) -> None:
-    """libpq's rule for private keys (fe-secure-openssl.c): root may let a group read, as a mounted secret does."""
+    """libpq's rule for private keys (fe-secure-openssl.c): a group may read root's file, such as a mounted secret."""
     found = Path(file).stat()
     forbidden = stat.S_IRWXO | (stat.S_IWGRP | stat.S_IXGRP if found.st_uid == 0 else stat.S_IRWXG)
     if (mode := stat.S_IMODE(found.st_mode)) & forbidden:

@@ -1,4 +1,4 @@
-"""`Private`: a text that nothing shows, and that may be sealed for its entity and its field: a phone number, a message.
+"""`Private`: a text that nothing shows, such as a phone number. It may be sealed for its entity and its field.
 
 As JSON it is a string: the plain text, or the sealed one (`perdure._crypto.sealed`).
 """
@@ -23,10 +23,10 @@ if TYPE_CHECKING:  # an app that only starts lifecycles imports `pydantic_core` 
     from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler, TypeAdapter
 
 SEALING: dict[str, Any] = {"perdure.seal": True}
-"""Context for `dump_python`: what is dumped comes from outside, so it is sealed, once. What is carried on is not."""
+"""Context for `dump_python` of values from outside, which are sealed, once. Values that are passed on are not."""
 
 CHECKING: dict[str, Any] = {"perdure.check": True}
-"""Context for `validate_python`: what is sealed in it has to open for the entity of `bound_to`, if the key is here."""
+"""Context for `validate_python`: sealed texts must open for the entity of `bound_to`, if this process has the key."""
 
 _NAMED: ContextVar[str | None] = ContextVar("perdure_private_as", default=None)
 
@@ -34,16 +34,16 @@ _NAMED: ContextVar[str | None] = ContextVar("perdure_private_as", default=None)
 class Private:
     """A text that neither `repr`, `str`, logs nor errors show; a field type of Pydantic.
 
-    A model that validates it gives it the name of its field. From then on it belongs to that field: a model refuses it
-    in a field of another name, unless `PrivateAs` gives both fields one name.
+    A model that validates the text gives it the name of its field. A model refuses it in a field of another name,
+    unless `PrivateAs` gives both fields one name.
 
-    Two are equal if they hold the same: a plain text and the same one sealed are not.
+    Two are equal if they hold the same string. A plain text does not equal the same text when it is sealed.
 
     Args:
-        text: as it came: plain, or sealed.
+        text: the plain text or the sealed one.
 
     Raises:
-        ValueError: it says that it is sealed, and is malformed.
+        ValueError: the text begins as a sealed one, and is malformed.
 
     Example:
         >>> Private("+15550100123")
@@ -62,22 +62,22 @@ class Private:
 
     @property
     def sealed(self) -> bool:
-        """Whether it holds ciphertext."""
+        """Whether the text is sealed."""
         return self._text.startswith(MARK)
 
     def open(self, entity: Entity | None = None, field: str | None = None) -> str:
         """The plain text, by the keys of PERDURE_KEYS or PERDURE_KEYS_FILE in this process's environment.
 
         Args:
-            entity: whose text it is. None = in the body of an effect, look-up or step, its own entity.
-            field: which field's text it is, where no model has read it. None = any field's.
+            entity: the entity of the text. None = in the body of an effect, look-up or step, its own entity.
+            field: the field of the text, if no model has read it. None = any field.
 
         Raises:
-            NotHere: in workflow code: what it sees stands in its history, and it must do the same without the key. Or
-                it is sealed, and no entity is given outside of a body.
+            NotHere: the caller is workflow code, which must take the same way without the key. Or the text is sealed,
+                and no entity is given outside of a body.
             UnknownKey: this process does not have the key; the message names its id.
-            Unopenable: it was sealed for another entity or field, it was changed, or it is not of the form that its
-                field asks for.
+            Unopenable: the text was sealed for another entity or field, was changed, or does not match the pattern of
+                its field.
         """
         _not_in_a_workflow("open")
         if field is not None and self._field not in (None, field):
@@ -88,16 +88,17 @@ class Private:
         return plain
 
     def seal(self, entity: Entity | None = None, field: str | None = None) -> Private:
-        """The same, sealed with the first key, where PERDURE_SEAL is on; what is sealed stays as it is.
+        """The same text, sealed with the first key if PERDURE_SEAL is on. A sealed text stays unchanged.
 
         Args:
-            entity: for whom. None = in the body of an effect, look-up or step, its own entity.
-            field: the name of the field of the model that will read it. None = the field that it was read from; if
-                no model has read it, it can be put in any field of the entity.
+            entity: the entity that the text is for. None = in the body of an effect, look-up or step, its own entity.
+            field: the name of the field of the model that will read the text. None = the field from which it was read;
+                if no model has read it, any field of the entity.
 
         Raises:
-            NotHere: in workflow code: each time it would come out different. Or no entity is given outside of a body.
-            InvalidSetting: PERDURE_SEAL is on, and there are no keys, or they can't be used.
+            NotHere: the caller is workflow code, in which each replay would seal differently. Or no entity is given
+                outside of a body.
+            InvalidSetting: PERDURE_SEAL is on, and there are no keys, or they cannot be used.
         """
         _not_in_a_workflow("seal")
         if self.sealed:
@@ -117,7 +118,7 @@ class Private:
         return unseal(self._text, keys, _entity("open", entity))
 
     def _in(self, field: str | None) -> Private:
-        """The same as the value of a field. Raises PydanticCustomError: it is another field's."""
+        """The same text as the value of a field. Raises PydanticCustomError if it belongs to another field."""
         if field is not None and self._field not in (None, field):
             why = "it is a Private of the field {other}: open it and make a new one, or give both fields one PrivateAs"
             raise PydanticCustomError("private_field", why, {"other": repr(self._field)})
@@ -144,7 +145,7 @@ class Private:
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        """See Pydantic, whose errors quote what a step was given: so the first one hides it, and the second refuses."""
+        """See Pydantic. Its errors quote a step's input, so the first step hides the input and the second refuses."""
         return core_schema.chain_schema(
             [
                 core_schema.no_info_plain_validator_function(_Hidden),
@@ -163,9 +164,9 @@ class Private:
 
 @dataclass(frozen=True)
 class PrivateAs:
-    """The name of the field that a `Private` belongs to, where that is not the name in its model.
+    """The name of the field of a `Private`, if that differs from the name in its model.
 
-    A workflow can't open a `Private`, so a value that it puts from one model into another must have one name in both:
+    A workflow cannot open a `Private`, so a value that it copies between models must have one name in both:
     `customer_phone: Annotated[Private, PrivateAs("to")]` can be given to an effect whose input has the field `to`.
     """
 
@@ -186,7 +187,7 @@ class PrivateAs:
 
 @dataclass(frozen=True)
 class PrivatePattern:
-    r"""What the whole of a `Private` must look like: `Annotated[Private, PrivatePattern(r"\+[1-9]\d{6,14}")]`.
+    r"""A pattern that the whole of a `Private` must match: `Annotated[Private, PrivatePattern(r"\+[1-9]\d{6,14}")]`.
 
     A plain text is checked when it is validated, a sealed one when it is opened. No message shows it.
     """
@@ -194,7 +195,7 @@ class PrivatePattern:
     regex: str
 
     def matches(self, plain: str) -> bool:
-        """Whether all of `plain` does."""
+        """Whether all of `plain` matches."""
         return re.fullmatch(self.regex, plain) is not None
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
@@ -218,19 +219,19 @@ class PrivatePattern:
 
 
 def sealed_data(adapter: TypeAdapter[Any], given: Any) -> Any:
-    """`given` as JSON data, checked, and sealed for the entity of `bound_to`; what came sealed has to open for it.
+    """`given` as JSON data, checked, and sealed for the entity of `bound_to`, for which sealed texts must open.
 
     Raises:
-        ValidationError: it does not fit, or a text in it was sealed for another entity or field.
+        ValidationError: the data does not fit, or a text in it was sealed for another entity or field.
     """
     data = adapter.dump_python(adapter.validate_python(given), mode="json", context=SEALING)
-    if MARK in (text := json.dumps(data)):  # Pydantic does not look into the instance of a model
+    if MARK in (text := json.dumps(data)):  # Pydantic does not validate the instance of a model again
         adapter.validate_json(text, context=CHECKING)
     return data
 
 
 class _Hidden:
-    """What was given, until it is known to be good."""
+    """The input, until it is validated."""
 
     __slots__ = ("given",)
 

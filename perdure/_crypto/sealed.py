@@ -1,8 +1,8 @@
 """A sealed text: `perdure-sealed:2:<key id>:<field>:<base64url>`. It opens only for its entity, and in its field.
 
-The base64url is, without padding, a nonce of 12 bytes, the text in UTF-8 by AES-256-GCM, and its tag of 16 bytes. What
-stands before the last colon is authenticated with it, and after one more colon `<lifecycle>/<entity id>`, which the
-text does not show. The field is percent-encoded, and empty where none is known. docs/encryption.md has a test vector.
+The base64url is, without padding, a nonce of 12 bytes, the text in UTF-8 by AES-256-GCM, and its tag of 16 bytes. The
+authenticated data are the part before the last colon, a colon, and `<lifecycle>/<entity id>`, which the text does not
+show. The field is percent-encoded, and empty if it is unknown. docs/encryption.md has a test vector.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _ENTITY: ContextVar[Entity | None] = ContextVar("perdure_sealed_for", default=No
 
 @contextmanager
 def bound_to(entity: Entity) -> Iterator[None]:
-    """Within it, texts are sealed and opened for this entity where the caller names no other one."""
+    """Seal and open texts for this entity until the end of the context, unless the caller names another one."""
     before = _ENTITY.set(entity)
     try:
         yield
@@ -40,18 +40,18 @@ def bound_entity() -> Entity | None:
 
 
 def seal(plain: str, keys: keyring.Keyring, entity: Entity, field: str | None = None) -> str:
-    """`plain`, sealed for the entity and the field; None = it may be put in any field of the entity."""
+    """`plain`, sealed for the entity and the field; None = any field of the entity."""
     head = f"{MARK}2:{keys.current}:{quote(field or '', safe='')}"
     return f"{head}:{_base64url(keys.encrypt(plain.encode(), _bound(head, entity)))}"
 
 
 def unseal(text: str, keys: keyring.Keyring, entity: Entity) -> str:
-    """The plain text of one that was sealed for the entity.
+    """The plain text of a text that was sealed for the entity.
 
     Raises:
-        ValueError: it is malformed.
-        UnknownKey: the keyring does not have its key; the message names the id of the key.
-        Unopenable: it was sealed for another entity, or changed.
+        ValueError: the text is malformed.
+        UnknownKey: the keyring does not have the key; the message names its id.
+        Unopenable: the text was sealed for another entity, or was changed.
     """
     key_id, data = _parts(text)
     try:
@@ -68,7 +68,7 @@ def unseal(text: str, keys: keyring.Keyring, entity: Entity) -> str:
 
 
 def field_of(text: str) -> str | None:
-    """The field that a text was sealed for; None where it may be in any field. Raises ValueError: it is malformed."""
+    """The field that a text was sealed for; None = any field. Raises ValueError if the text is malformed."""
     _parts(text)
     return unquote(text.split(":")[3]) or None
 

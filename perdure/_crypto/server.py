@@ -1,7 +1,7 @@
-"""The codec server: Temporal's Web UI and command have payloads decoded and encoded by it, over HTTP.
+"""The codec server, which decodes and encodes payloads for Temporal's Web UI and command, over HTTP.
 
 Protocol: https://docs.temporal.io/codec-server. `POST .../decode` and `POST .../encode` take `Payloads` as protobuf's
-JSON. Both are for bearers only; a browser is answered only on pages of the Web UI's own origin.
+JSON. Both need a token; a browser is answered only on pages of the Web UI's own origin.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ log = logging.getLogger("perdure.codec-server")
 LARGEST = 16 * 2**20
 """Bytes of a request. Temporal answers with at most 4 MB, which base64 and JSON make larger."""
 _PATIENCE = 30.0
-"""Seconds that a request may take; and that a connection may be without one, or send headers of one."""
+"""Seconds that a request may take, and that a connection may be idle or sending headers."""
 MOST_CONNECTIONS = 500
 _BEARER = web.RequestKey("bearer", str)
 _SEND_AGAIN = str(600)
@@ -39,28 +39,28 @@ def codec_server(codec: Codec, access: Sequence[Access], origins: Sequence[str])
     """The server as an application of aiohttp.
 
     Args:
-        codec: that of the workers.
-        access: who is let in; the first that knows a bearer does it.
-        origins: of the Web UI, `https://temporal.example.org`; none = no browser is answered.
+        codec: the codec of the workers.
+        access: ways to authenticate; the first that recognises a bearer decides.
+        origins: origins of the Web UI, such as `https://temporal.example.org`; none = no browser is answered.
 
     Raises:
-        InvalidSetting: an origin is none, or nobody would be let in.
+        InvalidSetting: an origin is malformed, or no way to authenticate is given.
     """
     if not access:
         raise InvalidSetting("choose who may decode: --tokens FILE (`perdure codec-token`), or --jwks, or both")
     server = _Server(codec, access, frozenset(check_origin(each) for each in origins))
     application = web.Application(client_max_size=LARGEST, middlewares=[server.guarded])
     application[_IDLE] = server.idle
-    for path in ("/{verb:decode|encode}", "/{above:.*}/{verb:decode|encode}"):  # `//` = no namespace in an address
+    for path in ("/{verb:decode|encode}", "/{above:.*}/{verb:decode|encode}"):  # `//` = an address without a namespace
         application.router.add_post(path, server.answer)
     return application
 
 
 def check_origin(given: str) -> str:
-    """An origin as a browser says it (RFC 6454, 7).
+    """An origin as a browser sends it (RFC 6454, 7).
 
     Raises:
-        InvalidSetting: it is none; `*` is none.
+        InvalidSetting: the text is no origin, or is `*`.
     """
     url = urlsplit(given)
     if url.scheme not in ("http", "https") or not url.hostname or given != f"{url.scheme}://{url.netloc}".lower():
@@ -74,10 +74,10 @@ async def serve(
     """Serve until `stop`.
 
     Args:
-        patience: seconds after which a connection is closed that has sent no whole headers.
+        patience: seconds after which a connection without complete headers is closed.
 
     Raises:
-        InvalidSetting: it can't listen there.
+        InvalidSetting: the server cannot listen there.
     """
     runner = web.AppRunner(application, access_log=None, handle_signals=False, shutdown_timeout=2)
     await runner.setup()
@@ -105,19 +105,19 @@ async def serve(
 
 
 class _Idle:
-    """Closes connections on which no request is under way: aiohttp itself waits without end for the rest of headers."""
+    """Closes connections without a request under way: aiohttp itself waits for the rest of the headers for ever."""
 
     def __init__(self) -> None:
         self.patience = _PATIENCE
         self._timers: dict[web.RequestHandler, asyncio.TimerHandle] = {}
 
     def begin(self, connection: web.RequestHandler, patience: float) -> None:
-        """From now on no request is under way on it; it is closed after `patience` seconds of that."""
+        """Record that the connection has no request under way. It is closed after `patience` seconds."""
         self.end(connection)
         self._timers[connection] = asyncio.get_running_loop().call_later(patience, self._close, connection)
 
     def end(self, connection: web.RequestHandler) -> None:
-        """The headers of a request have come."""
+        """Record that the headers of a request are complete."""
         if (timer := self._timers.pop(connection, None)) is not None:
             timer.cancel()
 
@@ -138,7 +138,7 @@ class _Server:
 
     @web.middleware
     async def guarded(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """Around every request: where it comes from, and who asks. No answer but a good one says what is in it."""
+        """Check origin and token of every request. An error's answer shows nothing of the payloads."""
         self.idle.end(request.protocol)
         try:
             return await self._guarded(request, handler)
@@ -172,7 +172,7 @@ class _Server:
             return _refusal(error.status, error.reason)
         except TimeoutError:
             return _refusal(408, "the request came too slowly")
-        except Exception as error:  # its message may quote what it was about
+        except Exception as error:  # its message may quote the payload
             log.error("a request failed: %s", type(error).__name__)
             return _refusal(500, "it failed: see the server's log")
 
@@ -204,7 +204,7 @@ class _Server:
 
 
 def _preflight(request: web.Request) -> web.Response:
-    """What a browser asks before it sends the real request; without a token, since it sends none with it."""
+    """Answer a browser's preflight request, which carries no token."""
     if hdrs.ORIGIN not in request.headers or hdrs.ACCESS_CONTROL_REQUEST_METHOD not in request.headers:
         return _refusal(405, "POST to /decode or /encode")
     headers = {

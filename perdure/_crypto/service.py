@@ -1,6 +1,6 @@
-"""`KeyService`: Vault, a KMS or an HSM, whose key wraps the keys of perdure and never leaves it (envelope encryption).
+"""`KeyService`: Vault, a KMS or an HSM, whose own key wraps the keys of Perdure and never leaves the service.
 
-PERDURE_KEYS or PERDURE_KEYS_FILE holds wrapped keys then. A process has each of them unwrapped once, at its start.
+PERDURE_KEYS or PERDURE_KEYS_FILE then holds wrapped keys. A process has each of them unwrapped once, at its start.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from perdure.errors import DeclarationError, InvalidSetting, KeyServiceUnavailab
 
 @runtime_checkable
 class KeyService(Protocol):
-    """Wraps keys and unwraps them. Both may block, and give up by an exception: a process does not start without its
-    keys.
+    """Wraps and unwraps keys. Both methods may block, and raise an exception if they fail: a process does not start
+    without its keys.
     """
 
     def wrap(self, key: bytes) -> bytes:
-        """A key of 32 bytes, encrypted so that `unwrap` gives it back."""
+        """A key of 32 bytes, encrypted so that `unwrap` returns it."""
         ...
 
     def unwrap(self, wrapped: bytes) -> bytes:
@@ -27,10 +27,10 @@ class KeyService(Protocol):
 
 
 def key_service(path: str) -> KeyService:
-    """The one that `package.module:name` stands for, looked for from the current folder as well.
+    """The object at `package.module:name`, also in the current folder.
 
     Raises:
-        InvalidSetting: there is none.
+        InvalidSetting: there is no such object.
     """
     try:
         found = load(path)
@@ -45,7 +45,7 @@ def unwrapped(service: KeyService, where: str, key_id: str, wrapped: bytes) -> b
     """The key of that id.
 
     Raises:
-        KeyServiceUnavailable: the service raises; its message is not shown, which may quote what it was given.
+        KeyServiceUnavailable: the service raised. Its message is not shown, because it may quote the key.
     """
     try:
         return service.unwrap(wrapped)

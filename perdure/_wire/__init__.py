@@ -1,1 +1,1 @@
-"""Every model that stands in a history, a memo, an outbox row or a snapshot: whoever changes one changes the record."""
+"""Every model that is stored in a history, a memo, an outbox row or a snapshot. A change of one changes the record."""

@@ -1,4 +1,4 @@
-"""What one run of a lifecycle hands to the next."""
+"""The data that one run of a lifecycle passes to the next."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from perdure._wire.terms import DoubtTerms, Terms
 from perdure._wire.writes import EffectView
 
 CARRIED = "perdure"
-"""Memo in which a run finds what it carries on from."""
+"""Name of the memo that holds the data of the previous run."""
 
 
 class HowNotPerformed(BaseModel):
-    """An effect that ended without being done, as it is carried to the next run; `slot` = its name and suffix."""
+    """An effect that ended without being done, for the next run; `slot` = its name and suffix."""
 
     slot: str
     kind: str
@@ -26,16 +26,16 @@ class HowNotPerformed(BaseModel):
 
 
 class Unsettled(BaseModel):
-    """An effect that is being performed, as it is carried to the next run.
+    """An effect that is being performed, for the next run.
 
     Attributes:
-        seen_at: when the fence's view of it was taken.
-        attention: why a person is wanted, where it is parked.
-        next_at: when the pause that it is in ends: a new run does not begin it anew.
-        effect: its first name; None where only the fence's record of it is known.
-        suffix: that tells several performances of it apart.
-        given: its input, as JSON data.
-        own: what this performance has in place of the contract's terms.
+        seen_at: time at which the fence's view of the effect was read.
+        attention: why the effect needs a person, if it is parked.
+        next_at: end of the present pause, which a new run does not begin anew.
+        effect: the first name of the effect; None if only the fence's record is known.
+        suffix: the suffix of this performance.
+        given: the input of the effect, as JSON data.
+        own: terms of this performance in place of the contract's.
     """
 
     known: Known
@@ -51,12 +51,12 @@ class Unsettled(BaseModel):
 
 
 def found_on_record(view: EffectView, at: datetime, performance: tuple[str, str | None, Terms] | None) -> Unsettled:
-    """A doubt that only the record knows of. It waits for a person, unless `run` comes back to it: its input is not on
-    record, so the policy that it was performed under can't settle it.
+    """A doubt that is only in the record. It waits for a person, unless `run` performs the effect again: the input is
+    not on record, so the effect's policy cannot settle the doubt.
 
     Args:
-        at: when the view was taken.
-        performance: its effect's first name, its suffix and its terms; None where nobody is to wait for it.
+        at: time at which the view was read.
+        performance: the effect's first name, suffix and terms; None if nobody waits for the effect.
     """
     unsettled = Unsettled(known=Known(effect=view), seen_at=at)
     if performance is None:
@@ -67,8 +67,8 @@ def found_on_record(view: EffectView, at: datetime, performance: tuple[str, str 
 
 
 class Remembered(BaseModel):
-    """What stands in the mirror beside the snapshot, for the run that goes on from there when this one is lost with
-    Temporal; see `Carried`."""
+    """The data in the mirror beside the snapshot, for a run that continues after Temporal lost this one; see
+    `Carried`."""
 
     again: dict[str, int] = Field(default_factory=dict)
     ended: dict[str, HowNotPerformed] = Field(default_factory=dict)
@@ -77,29 +77,29 @@ class Remembered(BaseModel):
 
 
 class Carried(BaseModel):
-    """What one run hands to the next, by memo; also what the relay gives to the first, and to one that goes on from
-    the mirror's record.
+    """The data that one run passes to the next, in the memo. The relay gives the same to the first run, and to a run
+    that continues from the mirror's record.
 
     Attributes:
-        born: the mirror has a row for this entity already.
-        again: how often each effect was to be sent anew, by name and suffix.
+        born: whether the mirror has a row for this entity already.
+        again: how often each effect was sent with a new key, by name and suffix.
         ended: effects that ended without being done, by key.
         unsettled: effects that are being performed, by key.
-        performed: effects whose performance ended in an earlier run, and that the next may repeat, by name and suffix;
-            None = not known.
-        retry: a retry that was granted, and that nothing was done about yet.
-        retried: keys of the effects that ended since somebody last asked for a retry; None = nobody has.
-        cancel: somebody asked for the end, while a doubt had to be settled first.
-        cancelling: that has ended `run`, and what the author has for that was under way.
-        began: when the first run of this chain was started, in microseconds.
-        started_at: when the entity was, in this generation; None = with the run that is given this.
-        gaps: when this was made, the database had lost commits since the entity was started, or held attempts of a
-            run that this one knows nothing of: an effect whose record is lost may have been performed all the same,
-            whenever the run comes to it.
+        performed: effects whose performance ended in an earlier run, and that the next run may repeat, by name and
+            suffix; None = not known.
+        retry: a retry that was granted and not used yet.
+        retried: keys of the effects that ended since the last request for a retry; None = there was no request.
+        cancel: a request for the end, which waits for a doubt to be settled.
+        cancelling: whether that request has stopped `run`, and the author's `cancelling` was under way.
+        began: start of the first run of this chain, in microseconds.
+        started_at: start of the entity in this generation; None = the start of the run that receives this.
+        gaps: whether the database had lost commits since the start of the entity, or held attempts of an unknown run,
+            when this was written. An effect without a record may then have been performed all the same, however late
+            the run comes to it.
         heard: ordinal of the last message from the outbox.
-        expects: that of the last one that is on its way again: `run` begins when it was heard.
-        terms: of the effects, for the whole run, by the name that their keys carry; empty where an older release
-            wrote this.
+        expects: ordinal of the last message that is delivered again: `run` begins after it has arrived.
+        terms: the terms of the effects, for the whole run, by the name in their keys; empty if an older release wrote
+            this.
     """
 
     born: bool = True

@@ -1,4 +1,4 @@
-"""What workers and the keeper of a database's mark exchange, and what the keeper knows. `Kept` does no I/O."""
+"""The messages between workers and the keeper of a database's mark, and the keeper's state. `Kept` does no I/O."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import ClassVar, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 TICK = 10.0
-"""Seconds between two exchanges; a copy that is older than two is told by its mark."""
+"""Seconds between two exchanges. A copy that is older than two exchanges is recognised by its mark."""
 SILENCE = 1.5 * TICK
-"""Seconds after which a server that was not heard is taken for gone."""
+"""Seconds of silence after which a server counts as gone."""
 
 
 class Incarnation(BaseModel):
@@ -25,7 +25,7 @@ class Incarnation(BaseModel):
     started: datetime
 
     def is_of(self, other: Incarnation) -> bool:
-        """Whether both are of one lineage: only dumps, template copies and `pg_upgrade` are not."""
+        """Whether both are of one lineage. Only dumps, template copies and `pg_upgrade` begin a new one."""
         mine, theirs = (self.system_identifier, self.database_oid), (other.system_identifier, other.database_oid)
         return mine == theirs
 
@@ -37,15 +37,15 @@ class Incarnation(BaseModel):
 
 
 class Proposal(BaseModel):
-    """What a worker says of the database that it is connected to.
+    """A worker's proposal for the database that it is connected to.
 
     Attributes:
-        mark: what the database has; None = nothing yet.
-        next: what it will have.
-        epoch: the newest that the database knows.
-        came_from: the incarnation that this very process was connected to before, by the same URL.
-        answer: to the question of the last reply; given only after the database was read again.
-        force: what a person says that this is.
+        mark: the mark in the database; None = none yet.
+        next: the next mark.
+        epoch: the newest epoch in the database.
+        came_from: the incarnation that the same process was connected to before, by the same URL.
+        answer: the answer to the question of the last reply, given only after the database was read again.
+        force: a person's declaration of what this database is.
     """
 
     mark: str | None
@@ -58,16 +58,16 @@ class Proposal(BaseModel):
 
 
 class Word(StrEnum):
-    """What the keeper says."""
+    """The decision of the keeper."""
 
     GO = "go"
-    """It is the one: write the next mark."""
+    """This is the bound database: write the next mark."""
     WAIT = "wait"
-    """Another server was heard a moment ago."""
+    """Another server sent a proposal a moment ago."""
     AGAIN = "again"
-    """Read the database again, and say it again with the answer."""
+    """Read the database again, and propose again with the answer."""
     STOP = "stop"
-    """It is a copy, or an older state."""
+    """This database is a copy, or an older state."""
 
 
 class Reply(BaseModel):
@@ -81,18 +81,18 @@ class Reply(BaseModel):
 
 
 class Kept(BaseModel):
-    """What is known of the database.
+    """The keeper's state about the database.
 
     Attributes:
-        current: the mark that it had when it was heard last.
-        pending: marks that it may have since.
-        holder: the incarnation that has them.
-        former: the one before.
-        vouched: whether a worker that had been connected to the one before came from there, or a person said so.
+        current: the mark at the last exchange.
+        pending: marks that the database may have since.
+        holder: the incarnation that has these marks.
+        former: the previous holder.
+        vouched: whether a worker was connected to the previous holder before, or a person confirmed the takeover.
         expelled: incarnations that are copies.
-        heard_at: when the holder was heard last.
-        waiting, waiting_since: one that asks to take over.
-        question: what a former one has to answer, to show that it lives.
+        heard_at: time of the holder's last proposal.
+        waiting, waiting_since: an incarnation that waits to take over, and since when.
+        question: the question that a former holder must answer, to show that it lives.
     """
 
     current: str | None = None
@@ -108,13 +108,13 @@ class Kept(BaseModel):
     question: str | None = None
 
     def begin_again(self, now: datetime) -> None:
-        """The keeper was ended from outside, and is started with what it knew: meanwhile it could hear nobody, so a
-        takeover waits for the server before as if that had been heard just now."""
+        """Continue after the keeper was ended from outside. It received nothing meanwhile, so a takeover waits for the
+        previous server as if that had sent a proposal just now."""
         self.heard_at = now
         self.waiting = self.waiting_since = None
 
     def hear(self, said: Proposal, now: datetime, question: str) -> Reply:
-        """Answer a proposal; `question` is to be asked where one is needed."""
+        """Answer a proposal. The answer contains `question` if one is needed."""
         if said.force is not None:
             return self._hear_force(said, now)
         if self.holder is None:
@@ -134,19 +134,19 @@ class Kept(BaseModel):
         return self._accept(said, now)
 
     def _hear_former(self, said: Proposal, now: datetime, question: str) -> Reply:
-        """It was taken for gone. A message of it may only be late: so it has to show that it lives."""
+        """The former holder counted as gone. Its message may only be late, so it must show that it lives."""
         if said.answer is None or said.answer != self.question:
             self.question = question
             return Reply(word=Word.AGAIN, question=question)
         if self.vouched:
             return _stop(f"another server has taken over from this one ({self.holder})")
-        # Whoever followed was its copy, and may have sent something.
+        # The successor was its copy, and may have sent something.
         assert self.holder is not None
         self.expelled, self.former = [*self.expelled, self.holder][-20:], None
         return self._accept(said, now, new_epoch=True)
 
     def _hear_takeover(self, said: Proposal, now: datetime) -> Reply:
-        """Promoted, or recovered to a point in time: so it may lack what was committed last."""
+        """A promoted standby, or a recovery to a point in time: the last commits may be missing."""
         assert self.holder is not None
         assert self.heard_at is not None
         if said.came_from != self.holder:
@@ -180,7 +180,7 @@ class Kept(BaseModel):
                 self.former, self.vouched = self.holder, said.came_from == self.holder
             self.question = self.waiting = self.waiting_since = None
         if said.mark == self.current:
-            # An order of before may still come, and may have been the one that was written.
+            # An earlier proposal may still arrive, and its mark may be the one in the database.
             self.pending = [*self.pending, said.next][-50:]
         else:
             self.current, self.pending = said.mark, [said.next]

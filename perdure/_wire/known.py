@@ -1,4 +1,4 @@
-"""What a run knows of one effect, as it decides from it and hands it to the next run."""
+"""The facts about one effect from which a run decides, and which it passes to the next run."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ NOW = timedelta(0)
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What the workflow knows of one effect.
+    """The facts about one effect in a workflow.
 
     Attributes:
-        effect: the fence's view of it, by the database's clock.
-        age: how long ago that view was taken.
-        read: this run has read the fence: before that, what is on record may be more than it knows.
-        failures: attempts in a row that did not bring it about, for the back-off.
-        spared: how many of them don't count towards `RetryPolicy.maximum_attempts`.
-        unmade: the last attempt was not made, and nothing failed: neither count nor back-off has a part in it.
-        last: what the last attempt ended in, where that was a definite no; an earlier one may be in doubt all the same.
-        asked: look-ups made since it is in doubt.
-        misses: how many of them were believable misses.
+        effect: the fence's view of the effect, by the database's clock.
+        age: time since that view was read.
+        read: whether this run has read the fence. Before that, the record may contain more.
+        failures: attempts in a row that did not do the effect, for the back-off.
+        spared: how many of them `RetryPolicy.maximum_attempts` does not count.
+        unmade: whether the last attempt was not made although nothing failed. It affects neither count nor back-off.
+        last: the end of the last attempt, if that was a definite no. An earlier attempt may be in doubt all the same.
+        asked: look-ups since the effect is in doubt.
+        misses: how many of them were misses that count.
         mute: look-ups in a row that could not answer.
-        retry_after: the pause that the other side asked for.
-        different: its record was made for other input bytes.
-        terms: what counts, where the history has it; else what the contract says today.
+        retry_after: the pause that the other side requested.
+        different: whether the record was made for other input bytes.
+        terms: the terms in the history, or else those of today's contract.
     """
 
     effect: EffectView = field(default_factory=EffectView)
@@ -48,14 +48,14 @@ class Known:
 
     @property
     def in_flight(self) -> timedelta:
-        """How long the attempt can still be in flight; negative once it can't (invariant 5)."""
+        """How long the attempt can still be in flight; negative once it cannot be (invariant 5)."""
         return timedelta(seconds=self.effect.in_flight) - self.age
 
     @property
     def in_doubt_for(self) -> timedelta:
-        """How long ago the first attempt was begun that is in doubt."""
+        """Time since the first attempt that is in doubt began."""
         return timedelta(seconds=self.effect.in_doubt_for) + self.age
 
     def settled(self) -> Known:
-        """The same effect with its doubts forgotten, for the attempts that follow."""
+        """The same effect without its doubts, for the next attempts."""
         return replace(self, asked=0, misses=0, mute=0)

@@ -1,4 +1,4 @@
-"""A message from the outbox, as the signal that carries it holds it."""
+"""A message from the outbox, as the argument of the signal that carries it."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ class Message(BaseModel):
     """One message.
 
     Attributes:
-        ordinal: its place in the order of the entity's messages, from 1, without gaps.
-        id: under which the app knows it.
+        ordinal: the message's place in the order of the entity's messages, from 1, without gaps.
+        id: the app's id of the message.
         kind: `signal` = for the author's handler `name`; `cancel` = the payload is an `OperatorRequest`.
-        payload: JSON data; None = nothing is given to a handler that takes nothing.
+        payload: JSON data; None = for a handler without an argument.
     """
 
     ordinal: int

@@ -1,4 +1,4 @@
-"""Names that stand in histories: activity types and signals of perdure's own."""
+"""Names in histories: Perdure's own activity types and signals."""
 
 from __future__ import annotations
 
@@ -7,6 +7,6 @@ WRITE = "perdure.write"
 MESSAGE = "perdure-message"
 """The signal that carries one `Message` from the outbox."""
 WAKE = "perdure-wake"
-"""The signal that an outcome came late: whoever performs the effect of the given key reads the fence again."""
+"""The signal of a late outcome: the performance of the effect with the given key reads the fence again."""
 MIRROR = "perdure-mirror"
-"""The signal that the mirror does not show what a run has done: it writes it again."""
+"""The signal that the mirror is behind: the run writes its state again."""

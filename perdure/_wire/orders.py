@@ -1,4 +1,4 @@
-"""What workflow and activities say to each other about one effect."""
+"""The orders of a workflow to its activities about one effect, and their answers."""
 
 from __future__ import annotations
 
@@ -30,21 +30,22 @@ class Said(StrEnum):
     MUTE = "mute"
     """The look-up could not answer."""
     UNREAD = "unread"
-    """Nobody was asked: the fence could not be read."""
+    """No look-up: the fence could not be read."""
 
 
 class AttemptOrder(BaseModel):
     """One attempt to make.
 
     Attributes:
-        write: what to commit before the first byte; token and digest are filled in by the activity.
+        write: the write to commit before the first byte. The activity adds token and digest.
         input: the effect's input as JSON data.
-        number: which attempt this is, from 1.
+        number: number of this attempt, from 1.
         timeout: seconds that the call may take.
-        progress: what the attempt before last reported.
-        then: what else to commit with the outcome, if it is done.
-        gives_way: the next attempt does not wait for this one's end; None = as the contract's doubt policy has it.
-        expires_at: from then on it is of no use: no call is begun.
+        progress: the last progress of an earlier attempt.
+        then: a move to commit with the outcome, if the effect is done.
+        gives_way: whether the next attempt does not wait for the end of this one; None = by the contract's doubt
+            policy.
+        expires_at: no call begins after this time.
     """
 
     write: Write
@@ -61,9 +62,9 @@ class LookupOrder(BaseModel):
     """One look-up to make.
 
     Attributes:
-        write: what to read before asking.
+        write: the read of the fence before the look-up.
         input: the effect's input as JSON data.
-        visibility_delay: seconds after the deadline before which a miss does not count.
+        visibility_delay: seconds after the deadline until a miss counts.
         timeout: seconds that the look-up may take.
     """
 
@@ -77,9 +78,9 @@ class StepOrder(BaseModel):
     """One step to take.
 
     Attributes:
-        write: what to read before: whether the entity is open here.
+        write: the read of the gate before the step: whether the entity is open here.
         input: the step's input as JSON data.
-        timeout: seconds that it may take.
+        timeout: seconds that the step may take.
     """
 
     write: Write
@@ -88,22 +89,22 @@ class StepOrder(BaseModel):
 
 
 class Report(BaseModel):
-    """How it ended.
+    """The end of an attempt, a look-up or a step.
 
     Attributes:
-        token: of this execution.
-        effect: what the fence knows now, where that was read.
+        token: token of this execution.
+        effect: the fence's present view, if it was read.
         recorded: whether the outcome is in the fence.
-        begun: whether the attempt was put on record; False where that is not known.
-        retry_after: seconds that the other side asks to be left alone.
-        counts: whether it is one of those that `RetryPolicy.maximum_attempts` allows.
-        made: False = no call was made though nothing failed at the other side: no pause grows for it, either.
-        progress: what the body last gave to `heartbeat`.
-        believable: for a miss: whether nothing could be in flight any more when it was asked.
+        begun: whether the attempt was recorded; False if that is not known.
+        retry_after: seconds of the pause that the other side requests.
+        counts: whether `RetryPolicy.maximum_attempts` counts the attempt.
+        made: False = no call was made, although nothing failed at the other side. No pause grows for it.
+        progress: the last value that the body passed to `heartbeat`.
+        believable: whether a miss counts: no attempt could be in flight when the look-up began.
         state: the standing state, for `OVER`.
-        version: of the newest write that the mirror knows.
+        version: version of the newest write in the mirror.
         moved: whether the order's `then` is on record.
-        terms: of the effect, in the worker that made this, where it is not settled.
+        terms: the effect's terms in the worker that made this, if the effect is not settled.
     """
 
     said: Said

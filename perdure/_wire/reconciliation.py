@@ -1,4 +1,4 @@
-"""What the workflow of a reconciliation and its parts hand to each other."""
+"""The data that the workflow of a reconciliation and its activities exchange."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pydantic import BaseModel, Field
 
 
 class Named(BaseModel):
-    """One entity; the generation is looked up where it is not known."""
+    """One entity. An unknown generation is looked up."""
 
     lifecycle: str
     id: str
@@ -16,12 +16,12 @@ class Named(BaseModel):
 
 
 class Asked(BaseModel):
-    """What a reconciliation is to do.
+    """The order for a reconciliation.
 
     Attributes:
-        by: who asked for it: `schedule`, `worker`, a person.
-        only: this entity alone.
-        grace: seconds; what was written since is left alone. None = as PERDURE_RECONCILIATION_GRACE says.
+        by: who requested it: `schedule`, `worker`, a person.
+        only: reconcile this entity alone.
+        grace: seconds in which a written row is ignored. None = PERDURE_RECONCILIATION_GRACE.
         everything: query every open workflow for its state, not only those that wrote since the last reconciliation.
     """
 
@@ -32,7 +32,7 @@ class Asked(BaseModel):
 
 
 class Begun(BaseModel):
-    """What each part is given."""
+    """The argument of each part."""
 
     run: int
     younger_than: datetime
@@ -42,7 +42,7 @@ class Begun(BaseModel):
 
 
 class Done(BaseModel):
-    """What became of the parts; `failed`: why, by their names."""
+    """The results of the parts; `failed` holds the reason by the name of the part."""
 
     begun: Begun
     seen: int = 0
@@ -50,19 +50,19 @@ class Done(BaseModel):
 
 
 class Counts(BaseModel):
-    """Of one kind of difference."""
+    """The counts of one kind of difference."""
 
     mended: int = 0
     left: int = 0
 
 
 class Summary(BaseModel):
-    """What came of a reconciliation.
+    """The result of a reconciliation.
 
     Attributes:
-        seen: open entities that were looked at.
-        kinds: what was mended by this one, and what is left for a person, by kind.
-        failed: why parts of it could not be done, by their names.
+        seen: number of open entities that were checked.
+        kinds: differences that were mended, and those that are left for a person, by kind.
+        failed: why parts failed, by the name of the part.
     """
 
     run: int
@@ -72,10 +72,10 @@ class Summary(BaseModel):
 
     @property
     def mended(self) -> int:
-        """How many were mended."""
+        """Number of mended differences."""
         return sum(each.mended for each in self.kinds.values())
 
     @property
     def left(self) -> int:
-        """How many are left for a person."""
+        """Number of differences that are left for a person."""
         return sum(each.left for each in self.kinds.values())

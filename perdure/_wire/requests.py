@@ -1,4 +1,4 @@
-"""What people ask of a running lifecycle, by update."""
+"""The requests of people to a running lifecycle, as arguments of updates."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from perdure.contracts.outcomes import EffectStatus
 
 
 class OperatorRequest(BaseModel):
-    """Who asked for something, and why. Shown to everybody: no personal data in `note`.
+    """Who made a request, and why. Everybody can see both: put no personal data into `note`.
 
     Attributes:
-        by: who asks.
-        note: why.
+        by: the name of the person.
+        note: the reason.
 
     Example:
         >>> OperatorRequest(by="ann", note="the bank has confirmed it").by
@@ -26,20 +26,20 @@ class OperatorRequest(BaseModel):
 
 
 class RetryRequest(OperatorRequest):
-    """Asks a run to go on at once.
+    """A request to continue at once.
 
     Attributes:
-        send_refused: whether an effect that was refused may be sent again, under a new key.
+        send_refused: whether an effect that was refused may be sent again, with a new key.
     """
 
     send_refused: bool = True
 
 
 class Resolution(OperatorRequest):
-    """What a person, or a webhook, says became of an effect in doubt.
+    """The outcome of an effect in doubt, from a person or a webhook.
 
     Attributes:
-        effect: name of the effect, with its suffix after a slash; may be left out where only one is parked.
+        effect: name of the effect, with its suffix after a slash. It may be left out if only one is parked.
         outcome: `done`, `not_done` or `abandoned`.
         receipt: for `done`: the receipt as JSON, as the effect declares it.
     """
@@ -50,10 +50,10 @@ class Resolution(OperatorRequest):
 
 
 class SendAgain(OperatorRequest):
-    """Asks for an effect to be sent anew, under a new key.
+    """A request to send an effect anew, with a new key.
 
     Attributes:
-        effect: name of the effect, with its suffix after a slash; may be left out where only one ended.
+        effect: name of the effect, with its suffix after a slash. It may be left out if only one ended.
     """
 
     effect: str | None = None

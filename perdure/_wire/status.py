@@ -1,4 +1,4 @@
-"""What the query `status` answers, and what the Web UI's details are made of."""
+"""The answer of the query `status`, which the Web UI's details show as well."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from perdure.contracts.outcomes import EffectStatus
 
 
 class EffectProgress(BaseModel):
-    """One effect being performed, as the query `status` shows it."""
+    """One effect that is being performed, in the answer of the query `status`."""
 
     effect: str
     key: str
@@ -25,8 +25,8 @@ class LifecycleStatus(BaseModel):
     """Answer of the query `status`.
 
     Attributes:
-        version: of the newest entry that the run knows to be on record, 0 = none yet.
-        how_far: what its author says of that; see `Lifecycle.report`.
+        version: version of the newest write that is recorded as far as the run knows; 0 = none yet.
+        how_far: the line that the lifecycle gave to `Lifecycle.report`.
     """
 
     lifecycle: str

@@ -1,8 +1,8 @@
-"""`Terms`: what of an effect's contract decides which way a run takes, as it stands in the run's history.
+"""`Terms`: the part of an effect's contract that determines the path of a run, as the run's history holds it.
 
-A worker replays each open run with the code that it has. If a policy were read from that code, an edit of it would
-make old runs take ways that they never took. So a run begins with the terms of its time, and each answer about an
-effect that is not settled brings the terms of the worker that gave it: both stand in the history.
+A worker replays each open run with today's code. If the policy came from that code, an edit would lead old runs on
+paths that they never took. So a run begins with the terms of its time, and each answer about an unsettled effect brings
+the terms of the worker that gave it. The history holds both.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from perdure.errors import DeclarationError
 
 
 class _Lean(BaseModel):
-    """Written without what is as usual: it stands in every history."""
+    """Default values are not written, because the terms are in every history."""
 
     model_config: ClassVar[ConfigDict] = ConfigDict(extra="ignore", frozen=True)
 
@@ -37,7 +37,7 @@ def _usual(kind: type[BaseModel]) -> dict[str, Any]:
 
 
 class AskFirstTerms(_Lean):
-    """Of a look-up."""
+    """The terms of a look-up."""
 
     name: str
     timeout: timedelta
@@ -47,7 +47,7 @@ class AskFirstTerms(_Lean):
 
 
 class DoubtTerms(_Lean):
-    """Of a doubt policy; `kind` says which of the fields mean something.
+    """The terms of a doubt policy. The fields in use depend on `kind`.
 
     `asks_on` stands for `tries=None`, which earlier releases could not read: they escalate.
     """
@@ -65,16 +65,16 @@ class DoubtTerms(_Lean):
 
     @property
     def repeats(self) -> bool:
-        """Whether nobody is asked before what may have happened is done once more."""
+        """Whether an effect that may have happened is repeated without a question."""
         return self.kind == "repeat" or (self.kind == "dedupe" and self.otherwise == "repeat")
 
 
 class Terms(_Lean):
-    """Of an effect.
+    """The terms of an effect.
 
     Attributes:
-        name: activity type under which a run calls it.
-        inline: whether it calls it as a local activity.
+        name: activity type under which a run calls the effect.
+        inline: whether the run calls it as a local activity.
     """
 
     name: str
@@ -85,7 +85,7 @@ class Terms(_Lean):
 
     @property
     def doubt(self) -> DoubtPolicy[Any, Any]:
-        """The doubt policy, as `decide` wants it."""
+        """The doubt policy, for `decide`."""
         said = self.in_doubt
         otherwise = Repeat() if said.otherwise == "repeat" else Escalate()
         if said.kind == "dedupe" and said.window is not None:
@@ -102,7 +102,7 @@ class Terms(_Lean):
 
 @cache
 def terms_of(effect: Effect[Any, Any]) -> Terms:
-    """The terms that today's contract has. They go along with each start: made once, they cost it nothing."""
+    """The terms of today's contract. They are part of each start, and are made once."""
     return Terms(
         name=effect.name,
         inline=effect.inline,
@@ -119,10 +119,10 @@ def own_terms(
     timeout: timedelta | None,
     retry: RetryPolicy | None,
 ) -> Terms | None:
-    """The terms of one performance that has some of its own; None where it has none.
+    """The terms of one performance; None if it has none of its own.
 
     Raises:
-        DeclarationError: they can't work.
+        DeclarationError: the terms cannot be used.
     """
     if doubt is None and timeout is None and retry is None:
         return None
@@ -145,7 +145,7 @@ def own_terms(
 
 
 def all_terms(effects: Iterable[Effect[Any, Any]]) -> dict[str, Terms]:
-    """Of each effect, by the name that its keys carry."""
+    """The terms of each effect, by the name in its keys."""
     return {effect.identity: terms_of(effect) for effect in effects}
 
 

@@ -1,7 +1,7 @@
 """The one kind of write that a running lifecycle makes, and the answer to it.
 
-A write moves the mirror, works the fence, or both in one commit. The workflow never reads the database in
-any other way, so all that it learns from there stands in its history.
+A write moves the mirror, changes the fence, or does both in one commit. The workflow reads the database in no other
+way, so its history holds everything that it learns from there.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class _Record(BaseModel):
 
 
 class Gate(StrEnum):
-    """What the gate in `ident` said to a write."""
+    """The answer of the gate in `ident` to a write."""
 
     OPEN = "open"
     """Applied (or had been applied before: the reply was lost)."""
@@ -32,23 +32,23 @@ class Gate(StrEnum):
     OTHER_ROUND = "other_round"
     """The entity was restarted since; nothing changed."""
     UNSETTLED = "unsettled"
-    """It would end while an effect is attempting or in doubt that its run does not know of; it did not move."""
+    """The entity did not end: an effect that its run does not know of is attempting or in doubt."""
 
     @property
     def over(self) -> bool:
-        """Whether the run that wrote is no longer the one that counts: nothing of it is to go on."""
+        """Whether another run has overtaken the one that wrote, which must stop."""
         return self in (Gate.FINAL, Gate.OTHER_ROUND)
 
 
 class Verdict(StrEnum):
-    """What the fence said to an operation."""
+    """The answer of the fence to an operation."""
 
     FRESH = "fresh"
     """On record now: go."""
     MINE = "mine"
     """On record by this very execution: go."""
     STANDING = "standing"
-    """Somebody's record stands: no call."""
+    """Another record stands: no call."""
     DIFFERENT = "different"
     """The record that stands was made for other input bytes: no call."""
     OVER = "over"
@@ -58,18 +58,18 @@ class Verdict(StrEnum):
 
 
 class FenceOp(StrEnum):
-    """What to do with an effect's record."""
+    """An operation on an effect's record."""
 
     BEGIN = "begin"
-    """Before the first byte: put the attempt on record, or learn what stands."""
+    """Before the first byte: record the attempt, or return the record that stands."""
     NOTE = "note"
-    """Keep what a look-up will need."""
+    """Store the data that a look-up will need."""
     OUTCOME = "outcome"
-    """What an attempt or a look-up found."""
+    """Record the outcome of an attempt or a look-up."""
     LOST = "lost"
-    """The attempt's worker may be lost: an attempt on record becomes in doubt; one that is not can't begin any more."""
+    """The attempt's worker may be lost: a recorded attempt becomes in doubt, and one without a record cannot begin."""
     RESOLVE = "resolve"
-    """A person's, or the doubt policy's, word; by compare-and-set on the token."""
+    """Record the decision of a person or of the doubt policy, by compare-and-set on the token."""
     READ = "read"
 
 
@@ -77,16 +77,16 @@ class Fence(_Record):
     """The fence part of a write.
 
     Attributes:
-        token: this execution's own, made anew inside each (compare-and-set).
+        token: new for each execution (compare-and-set).
         after: token of the attempt that may be taken over, for `BEGIN`.
         digest: SHA-256 of the input's bytes, in hex.
-        in_flight: seconds from now until the attempt can't be in flight any more, for `BEGIN`; for others at most.
-        within: for so many seconds after the first attempt in doubt was begun the other side drops repeats. For
-            `BEGIN`: later, no further attempt begins. For `OUTCOME`: a refusal answers the earlier attempts as well.
-            None = it does not drop them.
-        since: when it was first ordered, in microseconds; no record of one that is older than the newest epoch does
-            not mean that it was never touched (invariant 11). None = nobody says.
-        began: when the run that orders it, or the first that it goes on from, was started; in microseconds.
+        in_flight: seconds from now until the attempt cannot be in flight any more, for `BEGIN`; for others at most.
+        within: seconds after the first attempt in doubt during which the other side drops repeats. For `BEGIN`: no
+            attempt begins later. For `OUTCOME`: a refusal also answers the earlier attempts. None = the other side
+            does not drop repeats.
+        since: time of the first order, in microseconds. If an effect was ordered before the newest epoch, the absence
+            of a record does not mean that it was never attempted (invariant 11). None = not known.
+        began: start of the first run of the chain that orders the effect, in microseconds.
     """
 
     op: FenceOp
@@ -107,14 +107,14 @@ class Fence(_Record):
 
 
 class Move(_Record):
-    """The mirror part of a write: the state that the lifecycle is in now.
+    """The mirror part of a write: the lifecycle's present state.
 
     Attributes:
-        heard: ordinal of the last message that `snapshot` holds; 0 where there is none.
-        memory: what the run remembers beside the snapshot, see `workflow.carried.Remembered`; None = nothing.
+        heard: ordinal of the last message that `snapshot` holds; 0 = none.
+        memory: the data of the run beside the snapshot, see `carried.Remembered`; None = nothing.
         within: seconds that the state should last at most.
-        told: for a final state, keys of the effects that may be in doubt on record, since the run has dealt with them.
-            None = the record of its effects is not looked at.
+        told: for a final state, keys of the effects that may be in doubt on record, because the run has dealt with
+            them. None = the records of effects are not checked.
     """
 
     state: str
@@ -140,40 +140,39 @@ class Write(_Record):
     move: Move | None = None
     fence: Fence | None = None
     input: Any = None
-    """Only in the first write of a lifecycle that was not started through perdure."""
+    """Only in the first write of a lifecycle that was not started through Perdure."""
 
     def __str__(self) -> str:
-        """In a few words, without payloads, as the Web UI shows it."""
+        """A short text without payloads, for the Web UI."""
         parts = [f"mirror: {self.move.state}"] if self.move else []
         parts += [f"fence: {self.fence.op} {self.fence.effect}"] if self.fence else []
         return ", ".join(parts)
 
 
 class EffectView(_Record):
-    """What the fence knows of an effect, by the database's clock."""
+    """The fence's view of an effect, by the database's clock."""
 
     status: EffectStatus = EffectStatus.ABSENT
     token: str | None = None
     attempts: int = 0
     version: int = 0
-    """Of the newest write about it: an attempt that was ordered before that does not begin."""
+    """Version of the newest write about the effect. An attempt that was ordered before it does not begin."""
     first_at: datetime | None = None
     since_first: float = 0.0
-    """Seconds since the first attempt was begun."""
+    """Seconds since the first attempt began."""
     in_doubt_for: float = 0.0
-    """Seconds since the first attempt was begun of which nobody knows whether it happened; 0 where there is none."""
+    """Seconds since the first attempt in doubt began; 0 = there is none."""
     in_flight: float = 0.0
-    """Seconds for which the attempt can still be in flight; negative = seconds since it can't."""
+    """Seconds for which the attempt can still be in flight; negative = seconds since that time."""
     receipt: Any = None
     lookup_hint: Any = None
     why: str | None = None
     too_large: int | None = None
-    """Filled in by the worker: bytes of a receipt that is on record and too large for Temporal; it stands in the
-    database alone then."""
+    """Added by the worker: bytes of a recorded receipt that is too large for Temporal, and is only in the database."""
 
     @property
     def in_doubt(self) -> bool:
-        """Whether it may have happened: it is to be settled before its entity ends."""
+        """Whether the effect may have happened, and must be settled before its entity ends."""
         return self.status.unknown
 
 
@@ -182,32 +181,32 @@ class Answer(_Record):
 
     gate: Gate
     state: str | None = None
-    """The standing state, where it is not the one that was written."""
+    """The standing state, if it is not the written one."""
     generation: int = 0
     """The standing generation."""
     version: int = 0
     verdict: Verdict | None = None
     effect: EffectView | None = None
     unsettled: dict[str, EffectView] | None = None
-    """What the run does not know of, by key, where the gate is `UNSETTLED`."""
+    """Effects that the run does not know of, by key, if the gate is `UNSETTLED`."""
     terms: dict[str, Terms] | None = None
-    """Filled in by the worker, not by the store: of the effects that this is about, by the names that their keys
-    carry: the one that is not settled; all of them, in the answer to the first write."""
+    """Added by the worker, not by the store: terms of effects, by the names in their keys. They are those of the
+    unsettled effect, and those of all effects in the answer to the first write."""
 
 
 class Store(Protocol):
     """Keeps fence and mirror."""
 
     async def write(self, write: Write, *, patience: float) -> Answer:
-        """Commit `write`, or say what stands instead.
+        """Commit `write`, or return the record that stands instead.
 
         Args:
-            patience: seconds to keep trying while the database can't be reached.
+            patience: seconds to try while the database cannot be reached.
 
         Raises:
-            DatabaseUnavailable: no answer in time; whether it was committed is unknown.
-            UnstorableWrite: PostgreSQL can't store what is in it.
-            RefusedWrite: PostgreSQL refuses it for another reason; it was not committed.
+            DatabaseUnavailable: no answer in time. Whether the write was committed is unknown.
+            UnstorableWrite: PostgreSQL cannot store the content.
+            RefusedWrite: PostgreSQL refuses the write for another reason. It was not committed.
         """
         ...
 

@@ -1,6 +1,6 @@
-"""Every crash point of a lifecycle: it is run once to learn its points, then once for each, dying or cut off there.
+"""Runs a lifecycle once to learn its crash points, then again for each, with a killed worker or a broken connection.
 
-The pytest fixture `crash_points` (perdure/testing/plugin.py) is the way in; `prove` is the same without pytest.
+The pytest fixture `crash_points` is in perdure/testing/plugin.py; `prove` is the same without pytest.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What must be true of a case that has ended: once at the other side, mirror = truth, nothing left open."""
+"""Checks a case that has ended: once at the other side, the mirror as the workflow, nothing left open."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _ROWS = ("ident", "entity", "finished", "effect", "outbox", "message", "behind",
 
 
 async def audit(stage: Stage, undisturbed: Case | None) -> None:
-    """Note in the case what is wrong with how it ended, compared with the run that nothing disturbed."""
+    """Record in the case what is wrong with its end, compared with the undisturbed run."""
     case = stage.case
     connection = await asyncpg.connect(stage.database_url)
     try:
@@ -35,7 +35,7 @@ async def audit(stage: Stage, undisturbed: Case | None) -> None:
 
 
 async def evidence(stage: Stage) -> str:
-    """The history, the rows and the workers' last words, as text."""
+    """The history, the rows and the end of the workers' logs, as text."""
     parts = ["history:", *await _history(stage)]
     connection = await asyncpg.connect(stage.database_url)
     try:
@@ -87,7 +87,7 @@ async def _mirror_is_truth(connection: asyncpg.Connection[asyncpg.Record], stage
         if state != truth:
             case.faults.append(f"{place} shows {state!r}; the workflow ended as {truth!r}")
     rows = await connection.fetch("select state from perdure.transition where id = $1 order by version, at", case.id)
-    first = str(lifecycle.declared.initial)  # until its delivery an entity shows another word for it
+    first = str(lifecycle.declared.initial)  # until its delivery an entity shows `starting`
     states = [first if row["state"] == STARTING else row["state"] for row in rows]
     for before, after in pairwise(states):
         if not lifecycle.declared.allows(before, after):
@@ -106,7 +106,7 @@ async def _counted(connection: asyncpg.Connection[asyncpg.Record], stage: Stage,
         if undisturbed is None:
             continue
         wanted = undisturbed.counts.get(row["effect"], 0)
-        # At least once, on purpose: each lost attempt may have happened as well.
+        # `Repeat` means at least once: each lost attempt may have happened as well.
         most = max(wanted, row["attempts"]) if row["effect"].partition("/")[0] in repeats else wanted
         if not wanted <= count <= most:
             case.faults.append(f"{row['effect']} happened {count} times; undisturbed it happens {wanted} times")

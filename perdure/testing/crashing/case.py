@@ -1,4 +1,4 @@
-"""One case: an entity, a worker process that dies or is cut off at one place, another worker, and how it ended."""
+"""One case: an entity whose worker is killed, or its connection broken, at one place; another worker; the end."""
 
 from __future__ import annotations
 
@@ -32,17 +32,17 @@ from perdure.testing.crashing.victim import PRELOADED, Orders, work
 from perdure.testing.proxy import Proxy, proxied
 
 Happened = Callable[[str], int | Awaitable[int]]
-"""How often the effect of this key happened, asked at the other side."""
+"""How often the effect of this key happened, by the other side's records."""
 Commit = Callable[[Connection, str], Awaitable[None]]
-"""What the app does in the transaction of the start, after it, for this entity id: its row, messages."""
+"""The app's own writes in the transaction of the start, for this entity id: its row, messages."""
 Receipt = Callable[[str], Any]
-"""The receipt that a person reads off the other side's records, for this key."""
+"""The receipt that a person finds in the other side's records, for this key."""
 
 FORK = multiprocessing.get_context("forkserver")
 
 
 class Way(StrEnum):
-    """What happens at a place."""
+    """The fault at a place."""
 
     NOTHING = "runs undisturbed"
     KILL = "the worker is killed"
@@ -51,7 +51,7 @@ class Way(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """What is put to the proof; the same for all cases. See `prove`."""
+    """The lifecycle under test, the same for all cases. See `prove`."""
 
     lifecycle: type[Lifecycle[Any, Any]]
     given: Any
@@ -70,18 +70,18 @@ class Subject:
 
 @dataclass(slots=True)
 class Case:
-    """One entity's way through one fault.
+    """The run of one entity through one fault.
 
     Attributes:
-        id: of the entity.
-        way: what happens to it.
-        place: where; empty for the undisturbed run.
-        places: what the first worker came by, in order.
-        final: the state in which it ended; None = it has not.
+        id: id of the entity.
+        way: kind of the fault.
+        place: place of the fault; empty for the undisturbed run.
+        places: the places that the first worker passed, in order.
+        final: the final state; None = the entity has not ended.
         hit: whether the place was reached.
         seconds: from the fault to the end.
-        faults: what is wrong with how it ended.
-        evidence: history, rows and logs, where something is wrong.
+        faults: what is wrong with the end.
+        evidence: history, rows and logs, if something is wrong.
     """
 
     id: str
@@ -103,8 +103,8 @@ class Stage:
     """The servers of one case, as its workers see them, and the workers.
 
     Attributes:
-        database_url: of the case's own database.
-        client: sees it without the broken connections in between.
+        database_url: URL of the case's own database.
+        client: a client whose connections are not broken.
     """
 
     def __init__(self, subject: Subject, case: Case, database_url: str) -> None:
@@ -125,7 +125,7 @@ class Stage:
 
     @asynccontextmanager
     async def made(self) -> AsyncIterator[Stage]:
-        """Open proxies and connections; end all of it, workers first, at the end."""
+        """Open proxies and connections, and end all at the end, workers first."""
         database, temporal = urlsplit(self.database_url), urlsplit(f"//{self.subject.temporal_address}")
         async with AsyncExitStack() as stack:
             self._postgres = await stack.enter_async_context(
@@ -166,7 +166,7 @@ class Stage:
         return worker
 
     async def start(self) -> None:
-        """Commit the row and its lifecycle, as the app does."""
+        """Commit the row and the start of its lifecycle, as the app does."""
         connection = await asyncpg.connect(self.database_url)
         try:
             async with connection.transaction():
@@ -177,7 +177,7 @@ class Stage:
             await connection.close()
 
     async def ended(self) -> EntityStatus:
-        """Wait for the final state; in the meantime, be the person who says what became of what is in doubt."""
+        """Wait for the final state, and meanwhile resolve doubts as a person would."""
         until = time.monotonic() + self.subject.patience
         while True:
             try:
@@ -199,12 +199,12 @@ class Stage:
         return self.server.get_workflow_handle(entity.workflow_id(self.config.scope))
 
     async def happened(self, key: str) -> int:
-        """How often it happened at the other side."""
+        """How often the effect happened at the other side."""
         count = self.subject.happened(key)
         return await count if inspect.isawaitable(count) else count
 
     def _break_connection(self, place: str) -> None:
-        """Break what the worker is about to use at `place`; what comes after a commit or call loses its reply."""
+        """Break the connection that the worker will use next at `place`. After a commit or call, the reply is lost."""
         mark, other_side = b"COMMIT" if "outbox" in place else self.case.id.encode(), self._other_side
         match place.split(" ", 3)[:3]:
             case ["before", "the", "commit"]:
@@ -247,7 +247,7 @@ class Stage:
             "PERDURE_SCOPE": self.config.scope or "",
             "PERDURE_RELAY_POLL_INTERVAL": "0.05",
             "TEMPORAL_ADDRESS": f"127.0.0.1:{self._temporal.port}",
-            "TEMPORAL_NAMESPACE": self.server.namespace,  # not that of a shell in which `perdure dev` is at work
+            "TEMPORAL_NAMESPACE": self.server.namespace,  # not the environment of a shell in which `perdure dev` runs
         }
         if self.subject.other_side is not None and self._other_side is not None:
             environment[self.subject.other_side[0]] = str(self._other_side.port)
@@ -268,7 +268,7 @@ class Stage:
                     self.reached.set()
                     writer.write(b"\n")
         except ConnectionError:
-            pass  # it was killed: that is what this is about
+            pass  # the worker was killed, as this case requires
         finally:
             writer.close()
 
@@ -280,13 +280,13 @@ class Stage:
 
 
 async def preload() -> None:
-    """Let the process that workers are forked from import the libraries, once."""
+    """Let the process from which workers are forked import the libraries, once."""
     FORK.set_forkserver_preload(PRELOADED)
     await asyncio.to_thread(forkserver.ensure_running)
 
 
 async def exited(worker: Any) -> int:
-    """Wait until a worker process is gone; its exit status, negative where a signal ended it."""
+    """Wait until a worker process is gone. Returns its exit status, which is negative if a signal ended it."""
     loop, gone = asyncio.get_running_loop(), asyncio.Event()
     loop.add_reader(worker.sentinel, gone.set)
     try:

@@ -1,4 +1,4 @@
-"""Which places a worker process comes by: those in perdure's own code, and the borders of each workflow task."""
+"""The places that a worker process passes: those in Perdure's code, and the borders of each workflow task."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ _COMMANDS = {
 
 
 class Places:
-    """Numbers the visits to each place, so that every one has a name of its own.
+    """Numbers the visits to each place, so every visit has a name of its own.
 
     Args:
-        visit: is told that name.
+        visit: called with that name.
     """
 
     def __init__(self, visit: Callable[[str], None]) -> None:
@@ -52,7 +52,7 @@ class Places:
 
 
 class WatchedPlugin(PerdurePlugin):
-    """Makes the borders of workflow tasks places, too: what a task decided is reported right after its end.
+    """Makes the borders of workflow tasks places: a task's decision is reported right after the task's end.
 
     Args:
         checks: whether each workflow is tried in the sandbox before it runs.

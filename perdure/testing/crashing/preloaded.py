@@ -1,6 +1,6 @@
-"""What worker processes are forked from: what each of them would do again at its start is done here, once.
+"""Imports, once, the libraries that every worker process needs at its start.
 
-Imported by nobody but the process that they are forked from.
+Only the process from which workers are forked imports this module.
 """
 
 from __future__ import annotations
@@ -11,4 +11,4 @@ from temporalio.worker._worker import load_default_build_id
 
 import perdure.testing.crashing.victim  # noqa: F401
 
-load_default_build_id()  # it reads the code of every module, and remembers the answer
+load_default_build_id()  # reads the code of every module, and caches the answer

@@ -1,4 +1,4 @@
-"""`prove`: runs a lifecycle once to learn its places, then once for each and each way, and says what went wrong."""
+"""`prove` runs a lifecycle once to learn its places, then once for each place and fault, and reports failures."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ Arrange = Callable[[str], Awaitable[None] | None]
 
 
 class CrashPointsFailed(PerdureError, AssertionError):
-    """The lifecycle does not keep what is promised; the message tells each place, the history and the rows."""
+    """The lifecycle broke a promise. The message has each place, the history and the rows."""
 
 
 @dataclass(frozen=True, slots=True)
 class Servers:
-    """Where the proof takes place.
+    """The servers of a proof.
 
     Attributes:
-        template: URL of a PostgreSQL database with the schema `perdure` and the app's tables. It is copied for each
-            case, by a role that may create databases, and nobody else may be connected to it.
+        template: URL of a PostgreSQL database with the schema `perdure` and the app's tables. A role that may create
+            databases copies it for each case, and nobody else may be connected to it.
         temporal: `host:port` of a Temporal server without TLS, with the namespace `default`.
     """
 
@@ -49,11 +49,11 @@ class Servers:
 
 @dataclass(slots=True)
 class Proof:
-    """What was run.
+    """The runs of a proof.
 
     Attributes:
-        undisturbed: the run that nothing disturbed.
-        cases: the others.
+        undisturbed: the run without a fault.
+        cases: the other runs.
     """
 
     undisturbed: Case
@@ -61,11 +61,11 @@ class Proof:
 
     @property
     def places(self) -> list[str]:
-        """Where the lifecycle was killed and cut off, in the order in which it comes by."""
+        """The places of the faults, in the order in which the worker passes them."""
         return self.undisturbed.places
 
     def summary(self) -> str:
-        """A line for each case: how long it took to recover."""
+        """A line for each case, with the time until its end."""
         return "\n".join(f"{each.seconds:5.1f} s  {each}" for each in self.cases)
 
 
@@ -89,41 +89,41 @@ async def prove(
     patience: float = 60.0,
     counted: Callable[[str], bool] = lambda key: True,
 ) -> Proof:
-    """Put a lifecycle to the proof; see the module.
+    """Test a lifecycle at every crash point; see the module.
 
-    Each case has an entity, a database, a task queue and worker processes of its own. Killed = SIGKILL from within, at
-    exactly that place; another worker process goes on. Cut = the connection that is about to be used there breaks,
-    or the reply that would come there is lost; the same worker goes on. Parked effects are resolved by a person
-    who asks the other side (`happened`).
+    Each case has an entity, a database, a task queue and worker processes of its own. Killed = the worker process sends
+    SIGKILL to itself at exactly that place, and another process continues. Cut = the connection that is about to be
+    used breaks, or its reply is lost, and the same worker continues. A simulated person resolves parked effects by the
+    other side's records (`happened`).
 
     Args:
         lifecycle: the class.
         given: its input, for every entity.
         app: the app that workers load, as `package.module:name` or `package.module`.
-        servers: where.
-        happened: how often the effect of a key happened, asked at the other side.
-        folder: for the workers' logs.
+        servers: the servers of the proof.
+        happened: returns how often the effect of a key happened, by the other side's records.
+        folder: folder of the workers' logs.
         other_side: environment variable by which workers learn the port of the other side, and that port
-            (on 127.0.0.1): its connections are cut as well.
-        commit: what the app does in the transaction of the start, after it, as `await commit(connection, entity_id)`.
-        entity_id: id of the n-th entity, where its row wants another one than a number.
-        arrange: called with each entity's id before it is started, to order how the other side behaves.
-        receipt: the receipt that a person reads off the other side's records, for a key.
-        environment: more of it for the workers.
-        ways: what happens at each place.
-        only: which places.
-        at_once: how many cases run at the same time.
+            (on 127.0.0.1). Its connections are cut as well.
+        commit: the app's own writes in the transaction of the start, as `await commit(connection, entity_id)`.
+        entity_id: returns the id of the n-th entity, if it is no number.
+        arrange: called with each entity's id before the start, to set up the other side.
+        receipt: returns the receipt of a key, by the other side's records.
+        environment: further environment variables of the workers.
+        ways: the faults at each place.
+        only: selects places.
+        at_once: number of cases that run at the same time.
         patience: seconds after which a case that has not ended has failed.
-        counted: which keys are compared with the undisturbed run: not those that are others in each run.
+        counted: selects the keys that are compared with the undisturbed run. Leave out keys that differ in each run.
 
     Raises:
-        CrashPointsFailed: an effect happened more or less often than undisturbed, the end is another one, the mirror
-            is not what the workflow says, or something is left open.
+        CrashPointsFailed: an effect happened more or less often than undisturbed, the final state differs, the mirror
+            differs from the workflow, or something is left open.
         DeclarationError: `app` does not run `lifecycle`.
     """
     if lifecycle not in load_app(app).lifecycles.values():
         raise DeclarationError(f"{app} does not run {lifecycle.__name__}: give the app that does")
-    input_json(lifecycle, given)  # said before anything is run
+    input_json(lifecycle, given)  # raised before anything runs
     subject = Subject(
         lifecycle,
         given,
@@ -158,13 +158,13 @@ async def prove(
 
 
 class _Run:
-    """Runs cases of one subject."""
+    """Runs the cases of one lifecycle."""
 
     def __init__(self, subject: Subject, arrange: Arrange | None, entity_id: Callable[[int], str]) -> None:
         self._subject = subject
         self._arrange = arrange
         self._entity_id = entity_id
-        # At the other side they must differ from those of other proofs.
+        # Ids must differ from those of other proofs at the same other side.
         self._numbers = itertools.count(1 + 1000 * secrets.randbelow(10**6))
 
     async def case(self, way: Way, place: str = "", undisturbed: Case | None = None) -> Case:
@@ -219,20 +219,20 @@ class _Run:
 
 
 async def _first(one: asyncio.Task[Any], *endings: asyncio.Task[Any]) -> None:
-    """Wait for one thing; the last places lie behind the end, but not far."""
+    """Wait for one event; the last places are just behind the end."""
     await asyncio.wait({one, *endings}, return_when=FIRST_COMPLETED)
     await asyncio.wait({one}, timeout=5)
 
 
 async def _idle(stage: Stage) -> None:
-    """Wait until Temporal has nothing for the workflow to do: then it waits."""
+    """Wait until the workflow waits: Temporal has no task for it."""
     with suppress(RPCError):
         while (await stage.handle().describe()).raw_description.HasField("pending_workflow_task"):  # noqa: ASYNC110
             await asyncio.sleep(0.01)
 
 
 def _just_before(place: str) -> str:
-    """Where the worker has to stand for its connection to break at `place`: a reply is lost after the request."""
+    """The place at which the worker stops for the fault at `place`: a reply is lost after the request."""
     for what in ("commit", "call", "look-up"):
         place = place.replace(f"after the {what}", f"before the {what}")
     return place

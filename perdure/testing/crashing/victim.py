@@ -1,7 +1,7 @@
-"""In the worker process: says which places it comes by, and dies, or waits until its connections are cut, at one.
+"""The worker process of a case. It reports the places that it passes, and kills itself or waits at one of them.
 
-Worker processes are forked from one that has imported the libraries, so each is there in a few hundredths of a
-second. They end with the test that started them: when their line to it breaks, however that comes about.
+Worker processes are forked from one that has imported the libraries, which takes a few hundredths of a second. They end
+when their connection to the test breaks.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ PRELOADED = ["perdure.testing.crashing.preloaded"]
 
 @dataclass(frozen=True, slots=True)
 class Orders:
-    """What a worker process is to do.
+    """The order for a worker process.
 
     Attributes:
-        app: as `load_app` takes it.
-        environment: for its settings.
-        log: file for what it says.
+        app: the app, as for `load_app`.
+        environment: environment variables of its settings.
+        log: file for its output.
         line: port of the test.
-        die_at: the place at which it kills itself.
-        stop_at: the place at which it says so, and waits to be told to go on.
-        checks: whether each workflow is tried in the sandbox before it runs: what one worker found good, all do.
+        die_at: the place at which the process kills itself.
+        stop_at: the place at which the process reports to the test and waits for its answer.
+        checks: whether each workflow is tried in the sandbox before it runs. One worker's check is enough for all.
     """
 
     app: str
@@ -52,7 +52,7 @@ class Orders:
 
 
 def work(orders: Orders) -> None:
-    """Be a worker; the target of the process."""
+    """Run a worker; the target of the process."""
     os.environ.update(orders.environment)
     log = os.open(orders.log, os.O_CREAT | os.O_WRONLY | os.O_APPEND)
     os.dup2(log, sys.stdout.fileno())
@@ -83,7 +83,7 @@ def work(orders: Orders) -> None:
 
 
 class Line:
-    """The line to the test: names of places go there, a word to go on comes back."""
+    """The connection to the test: sends names of places, and receives the order to continue."""
 
     def __init__(self, port: int) -> None:
         self._socket = socket.create_connection(("127.0.0.1", port))

@@ -1,4 +1,4 @@
-"""Crash points of an ordinary Temporal workflow, which need no PostgreSQL: a worker is killed at every one of them."""
+"""Crash points of an ordinary Temporal workflow, without PostgreSQL: a worker is killed at every one of them."""
 
 from __future__ import annotations
 
@@ -34,19 +34,19 @@ from perdure.testing.crashing.victim import Line
 
 _OPEN = "still open"
 MakeWorker = Callable[[Client, str], Worker]
-"""Makes the application's worker for a client and a task queue."""
+"""A function that makes the application's worker for a client and a task queue."""
 
 
 @dataclass(slots=True)
 class Killed:
-    """One execution whose worker was killed at one place; the undisturbed one has none.
+    """One execution whose worker was killed at one place. The undisturbed one has no place.
 
     Attributes:
-        place: where it was killed.
-        places: what the first worker came by, in order.
-        status: how the workflow ended.
-        happened: what the other side has of it.
-        log: what the workers wrote.
+        place: the place at which the worker was killed.
+        places: the places that the first worker passed, in order.
+        status: the workflow's final status.
+        happened: how often the effect happened at the other side.
+        log: the output of the workers.
     """
 
     place: str = ""
@@ -77,13 +77,13 @@ async def workflow_crash_points(
     Args:
         workflow: its `run` method, or its name.
         given: its input.
-        worker: `package.module:name` of a function that makes its worker, given a client and a task queue.
-        happened: how often the effect happened for a workflow id, asked at the other side.
+        worker: `package.module:name` of a function that makes the worker, given a client and a task queue.
+        happened: returns how often the effect happened for a workflow id, by the other side's records.
         temporal: `host:port` of the server; None = `TEMPORAL_ADDRESS`.
-        environment: of the workers, for the address of the other side.
-        only: which places.
+        environment: environment variables of the workers, such as the address of the other side.
+        only: selects places.
         patience: seconds that an execution may take.
-        at_once: how many executions at the same time.
+        at_once: number of executions at the same time.
 
     Returns:
         The executions, the undisturbed one first.
@@ -151,7 +151,7 @@ class _Run:
                 ending, gone = asyncio.create_task(_ended(handle)), asyncio.create_task(exited(workers[0]))
                 await asyncio.wait({ending, gone}, timeout=self.patience, return_when=asyncio.FIRST_COMPLETED)
                 if place:
-                    await asyncio.wait({gone}, timeout=5)  # the last places lie behind the end, but not far
+                    await asyncio.wait({gone}, timeout=5)  # the last places are just behind the end
                 seen.hit = gone.done() and gone.result() == -signal.SIGKILL
                 if seen.hit:
                     workers.append(_started(dataclasses.replace(orders, port=None, die_at="")))
@@ -175,16 +175,16 @@ class _Run:
 
 @dataclass(frozen=True, slots=True)
 class Orders:
-    """What a worker process is to do.
+    """The order for a worker process.
 
     Attributes:
         worker: `package.module:name` of the function that makes the worker.
-        address: of Temporal.
-        task_queue: of this execution alone.
-        environment: for the worker.
+        address: address of Temporal.
+        task_queue: task queue of this execution alone.
+        environment: environment variables of the worker.
         log: file for its output.
-        port: of the test, which receives the names of places; None = it wants none.
-        die_at: the place at which it kills itself.
+        port: port of the test, which receives the names of places; None = it receives none.
+        die_at: the place at which the process kills itself.
     """
 
     worker: str
@@ -197,7 +197,7 @@ class Orders:
 
 
 def work(orders: Orders) -> None:
-    """Be a worker; the target of the process."""
+    """Run a worker; the target of the process."""
     os.environ.update(orders.environment)
     log = os.open(orders.log, os.O_CREAT | os.O_WRONLY | os.O_APPEND)
     os.dup2(log, sys.stdout.fileno())
@@ -236,13 +236,13 @@ class _Watching(Plugin, WorkerPlugin):
         return await next(config)
 
     def configure_worker(self, config: WorkerConfig) -> WorkerConfig:
-        # else a run of the worker that was killed waits for it for 10 s
+        # else a run in the cache of the killed worker waits for 10 s
         config["sticky_queue_schedule_to_start_timeout"] = timedelta(seconds=1)
         config["interceptors"] = [*config.get("interceptors", ()), _Activities()]
         return config
 
     async def run_worker(self, worker: Worker, next: Callable[[Worker], Awaitable[None]]) -> None:
-        # Not in `configure_worker`: the plugins of the worker come later, and look at its runner.
+        # Not in `configure_worker`: the worker's own plugins come later, and read its runner.
         inner = cast("Any", worker)._workflow_worker
         inner._workflow_runner = WatchedRunner(inner._workflow_runner, checks=False)
         await next(worker)
@@ -275,8 +275,8 @@ def _started(orders: Orders) -> Any:
 
 
 async def _note(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, seen: Killed) -> None:
-    """Keep the names of the places that the worker comes by."""
-    with closing(writer), suppress(ConnectionError):  # it was killed
+    """Store the names of the places that the worker passes."""
+    with closing(writer), suppress(ConnectionError):  # the worker was killed
         while line := await reader.readline():
             seen.places.append(json.loads(line)["place"])
 
