@@ -1,1 +1,1 @@
-"""What becomes of what is over: months that are exported and dropped, entities that are forgotten."""
+"""Exports and drops months of finished entities, and forgets single entities."""

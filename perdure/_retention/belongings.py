@@ -1,4 +1,4 @@
-"""What belongs to an entity by the `Erasure` of its lifecycle: other entities, and rows of the app."""
+"""Finds the entities and the app's rows that belong to an entity by the `Erasure` of its lifecycle."""
 
 from __future__ import annotations
 
@@ -22,14 +22,13 @@ _BOUNDS = bounds(lock="15s", statement="60s")
 
 @dataclass(frozen=True, slots=True)
 class Belongings:
-    """What is erased together.
+    """The entities that are erased together.
 
     Attributes:
-        entities: the entity that was named, as the last one, and all that belong to it: each stands before the one to
-            which it belongs, so that it is found again where the erasure is cut off.
-        elsewhere: what can't be reached, a line each.
-        unknown: lifecycles of these entities that the App does not have, so that nothing is known of what else
-            belongs to those.
+        entities: the named entity as the last one, and all that belong to it. Each comes before the one to which it
+            belongs, so an interrupted erasure finds it again.
+        elsewhere: places that cannot be reached, a line each.
+        unknown: lifecycles of these entities that the App does not have, and whose belongings are therefore unknown.
     """
 
     entities: tuple[Entity, ...]
@@ -38,11 +37,11 @@ class Belongings:
 
 
 class Rows:
-    """The statements that an app declares, run in a session of their own.
+    """Runs the statements that an app declares, in a session of their own.
 
     Args:
-        connection: of the role that may run them, with no transaction open. Triggers of the app's tables run with its
-            rights.
+        connection: a connection of the role that may run them, without an open transaction. Triggers of the app's
+            tables run with its rights.
     """
 
     def __init__(self, connection: Connection, app: App) -> None:
@@ -50,11 +49,11 @@ class Rows:
         self._app = app
 
     async def belongings(self, entity: Entity) -> Belongings:
-        """Find what belongs to an entity, and check each statement that will be run.
+        """Find what belongs to an entity, and check each statement.
 
         Raises:
-            DeclarationError: PostgreSQL can't run a statement.
-            NotPermitted: this role may not run it.
+            DeclarationError: PostgreSQL cannot run a statement.
+            NotPermitted: this role may not run a statement.
         """
         found: dict[Entity, None] = {entity: None}
         waiting = [entity]
@@ -73,7 +72,7 @@ class Rows:
         return Belongings(tuple(reversed(found)), tuple(dict.fromkeys(elsewhere)), tuple(unknown))
 
     async def erase(self, entity: Entity) -> Mapping[str, int]:
-        """Erase the app's rows of one entity in one transaction. Returns how many, by table."""
+        """Erase the app's rows of one entity in one transaction. Returns their number by table."""
         erasure = self._erasure(entity.lifecycle)
         if not erasure.rows:
             return {}
@@ -99,7 +98,7 @@ class Rows:
         return [f"the app's own data: the lifecycle {lifecycle!r} declares no `erasure`.{row}"]
 
     async def _check(self, entity: Entity) -> None:
-        """EXPLAIN checks names, types and rights, and runs nothing."""
+        """Check names, types and rights by EXPLAIN, which runs nothing."""
         erasure = self._erasure(entity.lifecycle)
         async with self._connection.transaction():
             await self._connection.execute(_BOUNDS)
@@ -125,9 +124,9 @@ class Rows:
 
     @asynccontextmanager
     async def _prepared(self, entity: Entity, where: str, sql: str) -> AsyncIterator[str]:
-        """What executes the statement for this entity. PostgreSQL finds the type of `$1`, which the driver would ask
-        of the caller."""
-        name = f"perdure_erasure_{secrets.token_hex(8)}"  # behind a pooler, one of a broken transaction would stay
+        """The SQL that executes the statement for this entity. PostgreSQL finds the type of `$1`; the driver would
+        need it from the caller."""
+        name = f"perdure_erasure_{secrets.token_hex(8)}"  # else it would stay behind a pooler
         try:
             await self._connection.execute(f"prepare {name} as {sql}")
             value = await self._connection.fetchval("select quote_literal($1::text)", entity.id)

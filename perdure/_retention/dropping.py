@@ -1,6 +1,6 @@
-"""`perdure archive drop`: a month leaves the database whole, without holding up whoever writes.
+"""`perdure archive drop` removes a whole month from the database, without blocking writers.
 
-Each step may be repeated, and finds what the ones before it left: so it may be cut off anywhere, and run again.
+Each step can be repeated, and finds the results of earlier steps, so a drop can be interrupted anywhere and run again.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from perdure.errors import NotNow
 query = queries(__name__)
 
 BATCH = 500
-"""Entities whose effects go in one transaction."""
+"""Entities whose effects are deleted in one transaction."""
 
 _ATTEMPTS = 10
 
@@ -27,15 +27,15 @@ Tell = Callable[[str], None]
 
 
 class ExportedTooEarly(NotNow):
-    """Rows came into the month after it was exported: export it again."""
+    """Rows were added to the month after its export, which must be repeated."""
 
 
 @dataclass(frozen=True, slots=True)
 class Dropped:
-    """What became of a month.
+    """The result of dropping a month.
 
     Attributes:
-        carried: open entities whose transitions of that month were kept apart, and how many of these.
+        carried: open entities whose transitions of that month were kept, and the number of these.
         doubts: keys of effects in doubt, whose rows stay until they are settled.
     """
 
@@ -45,10 +45,10 @@ class Dropped:
 
 
 async def check_droppable(connection: Connection, month: Month, retention: int | None, *, without_export: bool) -> None:
-    """Make sure that a month may go.
+    """Check that a month may be dropped.
 
     Raises:
-        NotNow: it is not over, is to be kept still, or was not exported.
+        NotNow: the month is not over, must still be kept, or was not exported.
     """
     at = await now(connection)
     if at < month.over_at():
@@ -60,14 +60,14 @@ async def check_droppable(connection: Connection, month: Month, retention: int |
 
 
 async def drop(connection: Connection, month: Month, tell: Tell, *, without_export: bool) -> Dropped:
-    """Drop a month that may go: its tables, the effects of what finished in it, and what else is about those.
+    """Drop a month: its tables, the effects of entities that finished in it, and other rows about those.
 
     Args:
-        tell: is given a line about each step.
+        tell: called with a line about each step.
 
     Raises:
-        ExportedTooEarly: rows came into it since its export; they are still there.
-        NotNow: somebody holds its tables.
+        ExportedTooEarly: rows were added to the month since its export. They are still there.
+        NotNow: another session holds the tables of the month.
     """
     await _say(connection, month)
     await _carry_over(connection, month)
@@ -85,7 +85,7 @@ async def drop(connection: Connection, month: Month, tell: Tell, *, without_expo
 
 
 async def tidy(connection: Connection) -> None:
-    """Let go what outlived its month: doubts that were settled since, transitions of entities that are over."""
+    """Delete rows that outlived their month: doubts that were settled since, transitions of ended entities."""
     gone = BATCH
     while gone >= BATCH:
         async with step(connection):
@@ -95,8 +95,8 @@ async def tidy(connection: Connection) -> None:
 
 
 async def _say(connection: Connection, month: Month) -> None:
-    """Nobody makes it again, and the feed tells its followers. After it is detached once more: a transaction that was
-    open for a day may have written into it."""
+    """Mark the month as dropped, so nobody makes it again, and the feed can tell its followers. Then detach it once
+    more: a transaction that was open for a day may have written into it."""
     await briefly(connection, lambda: connection.execute("select perdure.say_dropping($1)", month.first))
 
 
@@ -112,10 +112,10 @@ async def _carry_over(connection: Connection, month: Month) -> None:
 
 
 async def _detach(connection: Connection, part: str, name: str) -> None:
-    """Concurrently: a plain detach, or a drop, would stall every writer behind one reader.
+    """Detach concurrently. A plain detach, or a drop, would stall every writer behind one reader.
 
-    One that was cut off is finished first, whosever it was. PostgreSQL allows one at a time for each parent; the
-    server may still be at it for a client that is gone.
+    An interrupted detach is finished first, also another client's. PostgreSQL allows one at a time for each parent, and
+    the server may still execute that of a client that is gone.
     """
     for attempt in range(_ATTEMPTS):
         row = await connection.fetchrow(query("month_detaching"), f"perdure.{part}", name)

@@ -1,4 +1,4 @@
-"""`perdure archive export`: a month as three Parquet files, of what finished in it, its transitions and its effects."""
+"""`perdure archive export` writes a month as three Parquet files: finished entities, transitions and effects."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from perdure.errors import NotNow
 query = queries(__name__)
 
 GROUP_ROWS, GROUP_BYTES = 20_000, 16_000_000
-"""At most so much in one row group: what an export holds in memory is a few times that."""
+"""Bytes in one row group at most. An export holds a few times that in memory."""
 _FETCHED = 4_000_000
-"""Bytes that one question to the database should bring."""
+"""Bytes that one query should return."""
 
 _ENTITY: tuple[Column, ...] = (("lifecycle", "text"), ("id", "text"), ("generation", "int"))
 COLUMNS: dict[str, tuple[Column, ...]] = {
@@ -45,7 +45,7 @@ COLUMNS: dict[str, tuple[Column, ...]] = {
         *((name, "text") for name in ("receipt", "lookup_hint", "why", "settled_by")),
     ),
 }
-"""What is exported of each table; jsonb as text."""
+"""The exported columns of each table; jsonb as text."""
 
 _FROM = {
     "finished": "perdure.{finished} x",
@@ -60,14 +60,14 @@ Tell = Callable[[str], None]
 
 
 async def export(connection: Connection, month: Month, folder: Path, tell: Tell) -> tuple[File, ...]:
-    """Write a month's files into a folder, in place of those of an earlier export, and put that on record.
+    """Write a month's files into a folder, in place of those of an earlier export, and record that.
 
     Args:
-        folder: is made where it is not there.
-        tell: is given a line about each step.
+        folder: the folder, which is made if it does not exist.
+        tell: called with a line about each step.
 
     Raises:
-        NotNow: the month is not over, somebody still writes into it, or a file can't be written as it should be.
+        NotNow: the month is not over, a session still writes into it, or a file cannot be written correctly.
         InvalidSetting: pyarrow is not installed.
     """
     check_library()
@@ -93,7 +93,7 @@ def _table_of(part: str) -> str:
 
 
 async def _announce(connection: Connection, month: Month, paths: Iterable[Path]) -> None:
-    """From now on `perdure forget` looks into these files. Until they are complete the month counts as not exported."""
+    """Record the paths, so `perdure forget` searches the files. Until they are complete, the month is not exported."""
     async with step(connection):
         await connection.execute(
             query("month_paths"),
@@ -102,7 +102,7 @@ async def _announce(connection: Connection, month: Month, paths: Iterable[Path])
 
 
 async def _wait_for_writers(connection: Connection, month: Month) -> None:
-    """Whoever began to write before the month's end is waited for; after this it does not change any more."""
+    """Wait for transactions that began to write before the month's end. Afterwards the month does not change."""
     names = ", ".join(f"perdure.{table.name}" for table in month.tables.values())
     try:
         await briefly(connection, lambda: connection.execute(f"lock table {names} in share mode"))
@@ -111,7 +111,7 @@ async def _wait_for_writers(connection: Connection, month: Month) -> None:
 
 
 async def _write_all(connection: Connection, month: Month, paths: Mapping[str, Path], tell: Tell) -> tuple[File, ...]:
-    """All of them from one snapshot."""
+    """Write all files from one snapshot."""
     files = []
     async with connection.transaction(isolation="repeatable_read", readonly=True):
         await connection.execute(bounds(statement="0"))
@@ -140,7 +140,7 @@ async def _write(
 
 
 async def _stream(connection: Connection, sql: str, file: ParquetFile) -> None:
-    """Rows by a cursor, a few MB at a time, into row groups."""
+    """Read rows by a cursor, a few MB at a time, and write them into row groups."""
     cursor = await connection.cursor(sql)
     group: list[asyncpg.Record] = []
     held, most = 0, 10
@@ -157,10 +157,10 @@ async def _stream(connection: Connection, sql: str, file: ParquetFile) -> None:
 
 
 async def _filed(work: Callable[P, T], *given: P.args, **more: P.kwargs) -> T:
-    """Do work on files in a thread, to its end: nobody removes what it still writes.
+    """Do work on files in a thread, to its end, so nobody removes a file while it is written.
 
     Raises:
-        NotNow: it can't be written; said like that, since an `OSError` would be taken for PostgreSQL's.
+        NotNow: the file cannot be written. An `OSError` would be taken for one of PostgreSQL.
     """
     doing = asyncio.ensure_future(asyncio.to_thread(work, *given, **more))
     try:
@@ -182,6 +182,6 @@ def _made(folder: Path) -> Path:
 
 
 async def _database(connection: Connection) -> str:
-    """Which database a file is of."""
+    """The database that a file comes from."""
     sql = "select format('%s.%s', system_identifier, database_oid) from perdure.incarnation()"
     return str(await connection.fetchval(sql))

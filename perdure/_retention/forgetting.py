@@ -1,5 +1,5 @@
-"""`perdure forget`: erases what is on record of a finished entity and of all that belongs to it, in the database and
-in Temporal."""
+"""`perdure forget` erases the record of a finished entity and of all that belongs to it, in the database and in
+Temporal."""
 
 from __future__ import annotations
 
@@ -29,19 +29,19 @@ query = queries(__name__)
 T = TypeVar("T")
 
 _AT_ONCE = 20
-"""Workflows that Temporal is asked about, or deletes, at a time."""
+"""Workflows that are described or deleted at the same time."""
 
 
 @dataclass(frozen=True, slots=True)
 class Forgotten:
-    """What went, and what is not reached from here.
+    """The erased data, and the places that could not be reached.
 
     Attributes:
-        rows: how many went from the database, by table.
-        app_rows: how many rows of the app were erased, by table.
-        runs: how many runs' histories went from Temporal.
+        rows: number of deleted rows, by table.
+        app_rows: number of erased rows of the app, by table.
+        runs: number of runs whose histories were deleted from Temporal.
         archives: files that hold one of the entities.
-        unread: files that may hold one, each with why that can't be seen from here.
+        unread: files that may hold one, each with the reason why that is not known.
     """
 
     rows: Mapping[str, int]
@@ -55,10 +55,10 @@ class Eraser:
     """Erases entities.
 
     Args:
-        connection: of the owner of the schema, with no transaction open.
-        rows: the app's.
-        temporal_client: of Temporal.
-        scope: as the workers have it.
+        connection: a connection of the schema's owner, without an open transaction.
+        rows: the app's rows.
+        temporal_client: client of Temporal.
+        scope: the scope of the workers.
     """
 
     def __init__(self, connection: Connection, rows: Rows, temporal_client: Client, scope: str | None) -> None:
@@ -68,11 +68,11 @@ class Eraser:
         self._scope = scope
 
     async def check(self, entities: Sequence[Entity]) -> None:
-        """Refuse what can't be erased now, before anything is.
+        """Check that all entities can be erased, before anything is erased.
 
         Raises:
-            NoSuchEntity: the last one, which was named, does not exist.
-            NotNow: one is open, or an effect of it is in doubt.
+            NoSuchEntity: the last entity, which was named, does not exist.
+            NotNow: an entity is open, or one of its effects is in doubt.
             TemporalUnavailable: Temporal gave no answer.
         """
         lifecycle, entity_id = entities[-1].lifecycle, entities[-1].id
@@ -88,15 +88,15 @@ class Eraser:
         await _each(entities, lambda each: closed_runs(self._temporal_client, each.workflow_id(self._scope)))
 
     async def erase(self, belongings: Belongings, by: str) -> Forgotten:
-        """Erase them, some at a time. It may be cut off anywhere, and run again: an entity is found again as long as
-        anything of what belongs to it is left.
+        """Erase the entities, some at a time. The erasure can be interrupted anywhere and run again: an entity is found
+        again as long as anything that belongs to it is left.
 
         Args:
-            by: who asks, for the record.
+            by: the person, for the record.
 
         Raises:
-            NotNow: one was begun anew meanwhile, or a month is being exported or dropped.
-            InvalidInput: `by` can't be used.
+            NotNow: an entity was restarted meanwhile, or a month is being exported or dropped.
+            InvalidInput: `by` cannot be used.
             TemporalUnavailable: Temporal gave no answer.
         """
         rows: Counter[str] = Counter()
@@ -115,10 +115,10 @@ class Eraser:
 
 
 def find_archives(months: Iterable[Month], entities: Sequence[Entity]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Files that hold one of these entities, and those of which that can't be told from here.
+    """Files that hold one of these entities, and files of which that is not known.
 
-    An export that was cut off may have left files, of which some are half written. A path without a file counts only
-    where the newest export has written it, or its folder can't be seen from here.
+    An interrupted export may have left files, some of them half written. A path without a file counts only if the
+    newest export has written it, or if its folder cannot be read from here.
     """
     found, unread = [], []
     for month in months:
@@ -138,7 +138,7 @@ def find_archives(months: Iterable[Month], entities: Sequence[Entity]) -> tuple[
 
 
 async def _each(entities: Iterable[Entity], act: Callable[[Entity], Awaitable[T]]) -> list[T]:
-    """Act on each, some at a time."""
+    """Act on each entity, some at a time."""
     few = asyncio.Semaphore(_AT_ONCE)
 
     async def one(entity: Entity) -> T:
@@ -154,7 +154,7 @@ async def _erase(connection: Connection, entity: Entity, by: str) -> Mapping[str
             await connection.execute(bounds(lock="15s", statement="60s"))
             found = await connection.fetchval("select perdure.forget($1, $2, $3)", entity.lifecycle, entity.id, by)
     except asyncpg.NoDataFoundError:
-        return {}  # what belongs to another one, and was never started
+        return {}  # belongs to another entity, and was never started
     except asyncpg.ObjectNotInPrerequisiteStateError as error:
         raise NotNow(f"{error.args[0]}: {getattr(error, 'hint', None)}") from error
     except asyncpg.DataError as error:

@@ -1,4 +1,4 @@
-"""The histories that Temporal keeps of an entity: found, and deleted."""
+"""Finds and deletes the histories of an entity in Temporal."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from temporalio.service import RPCError, RPCStatusCode
 from perdure.errors import NotNow, TemporalUnavailable
 
 PATIENCE = 120.0
-"""Seconds that Temporal is given: it deletes in the background, a run that has just ended after half a minute."""
+"""Seconds to wait: Temporal deletes in the background, and a run that has just ended after half a minute."""
 _CALL = timedelta(seconds=10)
 
 
 async def closed_runs(temporal_client: Client, workflow_id: str) -> list[str]:
     """The ids of all runs of a workflow that Temporal still has.
 
-    The search is a moment behind, so the newest is asked for by name, and each run for the one before it.
+    Temporal's list lags, so the newest run is described by its workflow id, and each run names the one before it.
 
     Raises:
-        NotNow: one of them is open.
+        NotNow: a run is open.
         TemporalUnavailable: no answer.
     """
     try:
@@ -43,11 +43,11 @@ async def closed_runs(temporal_client: Client, workflow_id: str) -> list[str]:
 
 
 async def delete_runs(temporal_client: Client, workflow_id: str, *, patience: float = PATIENCE) -> int:
-    """Delete all of them, and wait until they are gone. Returns how many there were.
+    """Delete all runs, and wait until they are gone. Returns their number.
 
     Raises:
-        NotNow: one of them is open.
-        TemporalUnavailable: no answer, or they are not gone after `patience` seconds.
+        NotNow: a run is open.
+        TemporalUnavailable: no answer, or a run is not gone after `patience` seconds.
     """
     until, pause = time.monotonic() + patience, 0.05
     deleted: dict[str, None] = {}
@@ -61,14 +61,14 @@ async def delete_runs(temporal_client: Client, workflow_id: str, *, patience: fl
             raise TemporalUnavailable(f"Temporal still has runs of {workflow_id} after {patience:g} s: run this again")
         await asyncio.sleep(pause)
         pause = min(2 * pause, 1.0)
-        # The search loses a run before the run itself is gone; and a run that it learns of late is deleted, too.
+        # The list loses a run before the run itself is gone. A run that appears in the list late is deleted, too.
         left = [run for run in deleted if await _there(temporal_client, workflow_id, run)]
         left = left or await closed_runs(temporal_client, workflow_id)
     return len(deleted)
 
 
 async def _run(temporal_client: Client, workflow_id: str, run: str | None) -> str | None:
-    """The id of a run that is there, None where it is not."""
+    """The id of a run, or None if it does not exist."""
     try:
         seen = await temporal_client.get_workflow_handle(workflow_id, run_id=run).describe(rpc_timeout=_CALL)
     except RPCError as error:
@@ -88,7 +88,7 @@ async def _there(temporal_client: Client, workflow_id: str, run: str) -> bool:
 
 
 async def _before(temporal_client: Client, workflow_id: str, run: str) -> str | None:
-    """The run that this one continued."""
+    """The run that this run continued."""
     handle = temporal_client.get_workflow_handle(workflow_id, run_id=run)
     try:
         async for event in handle.fetch_history_events(page_size=1, rpc_timeout=_CALL):
@@ -112,5 +112,5 @@ async def _delete(temporal_client: Client, workflow_id: str, run: str) -> None:
 
 
 def _quoted(text: str) -> str:
-    """As a string of Temporal's list filter."""
+    """The text as a string of Temporal's list filter."""
     return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"

@@ -1,5 +1,4 @@
-"""What the reconciliation does about months: makes those to come, exports and drops those that are older than
-wanted."""
+"""The reconciliation's work on months: it makes future ones, and exports and drops those beyond the retention."""
 
 from __future__ import annotations
 
@@ -28,14 +27,14 @@ _OWNS = "select pg_has_role(nspowner, 'usage') from pg_namespace where nspname =
 
 @dataclass(slots=True)
 class MonthsKept:
-    """What was done.
+    """The result of the work.
 
     Attributes:
         exported: months that were written to PERDURE_ARCHIVE_TO, as `2026-01`.
-        dropped: months that are gone from the database.
-        carried: transitions of open entities that were kept apart.
-        doubts: keys of effects whose doubt outlived their month; those rows stay.
-        problems: what could not be done, a sentence each.
+        dropped: months that were dropped from the database.
+        carried: transitions of open entities that were kept.
+        doubts: keys of effects whose doubt outlived their month, and whose rows stay.
+        problems: failures, a sentence each.
     """
 
     exported: list[str] = field(default_factory=list)
@@ -46,13 +45,13 @@ class MonthsKept:
 
 
 async def keep_months(config: Settings, pool: Pool) -> MonthsKept:
-    """Make the months to come; where PERDURE_RETENTION is set, export what is older (to PERDURE_ARCHIVE_TO, where
-    that is set) and drop it. A month whose export fails is not dropped, and stands in `problems`.
+    """Make future months. If PERDURE_RETENTION is set, export older ones (if PERDURE_ARCHIVE_TO is set) and drop them.
+    A month whose export fails is not dropped, and is listed in `problems`.
 
-    Safe at any time, from many places at once, and to be cut off. It may take hours: give it a heartbeat.
+    It can run at any time, concurrently, and be interrupted. It may take hours, so give it a heartbeat.
 
     Raises:
-        DatabaseUnavailable: no PostgreSQL answers.
+        DatabaseUnavailable: PostgreSQL does not answer.
     """
     with answering():
         async with pool.acquire() as connection:
@@ -82,7 +81,7 @@ async def _too_old(connection: Connection, retention: int) -> Sequence[Month]:
 
 
 async def _let_go(connection: Connection, month: Month, config: Settings, kept: MonthsKept) -> None:
-    """One that can't go leaves the others to go."""
+    """Drop each month by itself: a failure does not stop the others."""
     try:
         await _export_and_drop(connection, month, config, kept)
     except (PerdureError, asyncpg.PostgresError, OSError) as error:

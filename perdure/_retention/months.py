@@ -1,4 +1,4 @@
-"""The months that a database has or had: what is in them, and what may be done with them."""
+"""The months that a database has or had, with their content and their permitted operations."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from perdure.errors import NotNow
 query = queries(__name__)
 
 SETTLING = timedelta(days=1)
-"""How long after its end a month counts as over: clocks differ, and who began before midnight may still write."""
+"""Time after its end at which a month counts as over: clocks differ, and earlier transactions may still write."""
 
 _NAME = re.compile(r"(\d{4})-(\d{2})")
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A partition, or what was one: `rows` is an estimate."""
+    """A present or former partition; `rows` is an estimate."""
 
     name: str
     attached: bool
@@ -34,7 +34,7 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class File:
-    """What a month's table was exported to."""
+    """The file to which a month's table was exported."""
 
     part: str
     path: str
@@ -47,13 +47,13 @@ class Month:
     """A month of UTC.
 
     Attributes:
-        first: its first day.
-        tables: what is left of it in the database, by `finished` and `transition`.
-        files: of its newest export.
+        first: the first day of the month.
+        tables: its remaining tables in the database, by `finished` and `transition`.
+        files: the files of its newest export.
         paths: every file that an export of it may have written.
         forgotten: rows that were erased since then, by table.
-        dropping_at: since when it is being dropped.
-        clearing_at: since when the effects of what finished in it go.
+        dropping_at: time at which its drop began.
+        clearing_at: time at which the deletion of its effects began.
     """
 
     first: date
@@ -80,25 +80,25 @@ class Month:
         return months_later(self.begin, 1)
 
     def over_at(self) -> datetime:
-        """From when on nobody writes into it any more."""
+        """The time after which nobody writes into the month."""
         return self.end + SETTLING
 
     def kept_until(self, retention: int | None) -> datetime:
-        """Before then it is not dropped."""
+        """The time before which the month is not dropped."""
         return max(self.over_at(), months_later(self.end, retention or 0))
 
 
 def months_later(begin: datetime, months: int) -> datetime:
-    """The first of a month, so many months later."""
+    """The first day of the month that is so many months later."""
     years, month = divmod(begin.month - 1 + months, 12)
     return begin.replace(year=begin.year + years, month=month + 1)
 
 
 def first_day(name: str) -> date:
-    """The first day of the month that is called so.
+    """The first day of the month with this name.
 
     Raises:
-        ValueError: it is no month.
+        ValueError: the text is no month.
     """
     if (match := _NAME.fullmatch(name)) is None:
         raise ValueError(f"{name!r} is no month: write it as 2026-01")
@@ -109,13 +109,13 @@ def first_day(name: str) -> date:
 
 
 async def now(connection: Connection) -> datetime:
-    """By the database's clock, as the months are made."""
+    """The present month by the database's clock, as for making months."""
     found: datetime = await connection.fetchval("select clock_timestamp()")
     return found
 
 
 async def every_month(connection: Connection) -> list[Month]:
-    """All that are in the database or were, the oldest first."""
+    """All present and former months of the database, the oldest first."""
     tables: dict[date, dict[str, Table]] = {}
     for row in await connection.fetch(query("months")):
         table = Table(row["name"], row["attached"], row["rows"], row["bytes"])
@@ -125,10 +125,10 @@ async def every_month(connection: Connection) -> list[Month]:
 
 
 async def the_month(connection: Connection, first: date) -> Month:
-    """The one that begins so.
+    """The month with this first day.
 
     Raises:
-        NotNow: it is not in the database; the message says whether it was.
+        NotNow: the month is not in the database. The message shows whether it was.
     """
     found = next((each for each in await every_month(connection) if each.first == first), None)
     if found is not None and found.tables:

@@ -21,16 +21,16 @@ Column = tuple[str, str]
 
 
 class ParquetFile:
-    """One file while it is written; nothing is seen under its name before `finish`.
+    """One file while it is written. Nothing has its final name before `finish`.
 
     Args:
-        path: its name in the end. What has that name is replaced, if it is of the same `about`.
-        about: stands in the file: which database, month and table it is of.
+        path: the final name. A file with that name is replaced if it has the same `about`.
+        about: database, month and table of the file, which the file contains.
 
     Raises:
         InvalidSetting: pyarrow is not installed.
-        NotNow: the file that is there is another one's.
-        OSError: it can't be written.
+        NotNow: the existing file is of another database, month or table.
+        OSError: the file cannot be written.
     """
 
     def __init__(self, path: Path, columns: Sequence[Column], about: Mapping[str, str]) -> None:
@@ -54,10 +54,10 @@ class ParquetFile:
         self.rows += len(rows)
 
     def finish(self, expected: int) -> int:
-        """Read it back, see that it has so many rows, and give it its name, for good. Returns its bytes.
+        """Read the file back, check the number of its rows, and give it its name durably. Returns its bytes.
 
         Raises:
-            NotNow: it has not.
+            NotNow: the number of rows differs.
         """
         self._writer.close()
         if (found := self._read_back()) != expected:
@@ -69,7 +69,7 @@ class ParquetFile:
         return self.path.stat().st_size
 
     def abandon(self) -> None:
-        """Leave nothing behind."""
+        """Remove the temporary file."""
         self._writer.close()
         self._part.unlink(missing_ok=True)
 
@@ -79,11 +79,11 @@ class ParquetFile:
 
 
 def read_about(path: Path) -> dict[str, str]:
-    """What stands in a file of this database's or another's: empty = it is none of perdure's.
+    """The `about` of a file; empty = the file is not one of Perdure's.
 
     Raises:
         InvalidSetting: pyarrow is not installed.
-        OSError: it can't be read.
+        OSError: the file cannot be read.
     """
     pq, pa = _library("pyarrow.parquet"), _library("pyarrow")
     try:
@@ -99,7 +99,7 @@ def holds(path: Path, entities: Iterable[Entity]) -> bool:
 
     Raises:
         InvalidSetting: pyarrow is not installed.
-        OSError: it is not there, or is no Parquet any more.
+        OSError: the file is missing, or is no Parquet file any more.
     """
     pq, pa = _library("pyarrow.parquet"), _library("pyarrow")
     ids: dict[str, list[str]] = {}
@@ -113,12 +113,12 @@ def holds(path: Path, entities: Iterable[Entity]) -> bool:
 
 
 def half_written(path: Path) -> list[Path]:
-    """What a process that was killed has left of a file of that name, of any database."""
+    """Temporary files that a killed process has left for that name, of any database."""
     return sorted(path.parent.glob(glob.escape(f".{path.name}.") + "*.part"))
 
 
 def check_library() -> None:
-    """Make sure that Parquet can be written at all.
+    """Check that Parquet files can be written.
 
     Raises:
         InvalidSetting: pyarrow is not installed.
@@ -128,7 +128,7 @@ def check_library() -> None:
 
 def _library(name: str) -> Any:
     try:
-        return importlib.import_module(name)  # it brings no types
+        return importlib.import_module(name)  # pyarrow has no type hints
     except ImportError:
         raise InvalidSetting("Parquet needs pyarrow: pip install 'perdure[archive]'") from None
 
@@ -139,7 +139,7 @@ def _schema(pa: Any, columns: Sequence[Column], about: Mapping[str, str]) -> Any
 
 
 def _keep_names(folder: Path) -> None:
-    """The new name outlives a crash of the machine, too: rename(2) alone does not say so."""
+    """Let the new name survive a crash of the machine, which rename(2) alone does not guarantee."""
     number = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(number)

@@ -25,14 +25,14 @@ _PAUSE = 0.2
 
 @asynccontextmanager
 async def working(url: str) -> AsyncIterator[Connection]:
-    """A connection that nobody else bounds, while no other export, drop or `perdure.forget` is under way.
+    """A connection without bounds, while no other export, drop or `perdure.forget` is under way.
 
-    The lock is held by a second connection, in a transaction that stands still: what is detached concurrently can't
-    stand in one, and behind a pooler nothing else lasts.
+    A second connection holds the lock, in an idle transaction: a concurrent detach cannot run in a transaction, and
+    behind a pooler no other lock lasts.
 
     Raises:
         NotNow: another one is under way.
-        DatabaseUnavailable: no PostgreSQL answers.
+        DatabaseUnavailable: PostgreSQL does not answer.
     """
     with answering():
         keeper = await _connect(url)
@@ -58,18 +58,18 @@ async def working(url: str) -> AsyncIterator[Connection]:
 
 @asynccontextmanager
 async def step(connection: Connection) -> AsyncIterator[None]:
-    """A transaction that may take long, and waits for others 15 s."""
+    """A transaction that may take long, and waits for locks up to 15 s."""
     async with connection.transaction():
         await connection.execute(_LONG)
         yield
 
 
 async def briefly(connection: Connection, act: Callable[[], Awaitable[object]]) -> None:
-    """Run `act` in a transaction. Whoever comes while it waits for a lock may have to wait behind it: so it waits for
-    200 ms at most, lets them go ahead, and is tried again, for some 15 s.
+    """Run `act` in a transaction. Others may queue behind a lock that it waits for, so it waits for 200 ms at most,
+    lets them pass, and tries again for about 15 s.
 
     Raises:
-        asyncpg.LockNotAvailableError: somebody has held what it needs all the time.
+        asyncpg.LockNotAvailableError: another session has held the lock all the time.
     """
     for left in reversed(range(_TRIES)):
         try:

@@ -1,1 +1,1 @@
-"""Text that others wrote, made fit to be shown and logged."""
+"""Makes text from others safe to show and to log."""

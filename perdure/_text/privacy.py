@@ -1,6 +1,6 @@
-"""What may be shown of an error in records, logs and Temporal: its kind and its place, never text that may quote data.
+"""Describes errors for records, logs and Temporal by their kind and place, without text that may quote data.
 
-The message of an error that other code raises may quote the input, and with it addresses, numbers and names.
+The message of an error of other code may quote the input, and with it addresses, numbers and names.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from pydantic_core.core_schema import ErrorType
 from perdure._text.shown import one_line
 
 LONGEST = 500
-"""Characters of a description."""
+"""Characters of a description at most."""
 
-# The errors of pydantic whose message may quote the data, or the words of an author's validator.
+# Errors of pydantic whose message may quote the data, or the text of an author's validator.
 _QUOTING = frozenset(
     (
         *("value_error", "assertion_error", "union_tag_invalid", "get_attribute_error", "iteration_error"),
@@ -27,14 +27,14 @@ _QUOTING = frozenset(
         *("json_invalid", "bytes_invalid_encoding"),
     )
 )
-# Classes of SQLSTATE whose messages name objects and conditions of the server, and quote no value.
+# Classes of SQLSTATE whose messages name objects and conditions of the server, but quote no value.
 _ABOUT_ITSELF = frozenset(("08", "25", "28", "3D", "3F", "40", "42", "53", "54", "55", "57", "58"))
 _NAME_ERRORS = {value: name for name, value in vars(socket).items() if name.startswith("EAI_")}
 _KNOWN = frozenset(get_args(ErrorType)) - _QUOTING
 
 
 def describe(error: BaseException) -> str:
-    """What went wrong, in one line: the kind of the error, and its message where that quotes no data."""
+    """The error in one line: its kind, and its message if that quotes no data."""
     kind = type(error).__name__
     message = safe_message(error)
     if message is not None:
@@ -48,7 +48,7 @@ def describe(error: BaseException) -> str:
 
 
 def reason(error: BaseException) -> str:
-    """The message where that quotes no data, else the description."""
+    """The message if it quotes no data, else the description."""
     return safe_message(error) or describe(error)
 
 
@@ -59,7 +59,7 @@ def safe_message(error: BaseException) -> str | None:
     room = module.partition(".")[0]
     if room == "perdure":
         return str(error)
-    if room == "asyncpg" and error.args and not isinstance(error, ValueError):  # a ValueError of it quotes an argument
+    if room == "asyncpg" and error.args and not isinstance(error, ValueError):  # its ValueError quotes an argument
         state = getattr(error, "sqlstate", None)
         return str(error.args[0]).partition("\n")[0] if state is None or state[:2] in _ABOUT_ITSELF else None
     if isinstance(error, OSError) and module == "builtins" and error.errno is not None:
@@ -70,10 +70,10 @@ def safe_message(error: BaseException) -> str | None:
 
 
 def describe_invalid(error: ValidationError) -> str:
-    """The first problem alone, without the value: where it is, and what is expected there."""
+    """The place of the first problem, and the expected value, without the given value."""
     first = error.errors(include_input=False, include_url=False)[0]
     kind, where = first["type"], first["loc"]
-    if kind == "extra_forbidden":  # the last part is a name that the data brought
+    if kind == "extra_forbidden":  # the last part is a name from the data
         where = (*where[:-1], "*")
     parts = [part if isinstance(part, int) or part.isidentifier() else "*" for part in where]
     shown = ".".join(str(part) for part in parts) or "the whole"
@@ -82,7 +82,7 @@ def describe_invalid(error: ValidationError) -> str:
 
 
 def format_error(error: BaseException) -> str:
-    """The traceback of an error and of its causes, the first cause on top, with each described by `describe`."""
+    """The traceback of an error and of its causes, the first cause on top, each described by `describe`."""
     shown: list[str] = []
     seen: set[int] = set()
     each: BaseException | None = error

@@ -1,8 +1,8 @@
-"""Makes text that comes from an application's data safe for the place where it is shown.
+"""Makes text from an application's data safe for the place where it is shown.
 
-An entity's id, an attention, a reason or a note can hold anything that somebody typed or that another system answered.
-Shown as it is, it could move a terminal's cursor, add a line to a log, or become a link in Temporal's Web UI.
-A command that is printed to be pasted into a shell is quoted by `shlex.join`.
+An entity's id, an attention, a reason or a note can contain anything that a person typed or another system answered.
+Unchanged, it could move a terminal's cursor, add a line to a log, or become a link in Temporal's Web UI.
+`shlex.join` quotes commands that are printed for a shell.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ UNSEEN = re.compile(
     "\\U0001bca0-\\U0001bca3\\U0001d173-\\U0001d17a\\U000e0000-\\U000e0fff"
     "]"
 )
-"""What can't be seen, or changes how the text around it is shown. `perdure.check_entity` has the same list."""
+"""Characters that are invisible, or change the display of the text around them; as in `perdure.check_entity`."""
 
 _ACTIVE = re.compile(r"([\\`*_\[\]<>&~|!@])|(?<=[a-z]):(?=//)|(?<=\bwww)\.", re.IGNORECASE)
-"""What means something within a line of Markdown, and what makes a link of an address."""
+"""Characters with a meaning in a line of Markdown, and those that make an address a link."""
 _WORD = re.compile(r'[^=|"]*')
 
 
 def one_line(value: object) -> str:
-    r"""In one line, and with � for each character that can't be seen.
+    r"""The text in one line, with � for each invisible character.
 
     >>> one_line("two\nlines and \x1b[31mred")
     'two lines and �[31mred'
@@ -35,12 +35,12 @@ def one_line(value: object) -> str:
 
 
 def lines(value: object) -> str:
-    """The same for text of several lines, which stay."""
+    """The same for text of several lines, which are kept."""
     return "\n".join(UNSEEN.sub("\N{REPLACEMENT CHARACTER}", each) for each in str(value).split("\n"))
 
 
 def field(value: object) -> str:
-    """The value of a field in a line of a log, quoted where it could be taken for another field.
+    """The value of a field in a line of a log, quoted if it could be taken for another field.
 
     >>> field("sold out")
     'sold out'
@@ -52,7 +52,7 @@ def field(value: object) -> str:
 
 
 def json_text(text: str) -> str:
-    """JSON whose strings hold no character that can't be seen: such are written as escapes."""
+    """JSON in whose strings invisible characters are escaped."""
     return UNSEEN.sub(lambda found: _escaped(found[0]), text)
 
 
@@ -62,7 +62,7 @@ def _escaped(character: str) -> str:
 
 
 def markdown(value: object) -> str:
-    r"""As plain text within a line of Markdown.
+    r"""The text as plain text in a line of Markdown.
 
     >>> markdown("see [here](https://x.example) or *there*")
     'see \\[here\\](https\\://x.example) or \\*there\\*'
@@ -71,7 +71,7 @@ def markdown(value: object) -> str:
 
 
 def code(value: object) -> str:
-    """As code within a line of Markdown.
+    """The text as code in a line of Markdown.
 
     >>> code("order/7"), code("a`b")
     ('`order/7`', '`` a`b ``')
