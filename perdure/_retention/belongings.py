@@ -126,7 +126,7 @@ class Rows:
     async def _prepared(self, entity: Entity, where: str, sql: str) -> AsyncIterator[str]:
         """The SQL that executes the statement for this entity. PostgreSQL finds the type of `$1`; the driver would
         need it from the caller."""
-        name = f"perdure_erasure_{secrets.token_hex(8)}"  # else it would stay behind a pooler
+        name = f"perdure_erasure_{secrets.token_hex(8)}"  # behind a pooler, a broken one may remain
         try:
             await self._connection.execute(f"prepare {name} as {sql}")
             value = await self._connection.fetchval("select quote_literal($1::text)", entity.id)

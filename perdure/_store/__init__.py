@@ -1,1 +1,1 @@
-"""Where fence and mirror live: one kind of write, one kind of answer, two stores (PostgreSQL and memory)."""
+"""Fence and mirror: one kind of write, one kind of answer, two stores (PostgreSQL and memory)."""

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 
 def bounds(*, lock: str | None = None, statement: str | None = None, idle: str | None = None) -> str:
-    """SQL that bounds the transaction that it is sent in; what is not given stays as the session has it.
+    """SQL that sets the bounds of the present transaction. A bound that is not given stays as in the session.
 
     Args:
-        lock: as PostgreSQL reads it, such as `15s`; `0` = no bound.
+        lock: in PostgreSQL's form, such as `15s`; `0` = no bound.
         statement: likewise.
-        idle: how long the transaction may wait for its client; likewise.
+        idle: how long the transaction may wait for its client, likewise.
 
     >>> bounds(lock="15s", statement="60s")
     "set local lock_timeout = '15s'; set local statement_timeout = '60s'"

@@ -1,7 +1,7 @@
-"""Whether a write should wait for company: only while commits are slow, writes come often, and waiting has paid.
+"""Decides whether a write waits for others: only while commits are slow, writes are frequent, and waiting has helped.
 
-A commit that waits for a disk or a standby for milliseconds costs the server the same for one write as for ten. One
-that is fast is never waited with, nor is a write that would stay alone.
+A commit that waits milliseconds for a disk or a standby costs the server the same for one write as for ten. Writes do
+not wait if commits are fast, or if no other write is expected.
 """
 
 from __future__ import annotations
@@ -9,20 +9,20 @@ from __future__ import annotations
 import math
 
 SLOW_COMMIT = 0.003
-"""Seconds; commits that are faster are not worth waiting for."""
+"""Seconds. Writes do not wait if commits are faster."""
 WINDOW = 6
 """Commit times for which a write may wait."""
 LONGEST = 0.06
-"""Seconds for which it waits at most."""
+"""Seconds for which a write waits at most."""
 COMPANY = 3
-"""How many writes must be expected within the window."""
+"""Writes that must be expected within the window."""
 MEMORY = 0.5
-"""Seconds after which the past counts for a third."""
+"""Seconds after which a measurement counts for a third."""
 _SHORTEST_BREAK, _LONGEST_BREAK = 1.0, 16.0
 
 
 class Company:
-    """Knows how long commits take, how often writes come, and whether waiting brought any. Times in seconds."""
+    """Measures the duration of commits, the rate of writes, and the gain of waiting. Times are in seconds."""
 
     def __init__(self) -> None:
         self._took = 0.0
@@ -32,12 +32,12 @@ class Company:
         self._alone_until = 0.0
 
     def arrived(self, now: float) -> None:
-        """A write came."""
+        """Record a new write."""
         self._rate = self._rate_at(now) + 1 / MEMORY
         self._last = now
 
     def committed(self, seconds: float) -> None:
-        """A commit took so long."""
+        """Record the duration of a commit."""
         self._took += 0.3 * (seconds - self._took)
 
     def worth(self, now: float) -> float:
@@ -48,7 +48,8 @@ class Company:
         return window if self._rate_at(now) * window >= COMPANY else 0.0
 
     def brought(self, writes: int, now: float) -> None:
-        """Waiting brought so many. Where all who write wait for each other, none come: then it is left for a while."""
+        """Record how many writes arrived while one waited. If all writers wait for each other, none arrive: then no
+        write waits for a while."""
         if writes >= COMPANY - 1:
             self._break = _SHORTEST_BREAK
         else:

@@ -1,8 +1,8 @@
-"""How each session with the app's database is opened: how long it may wait, and what its promises rest on. This is the
-one place for worker, relay and commands, for direct connections and for PgBouncer in transaction mode.
+"""Opens the sessions with the app's database, with the bounds and settings on which the guarantees depend.
 
-Behind PgBouncer nothing of a session outlives its transaction. So no statement is prepared by name, and each
-transaction sets its bounds itself.
+Worker, relay and commands all use it, for direct connections and for PgBouncer in transaction mode. Behind PgBouncer
+nothing of a session outlives its transaction, so no statement is prepared by name, and each transaction sets its own
+bounds.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from perdure.logs import says
 
 T = TypeVar("T")
 DATABASE_ERRORS = (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, TimeoutError)
-"""What a statement raises where the server refuses it, or is lost or absent."""
+"""The exceptions of a statement that the server refuses, or whose server is lost or absent."""
 Pool: TypeAlias = "asyncpg.Pool[asyncpg.Record]"
 if TYPE_CHECKING:
     _Connection: TypeAlias = asyncpg.Connection[asyncpg.Record]
@@ -35,19 +35,19 @@ else:
 log = logging.getLogger("perdure.store")
 
 BOUNDS = {
-    # What the app keeps locked must hold up nobody else (invariant 8).
+    # A lock of the app must delay nobody else (invariant 8).
     "lock_timeout": "250ms",
-    # Less than postgres.LONGEST: the server ends a statement that stands still, and with it the locks that it holds; it
-    # would not notice for a long time that its client has gone.
+    # Less than postgres.LONGEST: the server ends a statement that stands still, and releases its locks. Otherwise it
+    # would not notice for a long time that its client is gone.
     "statement_timeout": "1500ms",
-    # A process that vanished, or stands still, in the middle of a transaction keeps its locks no longer. A relay waits
-    # for Temporal in its transaction; one call takes 10 s at most.
+    # A process that vanished or stopped in a transaction keeps its locks no longer. A relay waits
+    # for Temporal in its transaction, at most 10 s for a call.
     "idle_in_transaction_session_timeout": "15s",
     # Each step of a write must see what others committed before it.
     "default_transaction_isolation": "read committed",
 }
 PATIENCE = 5.0
-"""Seconds that a statement may take for its client: the server's bound, and `_ON_THE_WAY`."""
+"""Seconds that a client waits for a statement: the server's bound and `_ON_THE_WAY`."""
 _ON_THE_WAY = 3.5
 _UNBOUNDED = 3600.0
 _NAME = {"application_name": "perdure"}
@@ -57,12 +57,12 @@ APPS_PATH = "select set_config('search_path', perdure.path_of_session(), true)"
 """For a transaction that runs SQL of the app: names as the app's own sessions resolve them."""
 _KEEPALIVES = {"TCP_KEEPIDLE": 10, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 3}
 
-# A commit that is not on disk when it is answered would lose the fence (invariant 2). `remote_apply` is stronger.
+# If a commit were not on disk before its answer, the fence could be lost (invariant 2). `remote_apply` is stronger.
 _DURABLE = (
     "select set_config('synchronous_commit', 'on', {local}) "
     "where current_setting('synchronous_commit') not in ('on', 'remote_apply')"
 )
-# The server notices within half a minute that the client's machine has gone. Not every platform has all of these.
+# The server notices within half a minute that the client's machine is gone. Not every platform has all of these.
 _VIGILANT = """do $$ declare
     each record;
 begin
@@ -77,7 +77,7 @@ begin
         end;
     end loop;
 end $$"""
-# By the simple protocol: before this is known, nothing may be prepared.
+# By the simple protocol: until this is known, nothing may be prepared.
 _HOLD = f"""do $$ begin
     if current_setting('lock_timeout') <> '{BOUNDS["lock_timeout"]}' then
         raise exception 'the session has other bounds' using errcode = 'assert_failure';
@@ -91,13 +91,13 @@ _SECONDS = {None: 0.001, "ms": 0.001, "s": 1.0, "min": 60.0}
 
 
 async def open_pool(url: str, most: int, *, closed_path: bool = False) -> Pool:
-    """A pool whose sessions have `BOUNDS`, or whose transactions do where a pooler keeps no sessions.
+    """A pool whose sessions have `BOUNDS`. Behind a pooler without sessions, its transactions have them.
 
     Args:
         url: `postgresql://user:password@host:port/database`.
-        most: how many connections.
-        closed_path: whether names are looked for in `pg_catalog` alone. Whoever may create in a schema of the role's
-            path could have functions and operators of theirs run in place of those that a statement means.
+        most: maximum number of connections.
+        closed_path: whether names are searched in `pg_catalog` alone. Otherwise a role that may create objects in a
+            schema of the search path could substitute functions and operators of a statement.
     """
     closed = partial(_pool, url, most, closed_path=closed_path)
     try:
@@ -113,8 +113,8 @@ async def open_pool(url: str, most: int, *, closed_path: bool = False) -> Pool:
 
 
 async def keeps_sessions(pool: Pool) -> bool:
-    """Whether each connection of the pool has one session of PostgreSQL's for itself: not so behind PgBouncer in
-    transaction mode."""
+    """Whether each connection of the pool has its own session of PostgreSQL, unlike behind PgBouncer in transaction
+    mode."""
     async with pool.acquire(timeout=5) as connection:
         session: Any = connection
         return not session.pooled
@@ -125,7 +125,7 @@ async def connect_for_long_work(url: str, name: str, **more: Any) -> asyncpg.Con
 
     Args:
         url: as for `open_pool`.
-        name: its `application_name`.
+        name: the `application_name`.
         more: further arguments for asyncpg.
     """
     settings = {"application_name": name} | more.pop("server_settings", {})
@@ -135,7 +135,7 @@ async def connect_for_long_work(url: str, name: str, **more: Any) -> asyncpg.Con
 
 
 async def weaknesses(connection: Any) -> list[str]:
-    """Why this server may lose what it has committed, in sentences; none where it does not."""
+    """Reasons why this server may lose commits, as sentences; empty if it loses none."""
     found = []
     for name, what in (
         ("fsync", "a crash of its machine can lose or damage everything"),
@@ -150,18 +150,18 @@ async def weaknesses(connection: Any) -> list[str]:
 
 
 async def report_weaknesses(connection: Any) -> None:
-    """Log in one line why this server may lose what it has committed, if it may."""
+    """Log in one line why this server may lose commits, if it may."""
     if found := await weaknesses(connection):
         says(log, "PostgreSQL may lose what it commits", level=logging.ERROR, why="; ".join(found))
 
 
 class Session(_Connection):
-    """Waits for no answer longer than `PATIENCE`, or than the `statement_timeout` that its transaction has set. When no
-    answer comes the connection is dropped, and with it the idle ones of its pool: they may be lost in the same way.
+    """Waits for an answer no longer than `PATIENCE`, or than the `statement_timeout` of its transaction. Without an
+    answer the connection is dropped, with the idle ones of its pool, which may be lost in the same way.
     """
 
     pooled: bool = False
-    """Whether a pooler gives each transaction another session."""
+    """Whether a pooler assigns a session to each transaction."""
 
     def __init__(self, *args: Any, **more: Any) -> None:
         super().__init__(*args, **more)
@@ -171,7 +171,7 @@ class Session(_Connection):
         self._patience = PATIENCE
 
     def lend(self, lent: bool) -> None:
-        """Note whether somebody has it from the pool."""
+        """Record whether the connection is taken from the pool."""
         self._lent = lent
 
     async def execute(self, query: str, *args: Any, timeout: float | None = None) -> str:
@@ -208,7 +208,7 @@ class Session(_Connection):
             self._drop(query, time.monotonic() - began)
             raise TimeoutError(f"PostgreSQL has not answered within {patience:g} s: {_shortened(query)}") from None
         except asyncpg.InternalClientError as error:
-            # The connection was lost between two messages of asyncpg's protocol: it can't be used any more.
+            # The connection was lost between two messages of asyncpg's protocol, and cannot be used any more.
             self.terminate()
             raise asyncpg.InterfaceError(f"the connection was lost: {error}") from error
 
@@ -222,11 +222,11 @@ class Session(_Connection):
         about = {"service": service, "waited": f"{waited:.1f} s", "statement": _shortened(query)}
         says(log, what, level=logging.WARNING, **about)
         for other in [self, *(each for each in self.others if not each._lent)]:
-            other.terminate()  # to ask the server to cancel it, as the pool does, would wait once more
+            other.terminate()  # the pool's request to cancel the statement would wait once more
 
 
 class SessionOfPooler(Session):
-    """Runs each statement in a transaction that has `BOUNDS`: the open one, or one of its own."""
+    """Runs each statement in a transaction with `BOUNDS`: the open one, or one of its own."""
 
     pooled = True
 
@@ -253,7 +253,7 @@ class SessionOfPooler(Session):
                 await _Connection.execute(self, "rollback", timeout=_ROLLBACK)
             raise
         except BaseException:
-            self.terminate()  # cut off halfway: the pooler ends the transaction with the connection
+            self.terminate()  # interrupted: the pooler ends the transaction with the connection
             raise
         return result
 
@@ -266,7 +266,7 @@ async def _pool(url: str, most: int, kind: type[Session], *, closed_path: bool, 
         session.closed_path = closed_path
         sessions.add(session)
         _keep_alive(session)
-        if kind is Session:  # start-up parameters can't depend on what the role has, nor on the platform
+        if kind is Session:  # start-up parameters cannot depend on the role's settings, nor on the platform
             await session.execute(f"{_DURABLE.format(local='false')}; {_VIGILANT}")
             if closed_path:
                 await session.execute(_PATH.format(local="false"))
@@ -277,7 +277,7 @@ async def _pool(url: str, most: int, kind: type[Session], *, closed_path: bool, 
 
 
 def _keep_alive(connection: Any) -> None:
-    """The client notices within half a minute that the server's machine has gone, however long it may wait."""
+    """Let the client notice within half a minute that the server's machine is gone, however long it waits."""
     wire = connection._transport.get_extra_info("socket")
     if wire is not None and wire.family in (socket.AF_INET, socket.AF_INET6):
         wire.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
@@ -287,7 +287,7 @@ def _keep_alive(connection: Any) -> None:
 
 
 async def _hold(pool: Pool) -> bool:
-    """False where a pooler was told to ignore the bounds (ignore_startup_parameters)."""
+    """False if a pooler is configured to ignore the bounds (ignore_startup_parameters)."""
     try:
         await pool.execute(_HOLD)
     except asyncpg.AssertError:
@@ -300,7 +300,7 @@ async def _lend(connection: Any) -> None:
 
 
 async def _take_back(connection: Any) -> None:
-    """Nobody changes a session's settings here: the pool's own reset would cost each write a second round trip."""
+    """Reset nothing: no code changes a session's settings, and the pool's reset would cost each write a round trip."""
     connection.lend(False)
 
 

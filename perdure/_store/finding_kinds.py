@@ -10,9 +10,9 @@ class Kind:
     """One class of difference.
 
     Attributes:
-        name: as in `perdure.finding`, in metrics, and of its page in the runbook.
-        mends: whether the reconciliation can mend it by itself.
-        meaning: what is seen, in one line.
+        name: the name in `perdure.finding`, in metrics, and of the page in the runbook.
+        mends: whether the reconciliation can mend the difference by itself.
+        meaning: the difference in one line.
     """
 
     name: str
@@ -39,4 +39,4 @@ KINDS = (
     *(UNDELIVERED, MISSING, BEHIND, UNFINISHED, ENDED, VANISHED),
     *(STUCK, PARKED, UNREADABLE, UNRECORDED, OUTLIVED, FAILING, SCHEDULE, MONTHS),
 )
-"""All of them."""
+"""All classes."""

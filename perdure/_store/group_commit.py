@@ -1,8 +1,8 @@
 """Group commit: writes of one process that arrive together are committed together.
 
-While one batch is under way the next one gathers. A lone write goes at once, and nothing waits for company while
-commits are fast (see `company`). A batch is sorted by entity and is all or nothing; when PostgreSQL refuses it, it
-is halved until the culprit stands alone, beside the others and not in their way (invariant 8).
+While one batch is under way, the next one collects writes. A lone write goes at once, and no write waits for others
+while commits are fast (see `company`). A batch is sorted by entity, and is committed whole or not at all. If PostgreSQL
+refuses a batch, it is halved until the bad write stands alone, beside the other writes (invariant 8).
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from perdure.logs import says
 log = logging.getLogger("perdure.store")
 
 Commit = Callable[[Sequence[str]], Awaitable[Sequence[Answer | None]]]
-"""Commits a batch of writes in JSON; answers each, with None where another session holds the lock of the entity now."""
+"""Commits a batch of writes in JSON and answers each; None = another session holds the lock of the entity."""
 
 SLOW = 0.25
 """Seconds after which the next batch no longer waits for the one under way: its connection may be dead."""
 MOST_BYTES = 256_000
-"""A batch holds no more, unless one write does: what is sent again after a time-out is not much."""
+"""Bytes of a batch at most, unless one write has more. So little is sent again after a time-out."""
 PER_BYTE = 1e-6
-"""Seconds that a batch is given for each of its bytes beyond what one is given: 8 Mbit/s."""
+"""Additional seconds for each byte of a batch: 8 Mbit/s."""
 _SHORTEST_PAUSE, _LONGEST_PAUSE = 0.02, 0.5
 
 
@@ -41,19 +41,20 @@ class Transient(Exception):
 
 
 class Held(Transient):
-    """All were committed but those whose entity somebody else holds."""
+    """All writes were committed, except those whose entity another session holds."""
 
 
 class Locked(Transient):
-    """One of the batch met somebody else's lock, deadlock or serialization failure; the others need not wait."""
+    """A write of the batch met another session's lock, a deadlock or a serialization failure. The others need not
+    wait."""
 
 
 class Unacceptable(Exception):
-    """PostgreSQL refuses something in this batch; sending it again as it is can't help."""
+    """PostgreSQL refuses a write of this batch. Sending the same batch again cannot help."""
 
 
 class Unstorable(Unacceptable):
-    """The reason is what a payload holds, such as a NUL: nothing but another payload can help."""
+    """The reason is the content of a payload, such as a NUL: only another payload can help."""
 
 
 @dataclass(slots=True, eq=False)
@@ -65,12 +66,12 @@ class _Waiting:
 
 
 class GroupCommit:
-    """Gathers writes and commits them in batches.
+    """Collects writes and commits them in batches.
 
     Args:
         commit: commits one batch; raises `Transient`, `Locked` or `Unacceptable`.
-        most: how many writes a batch may hold; it holds `MOST_BYTES` as well.
-        lanes: how many batches are under way at once while PostgreSQL is quick; two are slower (bench/group_commit.py).
+        most: writes of a batch at most; `MOST_BYTES` limits it as well.
+        lanes: batches under way at once while PostgreSQL is quick; two are slower (bench/group_commit.py).
     """
 
     def __init__(self, commit: Commit, *, most: int = 200, lanes: int = 1) -> None:
@@ -83,7 +84,7 @@ class GroupCommit:
         self._company = Company()
 
     async def write(self, write: Write, *, patience: float) -> Answer:
-        """Commit `write` with whatever else is there; see `Store.write` for what it raises."""
+        """Commit `write` together with other waiting writes; raises as `Store.write`."""
         waiting = _Waiting(write, _body(write))
         self._queue.append(waiting)
         self._company.arrived(time.monotonic())
@@ -98,7 +99,7 @@ class GroupCommit:
             ) from None
 
     async def close(self) -> None:
-        """Wait for what is under way."""
+        """Wait for the batches under way."""
         while tasks := self._flushers | self._aside:
             await asyncio.gather(*tasks, return_exceptions=True)
 
@@ -111,7 +112,7 @@ class GroupCommit:
             await self._send_ahead(batch)
 
     def _fitting(self) -> int:
-        """How many of those that wait go in one batch: one at least."""
+        """Number of waiting writes for one batch: one at least."""
         size = 0
         for count, waiting in enumerate(self._queue[: self._most]):
             size += len(waiting.body)
@@ -126,7 +127,7 @@ class GroupCommit:
             self._company.brought(len(self._queue) - before, time.monotonic())
 
     async def _send(self, batch: Sequence[_Waiting]) -> None:
-        batch = [each for each in batch if not each.answer.done()]  # a write whose caller has gone never happens
+        batch = [each for each in batch if not each.answer.done()]  # a write whose caller is gone never happens
         if not batch:
             return
         for each in batch:
@@ -137,7 +138,7 @@ class GroupCommit:
             self._company.committed(time.monotonic() - began)
         except (Transient, Unacceptable):
             raise
-        except BaseException as error:  # a bug, or our own cancellation: nobody may wait for ever
+        except BaseException as error:  # a bug, or our own cancellation: no caller may wait for ever
             log.error("a batch of %s writes failed", len(batch), exc_info=error)
             _fail(batch, DatabaseUnavailable(f"the write was not committed: {describe(error)}"))
             raise
@@ -149,7 +150,7 @@ class GroupCommit:
             raise Held("another session holds the lock of the entity")
 
     async def _mend(self, batch: Sequence[_Waiting], sending: Awaitable[None]) -> None:
-        """Get as many of a batch through as can be, beside the main lane."""
+        """Commit as many writes of a batch as possible, beside the main lane."""
         pause = _SHORTEST_PAUSE
         while (failure := await _failure_of(sending)) and (batch := [each for each in batch if not each.answer.done()]):
             if len(batch) > 1 and isinstance(failure, Locked):
@@ -169,7 +170,7 @@ class GroupCommit:
             sending = self._send(batch)
 
     def _part(self, batch: Sequence[_Waiting]) -> None:
-        """Each alone and at once: halving would let the innocent stand still again with every half."""
+        """Commit each write alone and at once: with halves, good writes would wait again for each half."""
         for each in batch:
             sending = asyncio.create_task(self._send([each]), name="perdure group commit")
             _keep(self._aside, self._mend([each], sending))
@@ -180,7 +181,7 @@ class GroupCommit:
             await self._send_ahead(half)
 
     async def _send_ahead(self, batch: Sequence[_Waiting]) -> None:
-        """Send it; whatever keeps it from being committed soon is dealt with aside."""
+        """Send the batch. Anything that delays its commit is handled beside the main lane."""
         sending = asyncio.create_task(self._send(batch), name="perdure group commit")
         size = sum(len(each.body) for each in batch)
         await asyncio.wait({sending}, timeout=SLOW + size * PER_BYTE)
@@ -191,7 +192,7 @@ class GroupCommit:
 def _body(write: Write) -> str:
     try:
         return write.model_dump_json(exclude_none=True, context=SEALING)
-    except ValueError as error:  # a lone surrogate: it harms nobody else if it is found before it is in a batch
+    except ValueError as error:  # a lone surrogate: found before it is in a batch, it harms no other write
         raise UnstorableWrite(
             f"{write.lifecycle}/{write.id}: it can't be written as JSON: {describe(error)}"
         ) from error
@@ -208,12 +209,12 @@ def _keep(tasks: set[asyncio.Task[None]], work: Coroutine[Any, Any, None]) -> No
 
 
 async def _failure_of(sending: Awaitable[None]) -> Transient | Unacceptable | None:
-    """What stopped it, if sending it again, or parts of it, can help."""
+    """The obstacle, if sending the batch, or parts of it, again can help."""
     try:
         await sending
     except (Transient, Unacceptable) as failure:
         return failure
-    except Exception:  # a bug: it was logged, and everybody answered
+    except Exception:  # a bug, which was logged, and all callers have an answer
         return None
     return None
 

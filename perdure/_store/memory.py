@@ -16,23 +16,23 @@ from perdure.contracts.states import STARTING
 class _Effect:
     view: EffectView
     digest: str | None
-    """'' = nobody knows what it was given."""
+    """'' = the input is unknown."""
     deadline: datetime
     attempt_at: datetime
     earlier_doubt: datetime | None = None
-    """When the first attempt was begun, of those before the current one, that is in doubt."""
+    """Begin of the first attempt in doubt before the current one."""
     earlier_deadline: datetime | None = None
     """Until when one of those may be under way."""
 
     @property
     def in_doubt_since(self) -> datetime | None:
-        """When the first attempt was begun that is in doubt."""
+        """Begin of the first attempt in doubt."""
         if not self.view.in_doubt:
             return None
         return self.earlier_doubt or (self.view.first_at if self.view.attempts == 1 else self.attempt_at)
 
     def learn(self, version: int, **more: object) -> None:
-        """Note what a write of that version has brought."""
+        """Record the result of a write of that version."""
         self.view = self.view.model_copy(update=more | {"version": max(version, self.view.version)})
 
 
@@ -47,15 +47,15 @@ class _Entity:
     moves: list[Move] = field(default_factory=list)
     snapshot: object = None
     untouched: _Entity | None = None
-    """As it was before its first attempt."""
+    """The record before the first attempt."""
 
     def keep(self) -> None:
-        """Keep what `restore` brings back."""
+        """Store the state to which `restore` returns."""
         if self.untouched is None:
             self.untouched = replace(self, moves=[*self.moves])
 
     def restore(self) -> None:
-        """Be as before the first attempt."""
+        """Return to the state before the first attempt."""
         if (kept := self.untouched) is not None:
             self.version, self.state, self.final = kept.version, kept.state, kept.final
             self.moves, self.snapshot, self.untouched = kept.moves, kept.snapshot, None
@@ -65,8 +65,8 @@ class MemoryStore:
     """Keeps fence and mirror of a rehearsal; see `Store`.
 
     Args:
-        clock: the time, aware; deadlines are counted on it.
-        on_late: called with the key when `done` comes after the attempt was given up for lost.
+        clock: returns the time with a zone, on which deadlines are counted.
+        on_late: called with the key if `done` arrives after the attempt counted as lost.
     """
 
     def __init__(self, clock: Callable[[], datetime], on_late: Callable[[str], None] | None = None) -> None:
@@ -77,19 +77,19 @@ class MemoryStore:
         self._epoch = 0
 
     def start(self, entity: Entity, state: str) -> None:
-        """What `perdure.start` does in the app's transaction."""
+        """The writes of `perdure.start` in the app's transaction."""
         self._entities[entity.lifecycle, entity.id] = _Entity(
             entity.generation, self._clock(), self._epoch, state=state, moves=[Move(state=state)]
         )
 
     def delivered(self, entity: Entity, state: str) -> None:
-        """What a relay commits when it has delivered a start: the first state, without a transition."""
+        """The write of a relay after it has delivered a start: the first state, without a transition."""
         known = self._entities[entity.lifecycle, entity.id]
         if known.generation == entity.generation and known.state == STARTING:
             known.state = state
 
     def lose_records(self) -> None:
-        """As if the database were restored to before all attempts, or a standby without them took over."""
+        """Lose all attempts, as if the database were restored, or a standby without them took over."""
         for entity in self._entities.values():
             entity.restore()
         self._effects.clear()
@@ -138,11 +138,11 @@ class MemoryStore:
         return list(entity.moves) if entity else []
 
     def state(self, entity: Entity) -> str:
-        """The state that the mirror has of an entity."""
+        """The state of an entity in the mirror."""
         return self._entities[entity.lifecycle, entity.id].state or STARTING
 
     def version(self, entity: Entity) -> int:
-        """The newest version that the mirror has of an entity."""
+        """The newest version of an entity in the mirror."""
         return self._entities[entity.lifecycle, entity.id].version
 
     def lost_since_its_start(self, entity: Entity) -> bool:
@@ -155,7 +155,7 @@ class MemoryStore:
         return entity.snapshot if entity else None
 
     def effect(self, key: str) -> EffectView | None:
-        """What the fence knows of an effect now."""
+        """The fence's present view of an effect."""
         known = self._effects.get(key)
         if known is None:
             return None
@@ -202,7 +202,7 @@ class MemoryStore:
         return Verdict.STANDING
 
     def _doubt_lost_record(self, fence: Fence, entity: _Entity) -> bool:
-        """What was ordered in an older epoch and has no record may have been done (invariant 11)."""
+        """An effect that was ordered in an older epoch and has no record may have been done (invariant 11)."""
         if fence.key in self._effects or not self._epoch or fence.since is None:
             return False
         begun_again = entity.epoch < self._epoch <= (fence.began or 0)

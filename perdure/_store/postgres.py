@@ -24,13 +24,13 @@ from perdure.settings import without_passwords
 from perdure.telemetry.metrics import measured
 
 LONGEST = 2.5
-"""Seconds for one small commit: a dead connection is given up while there is patience left for another one."""
+"""Seconds for one small commit: a dead connection is dropped while time is left for another one."""
 _SLOWEST = 1e-4
 _APPLY = "select * from perdure.apply_writes($1::jsonb)"
 _LOCKED = ("40001", "40P01", "55P03", "57014")  # serialization failure, deadlock, lock or statement time-out
 _UNVERIFIED = "57PE2"
 _UNSTORABLE = ("22021", "22P02", "22P05", "22003", "54")
-"""NUL and lone surrogates in text and JSON, a number that no numeric holds, a key or value above the limits."""
+"""NUL and lone surrogates in text and JSON, a number beyond numeric, a key or value above the limits."""
 _TRANSIENT_CLASSES = ("08", "53", "57", "58")  # connection, resources, operator intervention, system
 
 
@@ -40,7 +40,7 @@ class PostgresStore:
     Args:
         pool: connections to the app's database, from `connect`.
         meter: measures the commits.
-        unverified: called when PostgreSQL waits for word from Temporal of what database it is (invariant 11).
+        unverified: called when Temporal must confirm which database this is (invariant 11).
         moved: called with the name of a lifecycle when one of its entities has a new state.
     """
 
@@ -64,7 +64,7 @@ class PostgresStore:
         return answer
 
     async def close(self) -> None:
-        """Wait for writes under way. The pool stays open: it is the caller's."""
+        """Wait for writes under way. The pool, which belongs to the caller, stays open."""
         await self._group.close()
 
     async def _commit(self, batch: Sequence[str]) -> list[Answer | None]:
@@ -78,7 +78,7 @@ class PostgresStore:
         return [None if row[0] is None else Answer.model_validate_json(row[0]) for row in rows]
 
     async def _apply(self, connection: Connection, batch: str) -> list[asyncpg.Record]:
-        """Large batches are given longer, and much longer after a time-out: a slow link is not a lost connection."""
+        """Seconds for a batch: more if it is large, and much more after a time-out, because the link may be slow."""
         size, began = len(batch), time.monotonic()
         try:
             rows = await connection.fetch(_APPLY, batch, timeout=LONGEST + size * self._per_byte)
@@ -95,7 +95,7 @@ class Database:
 
     Args:
         url: `postgresql://user:password@host:port/database`.
-        most: how many connections one process may hold.
+        most: connections of one process at most.
         closed_path: see `open_pool`.
     """
 
@@ -106,11 +106,11 @@ class Database:
         self._pool: Pool | None = None
 
     async def open(self, *, patience: float = 10.0) -> Pool:
-        """Open the pool, waiting while the server is not there yet.
+        """Open the pool, and wait for a server that does not answer yet.
 
         Raises:
-            DatabaseUnavailable: if it is not there after `patience` seconds.
-            InvalidSetting: if the URL can't be used.
+            DatabaseUnavailable: the server does not answer within `patience` seconds.
+            InvalidSetting: the URL cannot be used.
         """
         until = time.monotonic() + patience
         while self._pool is None:
@@ -146,7 +146,7 @@ def as_json(value: Any) -> str | None:
 
 @contextmanager
 def answering() -> Iterator[None]:
-    """Turn what a lost, absent or overloaded server makes asyncpg raise into `DatabaseUnavailable`."""
+    """Convert asyncpg's exceptions about a lost, absent or overloaded server into `DatabaseUnavailable`."""
     try:
         yield
     except DATABASE_ERRORS as error:
@@ -159,7 +159,7 @@ def answering() -> Iterator[None]:
 
 
 def kind_of(error: Exception) -> Transient | Unacceptable:
-    """What can help after this error of PostgreSQL's."""
+    """The class of this error of PostgreSQL, which determines the remedy."""
     if isinstance(error, asyncpg.PostgresError):
         state = error.sqlstate or ""
         if state in _LOCKED:

@@ -1,6 +1,7 @@
-"""What a run goes on from whose history is gone: the entity's record in the app's database (invariant 9).
+"""The entity's record in the app's database, from which a run continues if its history is lost (invariant 9).
 
-It is as after a renewal: `run` starts from its top, what it did returns at once, what its snapshot holds is there.
+The run behaves as after continue-as-new: `run` starts from its top, settled effects return at once, and the snapshot is
+there.
 """
 
 from __future__ import annotations
@@ -18,20 +19,20 @@ from perdure.contracts.keys import Key, slot_of
 
 
 class Doubt(BaseModel):
-    """An effect that is attempted, or in doubt, on record."""
+    """A recorded effect that is attempting or in doubt."""
 
     key: str
     view: EffectView
 
 
 class Record(BaseModel):
-    """What the query `lines` says of an entity that is to go on from its record.
+    """The result of the query `lines` for an entity that continues from its record.
 
     Attributes:
-        at: when it was read, by the database's clock.
-        expects: place of the last message that is delivered again.
-        again: how often each effect was sent anew, by the keys on record.
-        doubts: what must be settled before anything else.
+        at: time at which the record was read, by the database's clock.
+        expects: ordinal of the last message that is delivered again.
+        again: how often each effect was sent with a new key, by the keys on record.
+        doubts: effects that must be settled before anything else.
     """
 
     at: datetime
@@ -47,7 +48,7 @@ class Record(BaseModel):
 
 
 def carried_from(record: Record, generation: int, version: int, terms: dict[str, Terms]) -> Carried:
-    """What the next run is given."""
+    """The data for the next run."""
     known = record.memory or Remembered()
     slots = known.again.keys() | record.again.keys()
     again = {slot: max(known.again.get(slot, 0), record.again.get(slot, 0)) for slot in slots}
@@ -62,7 +63,7 @@ def carried_from(record: Record, generation: int, version: int, terms: dict[str,
         unsettled={each.key: _unsettled(each, record, again, terms) for each in record.doubts},
         cancel=known.cancel,
         cancelling=known.cancelling,
-        # Not when the first run began: what commits that are lost may have sent since is not known (invariant 11).
+        # Not the begin of the first run: effects of lost commits since then are unknown (invariant 11).
         began=int(time.time() * 1_000_000),
         started_at=record.created_at,
         heard=record.heard,
@@ -72,7 +73,7 @@ def carried_from(record: Record, generation: int, version: int, terms: dict[str,
 
 
 def _unsettled(doubt: Doubt, record: Record, again: dict[str, int], terms: dict[str, Terms]) -> Unsettled:
-    """What the next run knows of a doubt. Nobody waits for one that the author was told of, or that was sent anew."""
+    """A doubt for the next run. Nobody waits for a doubt that `perform` has returned, or whose effect was sent anew."""
     effect, suffix, number = Key(doubt.key).performance
     reported = record.memory is not None and doubt.key in record.memory.ended
     newest = again.get(slot_of(effect, suffix), 0) == number

@@ -1,7 +1,7 @@
-"""`connect`: asyncpg's, whose errors name the file that can't be used, and show no password.
+"""`connect` of asyncpg, with errors that name an unusable file and show no password.
 
-asyncpg reads the files anew for each connection, so a certificate, key or password that is changed holds for every
-connection that is opened from then on.
+asyncpg reads the files again for each connection, so a changed certificate, key or password applies to every new
+connection.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ _VARIABLES = {
     "sslkey": "PGSSLKEY",
     "passfile": "PGPASSFILE",
 }
-"""Of libpq and asyncpg: https://www.postgresql.org/docs/current/libpq-envars.html"""
+"""The variables of libpq and asyncpg: https://www.postgresql.org/docs/current/libpq-envars.html"""
 
 
 async def connect(dsn: str | None = None, **more: Any) -> Any:
     """A connection, as `asyncpg.connect` makes it; also for `asyncpg.create_pool(connect=...)`.
 
     Args:
-        dsn: the URL; asyncpg's own environment alone is not used.
+        dsn: the URL, which is required.
         more: further arguments for asyncpg.
 
     Raises:
-        UnusableFile: a certificate or key can't be used, or the server's certificate is not trusted.
-        InvalidSetting: the URL can't be used.
+        UnusableFile: a certificate or key cannot be used, or the server's certificate is not trusted.
+        InvalidSetting: the URL cannot be used.
         OSError, asyncpg.PostgresError: as asyncpg.
     """
     assert dsn is not None
@@ -49,7 +49,7 @@ async def connect(dsn: str | None = None, **more: Any) -> Any:
 
 @contextmanager
 def _explained(url: str) -> Iterator[None]:
-    """No error of asyncpg about a URL is passed on: it may quote a part of a password."""
+    """Replace errors of asyncpg about a URL, which may quote a part of a password."""
     try:
         yield
     except ssl.SSLCertVerificationError as error:
@@ -78,7 +78,7 @@ def _explained(url: str) -> Iterator[None]:
 
 
 def _unusable(url: str) -> str | None:
-    """Which file can't be used, and why; None = all can."""
+    """The file that cannot be used, and why; None = all can be used."""
     for name in ("sslrootcert", "sslcrl", "sslcert"):
         file = _file(url, name)
         if file is None:
@@ -110,7 +110,7 @@ def _unusable_pair(url: str, context: ssl.SSLContext, cert: str) -> str | None:
 
 
 def _passfile(url: str) -> str | None:
-    """asyncpg leaves a password file out that others may read, as libpq does."""
+    """Check a password file that asyncpg, like libpq, ignores if others may read it."""
     file = _file(url, "passfile")
     if file is None:
         return None
@@ -135,7 +135,7 @@ def _file(url: str, name: str) -> str | None:
 
 
 def _named(url: str, name: str) -> str:
-    """The setting and its file, as an operator knows it."""
+    """The setting and its file, with the names that an operator uses."""
     file = _file(url, name)
     if file is None:
         return f"{name} (not set)"
@@ -144,13 +144,13 @@ def _named(url: str, name: str) -> str:
 
 
 def setting_of(url: str) -> str:
-    """The name of the setting that this URL comes from."""
+    """The name of the setting with this URL."""
     column = "PERDURE_COLUMN_DATABASE_URL"
     return column if os.environ.get(column) == url else "PERDURE_DATABASE_URL"
 
 
 def unusable(url: str, why: object) -> InvalidSetting:
-    """The error about a URL that can't be used: it names the setting, and shows no password."""
+    """The error about an unusable URL, which names the setting and shows no password."""
     return InvalidSetting(f"{setting_of(url)}={without_passwords(url)} can't be used: {why}")
 
 

@@ -1,4 +1,4 @@
-"""The SQL that Python sends: one named file each, beside the room that sends it."""
+"""Reads the SQL that Python sends. Each query is a named file beside the room that sends it."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from importlib import resources
 
 
 def queries(module: str) -> Callable[[str], str]:
-    """Return what reads the queries of a module's room.
+    """Return a function that reads the queries of a module's room.
 
     Args:
-        module: its `__name__`. The room of `perdure._services.relay` is `perdure/_services`, and `<name>` stands in its
-            `queries/<name>.sql`.
+        module: the module's `__name__`. The room of `perdure._services.relay` is `perdure/_services`, and the query
+            `<name>` is in its `queries/<name>.sql`.
     """
     room = ".".join(module.split(".")[:2])
 
@@ -24,4 +24,4 @@ def queries(module: str) -> Callable[[str], str]:
 
 
 shared = queries(__name__)
-"""Reads the queries that more than one room sends."""
+"""Reads the queries that several rooms send."""
