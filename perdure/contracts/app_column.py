@@ -1,4 +1,4 @@
-"""`AppColumn`: where the app's own table shows the state."""
+"""`AppColumn`: the column of the app's own table that shows the state."""
 
 from __future__ import annotations
 
