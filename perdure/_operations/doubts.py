@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from perdure._operations.reach import EVERYTHING, Reach
 from perdure._operations.selection import PAGE, Named
 from perdure._store.schema import Connection
 from perdure._store.sql import queries
@@ -24,6 +26,10 @@ class DoubtSelection:
         effect: name of the contract, or with the suffix after a slash.
         state: the one that the entity is in, or ended in.
         limit: at most so many.
+        waiting: only those that nothing but a person settles, of open entities.
+        why: with this reason; `""` = without one.
+        until: whose last attempt was begun by then.
+        reach: within it.
     """
 
     lifecycle: str | None = None
@@ -31,6 +37,10 @@ class DoubtSelection:
     effect: str | None = None
     state: str | None = None
     limit: int | None = None
+    waiting: bool = False
+    why: str | None = None
+    until: datetime | None = None
+    reach: Reach = EVERYTHING
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +51,7 @@ class Doubt:
         since: when the last attempt was begun.
         ended: its entity has ended; nobody asks any more what became of it.
         state: of the entity.
+        tenant: of the entity.
         waits_for_person: nothing but `perdure resolve` settles it. Else its doubt policy is at work.
     """
 
@@ -55,6 +66,7 @@ class Doubt:
     why: str | None
     ended: bool
     state: str
+    tenant: str | None
     waits_for_person: bool
 
     @property
@@ -75,6 +87,27 @@ async def read_doubts(connection: Connection, selection: DoubtSelection) -> list
     """Those that it matches, the oldest first."""
     sql, arguments = _sql(selection)
     rows = await connection.fetch(f"{sql} order by f.attempt_at, f.key limit {selection.limit or 'all'}", *arguments)
+    return [Doubt(**row) for row in rows]
+
+
+async def next_doubts(
+    connection: Connection, selection: DoubtSelection, after: tuple[datetime, str] | None = None
+) -> list[Doubt]:
+    """Those that follow `after`, the time and the key of one, the oldest first; up to the limit."""
+    sql, arguments = _sql(selection)
+    if after is not None:
+        sql += f" and (f.attempt_at, f.key) > (${len(arguments) + 1}, ${len(arguments) + 2})"
+        arguments = [*arguments, *after]
+    page = f"{sql} order by f.attempt_at, f.key limit {selection.limit or PAGE}"
+    return [Doubt(**row) for row in await connection.fetch(page, *arguments)]
+
+
+async def keys_in_doubt(connection: Connection, selection: DoubtSelection, names: Sequence[Named]) -> list[Doubt]:
+    """Those of some entities."""
+    sql, arguments = _sql(selection)
+    of = f"(${len(arguments) + 1}::text[], ${len(arguments) + 2}::text[])"
+    sql += f" and (f.lifecycle, f.id) in (select * from unnest{of})"
+    rows = await connection.fetch(sql, *arguments, [each.lifecycle for each in names], [each.id for each in names])
     return [Doubt(**row) for row in rows]
 
 
@@ -112,7 +145,11 @@ def _sql(selection: DoubtSelection) -> tuple[str, list[Any]]:
         "f.lifecycle = ${}": selection.lifecycle,
         "${} in (f.effect, split_part(f.effect, '/', 1))": selection.effect,
         "coalesce(e.state, i.final) = ${}": selection.state,
+        "coalesce(f.why, '') = ${}": selection.why,
+        "f.attempt_at <= ${}": selection.until,
     }
     given = {clause: value for clause, value in filters.items() if value is not None}
     clauses = [clause.format(n) for n, clause in enumerate(given, 1)] + ["e.lifecycle is null"] * selection.ended
-    return " and ".join([query("doubts"), *clauses]), list(given.values())
+    clauses += ["e.attention is not null and f.status = 'in_doubt'"] * selection.waiting
+    within, pairs = selection.reach.sql("f.lifecycle", "i.tenant", len(given))
+    return " and ".join([query("doubts"), *clauses, *within]), [*given.values(), *pairs]

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
+from perdure._operations.reach import EVERYTHING, Reach
 from perdure._operations.selection import PAGE, Named
 from perdure._store.schema import Connection
 from perdure._store.sql import queries
@@ -28,6 +29,8 @@ class FinishedSelection:
         before: finished before then.
         in_doubt: one of its effects is in doubt still.
         limit: at most so many, over all pages.
+        id: of one entity.
+        reach: within it.
     """
 
     lifecycle: str | None = None
@@ -37,6 +40,8 @@ class FinishedSelection:
     tenant: str | None = None
     in_doubt: bool = False
     limit: int | None = None
+    id: str | None = None
+    reach: Reach = EVERYTHING
 
     @property
     def filters(self) -> bool:
@@ -87,11 +92,14 @@ def _sql(selection: FinishedSelection, after: Named | None) -> tuple[str, list[A
         "f.finished_at >= ${}": selection.since,
         "f.finished_at < ${}": selection.before,
         "f.tenant = ${}": selection.tenant,
+        "f.id = ${}": selection.id,
     }
     given = {clause: value for clause, value in filters.items() if value is not None}
     clauses, arguments = [clause.format(n) for n, clause in enumerate(given, 1)], list[Any](given.values())
     if after is not None:
         arguments += [after.lifecycle, after.id]
         clauses.append(f"(f.lifecycle, f.id) > (${len(given) + 1}, ${len(given) + 2})")
+    within, pairs = selection.reach.sql("f.lifecycle", "f.tenant", len(arguments))
+    clauses, arguments = [*clauses, *within], [*arguments, *pairs]
     clauses += [_DOUBT] * selection.in_doubt
     return " ".join([query("finished_chosen"), "where", " and ".join(clauses) or "true"]), arguments

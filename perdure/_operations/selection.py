@@ -12,6 +12,7 @@ from datetime import datetime, timedelta
 from typing import Any, Protocol
 
 from perdure._operations.condition import Condition
+from perdure._operations.reach import EVERYTHING, Reach
 from perdure._store.finding_kinds import KINDS
 from perdure._store.schema import Connection
 from perdure._store.sql import queries
@@ -24,6 +25,10 @@ query = queries(__name__)
 
 PAGE = 500
 """Rows of one page."""
+_UNDOUBTED = (
+    "not exists (select from perdure.effect d where d.lifecycle = e.lifecycle and d.id = e.id "
+    "and d.generation = e.generation and d.status = 'in_doubt')"
+)
 _FOUND = (
     "exists (select from perdure.finding n "
     "where n.lifecycle = e.lifecycle and n.id = e.id and n.kind = ${} and not n.mended)"
@@ -42,6 +47,10 @@ class Selection:
         attention: it needs a person.
         finding: a reconciliation left a finding of this kind about it for a person.
         limit: at most so many, over all pages.
+        reason: why it needs a person, exactly.
+        undoubted: no effect of its generation is in doubt.
+        until: in its state since then at the latest.
+        reach: within it.
     """
 
     lifecycle: str | None = None
@@ -54,6 +63,10 @@ class Selection:
     finding: str | None = None
     limit: int | None = None
     id: str | None = None
+    reason: str | None = None
+    undoubted: bool = False
+    until: datetime | None = None
+    reach: Reach = EVERYTHING
 
     @property
     def filters(self) -> bool:
@@ -187,11 +200,19 @@ def _sql(selection: Selection, after: Named | None) -> tuple[str, list[Any]]:
         "c.condition = ${}": selection.condition and selection.condition.value,
         _FOUND: selection.finding,
         "e.since < now() - ${}::interval": selection.older_than,
+        "e.attention = ${}": selection.reason,
+        "e.since <= ${}": selection.until,
     }
     given = {clause: value for clause, value in filters.items() if value is not None}
     clauses, arguments = [clause.format(n) for n, clause in enumerate(given, 1)], list(given.values())
     if after is not None:
         arguments += [after.lifecycle, after.id]
         clauses.append(f"(e.lifecycle, e.id) > (${len(given) + 1}, ${len(given) + 2})")
-    clauses += ["f.doubt"] * selection.in_doubt + ["e.attention is not null"] * selection.attention
+    within, pairs = selection.reach.sql("e.lifecycle", "e.tenant", len(arguments))
+    clauses, arguments = [*clauses, *within], [*arguments, *pairs]
+    clauses += (
+        ["f.doubt"] * selection.in_doubt
+        + [_UNDOUBTED] * selection.undoubted
+        + ["e.attention is not null"] * selection.attention
+    )
     return " ".join([query("selected"), "where", " and ".join(clauses) or "true"]), arguments

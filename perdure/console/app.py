@@ -20,6 +20,7 @@ from perdure.console.assets import Assets
 from perdure.console.folder import Folder
 from perdure.console.guarding import guarded, refused
 from perdure.console.identity import Asked, Host, Identity
+from perdure.console.jobs import Jobs
 from perdure.console.limiting import Rates
 from perdure.console.page import Page, address
 from perdure.console.pages import PAGES
@@ -39,6 +40,7 @@ class Console:
         sources: the database and Temporal.
         forms: tokens of forms.
         sessions: of people who signed in here.
+        jobs: acts on many that are under way.
     """
 
     def __init__(self, identity: Identity, sources: Sources, folder: Folder, public_url: str | None) -> None:
@@ -51,6 +53,7 @@ class Console:
         secret = folder.secret()
         self.forms: Forms = Forms(secret)
         self.sessions: Sessions = Sessions(folder, secret)
+        self.jobs: Jobs = Jobs()
         self.assets: Assets = Assets()
         self._templates = environment(_templates_of(sources.app))
         self._served = Headed(
@@ -71,6 +74,7 @@ class Console:
 
     async def close(self) -> None:
         """Close its connections; the next page would open them again."""
+        await self.jobs.close()
         await self.sources.close()
 
     def link(self, request: Request, path: str, **query: object) -> str:

@@ -17,7 +17,7 @@ from perdure._store.schema import Connection
 from perdure.app import App
 from perdure.console.roles import Person, Role
 from perdure.console.sources import Sources
-from perdure.errors import Forbidden
+from perdure.errors import Forbidden, NoSuchEntity
 from perdure.settings import Settings
 
 if TYPE_CHECKING:
@@ -93,6 +93,17 @@ class View:
         if not self.person.may(role, lifecycle, tenant):
             raise Forbidden(f"{self.person.name} has no role {role} for this entity of {lifecycle}")
 
+    def see(self, lifecycle: str, entity_id: str, tenant: str | None) -> None:
+        """Make sure that the person may see an entity; one who may not, does not learn that it is there.
+
+        Raises:
+            NoSuchEntity: the person may not.
+        """
+        if not self.person.may(Role.LOOK, lifecycle, tenant):
+            raise NoSuchEntity(
+                f"there is no {lifecycle}/{entity_id}: it was never started, or its transaction was rolled back"
+            )
+
     def require_everywhere(self, role: Role) -> None:
         """Make sure that the person has the role without limits.
 
@@ -123,6 +134,11 @@ class View:
     def redirect(self, path: str, **query: object) -> Response:
         """To a page that can be loaded again, after a form was dealt with."""
         return RedirectResponse(self.link(path, **query), 303)
+
+    @property
+    def notice(self) -> str | None:
+        """What came of a form, where the address has it from the console itself."""
+        return self.console.forms.noticed(self.request.query_params.get("notice", ""))
 
     def token(self) -> str:
         """For one form."""

@@ -36,6 +36,7 @@ VISITOR = "perdure-console-visitor"
 FORM_AGE = 12 * 3600
 """Seconds that a form can be sent."""
 _MOST_USED = 200_000
+_NOTICE, _NOTICED = "perdure.console.notice", 300
 
 
 class Headed:
@@ -88,6 +89,17 @@ class Forms:
         self._forget()
         self._used[nonce] = time.monotonic() + FORM_AGE
         return None
+
+    def notice(self, text: str) -> str:
+        """A text that the next page shows; nobody else can make an address that shows one."""
+        return str(URLSafeTimedSerializer(self.secret, salt=_NOTICE).dumps(text))
+
+    def noticed(self, given: str) -> str | None:
+        """The text, for some minutes."""
+        try:
+            return str(URLSafeTimedSerializer(self.secret, salt=_NOTICE).loads(given, max_age=_NOTICED))
+        except BadData:
+            return None
 
     def _forget(self) -> None:
         """They were added in the order of their time."""

@@ -1,0 +1,69 @@
+"""What would follow from each answer about an effect in doubt, in words: a pure function of what is declared."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from perdure.app import App
+from perdure.contracts.effects import Effect
+from perdure.contracts.outcomes import EffectStatus
+
+ANSWERS = (EffectStatus.DONE, EffectStatus.NOT_DONE, EffectStatus.ABANDONED)
+
+
+def follows(
+    app: App | None, lifecycle: str, state: str, effect: str, *, ended: bool, attempts: int | None = None
+) -> dict[EffectStatus, str]:
+    """What each answer would do next.
+
+    Args:
+        effect: its name, with or without the suffix.
+        ended: the entity has ended with the doubt open.
+        attempts: that were made; None = of several entities.
+    """
+    if ended:
+        nothing = f"only the record changes: the entity has ended as {state}, and nothing is called"
+        return dict.fromkeys(ANSWERS, nothing)
+    leads = leads_to(app, lifecycle, state)
+    contract = app.contract(effect.partition("/")[0]) if app else None
+    again = "the call is made again, with the same key"
+    if isinstance(contract, Effect):
+        receipt = ", with the receipt that you give" if takes_receipt(app, effect) else ""
+        most = contract.retry.maximum_attempts
+        if most is not None and attempts is not None and attempts >= most:
+            again = f"it was attempted as often as declared ({most}), so it ends as given up; {leads}"
+        elif most is not None:
+            again += f", unless it has failed as often as declared ({most})"
+    else:
+        receipt = ", with the receipt that you give, if it has one"
+    return {
+        EffectStatus.DONE: f"nothing is called again, and the lifecycle goes on as after a success{receipt}; {leads}",
+        EffectStatus.NOT_DONE: again,
+        EffectStatus.ABANDONED: f"nothing is called again, and the lifecycle is told that nobody will know; {leads}",
+    }
+
+
+def leads_to(app: App | None, lifecycle: str, state: str) -> str:
+    """Which states may follow."""
+    declared = app.lifecycles[lifecycle].declared if app and lifecycle in app.lifecycles else None
+    if declared is None or declared.today(state) not in declared:
+        return f"from {state} it goes where its code leads"
+    names = [str(each.value) for each in declared.followers(declared.today(state)) if each != declared.cancelled]
+    return f"from {state} it may go to {_listed(names)}" if names else f"from {state} no other state follows"
+
+
+def takes_receipt(app: App | None, effect: str) -> bool:
+    """Whether an answer *done* needs a receipt; where nothing is declared, it may."""
+    contract = app.contract(effect.partition("/")[0]) if app else None
+    if not isinstance(contract, Effect):
+        return True
+    try:
+        contract.receipt.validate_python(None)
+    except ValueError:
+        return True
+    return False
+
+
+def _listed(names: Iterable[str]) -> str:
+    *most, last = names
+    return f"{', '.join(most)} or {last}" if most else last

@@ -1,0 +1,45 @@
+-- All that waits for a person, in groups: doubts by effect and reason, other attention by its text, what was rejected by its
+-- reason, and doubts that outlived their entities. $1 and $2 as in overview.sql, $3 at most so many groups.
+select g.* from (
+    select 'doubt' as kind, f.lifecycle, split_part(f.effect, '/', 1) as effect, coalesce(f.why, '') as reason,
+        array_agg(distinct e.state) as states, count(*) as waiting, min(f.attempt_at) as oldest
+    from perdure.effect f
+    join perdure.entity e on e.lifecycle = f.lifecycle and e.id = f.id and e.generation = f.generation
+    where f.status = 'in_doubt' and e.attention is not null and ($1::text[] is null or exists (
+        select from unnest($1::text[], $2::text[]) as r (lifecycle, tenant)
+        where (r.lifecycle is null or r.lifecycle = e.lifecycle) and (r.tenant is null or r.tenant = e.tenant)))
+    group by 2, 3, 4
+    union all
+    select 'attention', e.lifecycle, null, e.attention, array_agg(distinct e.state), count(*), min(e.since)
+    from perdure.entity e
+    where e.attention is not null and ($1::text[] is null or exists (
+        select from unnest($1::text[], $2::text[]) as r (lifecycle, tenant)
+        where (r.lifecycle is null or r.lifecycle = e.lifecycle) and (r.tenant is null or r.tenant = e.tenant)))
+        and not exists (
+            select from perdure.effect f
+            where f.lifecycle = e.lifecycle and f.id = e.id and f.generation = e.generation
+                and f.status = 'in_doubt')
+    group by 2, 4
+    union all
+    select 'rejected', j.lifecycle, j.kind, j.reason, '{}', count(*), min(j.rejected_at)
+    from perdure.rejected j
+    where $1::text[] is null or exists (
+        select from unnest($1::text[], $2::text[]) as r (lifecycle, tenant)
+        where (r.lifecycle is null or r.lifecycle = j.lifecycle) and r.tenant is null)
+    group by 2, 3, 4
+    union all
+    select 'ended', f.lifecycle, split_part(f.effect, '/', 1), coalesce(f.why, ''), array_agg(distinct i.final), count(*),
+        min(f.attempt_at)
+    from perdure.effect f
+    join perdure.ident i on i.lifecycle = f.lifecycle and i.id = f.id
+    where (f.status = 'in_doubt' or (f.status = 'attempting' and f.deadline < now()))
+        and ($1::text[] is null or exists (
+            select from unnest($1::text[], $2::text[]) as r (lifecycle, tenant)
+            where (r.lifecycle is null or r.lifecycle = i.lifecycle) and (r.tenant is null or r.tenant = i.tenant)))
+        and not exists (
+            select from perdure.entity e
+            where e.lifecycle = f.lifecycle and e.id = f.id and e.generation = f.generation)
+    group by 2, 3, 4
+) g
+order by array_position('{doubt,attention,rejected,ended}', g.kind), g.waiting desc, g.lifecycle, g.effect, g.reason
+limit $3

@@ -1,0 +1,190 @@
+"""For which entities an act is, as an address or a form says it: one by name, or all that a filter chooses."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any
+
+from perdure._operations import selection
+from perdure._operations.bulk import Name
+from perdure._operations.condition import Condition
+from perdure._operations.doubts import DoubtSelection, count_doubts, keys_in_doubt, next_doubts, select_doubtful
+from perdure._operations.durations import duration
+from perdure._operations.finished import FinishedSelection, count_finished, select_finished
+from perdure._operations.reach import Reach
+from perdure._operations.selection import Selection
+from perdure._store.schema import Connection
+from perdure.errors import InvalidSetting
+
+Reading = Callable[[], AbstractAsyncContextManager[Connection]]
+SAMPLE = 20
+"""Of how many the preview shows who they are."""
+OPEN_FILTERS = (
+    *("lifecycle", "state", "condition", "older_than", "in_doubt", "attention", "undoubted"),
+    *("tenant", "finding", "reason"),
+)
+FINISHED_FILTERS = ("lifecycle", "state", "since", "before", "tenant")
+DOUBT_FILTERS = ("lifecycle", "effect", "why", "state", "ended")
+MARKS = ("in_doubt", "attention", "undoubted", "ended", "finished")
+"""Filters that are there or not."""
+
+
+class Chosen(ABC):
+    """Many entities, of which those that join later are none."""
+
+    @abstractmethod
+    async def count(self, connection: Connection) -> int:
+        """How many there are now."""
+
+    @abstractmethod
+    async def page(self, connection: Connection, after: Name | None) -> Sequence[Any]:
+        """The next of them, in the order of lifecycle and id."""
+
+    async def keys(self, connection: Connection, names: Sequence[Name]) -> dict[Name, list[str]]:
+        """The keys of their effects that are meant; none = that is not asked for."""
+        return {}
+
+    async def names(self, reading: Reading, keys: dict[Name, list[str]]) -> AsyncIterator[Name]:
+        """All of them, page by page; nothing is held open meanwhile.
+
+        Args:
+            keys: gets the keys of each before it comes.
+        """
+        after: Name | None = None
+        while True:
+            async with reading() as connection:
+                names = [Name(row.lifecycle, row.id) for row in await self.page(connection, after)]
+                keys |= await self.keys(connection, names)
+            if not names:
+                return
+            for name in names:
+                yield name
+            after = names[-1]
+
+
+@dataclass(frozen=True)
+class Open(Chosen):
+    """Among what is open."""
+
+    wanted: Selection
+
+    async def count(self, connection: Connection) -> int:
+        """See base class."""
+        return await selection.count(connection, self.wanted)
+
+    async def page(self, connection: Connection, after: Name | None) -> Sequence[Any]:
+        """See base class."""
+        return await selection.select(connection, self.wanted, after)
+
+
+@dataclass(frozen=True)
+class Finished(Chosen):
+    """Among what is finished."""
+
+    wanted: FinishedSelection
+
+    async def count(self, connection: Connection) -> int:
+        """See base class."""
+        return await count_finished(connection, self.wanted)
+
+    async def page(self, connection: Connection, after: Name | None) -> Sequence[Any]:
+        """See base class."""
+        return await select_finished(connection, self.wanted, after)
+
+
+@dataclass(frozen=True)
+class Doubtful(Chosen):
+    """Effects in doubt; one entity may have several."""
+
+    wanted: DoubtSelection
+
+    async def count(self, connection: Connection) -> int:
+        """See base class: effects, not entities."""
+        return await count_doubts(connection, self.wanted)
+
+    async def page(self, connection: Connection, after: Name | None) -> Sequence[Any]:
+        """See base class."""
+        return await select_doubtful(connection, self.wanted, after)
+
+    async def keys(self, connection: Connection, names: Sequence[Name]) -> dict[Name, list[str]]:
+        """See base class."""
+        found: dict[Name, list[str]] = {}
+        for each in await keys_in_doubt(connection, self.wanted, names):
+            found.setdefault(Name(each.lifecycle, each.id), []).append(each.key)
+        return found
+
+    async def oldest(self, connection: Connection, after: tuple[datetime, str] | None, limit: int) -> Sequence[Any]:
+        """Those that follow `after`, the oldest first."""
+        return await next_doubts(connection, replace(self.wanted, limit=limit), after)
+
+
+def open_ones(query: Mapping[str, str], reach: Reach, until: datetime | None = None) -> Selection:
+    """The filter of open entities that an address holds.
+
+    Raises:
+        InvalidSetting: one of its values can't be used.
+    """
+    condition = query.get("condition")
+    if condition is not None and condition not in set(Condition):
+        raise InvalidSetting(f"no condition is named {condition!r}; there are: {', '.join(Condition)}")
+    older_than = query.get("older_than")
+    return Selection(
+        lifecycle=query.get("lifecycle"),
+        id=query.get("id"),
+        state=query.get("state"),
+        condition=Condition(condition) if condition else None,
+        older_than=duration(older_than) if older_than else None,
+        in_doubt="in_doubt" in query,
+        attention="attention" in query,
+        tenant=query.get("tenant"),
+        finding=query.get("finding"),
+        reason=query.get("reason"),
+        undoubted="undoubted" in query,
+        until=until,
+        reach=reach,
+    )
+
+
+def finished_ones(query: Mapping[str, str], reach: Reach) -> FinishedSelection:
+    """The filter of finished entities that an address holds.
+
+    Raises:
+        InvalidSetting: one of its values can't be used.
+    """
+    return FinishedSelection(
+        lifecycle=query.get("lifecycle"),
+        id=query.get("id"),
+        state=query.get("state"),
+        since=_instant(query.get("since")),
+        before=_instant(query.get("before")),
+        tenant=query.get("tenant"),
+        in_doubt="in_doubt" in query,
+        reach=reach,
+    )
+
+
+def doubtful_ones(query: Mapping[str, str], reach: Reach, until: datetime | None = None) -> DoubtSelection:
+    """The filter of effects in doubt that an address holds: those that wait for a person, or whose entity has ended."""
+    return DoubtSelection(
+        lifecycle=query.get("lifecycle"),
+        effect=query.get("effect"),
+        state=query.get("state"),
+        why="" if query.get("unexplained") else query.get("why"),
+        ended="ended" in query,
+        waiting="ended" not in query,
+        until=until,
+        reach=reach,
+    )
+
+
+def _instant(text: str | None) -> datetime | None:
+    if text is None:
+        return None
+    try:
+        return datetime.fromisoformat(text).astimezone()
+    except (ValueError, OverflowError):
+        raise InvalidSetting(f"{text!r} is no time: write 2026-07-01 or 2026-07-01T12:00Z") from None

@@ -1,0 +1,125 @@
+"""Acts on many entities that are under way: how far each has come, and how it is stopped."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+from collections import deque
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+from perdure._operations.acts import Acts
+from perdure._operations.bulk import Bulk, Name, Tally
+from perdure._text.privacy import describe
+from perdure._text.shown import one_line
+from perdure.console.roles import Person, Role
+from perdure.console.verbs import Fields, Verb
+from perdure.contracts.keys import Entity
+from perdure.errors import PerdureError
+from perdure.logs import says
+
+log: logging.Logger = logging.getLogger("perdure.console")
+
+KEPT = 200
+"""Jobs that are remembered; what they did is on record in any case."""
+REFUSALS = 100
+"""Refusals of one job that are shown, the newest ones."""
+
+
+@dataclass
+class Job:
+    """One act for many.
+
+    Attributes:
+        words: whom it is for.
+        total: how many there were in the preview.
+        refusals: the newest ones.
+        problem: why it failed, if it has.
+        ended: when; None = it is under way.
+    """
+
+    id: str
+    by: str
+    verb: Verb
+    words: str
+    total: int
+    rate: float
+    began: datetime = field(default_factory=lambda: datetime.now(UTC))
+    tally: Tally = field(default_factory=Tally)
+    refusals: deque[str] = field(default_factory=lambda: deque[str](maxlen=REFUSALS))
+    problem: str | None = None
+    ended: datetime | None = None
+    stop: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def run(self, acts: Acts, names: AsyncIterator[Name], keys: dict[Name, list[str]], fields: Fields) -> None:
+        """Do it, until all are dealt with or it is stopped."""
+
+        async def act(entity: Entity) -> str:
+            chosen: Sequence[str] = keys.get(Name(entity.lifecycle, entity.id), [])
+            return await self.verb.act(acts, entity, chosen, fields)
+
+        def refused(error: PerdureError) -> None:
+            self.refusals.append(one_line(error)[:500])
+
+        def progress(tally: Tally) -> None:
+            self.tally = tally
+
+        try:
+            self.tally = await Bulk(act, self.rate, self.stop, refused, progress).run(names)
+            self.problem = str(self.tally.unanswered) if self.tally.unanswered else None
+        except PerdureError as error:
+            self.problem = str(error)
+        except Exception as error:  # its message may quote what it was about
+            log.error("a job failed: %s: %s", self.verb.name, describe(error), exc_info=error)
+            self.problem = "it failed: the log of the console says where"
+        finally:
+            self.ended = datetime.now(UTC)
+            says(log, "dealt with many", verb=self.verb.name, by=self.by, accepted=self.tally.accepted)
+
+
+@dataclass
+class Jobs:
+    """Those of one console process."""
+
+    _jobs: dict[str, Job] = field(default_factory=dict)
+    _tasks: set[asyncio.Task[None]] = field(default_factory=set)
+
+    def begin(
+        self,
+        job: Job,
+        acts: Acts,
+        names: AsyncIterator[Name],
+        keys: dict[Name, list[str]],
+        fields: Fields,
+    ) -> None:
+        """Let it run."""
+        self._jobs[job.id] = job
+        for old in [each.id for each in self._jobs.values() if each.ended][: max(len(self._jobs) - KEPT, 0)]:
+            del self._jobs[old]
+        task = asyncio.create_task(job.run(acts, names, keys, fields))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def of(self, person: Person, job_id: str) -> Job | None:
+        """The job, if the person began it or administers the console."""
+        job = self._jobs.get(job_id)
+        allowed = job is not None and (job.by == person.name or person.may_everywhere(Role.ADMINISTER))
+        return job if allowed else None
+
+    def all_of(self, person: Person) -> list[Job]:
+        """Those that the person may see, the newest first."""
+        return [each for each in reversed(self._jobs.values()) if self.of(person, each.id)]
+
+    async def close(self) -> None:
+        """Stop them: those under way are the last."""
+        for job in self._jobs.values():
+            job.stop.set()
+        if self._tasks:
+            await asyncio.wait(set(self._tasks))
+
+
+def new_id() -> str:
+    """Of a job."""
+    return secrets.token_urlsafe(9)

@@ -1,0 +1,102 @@
+"""Inbox: all that waits for a person, grouped by lifecycle, effect and reason; and the items of one group."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import datetime
+
+from starlette.responses import Response
+
+from perdure._operations.consequences import follows
+from perdure._operations.inbox import GROUPS, Group, read_inbox
+from perdure._operations.selection import oldest
+from perdure.console.chosen import Doubtful, doubtful_ones, open_ones
+from perdure.console.page import Page, View
+from perdure.console.roles import Role
+from perdure.errors import InvalidSetting
+
+ITEMS = 50
+"""Of a group on one page."""
+
+
+async def show(view: View) -> Response:
+    """The groups, those of one lifecycle or effect first where the address names one."""
+    reach, sources = view.reach(), view.sources
+
+    async def read() -> list[Group]:
+        async with sources.reading() as connection:
+            return await read_inbox(connection, reach)
+
+    seen = await sources.kept(("inbox", reach), read, fresh=2)
+    lifecycle, effect = view.query.get("lifecycle"), view.query.get("effect")
+    groups = [
+        each
+        for each in seen.value
+        if lifecycle in (None, each.lifecycle) and (effect is None or effect.partition("/")[0] == each.effect)
+    ]
+    shown = [
+        (each, _address(view, each), follows(view.app, each.lifecycle, each.states[0], each.effect, ended=False))
+        if each.kind == "doubt" and each.effect
+        else (each, _address(view, each), {})
+        for each in groups
+    ]
+    return view.render(
+        "inbox.html", seen=seen, shown=shown, cut=len(seen.value) >= GROUPS, filtered=len(groups) < len(seen.value)
+    )
+
+
+async def doubts(view: View) -> Response:
+    """The effects in doubt of one group, the oldest first."""
+    chosen = Doubtful(doubtful_ones(view.query, view.reach()))
+    async with view.reading() as connection:
+        items = await chosen.oldest(connection, _after(view), ITEMS + 1)
+        total = await chosen.count(connection)
+    items, more = items[:ITEMS], len(items) > ITEMS
+    shown = [
+        (each, follows(view.app, each.lifecycle, each.state, each.effect, ended=each.ended, attempts=each.attempts))
+        for each in items
+    ]
+    last = f"{items[-1].since.isoformat()} {items[-1].key}" if more else None
+    same = {name: value for name, value in view.query.items() if name != "after"}
+    return view.render("doubts.html", shown=shown, total=total, after=last, same=same)
+
+
+async def attention(view: View) -> Response:
+    """The entities that need a person for one reason, without a doubt, the longest in their state first."""
+    wanted = open_ones({**view.query, "attention": "on", "undoubted": "on"}, view.reach())
+    async with view.reading() as connection:
+        rows = await oldest(connection, replace(wanted, limit=ITEMS + 1))
+    return view.render("attention.html", rows=rows[:ITEMS], more=len(rows) > ITEMS, same=dict(view.query))
+
+
+def _address(view: View, group: Group) -> str:
+    if group.kind == "rejected":
+        return view.link("/rejected", lifecycle=group.lifecycle, reason=group.reason)
+    if group.kind == "attention":
+        return view.link("/inbox/attention", lifecycle=group.lifecycle, reason=group.reason)
+    return view.link(
+        "/inbox/doubts",
+        lifecycle=group.lifecycle,
+        effect=group.effect,
+        why=group.reason,
+        unexplained="" if group.reason else "on",
+        ended="on" if group.kind == "ended" else "",
+    )
+
+
+def _after(view: View) -> tuple[datetime, str] | None:
+    given = view.query.get("after")
+    if given is None:
+        return None
+    at, _, key = given.partition(" ")
+    try:
+        return datetime.fromisoformat(at), key
+    except ValueError:
+        raise InvalidSetting(f"{given!r} is no place in this list: begin at its first page") from None
+
+
+PAGES = [
+    Page("inbox", "/inbox", show, menu="Inbox"),
+    Page("inbox.doubts", "/inbox/doubts", doubts, Role.LOOK),
+    Page("inbox.attention", "/inbox/attention", attention, Role.LOOK),
+]

@@ -1,0 +1,162 @@
+"""The acts that the console offers, each as its page says it. What is done is an act of `perdure._operations.acts`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from perdure._operations.acts import Acts
+from perdure._operations.consequences import ANSWERS
+from perdure.contracts.keys import Entity
+from perdure.contracts.outcomes import EffectStatus
+from perdure.errors import InvalidSetting, NotNow
+
+Fields = Mapping[str, str]
+
+
+class Among(StrEnum):
+    """Which entities an act is for."""
+
+    OPEN = "open"
+    DOUBTFUL = "doubtful"
+    FINISHED = "finished"
+
+
+@dataclass(frozen=True, slots=True)
+class Verb:
+    """One act.
+
+    Attributes:
+        name: as in the command.
+        words: on its button.
+        done: what follows a number, as in `7 settled`.
+        about: what it does.
+        undo: whether and how it is undone.
+        among: which entities it is for.
+        needs_note: whether a reason is asked for.
+        asks_temporal: whether a workflow is asked.
+        act: for one entity, with the keys of its effects that were chosen.
+    """
+
+    name: str
+    words: str
+    done: str
+    about: str
+    undo: str
+    among: Among
+    act: Callable[[Acts, Entity, Sequence[str], Fields], Awaitable[str]]
+    needs_note: bool = False
+    asks_temporal: bool = True
+
+
+async def _resolve(acts: Acts, entity: Entity, keys: Sequence[str], fields: Fields) -> str:
+    outcome, receipt = chosen_outcome(fields), given_json(fields, "receipt")
+    if not keys:
+        raise NotNow(f"{entity}: nothing of it is in doubt any more: somebody or something was faster")
+    return "; ".join([await acts.resolve(entity, outcome, receipt, key) for key in keys])
+
+
+async def _retry(acts: Acts, entity: Entity, keys: Sequence[str], fields: Fields) -> str:
+    return await acts.retry(entity, send_refused="id" in fields)
+
+
+async def _send_again(acts: Acts, entity: Entity, keys: Sequence[str], fields: Fields) -> str:
+    return await acts.send_again(entity, fields.get("effect") or None)
+
+
+async def _cancel(acts: Acts, entity: Entity, keys: Sequence[str], fields: Fields) -> str:
+    return await acts.cancel(entity)
+
+
+async def _restart(acts: Acts, entity: Entity, keys: Sequence[str], fields: Fields) -> str:
+    return await acts.restart(entity, given_json(fields, "input"))
+
+
+RESOLVE = Verb(
+    "resolve",
+    "Settle",
+    "settled",
+    "Says what became of an effect in doubt. Say only what you know from the other side, not what is likely.",
+    "There is no undo: the lifecycle goes on with your answer at once.",
+    Among.DOUBTFUL,
+    _resolve,
+    needs_note=True,
+)
+VERBS: dict[str, Verb] = {
+    each.name: each
+    for each in (
+        RESOLVE,
+        Verb(
+            "retry",
+            "Retry now",
+            "go on",
+            "Lets it go on at once, where it waits for its next attempt or for somebody to ask. Where its workflow was "
+            "terminated, has failed or is gone, it is started again from its record.",
+            "There is no undo: what is called is called.",
+            Among.OPEN,
+            _retry,
+        ),
+        Verb(
+            "send-again",
+            "Send again",
+            "go anew",
+            "Sends an effect anew that ended without being done, under a new key: the other side sees a new request.",
+            "There is no undo: what is sent is sent.",
+            Among.OPEN,
+            _send_again,
+            needs_note=True,
+        ),
+        Verb(
+            "cancel",
+            "Cancel",
+            "requested to end",
+            "Asks for its end: no new attempt is begun, and what is under way or in doubt is settled first. "
+            "Temporal may be away.",
+            "There is no undo: a finished entity can be restarted, as a new generation with new keys.",
+            Among.OPEN,
+            _cancel,
+            asks_temporal=False,
+        ),
+        Verb(
+            "restart",
+            "Restart",
+            "restarted",
+            "Runs what is finished again, as a new generation with new keys: everything happens once more.",
+            "Cancel ends the new generation; what it has called by then is called.",
+            Among.FINISHED,
+            _restart,
+            needs_note=True,
+            asks_temporal=False,
+        ),
+    )
+}
+
+
+def chosen_outcome(fields: Fields) -> EffectStatus:
+    """The answer about an effect in doubt.
+
+    Raises:
+        InvalidSetting: there is none.
+    """
+    given = fields.get("outcome", "")
+    if given not in set(ANSWERS):
+        raise InvalidSetting(f"choose an answer: {', '.join(ANSWERS)}; {given!r} is none")
+    return EffectStatus(given)
+
+
+def given_json(fields: Fields, name: str) -> Any:
+    """A field that is JSON, or nothing.
+
+    Raises:
+        InvalidSetting: it is something else.
+    """
+    text = fields.get(name, "").strip()
+    if not text:
+        return None
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise InvalidSetting(f"the {name} is no JSON: {error}") from None
