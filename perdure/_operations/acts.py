@@ -130,6 +130,12 @@ class Acts:
             )
         return f"runs again, as generation {number}"
 
+    async def note_look(self, entity: Entity) -> None:
+        """Put on record that somebody is shown its payloads."""
+        await self._standing(entity)
+        async with self._transaction(entity) as connection:
+            await self._note(connection, entity, "payloads shown")
+
     async def _standing(self, entity: Entity) -> EntityStatus:
         if self.app is not None:
             self.app.lifecycle(entity.lifecycle)

@@ -39,7 +39,9 @@ def follows(
     return {
         EffectStatus.DONE: f"nothing is called again, and the lifecycle goes on as after a success{receipt}; {leads}",
         EffectStatus.NOT_DONE: again,
-        EffectStatus.ABANDONED: f"nothing is called again, and the lifecycle is told that nobody will know; {leads}",
+        EffectStatus.ABANDONED: (
+            f"nothing is called again: the effect ends as abandoned, and the lifecycle decides what follows; {leads}"
+        ),
     }
 
 

@@ -51,8 +51,8 @@ class Doubt:
         since: when the last attempt was begun.
         ended: its entity has ended; nobody asks any more what became of it.
         state: of the entity.
-        tenant: of the entity.
         waits_for_person: nothing but `perdure resolve` settles it. Else its doubt policy is at work.
+        tenant: of the entity.
     """
 
     lifecycle: str
@@ -66,8 +66,8 @@ class Doubt:
     why: str | None
     ended: bool
     state: str
-    tenant: str | None
     waits_for_person: bool
+    tenant: str | None = None
 
     @property
     def token(self) -> str:

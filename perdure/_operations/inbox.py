@@ -11,7 +11,7 @@ from perdure._store.sql import queries
 
 query = queries(__name__)
 
-GROUPS = 200
+GROUPS = 60
 """Groups that are read, of each kind the largest."""
 
 

@@ -11,8 +11,8 @@ from jinja2 import ChoiceLoader, Environment, FileSystemLoader, PackageLoader, P
 from markupsafe import Markup, escape
 
 from perdure._operations.durations import shown
-from perdure._text.shown import UNSEEN, one_line
-from perdure.console.figures import spark
+from perdure._text.shown import UNSEEN, lines, one_line
+from perdure.console.figures import bar, spark, state_diagram
 
 
 def safe(value: object, most: int | None = None) -> str:
@@ -91,8 +91,9 @@ def environment(folders: Mapping[str, Path]) -> Environment:
         "moment": moment,
         "duration": duration,
         "number": number,
+        "lines_of": lines,
     }
     made.filters.update(filters)
-    made.globals.update(counted=counted, spark=spark)
+    made.globals.update(counted=counted, spark=spark, bar=bar, state_diagram=state_diagram)
     del made.filters["safe"]  # no template puts text into a page as markup
     return made

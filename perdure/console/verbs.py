@@ -79,7 +79,7 @@ RESOLVE = Verb(
     "resolve",
     "Settle",
     "settled",
-    "Says what became of an effect in doubt. Say only what you know from the other side, not what is likely.",
+    "Record what became of an effect in doubt. Answer only what you know from the other side, not what is likely.",
     "There is no undo: the lifecycle goes on with your answer at once.",
     Among.DOUBTFUL,
     _resolve,
@@ -93,7 +93,7 @@ VERBS: dict[str, Verb] = {
             "retry",
             "Retry now",
             "go on",
-            "Lets it go on at once, where it waits for its next attempt or for somebody to ask. Where its workflow was "
+            "Let it go on at once, where it waits for its next attempt or for somebody to ask. Where its workflow was "
             "terminated, has failed or is gone, it is started again from its record.",
             "There is no undo: what is called is called.",
             Among.OPEN,
@@ -103,7 +103,7 @@ VERBS: dict[str, Verb] = {
             "send-again",
             "Send again",
             "go anew",
-            "Sends an effect anew that ended without being done, under a new key: the other side sees a new request.",
+            "Send an effect anew that ended without being done, under a new key: the other side sees a new request.",
             "There is no undo: what is sent is sent.",
             Among.OPEN,
             _send_again,
@@ -113,7 +113,7 @@ VERBS: dict[str, Verb] = {
             "cancel",
             "Cancel",
             "requested to end",
-            "Asks for its end: no new attempt is begun, and what is under way or in doubt is settled first. "
+            "Request its end: no new attempt is begun, and what is under way or in doubt is settled first. "
             "Temporal may be away.",
             "There is no undo: a finished entity can be restarted, as a new generation with new keys.",
             Among.OPEN,
@@ -124,7 +124,7 @@ VERBS: dict[str, Verb] = {
             "restart",
             "Restart",
             "restarted",
-            "Runs what is finished again, as a new generation with new keys: everything happens once more.",
+            "Run what is finished again, as a new generation with new keys: everything happens once more.",
             "Cancel ends the new generation; what it has called by then is called.",
             Among.FINISHED,
             _restart,

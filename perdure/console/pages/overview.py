@@ -19,6 +19,8 @@ from perdure.console.roles import Role
 from perdure.console.sources import Seen, Sources
 
 _FRESH = 2.0
+STATES = 30
+"""Of one lifecycle that are shown, the most frequent ones."""
 _LINKS = {
     "doubts": "/inbox",
     "attention": "/list",
@@ -90,12 +92,18 @@ def _lifecycles(seen: Mapping[str, Any], pace: Mapping[str, Pace]) -> list[_Life
     return [
         _Lifecycle(
             name,
-            rows.get(name, []),
+            _most(rows.get(name, [])),
             [row for row in seen["in_doubt"] if row["lifecycle"] == name],
             pace.get(name),
         )
         for name in names
     ]
+
+
+def _most(states: list[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
+    """In the order in which they are given."""
+    least = sorted((row["open"] for row in states), reverse=True)[:STATES]
+    return [row for row in states if row["open"] >= least[-1]][:STATES] if states else []
 
 
 def _link(view: View, problem: Problem, paths: set[str]) -> str | None:

@@ -16,6 +16,7 @@ from starlette.types import ASGIApp
 
 from perdure import App
 from perdure.console import Console, Host, Identity, Person, console
+from perdure.console.security import VISITOR
 from perdure.console.serving import address, listen, serve
 from tests.deadline import in_time
 from tests.world import World
@@ -90,12 +91,18 @@ class Site:
     """
 
     url: str
+    console: Console
     _browsers: list[Browser] = field(default_factory=list)
 
     def browser(self, person: str | None = "ann", roles: str = "look") -> Browser:
         """Another browser of somebody; it is closed with the site."""
         self._browsers.append(Browser(self.url, person, roles))
         return self._browsers[-1]
+
+    def token(self, browser: Browser) -> str:
+        """A token such as the forms of a page that this browser has loaded hold, whatever its person may do."""
+        person = Person(browser.http.headers[WHO], ())
+        return self.console.forms.token(browser.http.cookies[VISITOR], person)
 
     async def close(self) -> None:
         """Close the browsers."""
@@ -108,7 +115,7 @@ async def serving(made: Console, app: ASGIApp | None = None) -> AsyncIterator[Si
     """The console on a socket, or an application that it is mounted in."""
     stop, listening = asyncio.Event(), listen("127.0.0.1", 0)
     running = asyncio.create_task(serve(made, listening, stop.wait(), app=app))
-    site = Site(address(listening))
+    site = Site(address(listening), made)
     try:
         yield site
     finally:

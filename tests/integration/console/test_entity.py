@@ -1,0 +1,59 @@
+"""The page of an entity shows the way it took and everything that happened; payloads only to who may see them and asks,
+which is on record."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.apps.contracts import Booking
+from tests.apps.talking import Look, Ring, app
+from tests.integration.console.browsing import open_console, readable
+from tests.integration.operations.acts import LOST, delivered, parked, record
+from tests.world import World
+
+pytestmark = pytest.mark.world(app)
+
+
+async def test_it_shows_the_way_it_took_attempts_look_ups_and_who_has_the_next_step(world: World) -> None:
+    world.counterparty.replies_to = {"a": [LOST], "b": [LOST]}
+    async with world.worker(app), open_console(world, app=app) as site:
+        await world.client.start(Look, "a", Booking())
+        await world.client.start(Ring, "b", Booking())
+        await world.ended("look", "a")
+        await parked(world)
+        await delivered(world)
+        browser = site.browser()
+        page = await browser.get("/entity/look", id="a")
+        text = readable(page)
+        for shown in ("done Finished: it ended as done", "do-look: attempt 1", "do-look: look-up 1", "found by the"):
+            assert shown in text, text
+        assert "States: starting → doing → done; now done" in page
+        page = await browser.get("/entity/ring", id="b")
+        assert "it waits for a person: do-ring is in doubt" in readable(page)
+        assert "Settle…" not in readable(page), "who may only look is offered no act"
+        assert f"{world.scope}:ring/b" in readable(page)
+        assert "Settle… Retry now… Send again… Cancel…" in readable(
+            await site.browser(roles="settle:ring").get("/entity/ring", id="b")
+        )
+        await browser.get("/entity/ring", 404, id="nobody")
+        unknown = readable(await browser.get("/entity/rng", 400, id="a"))
+        assert "no lifecycle is named 'rng'; did you mean 'ring'?" in unknown
+
+
+async def test_payloads_are_shown_to_who_may_see_them_and_that_is_on_record_first(world: World) -> None:
+    await world.db.execute("""select perdure.start('ring', 'a', '{"secret": "4711"}')""")
+    async with open_console(world, app=app) as site:
+        eve, ann = site.browser("eve", "administer"), site.browser("ann", "payloads:ring")
+        page = await eve.get("/entity/ring", id="a")
+        assert "4711" not in page
+        assert "you need the role payloads" in readable(page)
+        assert "4711" not in await ann.get("/entity/ring", id="a")
+        form = await ann.form("/entity/ring?id=a", "/entity/ring/payloads")
+        assert (await eve.http.post("/entity/ring/payloads", data=form)).status_code == 403
+        assert await record(world, "ring", "a") == []
+        shown = await ann.send("/entity/ring?id=a", "/entity/ring/payloads", note="ticket 7")
+        assert "&#34;4711&#34;" in shown.text
+        assert shown.url.query == b"", "no address holds a payload"
+        assert await record(world, "ring", "a") == [("starting", "ann", "payloads shown: ticket 7")]
+        limited = await site.browser("bob", "payloads:rest,look").http.post("/entity/ring/payloads", data=form)
+        assert limited.status_code == 403

@@ -1,0 +1,111 @@
+"""A doubt is settled by a person who reads the page alone: one, or many with a preview, a count, a stop and a record of
+who did it. Of two people who settle the same one, one is told that the other was faster."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from tests.apps.contracts import Booking
+from tests.apps.talking import Ring, app
+from tests.deadline import until
+from tests.integration.console.browsing import open_console, readable
+from tests.integration.operations.acts import LOST, parked, record
+from tests.world import World
+
+pytestmark = pytest.mark.world(app)
+
+MANY = 12
+NOTE = "their log has it"
+
+
+async def test_a_doubt_is_settled_by_one_of_two_people_who_read_the_page(world: World) -> None:
+    world.counterparty.replies_to = {"a": [LOST], "b": [LOST]}
+    async with world.worker(app), open_console(world, app=app) as site:
+        await world.client.start(Ring, "a", Booking())
+        await world.client.start(Ring, "b", Booking())
+        await parked(world, 2)
+        ann, bob = site.browser("ann", "settle"), site.browser("bob", "settle")
+        inbox = await ann.get("/inbox")
+        assert "2 of ring: do-ring" in readable(inbox)
+        assert "not done : the call is made again, with the same key" in readable(inbox)
+        group = next(each for each in links(inbox) if each.startswith("/inbox/doubts"))
+        page = await ann.get(group)
+        text = readable(page)
+        assert "Attempted do-ring , 1 time, last at" in text
+        assert "ring/a/do-ring" in text, "the key that the other side knows"
+        act = next(each for each in links(page) if "/act/resolve" in each and "id=a" in each)
+        assert "Settle all" not in text, "nobody who may not act on many is offered it"
+
+        theirs = await bob.form(act, "/act/resolve")  # opened before ann has settled it
+        answer = await ann.send(act, "/act/resolve", outcome="done", receipt='{"number": 7}', note=NOTE)
+        assert answer.status_code == 200, readable(answer.text)
+        assert "resolved as done" in readable(answer.text)
+        late = await bob.http.post("/act/resolve", data={**theirs, "outcome": "not_done", "note": NOTE})
+        assert late.status_code == 409, readable(late.text)
+        assert await world.ended("ring", "a") == "done"
+        assert await record(world, "ring", "a") == [("doing", "ann", "do-ring resolved as done: their log has it")]
+        assert world.counterparty.seen("do", "ring/a/") == 1, "nothing was called again"
+
+        other = act.replace("id=a", "id=b").replace("%2Fa%2F", "%2Fb%2F")
+        for lacking in ({"outcome": "done"}, {"note": NOTE}, {"outcome": "done", "receipt": "{", "note": NOTE}):
+            wrong = await bob.http.post("/act/resolve", data={**await bob.form(other, "/act/resolve"), **lacking})
+            assert wrong.status_code == 400, lacking
+        assert await record(world, "ring", "b") == []
+
+
+async def test_many_are_settled_after_a_preview_and_those_that_join_later_are_left_alone(world: World) -> None:
+    world.counterparty.replies = [dict(LOST) for _ in range(MANY + 1)]
+    async with world.worker(app), open_console(world, app=app) as site:
+        await world.db.execute(f"select perdure.start('ring', n::text, '{{}}') from generate_series(1, {MANY}) n")
+        await parked(world, MANY)
+        ann = site.browser("ann", "bulk")
+        group = next(each for each in links(await ann.get("/inbox")) if each.startswith("/inbox/doubts"))
+        act = next(
+            each for each in links(await ann.get(group)) if each.startswith("/act/resolve") and "id=" not in each
+        )
+        assert f"Settle {MANY}" in readable(await ann.get(act))
+        form = await ann.form(act, "/act/resolve")
+        await world.client.start(Ring, "late", Booking())
+        await parked(world, MANY + 1)
+        sent = await ann.http.post("/act/resolve", data={**form, "outcome": "abandoned", "note": "too old"})
+        job = sent.headers["location"]
+
+        async def ended() -> str:
+            text = readable(await ann.get(job))
+            return text if "Ended" in text else ""
+
+        assert f"{MANY} settled , 0 refused, of {MANY}" in await until(ended, "the job ends")
+        rows = await world.db.fetch("select id, settled_by, status from perdure.effect order by id")
+        left = [row["id"] for row in rows if row["status"] == "in_doubt"]
+        assert left == ["late"]
+        assert {row["settled_by"] for row in rows} == {"ann", None}
+        await site.browser("bob", "bulk").get(job, status=404)
+        again = await ann.http.post("/act/resolve", data={**form, "outcome": "done", "note": "twice"})
+        assert again.status_code == 403, "a form counts once"
+        assert "it was sent before" in readable(again.text)
+
+
+async def test_an_act_on_many_is_stopped(world: World) -> None:
+    await world.db.execute("select perdure.start('ring', n::text, '{}') from generate_series(1, 50) n")
+    async with open_console(world, app=app) as site:
+        ann = site.browser("ann", "bulk")
+        sent = await ann.send("/act/cancel?lifecycle=ring&state=starting", "/act/cancel", rate="2")
+        job = str(sent.url.path)
+        stopped = await ann.send(job, f"{job}/stop")
+        assert "It stops" in readable(stopped.text) or "It was stopped" in readable(stopped.text)
+
+        async def ended() -> str:
+            text = readable(await ann.get(job))
+            return text if "It was stopped" in text else ""
+
+        done = re.search(r"(\d+) requested to end , 0 refused, of 50", await until(ended, "it stops"))
+        assert done is not None
+        asked = await world.db.fetchval("select count(*) from perdure.message where kind = 'cancel'")
+        assert asked == int(done[1]) < 50
+
+
+def links(page: str) -> list[str]:
+    """Where the links of a page lead."""
+    return [each.replace("&amp;", "&") for each in re.findall(r'<a [^>]*href="([^"]+)"', page)]
