@@ -1,4 +1,4 @@
-"""Checks of a lifecycle when its class is made, and what is put around what its author wrote."""
+"""Checks a lifecycle when its class is made, and wraps the author's methods."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _MAY_OVERRIDE = (
 
 
 def check_handlers(cls: type[Any], base: type[Any]) -> None:
-    """A subclass that overrides a handler would lose its validator in silence."""
+    """Refuse a subclass that overrides a handler, which would silently lose its validator."""
     defined = {name for each in base.__mro__ for name in each.__dict__}
     for name in cls.__dict__:
         if name in defined and name not in _MAY_OVERRIDE and not name.startswith("__"):

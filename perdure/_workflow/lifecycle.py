@@ -1,6 +1,6 @@
 """`Lifecycle`: the base class of a durable workflow that leads one entity of the app to a final state.
 
-A subclass is an ordinary `@workflow.defn` class: all that Temporal documents applies to it.
+A subclass is an ordinary `@workflow.defn` class, so Temporal's documentation of workflows applies.
 """
 
 from __future__ import annotations
@@ -48,32 +48,31 @@ M = TypeVar("M", bound=BaseModel)
 class Lifecycle(Answering, Generic[I, S]):
     """Leads one entity through its states.
 
-    A subclass declares, and is checked when it is made:
+    The declaration is checked when the subclass is made. A subclass has an `@workflow.run async def run(self, given:
+    Input) -> None`, which ends in a final state, and these attributes:
 
     Attributes:
-        states: the enum of its states, the first one first; the second parameter of `Lifecycle[...]`, unless it is
-            given. Members are marked with `state`.
-        effects: the contracts that its `run` performs; a worker without their bodies does not start.
-        steps: the contracts of the steps that its `run` takes; likewise.
+        states: the enum of the states, the first one first, which `state` marks; by default the second parameter of
+            `Lifecycle[...]`.
+        effects: the contracts of the effects that `run` performs. A worker without their bodies does not start.
+        steps: the contracts of the steps that `run` takes. A worker without their bodies does not start.
         mirror: a column of the app's own table that shows the state, or None.
-        expects: which rows of the app should have this lifecycle: the reconciliation starts those that have none; or
-            None.
-        erasure: what else belongs to an entity, for `perdure forget`; None = that is not declared, and it says so.
-        search_attribute: name of a Keyword search attribute that shows the state, or None. The mirror answers
-            the same questions for less: it costs a history event for each change of state, and the server
-            must know the attribute.
-        if_ended: what a reconciliation does where its workflow failed, timed out, was terminated, or cancelled past
-            perdure, and the entity is open: `attention` = lets it need a person, `again` = starts it again from its
-            record, through the doubt policies; once a day at most.
-        then its own `@workflow.run async def run(self, given: Input) -> None`, which ends in a final state.
+        expects: the rows of the app that should have this lifecycle, or None. The reconciliation starts those that
+            have none.
+        erasure: what else `perdure forget` erases with an entity; None = not declared, and the command reports that.
+        search_attribute: name of a Keyword search attribute in Temporal that shows the state, or None. It costs one
+            history event for each change of state, and the server must have the attribute.
+        if_ended: what the reconciliation does with a workflow of an open entity that failed, timed out, was terminated,
+            or was cancelled without Perdure. `attention` = the entity needs a person; `again` = Perdure starts it again
+            from its record, through the doubt policies, at most once a day.
 
-    `run` may be started again from its top (after a long history, or on a new cluster) with the same input:
-    effects that were performed return their receipts without a call, states that were passed are not entered
-    again; what it keeps in local variables is lost, what its `snapshot` held is there. Where states lead back to
-    earlier ones, and `run` is not a loop around them, it must keep in its snapshot how far it is.
+    `run` may be started again from its top with the same input, after a long history or on a new cluster. Effects that
+    were performed return their receipts without a call, and states that were passed are not entered again. Local
+    variables are lost; the `snapshot` is kept. If states lead back to earlier ones, and `run` is not a loop around
+    them, the snapshot must show how far `run` is.
 
     Raises:
-        DeclarationError: when the class is made, where the declaration can't work.
+        DeclarationError: the declaration cannot be used. Raised when the class is made.
 
     Example:
         >>> from enum import StrEnum
@@ -99,15 +98,15 @@ class Lifecycle(Answering, Generic[I, S]):
     if_ended: ClassVar[Literal["attention", "again"]] = "attention"
 
     declared: ClassVar[States[Any]]
-    """Set by perdure: `states`, checked."""
+    """Set by Perdure: `states`, checked."""
     input: ClassVar[TypeAdapter[Any]]
-    """Set by perdure: reads and writes the input."""
+    """Set by Perdure: reads and writes the input."""
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
         guard_handlers(cls)
         if not {"run", "states"} & cls.__dict__.keys():
-            return  # a base class of somebody's own
+            return  # an author's own base class
         check_handlers(cls, Lifecycle)
         cls.states = getattr(cls, "states", None) or states_type(cls, Lifecycle)
         cls.declared = States(cls.__name__, cls.states)
@@ -117,31 +116,31 @@ class Lifecycle(Answering, Generic[I, S]):
         put_conductor_around_run(cls)
 
     async def run(self, given: I, /) -> None:
-        """What the lifecycle does; write it in the subclass, with `@workflow.run`."""
+        """The author's code. Define it in the subclass, with `@workflow.run`."""
         raise NotImplementedError
 
     @property
     def state(self) -> S:
-        """The state it is in."""
+        """The present state."""
         state: S = self.declared[self._perdure.run.state].name
         return state
 
     @property
     def entity(self) -> Entity:
-        """Whose lifecycle it is."""
+        """The entity of this lifecycle."""
         return self._perdure.run.entity
 
     @property
     def started_at(self) -> datetime:
-        """When the entity was started, in this generation: the same in every run, so what is counted from it stays."""
+        """Time at which the app started this generation of the entity, the same in every run."""
         return self._perdure.run.started_at
 
     async def enter(self, state: S, why: str | None = None) -> None:
-        """Enter `state`, committed in the mirror before this returns.
+        """Enter `state`. The mirror has committed it when this returns.
 
         Args:
-            state: one that the present state leads to, or the present one.
-            why: one line for whoever looks; no personal data.
+            state: a state that the present one leads to, or the present one.
+            why: one line for people, at most 2,000 characters. Everybody can see it: no personal data.
 
         Raises:
             DeclarationError: the present state does not lead there.
@@ -165,28 +164,30 @@ class Lifecycle(Answering, Generic[I, S]):
         """Perform an effect until it is settled, however many attempts, look-ups or people that takes.
 
         Args:
-            effect: its contract, declared in `effects`.
-            given: its input; the same one for the same key, always.
-            entering: state that is committed together with the first attempt's record.
-            then: state that is entered if it is done, committed together with that outcome: a write less than to
-                enter it afterwards. If it is final, what follows in `run` is not certain to be run.
-            suffix: tells several performances of one effect apart: part of the key.
-            expires_at: from then on it is of no use: no attempt is begun, and it ends `Expired`.
-            doubt: the policy of this performance, in place of the contract's; an `AskFirst` with the contract's own
-                `lookup`. Like `timeout` and `retry` it must come from the history: from the input, a receipt, a
-                message.
-            timeout: the longest that one of its calls may take, in place of the contract's.
-            retry: in place of the contract's.
-            confirmed_by: asked whenever nobody knows whether it happened: the receipt, where a message (such as a
-                webhook) has said that it did; None where none has.
+            effect: the contract, declared in `effects`.
+            given: the input, the same for every attempt under one key.
+            entering: a state to enter together with the record of the first attempt, in one write.
+            then: the state to enter if the effect is done, in the commit of that outcome, also if a look-up or a person
+                settles it as done. If the state is final, code after this call may not run.
+            suffix: distinguishes several performances of one effect. It is part of the key, 500 bytes at most.
+            expires_at: after this time no attempt begins, not even one that has waited for a worker. An attempt under
+                way is not cut off.
+            doubt: the policy of this performance in place of the contract's. An `AskFirst` needs the contract's own
+                `lookup`. Take `doubt`, `timeout` and `retry` from the input, a receipt or a message, so that they are
+                in the history.
+            timeout: the longest duration of one call, in place of the contract's.
+            retry: the retry policy in place of the contract's.
+            confirmed_by: a function that returns the receipt if a message, such as a webhook, confirmed the effect,
+                else None. Perdure calls it whenever the effect is in doubt, also while it waits for a person.
 
         Returns:
             `Done` with the receipt, or `NotPerformed`: `WasRefused`, `Expired`, `Abandoned`, `GaveUp`,
             `DifferentInput`.
 
         Raises:
-            DeclarationError: it is not declared, is being performed under the same key, or `doubt` can't work.
-            InvalidInput: `given` is not what the contract declares.
+            DeclarationError: the effect is not declared, is being performed under the same key, or `doubt` cannot be
+                used.
+            InvalidInput: `given` does not fit the contract.
         """
         if effect not in self.effects:
             raise DeclarationError(f"{type(self).__name__} performs {effect!r}, which is not in its `effects`")
@@ -218,15 +219,15 @@ class Lifecycle(Answering, Generic[I, S]):
         retry: RetryPolicy | None = None,
         confirmed_by: Callable[[], Out | None] | None = None,
     ) -> Out:
-        """Perform an effect, and give its receipt. Whenever it ends without being done, enter `otherwise`, wait until
-        a person asks for a retry, and perform it again.
+        """Perform an effect, and return its receipt. If it ends without being done, enter `otherwise`, wait until a
+        person asks for a retry, and perform it again.
 
         Args:
             otherwise: a state with `attention=True`.
             effect, given, entering, then, suffix, doubt, timeout, retry, confirmed_by: see `perform`.
 
         Raises:
-            DeclarationError: `otherwise` has no `attention=True`; or as `perform`.
+            DeclarationError: `otherwise` has no `attention=True`, or as `perform`.
             InvalidInput: as `perform`.
         """
         if not self.declared[otherwise].attention:
@@ -254,44 +255,44 @@ class Lifecycle(Answering, Generic[I, S]):
                     await self.retry_requested()
 
     async def step(self, step: Step[In, Out], given: In) -> Out:
-        """Take a step, again and again until it succeeds, and give what it returned.
+        """Take a step, repeat it until it succeeds, and return its result.
 
         Args:
-            step: its contract, declared in `steps`.
-            given: its input.
+            step: the contract, declared in `steps`.
+            given: the input.
 
         Raises:
-            DeclarationError: it is not declared.
-            InvalidInput: `given` is not what the contract declares.
+            DeclarationError: the step is not declared.
+            InvalidInput: `given` does not fit the contract.
         """
         if step not in self.steps:
             raise DeclarationError(f"{type(self).__name__} takes {step!r}, which is not in its `steps`")
         return await inside(lambda: self._perdure.take(step, given))
 
     async def retry_requested(self) -> OperatorRequest:
-        """Wait until somebody asks for a retry (`retry_now`, `send_again`); says who and why."""
+        """Wait until somebody sends `retry_now` or `send_again`. Returns who and why."""
         return await inside(self._perdure.waiter.retry_requested)
 
     async def wait_until(self, when: datetime) -> None:
-        """Wait for a time (aware)."""
+        """Wait until a time, which has a time zone."""
         await self.wait_for(lambda: False, until=when)
 
     async def wait_for(self, condition: Callable[[], bool], *, until: datetime | None = None) -> bool:
-        """Wait until `condition()`, that a message brings about, or until a time; False if that came first."""
+        """Wait until `condition()` is true because of a message, or until a time; False if the time came first."""
         return await inside(lambda: self._perdure.waiter.wait_for(condition, until))
 
     def snapshot(self) -> BaseModel | None:
-        """What `run` must find again when it is started from its top; override it, and `restore` it in `run`.
+        """Override it to return the data that `run` needs when it is started from its top, and `restore` it in `run`.
 
-        Taken with every change of state, and after the last message before a run goes on in a new one. Messages
-        may arrive before `run` has recalled: what they change must be added to what is recalled, not lost by it.
+        Perdure calls it with every change of state, and after the last message before a new run. Messages may arrive
+        before `run` has restored: add the restored data to what they have changed.
         """
         return None
 
     def restore(self, kind: type[M]) -> M | None:
         """The last snapshot; None in the first run.
 
-        Where `kind` can't read it, the entity stands still and needs a person, until code is deployed that can.
+        If `kind` cannot read it, the entity waits and needs a person, until code that can read it is deployed.
         """
         run = self._perdure.run
         if run.restored is None:
@@ -305,37 +306,37 @@ class Lifecycle(Answering, Generic[I, S]):
         await inside(lambda: to_its_end(self._perdure.recorder.move_here("saved")))
 
     def report(self, how_far: str | None) -> None:
-        """Say how far it is: one line without personal data, for the Web UI and the query `status`; not on record."""
+        """Show one line without personal data in the Web UI and in the query `status`. It is not recorded."""
         self._perdure.run.report(how_far)
         self._perdure.recorder.describe()
 
     def ask_for_reconciliation(self, why: str) -> None:
-        """Something is odd: a reconciliation is to look at this entity, once the grace time has passed.
+        """Request a reconciliation of this entity, after the grace time.
 
-        Nothing waits for it, and nothing of it stands in the history; lost with its worker, it is not made.
+        Nothing waits for it, and the history does not hold the request, which is lost if the worker is.
 
         Args:
-            why: one line, for the record; no personal data.
+            why: one line for the record; no personal data.
         """
         self._perdure.ask_for_reconciliation(why)
 
     async def cancelling(self, asked: OperatorRequest) -> None:
-        """What it does between a cancel that ended its `run` and the state in which it ends; override it.
+        """Override it to act between a cancel that stopped `run` and the state in which the lifecycle ends.
 
-        It may wait, and perform effects, such as to tell others. Like `run` it may be started from its top: what is on
-        record is not done again. It is not asked where the cancel came before `run` had begun.
+        It may wait and perform effects, for example to notify others. Like `run`, it may be started again from its top.
+        It is not called if the cancel came before `run` began.
         """
 
     async def continue_as_new(self) -> NoReturn:
-        """Go on in a new run, with `run` started from its top. Waits do this by themselves when it is time.
+        """Continue in a new run, which starts `run` from its top. Waits do this by themselves when it is time.
 
-        Await it in `run`, in a state that is not final; it waits for updates and attempts under way.
+        Await it in `run`, in a state that is not final. It waits for updates and attempts under way.
         """
         await inside(self._perdure.waiter.continue_as_new)
 
     @property
     def _perdure(self) -> Conductor:
-        """Made when first needed: messages can arrive before `run` begins, and `__init__` is the author's."""
+        """Made on first use, because messages can arrive before `run` begins, and `__init__` belongs to the author."""
         conductor: Conductor | None = self.__dict__.get("__perdure")
         if conductor is None:
             conductor = self.__dict__["__perdure"] = Conductor(self)
