@@ -105,6 +105,9 @@ chaos: $(STAMP) ## thousands of lifecycles while everything is killed, cut and f
 chaos-reminders: $(STAMP) ## thousands of patients due within a minute while workers are killed (CHAOS="--seed 8")
 	@$(BIN)/python -m tests.applications.reminders.chaos $(CHAOS)
 
+manifests: $(STAMP) ## the plain Kubernetes manifests of infra/chart (VALUES=values.yaml)
+	@$(BIN)/python -m infra.helm $(VALUES)
+
 bench: $(STAMP) ## what a lifecycle costs, beside Temporal's samples and DBOS, in 12 minutes (BENCH="--minutes 5")
 	@$(MAKE) $(PEERS_VENV)/.stamp || echo "without DBOS, whose environment could not be made" >&2
 	@$(BIN)/python -m bench.cost $(BENCH)

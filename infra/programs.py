@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 
+from infra.helm import obtain_helm
 from infra.pgbouncer import obtain_pgbouncer
 from infra.promtool import obtain_promtool
 from infra.temporal_server_binary import obtain_temporal_server
@@ -17,6 +18,7 @@ def main() -> None:
         obtain_temporal,
         obtain_temporal_server,
         obtain_promtool,
+        obtain_helm,
         obtain_pgbouncer,
     )
     for obtain in ways:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from typing import Annotated, Any, ClassVar, Literal
 from urllib.parse import urlsplit
 
-from pydantic import Field, SecretStr, StringConstraints, ValidationError, field_serializer
+from pydantic import Field, SecretStr, StringConstraints, ValidationError, field_serializer, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from perdure.contracts.scopes import queue_of
@@ -43,7 +44,8 @@ class Settings(BaseSettings):
         relay_poll_interval: seconds between two polls of an empty outbox. Commits notify the relay in between. It polls
             eight times as often while they can't, as behind PgBouncer in transaction mode.
         deployment: `name:build` = this worker takes part in Temporal's worker versioning, and lifecycles end on the
-            build that they began with; with `name:build:auto` they continue on the current one. None = unversioned.
+            build that they began with; with `name:build:auto` they continue on the current one. None = what Temporal's
+            Worker Controller sets (TEMPORAL_DEPLOYMENT_NAME and TEMPORAL_WORKER_BUILD_ID), else unversioned.
         log: form of the log on standard error, where `json` is one object a line.
         log_level: the least severe entries that are logged.
         traces: `otlp` = a worker process sends spans to the address in `OTEL_*`; None = it makes none.
@@ -89,7 +91,7 @@ class Settings(BaseSettings):
     reconciliation: bool = True
     gauges: bool = True
     relay_poll_interval: float = Field(default=0.2, gt=0, le=60)
-    deployment: str | None = Field(default=None, pattern=r"^[^:.\s]+:[^:\s]+(:auto)?$")
+    deployment: str | None = Field(default=None, pattern=r"^[^:.\s]+:[^:\s]+(:auto)?$", validate_default=True)
     log: Literal["text", "json"] = "text"
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     traces: Literal["otlp"] | None = None
@@ -106,6 +108,13 @@ class Settings(BaseSettings):
     key_service: str | None = Field(default=None, pattern=r"^[^:\s]+:[^:\s]+$")
     encrypt: bool | None = None
     seal: bool = False
+
+    @field_validator("deployment", mode="before")
+    @classmethod
+    def _of_controller(cls, given: str | None) -> str | None:
+        """A worker that Temporal's Worker Controller started need not be told its version twice."""
+        name, build = os.environ.get("TEMPORAL_DEPLOYMENT_NAME"), os.environ.get("TEMPORAL_WORKER_BUILD_ID")
+        return f"{name}:{build}" if given is None and name and build else given
 
     @property
     def queue(self) -> str:

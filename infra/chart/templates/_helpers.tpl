@@ -1,0 +1,197 @@
+{{/* Names, labels, and what all pods of the fleet have in common. */}}
+
+{{- define "perdure.name" -}}
+{{- .Release.Name | trunc 40 | trimSuffix "-" -}}
+{{- end }}
+
+{{/* With (list $ "component"). */}}
+{{- define "perdure.labels" -}}
+{{- $root := index . 0 -}}
+app.kubernetes.io/name: perdure
+app.kubernetes.io/instance: {{ $root.Release.Name }}
+app.kubernetes.io/component: {{ index . 1 }}
+{{- end }}
+
+{{- define "perdure.image" -}}
+{{- with .Values.image -}}
+{{ .repository }}{{ with .tag }}:{{ . }}{{ end }}{{ with .digest }}@{{ . }}{{ end }}
+{{- end -}}
+{{- end }}
+
+{{/* What can't be said in values.schema.json. */}}
+{{- define "perdure.check" -}}
+{{- if and .Values.autoscaling.enabled (eq .Values.versioning.mode "controller") -}}
+{{- fail "autoscaling.enabled=true with versioning.mode=controller: the controller makes a Deployment for each build, which one ScaledObject can't scale. Set one of them otherwise, or attach a HorizontalPodAutoscaler by a WorkerResourceTemplate" -}}
+{{- end -}}
+{{- if and .Values.autoscaling.enabled (lt (int .Values.autoscaling.maxReplicas) (int .Values.autoscaling.minReplicas)) -}}
+{{- fail (printf "autoscaling.maxReplicas=%v is less than autoscaling.minReplicas=%v" .Values.autoscaling.maxReplicas .Values.autoscaling.minReplicas) -}}
+{{- end -}}
+{{- if and .Values.temporal.tls.clientSecret .Values.temporal.apiKeySecret -}}
+{{- fail "temporal.tls.clientSecret and temporal.apiKeySecret are both set: Temporal takes a client certificate or an API key, so set one of them" -}}
+{{- end -}}
+{{- if and (or .Values.temporal.tls.clientSecret .Values.temporal.tls.authoritySecret) (not .Values.temporal.tls.enabled) -}}
+{{- fail "temporal.tls names a Secret, and temporal.tls.enabled is false: set temporal.tls.enabled=true" -}}
+{{- end -}}
+{{- end }}
+
+{{- define "perdure.queue" -}}
+perdure{{ with .Values.scope }}:{{ . }}{{ end }}
+{{- end }}
+
+{{- define "perdure.terminationGrace" -}}
+{{- add (ceil .Values.worker.gracefulShutdownTimeout) 20 -}}
+{{- end }}
+
+{{/* The variables of a process, with (list $ "key of its database URL"). */}}
+{{- define "perdure.environment" -}}
+{{- $root := index . 0 -}}
+{{- with $root.Values }}
+- name: PERDURE_DATABASE_URL
+  valueFrom: {secretKeyRef: {name: {{ .database.secret }}, key: {{ index . "database" "keys" (index $ 1) }}}}
+{{- with .scope }}
+- {name: PERDURE_SCOPE, value: {{ . | quote }}}
+{{- end }}
+- {name: PERDURE_LOG, value: json}
+{{- range $name, $value := .environment }}
+- {name: {{ $name }}, value: {{ $value | toString | quote }}}
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{/* How a process reaches Temporal. The Worker Controller says that to its pods itself, but for the authority. */}}
+{{- define "perdure.temporal" -}}
+{{- with .Values.temporal }}
+- {name: TEMPORAL_ADDRESS, value: {{ .address | quote }}}
+- {name: TEMPORAL_NAMESPACE, value: {{ .namespace | quote }}}
+{{- if .tls.enabled }}
+- {name: TEMPORAL_TLS, value: "true"}
+{{- with .tls.serverName }}
+- {name: TEMPORAL_TLS_SERVER_NAME, value: {{ . | quote }}}
+{{- end }}
+{{- if .tls.clientSecret }}
+- {name: TEMPORAL_TLS_CLIENT_CERT_PATH, value: /etc/perdure/temporal-client/tls.crt}
+- {name: TEMPORAL_TLS_CLIENT_KEY_PATH, value: /etc/perdure/temporal-client/tls.key}
+{{- end }}
+{{- end }}
+{{- if .apiKeySecret }}
+- name: TEMPORAL_API_KEY
+  valueFrom: {secretKeyRef: {name: {{ .apiKeySecret }}, key: {{ .apiKeySecretKey }}}}
+{{- end }}
+{{- end }}
+{{- include "perdure.temporalAuthority" . }}
+{{- end }}
+
+{{- define "perdure.temporalAuthority" -}}
+{{- if .Values.temporal.tls.authoritySecret }}
+- {name: TEMPORAL_TLS_SERVER_CA_CERT_PATH, value: /etc/perdure/temporal-authority/ca.crt}
+{{- end }}
+{{- end }}
+
+{{/* Metrics and probes of a process that runs until it is stopped. */}}
+{{- define "perdure.observed" -}}
+- {name: PERDURE_HEALTH, value: "{{ .Values.listen }}:{{ .Values.health.port }}"}
+{{- if .Values.metrics.enabled }}
+- {name: PERDURE_METRICS, value: "prometheus:{{ .Values.listen }}:{{ .Values.metrics.port }}"}
+{{- end }}
+{{- end }}
+
+{{- define "perdure.probes" -}}
+ports:
+  - {name: health, containerPort: {{ .Values.health.port }}}
+{{- if .Values.metrics.enabled }}
+  - {name: metrics, containerPort: {{ .Values.metrics.port }}}
+{{- end }}
+# A worker that starts waits up to 25 s for PostgreSQL and Temporal, and then ends by itself.
+startupProbe:
+  httpGet: {path: /live, port: health}
+  periodSeconds: 2
+  timeoutSeconds: 5
+  failureThreshold: 60
+# No when a service hangs. Not when PostgreSQL or Temporal is away: a restart would not help.
+livenessProbe:
+  httpGet: {path: /live, port: health}
+  periodSeconds: 10
+  timeoutSeconds: 5
+  failureThreshold: 3
+readinessProbe:
+  httpGet: {path: /ready, port: health}
+  periodSeconds: 5
+  timeoutSeconds: 10
+  failureThreshold: 2
+{{- end }}
+
+{{- define "perdure.container" -}}
+image: {{ include "perdure.image" . | quote }}
+imagePullPolicy: {{ .Values.image.pullPolicy }}
+{{- with .Values.environmentFrom }}
+envFrom: {{- toYaml . | nindent 2 }}
+{{- end }}
+securityContext:
+  allowPrivilegeEscalation: false
+  readOnlyRootFilesystem: true
+  capabilities: {drop: [ALL]}
+volumeMounts:
+  - {name: tmp, mountPath: /tmp}
+{{- if .Values.temporal.tls.clientSecret }}
+  - {name: temporal-client, mountPath: /etc/perdure/temporal-client, readOnly: true}
+{{- end }}
+{{- if .Values.temporal.tls.authoritySecret }}
+  - {name: temporal-authority, mountPath: /etc/perdure/temporal-authority, readOnly: true}
+{{- end }}
+{{- end }}
+
+{{- define "perdure.pod" -}}
+# So that perdure is not process 1, which would ignore a SIGTERM while Python starts.
+shareProcessNamespace: true
+automountServiceAccountToken: false
+enableServiceLinks: false
+{{- with .Values.image.pullSecrets }}
+imagePullSecrets: {{- range . }}
+  - {name: {{ . }}}
+{{- end }}
+{{- end }}
+securityContext:
+  runAsNonRoot: true
+  runAsUser: 10001
+  runAsGroup: 10001
+  fsGroup: 10001
+  seccompProfile: {type: RuntimeDefault}
+{{- with .Values.nodeSelector }}
+nodeSelector: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .Values.tolerations }}
+tolerations: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .Values.affinity }}
+affinity: {{- toYaml . | nindent 2 }}
+{{- end }}
+volumes:
+  - {name: tmp, emptyDir: {}}
+{{- if .Values.temporal.tls.clientSecret }}
+  - {name: temporal-client, secret: {secretName: {{ .Values.temporal.tls.clientSecret }}, defaultMode: 0440}}
+{{- end }}
+{{- if .Values.temporal.tls.authoritySecret }}
+  - {name: temporal-authority, secret: {secretName: {{ .Values.temporal.tls.authoritySecret }}}}
+{{- end }}
+{{- end }}
+
+{{/* With (list $ "component"). */}}
+{{- define "perdure.podMetadata" -}}
+{{- $root := index . 0 -}}
+labels:
+  {{- include "perdure.labels" . | nindent 2 }}
+  {{- with $root.Values.podLabels }}{{ toYaml . | nindent 2 }}{{ end }}
+{{- with $root.Values.podAnnotations }}
+annotations: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end }}
+
+{{/* Spreads a component over nodes, with (list $ "component"). */}}
+{{- define "perdure.spread" -}}
+topologySpreadConstraints:
+  - maxSkew: 1
+    topologyKey: kubernetes.io/hostname
+    whenUnsatisfiable: ScheduleAnyway
+    labelSelector:
+      matchLabels: {{- include "perdure.labels" . | nindent 8 }}
+{{- end }}

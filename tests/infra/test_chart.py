@@ -1,0 +1,138 @@
+"""What the chart renders is valid for Kubernetes, KEDA and Temporal's Worker Controller, and what is wrong is named."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import math
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from infra.helm import CHART, KUBERNETES, ChartError, lint, rendered
+from perdure._worker.plugin import REPORTING
+from tests.infra.chart.manifests import manifests, pods
+
+HERE = Path(__file__).parent / "chart"
+PAGE = CHART.parents[1] / "docs/fleet.md"
+VALUES = sorted((HERE / "values").glob("*.yaml"))
+kubernetes_validate: Any = importlib.import_module("kubernetes_validate")
+jsonschema: Any = importlib.import_module("jsonschema")
+
+
+def check(manifest: dict[str, Any]) -> None:
+    """Raise if it is not valid: unknown fields are errors."""
+    group, _, version = manifest["apiVersion"].rpartition("/")
+    own = HERE / "crds" / f"{manifest['kind'].lower()}-{group.partition('.')[0]}-{version}.json"
+    if not own.exists():
+        kubernetes_validate.validate(manifest, KUBERNETES, strict=True)
+        return
+    jsonschema.validate(manifest, json.loads(own.read_text()))
+    for pod in pods(manifest):  # its schema leaves the pod to Kubernetes
+        template = {"metadata": {"labels": {"a": "b"}}, "spec": pod}
+        spec = {"selector": {"matchLabels": {"a": "b"}}, "template": template}
+        check({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "a"}, "spec": spec})
+
+
+@pytest.mark.parametrize("values", VALUES, ids=lambda each: each.stem)
+def test_all_that_it_renders_is_valid(values: Path) -> None:
+    assert "0 chart(s) failed" in lint(values)
+    found = manifests(values)
+    for each in found:
+        check(each)
+    names = [(each["kind"], each["metadata"]["name"]) for each in found]
+    assert len(names) == len(set(names))
+
+
+def test_the_values_of_the_manual_are_valid(tmp_path: Path) -> None:
+    file = tmp_path / "values.yaml"
+    file.write_text(PAGE.read_text().partition("```yaml\n")[2].partition("```")[0])
+    found = manifests(file)
+    for each in found:
+        check(each)
+    named = {each["metadata"]["name"] for each in found}
+    assert set(re.findall(r"`(shop-\w+)`", PAGE.read_text())) - named == {
+        *("shop-console", "shop-reconciliation")  # of further values
+    }
+
+
+def test_a_field_that_kubernetes_does_not_have_is_seen() -> None:
+    [worker] = [each for each in manifests(HERE / "values/controller.yaml") if each["kind"] == "WorkerDeployment"]
+    pods(worker)[0]["containers"][0]["comand"] = []
+    with pytest.raises(Exception, match="comand"):
+        check(worker)
+    worker["spec"]["rollouts"] = {}
+    with pytest.raises(Exception, match="rollouts"):
+        check(worker)
+
+
+@pytest.mark.parametrize("values", VALUES, ids=lambda each: each.stem)
+def test_no_pod_may_do_more_than_it_must_and_each_has_time_to_end(values: Path) -> None:
+    for pod in [pod for each in manifests(values) for pod in pods(each)]:
+        assert pod["securityContext"]["runAsNonRoot"]
+        assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+        assert pod["shareProcessNamespace"]
+        assert not pod["automountServiceAccountToken"]
+        for container in [*pod["containers"], *pod.get("initContainers", [])]:
+            assert container["securityContext"] == {
+                "allowPrivilegeEscalation": False,
+                "readOnlyRootFilesystem": True,
+                "capabilities": {"drop": ["ALL"]},
+            }
+            given = {each["name"]: each.get("value") for each in container["env"]}
+            assert not [name for name, value in given.items() if value is not None and "DATABASE_URL" in name]
+            if "PERDURE_GRACEFUL_SHUTDOWN_TIMEOUT" in given:  # the supervisor of several processes waits 5 s longer
+                longest = math.ceil(float(given["PERDURE_GRACEFUL_SHUTDOWN_TIMEOUT"] or 0)) + REPORTING + 5
+                assert pod["terminationGracePeriodSeconds"] > longest
+
+
+@pytest.mark.parametrize(
+    ("given", "named"),
+    [
+        ({"app": "shop/app"}, "/app"),
+        ({"image": {"repository": "shop"}}, "/image"),
+        ({"temporal": {"address": "temporal"}}, "/temporal/address"),
+        ({"worker": {"replicas": -1}}, "/worker/replicas"),
+        ({"worker": {"replica": 1}}, "replica"),
+        ({"services": {"tasks": ["relays"]}}, "/services/tasks/0"),
+        ({"versioning": {"mode": "controller"}, "autoscaling": {"enabled": True}}, "autoscaling.enabled=true with"),
+        ({"autoscaling": {"enabled": True, "maxReplicas": 1}}, "autoscaling.maxReplicas=1 is less than"),
+        ({"temporal": {"tls": {"clientSecret": "a"}}}, "temporal.tls.enabled is false"),
+    ],
+    ids=lambda each: each if isinstance(each, str) else "",
+)
+def test_a_value_that_can_not_be_used_is_named(given: dict[str, Any], named: str, tmp_path: Path) -> None:
+    file = tmp_path / "values.yaml"
+    plain = yaml.safe_load((HERE / "values/plain.yaml").read_text())
+    file.write_text(yaml.safe_dump(plain | given if "app" in given or "image" in given else _merged(plain, given)))
+    with pytest.raises(ChartError) as error:
+        rendered("shop", file)
+    assert named in str(error.value)
+    assert str(error.value).count("\n") < 8
+
+
+def _merged(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
+    return {**one, **{name: {**one.get(name, {}), **value} for name, value in other.items()}}
+
+
+def test_each_value_has_a_rule_and_a_default() -> None:
+    schema, values = json.loads((CHART / "values.schema.json").read_text()), yaml.safe_load(_values())
+    assert {*schema["properties"]} - {"global"} == {*values}
+    for name, rule in schema["properties"].items():
+        if "properties" in rule and name != "global":
+            assert {*rule["properties"]} == {*values[name]}, name
+
+
+def test_each_variable_that_it_sets_is_a_setting() -> None:
+    text = "".join(each.read_text() for each in (CHART / "templates").iterdir())
+    from perdure import Settings
+
+    known = {f"PERDURE_{name.upper()}" for name in Settings.model_fields}
+    assert {*re.findall(r"PERDURE_[A-Z_]+[A-Z]", text)} <= known
+
+
+def _values() -> str:
+    return (CHART / "values.yaml").read_text()
