@@ -43,9 +43,9 @@ class Settings(BaseSettings):
             Temporal.
         relay_poll_interval: seconds between two polls of an empty outbox. Commits notify the relay in between. It polls
             eight times as often while they can't, as behind PgBouncer in transaction mode.
-        deployment: `name:build` = this worker takes part in Temporal's worker versioning, and lifecycles end on the
-            build that they began with; with `name:build:auto` they continue on the current one. None = what Temporal's
-            Worker Controller sets (TEMPORAL_DEPLOYMENT_NAME and TEMPORAL_WORKER_BUILD_ID), else unversioned.
+        deployment: `name:build` = this worker takes part in Temporal's worker versioning, and a run of a lifecycle ends
+            on the build that it began with; with `name:build:auto` it continues on the current one. None = what
+            Temporal's Worker Controller sets (TEMPORAL_DEPLOYMENT_NAME, TEMPORAL_WORKER_BUILD_ID), else unversioned.
         log: form of the log on standard error, where `json` is one object a line.
         log_level: the least severe entries that are logged.
         traces: `otlp` = a worker process sends spans to the address in `OTEL_*`; None = it makes none.

@@ -83,7 +83,10 @@ class Conductor:
                 self._report_failure(error)
                 raise
         if renewing:
-            workflow.continue_as_new(given, memo=memo)
+            # A pinned run goes on with the build that is current now, so that its own can be stopped some day.
+            upgrade = workflow.ContinueAsNewVersioningBehavior.AUTO_UPGRADE
+            versioned = workflow.info().get_current_deployment_version() is not None
+            workflow.continue_as_new(given, memo=memo, initial_versioning_behavior=upgrade if versioned else None)
 
     async def perform(
         self,

@@ -157,8 +157,15 @@ class Waiter:
     def may_renew(self, wanted: bool = False) -> bool:
         """Whether it is time for a new run, and nothing is under way that would be torn apart: an attempt whose
         reply it would miss, an update that waits for what only this run can bring."""
-        wanted = wanted or self._renewing or (workflow.info().is_continue_as_new_suggested() and self._has_moved())
+        suggested = workflow.info().is_continue_as_new_suggested() and self._has_moved()
+        wanted = wanted or self._renewing or suggested or self._leaves_its_build()
         return wanted and not self._recorder.in_flight and not self._run.final and workflow.all_handlers_finished()
+
+    def _leaves_its_build(self) -> bool:
+        """Whether another build is current than the one that this run is pinned to, which can then be stopped some
+        day. Only after its first wait: a run whose server does not move it on must not renew for ever."""
+        changed = getattr(workflow.info(), "is_target_worker_deployment_version_changed", None)
+        return bool(changed and changed()) and (self._run.moved or self._rested_at is not None)
 
     def _has_moved(self) -> bool:
         """Whether this run has done more than catch up: else one whose catching up is long would renew for ever."""

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
+from perdure._operations.builds import read_builds
 from perdure._operations.connecting import temporal_client
 from perdure._operations.durations import shown
 from perdure._operations.overview import read_overview, read_queues
@@ -31,6 +32,7 @@ def status(
     """Show how everything stands: what is open and who has its next step, what is in doubt, what waits, what was found.
 
     Exit status 1 where Temporal did not answer: the rest is shown. With --app also the task queues of its effects.
+    Where workers are versioned, each build with its open lifecycles: an old build without any can be stopped.
     """
     declared = loaded(app)
     if watched:
@@ -50,7 +52,9 @@ async def _read(app: App | None) -> dict[str, Any]:
     try:
         async with reading() as connection:
             seen = await read_overview(connection)
-        return {**seen, "task_queues": await read_queues(await asking, app, config)}
+        client = await asking
+        queues, builds = await asyncio.gather(read_queues(client, app, config), read_builds(client, config))
+        return {**seen, "task_queues": queues, "builds": builds}
     finally:
         asking.cancel()
 
@@ -61,6 +65,7 @@ def _print(seen: Mapping[str, Any]) -> None:
     _print_doubts(seen)
     _print_outbox(seen["outbox"])
     _print_queues(seen)
+    _print_builds(seen)
     _print_findings(seen)
 
 
@@ -106,6 +111,12 @@ def _print_queues(seen: Mapping[str, Any]) -> None:
             told = (each["backlog"], shown(each["backlog_seconds"]), len(each["pollers"]))
         rows.append((each["task_queue"], each["kind"], *told, *[""] * (3 - len(told))))
     print_table(("task queue", "kind", "backlog", "oldest waits", "pollers"), rows, title="\ntask queues")
+
+
+def _print_builds(seen: Mapping[str, Any]) -> None:
+    names = ("deployment", "build", "status", "open")
+    if rows := [tuple(each[name] for name in names) for each in seen["builds"]]:
+        print_table(names, rows, title="\nbuilds")
 
 
 def _print_findings(seen: Mapping[str, Any]) -> None:

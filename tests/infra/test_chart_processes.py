@@ -8,6 +8,7 @@ import secrets
 import signal
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -76,9 +77,7 @@ class Container:
         """Wait until each of its probes succeeds."""
         for probe in ("startupProbe", "livenessProbe", "readinessProbe"):
             if probe in self._spec:
-                await self._world.until(
-                    lambda probe=probe: self.admits(probe), f"{self.name}: {probe}, see {self._log}"
-                )
+                await self._world.until(partial(self.admits, probe), f"{self.name}: {probe}, see {self._log}")
 
     async def stop(self) -> int:
         """SIGTERM; its exit status."""
