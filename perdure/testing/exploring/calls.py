@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeAlias
@@ -29,7 +30,7 @@ class Calls:
     Args:
         loop: the world's.
         functions: by activity type.
-        enter: called first in the task of each activity.
+        enter: called in the context of each activity, before its task is made.
         here: awaited before an activity's end is reported; raises `Gone` where the process is dead.
     """
 
@@ -65,7 +66,9 @@ class Calls:
         environment = _environment(call, run, beats)
         if self._stopped:
             environment.worker_shutdown()
-        task = self._loop.create_task(self._play(*known, call, environment, ended))
+        context = contextvars.Context()  # not that of another worker's activity, whose end has led to this one
+        context.run(self._enter)
+        task = self._loop.create_task(self._play(*known, call, environment, ended), context=context)
         self._environments.add(environment)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -89,7 +92,6 @@ class Calls:
         environment: ActivityEnvironment,
         ended: Callable[[ActivityEnd], None],
     ) -> None:
-        self._enter()
         try:
             value = await environment.run(function, *call.args(types))
             await self._here()

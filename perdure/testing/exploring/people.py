@@ -72,6 +72,9 @@ class People:
         if parked := [each for each in status["effects"] if each["parked"]]:
             if not world.database.moves(entity)[-1].attention:
                 world.found("parked without attention", f"{entity}: {parked[0]['effect']}")
+            on_record = world.database.store.effects().get(parked[0]["key"])
+            if on_record is not None and not on_record.in_doubt:
+                world.found("parked, and known", f"{entity}: {parked[0]['effect']}")
             self._resolve(entity, parked[0]["key"], parked[0]["effect"])
             return True
         if status["waits_for_retry"]:

@@ -29,7 +29,7 @@ def scenario(
     calls = {each.name: script for each in contracts if (script := _script(random, each))}
     hostile = random.random()
     faults = tuple(_fault(random) for _ in range(_few(random, 0.75 * hostile)))
-    events = tuple(sorted((_event(random) for _ in range(_few(random, 0.9 * hostile))), key=lambda each: each.at))
+    events = _events(random, _few(random, 0.9 * hostile))
     return Scenario(
         seed=seed,
         given=given,
@@ -63,6 +63,19 @@ def _seconds(random: Random) -> float:
 
 def _fault(random: Random) -> Fault:
     return Fault(random.choice(PLACES), random.randint(1, 14), random.choice(FAULTS), _seconds(random))
+
+
+def _events(random: Random, count: int) -> tuple[Event, ...]:
+    """Some of them come soon after another one has begun, or is over: what breaks is most often what is half done."""
+    events: list[Event] = []
+    for _ in range(count):
+        event = _event(random)
+        if events and random.random() < 0.4:
+            other = random.choice(events)
+            pause = random.choice((0.02, 0.1, 0.5, 2.0, 5.0)) * random.uniform(0.8, 1.2)
+            event = replace(event, at=round(other.at + random.choice((0.0, other.seconds)) + pause, 3))
+        events.append(event)
+    return tuple(sorted(events, key=lambda each: each.at))
 
 
 def _event(random: Random) -> Event:

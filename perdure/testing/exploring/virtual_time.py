@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextvars import Context, copy_context
 from datetime import datetime, timedelta
+from types import FunctionType, MethodType
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -51,6 +52,14 @@ class VirtualTime(asyncio.AbstractEventLoop):
         """The virtual time of day."""
         return self._start + timedelta(seconds=self._elapsed)
 
+    def hold(self, owns: Callable[[Context], bool]) -> Callable[[], None]:
+        """Take no step of a task in whose context `owns` is true, where the loop can do that; its timers go on.
+
+        Returns:
+            What lets those steps follow, in the order in which they were due.
+        """
+        return lambda: None
+
     def advance(self, seconds: float) -> None:
         """Move the clock forward to the next timer.
 
@@ -73,7 +82,21 @@ class VirtualLoop(VirtualTime, asyncio.BaseEventLoop):
         VirtualTime.__init__(self, start, longest)  # and not that of asyncio's loop: nothing of its state is used
         self._ready: deque[_Call] = deque()
         self._timers: list[tuple[float, _Timer]] = []
+        self._held: list[tuple[Callable[[Context], bool], list[_Call]]] = []
         self._stopping = self._closed = False
+
+    def hold(self, owns: Callable[[Context], bool]) -> Callable[[], None]:
+        """See base class."""
+        held: list[_Call] = []
+        entry = owns, held
+        self._held.append(entry)
+
+        def release() -> None:
+            if entry in self._held:
+                self._held.remove(entry)
+                self._ready.extend(held)
+
+        return release
 
     def call_soon(  # type: ignore[override]
         self, callback: Callable[..., object], *args: Any, context: Context | None = None
@@ -141,8 +164,17 @@ class VirtualLoop(VirtualTime, asyncio.BaseEventLoop):
             ready.append(heapq.heappop(timers)[1])
         for _ in range(len(ready)):
             call = ready.popleft()
-            if not call.is_cancelled:
+            if not call.is_cancelled and not (self._held and self._is_held(call)):
                 call.context.run(call.callback, *call.args)
+
+    def _is_held(self, call: _Call) -> bool:
+        if isinstance(call.callback, (FunctionType, MethodType)):  # no step of a task
+            return False
+        for owns, held in self._held:
+            if owns(call.context):
+                held.append(call)
+                return True
+        return False
 
     def stop(self) -> None:
         """End `run_forever` after this turn."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -61,6 +61,7 @@ class Worker:
         self.reaches_temporal: bool = True
         self.stopping: bool = False
         self.frozen: asyncio.Future[None] | None = None
+        self._thaw: Callable[[], None] = lambda: None
         self.clock_ahead: timedelta = timedelta(0)
         self.connection: Store = world.database.connection(self)
         self.instances: Instances = Instances(world, app)
@@ -89,16 +90,24 @@ class Worker:
         self.instances.forget_all()
 
     def freeze(self, seconds: float) -> None:
-        """SIGSTOP, and SIGCONT later."""
+        """SIGSTOP, and SIGCONT later: its tasks do nothing in between, and find then that their timers have rung."""
         if self.frozen is None and self.alive:
-            thawed = self.frozen = self.world.loop.create_future()
+            loop = self.world.loop
+            thawed = self.frozen = loop.create_future()
+            release = loop.hold(lambda context: context.get(current_worker) is self)
 
             def thaw() -> None:
-                self.frozen = None
-                thawed.set_result(None)
+                if not thawed.done():
+                    self.frozen = None
+                    release()
+                    thawed.set_result(None)
+
+            def goes_on() -> None:
+                thaw()
                 self.world.temporal.poke()
 
-            self.world.loop.call_later(seconds, thaw)
+            self._thaw = thaw
+            loop.call_later(seconds, goes_on)
 
     def cut_off(self, seconds: float) -> None:
         """Its packets to Temporal are lost for a while; those to PostgreSQL and to the other side arrive."""
@@ -132,6 +141,7 @@ class Worker:
     def close(self) -> None:
         """Put it away with all that it has under way."""
         self.kill()
+        self._thaw()
         self._calls.close()
 
     # -- workflow tasks

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import timedelta
 from random import Random
@@ -103,6 +103,8 @@ class World:
         self._places: Counter[str] = Counter()
         self._faults = {(each.place, each.number): each for each in scenario.faults}
         self._activations = 0
+        self._ends: dict[Entity, int] = {}
+        """The version of the write that ended each."""
         self._caused: dict[tuple[str, str], str] = {}
 
     def rooms(self) -> tuple[DatabaseRoom, RelayRoom]:
@@ -180,9 +182,14 @@ class World:
         store = self.database.store
         kept, secret = store.snapshot(entity.lifecycle, entity.id), self.subject.secret
         keeps = secret is not None and isinstance(kept, dict) and "heard" in kept
+        self._ends[entity] = store.version(entity)
+        told: Mapping[str, list[Told]] = self.told
+        for ended, version in self._ends.items():  # an earlier generation's effects are on record as well
+            if ended.id == entity.id:
+                told = with_those_at_the_end(told, self.told_at_end[ended, version])
         return Evidence(
             entity,
-            told=with_those_at_the_end(self.told, self.told_at_end[entity, store.version(entity)]),
+            told=told,
             accounts=self.other_side.accounts,
             effects=store.effects(),
             moves=self.database.moves(entity),
