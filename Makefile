@@ -121,7 +121,7 @@ histories: $(STAMP) ## record this release: workflow histories, which later rele
 lock: $(STAMP) ## renew requirements.lock and infra/locks: the newest versions that pyproject.toml allows
 	@test -x $(BIN)/uv || $(BIN)/python -m pip install --quiet uv
 	@$(COMPILE) --upgrade $(GROUPS) $(EXTRAS) pyproject.toml -o requirements.lock
-	@$(COMPILE) --constraint requirements.lock $(EXTRAS) pyproject.toml -o infra/locks/worker.lock
+	@$(COMPILE) --constraint requirements.lock --extra console $(EXTRAS) pyproject.toml -o infra/locks/worker.lock
 	@printf '%s\n' $(BUILD) | $(COMPILE) --constraint requirements.lock - -o infra/locks/build.lock
 	@$(COMPILE) --constraint requirements.lock --extra archive --extra encryption --group docs pyproject.toml -o infra/locks/docs.lock
 	@$(COMPILE) --constraint requirements.lock --extra dev --group build --group screenshots pyproject.toml \

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
+import sys
 from pathlib import Path
 
 import asyncpg
+import pytest
 import yaml
 
+from perdure._services.health import Health
+from perdure._worker.serving import probes, serving
+from perdure.servers.ports import free_port
 from perdure.servers.postgres import PostgresServer
 from perdure.servers.postgres_binaries import postgres_binaries
 from perdure.servers.postgres_user import server_account
@@ -50,6 +56,29 @@ def test_a_worker_is_locked_to_the_versions_that_are_tested() -> None:
     pinned = [set(re.findall(r"^(\S+==\S+)", lock.read_text(), re.MULTILINE)) for lock in LOCKS]
     tested = pinned[LOCKS.index(INFRA.parent / "requirements.lock")]
     assert pinned[LOCKS.index(INFRA / "locks/worker.lock")] <= tested
+
+
+def test_what_must_run_is_restarted_and_what_is_for_ever_is_chosen() -> None:
+    services = yaml.safe_load(COMPOSE)["services"]
+    once = {"temporal-schema", "temporal-namespace", "app-tables", "migrate"}
+    assert {name for name, each in services.items() if each.get("restart") != "unless-stopped"} == once
+    assert int(services["temporal"]["environment"]["NUM_HISTORY_SHARDS"]) > 4
+    [logs] = services["worker"]["volumes"]
+    assert services["worker"]["environment"]["PERDURE_MAIL_LOG"].startswith(f"{logs['target']}/")
+    assert logs["read_only"]
+
+
+@pytest.mark.parametrize("answer", [True, False])
+def test_the_image_is_healthy_while_its_process_is_ready(answer: bool) -> None:
+    text = (INFRA / "Dockerfile").read_text()
+    _, *arguments = json.loads(text.partition("HEALTHCHECK")[2].partition("CMD ")[2].partition("\n")[0])
+    address, health = f"127.0.0.1:{free_port()}", Health()
+    if answer:
+        health.runs()
+    with serving("PERDURE_HEALTH", address, probes(health)):
+        environment = {**os.environ, "PERDURE_HEALTH": address}
+        asked = subprocess.run([sys.executable, *arguments], env=environment, capture_output=True, check=False)
+    assert (asked.returncode == 0) is answer
 
 
 async def test_no_role_of_a_process_is_a_superuser() -> None:
