@@ -36,6 +36,10 @@ class Reach:
         """Whether all tenants of a lifecycle are within it."""
         return any(one in (None, lifecycle) and of is None for one, of in self.pairs)
 
+    def includes_some(self, lifecycle: str) -> bool:
+        """Whether at least one tenant of a lifecycle is within it."""
+        return any(one in (None, lifecycle) for one, _ in self.pairs)
+
     @property
     def columns(self) -> tuple[list[str | None] | None, list[str | None] | None]:
         """The lifecycles and the tenants of its pairs, as arguments of a query; None twice where nothing is limited."""

@@ -116,6 +116,19 @@ async def select(connection: Connection, selection: Selection, after: Named | No
     return await _rows(connection, selection, after, "e.lifecycle, e.id", min(PAGE, selection.limit or PAGE))
 
 
+async def next_oldest(
+    connection: Connection, selection: Selection, after: tuple[datetime, str, str] | None = None
+) -> list[Row]:
+    """One page of those that have been in their state for longest, after a time, a lifecycle and an id."""
+    sql, arguments = _sql(selection, None)
+    if after is not None:
+        places = ", ".join(f"${len(arguments) + n}" for n in (1, 2, 3))
+        sql, arguments = f"{sql} and (e.since, e.lifecycle, e.id) > ({places})", [*arguments, *after]
+    page = f"{sql} order by e.since, e.lifecycle, e.id limit {selection.limit or PAGE}"
+    found = await connection.fetch(page, *arguments)
+    return [Row(**{**row, "condition": Condition(row["condition"])}) for row in found]
+
+
 async def pages(connection: Connection, selection: Selection) -> AsyncIterator[list[Row]]:
     """Every page that has rows, each read when the one before was dealt with."""
     last, left = None, selection.limit

@@ -15,13 +15,14 @@ from starlette.types import Receive, Scope, Send
 
 from perdure._loading import load, load_module
 from perdure.app import App
-from perdure.console import signing
+from perdure.console import live, signing
 from perdure.console.assets import Assets
 from perdure.console.folder import Folder
 from perdure.console.guarding import guarded, refused
 from perdure.console.identity import Asked, Host, Identity
 from perdure.console.jobs import Jobs
 from perdure.console.limiting import Rates
+from perdure.console.live import Live
 from perdure.console.page import Page, address
 from perdure.console.pages import PAGES
 from perdure.console.security import Forms, Headed, is_secure
@@ -41,19 +42,21 @@ class Console:
         forms: tokens of forms.
         sessions: of people who signed in here.
         jobs: acts on many that are under way.
+        live: the streams of open pages.
     """
 
     def __init__(self, identity: Identity, sources: Sources, folder: Folder, public_url: str | None) -> None:
         self.identity: Identity = identity
         self.sources: Sources = sources
         self.public_url: str | None = public_url
-        self.pages: list[Page] = [*PAGES, *_pages_of(sources.app)]
+        self.pages: list[Page] = [*PAGES, *live.PAGES, *_pages_of(sources.app)]
         self.rates: Rates = Rates()
         self.folder: Folder = folder
         secret = folder.secret()
         self.forms: Forms = Forms(secret)
         self.sessions: Sessions = Sessions(folder, secret)
         self.jobs: Jobs = Jobs()
+        self.live: Live = Live(sources)
         self.assets: Assets = Assets()
         self._templates = environment(_templates_of(sources.app))
         self._served = Headed(
@@ -74,6 +77,7 @@ class Console:
 
     async def close(self) -> None:
         """Close its connections; the next page would open them again."""
+        await self.live.close()
         await self.jobs.close()
         await self.sources.close()
 

@@ -72,6 +72,8 @@ def guarded(console: Console, page: Page) -> Callable[[Request], Awaitable[Respo
         try:
             known, visitor = browser(request)
             check_rate(console, request)
+            if any("\0" in each for each in request.query_params.values()):
+                raise Refused(400, "That can't be shown", "The address holds a character that no text may have.")
             person = await who(console, request)
             if person is None:
                 return _sign_in(console, request, page)
@@ -147,6 +149,8 @@ async def checked_form(console: Console, request: Request, person: Person | None
         raise Refused(415, "That is no form", "Send application/x-www-form-urlencoded.")
     try:
         form = dict(parse_qsl(body.decode(), keep_blank_values=True, max_num_fields=1000, errors="strict"))
+        if any("\0" in each for each in form.values()):
+            raise ValueError
     except ValueError:
         raise Refused(400, "That is no form", "It is not encoded as one.") from None
     why = console.forms.refusal(request, form.pop(TOKEN, ""), request.cookies.get(VISITOR), person)

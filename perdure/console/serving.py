@@ -48,6 +48,7 @@ async def serve(
             stopping = asyncio.ensure_future(stop)
             await asyncio.wait({running, stopping}, return_when=asyncio.FIRST_COMPLETED)
             server.should_exit = True
+            await served.live.close()
             await running
     says(log, "stopped")
 

@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from perdure.console.page import Page
-from perdure.console.pages import acting, entity, inbox, overview
+from perdure.console.pages import acting, entity, inbox, listing, overview
 
-PAGES: list[Page] = [each for module in (overview, inbox, entity, acting) for each in module.PAGES]
+PAGES: list[Page] = [each for module in (overview, inbox, listing, entity, acting) for each in module.PAGES]

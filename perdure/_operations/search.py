@@ -1,0 +1,55 @@
+"""Entities by what somebody has in hand: an id or how it begins, `LIFECYCLE/ID`, a workflow id, an effect's key,
+or the token of an effect in doubt."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from perdure._operations.reach import EVERYTHING, Reach
+from perdure._operations.selection import known_lifecycles
+from perdure._store.schema import Connection
+from perdure._store.sql import queries
+
+query = queries(__name__)
+
+_TOKEN = re.compile("[0-9a-f]{40}")
+MOST = 20
+"""Of each lifecycle."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """An entity.
+
+    Attributes:
+        exact: it is what was looked for; otherwise its id begins so.
+    """
+
+    lifecycle: str
+    id: str
+    tenant: str | None
+    state: str
+    exact: bool
+
+
+async def search(connection: Connection, text: str, scope: str | None, reach: Reach = EVERYTHING) -> list[Found]:
+    """What is found within reach, exact ones first.
+
+    Args:
+        scope: the first part of workflow ids.
+    """
+    text = text.strip()
+    if not text:
+        return []
+    known = await known_lifecycles(connection)
+    named = text.removeprefix(f"{scope}:") if scope else text
+    lifecycle, slash, entity_id = named.partition("/")
+    rows = list(await connection.fetch(query("search_key"), text))
+    if _TOKEN.fullmatch(text):
+        rows += await connection.fetch(query("search_token"), text)
+    if slash and lifecycle in known and entity_id:
+        rows += await connection.fetch(query("search_ids"), [lifecycle], entity_id.partition("~")[0], MOST)
+    rows += await connection.fetch(query("search_ids"), sorted(known), text, MOST)
+    found = dict.fromkeys(Found(**row) for row in rows if reach.includes(row["lifecycle"], row["tenant"]))
+    return sorted(found, key=lambda each: not each.exact)

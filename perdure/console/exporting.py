@@ -1,0 +1,59 @@
+"""Lists as CSV and JSON, row by row. A cell of CSV never begins as a formula of a spreadsheet does."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import AsyncIterator, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from starlette.responses import Response, StreamingResponse
+
+from perdure._text.shown import json_text, one_line
+
+FORMULA = ("=", "+", "-", "@", "|", "%", "\t", "\r")
+"""What a spreadsheet may take for the beginning of a formula: such a cell begins with an apostrophe."""
+
+
+def cell(value: object) -> str:
+    """A value as CSV has it.
+
+    >>> cell("=1+1"), cell(7), cell(None)
+    ("'=1+1", '7', '')
+    """
+    if value is None:
+        return ""
+    text = value.isoformat() if isinstance(value, datetime) else one_line(value)
+    return f"'{text}" if text.startswith(FORMULA) and not isinstance(value, int | float) else text
+
+
+def exported(form: str, name: str, columns: Sequence[str], rows: AsyncIterator[Mapping[str, Any]]) -> Response:
+    """An answer that a browser saves as a file.
+
+    Args:
+        form: `csv`, otherwise JSON with one object a line.
+    """
+    kind = "text/csv" if form == "csv" else "application/x-ndjson"
+    body = _csv(columns, rows) if form == "csv" else _json(columns, rows)
+    disposition = f'attachment; filename="{name}.{"csv" if form == "csv" else "ndjson"}"'
+    return StreamingResponse(body, media_type=f"{kind}; charset=utf-8", headers={"Content-Disposition": disposition})
+
+
+async def _csv(columns: Sequence[str], rows: AsyncIterator[Mapping[str, Any]]) -> AsyncIterator[str]:
+    yield _line(columns)
+    async for row in rows:
+        yield _line([cell(row[column]) for column in columns])
+
+
+async def _json(columns: Sequence[str], rows: AsyncIterator[Mapping[str, Any]]) -> AsyncIterator[str]:
+    async for row in rows:
+        picked = {column: row[column] for column in columns}
+        yield json_text(json.dumps(picked, default=str, ensure_ascii=False)) + "\n"
+
+
+def _line(cells: Sequence[str]) -> str:
+    line = io.StringIO()
+    csv.writer(line, quoting=csv.QUOTE_ALL).writerow(cells)
+    return line.getvalue()

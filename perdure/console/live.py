@@ -1,0 +1,137 @@
+"""Keeps open pages true: server-sent events that say that something has changed, or that the database is away.
+
+An event holds no data. The page then loads itself again, with all that is checked for any page.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass, field
+
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+
+from perdure._operations.changes import newest_change
+from perdure.console.guarding import Refused, who
+from perdure.console.page import Page, View
+from perdure.console.sources import Sources
+from perdure.errors import NoSuchEntity, PerdureError
+
+EVERY = 1.0
+"""Seconds between two looks at what is watched."""
+BEAT = 15.0
+"""Seconds after which a stream sends something in any case, and checks that its person is still signed in."""
+MOST = 200
+"""Streams of one console process."""
+
+Watched = tuple[str | None, str | None]
+
+
+@dataclass
+class _Watch:
+    streams: set[asyncio.Queue[str | None]] = field(default_factory=set)
+    task: asyncio.Task[None] | None = None
+
+
+@dataclass
+class Live:
+    """All streams; those that watch the same thing share one look at it."""
+
+    sources: Sources
+    _watches: dict[Watched, _Watch] = field(default_factory=dict)
+
+    @property
+    def streams(self) -> int:
+        """How many are open."""
+        return sum(len(each.streams) for each in self._watches.values())
+
+    async def events(self, watched: Watched, still: Callable[[], Awaitable[bool]]) -> AsyncIterator[str]:
+        """The lines of one stream, until its person is signed out or the console stops."""
+        queue: asyncio.Queue[str | None] = asyncio.Queue(maxsize=16)
+        watch = self._watches.setdefault(watched, _Watch())
+        watch.streams.add(queue)
+        if watch.task is None:
+            watch.task = asyncio.create_task(self._look(watched, watch))
+        try:
+            yield "retry: 3000\nevent: open\ndata:\n\n"
+            while True:
+                try:
+                    event = await asyncio.wait_for(queue.get(), BEAT)
+                except TimeoutError:
+                    event = "beat"
+                    if not await still():
+                        event = "signed-out"
+                if event is None:
+                    return
+                yield f"event: {event}\ndata:\n\n"
+                if event == "signed-out":
+                    return
+        finally:
+            watch.streams.discard(queue)
+            if not watch.streams and watch.task is not None:
+                watch.task.cancel()
+                self._watches.pop(watched, None)
+
+    async def _look(self, watched: Watched, watch: _Watch) -> None:
+        last: str | None = None
+        away = False
+        while True:
+            try:
+                async with self.sources.reading() as connection:
+                    now = await newest_change(connection, *watched)
+                if away or (last is not None and now != last):
+                    _tell(watch, "changed")
+                last, away = now or "", False
+            except PerdureError:
+                if not away:
+                    _tell(watch, "away")
+                away = True
+            await asyncio.sleep(EVERY)
+
+    async def close(self) -> None:
+        """End all streams."""
+        for watch in list(self._watches.values()):
+            if watch.task is not None:
+                watch.task.cancel()
+            _tell(watch, None)
+
+
+def _tell(watch: _Watch, event: str | None) -> None:
+    for queue in watch.streams:
+        if queue.full():  # a browser that reads nothing: it needs the newest event alone
+            queue.get_nowait()
+        queue.put_nowait(event)
+
+
+async def show(view: View) -> Response:
+    """The stream of a page: of one entity, or of everything."""
+    live = view.console.live
+    if live.streams >= MOST:
+        raise Refused(503, "Too many open pages", "Load this page again to see what has changed.")
+    lifecycle, entity_id = view.query.get("lifecycle"), view.query.get("id")
+    if lifecycle is None or entity_id is None:
+        lifecycle = entity_id = None
+    else:
+        await _check(view, lifecycle, entity_id)
+
+    async def still(request: Request = view.request) -> bool:
+        person = await who(view.console, request)
+        return person is not None and person.may_somewhere(view.page.role)
+
+    headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+    events = live.events((lifecycle, entity_id), still)
+    return StreamingResponse(events, media_type="text/event-stream", headers=headers)
+
+
+async def _check(view: View, lifecycle: str, entity_id: str) -> None:
+    client = (await view.session()).client
+    try:
+        standing = await client.status(lifecycle, entity_id)
+    except NoSuchEntity:
+        view.see(lifecycle, entity_id, None)
+        raise
+    view.see(lifecycle, entity_id, standing.tenant)
+
+
+PAGES = [Page("live", "/live", show)]

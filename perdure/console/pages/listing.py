@@ -1,0 +1,129 @@
+"""List: open or finished entities by the filters of `perdure list`, which are the address; as pages, CSV and JSON. And
+the search for an id or a key."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import asdict, replace
+from datetime import datetime
+from typing import Any
+
+from starlette.responses import Response
+
+from perdure._operations.bulk import Name
+from perdure._operations.condition import Condition
+from perdure._operations.finished import select_finished
+from perdure._operations.search import search
+from perdure._operations.selection import check, check_lifecycle, known_lifecycles, known_states, next_oldest, select
+from perdure.console.chosen import FINISHED_FILTERS, OPEN_FILTERS, finished_ones, open_ones
+from perdure.console.exporting import exported
+from perdure.console.page import Page, View
+from perdure.errors import InvalidSetting
+
+ROWS = 50
+"""On one page."""
+EXPORTED = 100_000
+"""Rows of one file at most."""
+_OPEN = ("lifecycle", "id", "generation", "state", "since", "condition", "attention", "tenant")
+_FINISHED = ("lifecycle", "id", "generation", "state", "finished_at")
+
+
+async def show(view: View) -> Response:
+    """One page. Where lifecycle and state are given, those that have been in it for longest come first."""
+    query, finished = view.query, "finished" in view.query
+    async with view.reading() as connection:
+        rows = await _rows(view, connection, query.get("after"), ROWS + 1)
+        lifecycles = sorted(await known_lifecycles(connection, view.app))
+        states = sorted(await known_states(connection, query["lifecycle"], view.app)) if "lifecycle" in query else []
+    more = rows[ROWS - 1] if len(rows) > ROWS else None
+    allowed = OPEN_FILTERS if not finished else (*FINISHED_FILTERS, "in_doubt", "finished")
+    same = {name: value for name, value in query.items() if name in allowed}
+    return view.render(
+        "list.html",
+        rows=rows[:ROWS],
+        query=query,
+        same=same,
+        finished=finished,
+        states=states,
+        after=_place(query, more) if more else None,
+        lifecycles=[each for each in lifecycles if view.reach().includes_some(each)],
+        conditions=[each for each in Condition if each is not Condition.FINISHED],
+    )
+
+
+async def export(view: View) -> Response:
+    """All rows that the filters choose, as a file."""
+    form, columns = view.query.get("format", "csv"), _FINISHED if "finished" in view.query else _OPEN
+    if form not in ("csv", "json"):
+        raise InvalidSetting(f"{form!r} is no format: csv or json")
+    async with view.reading() as connection:  # what is wrong with the filters is said before a file begins
+        await _rows(view, connection, None, 1)
+    return exported(form, "perdure-finished" if "finished" in view.query else "perdure-open", columns, _all(view))
+
+
+async def _all(view: View) -> AsyncIterator[Mapping[str, Any]]:
+    after, left = None, EXPORTED
+    while left > 0:
+        async with view.reading() as connection:
+            rows = await _rows(view, connection, after, min(left, 500))
+        for row in rows:
+            yield asdict(row)
+        if not rows:
+            return
+        after, left = _place(view.query, rows[-1]), left - len(rows)
+
+
+async def find(view: View) -> Response:
+    """What an id or a key leads to; to the entity itself, where it is the only one."""
+    text = view.query.get("q", "").strip()[:1000]
+    async with view.reading() as connection:
+        found = await search(connection, text, view.config.scope, view.reach())
+    exact = [each for each in found if each.exact]
+    if len(exact) == 1:
+        return view.redirect(f"/entity/{exact[0].lifecycle}", id=exact[0].id)
+    return view.render("search.html", text=text, found=found)
+
+
+async def _rows(view: View, connection: Any, after: str | None, limit: int) -> Sequence[Any]:
+    query = view.query
+    if "finished" in query:
+        finished = replace(finished_ones(query, view.reach()), limit=limit)
+        if finished.lifecycle is not None:
+            await check_lifecycle(connection, finished.lifecycle, view.app)
+        return await select_finished(connection, finished, _name(after))
+    wanted = replace(open_ones(query, view.reach()), limit=limit)
+    await check(connection, wanted, view.app)
+    if _by_age(query):
+        return await next_oldest(connection, wanted, _moment(after))
+    return await select(connection, wanted, _name(after))
+
+
+def _by_age(query: Mapping[str, str]) -> bool:
+    """An index has them in that order."""
+    return "finished" not in query and {"lifecycle", "state"} <= query.keys()
+
+
+def _place(query: Mapping[str, str], row: Any) -> str:
+    """Where the next page begins."""
+    return f"{row.since.isoformat()} {row.lifecycle}/{row.id}" if _by_age(query) else f"{row.lifecycle}/{row.id}"
+
+
+def _name(after: str | None) -> Name | None:
+    return None if after is None else Name.of(after)
+
+
+def _moment(after: str | None) -> tuple[datetime, str, str] | None:
+    if after is None:
+        return None
+    at, _, name = after.partition(" ")
+    try:
+        return datetime.fromisoformat(at), *Name.of(name)
+    except ValueError:
+        raise InvalidSetting(f"{after!r} is no place in this list: begin at its first page") from None
+
+
+PAGES = [
+    Page("list", "/list", show, menu="List"),
+    Page("list.export", "/export", export),
+    Page("list.search", "/search", find),
+]

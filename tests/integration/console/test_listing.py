@@ -1,0 +1,83 @@
+"""The list is its address: filters, pages by keyset, files without formulae; the search finds what somebody has."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+
+import pytest
+
+from perdure.console.pages import listing
+from perdure.contracts.keys import Key
+from tests.integration.console.browsing import Browser, open_console, readable
+from tests.integration.operations.test_list import ENDED, ENTITIES
+from tests.world import World
+
+
+async def ids(browser: Browser, path: str) -> list[str]:
+    """The ids on all pages of a list, in their order."""
+    found: list[str] = []
+    while path:
+        page = await browser.get(path)
+        found += re.findall(r'<td>\s*<a class="id" href="[^"]*id=([^"]+)"', page)
+        after = re.search(r'href="([^"]*after=[^"]+)">Next', page)
+        path = after[1].replace("&amp;", "&") if after else ""
+    return found
+
+
+async def test_filters_are_the_address_and_pages_follow_by_keyset(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(listing, "ROWS", 2)
+    await world.db.execute(ENTITIES)
+    await world.db.execute(ENDED)
+    async with open_console(world) as site:
+        ann = site.browser()
+        for path, expected in (
+            ("/list?lifecycle=order", "1 2 3 4 5 6"),
+            ("/list?lifecycle=order&state=sending", "4 3 2"),
+            ("/list?in_doubt=on", "3 4"),
+            ("/list?attention=on", "4"),
+            ("/list?older_than=150m", "3 4"),
+            ("/list?tenant=t1&condition=not-picked-up", "1"),
+            ("/list?finished=on&in_doubt=on", "e4"),
+        ):
+            assert await ids(ann, path) == expected.split(), path
+        assert await ids(site.browser("bob", "look:parcel"), "/list") == ["p"]
+        assert await ids(site.browser("eve", "look@t1"), "/list?lifecycle=order") == ["1", "3", "5"]
+        assert "did you mean" in await ann.get("/list?lifecycle=ordre", 400)
+        for path in ("/list?condition=x", "/list?older_than=10", "/list?finished=on&since=yore", "/export?format=x"):
+            await ann.get(path, 400)
+
+
+async def test_a_file_holds_what_the_list_shows_and_no_cell_begins_as_a_formula(world: World) -> None:
+    await world.db.execute(ENTITIES)
+    await world.db.execute("select perdure.start('order', '=cmd|''/C calc''!A0', '{}', tenant => '@SUM(A1)')")
+    await world.db.execute("update perdure.entity set attention = E'-2+3\\nnext' where id = '5'")
+    async with open_console(world) as site:
+        ann = site.browser("ann", "look:order")
+        answer = await ann.http.get("/export", params={"format": "csv"})
+        assert answer.headers["content-disposition"] == 'attachment; filename="perdure-open.csv"'
+        rows = list(csv.DictReader(io.StringIO(answer.text)))
+        assert {row["lifecycle"] for row in rows} == {"order"}
+        assert len(rows) == 7
+        assert {cell for row in rows for cell in row.values() if cell.startswith(("=", "+", "-", "@"))} == set()
+        assert "'=cmd|'/C calc'!A0" in {row["id"] for row in rows}
+        lines = (await ann.http.get("/export", params={"format": "json", "state": "sending"})).text.splitlines()
+        assert [json.loads(line)["id"] for line in lines] == ["2", "3", "4"]
+
+
+async def test_an_id_a_key_or_a_workflow_id_leads_to_the_entity(world: World) -> None:
+    await world.db.execute(ENTITIES)
+    async with open_console(world) as site:
+        ann = site.browser()
+        for text in ("4", "order/4", f"{world.scope}:order/4", "k4", Key("k4").token, " 4 "):
+            answer = await ann.http.get("/search", params={"q": text})
+            assert answer.headers.get("location") == "/entity/order?id=4", text
+        await world.db.execute("select perdure.start('parcel', '44', '{}')")
+        await world.db.execute("select perdure.start('parcel', '45', '{}')")
+        assert "parcel/45" in readable(await site.browser("bob", "look:parcel").get("/search", q="4"))
+        assert "Nothing has the id" in readable(await ann.get("/search", q="<b>nowhere"))
+        assert "Nothing has the id" in readable(await site.browser("bob", "look:parcel").get("/search", q="k4"))

@@ -1,0 +1,90 @@
+"""An open page is told that something has changed, that the database is away, and that its person is signed out; the
+stream itself holds no data."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import httpx
+import pytest
+
+from perdure.console import live
+from tests.deadline import in_time
+from tests.integration.console.browsing import Browser, open_console
+from tests.world import World
+
+
+class Stream:
+    """The events of a stream, in order."""
+
+    def __init__(self, answer: httpx.Response) -> None:
+        self._lines = answer.aiter_lines()
+        self.seen: list[str] = []
+
+    async def until(self, event: str) -> None:
+        """Wait for an event."""
+
+        async def read() -> None:
+            async for line in self._lines:
+                if line.startswith("event: "):
+                    self.seen.append(line.removeprefix("event: "))
+                else:
+                    assert line in ("", "data:", "retry: 3000"), "no data"
+                if self.seen[-1:] == [event]:
+                    return
+            raise AssertionError(f"the stream ended before {event}: {self.seen}")
+
+        await in_time(read())
+
+
+@asynccontextmanager
+async def stream(browser: Browser, path: str) -> AsyncIterator[Stream]:
+    """A stream that is open."""
+    async with browser.http.stream("GET", path) as answer:
+        assert answer.status_code == 200
+        yield Stream(answer)
+
+
+async def test_a_page_is_told_what_changed_and_that_the_database_is_away(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(live, "EVERY", 0.05)
+    monkeypatch.setattr(live, "BEAT", 0.2)
+    await world.db.execute("select perdure.start('order', 'a', '{}', tenant => 'acme')")
+    async with open_console(world) as site:
+        ann = site.browser("ann", "look@acme")
+        async with stream(ann, "/live") as everything, stream(ann, "/live?lifecycle=order&id=a") as one:
+            await everything.until("beat")
+            await one.until("beat")
+            await world.db.execute("select perdure.start('order', 'b', '{}')")
+            await everything.until("changed")
+            assert "changed" not in one.seen
+            await world.db.execute("select perdure.note('order', 'a', 'ann', 'seen')")
+            await one.until("changed")
+            await asyncio.to_thread(world.postgres.stop)
+            try:
+                await everything.until("away")
+            finally:
+                await world.servers_are_back()
+            await everything.until("changed")
+        assert (await site.browser("eve", "look@evil").http.get("/live?lifecycle=order&id=a")).status_code == 404
+        assert (await site.browser(None).http.get("/live")).status_code == 401
+
+
+async def test_a_stream_ends_with_the_session(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(live, "BEAT", 0.1)
+    async with open_console(world) as site:
+        ann = site.browser("ann")
+        async with stream(ann, "/live") as open_page:
+            await open_page.until("beat")
+            known = site.console.identity.person
+
+            async def nobody(request: object) -> None:
+                return None
+
+            monkeypatch.setattr(site.console.identity, "person", nobody)
+            await open_page.until("signed-out")
+            monkeypatch.setattr(site.console.identity, "person", known)
+        assert site.console.live.streams == 0
