@@ -62,7 +62,7 @@ _MODULES = {
     "_wire.requests": ("OperatorRequest",),
 }
 _WHERE = {name: module for module, names in _MODULES.items() for name in names}
-"""Imported when used: a contract must pull in no database driver, and pytest, which loads our plugin, nothing."""
+"""Imported on first use: a contract must import no database driver, and pytest, which loads our plugin, nothing."""
 
 
 def __getattr__(name: str) -> Any:

@@ -1,4 +1,4 @@
-"""`App`: which lifecycles there are, and which bodies perform their effects. Checked before a worker starts."""
+"""`App`: the lifecycles of an application, and the bodies of their effects. It is checked before a worker starts."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 Contract = Effect[Any, Any] | Lookup[Any, Any] | Step[Any, Any]
 Lifespan: TypeAlias = "Callable[[Settings], AbstractAsyncContextManager[Any]]"
-"""Opens what bodies share, for as long as a worker runs."""
+"""Opens the resources that bodies share, until the worker stops."""
 
 
 class App:
@@ -33,21 +33,21 @@ class App:
     Args:
         lifecycles: the classes.
         effects: bodies of effects, look-ups and steps, bound with `@EFFECT.performs`, `@FIND.answers`, `@STEP.takes`.
-            Those that were declared by their bodies (`@effect`, `@lookup`, `@step`) need not be named.
-        lifespan: what bodies share: an async context manager made from the worker's settings, entered before the
-            worker takes work and left after its last body has ended. What it yields is their `attempt.resources`.
-        checks: functions that return the problems of this machine, such as a log that can't be read, for
-            `perdure doctor`.
-        commands: groups of commands that `perdure` gets from the application, by their first word: where their Typer
-            app is, as `package.module:name`.
-        pages: pages that the console gets from the application, by a name: where the list of `perdure.console.Page`
-            is, as `package.module:name`.
+            Bodies that declare their contract (`@effect`, `@lookup`, `@step`) need not be listed.
+        lifespan: a function that makes an async context manager from the worker's settings. The worker enters it before
+            it takes work, and leaves it after its last body has ended. Bodies find the yielded value in
+            `attempt.resources`.
+        checks: functions that return problems of this machine, such as an unreadable log, for `perdure doctor`.
+        commands: groups of commands of the application, by their first word. The value is the place of a Typer app,
+            as `package.module:name`.
+        pages: pages of the application for the console, by a name. The value is the place of a list of
+            `perdure.console.Page`, as `package.module:name`.
 
     Raises:
-        DeclarationError: an effect has no body, a body has no contract or nobody needs it, or two have one name.
+        DeclarationError: an effect has no body, a body has no contract or is not used, or two have one name.
 
     Attributes:
-        limits: the rates that its effects and look-ups keep to, by name.
+        limits: the rates of the effects and look-ups, by name.
 
     Example:
         >>> App(lifecycles=[]).lifecycles
@@ -89,17 +89,17 @@ class App:
         commands: Mapping[str, str] | None = None,
         pages: Mapping[str, str] | None = None,
     ) -> App:
-        """An app of all lifecycles and bodies that some modules define. What they import does not count.
+        """An app of all lifecycles and bodies that some modules define. Imported definitions do not count.
 
-        `perdure worker shop.orders`, without a name of an app, runs `App.discover("shop.orders")`.
+        `perdure worker shop.orders`, without the name of an app, runs `App.discover("shop.orders")`.
 
         Args:
-            modules: their names; `__name__` for the module that calls this.
+            modules: the names of the modules; `__name__` for the calling module.
             lifespan: see `App`.
             commands, pages: see `App`.
 
         Raises:
-            DeclarationError: they define no lifecycle, or the app can't work.
+            DeclarationError: the modules define no lifecycle, or the app cannot be used.
         """
         defined = [
             each
@@ -117,7 +117,7 @@ class App:
         """The lifecycle of that name.
 
         Raises:
-            UnknownLifecycle: there is none.
+            UnknownLifecycle: the app has no such lifecycle.
         """
         try:
             return self.lifecycles[name]
@@ -125,7 +125,7 @@ class App:
             raise UnknownLifecycle(f"no lifecycle is named {name!r}{suggestion(name, self.lifecycles)}") from None
 
     def contract(self, name: str) -> Contract | None:
-        """The contract that has this name, or had it aliases."""
+        """The contract with this name, today or among its aliases."""
         if name in self.bodies:
             return self.bodies[name][0]
         return next((contract for contract, _ in self.bodies.values() if name in contract.aliases), None)
@@ -161,13 +161,14 @@ class App:
 
 
 def input_json(lifecycle: type[Lifecycle[Any, Any]], given: Any, *, sealing: bool = False) -> Any:
-    """`given` as JSON data, checked against what the lifecycle takes.
+    """`given` as JSON data, checked against the lifecycle's input type.
 
     Args:
-        sealing: whether it comes from outside, and is sealed (`sealed_data`); what is carried on stays as it is.
+        sealing: whether the input comes from outside, and is sealed (`sealed_data`). An input that is passed on stays
+            unchanged.
 
     Raises:
-        InvalidInput: it does not fit; the message says where, not what (inputs may be personal).
+        InvalidInput: the input does not fit. The message has the place and not the value, which may be personal.
     """
     try:
         if sealing:
@@ -178,7 +179,7 @@ def input_json(lifecycle: type[Lifecycle[Any, Any]], given: Any, *, sealing: boo
 
 
 def name_of(lifecycle: type[Lifecycle[Any, Any]] | str) -> str:
-    """Name of a lifecycle given as class or name."""
+    """The name of a lifecycle that is given as class or name."""
     return lifecycle if isinstance(lifecycle, str) else _name(lifecycle)
 
 
@@ -204,7 +205,7 @@ def _needed(lifecycles: Sequence[type[Lifecycle[Any, Any]]]) -> dict[str, tuple[
 
 
 def contracts_of(lifecycle: type[Lifecycle[Any, Any]]) -> list[Contract]:
-    """All that it declares: effects, their look-ups, steps."""
+    """All contracts of a lifecycle: effects, their look-ups, steps."""
     finds = [effect.lookup for effect in lifecycle.effects if effect.lookup is not None]
     return [*lifecycle.effects, *finds, *lifecycle.steps]
 

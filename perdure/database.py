@@ -1,8 +1,8 @@
-"""Connections to the app's database, opened as Perdure opens its own, and the schema `perdure` in it.
+"""Connections to the app's database, opened as Perdure opens its own, and the schema `perdure`.
 
-Every application that touches its tables outside of a lifecycle needs such connections: the bodies of its effects and
-steps, and the commands that receive callbacks. `asyncpg.create_pool` serves as well. What this one adds: it works
-behind PgBouncer, and an error about a URL, a certificate or a key names the setting or the file, and no password.
+Bodies of effects and steps, and commands that receive callbacks, need such connections for the app's own tables. Unlike
+`asyncpg.create_pool`, this pool works behind PgBouncer, and an error about a URL, a certificate or a key names the
+setting or the file, and shows no password.
 """
 
 from __future__ import annotations
@@ -22,17 +22,18 @@ from perdure.settings import Settings
 def open_pool(config: Settings, name: str, *, command_timeout: float, **more: Any) -> AbstractAsyncContextManager[Pool]:
     """Connections to the database of `config.database_url`, `config.connections` at most, opened when first needed.
 
-    They are apart from those of the worker, so that a body that holds all of them holds up no lifecycle.
+    The worker has other connections, so a body that holds all of these delays no lifecycle.
 
     Args:
-        config: the settings, as `App(lifespan=...)` is given them.
-        name: the `application_name` by which they show in the database.
+        config: the settings, as the function in `App(lifespan=...)` gets them.
+        name: the `application_name` of the connections in PostgreSQL.
         command_timeout: seconds that a statement may take.
         more: further arguments for `asyncpg.create_pool`.
 
     Raises:
-        UnusableFile: when a connection is opened: a certificate or key can't be used, or the server's is not trusted.
-        InvalidSetting: when a connection is opened: the URL can't be used.
+        UnusableFile: a certificate or key cannot be used, or the server's certificate is not trusted. Raised when a
+            connection is opened.
+        InvalidSetting: the URL cannot be used. Raised when a connection is opened.
     """
     return asyncpg.create_pool(
         config.database_url,
@@ -47,11 +48,11 @@ def open_pool(config: Settings, name: str, *, command_timeout: float, **more: An
 
 
 async def migrate(connection: Connection) -> None:
-    """Make the schema `perdure`, or bring it up to date, as `perdure migrate` does: for tests, and for deployments
-    that migrate in Python. All of it is applied, or nothing; many may call it at once.
+    """Create or update the schema `perdure`, as `perdure migrate` does: for tests, and for deployments that migrate in
+    Python. All changes are applied, or none. Concurrent calls do no harm.
 
     Raises:
-        SchemaMismatch: the database has migrations that this version does not know and can't work with.
-        NotNow: another session migrates, and has done so for a minute.
+        SchemaMismatch: the database has migrations that this version does not have and cannot work with.
+        NotNow: another session has been migrating for a minute.
     """
     await schema.migrate(connection)

@@ -1,4 +1,4 @@
-"""Personal data that the database, histories and logs do not show, and the service that unwraps the keys for it."""
+"""Private fields, which database, histories and logs do not show, and the service that unwraps their keys."""
 
 from perdure._crypto.private import Private as Private
 from perdure._crypto.private import PrivateAs as PrivateAs

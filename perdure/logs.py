@@ -1,5 +1,5 @@
-"""Structured logs: a sentence, and the fields that tell which entity, key, attempt and outcome. Never payloads,
-nor messages of errors that may quote one."""
+"""Structured logs: a sentence, and fields for entity, key, attempt and outcome. They contain neither payloads nor
+messages of errors that may quote one."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from perdure._text.privacy import format_error
 from perdure._text.shown import field, lines, one_line
 
 FIELDS = "perdure"
-"""Attribute of a log record that holds the fields."""
+"""Attribute of a log record with the fields."""
 
 
 def says(log: logging.Logger, sentence: str, *, level: int = logging.INFO, **fields: Any) -> None:
@@ -40,7 +40,7 @@ class JsonLines(logging.Formatter):
 
 
 class PlainLines(logging.Formatter):
-    """A line a person reads: `12:00:01 info perdure.relay: delivered | count=3`."""
+    """A line for people: `12:00:01 info perdure.relay: delivered | count=3`."""
 
     def format(self, record: logging.LogRecord) -> str:
         at = datetime.fromtimestamp(record.created).strftime("%H:%M:%S")
@@ -53,8 +53,8 @@ class PlainLines(logging.Formatter):
 
 
 def _message(record: logging.LogRecord) -> str:
-    """What a record has to show. An event loop adds the `repr` of an exception in further lines, pydantic that of a
-    value."""
+    """The text of a record, in one line. An event loop adds the `repr` of an exception in further lines, and pydantic
+    that of a value."""
     message = record.getMessage()
     if record.name == "asyncio" or record.name.startswith("temporalio.worker"):
         return message.partition("\n")[0]

@@ -24,13 +24,13 @@ from perdure.temporal.orders import PlainAttempt, PlainLookup
 
 
 class EffectsPlugin(SimplePlugin):
-    """Makes a worker of Temporal's perform effects: `Worker(..., plugins=[EffectsPlugin(charge, refund)])`.
+    """Lets a worker of Temporal perform effects: `Worker(..., plugins=[EffectsPlugin(charge, refund)])`.
 
-    It adds an activity for each effect and look-up, named as they are. Their modules and perdure pass through the
-    workflow sandbox, so that a worker imports them once.
+    It adds an activity for each effect and look-up, with the same name. Their modules and Perdure pass through the
+    workflow sandbox, so a worker imports them once.
 
     Args:
-        effects: declared with `@effect`.
+        effects: effects that are declared with `@effect`.
         grace: seconds that a call under way may still take when the worker stops. Give the worker a
             `graceful_shutdown_timeout` that is three seconds longer.
 
@@ -100,7 +100,7 @@ def _body(contract: Effect[Any, Any] | Lookup[Any, Any]) -> Callable[..., Any]:
 
 
 class _HistoryOnly:
-    """Answers as a store that has on record what the workflow knows; what it is given, the history will have."""
+    """A store that answers from the workflow's own facts. The history records what is written to it."""
 
     def __init__(self, view: EffectView) -> None:
         self._view = view

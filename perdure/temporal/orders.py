@@ -1,4 +1,4 @@
-"""What workflow and activities say to each other, as JSON data: the workflow's data converter may be any."""
+"""The orders of a workflow to its activities as JSON data, so that any data converter works."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ class PlainAttempt(BaseModel):
 
     Attributes:
         order: the attempt.
-        view: what the workflow knows of the effect.
-        begin_by: later, no attempt begins: the other side may have forgotten the key.
+        view: the workflow's facts about the effect.
+        begin_by: no attempt begins after this time, because the other side may have forgotten the key.
     """
 
     order: AttemptOrder

@@ -1,4 +1,4 @@
-"""One effect in an ordinary workflow: the loop that asks `decide` what to do next, and does it."""
+"""Performs one effect in an ordinary workflow: a loop that executes the decisions of `decide`."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ _LOOK_UP_WAITS = timedelta(minutes=5)
 
 
 class EffectNotPerformed(ApplicationError):
-    """The effect came to an end without being done: it was refused, gave up, or expired.
+    """The effect ended without being done: it was refused, gave up, or expired.
 
     Attributes:
         key: the idempotency key of its attempts.
-        in_doubt: whether an attempt may have happened all the same.
+        in_doubt: whether an earlier attempt may have happened.
 
     Example:
         >>> EffectNotPerformed("charge was refused: no funds", key="k", in_doubt=False).in_doubt
@@ -49,7 +49,7 @@ class EffectNotPerformed(ApplicationError):
 
 
 class EffectInDoubt(EffectNotPerformed):
-    """Nobody knows whether the effect happened, and its doubt policy needs a person. No attempt is in flight any more.
+    """The effect may have happened, and its doubt policy needs a person. No attempt is in flight any more.
 
     Example:
         >>> EffectInDoubt("charge is in doubt: its worker was lost", key="k", in_doubt=True).type
@@ -65,25 +65,25 @@ async def perform(
     key: str | None = None,
     expires_at: datetime | None = None,
 ) -> Out:
-    """Perform an effect: make attempts and ask look-ups until it is known what became of it.
+    """Perform an effect: make attempts and look-ups until its outcome is known.
 
-    A cancellation waits until the effect is in no doubt, and no further attempt is begun for it.
+    A cancellation waits until the effect is in no doubt. No further attempt begins meanwhile.
 
     Args:
-        effect: declared with `@effect`; its worker has `EffectsPlugin(effect)`.
-        given: its input.
-        suffix: tells several performances of the effect in one execution apart.
-        key: the idempotency key; None = of the workflow id, the first run of this execution, the effect and the suffix.
-            A second execution under the same workflow id has another one, so name it where it must not.
-        expires_at: from then on it is of no use (aware).
+        effect: an effect that is declared with `@effect`. The worker has `EffectsPlugin(effect)`.
+        given: the input.
+        suffix: distinguishes several performances of the effect in one execution.
+        key: the idempotency key; None = made of the workflow id, the first run of this execution, the effect and the
+            suffix. A second execution under the same workflow id then has another key; give one if it must not.
+        expires_at: no attempt begins after this time, which has a time zone.
 
     Returns:
         The receipt.
 
     Raises:
-        EffectInDoubt: nobody knows whether it happened, and nobody can be asked.
-        EffectNotPerformed: it certainly did not happen, or `in_doubt` says that it may have.
-        DeclarationError: it was performed already under this key.
+        EffectInDoubt: the effect may have happened, and nobody can be asked.
+        EffectNotPerformed: the effect certainly did not happen, unless `in_doubt` is True.
+        DeclarationError: the effect was already performed under this key.
         CancelledError: the workflow was cancelled.
 
     Example:
@@ -111,7 +111,7 @@ async def perform(
 class _Performance(Generic[In, Out]):
     def __init__(self, effect: Effect[In, Out], given: In, key: Key, slot: str, expires_at: datetime | None) -> None:
         self.stops = False
-        """The workflow was cancelled: no attempt is begun but to settle a doubt."""
+        """The workflow was cancelled: an attempt begins only to settle a doubt."""
         self._effect = effect
         self._given = effect.input.dump_python(given, mode="json")
         self._key = key
@@ -161,7 +161,7 @@ class _Performance(Generic[In, Out]):
         return kind(f"{self._slot} {how}: {view.why or 'no reason'}", key=self._key, in_doubt=view.in_doubt)
 
     async def _waited(self, pause: timedelta) -> bool:
-        """Pause; False if it expired or was cancelled meanwhile, so that `decide` has the word."""
+        """Pause. Returns False if the effect expired or was cancelled meanwhile, so that `decide` is asked."""
         until = workflow.now() + pause
         if self._expires_at is not None:
             until = min(until, self._expires_at)
@@ -198,7 +198,7 @@ class _Performance(Generic[In, Out]):
         if report.begun and report.effect is not None:
             doubtful = report.said is Said.IN_DOUBT
             still = view.in_doubt and report.said is not Said.DONE and not doubtful
-            # A no to one attempt is none to the one before it, unless the other side drops repeats.
+            # A refusal of one attempt does not answer the one before it, unless the other side drops repeats.
             answers_all = within is not None
             if doubtful or (still and not answers_all):
                 self._doubt(report.why if doubtful else view.why, now, report.effect.attempts)
@@ -238,7 +238,7 @@ class _Performance(Generic[In, Out]):
         self._known = replace(known, failures=known.failures + 1, unmade=False, last=None, retry_after=None)
 
     def _doubt(self, why: str | None, ordered_at: datetime, attempts: int) -> None:
-        """Nobody knows what became of the attempt. It may be at work for as long as a call may take, from now on."""
+        """The outcome of the attempt is unknown. From now on it may run for as long as a call may take."""
         self._doubt_since = self._doubt_since or ordered_at
         self._see(
             EffectView(
@@ -277,7 +277,7 @@ class _Performance(Generic[In, Out]):
         """One execution of it.
 
         Raises:
-            ActivityError, ApplicationError: it gave no answer.
+            ActivityError, ApplicationError: the activity gave no answer.
         """
         order, whole = given.model_dump(mode="json"), timeout + BOOKKEEPING
         if inline:
@@ -301,7 +301,7 @@ class _Performance(Generic[In, Out]):
         return Report.model_validate(answer)
 
     def _view(self) -> EffectView:
-        """What is known, as of now."""
+        """The present facts."""
         age = (workflow.now() - self._seen_at).total_seconds()
         view = self._known.effect
         return view.model_copy(

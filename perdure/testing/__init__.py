@@ -1,5 +1,5 @@
-"""Rehearsing lifecycles, exploring them at random: every crash in milliseconds, without servers; and every crash
-point, on real ones.
+"""Tests of lifecycles: rehearsals and random exploration in milliseconds without servers, and every crash point on real
+servers.
 
 seen = await rehearse(ShipOrder, order, {SHIP: [WorkerLost()], FIND_SHIPMENT: [Label(tracking="X1")]})
 assert seen.states == [Shipment.SHIPPING, Shipment.SHIPPED] and seen.calls(SHIP) == 1

@@ -3,7 +3,7 @@
     async def test_whatever_dies_the_order_is_shipped_once(crash_points, depot):
         await crash_points(ShipOrder, order, app="shop.lifecycles:app", happened=depot.count)
 
-Where it takes place is told by the fixture `perdure_servers`, or by the environment.
+The fixture `perdure_servers`, or the environment, names the servers.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-if TYPE_CHECKING:  # a plugin is imported by every pytest of the environment: it must cost nothing
+if TYPE_CHECKING:  # every pytest of the environment imports a plugin, so the import must cost nothing
     from perdure.testing.crashing import Servers
 
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:  # a plugin is imported by every pytest of the environment: it
 def perdure_servers() -> Servers:
     """The servers for `crash_points`; override it, or set `PERDURE_DATABASE_URL` and `TEMPORAL_ADDRESS`.
 
-    The database is copied for each case: it needs the schema `perdure` and the app's tables, and nobody connected.
+    The database is copied for each case. It needs the schema `perdure` and the app's tables, and no other connections.
     """
     from perdure.testing.crashing import Servers
 

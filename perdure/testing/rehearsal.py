@@ -1,8 +1,8 @@
 """`rehearse`: runs a lifecycle against a script, in milliseconds and without servers.
 
-It drives the SDK's own workflow code on a virtual clock, with the bodies' scripted ends inside the activity code
-that a worker runs, and fence and mirror in memory. It does not replace tests on real servers: no sandbox watches
-over determinism, and nothing is replayed.
+It drives the SDK's own workflow code on a virtual clock, with scripted results in the activity code that a worker runs,
+and fence and mirror in memory. It does not replace tests on real servers: it does not check determinism, and replays
+nothing.
 """
 
 from __future__ import annotations
@@ -41,21 +41,21 @@ In = TypeVar("In")
 
 @dataclass(frozen=True)
 class Rehearsal(Generic[S]):
-    """What was seen.
+    """The result of a rehearsal.
 
     Attributes:
-        states: the states that it entered after the first one, in order.
-        end: the final state; None if it waits for something that never comes.
+        states: the states after the first one, in order.
+        end: the final state; None if the lifecycle waits for an event that never comes.
         status: the answer of the query `status` at the end.
-        effects: what the fence knows at the end, by key, in the order in which they were begun.
-        outcomes: by key: what became of each attempt, oldest first; `in_doubt` = nobody learned how it ended.
-        answers: what became of each message, in the order in which they were given.
-        attention: why the mirror says that it needs a person; None if it does not.
+        effects: the fence's view of each effect at the end, by key, in order of their first attempt.
+        outcomes: the outcomes of each effect's attempts by key, oldest first; `in_doubt` = the outcome stayed unknown.
+        answers: the answer to each message, in the order of the messages.
+        attention: why the entity needs a person, by the mirror, or None.
         took: virtual time until the end.
-        runs: how many runs there were, chained by continue-as-new.
-        writes: how many writes they made to the database.
+        runs: number of runs, chained by continue-as-new.
+        writes: number of writes of these runs to the database.
         unused: entries of the script that never happened, by contract.
-        snapshot: the last one on record, as JSON data.
+        snapshot: the last recorded snapshot, as JSON data.
     """
 
     states: list[S]
@@ -77,17 +77,17 @@ class Rehearsal(Generic[S]):
         return len(self._calls[contract])
 
     def inputs(self, contract: Effect[In, Any] | Lookup[In, Any] | Step[In, Any]) -> list[In]:
-        """What it was called with, each time."""
+        """The input of each call."""
         return [call.given for call in self._calls[contract]]
 
     @property
     def keys(self) -> list[Key]:
-        """Keys of all effects that were begun, in that order."""
+        """Keys of all effects, in order of their first attempt."""
         return list(self.effects)
 
     @property
     def waits_for(self) -> str | None:
-        """What it waits for at the end: `resolve <effect>`, `retry_now`, or `a message`; None if it is over."""
+        """What the lifecycle waits for: `resolve <effect>`, `retry_now`, or `a message`; None if it has ended."""
         if self.end is not None:
             return None
         if parked := [each.effect for each in self.status.effects if each.parked]:
@@ -108,33 +108,32 @@ async def rehearse(
     start: datetime = START,
     seed: int = 0,
 ) -> Rehearsal[S]:
-    """Run a lifecycle until it is over, or until nothing can happen to it any more.
+    """Run a lifecycle until it ends, or until no further event can happen.
 
     Pauses, back-off, time-outs and `asyncio.sleep` take no time.
 
     Args:
         lifecycle: the class.
-        given: its input.
-        script: for each effect and look-up (its contract is the key), what happens at each call; see
-            `perdure.testing.script`.
-        messages: updates, signals and queries, and their moments; see `perdure.testing.messages`.
-        allow_unused: calls of the script that never happened, and messages whose moment never came, are no error;
-            `unused` and `answers` say which. For scripts that hold more than any one way needs.
+        given: the input.
+        script: the result of each call, by the contract of the effect, look-up or step; see `perdure.testing.script`.
+        messages: updates, signals and queries, with their moments; see `perdure.testing.messages`.
+        allow_unused: whether entries of the script that never happened, and messages whose moment never came, are no
+            error. `unused` and `answers` show them.
         entity_id: the app's id of the entity.
-        started_directly: it is started through Temporal, past perdure, so that its first write puts it on record.
-        renew_at_every_wait: it continues as new whenever it may. States and calls must stay the same; what is
-            lost, a lifecycle kept in local variables instead of its snapshot.
-        start: virtual time of the start (aware).
-        seed: another one places the pauses elsewhere within their jitter.
+        started_directly: whether the lifecycle is started through Temporal, so that its first write records it.
+        renew_at_every_wait: whether the lifecycle continues as new whenever it can. States and calls must stay the
+            same; otherwise `run` keeps data in local variables instead of its snapshot.
+        start: virtual time of the start, with a time zone.
+        seed: determines the jitter of the pauses.
 
     Returns:
-        What was seen.
+        The result of the rehearsal.
 
     Raises:
         ScriptError: the script or a message does not fit the lifecycle, a call went past the script's end, or calls or
             messages are left over.
-        InvalidInput: `given` is not what the lifecycle takes.
-        Exception: a bug in workflow code, as it is; a server would retry the workflow task until it is mended.
+        InvalidInput: `given` does not fit the lifecycle's input type.
+        Exception: the exception of a bug in workflow code. A server would repeat the workflow task until it is fixed.
     """
     entity = Entity(name_of(lifecycle), entity_id)
     bugs = Bugs()
@@ -196,10 +195,10 @@ async def rehearse(
 
 
 class Renewing:
-    """Whether a run may go on in a new one: not before anything has happened in it, else it never gets anywhere.
+    """Whether a run may continue in a new one. It may not before an event has happened in it, or it would never end.
 
     Args:
-        seen: number of the run, and how much has happened: messages, timers, calls.
+        seen: number of the run, and number of its events: messages, timers, calls.
     """
 
     def __init__(self, seen: Callable[[], tuple[int, int]]) -> None:

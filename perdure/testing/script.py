@@ -1,11 +1,10 @@
-"""What happens at each call of an effect or look-up in a rehearsal, written down beforehand.
+"""Scripts of rehearsals: the result of each call of an effect, look-up or step.
 
-A script is a list for each contract. At each call its next entry happens:
+A script is a list for each contract. Each call takes the next entry:
 
 - a receipt: the effect is done, the look-up finds it, or the step returns it;
-- `None`: the look-up does not find it (for an effect: a receipt, where its contract declares none);
-- an exception: `NotDone`, `Refused`, `InDoubt`, or any other, raised as the body would raise it
-  (a step is taken again);
+- `None`: the look-up does not find it (for an effect without a receipt type: the receipt);
+- an exception: the body raises `NotDone`, `Refused`, `InDoubt`, or any other exception (a step is repeated);
 - `WorkerLost`, `NotPickedUp`, `Late`, `After`: see each;
 - an async function: called like the body itself, with the input and the `Attempt`, `LookupContext` or `StepContext`.
 """
@@ -28,24 +27,24 @@ Contract: TypeAlias = Effect[Any, Any] | Lookup[Any, Any] | Step[Any, Any]
 
 
 Calls: TypeAlias = Mapping[Any, Sequence[Any]]
-"""A script: by contract, what happens at each call. Annotate a script that is kept in a variable with it: otherwise a
-type checker looks for a common type of its entries."""
+"""The type of a script. Annotate a variable that holds a script with it; otherwise a type checker infers a common type
+of the entries."""
 
 
 class ScriptError(PerdureError):
-    """The script does not fit the lifecycle, or ended before it did; the message says where."""
+    """The script does not fit the lifecycle, or ended before it. The message names the place."""
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerLost:
     """The worker is killed in the middle of the call.
 
-    The attempt is on record, and nobody says how it ended. An activity is missed after its heartbeat time-out;
-    an inline one is executed again, after the time-out of the workflow task, as on a server.
+    The attempt is on record, and its outcome is unknown. An activity counts as lost after its heartbeat time-out; an
+    inline one is executed again, after the time-out of the workflow task, as on a server.
 
     Args:
-        before: it is killed before anything was put on record, so nothing can have left.
-        progress: what it last told Temporal, for the attempt after it.
+        before: whether the worker is killed before anything was recorded, so that nothing can have left.
+        progress: the last progress that the worker sent to Temporal, for the next attempt.
     """
 
     before: bool = False
@@ -54,16 +53,16 @@ class WorkerLost:
 
 @dataclass(frozen=True, slots=True)
 class NotPickedUp:
-    """No worker takes the attempt within `schedule_to_start_timeout`. Not for what runs inline."""
+    """No worker takes the attempt within `schedule_to_start_timeout`. Not for inline effects."""
 
 
 @dataclass(frozen=True, slots=True)
 class Late:
-    """The worker is taken for lost, but works on: what it says comes late, and is put on record then.
+    """The worker counts as lost, but continues: its result comes late, and is recorded then.
 
     Args:
-        what: how the call ends: a receipt, or an exception that the body raises.
-        after: how long after the beginning of the call.
+        what: the result of the call: a receipt, or an exception that the body raises.
+        after: time from the beginning of the call to its result.
     """
 
     what: Any
@@ -75,8 +74,8 @@ class After:
     """The call takes some time.
 
     Args:
-        duration: how long; what is longer than the contract's `timeout` is not cut off here.
-        what: any entry of a script, but `Late`.
+        duration: duration of the call. The contract's `timeout` does not end it here.
+        what: any entry of a script, except `Late`.
     """
 
     duration: timedelta
@@ -84,14 +83,14 @@ class After:
 
 
 class NotPerformed(BaseException):
-    """A body was called past the end of its script; not an `Exception`, so that it is not taken for a doubt."""
+    """A body was called past the end of its script. It is no `Exception`, which would mean a doubt."""
 
 
 class Script:
     """The entries that are left, by contract.
 
     Raises:
-        ScriptError: an entry can't happen at a call of its contract, or the lifecycle does not know that.
+        ScriptError: an entry is impossible for its contract, or the lifecycle does not declare the contract.
     """
 
     def __init__(self, contracts: Mapping[str, Contract], given: Calls) -> None:
@@ -105,12 +104,12 @@ class Script:
             self._left[contract] = list(entries)
 
     def next(self, contract: Contract) -> Any:
-        """The entry that happens next; None also where none is left."""
+        """The next entry; None also if no entry is left."""
         left = self._left[contract]
         return left[0] if left else None
 
     def take(self, contract: Contract, key: str, number: int) -> Any:
-        """Take out the entry that happens now."""
+        """Remove and return the present entry."""
         if not self._left[contract]:
             raise NotPerformed(
                 f"the script of {contract!r} is at its end, but it was called once more: "
@@ -119,7 +118,7 @@ class Script:
         return self._left[contract].pop(0)
 
     def unused(self) -> dict[Contract, list[Any]]:
-        """What never happened."""
+        """The entries that never happened."""
         return {contract: list(left) for contract, left in self._left.items() if left}
 
 
