@@ -71,10 +71,6 @@ LOOK_EVERY = 60.0
 PATIENCE = timedelta(hours=1)
 """A row is rejected that has been due for as long, and names what no relay has known for as long. A relay must itself
 have run for as long to do so."""
-_BY_THE_INDEX = "; ".join(
-    f"set local enable_{each} = off" for each in ("bitmapscan", "seqscan", "sort", "hashjoin", "mergejoin")
-)
-"""Otherwise PostgreSQL may read and sort all that is due for each batch, where its statistics are older than that."""
 _REST_OF_REJECTED = timedelta(seconds=30)
 
 
@@ -143,19 +139,24 @@ class Relay(Service):
     async def once(self) -> bool:
         """Deliver a batch; True if there may be more to do at once."""
         async with self._pool.acquire(timeout=5) as connection:
-            await self._be_seen(connection)
+            await self._be_seen(connection, 2 * SEEN_EVERY)
             await self._choose_notice(connection)
-            if not await connection.fetchval(query("due"), self._lifecycles):
-                self.every = self._idle
-                return False
-            claimed: list[Row] = []
-            try:
-                return await self._deliver_batch(connection, claimed)
-            except Exception as error:
-                if not claimed or not _is_of_rows(error):
-                    raise
-                await self._part(connection, claimed, error)
-                return True
+            more = await self._deliver_due(connection)
+            await self._be_seen(connection)  # what waits has not waited for this
+            return more
+
+    async def _deliver_due(self, connection: Connection) -> bool:
+        if not await connection.fetchval(query("due"), self._lifecycles):
+            self.every = self._idle
+            return False
+        claimed: list[Row] = []
+        try:
+            return await self._deliver_batch(connection, claimed)
+        except Exception as error:
+            if not claimed or not _is_of_rows(error):
+                raise
+            await self._part(connection, claimed, error)
+            return True
 
     @property
     def pulses(self) -> list[Pulse]:
@@ -180,10 +181,11 @@ class Relay(Service):
         async with asyncio.timeout(1), self._pool.acquire() as connection:
             await connection.execute(query("relay_gone"), self.id)
 
-    async def _be_seen(self, connection: Connection) -> None:
-        """Put on record that this relay runs and what it knows; now and then look for what no relay knows."""
+    async def _be_seen(self, connection: Connection, after: float = SEEN_EVERY) -> None:
+        """Put on record that this relay runs and what it knows, if the last note is `after` seconds old; now and then
+        look for what no relay knows."""
         now = time.monotonic()
-        if now < self._seen_at + SEEN_EVERY:
+        if now < self._seen_at + after:
             return
         await connection.execute(query("relay_seen"), self.id, self._lifecycles, self._signals)
         self._seen_at = now
@@ -259,7 +261,7 @@ class Relay(Service):
 
     async def _claim(self, connection: Connection, most: int) -> list[Row]:
         """Entities that nobody else delivers to now."""
-        await connection.execute(_BY_THE_INDEX)
+        await connection.execute(query("settings"))
         # In another order each time: of two lifecycles with a backlog none has to wait for the other.
         known = random.sample(self._lifecycles, len(self._lifecycles))
         return await connection.fetch(query("claim"), most, known, self.id)
@@ -429,6 +431,7 @@ async def _order(connection: Connection, lines: Sequence[Line]) -> bool:
     rows = [row for line in lines for row in line.unordered]
     if not rows:
         return False
+    await connection.execute(query("wait_for_disk"))
     await connection.execute(query("order"), *_columns(rows, "lifecycle", "id", "generation", "message_id"))
     faults.point("after the messages got their places")
     return True
