@@ -1,4 +1,4 @@
-"""Bytes of a worker's memory per lifecycle that waits, in the workflow cache and without one.
+"""Bytes of a worker's memory per lifecycle that waits, in the workflow cache and without one, beside a plain workflow.
 
 Run it as `python -m bench.memory [--open 1000 --open 10000]`. The worker is a process of its own, new for each figure.
 """
@@ -27,6 +27,8 @@ from perdure.servers.temporal import TemporalServer
 
 ROOT = Path(__file__).parents[1]
 INPUT = {"id": 1, "post_id": 7, "author": "Ann", "body": "Well said. " * 10, "recipient": "bob@blog.example"}
+FIRST = 100
+"""So many are there before anything is measured."""
 _START = """
     select count(perdure.start('waiting', n::text, $2::jsonb)) from generate_series($1::int, $1::int + $3::int - 1) n
 """
@@ -34,15 +36,34 @@ _START = """
 
 def main(
     opened: Annotated[list[int], typer.Option("--open", help="How many wait.")] = [1_000, 10_000],  # noqa: B006
+    uncached: Annotated[
+        bool,
+        typer.Option(help="Also without a cache: many minutes for 10,000."),
+    ] = True,
 ) -> None:
     """Measure, and print the table."""
-    table = Table("lifecycles that wait", "workflow cache", "RSS before, MB", "RSS after, MB", "bytes each")
+    table = Table("waiting", "of", "workflow cache", "RSS before, MB", "RSS after, MB", "bytes each")
     for count in opened:
-        for cached in (count + 100, 1):
-            before, after = asyncio.run(_measure(count, cached))
-            each = (after - before) / count
-            table.add_row(f"{count:,}", f"{cached:,}", f"{before / 1e6:.0f}", f"{after / 1e6:.0f}", f"{each:,.0f}")
+        for name, cached in [("lifecycles", count + FIRST), ("plain workflows", count + FIRST), ("lifecycles", 1)]:
+            if cached > 1 or uncached:
+                before, after = asyncio.run(_plain(count) if name.startswith("plain") else _measure(count, cached))
+                figures = f"{cached:,}", f"{before / 1e6:.0f}", f"{after / 1e6:.0f}", f"{(after - before) / count:,.0f}"
+                table.add_row(f"{count:,}", name, *figures)
     Console().print(table)
+
+
+async def _plain(count: int) -> tuple[int, int]:
+    """The same of plain workflows."""
+    with TemporalServer() as temporal:
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "bench.plain_waiting", str(count)),
+            cwd=ROOT,
+            env={**os.environ, "TEMPORAL_ADDRESS": temporal.address},
+            stdout=asyncio.subprocess.PIPE,
+        )
+        said, _ = await process.communicate()
+    before, after = json.loads(said.splitlines()[-1])
+    return before, after
 
 
 async def _measure(count: int, cached: int) -> tuple[int, int]:
@@ -60,9 +81,9 @@ async def _measure(count: int, cached: int) -> tuple[int, int]:
         log = Path(folder) / "worker.log"
         worker = GuardedProcess(command, ask=signal.SIGTERM, log=log, cwd=ROOT, env=environment)
         try:
-            await _open(database, 1, 100)  # what is loaded with the first ones is not theirs
+            await _open(database, 1, FIRST)  # what is loaded with the first ones is not theirs
             before = psutil.Process(worker.pid).memory_info().rss
-            await _open(database, 101, count)
+            await _open(database, FIRST + 1, count)
             after = psutil.Process(worker.pid).memory_info().rss
         finally:
             worker.stop()
