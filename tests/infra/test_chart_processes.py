@@ -22,7 +22,7 @@ from tests.infra.chart.manifests import manifests, pods
 from tests.world import World
 
 ROOT = Path(__file__).parents[2]
-KEPT = ("PATH", "HOME", "LANG", "TMPDIR")
+KEPT = ("PATH", "LANG", "TMPDIR")
 
 
 class Container:
@@ -33,13 +33,14 @@ class Container:
         self._spec = spec
         self._world = world
         given = {each["name"]: self._value(each) for each in spec["env"]}
-        self.environment = {name: os.environ[name] for name in KEPT if name in os.environ} | given | more
+        kept = {name: os.environ[name] for name in KEPT if name in os.environ}
+        self.environment = kept | {"HOME": "/nonexistent"} | given | more
         self._log = world.folder / f"{self.name}-{secrets.token_hex(3)}.log"
         self._process: asyncio.subprocess.Process | None = None
 
     def _value(self, variable: dict[str, Any]) -> str:
         if "value" in variable:
-            return str(variable["value"])
+            return str(variable["value"]).replace("/var/lib/perdure", str(self._world.folder / "state"))
         assert variable["valueFrom"]["secretKeyRef"]["name"] == "perdure-database"
         return self._world.dsn
 
