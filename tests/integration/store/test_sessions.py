@@ -13,6 +13,7 @@ import asyncpg
 import pytest
 
 from infra.pgbouncer import PgBouncer
+from perdure import _pulse
 from perdure._store import schema
 from perdure._store.connecting import Pool, open_pool, report_weaknesses
 from perdure.servers.postgres import PostgresServer
@@ -185,3 +186,26 @@ async def test_a_connection_that_asyncpg_lost_between_two_messages_is_closed_and
         assert session.is_closed()
     assert await pool.fetchval("select 2") == 2
     await pool.close()
+
+
+async def test_a_service_that_waits_for_a_statement_within_its_time_out_is_no_hang(
+    dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_pulse, "WITHIN", 0.0)  # nothing but the statement's own time-out keeps it from being a hang
+    pulse, pool = _pulse.Pulse("patient"), await open_pool(dsn, 1)
+
+    async def wait() -> None:
+        _pulse.follow(pulse)
+        pulse.beat()
+        await pool.execute("select pg_sleep(0.5)")
+
+    waiting = asyncio.create_task(wait())
+    sleeps = "select exists (select from pg_stat_activity where query like 'select pg_sleep(0.5%')"
+    other = await asyncpg.connect(dsn)
+    try:
+        await until(lambda: other.fetchval(sleeps), "the statement runs")
+        assert pulse.dead is None
+        await waiting
+    finally:
+        await other.close()
+        await pool.close()
