@@ -12,6 +12,7 @@ KEEP ?=
 CHAOS ?=
 BENCH ?=
 PEERS ?=
+FAILOVER ?=
 SEED ?=
 MINUTES ?=
 RELEASE ?=
@@ -114,6 +115,9 @@ bench: $(STAMP) ## what a lifecycle costs, beside Temporal's samples and DBOS, i
 
 bench-peers: $(STAMP) $(PEERS_VENV)/.stamp ## one order in Perdure and other tools, killed at the same places (PEERS="--tool DBOS")
 	@$(BIN)/python -m bench.peers $(PEERS)
+
+bench-failover: $(STAMP) ## seconds until work goes on after each fault, and what is lost (FAILOVER="--only host-vanished")
+	@$(BIN)/python -m bench.failover $(FAILOVER)
 
 histories: $(STAMP) ## record this release: workflow histories, which later releases must replay, and the wheel
 	@$(BIN)/python -m tests.replay.record

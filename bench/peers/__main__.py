@@ -12,7 +12,8 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from bench.peers.report import Measured, as_json, cells, from_json, markdown, replaced
+from bench.marked import replaced
+from bench.peers.report import Measured, as_json, cells, from_json, markdown
 from bench.peers.rig import SCENARIOS, rig
 from bench.peers.tools import ROOT, TOOLS, Tool
 
@@ -49,7 +50,7 @@ def main(
     console.print(table)
     if write:
         today = datetime.datetime.now(datetime.UTC).date()
-        PAGE.write_text(replaced(PAGE.read_text(), markdown(found, orders, today)))
+        PAGE.write_text(replaced(PAGE.read_text(), "peers", markdown(found, orders, today)))
 
 
 def _measure(tool: Tool, orders: int, runs: int) -> Measured:

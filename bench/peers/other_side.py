@@ -30,6 +30,7 @@ class OtherSide:
     Attributes:
         window: seconds for which a key is remembered; None = for ever, 0 = keys mean nothing.
         lag: seconds after which a charge can be looked up; None = there is no look-up.
+        waiting: how many are held.
     """
 
     def __init__(self) -> None:
@@ -37,7 +38,7 @@ class OtherSide:
         self.lag: float | None = None
         self.charges: list[Charge] = []
         self._held: str | None = None
-        self._waiting = 0
+        self.waiting = 0
         self._released = asyncio.Event()
 
     def application(self) -> web.Application:
@@ -50,6 +51,11 @@ class OtherSide:
         made.router.add_put("/hold", self._hold)
         made.router.add_get("/record", self._record)
         return made
+
+    def hold(self, place: str | None) -> None:
+        """Release whoever is held, and hold whoever reaches `place` from now on; None = nobody."""
+        self._released.set()
+        self._held, self.waiting, self._released = place, 0, asyncio.Event()
 
     async def _charge(self, request: web.Request) -> web.Response:
         order, key = (await request.json())["order"], request.headers["Idempotency-Key"]
@@ -79,7 +85,7 @@ class OtherSide:
 
     async def _pass(self, place: str) -> None:
         if place == self._held:
-            self._waiting += 1
+            self.waiting += 1
             await self._released.wait()
 
     async def _rules(self, request: web.Request) -> web.Response:
@@ -88,17 +94,16 @@ class OtherSide:
         return web.json_response({})
 
     async def _hold(self, request: web.Request) -> web.Response:
-        self._released.set()
-        self._held, self._waiting, self._released = (await request.json())["place"], 0, asyncio.Event()
+        self.hold((await request.json())["place"])
         return web.json_response({})
 
     async def _record(self, request: web.Request) -> web.Response:
-        return web.json_response({"waiting": self._waiting, "charges": [asdict(each) for each in self.charges]})
+        return web.json_response({"waiting": self.waiting, "charges": [asdict(each) for each in self.charges]})
 
 
-async def serve(port: int) -> web.AppRunner:
-    """Listen on 127.0.0.1."""
-    runner = web.AppRunner(OtherSide().application(), access_log=None, shutdown_timeout=0)
+async def serve(port: int, side: OtherSide | None = None) -> web.AppRunner:
+    """Listen on 127.0.0.1, for `side` or a new one."""
+    runner = web.AppRunner((side or OtherSide()).application(), access_log=None, shutdown_timeout=0)
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", port).start()
     return runner

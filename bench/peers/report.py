@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -20,7 +19,6 @@ ROWS = {
     ("forgets", "reply-held"): "killed before the reply; back after the keys are forgotten",
     ("look-up", "reply-held"): "killed before the reply; no keys, a look-up 3 s behind",
 }
-_MARKS = re.compile(r"(?<=<!-- peers -->\n).*?(?=<!-- /peers -->)", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,17 +66,6 @@ def markdown(found: Mapping[str, Measured], orders: int, day: datetime.date) -> 
         "".join(f"| {' | '.join(row)} |\n" for row in rows)
         + f"\nMeasured on {day.isoformat()}, {orders} orders for each kill, with {', '.join(versions)}.\n"
     )
-
-
-def replaced(page: str, table: str) -> str:
-    """The page with `table` between its marks.
-
-    Raises:
-        ValueError: the page has no marks.
-    """
-    if not _MARKS.search(page):
-        raise ValueError("the page has no <!-- peers --> and <!-- /peers -->")
-    return _MARKS.sub(lambda _: f"\n{table}\n", page, count=1)
 
 
 def as_json(found: Mapping[str, Measured]) -> dict[str, Any]:

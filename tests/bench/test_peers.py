@@ -12,9 +12,10 @@ import aiohttp
 import pytest
 import pytest_asyncio
 
+from bench.marked import replaced
 from bench.peers.judge import Judged, in_words, judge
 from bench.peers.other_side import serve
-from bench.peers.report import ROWS, Measured, as_json, cells, from_json, markdown, replaced
+from bench.peers.report import ROWS, Measured, as_json, cells, from_json, markdown
 from bench.peers.rig import RULES, SCENARIOS
 from bench.peers.tools import ROOT, TOOLS, Tool, lines_of_code
 from perdure.servers.ports import free_port
@@ -87,13 +88,13 @@ def test_the_page_takes_the_table() -> None:
         "Perdure": Measured("1", 44, ("Temporal",), {SCENARIOS[0]: FINE}, {"worker": 1.0, "Temporal": 2.0}, 0.05),
         "Celery, defaults": Measured("5", 30, (), {}, {"worker": 1.0}, 0.01),
     }
-    page = replaced(PAGE, markdown(found, 5, datetime.date(2026, 1, 2)))
+    page = replaced(PAGE, "peers", markdown(found, 5, datetime.date(2026, 1, 2)))
     assert "| killed before the request | once, 2 s | - |" in page
     assert "| CPU s per 1,000 orders, all processes | 3 | 1 |" in page
     assert "Measured on 2026-01-02, 5 orders for each kill, with Perdure 1, Celery 5." in page
-    assert "| killed before the request |" not in replaced(page, "")
+    assert "| killed before the request |" not in replaced(page, "peers", "")
     with pytest.raises(ValueError, match="no <!-- peers -->"):
-        replaced("a page", "")
+        replaced("a page", "peers", "")
 
 
 def test_results_are_read_again_as_they_were_written() -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from infra.clusters import base_backup, run
 from perdure._reconcile.recovery.recovery import Recovered, recover
 from perdure._services.ownership.claiming import What
 from perdure._services.ownership.claiming import claim as adopt_here
@@ -22,7 +23,6 @@ from perdure.servers.postgres import PostgresServer
 from perdure.servers.postgres_user import let_in, server_account
 from tests.apps.bodies import app
 from tests.deadline import in_time
-from tests.integration.services.ownership.clusters import base_backup, run
 from tests.integration.services.ownership.conftest import Worlds
 from tests.world import World
 

@@ -8,13 +8,13 @@ import shutil
 import asyncpg
 import pytest
 
+from infra.clusters import Cluster, base_backup, copy_files, put_back, recover_to
 from perdure import OperatorRequest
 from perdure._services.ownership.claiming import What
 from perdure._wire.carried import CARRIED, Carried
 from perdure.contracts import EffectStatus
 from perdure.servers.postgres import PostgresServer
 from tests.apps.bodies import app
-from tests.integration.services.ownership.clusters import Cluster, base_backup, copy_files, put_back, recover_to
 from tests.integration.services.ownership.conftest import Worlds
 from tests.integration.services.ownership.test_copies import claimed, started
 from tests.world import World

@@ -1,0 +1,1 @@
+"""How long it takes until orders go on after a fault, and what is lost."""
