@@ -2,34 +2,34 @@
 
 from __future__ import annotations
 
-import re
+from collections.abc import Iterable
 from pathlib import Path
 
 FOLDER = Path(__file__).parents[2] / "docs" / "decisions"
 INDEX = FOLDER / "README.md"
-_HEAD = "# Decisions\n\nEach page gives one decision, its reasons, its cost and the alternatives.\n\n"
+_HEAD = """# Decisions
+
+Each page gives one decision, its reasons, its cost, and what was considered or would undo it. A number that is missing
+belonged to a decision that is now part of another page.
+"""
+_APPLICATIONS = {28, 29, 30, 31, 35, 36}
+"""Decisions of the applications in the repository."""
 
 
 def index() -> str:
-    """Return the index: number, title and first sentence of each decision."""
-    return _HEAD + "".join(f"{_line(page)}\n" for page in sorted(FOLDER.glob("[0-9]*.md")))
+    """Return the index: number and title of each decision, those of the applications apart."""
+    pages = {int(page.name[:4]): page for page in sorted(FOLDER.glob("[0-9]*.md"))}
+    library = _lines(page for number, page in pages.items() if number not in _APPLICATIONS)
+    applications = _lines(page for number, page in pages.items() if number in _APPLICATIONS)
+    return f"{_HEAD}\n{library}\n## Of the applications\n\n{applications}"
 
 
-def _line(page: Path) -> str:
-    head, _, text = page.read_text("utf-8").partition("\n")
-    number, _, title = head.removeprefix("# ").partition(". ")
-    _, marked, decision = text.partition("**Decision.** ")
-    paragraph = (decision if marked else text.strip()).partition("\n\n")[0].removeprefix("- ")
-    return f"- [{number}. {title}]({page.name}): {_first_sentence(' '.join(paragraph.split()))}"
+def _lines(pages: Iterable[Path]) -> str:
+    return "".join(f"- [{_title(page)}]({page.name})\n" for page in pages)
 
 
-def _first_sentence(text: str) -> str:
-    """Up to the first full stop that is not inside code, a link or brackets."""
-    for stop in re.finditer(r"[.:](?=\s|$)", text):
-        begun = text[: stop.end() - 1]
-        if begun.count("(") == begun.count(")") and begun.count("[") == begun.count("]") and begun.count("`") % 2 == 0:
-            return f"{begun}."
-    return text
+def _title(page: Path) -> str:
+    return page.read_text("utf-8").partition("\n")[0].removeprefix("# ")
 
 
 if __name__ == "__main__":

@@ -54,7 +54,7 @@ def test_the_index_of_decisions_is_that_of_their_pages() -> None:
 def test_each_decision_says_in_the_index_what_was_decided() -> None:
     lines = [line for line in decisions.index().splitlines() if line.startswith("- ")]
     assert len(lines) == len(list(decisions.FOLDER.glob("[0-9]*.md")))
-    assert [line for line in lines if not re.search(r"\.md\): .{20,}\.$", line)] == []
+    assert [line for line in lines if not re.fullmatch(r"- \[\d+\. .{20,}\]\(\d{4}-[\w-]+\.md\)", line)] == []
 
 
 @pytest.mark.parametrize("name", diagrams.DIAGRAMS)
