@@ -93,14 +93,19 @@ async def _soon(here: Rig, count: int) -> Table:
 
 async def _backlog(here: Rig, rounds: int, runs: int, backlog: list[int]) -> Table:
     table = Table(
-        "rows waiting", "delivered, rows/s", "against the fewest", title="claim and delivery; nobody runs them"
+        *("", "rows/s", "against the plain client"),
+        *("CPU s per 1,000: PostgreSQL", "Temporal", "client or relay"),
+        title="starts that nobody runs, 50 at once",
     )
-    first: list[float] = []
+    plain = await deliveries.by_client_alone(here, rounds, runs)
+    ways = {"a plain client": plain}
     for rows in sorted(backlog):
         await deliveries.fill(here, rows)
-        found = await deliveries.with_backlog(here, rounds, max(1, runs // BATCH))
-        first = first or found
-        table.add_row(f"{rows:,}", middle(found), middle([b / statistics.median(first) for b in found]))
+        ways[f"relay, {rows:,} rows wait"] = await deliveries.with_backlog(here, rounds, max(1, runs // BATCH))
+    for name, found in ways.items():
+        ratio = middle([each.per_s / other.per_s for each, other in zip(found, plain, strict=True)])
+        cpu = [middle([getattr(each, part) for each in found]) for part in ("postgres", "temporal", "process")]
+        table.add_row(name, middle([each.per_s for each in found]), ratio, *cpu)
     return table
 
 

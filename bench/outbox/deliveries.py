@@ -6,9 +6,13 @@ import asyncio
 import random
 import secrets
 import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 
+import asyncpg
 import temporalio.client
 
+from bench.cost.rig import cpu_of, with_children
 from bench.outbox.life import Given, Nothing, app
 from bench.outbox.marks import began
 from bench.outbox.rig import Rig
@@ -17,6 +21,8 @@ from perdure._services.relay import BATCH, Relay
 from perdure._store.postgres import Database
 
 _COMMIT = "select count(perdure.start('nothing', $1 || n, '{\"number\": 1}')) from generate_series(1, $2) n"
+_TABLE = "create table if not exists comment (id bigint primary key generated always as identity, body text)"
+_ROW = "insert into comment (body) values (repeat('Well said. ', 10)) returning id"
 _WAITING = "select count(*) from perdure.outbox"
 _FILL = """
     with i as (
@@ -63,20 +69,61 @@ async def fill(here: Rig, rows: int) -> None:
     await here.app.execute("analyze perdure.outbox, perdure.ident, perdure.entity")
 
 
-async def with_backlog(here: Rig, rounds: int, batches: int) -> list[float]:
-    """Rows per second that one relay claims and delivers of what waits, round by round; nobody runs them."""
+@dataclass(frozen=True, slots=True)
+class Delivered:
+    """Rows per second, and the CPU seconds that 1,000 of them took of each process."""
+
+    per_s: float
+    postgres: float
+    temporal: float
+    process: float
+
+
+async def with_backlog(here: Rig, rounds: int, batches: int) -> list[Delivered]:
+    """What one relay claims and delivers of what waits, round by round; nobody runs it."""
     database, found = Database(here.config.database_url), []
     client = await temporalio.client.Client.connect(here.temporal.address, plugins=[PerdurePlugin(app, here.config)])
     relay = Relay(await database.open(), client, app, here.config)
     await relay.once()  # what is prepared once
-    for _ in range(rounds):
-        before, since = await here.app.fetchval(_WAITING), time.monotonic()
+
+    async def deliver() -> int:
+        before = int(await here.app.fetchval(_WAITING, timeout=600))
         for _ in range(batches):
             await relay.once()
-        taken = time.monotonic() - since
-        found.append((before - await here.app.fetchval(_WAITING)) / taken)
+        return before - int(await here.app.fetchval(_WAITING, timeout=600))
+
+    for _ in range(rounds):
+        found.append(await _measured(here, deliver))
     await database.close()
     return found
+
+
+async def by_client_alone(here: Rig, rounds: int, runs: int) -> list[Delivered]:
+    """The same by a plain client, which commits a row before each start; as many at once as the relay starts."""
+    await here.app.execute(_TABLE)
+    client, room = await temporalio.client.Client.connect(here.temporal.address), asyncio.Semaphore(BATCH)
+    async with asyncpg.create_pool(here.config.database_url, min_size=10, max_size=10) as pool:
+
+        async def one() -> None:
+            async with room:
+                name = f"plain/{await pool.fetchval(_ROW)}"
+                await client.start_workflow("nothing", {"number": 1}, id=name, task_queue="nobody")
+
+        async def start() -> int:
+            await asyncio.gather(*(one() for _ in range(runs)))
+            return runs
+
+        return [await _measured(here, start) for _ in range(rounds)]
+
+
+async def _measured(here: Rig, work: Callable[[], Awaitable[int]]) -> Delivered:
+    def cpu() -> list[float]:
+        return [with_children(here.postgres.pid), cpu_of(here.temporal.pid), time.process_time()]
+
+    before, since = cpu(), time.monotonic()
+    count = await work()
+    taken, per_1000 = time.monotonic() - since, 1000 / count
+    return Delivered(count / taken, *((now - then) * per_1000 for then, now in zip(before, cpu(), strict=True)))
 
 
 async def until_begun(here: Rig, count: int, pause: float) -> list[float]:

@@ -56,8 +56,14 @@ async def test_the_first_task_comes_after_the_commit(here: Rig) -> None:
 
 async def test_of_a_backlog_so_many_are_delivered_as_are_asked_for(here: Rig) -> None:
     await deliveries.fill(here, 400)
-    assert min(await deliveries.with_backlog(here, 2, 1)) > 0
+    assert min(each.per_s for each in await deliveries.with_backlog(here, 2, 1)) > 0
     assert 200 <= await here.app.fetchval("select count(*) from perdure.outbox") < 400
+
+
+async def test_a_plain_client_commits_a_row_for_each_start(here: Rig) -> None:
+    [found] = await deliveries.by_client_alone(here, 1, 10)
+    assert found.per_s > 0
+    assert await here.app.fetchval("select count(*) from comment") == 10
 
 
 async def test_looking_often_costs_some_cpu(here: Rig) -> None:
