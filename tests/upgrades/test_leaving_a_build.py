@@ -11,7 +11,7 @@ import pytest
 
 from infra.temporal_server import TemporalOnPostgres
 from perdure.servers.temporal import TemporalServer
-from tests.command import process
+from tests.command import perdure
 from tests.upgrades import shapes
 from tests.upgrades.edited_entity import EditedEntity
 from tests.upgrades.test_versioning import make_current
@@ -58,6 +58,6 @@ async def _woken(world: World, name: str) -> bool:
 
 async def _open(world: World, name: str, wanted: dict[str, int]) -> bool:
     """Whether `perdure status` shows so many open lifecycles by build."""
-    _, output, _ = await process(world, "status", "--json")
-    builds = [each for each in json.loads(output)["builds"] if each["deployment"] == name]
+    shown = await perdure(world, "status", "--json")
+    builds = [each for each in json.loads(shown.stdout)["builds"] if each["deployment"] == name]
     return {each["build"]: each["open"] for each in builds} == wanted

@@ -6,6 +6,7 @@ import asyncio
 import signal
 import sys
 from collections.abc import AsyncIterator
+from functools import partial
 
 import aiohttp
 import pytest
@@ -30,6 +31,11 @@ class ServiceProcess:
         """Wait until it runs."""
         await self._world.until(lambda: "perdure.worker: running" in self._log.read_text(), f"it runs, see {self._log}")
 
+    async def says_yes(self, question: str) -> bool:
+        """Whether its answer is yes, without a reason against it."""
+        async with aiohttp.ClientSession() as http, http.get(f"http://{self.health}/{question}") as answer:
+            return bool(await answer.json() == {question: True, "reasons": []})
+
     async def stop(self) -> int:
         """SIGTERM; its exit status."""
         if self._process.returncode is None:
@@ -37,7 +43,7 @@ class ServiceProcess:
         return await in_time(self._process.wait())
 
 
-@pytest.fixture(params=[("relay",), ()], ids=["relay", "all"])
+@pytest.fixture
 async def services(world: World, request: pytest.FixtureRequest) -> AsyncIterator[ServiceProcess]:
     """One that has its start-up before it; with no name of a service it runs all of them."""
     health = f"127.0.0.1:{free_port()}"
@@ -54,27 +60,22 @@ async def services(world: World, request: pytest.FixtureRequest) -> AsyncIterato
         await process.wait()
 
 
-async def test_it_delivers_to_workers_that_have_no_relay_and_exits_0(world: World, services: ServiceProcess) -> None:
+@pytest.mark.parametrize("services", [()], indirect=True)
+async def test_it_delivers_and_reconciles_for_workers_that_do_neither_and_exits_0(
+    world: World, services: ServiceProcess
+) -> None:
     await world.db.execute("select perdure.start('lookup', n::text, '{}') from generate_series(1, 20) n")
-    async with world.worker(app, relay=False):
+    async with world.worker(app, relay=False, reconciliation=False):
         await world.until(lambda: world.db.fetchval("select count(*) = 20 from perdure.finished"), "all done")
         assert set(world.counterparty.accepted.values()) == {1}
         await services.runs()
-        async with aiohttp.ClientSession() as http:
-            for question in ("live", "ready"):
-                async with http.get(f"http://{services.health}/{question}") as answer:
-                    assert await answer.json() == {question: True, "reasons": []}
+        for question in ("live", "ready"):
+            await world.until(partial(services.says_yes, question), f"it is {question}")
+        assert (await perdure(world, "reconcile", "--now")).exit_code == 0
+        assert await world.db.fetchval("select count(*) from perdure.reconciliation where ended_at is not null") == 1
         assert await services.stop() == 0
         await world.db.execute("select perdure.start('repeat', 'late', '{}')")
         assert await world.db.fetchval("select count(*) from perdure.outbox") == 1
-
-
-@pytest.mark.parametrize("services", [()], indirect=True)
-async def test_reconciliations_are_left_to_it(world: World, services: ServiceProcess) -> None:
-    await services.runs()
-    async with world.worker(app, reconciliation=False):
-        await perdure(world, "reconcile", "--now")
-        assert await world.db.fetchval("select count(*) from perdure.reconciliation where ended_at is not null") == 1
 
 
 @pytest.mark.parametrize("services", [("relay",)], indirect=True)
