@@ -53,6 +53,7 @@ class Doubt:
         state: of the entity.
         waits_for_person: nothing but `perdure resolve` settles it. Else its doubt policy is at work.
         tenant: of the entity.
+        deadline: when the last attempt must have ended.
     """
 
     lifecycle: str
@@ -68,6 +69,7 @@ class Doubt:
     state: str
     waits_for_person: bool
     tenant: str | None = None
+    deadline: datetime | None = None
 
     @property
     def token(self) -> str:
@@ -93,12 +95,16 @@ async def read_doubts(connection: Connection, selection: DoubtSelection) -> list
 async def next_doubts(
     connection: Connection, selection: DoubtSelection, after: tuple[datetime, str] | None = None
 ) -> list[Doubt]:
-    """Those that follow `after`, the time and the key of one, the oldest first; up to the limit."""
+    """Those that follow `after`, the deadline and the key of one, the oldest first; up to the limit.
+
+    They come in the order of an index, so a page costs what it shows.
+    """
     sql, arguments = _sql(selection)
     if after is not None:
-        sql += f" and (f.attempt_at, f.key) > (${len(arguments) + 1}, ${len(arguments) + 2})"
+        at, key = f"${len(arguments) + 1}", f"${len(arguments) + 2}"
+        sql += f" and f.deadline >= {at} and (f.deadline, f.key) > ({at}, {key})"
         arguments = [*arguments, *after]
-    page = f"{sql} order by f.attempt_at, f.key limit {selection.limit or PAGE}"
+    page = f"{sql} order by f.deadline, f.key limit {selection.limit or PAGE}"
     return [Doubt(**row) for row in await connection.fetch(page, *arguments)]
 
 
@@ -111,10 +117,14 @@ async def keys_in_doubt(connection: Connection, selection: DoubtSelection, names
     return [Doubt(**row) for row in rows]
 
 
-async def count_doubts(connection: Connection, selection: DoubtSelection) -> int:
-    """How many it matches, whatever its limit."""
+async def count_doubts(connection: Connection, selection: DoubtSelection, most: int | None = None) -> int:
+    """How many it matches, whatever its limit.
+
+    Args:
+        most: so many are counted.
+    """
     sql, arguments = _sql(selection)
-    return int(await connection.fetchval(f"select count(*) from ({sql}) d", *arguments))
+    return int(await connection.fetchval(f"select count(*) from ({sql} limit {most or 'all'}) d", *arguments))
 
 
 async def select_doubtful(connection: Connection, selection: DoubtSelection, after: Named | None = None) -> list[Doubt]:
@@ -143,13 +153,14 @@ def _doubtful(selection: DoubtSelection, after: Named | None) -> tuple[str, list
 def _sql(selection: DoubtSelection) -> tuple[str, list[Any]]:
     filters = {
         "f.lifecycle = ${}": selection.lifecycle,
-        "${} in (f.effect, split_part(f.effect, '/', 1))": selection.effect,
+        "(f.effect = ${0} or starts_with(f.effect, ${0} || '/'))": selection.effect,
         "coalesce(e.state, i.final) = ${}": selection.state,
-        "coalesce(f.why, '') = ${}": selection.why,
+        "f.why = ${}": selection.why or None,
         "f.attempt_at <= ${}": selection.until,
     }
     given = {clause: value for clause, value in filters.items() if value is not None}
     clauses = [clause.format(n) for n, clause in enumerate(given, 1)] + ["e.lifecycle is null"] * selection.ended
     clauses += ["e.attention is not null and f.status = 'in_doubt'"] * selection.waiting
+    clauses += ["coalesce(f.why, '') = ''"] * (selection.why == "")
     within, pairs = selection.reach.sql("f.lifecycle", "i.tenant", len(given))
     return " and ".join([query("doubts"), *clauses, *within]), [*given.values(), *pairs]

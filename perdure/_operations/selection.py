@@ -120,7 +120,7 @@ async def next_oldest(
     connection: Connection, selection: Selection, after: tuple[datetime, str, str] | None = None
 ) -> list[Row]:
     """One page of those that have been in their state for longest, after a time, a lifecycle and an id."""
-    sql, arguments = _sql(selection, None)
+    sql, arguments = _sql(selection, None, query("selected"))
     if after is not None:
         places = ", ".join(f"${len(arguments) + n}" for n in (1, 2, 3))
         sql, arguments = f"{sql} and (e.since, e.lifecycle, e.id) > ({places})", [*arguments, *after]
@@ -147,7 +147,8 @@ async def oldest(connection: Connection, selection: Selection) -> list[Row]:
 
 async def count(connection: Connection, selection: Selection, after: Named | None = None) -> int:
     """How many it matches now that follow `after`, up to its limit."""
-    sql, arguments = _sql(selection, after)
+    plain = selection.condition is None and not selection.in_doubt
+    sql, arguments = _sql(selection, after, query("selected_plain") if plain else query("selected"))
     found = f"{sql} limit {selection.limit or 'all'}"
     return int(await connection.fetchval(f"select count(*) from ({found}) s", *arguments))
 
@@ -199,12 +200,12 @@ async def known_states(connection: Connection, lifecycle: str | None, app: App |
 async def _rows(
     connection: Connection, selection: Selection, after: Named | None, order: str, limit: int | None
 ) -> list[Row]:
-    sql, arguments = _sql(selection, after)
+    sql, arguments = _sql(selection, after, query("selected"))
     found = await connection.fetch(f"{sql} order by {order} limit {limit or 'all'}", *arguments)
     return [Row(**{**row, "condition": Condition(row["condition"])}) for row in found]
 
 
-def _sql(selection: Selection, after: Named | None) -> tuple[str, list[Any]]:
+def _sql(selection: Selection, after: Named | None, among: str) -> tuple[str, list[Any]]:
     filters: dict[str, Any] = {
         "e.lifecycle = ${}": selection.lifecycle,
         "e.id = ${}": selection.id,
@@ -228,4 +229,4 @@ def _sql(selection: Selection, after: Named | None) -> tuple[str, list[Any]]:
         + [_UNDOUBTED] * selection.undoubted
         + ["e.attention is not null"] * selection.attention
     )
-    return " ".join([query("selected"), "where", " and ".join(clauses) or "true"]), arguments
+    return " ".join([among, "where", " and ".join(clauses) or "true"]), arguments

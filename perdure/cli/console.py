@@ -124,10 +124,7 @@ def make_token(
     """Make a token with which one person signs in, once. It is printed, and kept nowhere."""
     from perdure.console import Grant, Person
     from perdure.console.folder import Folder
-    from perdure.console.identity import usable
 
-    if not usable(name):
-        raise typer.BadParameter(f"{name!r} can't be a name: 1 to 200 characters, all of which can be seen")
     grants = tuple(Grant.of(each) for each in roles)
     lasting = duration(valid).total_seconds()
     token = Folder.opened(settings().console_folder).add_token(Person(name, grants), lasting)

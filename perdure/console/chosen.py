@@ -44,6 +44,10 @@ class Chosen(ABC):
     async def page(self, connection: Connection, after: Name | None) -> Sequence[Any]:
         """The next of them, in the order of lifecycle and id."""
 
+    async def sample(self, connection: Connection) -> Sequence[Any]:
+        """Some of them, to be shown."""
+        return (await self.page(connection, None))[:SAMPLE]
+
     async def keys(self, connection: Connection, names: Sequence[Name]) -> dict[Name, list[str]]:
         """The keys of their effects that are meant; none = that is not asked for."""
         return {}
@@ -116,6 +120,10 @@ class Doubtful(Chosen):
         for each in await keys_in_doubt(connection, self.wanted, names):
             found.setdefault(Name(each.lifecycle, each.id), []).append(each.key)
         return found
+
+    async def sample(self, connection: Connection) -> Sequence[Any]:
+        """See base class."""
+        return await self.oldest(connection, None, SAMPLE)
 
     async def oldest(self, connection: Connection, after: tuple[datetime, str] | None, limit: int) -> Sequence[Any]:
         """Those that follow `after`, the oldest first."""

@@ -18,11 +18,9 @@ from urllib.parse import urlsplit
 from starlette.requests import Request
 from starlette.routing import BaseRoute
 
-from perdure._text.shown import one_line
-from perdure.console.roles import Grant, Person, Role, granted_to
+from perdure.console.roles import Grant, Person, Role, granted_to, usable
 from perdure.errors import InvalidSetting
 
-LONGEST_NAME = 200
 Asked = Callable[[Request], Person | Awaitable[Person | None] | None]
 _LOCAL = ("127.0.0.1", "localhost", "::1")
 
@@ -140,8 +138,3 @@ class InsecureLocal(Identity):
         host = urlsplit(f"//{request.headers.get('host', '')}").hostname
         here = request.client is not None and request.client.host in _LOCAL
         return None if here and host in _LOCAL else "--insecure-local answers on this machine alone: use 127.0.0.1"
-
-
-def usable(name: str) -> bool:
-    """Whether it can stand on record as the name of a person."""
-    return 0 < len(name) <= LONGEST_NAME and one_line(name) == name

@@ -6,16 +6,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import httpx
+import httpx2
 from authlib.integrations.base_client.errors import OAuthError
 from authlib.integrations.starlette_client import OAuth
 from itsdangerous import BadData, URLSafeTimedSerializer
+from joserfc.errors import JoseError
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import BaseRoute, Route
 
-from perdure.console.identity import Identity, usable
-from perdure.console.roles import Grant, Person, granted_to
+from perdure.console.identity import Identity
+from perdure.console.roles import Grant, Person, granted_to, usable
 from perdure.console.security import is_secure
 from perdure.console.sessions import Sessions
 from perdure.errors import InvalidSetting
@@ -81,7 +82,7 @@ class OpenId(Identity):
         request.scope["session"] = state = dict[str, Any]()
         try:
             response: Response = await self._oauth.provider.authorize_redirect(request, self._back(request))
-        except (OAuthError, httpx.HTTPError, RuntimeError) as error:
+        except (OAuthError, httpx2.HTTPError, RuntimeError) as error:
             return _failed(f"the identity provider did not answer ({type(error).__name__})", 502)
         response.set_cookie(
             COOKIE,
@@ -99,7 +100,7 @@ class OpenId(Identity):
             request.scope["session"] = self._signer.loads(request.cookies.get(COOKIE, ""), max_age=_AGE)
             token = await self._oauth.provider.authorize_access_token(request)
             claims = token.get("userinfo") or {}
-        except (OAuthError, BadData, httpx.HTTPError, RuntimeError, ValueError) as error:
+        except (OAuthError, JoseError, BadData, httpx2.HTTPError, RuntimeError, ValueError) as error:
             return _failed(f"signing in did not succeed ({type(error).__name__})", 400)
         name = str(claims.get(self.name_claim) or claims.get("sub") or "")
         if claims.get(f"{self.name_claim}_verified") is False:

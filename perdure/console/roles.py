@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from perdure._operations.reach import EVERYTHING, Reach
+from perdure._text.shown import one_line
 from perdure.errors import InvalidSetting
 
 
@@ -44,6 +45,7 @@ _INCLUDED: dict[Role, tuple[Role, ...]] = {
     Role.BULK: (Role.LOOK, Role.SETTLE, Role.BULK),
     Role.ADMINISTER: (Role.LOOK, Role.SETTLE, Role.BULK, Role.ADMINISTER),
 }
+LONGEST_NAME = 200
 _FORM = re.compile(r"(?P<role>[a-z]+)(:(?P<lifecycle>[a-z][a-z0-9_-]{0,62}))?(@(?P<tenant>.+))?")
 
 
@@ -90,6 +92,9 @@ class Person:
         name: stands on record beside each act, 1 to 200 characters.
         grants: what the person may do.
 
+    Raises:
+        InvalidSetting: the name can't stand on record.
+
     Example:
         >>> ann = Person("ann", Person.granted("settle:order", "look"))
         >>> ann.may(Role.SETTLE, "order"), ann.may(Role.SETTLE, "parcel"), ann.may(Role.LOOK, "parcel")
@@ -98,6 +103,12 @@ class Person:
 
     name: str
     grants: tuple[Grant, ...]
+
+    def __post_init__(self) -> None:
+        if not usable(self.name):
+            raise InvalidSetting(
+                f"{self.name[:60]!r} can't be the name of a person: give 1 to {LONGEST_NAME} characters, all visible"
+            )
 
     @staticmethod
     def granted(*texts: str) -> tuple[Grant, ...]:
@@ -119,6 +130,11 @@ class Person:
     def reach(self, role: Role) -> Reach:
         """The entities for which the person has the role."""
         return Reach.of((each.lifecycle, each.tenant) for each in self.grants if each.role.includes(role))
+
+
+def usable(name: str) -> bool:
+    """Whether it can stand on record as the name of a person."""
+    return 0 < len(name) <= LONGEST_NAME and one_line(name) == name
 
 
 def granted_to(name: str, groups: Iterable[str], granting: dict[str, tuple[Grant, ...]]) -> tuple[Grant, ...]:

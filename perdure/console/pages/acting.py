@@ -18,7 +18,6 @@ from perdure.console.chosen import (
     DOUBT_FILTERS,
     FINISHED_FILTERS,
     OPEN_FILTERS,
-    SAMPLE,
     Chosen,
     Doubtful,
     Finished,
@@ -67,7 +66,7 @@ async def ask(view: View) -> Response:
     chosen = _chosen(view, verb, given, None)
     async with view.reading() as connection:
         total = await chosen.count(connection)
-        sample = await chosen.page(connection, None)
+        sample = await chosen.sample(connection)
         as_of = await connection.fetchval("select clock_timestamp()")
     answers = {}
     if verb is RESOLVE and sample and {"lifecycle", "effect"} <= given.keys():
@@ -79,7 +78,7 @@ async def ask(view: View) -> Response:
         verb=verb,
         given=given,
         total=total,
-        sample=sample[:SAMPLE],
+        sample=sample,
         as_of=as_of,
         rate=RATE,
         answers=answers,

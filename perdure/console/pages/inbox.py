@@ -8,6 +8,7 @@ from datetime import datetime
 from starlette.responses import Response
 
 from perdure._operations.consequences import follows
+from perdure._operations.doubts import count_doubts
 from perdure._operations.inbox import GROUPS, Group, read_inbox
 from perdure._operations.selection import oldest
 from perdure.console.chosen import Doubtful, doubtful_ones, open_ones
@@ -15,7 +16,9 @@ from perdure.console.page import Page, View
 from perdure.console.roles import Role
 from perdure.errors import InvalidSetting
 
-ITEMS = 50
+COUNTED = 1000
+"""Of more, the page of a group says so; the preview of an act counts all."""
+ITEMS = 25
 """Of a group on one page."""
 
 
@@ -27,7 +30,7 @@ async def show(view: View) -> Response:
         async with sources.reading() as connection:
             return await read_inbox(connection, reach)
 
-    seen = await sources.kept(("inbox", reach), read, fresh=2)
+    seen = await sources.kept(("inbox", reach), read, fresh=2, stale=30)
     lifecycle, effect = view.query.get("lifecycle"), view.query.get("effect")
     groups = [
         each
@@ -50,15 +53,15 @@ async def doubts(view: View) -> Response:
     chosen = Doubtful(doubtful_ones(view.query, view.reach()))
     async with view.reading() as connection:
         items = await chosen.oldest(connection, _after(view), ITEMS + 1)
-        total = await chosen.count(connection)
+        total = await count_doubts(connection, chosen.wanted, COUNTED + 1)
     items, more = items[:ITEMS], len(items) > ITEMS
     shown = [
         (each, follows(view.app, each.lifecycle, each.state, each.effect, ended=each.ended, attempts=each.attempts))
         for each in items
     ]
-    last = f"{items[-1].since.isoformat()} {items[-1].key}" if more else None
+    last = f"{items[-1].deadline.isoformat()} {items[-1].key}" if more else None
     same = {name: value for name, value in view.query.items() if name != "after"}
-    return view.render("doubts.html", shown=shown, total=total, after=last, same=same)
+    return view.render("doubts.html", shown=shown, total=total, counted_up_to=COUNTED, after=last, same=same)
 
 
 async def attention(view: View) -> Response:

@@ -69,7 +69,7 @@ async def overview(sources: Sources, reach: Reach) -> Seen[dict[str, Any]]:
         async with sources.reading() as connection:
             return await read_overview(connection, reach)
 
-    return await sources.kept(("overview", reach), read, fresh=_FRESH)
+    return await sources.kept(("overview", reach), read, fresh=_FRESH, stale=30)
 
 
 async def task_queues(sources: Sources) -> Seen[list[dict[str, Any]]]:
