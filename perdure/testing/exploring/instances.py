@@ -84,6 +84,11 @@ class Instances:
         """Take a run out of the cache."""
         self._evict(run.run_id)
 
+    def left_out(self, run: Run) -> None:
+        """The history has one activation less than the instance has seen."""
+        if known := self._known.get(run.run_id):
+            self._known[run.run_id] = known[0], known[1] - 1
+
     def forget_all(self) -> None:
         """Take all runs out of the cache."""
         for run_id in list(self._known):

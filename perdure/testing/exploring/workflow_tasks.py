@@ -185,9 +185,38 @@ class WorkflowTasks:
         for key, end in task.answers:
             self._world.told[key].append(Told(end, self._world.loop.time()))
         commands = task.commands
+        self._leave_out_refused(task)
         task.run.commit(task.activations, task.shapes, task.patches, len(commands))
         task.activations, task.shapes, task.commands, task.patches, task.answers = [], [], [], [], []
         self._obey(commands)
+
+    def _leave_out_refused(self, task: WorkflowTask) -> None:
+        """A refused update stands in no history."""
+        refused = {
+            command.update_response.protocol_instance_id
+            for command in task.commands
+            if command.HasField("update_response") and command.update_response.HasField("rejected")
+        }
+        accepted = {
+            command.update_response.protocol_instance_id
+            for command in task.commands
+            if command.HasField("update_response") and command.update_response.HasField("accepted")
+        }
+        if not (left_out := refused - accepted):
+            return
+        for place, activation in reversed([*enumerate(task.activations)]):
+            jobs = [job for job in activation.jobs if job.do_update.protocol_instance_id not in left_out]
+            if len(jobs) == len(activation.jobs):
+                continue
+            kept = sdk.WorkflowActivation()
+            kept.CopyFrom(activation)
+            del kept.jobs[:]
+            kept.jobs.extend(jobs)
+            if jobs or task.shapes[place]:
+                task.activations[place] = kept
+            else:
+                del task.activations[place], task.shapes[place]
+                task.worker.instances.left_out(task.run)
 
 
 def ends(command: sdk.WorkflowCommand) -> bool:
