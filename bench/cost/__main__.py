@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
@@ -64,11 +65,8 @@ _OURS = ("activity", "inline")
 
 
 async def _rounds(made: Rig, plan: Plan, ways: list[str], begun: float) -> dict[str, dict[str, list[Round]]]:
-    """All ways in turn, so that whatever else the machine does hits all alike."""
-    servers = list(made.servers)
-    found: dict[str, dict[str, list[Round]]] = {server: {way: [] for way in ways} for server in servers}
-    # Where no Temporal is asked, one turn is for the tables of all servers.
-    turns = [(way, each) for way in ways for each in ([[it] for it in servers] if WAYS[way].temporal else [servers])]
+    """Rounds until one more would take too long, or one fails: those before it count all the same."""
+    found: dict[str, dict[str, list[Round]]] = {server: {way: [] for way in ways} for server in made.servers}
     longest = 0.0
     with Progress(transient=True) as progress:
         task = progress.add_task("measuring", total=None)
@@ -76,12 +74,29 @@ async def _rounds(made: Rig, plan: Plan, ways: list[str], begun: float) -> dict[
             started = time.monotonic()
             if number > 1 and started + longest > begun + 60 * plan.minutes:
                 break
-            for way, shown_on in turns:
-                progress.update(task, description=f"round {number}: {WAYS[way].title}, {shown_on[0]}")
-                measured = await measure(made, way, shown_on[0], plan)
-                for server in shown_on:
-                    found[server][way].append(measured)
+            try:
+                measured = await _round(made, plan, ways, lambda turn: progress.update(task, description=turn))
+            except Exception as error:
+                if number == 1:
+                    raise
+                progress.console.print(f"round {number} failed and does not count: {error}", style="bold red")
+                break
+            for (server, way), each in measured.items():
+                found[server][way].append(each)
             longest = max(longest, time.monotonic() - started)
+    return found
+
+
+async def _round(made: Rig, plan: Plan, ways: list[str], note: Callable[[str], None]) -> dict[tuple[str, str], Round]:
+    """All ways in turn, so that whatever else the machine does hits all alike."""
+    servers = list(made.servers)
+    found: dict[tuple[str, str], Round] = {}
+    for way in ways:
+        # Where no Temporal is asked, one turn is for the tables of all servers.
+        for shown_on in [[each] for each in servers] if WAYS[way].temporal else [servers]:
+            note(f"{WAYS[way].title}, {shown_on[0]}")
+            measured = await measure(made, way, shown_on[0], plan)
+            found |= {(server, way): measured for server in shown_on}
     return found
 
 
