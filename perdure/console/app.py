@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -53,7 +54,7 @@ class Console:
         self.rates: Rates = Rates()
         self.folder: Folder = folder
         secret = folder.secret()
-        self.forms: Forms = Forms(secret)
+        self.forms: Forms = Forms(secret, urlsplit(public_url).netloc if public_url else None)
         self.sessions: Sessions = Sessions(folder, secret)
         self.jobs: Jobs = Jobs()
         self.live: Live = Live(sources)
@@ -92,7 +93,7 @@ class Console:
 
     def is_secure(self, request: Request) -> bool:
         """Whether cookies are for HTTPS alone."""
-        return is_secure(request) or (self.public_url or "").startswith("https://")
+        return is_secure(request, self.public_url)
 
     def _asset(self, request: Request, name: str) -> str:
         return self.link(request, f"/assets/{name}", v=self.assets.version(name))

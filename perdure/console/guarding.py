@@ -71,10 +71,10 @@ def guarded(console: Console, page: Page) -> Callable[[Request], Awaitable[Respo
         person: Person | None = None
         try:
             known, visitor = browser(request)
-            check_rate(console, request)
             if any("\0" in each for each in request.query_params.values()):
                 raise Refused(400, "That can't be shown", "The address holds a character that no text may have.")
             person = await who(console, request)
+            check_rate(console, request, person)
             if person is None:
                 return _sign_in(console, request, page)
             if not person.may_somewhere(page.role):
@@ -123,13 +123,14 @@ def keep(console: Console, request: Request, response: Response, visitor: str | 
         console.sessions.renew(request, response, path=path, secure=secure)
 
 
-def check_rate(console: Console, request: Request) -> None:
-    """Make sure that this address has not asked too often.
+def check_rate(console: Console, request: Request, person: Person | None) -> None:
+    """Make sure that the person, or where nobody is known the address, has not asked too often.
 
     Raises:
         Refused: it has.
     """
-    _wait(console.rates.requests.wait(request.client.host if request.client else ""))
+    address = request.client.host if request.client else ""
+    _wait(console.rates.requests.wait(f"address {address}" if person is None else f"person {person.name}"))
 
 
 async def checked_form(console: Console, request: Request, person: Person | None) -> dict[str, str]:

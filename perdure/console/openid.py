@@ -89,7 +89,7 @@ class OpenId(Identity):
             str(self._signer.dumps(state)),
             max_age=_AGE,
             path=_path(request),
-            secure=is_secure(request),
+            secure=is_secure(request, self.public_url),
             httponly=True,
             samesite="lax",
         )
@@ -110,7 +110,9 @@ class OpenId(Identity):
         if not usable(name) or not grants:
             return _failed("this account has no role here: ask who administers the console", 403)
         response = RedirectResponse(_path(request), 303)
-        self.sessions.begin(response, Person(name, grants), path=_path(request), secure=is_secure(request))
+        self.sessions.begin(
+            response, Person(name, grants), path=_path(request), secure=is_secure(request, self.public_url)
+        )
         response.delete_cookie(COOKIE, path=_path(request))
         return response
 

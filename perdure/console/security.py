@@ -61,9 +61,14 @@ class Headed:
 
 @dataclass(slots=True)
 class Forms:
-    """Tokens of forms: each is for one browser and one person, and counts once."""
+    """Tokens of forms: each is for one browser and one person, and counts once.
+
+    Attributes:
+        public_host: what browsers call the console, if a proxy is before it.
+    """
 
     secret: bytes
+    public_host: str | None = None
     _used: dict[str, float] = field(default_factory=dict)
 
     @property
@@ -76,7 +81,7 @@ class Forms:
 
     def refusal(self, request: Request, given: str, visitor: str | None, person: Person | None) -> str | None:
         """Why the form can't be accepted; None = it can, and its token is used up."""
-        if foreign(request.headers):
+        if foreign(request.headers, self.public_host):
             return "it was sent from a page of another site"
         try:
             of, name, nonce = self._signer.loads(given, max_age=FORM_AGE)
@@ -108,13 +113,13 @@ class Forms:
             del self._used[next(iter(self._used))]
 
 
-def foreign(headers: Headers) -> bool:
+def foreign(headers: Headers, public_host: str | None) -> bool:
     """Whether a browser says that a request comes from another site."""
     fetched_from = headers.get("sec-fetch-site")
     if fetched_from is not None and fetched_from not in ("same-origin", "none"):
         return True
     origin = headers.get("origin")
-    return origin is not None and urlsplit(origin).netloc != headers.get("host")
+    return origin is not None and urlsplit(origin).netloc not in (headers.get("host"), public_host)
 
 
 def new_visitor() -> str:
@@ -122,6 +127,6 @@ def new_visitor() -> str:
     return secrets.token_urlsafe(16)
 
 
-def is_secure(request: Request) -> bool:
+def is_secure(request: Request, public_url: str | None) -> bool:
     """Whether the browser came by HTTPS, also where a proxy ended it."""
-    return request.url.scheme == "https"
+    return (public_url or request.url.scheme).startswith("https")

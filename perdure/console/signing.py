@@ -31,7 +31,7 @@ def _answered(console: Console, answer: Answer) -> Callable[[Request], Awaitable
     async def endpoint(request: Request) -> Response:
         try:
             known, visitor = browser(request)
-            check_rate(console, request)
+            check_rate(console, request, None)
             response = await answer(console, request, visitor)
         except Refused as error:
             response = refused(console, request, error.status, error.title, error.why)

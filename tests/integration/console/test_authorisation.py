@@ -18,7 +18,7 @@ from tests.world import World
 pytestmark = pytest.mark.world(app)
 
 ENTITIES = """
-    select perdure.start(l, i, '{"secret": 4711}', tenant => t)
+    select perdure.start(l, i, '{"secret": "zebra"}', tenant => t)
     from (values ('ring', 'mine', 'acme'), ('ring', 'theirs', 'evil'), ('rest', 'third', 'acme')) x (l, i, t);
     delete from perdure.outbox;
     update perdure.entity set attention = 'do-ring is in doubt: no answer' where lifecycle = 'ring';
@@ -63,7 +63,7 @@ async def test_each_role_may_do_what_it_says_and_nothing_else(world: World) -> N
             for path, (_, fields) in ACTS.items():
                 answer = await browser.http.post(path, data={"form_token": site.token(browser), **fields})
                 assert answer.status_code in (403, 404), (role, path, answer.status_code, readable(answer.text))
-        for roles in ("look", "payloads", "settle:ring@evil", "bulk@evil"):
+        for roles in ("look", "payloads", "settle:ring@evil", "bulk@evil", "look,settle:rest", "look,administer@evil"):
             browser = site.browser("eve", roles)
             await browser.get("/")
             for path, (needed, fields) in ACTS.items():

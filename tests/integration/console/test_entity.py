@@ -41,18 +41,18 @@ async def test_it_shows_the_way_it_took_attempts_look_ups_and_who_has_the_next_s
 
 
 async def test_payloads_are_shown_to_who_may_see_them_and_that_is_on_record_first(world: World) -> None:
-    await world.db.execute("""select perdure.start('ring', 'a', '{"secret": "4711"}')""")
+    await world.db.execute("""select perdure.start('ring', 'a', '{"secret": "zebra"}')""")
     async with open_console(world, app=app) as site:
         eve, ann = site.browser("eve", "administer"), site.browser("ann", "payloads:ring")
         page = await eve.get("/entity/ring", id="a")
-        assert "4711" not in page
+        assert "zebra" not in page
         assert "you need the role payloads" in readable(page)
-        assert "4711" not in await ann.get("/entity/ring", id="a")
+        assert "zebra" not in await ann.get("/entity/ring", id="a")
         form = await ann.form("/entity/ring?id=a", "/entity/ring/payloads")
         assert (await eve.http.post("/entity/ring/payloads", data=form)).status_code == 403
         assert await record(world, "ring", "a") == []
         shown = await ann.send("/entity/ring?id=a", "/entity/ring/payloads", note="ticket 7")
-        assert "&#34;4711&#34;" in shown.text
+        assert "&#34;zebra&#34;" in shown.text
         assert shown.url.query == b"", "no address holds a payload"
         assert await record(world, "ring", "a") == [("starting", "ann", "payloads shown: ticket 7")]
         limited = await site.browser("bob", "payloads:rest,look").http.post("/entity/ring/payloads", data=form)

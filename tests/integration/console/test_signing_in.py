@@ -7,9 +7,10 @@ import re
 
 import httpx
 from fastapi import FastAPI
+from starlette.types import ASGIApp, Receive, Scope, Send
 
-from perdure.console import Host, InsecureLocal, Person, Proxy, Tokens, console
-from perdure.console.security import HEADERS
+from perdure.console import Console, Host, InsecureLocal, Person, Proxy, Tokens, console
+from perdure.console.security import HEADERS, VISITOR
 from perdure.console.sessions import COOKIE
 from tests.command import perdure
 from tests.integration.console.browsing import open_console, readable, serving, told
@@ -64,6 +65,15 @@ async def test_a_host_application_mounts_it_and_says_who_somebody_is(world: Worl
     made = console(told, config=world.config, folder=world.folder / "console")
     host = FastAPI()
     host.mount("/perdure", made)
+
+    async def dispatching(scope: Scope, receive: Receive, send: Send) -> None:  # as in Django's asgi.py
+        await made({**scope, "root_path": "/perdure"}, receive, send)
+
+    await _works_below_perdure(made, host)
+    await _works_below_perdure(made, dispatching)
+
+
+async def _works_below_perdure(made: Console, host: ASGIApp) -> None:
     async with serving(made, host) as site:
         ann = site.browser("ann")
         page = await ann.get("/perdure/")
@@ -98,6 +108,27 @@ async def test_every_answer_forbids_code_and_style_in_the_page(world: World) -> 
         assert (await browser.http.get("/")).headers["cache-control"] == "no-store"
         assert "immutable" in (await browser.http.get(css)).headers["cache-control"]
         assert (await browser.http.request("TRACE", "/")).status_code == 405
+
+
+async def test_behind_a_proxy_with_tls_cookies_are_for_https_and_forms_come_from_the_public_address(
+    world: World,
+) -> None:
+    public = "https://console.example.org"
+    made = console(told, config=world.config, folder=world.folder / "console", public_url=public)
+    await world.db.execute("select perdure.start('order', 'a', '{}')")
+    async with serving(made) as site:
+        ann = site.browser("ann", "settle")
+        cookie = (await ann.http.get("/")).headers["set-cookie"]
+        assert "; Secure" in cookie
+        assert "HttpOnly" in cookie
+        assert "SameSite=lax" in cookie
+        visitor = cookie.partition("=")[2].partition(";")[0]
+        token = made.forms.token(visitor, Person("ann", ()))
+        fields = {"form_token": token, "lifecycle": "order", "id": "a", "note": "n"}
+        for origin, status in (("https://other.example.org", 403), (public, 303)):
+            headers = {"Origin": origin, "Cookie": f"{VISITOR}={visitor}"}
+            sent = await site.browser("ann", "settle").http.post("/act/cancel", data=fields, headers=headers)
+            assert sent.status_code == status, readable(sent.text)
 
 
 async def test_who_asks_too_often_waits(world: World) -> None:
