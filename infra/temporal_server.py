@@ -6,31 +6,43 @@ Unlike the dev server it keeps what it promised over a crash of its database, to
 
 import asyncio
 import json
+import os
 import signal
 import tempfile
 from collections.abc import Coroutine, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from http.client import HTTPConnection, HTTPException
 from pathlib import Path
-from string import Template
 
 import asyncpg
 
-from infra.temporal_server_binary import ServerFiles, find_temporal_server, obtain_temporal_server
+from infra.temporal_schema import Schema, obtain_schemas
 from perdure.servers.guard import GuardedProcess
 from perdure.servers.ports import free_port
 from perdure.servers.postgres import PostgresServer
 from perdure.servers.temporal import TemporalServer
+from perdure.servers.temporal_on_postgres import (
+    FRONTEND,
+    HTTP,
+    MAIN,
+    PORTS,
+    PROMPT_QUEUE,
+    VISIBILITY,
+    ServerDatabase,
+    server_command,
+    server_environment,
+    write_dynamic_config,
+)
+from perdure.servers.temporal_programs import obtain_programs
 
-__all__ = ["TemporalOnPostgres", "find_temporal_server", "obtain_temporal_server"]
-
-_TEMPLATE = Path(__file__).with_suffix(".yaml")
-_SERVICES = ("frontend", "history", "matching", "worker")
 _SETTINGS: dict[str, object] = {
-    # Without it each task that goes through the transfer queue waits about 250 ms above 3 runs a second.
-    "history.transferProcessorMaxPollRPS": 1000,
+    **PROMPT_QUEUE,
     # A namespace that was just made is known soon.
     "system.namespaceCacheRefreshInterval": "1s",
+}
+_CONNECTIONS = {
+    **dict.fromkeys(("SQL_MAX_CONNS", "SQL_MAX_IDLE_CONNS"), "30"),
+    **dict.fromkeys(("SQL_VIS_MAX_CONNS", "SQL_VIS_MAX_IDLE_CONNS"), "10"),
 }
 # As Temporal's own schema tool makes it (common/persistence/sql/sqlplugin/postgresql/admin.go): the server reads
 # from it whether the schema is the one that it wants.
@@ -74,6 +86,7 @@ class TemporalOnPostgres(TemporalServer):
         self.postgres = postgres or PostgresServer(durable=False)
         self._temporary = self._folder
         self._settings = _SETTINGS | dict(dynamic_config or {})
+        self._ports = {name: free_port() for name in PORTS} | {FRONTEND: self.port, HTTP: self._http_port}
 
     def start(self, *, timeout: float = 60.0) -> None:
         """Start the server, and its PostgreSQL first if need be, and wait until it serves its namespace.
@@ -85,17 +98,18 @@ class TemporalOnPostgres(TemporalServer):
             TemporalError: if it ended or didn't serve in time.
             TemporalMissingError: if there is no program to start.
         """
-        files = obtain_temporal_server()
+        programs = obtain_programs()
         self.postgres.start(timeout=timeout)
         if self.running:
             return
-        _run(_prepare(self.postgres, files))
+        _run(_prepare(self.postgres, obtain_schemas()))
         self._process = GuardedProcess(
-            [files.program, "--config-file", self._configured(), "--allow-no-auth", "start"],
+            server_command(programs),
             ask=signal.SIGTERM,
             log=self.log_file,
             remove=self._folder,
             cwd=self._folder,
+            env=os.environ | self._environment(),
         )
         self._wait_until_serving(self._process, timeout)
 
@@ -109,17 +123,12 @@ class TemporalOnPostgres(TemporalServer):
         super().close()
         self.postgres.close()
 
-    def _configured(self) -> Path:
-        """Write the server's two files; the ports stay those of the first time."""
-        file, dynamic = self._folder / "temporal.yaml", self._folder / "dynamic.yaml"
-        if not file.exists():
-            names = [*_SERVICES[1:], *(f"{service}_members" for service in _SERVICES)]
-            ports = {name: free_port() for name in names} | {"frontend": self.port, "http": self._http_port}
-            given = {**ports, "postgres": self.postgres.port, "dynamic_config": dynamic}
-            # JSON is YAML.
-            dynamic.write_text(json.dumps({name: [{"value": value}] for name, value in self._settings.items()}))
-            file.write_text(Template(_TEMPLATE.read_text()).substitute(given))
-        return file
+    def _environment(self) -> dict[str, str]:
+        """Its variables; the ports stay those of the first time."""
+        dynamic = self._folder / "dynamic.yaml"
+        write_dynamic_config(dynamic, self._settings)
+        database = ServerDatabase("127.0.0.1", self.postgres.port, "postgres")
+        return server_environment(database, self._ports, dynamic) | _CONNECTIONS | {"LOG_LEVEL": "warn"}
 
     def _namespace_described(self) -> bool:
         described = super()._namespace_described() or (self._registered() and super()._namespace_described())
@@ -156,16 +165,16 @@ def _run(work: Coroutine[None, None, None]) -> None:
         thread.submit(asyncio.run, work).result()
 
 
-async def _prepare(postgres: PostgresServer, files: ServerFiles) -> None:
+async def _prepare(postgres: PostgresServer, schemas: Mapping[str, Schema]) -> None:
     """Make the databases that are not there yet: whole ones, or none."""
     admin = await asyncpg.connect(postgres.dsn())
     try:
-        for database, schema in files.schemas.items():
+        for database, schema in schemas.items():
             if await admin.fetchval("select exists (select from pg_database where datname = $1)", database):
                 continue
             await admin.execute(f"drop database if exists {database}_new with (force)")
             await admin.execute(f"create database {database}_new")
-            await _fill(postgres.dsn(f"{database}_new"), schema.read_text(), database, files.versions[database])
+            await _fill(postgres.dsn(f"{database}_new"), schema.sql, database, schema.version)
             await admin.execute(f"alter database {database}_new rename to {database}")
     finally:
         await admin.close()
@@ -194,7 +203,7 @@ def _without_extension(schema: str) -> str:
 async def _drop(postgres: PostgresServer) -> None:
     admin = await asyncpg.connect(postgres.dsn())
     try:
-        for database in ("temporal", "temporal_visibility"):
+        for database in (MAIN, VISIBILITY):
             await admin.execute(f"drop database if exists {database} with (force)")
     finally:
         await admin.close()

@@ -10,9 +10,7 @@ import asyncio
 import secrets
 from datetime import timedelta
 
-from temporalio.api.workflowservice.v1 import RegisterNamespaceRequest
 from temporalio.client import Client
-from temporalio.service import RPCError, RPCStatusCode
 
 from perdure import database
 from perdure._dev.servers import Report
@@ -21,6 +19,7 @@ from perdure._reconcile.recovery.temporal import rebind, why_lost
 from perdure._services.ownership.exchange import Exchange
 from perdure._store.postgres import Database
 from perdure._store.sql import shared
+from perdure._worker.namespace import make_namespace
 from perdure._worker.plugin import PerdurePlugin
 from perdure._worker.worker import connect
 from perdure.app import App
@@ -59,14 +58,7 @@ async def namespace_of(config: Settings) -> str:
 
 async def register(address: str, namespace: str) -> None:
     """Make sure that Temporal has the namespace."""
-    client = await Client.connect(address)
-    request = RegisterNamespaceRequest(namespace=namespace)
-    request.workflow_execution_retention_period.FromTimedelta(_RETENTION)
-    try:
-        await client.workflow_service.register_namespace(request)
-    except RPCError as error:
-        if error.status is not RPCStatusCode.ALREADY_EXISTS:
-            raise
+    await make_namespace(await Client.connect(address, namespace=namespace), _RETENTION)
 
 
 async def recover_where_lost(config: Settings, report: Report) -> None:

@@ -1,11 +1,11 @@
-"""Whether the namespace that a client was given is there, and may be used."""
+"""Whether the namespace that a client was given is there, and may be used; and how it is made."""
 
 from __future__ import annotations
 
 import shlex
 from datetime import timedelta
 
-from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest
+from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest, RegisterNamespaceRequest
 from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
 
@@ -39,3 +39,22 @@ async def check_namespace(client: Client) -> None:
         else:
             why = f"gives no answer about the namespace {name!r} ({error.message}): wait until it serves"
         raise TemporalUnavailable(f"the Temporal server at {address} {why}") from error
+
+
+async def make_namespace(client: Client, retention: timedelta) -> None:
+    """Make the client's namespace, if the server does not have it.
+
+    Args:
+        client: of the server.
+        retention: how long the histories of ended workflows are kept.
+
+    Raises:
+        RPCError: the server refuses it, or gives no answer.
+    """
+    request = RegisterNamespaceRequest(namespace=client.namespace)
+    request.workflow_execution_retention_period.FromTimedelta(retention)
+    try:
+        await client.workflow_service.register_namespace(request, timeout=_PATIENCE)
+    except RPCError as error:
+        if error.status is not RPCStatusCode.ALREADY_EXISTS:
+            raise

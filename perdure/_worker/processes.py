@@ -10,13 +10,15 @@ import asyncio
 import logging
 import os
 import sys
-import time
 import urllib.request
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
 
 from perdure._pulse import Pulse
 from perdure._services.health import EventLoop, Health, Report
+from perdure._worker.child import Child
+from perdure._worker.notifying import OF_SUPERVISOR
 from perdure._worker.plugin import REPORTING
 from perdure._worker.serving import Page, page_of, probes, serving
 from perdure._worker.siblings import Sibling, asked_all
@@ -26,9 +28,6 @@ from perdure.settings import Settings
 
 log = logging.getLogger("perdure.worker")
 
-_WELL = 10.0
-"""Seconds after which a process that ends was well until then: it is replaced at once."""
-_LONGEST_PAUSE = 30.0
 _SCRAPE = 5.0
 _LOOK = 10.0
 """Seconds between two questions to a process whether it hangs; it is ended after `_NOES` answers of that kind."""
@@ -47,16 +46,11 @@ async def run_processes(app: str, number: int, config: Settings, stop: asyncio.T
     Raises:
         InvalidSetting: the port for metrics or for health can't be used.
     """
-    address = (config.metrics or "").removeprefix("prometheus:") if config.metrics != "otlp" else ""
-    ports = [free_port() for _ in range(number)] if address else []
-    processes = [_Process(app, index + 1, ports[index] if ports else None) for index in range(number)]
+    processes = [WorkerProcess(app, index + 1, config) for index in range(number)]
     health, loop = Health("supervisor"), EventLoop()
     health.watch([loop.pulse, *(each.pulse for each in processes)])
     await loop.start()
-    with (
-        serving(f"PERDURE_METRICS={config.metrics!r}", address or None, {"/metrics": lambda: _metrics(ports)}),
-        serving(f"PERDURE_HEALTH={config.health!r}", config.health, _probes(health, processes)),
-    ):
+    with served(config, health, processes):
         health.runs()
         keeping = [asyncio.create_task(each.kept()) for each in processes]
         starting = asyncio.create_task(_until_none_starts(processes))
@@ -65,48 +59,81 @@ async def run_processes(app: str, number: int, config: Settings, stop: asyncio.T
         for task in (*keeping, starting):
             task.cancel()
         await asyncio.gather(*keeping, return_exceptions=True)
-        await asyncio.gather(*(each.end(config.graceful_shutdown_timeout + REPORTING + 5) for each in processes))
+        await asyncio.gather(*(each.child.end(patience(config)) for each in processes))
     await loop.stop()
-    return 0 if stop.done() else processes[0].status
+    return 0 if stop.done() else processes[0].child.status or 0
 
 
-def _probes(health: Health, processes: Sequence[_Process]) -> dict[str, Callable[[], Page]]:
+def patience(config: Settings) -> float:
+    """Seconds that a worker process has to stop."""
+    return config.graceful_shutdown_timeout + REPORTING + 5
+
+
+@contextmanager
+def served(config: Settings, health: Health, processes: Sequence[WorkerProcess]) -> Iterator[None]:
+    """Serve the metrics and the health of all processes at the addresses of the settings.
+
+    Raises:
+        InvalidSetting: nothing can listen at one of them.
+    """
+    address = _metrics_address(config) or None
+    with (
+        serving(f"PERDURE_METRICS={config.metrics!r}", address, {"/metrics": lambda: _metrics(processes)}),
+        serving(f"PERDURE_HEALTH={config.health!r}", config.health, _probes(health, processes)),
+    ):
+        yield
+
+
+def _probes(health: Health, processes: Sequence[WorkerProcess]) -> dict[str, Callable[[], Page]]:
     """A process that hangs is replaced by its supervisor: its siblings need not be restarted, so `/live` is about the
     supervisor alone."""
 
     def ready() -> Page:
         own = health.ready()
-        return page_of(Report("ready", [*own.troubles, *asked_all([each.sibling for each in processes], "ready")]))
+        others = asked_all([each.sibling for each in processes], "ready") if processes else []
+        return page_of(Report("ready", [*own.troubles, *others]))
 
     return {**probes(health), "/ready": ready}
 
 
-async def _until_none_starts(processes: Sequence[_Process]) -> None:
+async def _until_none_starts(processes: Sequence[WorkerProcess]) -> None:
     """Until each has failed at its first start: then it is not for want of a restart."""
-    await asyncio.gather(*(each.failed_at_first.wait() for each in processes))
+    await asyncio.gather(*(each.child.failed_at_first.wait() for each in processes))
 
 
-class _Process:
-    def __init__(self, app: str, index: int, metrics_port: int | None) -> None:
-        self.failed_at_first = asyncio.Event()
-        self.status = 0
-        self._index = index
-        self._command = [sys.executable, "-m", "perdure.cli", "worker", app, "--until-stdin-ends"]
+class WorkerProcess:
+    """One worker process, which is replaced when it ends or hangs.
+
+    Args:
+        app: as `load_app` takes it.
+        index: its number, from 1.
+        config: settings.
+        more: variables of its environment beside ours.
+        options: further arguments of `Child`.
+    """
+
+    def __init__(
+        self, app: str, index: int, config: Settings, more: Mapping[str, str] | None = None, **options: Any
+    ) -> None:
         self.sibling = Sibling(index, free_port())
         self.pulse = Pulse(f"keeping process {index}")
-        self._environment = {**os.environ, "PERDURE_HEALTH": f"127.0.0.1:{self.sibling.port}"}
-        if metrics_port is not None:
-            self._environment["PERDURE_METRICS"] = f"prometheus:127.0.0.1:{metrics_port}"
-        self._running: asyncio.subprocess.Process | None = None
+        self.metrics_port = free_port() if _metrics_address(config) else None
+        self._changed: Callable[[], None] = options.pop("changed", lambda: None)
+        environment = {name: value for name, value in os.environ.items() if name not in OF_SUPERVISOR}
+        environment |= {**(more or {}), "PERDURE_HEALTH": f"127.0.0.1:{self.sibling.port}"}
+        if self.metrics_port is not None:
+            environment["PERDURE_METRICS"] = f"prometheus:127.0.0.1:{self.metrics_port}"
+        command = [sys.executable, "-m", "perdure.cli", "worker", app, "--until-stdin-ends"]
+        self.child = Child(f"worker-{index}", command, environment, changed=self._note, **options)
 
     async def kept(self) -> None:
         """Run it, and replace it whenever it ends or hangs."""
         try:
             async with asyncio.TaskGroup() as tasks:
-                tasks.create_task(self._keep())
+                tasks.create_task(self.child.keep())
                 tasks.create_task(self._end_hung())
         except* Exception as error:
-            log.error("process %d is not looked after any more", self._index, exc_info=error)
+            log.error("process %d is not looked after any more", self.sibling.index, exc_info=error)
             self.pulse.hangs("it has ended")
 
     async def _end_hung(self) -> None:
@@ -115,54 +142,27 @@ class _Process:
             await asyncio.sleep(_LOOK)
             troubles = await asyncio.to_thread(self.sibling.asked, "live")
             noes = noes + 1 if troubles else 0
-            process = self._running
-            if noes == _NOES and process is not None:
-                about = {"process": self._index, "service": troubles[0].service, "why": troubles[0].why}
+            if noes == _NOES:
+                about = {"process": self.child.name, "service": troubles[0].service, "why": troubles[0].why}
                 says(log, "a worker process hangs; it is killed", level=logging.ERROR, **about)
-                with suppress(ProcessLookupError):
-                    process.kill()
+                self.child.kill()
                 noes = 0
 
-    async def _keep(self) -> None:
-        pause, starts = 1.0, 0
-        while True:
-            began = asyncio.get_running_loop().time()
-            self._running = await asyncio.create_subprocess_exec(
-                *self._command, env=self._environment, stdin=asyncio.subprocess.PIPE
-            )
-            starts += 1
-            self.sibling.began = time.time()
-            self.status = await self._running.wait()
-            self.sibling.began = None
-            lived = asyncio.get_running_loop().time() - began
-            if starts == 1 and self.status > 0 and lived < _WELL:
-                self.failed_at_first.set()
-            pause = 0.0 if lived > _WELL else min(max(2 * pause, 1.0), _LONGEST_PAUSE)
-            about = {"process": self._index, "status": self.status, "pause": pause}
-            says(log, "a worker process ended; it is replaced", level=logging.ERROR, **about)
-            await asyncio.sleep(pause)
-
-    async def end(self, patience: float) -> None:
-        """Stop it by SIGTERM, or after `patience` seconds by SIGKILL."""
-        process = self._running
-        if process is None or process.returncode is not None:
-            return
-        with suppress(ProcessLookupError):
-            process.terminate()
-        try:
-            await asyncio.wait_for(process.wait(), patience)
-        except TimeoutError:
-            with suppress(ProcessLookupError):
-                process.kill()
-            await process.wait()
+    def _note(self) -> None:
+        self.sibling.began = self.child.began
+        self._changed()
 
 
-def _metrics(ports: Sequence[int]) -> Page:
+def _metrics_address(config: Settings) -> str:
+    return (config.metrics or "").removeprefix("prometheus:") if config.metrics != "otlp" else ""
+
+
+def _metrics(processes: Sequence[WorkerProcess]) -> Page:
     """The metrics of all processes."""
-    return Page(merged({str(index + 1): _scraped(port) for index, port in enumerate(ports)}))
+    return Page(merged({str(each.sibling.index): _scraped(each.metrics_port) for each in processes}))
 
 
-def _scraped(port: int) -> str:
+def _scraped(port: int | None) -> str:
     """The metrics of one process; '' while it does not answer."""
     try:
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=_SCRAPE) as answer:

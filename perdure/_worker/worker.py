@@ -25,6 +25,7 @@ from perdure._loading import load, load_module
 from perdure._services.credentials import CONNECT, Renewal, profile, renewed, why_not
 from perdure._services.health import EventLoop, Health
 from perdure._worker.namespace import check_namespace
+from perdure._worker.notifying import READY, STOPPING, notify
 from perdure._worker.plugin import REPORTING, PerdurePlugin
 from perdure._worker.serving import probes, serving
 from perdure.app import App
@@ -135,10 +136,12 @@ async def _work(app: App, config: Settings, plugin: PerdurePlugin, client: Clien
         return
     if not running.done():
         says(log, "running", lifecycles=",".join(app.lifecycles), task_queue=config.queue, scope=config.scope)
+        notify(READY)
     await asyncio.wait({running, stop}, return_when=asyncio.FIRST_COMPLETED)
     if running.done():
         return await running  # it never ends by itself but by an error
     says(log, "stopping", grace=config.graceful_shutdown_timeout)
+    notify(STOPPING)
     await plugin.stop_services()
     ended, _ = await asyncio.wait(
         {asyncio.create_task(worker.shutdown()), running}, timeout=config.graceful_shutdown_timeout + REPORTING + 2

@@ -33,6 +33,7 @@ from perdure.cli import (
     show,
     status,
     top,
+    up,
 )
 from perdure.cli.cli import cli
 from perdure.cli.printing import complain, complain_at_length
@@ -65,6 +66,7 @@ __all__ = [
     "show",
     "status",
     "top",
+    "up",
 ]
 
 

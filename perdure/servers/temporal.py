@@ -17,22 +17,13 @@ from pathlib import Path
 from types import MappingProxyType, TracebackType
 from typing import Self
 
+from perdure.servers.dev_server import PROMPT_QUEUE, UPDATES, dev_options
 from perdure.servers.guard import GuardedProcess
 from perdure.servers.ports import free_port
 from perdure.servers.temporal_binary import TemporalMissingError, find_temporal, obtain_temporal
 
 __all__ = ["TemporalError", "TemporalMissingError", "TemporalServer", "find_temporal", "obtain_temporal"]
 
-# On by default in server 1.29; an older one may be what is on PATH.
-_UPDATES = {
-    "frontend.enableUpdateWorkflowExecution": "true",
-    "frontend.enableUpdateWorkflowExecutionAsyncAccepted": "true",
-    "frontend.enableExecuteMultiOperation": "true",
-}
-# Without it each task that goes through the transfer queue waits about 250 ms above 3 runs a second.
-_PROMPT_QUEUE = {"history.transferProcessorMaxPollRPS": "1000"}
-# Half the cost of SQLite's default journal, and nothing committed is lost when the server is killed.
-_DURABLE = ("--sqlite-pragma=journal_mode=WAL", "--sqlite-pragma=synchronous=2")
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 
 
@@ -80,7 +71,7 @@ class TemporalServer:
         self.ui_url: str | None = f"http://127.0.0.1:{ui_port}" if self.ours and ui_port else None
         self.namespace = namespace
         self._ui_port, self._http_port, self._db_file = ui_port, free_port(), db_file
-        self._config = _UPDATES | (_PROMPT_QUEUE if prompt_queue else {}) | dict(dynamic_config)
+        self._config = UPDATES | (PROMPT_QUEUE if prompt_queue else {}) | dict(dynamic_config)
         self._search_attributes = dict(search_attributes)
         self._metrics_port = metrics_port
         self._temporary: Path | None = None
@@ -175,14 +166,16 @@ class TemporalServer:
         return self._process
 
     def _options(self) -> list[str]:
-        options = ["--ip=127.0.0.1", f"--port={self.port}", f"--http-port={self._http_port}"]
-        options += [f"--ui-port={self._ui_port}"] if self._ui_port else ["--headless"]
-        options += [f"--metrics-port={self._metrics_port}"] if self._metrics_port else []
-        options += [f"--db-filename={self._db_file}", *_DURABLE] if self._db_file else []
-        options += [f"--namespace={self.namespace}"]
-        options += [f"--dynamic-config-value={name}={value}" for name, value in self._config.items()]
-        options += [f"--search-attribute={name}={kind}" for name, kind in self._search_attributes.items()]
-        return [*options, "--log-level=warn", "--color=never"]
+        return dev_options(
+            self.port,
+            self._http_port,
+            ui_port=self._ui_port,
+            db_file=self._db_file,
+            namespace=self.namespace,
+            metrics_port=self._metrics_port,
+            dynamic_config=self._config,
+            search_attributes=self._search_attributes,
+        )
 
     def _wait_until_serving(self, process: GuardedProcess, timeout: float) -> None:
         deadline = time.monotonic() + timeout

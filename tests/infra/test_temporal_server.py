@@ -4,12 +4,8 @@ What has to be lost is lost: "Temporal is gone" must not be a pretence.
 """
 
 import asyncio
-import os
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from datetime import timedelta
-from pathlib import Path
 
 import pytest
 from temporalio import workflow
@@ -19,8 +15,6 @@ from temporalio.worker import Worker
 
 from infra.temporal_server import TemporalOnPostgres
 from tests.deadline import DEADLINE, in_time
-
-REPOSITORY = Path(__file__).parents[2]
 
 
 @workflow.defn(sandboxed=False)
@@ -80,24 +74,6 @@ async def test_what_it_forgot_is_gone_and_it_serves_again(server: TemporalOnPost
     with pytest.raises(RPCError, match="not found"):
         await again.get_workflow_handle(started.id).describe()
     assert (await again.start_workflow(Told.run, id="lost", task_queue="nobody")).result_run_id
-
-
-def test_where_it_can_not_be_built_the_error_says_what_was_tried(tmp_path: Path) -> None:
-    programs = tmp_path / "programs"
-    programs.mkdir()
-    (programs / "go").write_text("#!/bin/sh\necho 'no route to the modules' >&2; exit 1\n")
-    (programs / "go").chmod(0o755)
-    environment = os.environ | {"PATH": str(programs), "XDG_CACHE_HOME": str(tmp_path / "cache")}
-
-    program = "from infra.temporal_server import obtain_temporal_server; obtain_temporal_server()"
-    ended = subprocess.run(
-        [sys.executable, "-c", program], cwd=REPOSITORY, env=environment, capture_output=True, text=True, check=False
-    )
-
-    assert ended.returncode == 1
-    for part in ("TemporalMissingError", "our cache: no", "no route to the modules", "Install Go"):
-        assert part in ended.stderr
-    assert [path.name for path in (tmp_path / "cache" / "perdure").iterdir()] == [".temporal-server-1.32.0.lock"]
 
 
 async def until_begun(started: WorkflowHandle[Told, str]) -> None:

@@ -32,7 +32,7 @@ INSIDE = (
     ("_activity", "_services", "_retention", "client"),
     ("_reconcile", "temporal"),
     ("_worker",),
-    ("_operations", "_dev", "testing"),
+    ("_operations", "_dev", "_machine", "testing"),
     ("console",),
     ("cli", "__init__"),
 )

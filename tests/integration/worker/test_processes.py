@@ -81,7 +81,7 @@ async def test_a_process_that_was_killed_is_replaced_and_sigterm_ends_all_in_ord
         workers[0].kill()
         await run(world, *map(str, range(20)))
         await both_run(world, made, 3)
-        assert "a worker process ended; it is replaced | process=1 status=-9" in made.text
+        assert "a process ended; it is replaced | process=worker-1 status=-9" in made.text
         last = made.workers()
         made.process.send_signal(signal.SIGTERM)
         assert await made.status() == 0

@@ -1,0 +1,123 @@
+"""The folder of one installation: ports, the password of Temporal's role, what runs now, and one holder at a time."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import secrets
+import shlex
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from perdure.errors import NotNow
+from perdure.servers.ports import free_port, is_free
+from perdure.servers.temporal_on_postgres import FRONTEND, PORTS
+
+WEB_UI = "WEB_UI_PORT"
+_WEB_UI_PORT = 8233
+
+
+def default_folder() -> Path:
+    """Where systemd says, else /var/lib/perdure for root, else below the user's home."""
+    given = os.environ.get("STATE_DIRECTORY", "").partition(":")[0]
+    if given:
+        return Path(given)
+    return Path("/var/lib/perdure") if os.geteuid() == 0 else Path.home() / ".local" / "state" / "perdure"
+
+
+class Folder:
+    """One installation's folder.
+
+    Args:
+        path: the folder; it is made, for its owner alone, when it is first held.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path.resolve()
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Make the folder, and keep every other `perdure up` out of it.
+
+        Raises:
+            NotNow: another one runs.
+        """
+        self.path.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with self._lock().open("a+") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise NotNow(
+                    f"`perdure up` runs already with {self.path}: stop that one, or name another folder by --state"
+                ) from None
+            yield
+
+    def is_held(self) -> bool:
+        """Whether a `perdure up` runs with it."""
+        if not self._lock().exists():
+            return False
+        with self._lock().open() as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return True
+        return False
+
+    def ports(self, frontend: int | None) -> dict[str, int]:
+        """A port for each of Temporal's listeners and for the Web UI: those of the last time, since Temporal starts
+        faster with them; at first its usual ones, where they are free.
+
+        Args:
+            frontend: the port that clients use; None = as above.
+        """
+        file = self.path / "ports.json"
+        before: dict[str, int] = json.loads(file.read_text()) if file.exists() else {}
+        usual = {**PORTS, WEB_UI: _WEB_UI_PORT}
+        ports = {name: before.get(name) or (port if is_free(port) else free_port()) for name, port in usual.items()}
+        if frontend is not None:
+            ports[FRONTEND] = frontend
+        self._write("ports.json", json.dumps(ports))
+        return ports
+
+    def password(self) -> str:
+        """The password of Temporal's role; it is made once."""
+        file = self.path / "temporal.password"
+        if not file.exists():
+            self._write(file.name, secrets.token_urlsafe(24))
+        return file.read_text().strip()
+
+    def last_version(self) -> str | None:
+        """The version of the Temporal server that ran last; None before the first start."""
+        file = self.path / "temporal.version"
+        return file.read_text().strip() if file.exists() else None
+
+    def note_version(self, version: str) -> None:
+        """Remember which version of the Temporal server runs."""
+        self._write("temporal.version", version)
+
+    def write_environment(self, settings: Mapping[str, str]) -> None:
+        """Leave the settings for a shell: `. FOLDER/env`."""
+        self._write("env", "".join(f"export {name}={shlex.quote(value)}\n" for name, value in settings.items()))
+
+    def write_status(self, status: Mapping[str, Any]) -> None:
+        """Leave what runs now for `perdure up status`."""
+        self._write("status.json", json.dumps(status))
+
+    def status(self) -> dict[str, Any] | None:
+        """What was left last; None before the first start."""
+        file = self.path / "status.json"
+        found: dict[str, Any] | None = json.loads(file.read_text()) if file.exists() else None
+        return found
+
+    def _lock(self) -> Path:
+        return self.path / "lock"
+
+    def _write(self, name: str, text: str) -> None:
+        """Whole or not at all, and readable for the owner alone."""
+        new = self.path / f".{name}.new"
+        new.touch(mode=0o600)
+        new.write_text(text)
+        new.replace(self.path / name)

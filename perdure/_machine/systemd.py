@@ -1,0 +1,68 @@
+"""The unit file by which systemd runs `perdure up`."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+_UNIT = """\
+# Printed by `perdure up --print-systemd`. Save it as /etc/systemd/system/perdure.service.
+[Unit]
+Description=Perdure: {app}, its workers and Temporal
+Wants=network-online.target
+After=network-online.target postgresql.service
+
+[Service]
+Type=notify
+ExecStart={command}
+WorkingDirectory={folder}
+User={user}
+# Passwords belong into this file, which only root may read: PERDURE_DATABASE_URL=...
+EnvironmentFile=/etc/perdure/perdure.env
+# Folders that systemd makes for the user: /var/lib/perdure and /var/cache/perdure.
+StateDirectory=perdure
+StateDirectoryMode=0700
+CacheDirectory=perdure
+Environment=XDG_CACHE_HOME=/var/cache PYTHONUNBUFFERED=1
+
+# A start waits for PostgreSQL as long as it takes, and may build or download Temporal.
+TimeoutStartSec=infinity
+# The workers have {grace:g} s, then Temporal stops.
+TimeoutStopSec={stop:g}
+WatchdogSec=60
+Restart=always
+RestartSec=5
+# SIGTERM goes to `perdure up` alone, which stops the others in order.
+KillMode=mixed
+OOMPolicy=continue
+
+NoNewPrivileges=true
+PrivateTmp=true
+ProtectSystem=strict
+ProtectHome=read-only
+ProtectKernelTunables=true
+ProtectKernelModules=true
+ProtectControlGroups=true
+RestrictSUIDSGID=true
+LockPersonality=true
+
+[Install]
+WantedBy=multi-user.target
+"""
+
+
+def unit(app: str, arguments: Sequence[str], *, folder: Path, user: str, grace: float, stop: float) -> str:
+    """The text of the unit file.
+
+    Args:
+        app: the App, as `package.module:name` or `package.module`.
+        arguments: options of `perdure up`.
+        folder: where the app is imported from.
+        user: who runs it.
+        grace: seconds that workers have to stop.
+        stop: seconds that all have to stop.
+    """
+    command = shlex.join([sys.executable, "-m", "perdure.cli", "up", app, *arguments]).replace("%", "%%")
+    return _UNIT.format(app=app, command=command, folder=folder, user=user, grace=grace, stop=stop)

@@ -1,0 +1,164 @@
+"""A process that is kept running: started when what it needs is there, and started again whenever it ends.
+
+It has a session of its own, so that Ctrl-C reaches its supervisor alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from contextlib import suppress
+from typing import Any, Literal
+
+from perdure._text.privacy import describe
+from perdure.logs import says
+
+log = logging.getLogger("perdure.worker")
+
+WELL = 10.0
+"""Seconds after which a process that ends was well until then: it is started again at once."""
+LONGEST_PAUSE = 30.0
+State = Literal["waiting", "starting", "running", "pausing", "stopping", "ended"]
+
+
+async def _at_once() -> None:
+    pass
+
+
+class Child:
+    """One process and its successors.
+
+    Attributes:
+        name: for messages.
+        state: what it does now.
+        since: when that began, in seconds since 1970.
+        starts: how often it was started.
+        status: the exit status of the last one that ended, minus the number of the signal; None if none has.
+        ready: set while the process runs and has become ready.
+        failed_at_first: set if its first process ended by itself with an error, within `WELL` seconds.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        command: Sequence[str],
+        environment: Mapping[str, str],
+        *,
+        before: Callable[[], Awaitable[None]] = _at_once,
+        until_ready: Callable[[], Awaitable[None]] = _at_once,
+        read: Callable[[str, asyncio.StreamReader], Coroutine[Any, Any, None]] | None = None,
+        changed: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Choose what is run; nothing runs yet.
+
+        Args:
+            name: for messages.
+            command: program and arguments. Its standard input ends when this process does.
+            environment: all of its environment.
+            before: is awaited before each start.
+            until_ready: is awaited after each start, and is cancelled if the process ends meanwhile.
+            read: reads its output, with `name`; None = it goes where ours goes.
+            changed: is called after each change of an attribute.
+        """
+        self.name = name
+        self.state: State = "waiting"
+        self.since = time.time()
+        self.starts = 0
+        self.status: int | None = None
+        self.ready = asyncio.Event()
+        self.failed_at_first = asyncio.Event()
+        self._command, self._environment = list(command), dict(environment)
+        self._before, self._until_ready, self._read, self._changed = before, until_ready, read, changed
+        self._process: asyncio.subprocess.Process | None = None
+        self._reading: asyncio.Task[None] | None = None
+        self._began = 0.0
+
+    @property
+    def pid(self) -> int | None:
+        """Its process id; None while none runs."""
+        return None if self._process is None or self._process.returncode is not None else self._process.pid
+
+    @property
+    def began(self) -> float | None:
+        """When it was started, in seconds since 1970; None while none runs."""
+        return self._began if self.pid is not None else None
+
+    def kill(self) -> None:
+        """End it by SIGKILL; `keep` then starts it again."""
+        if self._process is not None:
+            with suppress(ProcessLookupError):
+                self._process.kill()
+
+    async def keep(self) -> None:
+        """Run it, and start it again whenever it ends, until this is cancelled."""
+        pause = 1.0
+        while True:
+            self._is("waiting")
+            began = time.monotonic()
+            try:
+                await self._before()
+                began = time.monotonic()
+                self.status = await self._run()
+            except Exception as error:
+                why: dict[str, object] = {"error": describe(error)}
+            else:
+                why = {"status": self.status}
+            lived = time.monotonic() - began
+            if self.starts == 1 and (self.status or 0) > 0 and lived < WELL:
+                self.failed_at_first.set()
+            pause = 0.0 if lived > WELL and "status" in why else min(max(2 * pause, 1.0), LONGEST_PAUSE)
+            sentence = "a process ended; it is replaced" if "status" in why else "a process can't be started"
+            says(log, sentence, level=logging.ERROR, process=self.name, **why, pause=pause)
+            self._is("pausing")
+            await asyncio.sleep(pause)
+
+    async def end(self, patience: float) -> None:
+        """Stop it by SIGTERM, or after `patience` seconds by SIGKILL. `keep` must have been cancelled."""
+        process = self._process
+        if process is not None and process.returncode is None:
+            self._is("stopping")
+            with suppress(ProcessLookupError):
+                process.terminate()
+            try:
+                await asyncio.wait_for(process.wait(), patience)
+            except TimeoutError:
+                says(log, "a process did not stop in time; it is killed", level=logging.ERROR, process=self.name)
+                with suppress(ProcessLookupError):
+                    process.kill()
+                await process.wait()
+            self.status = process.returncode
+        self._is("ended")
+
+    async def _run(self) -> int:
+        output = None if self._read is None else asyncio.subprocess.PIPE
+        process = self._process = await asyncio.create_subprocess_exec(
+            *self._command,
+            env=self._environment,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=output,
+            stderr=None if output is None else asyncio.subprocess.STDOUT,
+            start_new_session=True,
+        )
+        self.starts += 1
+        self._began = time.time()
+        self._is("starting")
+        becoming_ready = asyncio.create_task(self._become_ready())
+        if self._read is not None and process.stdout is not None:
+            # It is read to its end, also when this is cancelled: the last lines say how it stopped.
+            self._reading = asyncio.create_task(self._read(self.name, process.stdout))
+        try:
+            return await process.wait()
+        finally:
+            self.ready.clear()
+            becoming_ready.cancel()
+
+    async def _become_ready(self) -> None:
+        await self._until_ready()
+        self.ready.set()
+        self._is("running")
+
+    def _is(self, state: State) -> None:
+        self.state, self.since = state, time.time()
+        self._changed()

@@ -1,0 +1,39 @@
+"""Notifications to the supervisor of a process, as sd_notify(3) of systemd sends them.
+
+`perdure up` is such a supervisor, too: it knows by them which worker runs.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from contextlib import suppress
+
+SOCKET = "NOTIFY_SOCKET"
+OF_SUPERVISOR = (SOCKET, "WATCHDOG_USEC", "WATCHDOG_PID")
+"""Variables that are meant for the process alone, and not for those that it starts."""
+READY, STOPPING, WATCHDOG = "READY=1", "STOPPING=1", "WATCHDOG=1"
+
+
+def notify(*states: str) -> None:
+    """Send states to the supervisor. Does nothing if there is none, or it does not listen.
+
+    Args:
+        states: assignments, such as `READY` or "STATUS=waits for PostgreSQL".
+    """
+    address = os.environ.get(SOCKET, "")
+    if not address:
+        return
+    with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as sender:
+        sender.setblocking(False)
+        # "@" stands for the null byte of an abstract address.
+        sender.connect(address.replace("@", "\0", 1) if address.startswith("@") else address)
+        sender.send("\n".join(states).encode())
+
+
+def watchdog_interval() -> float | None:
+    """Seconds between two notifications that we live, half of what the supervisor allows; None if it watches not us."""
+    microseconds, process = os.environ.get("WATCHDOG_USEC", ""), os.environ.get("WATCHDOG_PID", "")
+    if not microseconds.isdecimal() or (process and process != str(os.getpid())):
+        return None
+    return int(microseconds) / 2_000_000

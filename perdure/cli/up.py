@@ -1,0 +1,160 @@
+"""`perdure up`: Temporal and the workers on this machine, until SIGTERM; and what runs."""
+
+from __future__ import annotations
+
+import asyncio
+import getpass
+import os
+import time
+from datetime import timedelta
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from perdure._machine.folder import Folder, default_folder
+from perdure._machine.machine import Machine
+from perdure._machine.measuring import cpu_seconds, resident_bytes
+from perdure._machine.systemd import unit
+from perdure._machine.tree import Tree, patience_of_all
+from perdure._operations.durations import shown
+from perdure._store.connecting import DATABASE_ERRORS
+from perdure._worker.worker import leave, load_app, told_to_stop
+from perdure.cli.cli import RUN, cli
+from perdure.cli.printing import complain, print_json, print_line, print_table, refuse
+from perdure.errors import PerdureError
+from perdure.logs import set_up
+from perdure.settings import Settings, settings
+
+_STATUS = "status"
+
+
+@cli.command(epilog="Example: perdure up shop.app:app --workers 2", rich_help_panel=RUN)
+def up(
+    app: Annotated[
+        str, typer.Argument(help="the App to run, as package.module:name or package.module; `status` shows what runs")
+    ],
+    workers: Annotated[
+        int,
+        typer.Option(min=0, max=256, help="how many worker processes, each of which uses one core; 0 = Temporal alone"),
+    ] = 1,
+    state: Annotated[
+        Path | None,
+        typer.Option(help="the folder of this installation: /var/lib/perdure for root, ~/.local/state/perdure else"),
+    ] = None,
+    port: Annotated[
+        int | None, typer.Option(min=1, max=65535, help="of Temporal; 7233 if it is free at the first start")
+    ] = None,
+    retention: Annotated[
+        int, typer.Option(min=1, help="days for which Temporal keeps the histories of ended workflows, set once")
+    ] = 3,
+    web_ui: Annotated[
+        bool | None, typer.Option("--web-ui/--no-web-ui", help="Temporal's Web UI; default: where it is installed")
+    ] = None,
+    trial: Annotated[
+        bool, typer.Option("--try", help="for an afternoon: Temporal's dev server with a file, not on PostgreSQL")
+    ] = False,
+    print_systemd: Annotated[bool, typer.Option(help="print a systemd unit for this command line, and end")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="with `status`: print one JSON object")] = False,
+) -> None:
+    """Run everything on one machine until SIGTERM: Temporal on the PostgreSQL of the app, its Web UI, and workers.
+
+    The first start gets Temporal's programs, makes Temporal's role and two databases beside the one that
+    PERDURE_DATABASE_URL names, and the schema `perdure` in that. PERDURE_ADMIN_DATABASE_URL names a role that may make
+    them; or PERDURE_TEMPORAL_DATABASE_URL one that you made for Temporal. Whatever ends is started again. Temporal
+    listens on 127.0.0.1, without authentication.
+    """
+    folder = Folder(state or default_folder())
+    if app == _STATUS:
+        _show(folder, as_json=as_json)
+        return
+    config = settings()
+    if print_systemd:
+        _print_unit(app, config, workers, state, port, web_ui=web_ui, trial=trial, retention=retention)
+        return
+    set_up(config.log, config.log_level)
+    load_app(app)  # what can't be run is refused once, and not by each process
+    machine = Machine(
+        app,
+        workers,
+        folder,
+        os.environ.get("TEMPORAL_NAMESPACE", "default"),
+        timedelta(days=retention),
+        port=port,
+        web_ui=web_ui,
+        trial=trial,
+        admin_url=os.environ.get("PERDURE_ADMIN_DATABASE_URL"),
+        temporal_url=os.environ.get("PERDURE_TEMPORAL_DATABASE_URL"),
+    )
+
+    async def until_stopped() -> None:
+        stop = told_to_stop()
+        await Tree(machine, config).run(stop)
+
+    try:
+        with folder.held():
+            asyncio.run(until_stopped())
+    except PerdureError:
+        raise
+    except (RuntimeError, *DATABASE_ERRORS) as error:
+        refuse(error, 1)
+    leave(0)
+
+
+def _print_unit(
+    app: str,
+    config: Settings,
+    workers: int,
+    state: Path | None,
+    port: int | None,
+    *,
+    web_ui: bool | None,
+    trial: bool,
+    retention: int,
+) -> None:
+    arguments = ["--workers", str(workers), "--retention", str(retention)]
+    arguments += ["--state", str(state.resolve())] if state else []
+    arguments += ["--port", str(port)] if port else []
+    arguments += [] if web_ui is None else ["--web-ui" if web_ui else "--no-web-ui"]
+    arguments += ["--try"] if trial else []
+    user, stop = getpass.getuser(), patience_of_all(config)
+    text = unit(app, arguments, folder=Path.cwd(), user=user, grace=config.graceful_shutdown_timeout, stop=stop)
+    typer.echo(text, nl=False)
+
+
+def _show(folder: Folder, *, as_json: bool) -> None:
+    status = folder.status()
+    if status is None or not folder.is_held():
+        refuse(f"no `perdure up` runs with {folder.path}: name its folder by --state", 1)
+    for each in status["processes"]:
+        each["memory"] = resident_bytes(each["pid"])
+        each["cpu"] = cpu_seconds(each["pid"])
+    well = status["ready"] and all(each["state"] == "running" for each in status["processes"])
+    if as_json:
+        print_json({**status, "well": well})
+    else:
+        _print(status)
+    if not well:
+        complain("not everything runs" if status["processes"] else "it starts, or waits for PostgreSQL")
+        raise typer.Exit(1)
+
+
+def _print(status: dict[str, Any]) -> None:
+    print_line(
+        f"{status['app']}  Temporal {status['version']} at {status['temporal']}, namespace {status['namespace']}, "
+        f"{'ready' if status['ready'] else 'not ready'}"
+    )
+    rows = [
+        (
+            each["name"],
+            each["state"],
+            shown(time.time() - each["since"]),
+            each["pid"],
+            each["restarts"],
+            each["last_status"],
+            f"{each['memory'] / 1e6:.0f} MB" if each["memory"] else "",
+            f"{each['cpu']:.0f} s" if each["cpu"] is not None else "",
+        )
+        for each in status["processes"]
+    ]
+    print_table(("process", "state", "for", "pid", "restarts", "last exit", "memory", "cpu"), rows)

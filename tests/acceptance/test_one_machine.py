@@ -1,0 +1,246 @@
+"""`perdure up`: whatever is killed, nothing is lost and nothing happens twice; and its guide to a restore is right."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import signal
+import sys
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import asyncpg
+import psutil
+import pytest
+
+from perdure._machine.folder import Folder
+from perdure.servers.ports import free_port
+from perdure.servers.postgres import PostgresServer
+from tests.counterparty import Counterparty
+from tests.deadline import in_time, until, until_count
+from tests.developing import Developing, clean_environment, developing
+
+ROOT = Path(__file__).parents[2]
+GUIDE = ROOT / "docs" / "one-machine.md"
+PERDURE_UP = (sys.executable, "-m", "perdure.cli", "up")
+BOOKINGS = "tests.apps.bodies:app"
+EACH = 20
+KINDS = ("lookup", "lookup-inline")
+TABLE = "create table booking (id text primary key, state text not null default 'pending')"
+READY = "perdure.up: ready"
+AT_ITS_END = "select count(*) from perdure.ident where final = 'done'"
+
+
+@pytest.fixture(scope="module")
+def postgres() -> Iterator[PostgresServer]:
+    """A PostgreSQL with contrib, which pip's has not: Temporal's schema needs an extension of it."""
+    found = sorted(Path("/usr/lib/postgresql").glob("*/bin/postgres"))
+    extension = "/usr/share/postgresql/*/extension/btree_gin.control"
+    if not found or not list(Path("/").glob(extension[1:])):
+        pytest.fail(f"no PostgreSQL with contrib: there is no {extension}. Install Debian's package postgresql")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PERDURE_TEST_POSTGRES_BIN", str(found[-1].parent))
+        with PostgresServer(durable=False) as server:
+            asyncio.run(executed(server.dsn(), "create role shop login"))
+            yield server
+
+
+@pytest.fixture
+async def machine(postgres: PostgresServer, tmp_path: Path) -> AsyncIterator[Machine]:
+    """A machine on which nothing of Perdure runs yet."""
+    await executed(postgres.dsn(), "create database shop owner shop")
+    async with Counterparty().serving() as counterparty:
+        made = Machine(postgres, tmp_path, counterparty)
+        await executed(made.dsn, TABLE)
+        yield made
+    for name in ("shop", "temporal", "temporal_visibility"):
+        await executed(postgres.dsn(), f"drop database if exists {name} with (force)")
+    await executed(postgres.dsn(), "drop role if exists temporal")
+
+
+class Machine:
+    """One machine with a PostgreSQL, and the other side of its effects."""
+
+    def __init__(self, postgres: PostgresServer, folder: Path, counterparty: Counterparty) -> None:
+        self.postgres, self.folder, self.counterparty = postgres, folder, counterparty
+        self.state = folder / "state"
+        self.port = free_port()
+        self.dsn = postgres.dsn("shop").replace("postgres@", "shop@", 1)
+
+    def environment(self) -> dict[str, str]:
+        """Of every command."""
+        return {
+            **clean_environment(),
+            "PYTHONPATH": str(ROOT),
+            "PERDURE_DATABASE_URL": self.dsn,
+            "PERDURE_ADMIN_DATABASE_URL": self.postgres.dsn(),
+            "PERDURE_GRACEFUL_SHUTDOWN_TIMEOUT": "2",
+            "COUNTERPARTY_PORT": str(self.counterparty.port),
+        }
+
+    @asynccontextmanager
+    async def up(self, *options: str) -> AsyncIterator[Developing]:
+        """`perdure up`."""
+        options = (*options, "--state", str(self.state), "--port", str(self.port))
+        async with developing(
+            self.folder, BOOKINGS, *options, environment=self.environment(), command=PERDURE_UP
+        ) as running:
+            try:
+                yield running
+            except BaseException as error:
+                error.add_note(running.text)
+                raise
+
+    async def status(self) -> tuple[int, dict[str, Any]]:
+        """Exit status and answer of `perdure up status --json`."""
+        command = (*PERDURE_UP, "status", "--json", "--state", str(self.state))
+        status, output = await self.run(*command)
+        return status, json.loads(output.splitlines()[0])
+
+    async def run(self, *command: str) -> tuple[int, str]:
+        """Run a command: exit status and output."""
+        process = await asyncio.create_subprocess_exec(
+            *command,
+            cwd=self.folder,
+            env=self.environment(),
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+        )
+        output = (await in_time(process.communicate()))[0].decode()
+        assert process.returncode is not None
+        return process.returncode, output
+
+    async def pid(self, name: str) -> int:
+        """The process id of one of its processes, once that runs."""
+
+        def found() -> int | None:
+            status = Folder(self.state).status() or {"processes": []}
+            return next((each["pid"] for each in status["processes"] if each["name"] == name), None)
+
+        return int(await until(found, f"{name} runs"))
+
+    async def start(self, name: str) -> None:
+        """Start some bookings in a transaction."""
+        for kind in KINDS:
+            ids = ", ".join(f"('{name}-{number}')" for number in range(EACH // len(KINDS)))
+            await executed(self.dsn, f"select count(perdure.start('{kind}', x, '{{}}')) from (values {ids}) y (x)")
+
+    async def count(self, sql: str) -> int:
+        """A number out of the app's database."""
+        return int(await executed(self.dsn, sql))
+
+
+async def executed(dsn: str, sql: str) -> Any:
+    """The first value that a statement returns."""
+    connection = await asyncpg.connect(dsn)
+    try:
+        return await connection.fetchval(sql)
+    finally:
+        await connection.close()
+
+
+async def test_whatever_is_killed_under_load_nothing_is_lost_and_nothing_happens_twice(machine: Machine) -> None:
+    machine.postgres.stop()
+    async with machine.up("--workers", "2") as running:
+        await running.writes("waits for PostgreSQL")
+        machine.postgres.start()
+        await running.writes(READY)
+        status, answer = await machine.status()
+        assert status == 0
+        assert [each["name"] for each in answer["processes"] if each["name"] != "web-ui"] == [
+            *("temporal", "worker-1", "worker-2")
+        ]
+        await the_role_is_limited(machine)
+        for victim in ("temporal", "worker-1", "worker-2"):
+            await machine.start(victim)
+            await machine.counterparty.has_accepted(1 + machine.counterparty.accepted.total())
+            os.kill(await machine.pid(victim), signal.SIGKILL)
+            await running.writes(f"a process ended; it is replaced | process={victim} status=-9")
+        await machine.start("postgres")
+        await asyncio.to_thread(machine.postgres.kill)
+        await asyncio.to_thread(machine.postgres.start)
+        await until_count(lambda: machine.count(AT_ITS_END), 4 * EACH, "ends")
+        family = psutil.Process(running.process.pid).children(recursive=True)
+        assert await running.stop() == 0
+    assert set(machine.counterparty.accepted.values()) == {1}
+    assert machine.counterparty.accepted.total() == 4 * EACH
+    assert not [each for each in family if each.is_running()]
+    stopped = running.text[running.text.rindex("perdure.up: stopping") :]
+    assert stopped.count("perdure.worker: stopped") == 2
+    assert stopped.rstrip().endswith("perdure.up: stopped"), "the workers stopped before Temporal did"
+    status, _ = await machine.run(*PERDURE_UP, "status", "--state", str(machine.state))
+    assert status == 1
+
+
+async def the_role_is_limited(machine: Machine) -> None:
+    """It owns Temporal's databases, and nobody else may connect to them."""
+    rights = "rolsuper or rolcreatedb or rolcreaterole or rolbypassrls or rolreplication"
+    assert await machine.count(f"select count(*) from pg_roles where rolname = 'temporal' and not ({rights})") == 1
+    owned = "select count(*) from pg_database where datdba = 'temporal'::regrole"
+    assert await machine.count(owned) == 2
+    assert not await executed(machine.dsn, "select has_database_privilege('shop', 'temporal', 'connect')")
+    assert (machine.state / "temporal.password").stat().st_mode & 0o077 == 0
+
+
+async def test_killed_itself_it_leaves_no_process_and_starts_again(machine: Machine) -> None:
+    async with machine.up("--try") as running:
+        await running.writes(READY)
+        await machine.start("before")
+        family = psutil.Process(running.process.pid).children(recursive=True)
+        running.process.kill()
+        await until(lambda: not any(each.is_running() for each in family), "the end of its processes")
+        await running.ended()
+    async with machine.up("--try") as running:
+        await running.writes(READY)
+        await until_count(lambda: machine.count(AT_ITS_END), EACH, "ends")
+        assert await running.stop() == 0
+    assert set(machine.counterparty.accepted.values()) == {1}
+
+
+def followed(name: str) -> list[str]:
+    """The commands of a block of the guide."""
+    found = re.search(rf"<!-- followed: {name} -->\n```console\n(.*?)```", GUIDE.read_text(), re.DOTALL)
+    assert found is not None
+    return [line.removeprefix("$ ") for line in found[1].splitlines()]
+
+
+async def test_a_restored_database_continues_on_an_empty_temporal_as_the_guide_describes(machine: Machine) -> None:
+    async with machine.up() as running:
+        await running.writes(READY)
+        await machine.start("done")
+        await until_count(lambda: machine.count(AT_ITS_END), EACH, "ends")
+        machine.counterparty.before_replying.shut()
+        await machine.start("open")
+        await machine.counterparty.has_accepted(2 * EACH)
+        assert await follow(machine, "backup") == 0
+        assert await running.stop() == 0
+    machine.counterparty.before_replying.open()
+    for name in ("shop", "temporal", "temporal_visibility"):
+        await executed(machine.postgres.dsn(), f"drop database {name} with (force)")
+    await executed(machine.postgres.dsn(), "create database shop owner shop")
+
+    assert await follow(machine, "restore") == 0
+    async with machine.up() as running:
+        await running.writes(READY)
+        await until_count(lambda: machine.count(AT_ITS_END), 2 * EACH, "ends")
+        assert await running.stop() == 0
+    assert set(machine.counterparty.accepted.values()) == {1}
+
+
+async def follow(machine: Machine, name: str) -> int:
+    """Run a block of the guide in a shell, with this machine's app, folder and port; its exit status."""
+    script = "\n".join(("set -em", *followed(name)))
+    for written, here in (
+        ("perdure up shop.app:app", f"perdure up {BOOKINGS} --state {machine.state} --port {machine.port}"),
+        ("perdure up status", f"perdure up status --state {machine.state}"),
+        ("/var/lib/perdure", str(machine.state)),
+    ):
+        assert written in script or name == "backup"
+        script = script.replace(written, here)
+    status, output = await machine.run("bash", "-c", script)
+    print(output)
+    return status

@@ -1,0 +1,152 @@
+"""What `perdure up` writes and reads: addresses, lines, versions, its folder, notifications, the unit of systemd."""
+
+from __future__ import annotations
+
+import asyncio
+import configparser
+import json
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from perdure._machine.addresses import server_database
+from perdure._machine.folder import Folder
+from perdure._machine.lines import Lines, json_line, plain_line
+from perdure._machine.readiness import sockets
+from perdure._machine.systemd import unit
+from perdure._machine.temporal import check_step
+from perdure._worker.child import Child
+from perdure._worker.notifying import READY, SOCKET, STOPPING, notify, watchdog_interval
+from perdure.errors import InvalidSetting, NotNow, NotPermitted
+from perdure.servers.ports import free_port
+from perdure.servers.temporal_on_postgres import FRONTEND, MAIN, tool_environment
+from tests.deadline import in_time, until
+
+
+def test_a_url_becomes_the_variables_of_temporal() -> None:
+    found = server_database("X", "postgresql://ann:p%40ss@db.example:5433/shop?sslmode=verify-full&sslrootcert=/ca.pem")
+    assert (found.host, found.port, found.user, found.password) == ("db.example", 5433, "ann", "p@ss")
+    assert found.tls == {"SQL_TLS_ENABLED": "true", "SQL_HOST_VERIFICATION": "true", "SQL_CA": "/ca.pem"}
+    assert tool_environment(found, MAIN)["SQL_TLS_CA_FILE"] == "/ca.pem"
+    assert tool_environment(found, MAIN)["SQL_TLS_DISABLE_HOST_VERIFICATION"] == "false"
+    assert "p@ss" not in repr(found)
+    assert server_database("X", "postgresql:///shop?host=/run/postgresql").host == "127.0.0.1"
+
+
+@pytest.mark.parametrize(
+    ("url", "why"),
+    [
+        ("postgresql://a,b/shop", "Temporal takes one host"),
+        ("postgresql://ann:M4RK%22@db/shop", "Temporal takes no user or password with"),
+        ("postgresql://db/shop?sslmode=perhaps", "sslmode='perhaps'"),
+        ("postgresql://db:port/shop", "can't be read"),
+    ],
+)
+def test_a_url_that_temporal_can_not_use_is_refused_without_its_password(url: str, why: str) -> None:
+    with pytest.raises(InvalidSetting, match=f"^X.*{why}") as error:
+        server_database("X", url)
+    assert "M4RK" not in str(error.value)
+
+
+@pytest.mark.parametrize(("before", "now"), [(None, "1.32.0"), ("1.31.2", "1.32.0"), ("1.32.0", "1.31.2"), ("", "x")])
+def test_a_step_of_one_minor_version_is_made(before: str | None, now: str) -> None:
+    check_step(before, now)
+
+
+@pytest.mark.parametrize(("before", "now"), [("1.30.4", "1.32.0"), ("1.32.0", "1.30.4"), ("1.32.0", "2.0.0")])
+def test_a_minor_version_that_is_skipped_is_refused(before: str, now: str) -> None:
+    with pytest.raises(NotPermitted, match=f"{before}, and {now} is more than one minor version away"):
+        check_step(before, now)
+
+
+async def test_lines_name_their_process_whatever_their_form(capsys: pytest.CaptureFixture[str]) -> None:
+    output = asyncio.StreamReader()
+    output.feed_data(
+        b'one\n{"level": "warn", "ts": "2030-01-01T12:00:01Z", "msg": "slow"}\n\xff \x1b[31mred' + b"x" * 9
+    )
+    output.feed_eof()
+    await Lines(as_json=False).read("temporal", output)
+    assert capsys.readouterr().err.splitlines() == [
+        "temporal | one",
+        "temporal | 12:00:01 warn slow",
+        plain_line("temporal", "\ufffd \x1b[31mredxxxxxxxxx"),
+    ]
+    assert "\x1b" not in plain_line("a", "\x1b[31m")
+    assert json.loads(json_line("a", '{"level": "info"}')) == {"process": "a", "level": "info"}
+    assert json.loads(json_line("a", "[1]")) == {"process": "a", "message": "[1]"}
+
+
+def test_a_folder_has_one_holder_and_keeps_ports_and_password_from_others(tmp_path: Path) -> None:
+    folder = Folder(tmp_path / "state")
+    with folder.held():
+        ports = folder.ports(free_port())
+        with pytest.raises(NotNow, match="--state"), Folder(tmp_path / "state").held():
+            pass
+        assert Folder(tmp_path / "state").is_held()
+        assert folder.ports(None) == ports
+        assert folder.ports(1234) == {**ports, FRONTEND: 1234}
+        assert len(set(ports.values())) == len(ports)
+        assert folder.password() == Folder(tmp_path / "state").password()
+    assert not folder.is_held()
+    assert [each.name for each in folder.path.iterdir() if each.stat().st_mode & 0o077 and each.name != "lock"] == []
+    assert folder.path.stat().st_mode & 0o077 == 0
+
+
+async def test_a_process_is_ready_when_it_notifies_and_not_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    with sockets(1) as [readiness]:
+        monkeypatch.setenv(SOCKET, readiness.address)
+        notify(READY)  # of a predecessor
+        waiting = asyncio.create_task(readiness.until_ready())
+        await asyncio.sleep(0)
+        notify(STOPPING, "STATUS=x")
+        await asyncio.sleep(0)
+        assert not waiting.done()
+        notify("STATUS=y", READY)
+        await in_time(waiting)
+    notify(READY)  # nobody listens
+    monkeypatch.delenv(SOCKET)
+    notify(READY)
+
+
+@pytest.mark.parametrize(("pid", "interval"), [("", 15.0), ("own", 15.0), ("1", None)])
+def test_the_watchdog_is_notified_twice_in_its_time(
+    monkeypatch: pytest.MonkeyPatch, pid: str, interval: float | None
+) -> None:
+    monkeypatch.setenv("WATCHDOG_USEC", "30000000")
+    monkeypatch.setenv("WATCHDOG_PID", pid.replace("own", str(os.getpid())))
+    assert watchdog_interval() == interval
+    monkeypatch.delenv("WATCHDOG_USEC")
+    assert watchdog_interval() is None
+
+
+async def test_a_child_that_can_not_be_started_is_tried_again_and_its_end_is_waited_for() -> None:
+    tries = 0
+
+    async def before() -> None:
+        nonlocal tries
+        tries += 1
+        if tries == 1:
+            raise OSError("not yet")
+
+    child = Child("one", [sys.executable, "-c", "input()"], dict(os.environ), before=before)
+    keeping = asyncio.create_task(child.keep())
+    await until(lambda: child.state == "pausing", "the first try failed")
+    assert (child.starts, child.pid) == (0, None)
+    await until(lambda: child.state == "running", "the second try")
+    keeping.cancel()
+    await child.end(60.0)
+    assert (child.state, child.status, child.pid) == ("ended", -15, None)
+
+
+def test_the_unit_of_systemd_can_be_read_and_quotes_the_command(tmp_path: Path) -> None:
+    text = unit("shop.app:app", ["--state", "/a b/100%"], folder=tmp_path, user="shop", grace=10, stop=100)
+    parsed = configparser.ConfigParser(interpolation=None, strict=False)
+    parsed.optionxform = str  # type: ignore[assignment, method-assign]
+    parsed.read_string(text)
+    service = parsed["Service"]
+    assert service["Type"] == "notify"
+    assert service["ExecStart"] == f"{sys.executable} -m perdure.cli up shop.app:app --state '/a b/100%%'"
+    assert service["KillMode"] == "mixed"
+    assert (service["TimeoutStopSec"], service["User"]) == ("100", "shop")
