@@ -122,5 +122,10 @@ class Service:
 
 
 def _why(error: Exception) -> str:
-    """In one line. The message of Temporal is about the server and a workflow; it quotes no payload."""
-    return error.message if isinstance(error, RPCError) else reason(error)
+    """In one line. The message of Temporal is about the server and a workflow, and that of a time-out about a
+    statement: they quote no data."""
+    if isinstance(error, RPCError):
+        return error.message
+    if isinstance(error, TimeoutError) and error.errno is None:  # else the operating system's
+        return str(error) or "PostgreSQL gave no connection in time"
+    return reason(error)

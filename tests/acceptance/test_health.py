@@ -86,7 +86,7 @@ async def test_what_is_away_is_missing_and_no_reason_to_restart_the_process(mort
         await mortal.until(asked.ready, "it is ready with PostgreSQL", every=0.3)
         proxy.freeze(new_ones=True)
         missing = await mortal.until(lambda: asked.missing("relay"), "nothing comes through", every=0.3)
-        assert "has not answered" in missing["relay"] or "TimeoutError" in missing["relay"]
+        assert missing["relay"].startswith("PostgreSQL ")
         proxy.thaw()
         proxy.cut()
         await mortal.until(asked.ready, "it is ready with a new connection", every=0.3)
