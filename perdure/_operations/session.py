@@ -93,7 +93,7 @@ async def session(config: Settings, app: App | None, asked: OperatorRequest, pat
         with answering(), _permitted():
             async with pool.acquire() as connection:
                 await schema.check(connection)
-                await _check_rights(connection)
+                await check_rights(connection)
             yield Session(config, pool, app, asked, timedelta(seconds=patience))
     finally:
         await database.close()
@@ -107,8 +107,12 @@ def _permitted() -> Iterator[None]:
         raise NotPermitted(f"{error}: an owner of the schema runs `perdure grant ROLE --as operator`") from error
 
 
-async def _check_rights(connection: Connection) -> None:
-    """Whoever acts must be able to write down that they did, and that is known beforehand."""
+async def check_rights(connection: Connection) -> None:
+    """Make sure of what every act needs: whoever acts must be able to write down that they did.
+
+    Raises:
+        NotPermitted: this role is not.
+    """
     may = "select has_function_privilege('perdure.note(text, text, text, text)', 'execute')"
     if not await connection.fetchval(may):
         role = await connection.fetchval("select current_user")

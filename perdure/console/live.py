@@ -6,6 +6,7 @@ An event holds no data. The page then loads itself again, with all that is check
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
 
@@ -13,10 +14,13 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from perdure._operations.changes import newest_change
+from perdure._text.privacy import describe
 from perdure.console.guarding import Refused, who
 from perdure.console.page import Page, View
 from perdure.console.sources import Sources
-from perdure.errors import NoSuchEntity, PerdureError
+from perdure.errors import NoSuchEntity
+
+log: logging.Logger = logging.getLogger("perdure.console")
 
 EVERY = 1.0
 """Seconds between two looks at what is watched."""
@@ -83,9 +87,10 @@ class Live:
                 if away or (last is not None and now != last):
                     _tell(watch, "changed")
                 last, away = now or "", False
-            except PerdureError:
+            except Exception as error:  # whatever it is, the pages must not look as if they were true
                 if not away:
                     _tell(watch, "away")
+                    log.warning("open pages can't be kept true: %s", describe(error))
                 away = True
             await asyncio.sleep(EVERY)
 
@@ -125,7 +130,7 @@ async def show(view: View) -> Response:
 
 
 async def _check(view: View, lifecycle: str, entity_id: str) -> None:
-    client = (await view.session()).client
+    client = (await view.sources.session(view.person.name)).client
     try:
         standing = await client.status(lifecycle, entity_id)
     except NoSuchEntity:

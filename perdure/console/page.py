@@ -12,7 +12,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from perdure._operations.reach import Reach
-from perdure._operations.session import Session
+from perdure._operations.session import Session, check_rights
 from perdure._store.schema import Connection
 from perdure.app import App
 from perdure.console.roles import Person, Role
@@ -120,8 +120,15 @@ class View:
             yield connection
 
     async def session(self, note: str = "") -> Session:
-        """For acts, in the name of the person."""
-        return await self.sources.session(self.person.name, note)
+        """For acts, in the name of the person.
+
+        Raises:
+            NotPermitted: the role of the console could not write down who acts, so nothing is begun.
+        """
+        session = await self.sources.session(self.person.name, note)
+        async with session.reading() as connection:
+            await check_rights(connection)
+        return session
 
     def link(self, path: str, **query: object) -> str:
         """An address within the console, wherever it is mounted. Parameters that are None or empty are left out."""

@@ -11,13 +11,16 @@ import sys
 
 import httpx
 
+from perdure.console import InsecureLocal, console
 from tests.command import perdure
 from tests.deadline import in_time
+from tests.integration.console.browsing import readable, serving
 from tests.integration.operations.test_list import ENTITIES
 from tests.world import World
 
 
 async def test_it_serves_as_its_own_role_until_it_is_told_to_stop(world: World) -> None:
+    folder = str(world.folder / "console")
     role = f"console_{secrets.token_hex(4)}"
     await world.db.execute(ENTITIES)
     await world.db.execute(f"create role {role} login")
@@ -26,7 +29,7 @@ async def test_it_serves_as_its_own_role_until_it_is_told_to_stop(world: World) 
         assert end.exit_code == 0, end.output
         url = world.config.database_url.replace("postgres@", f"{role}@", 1)
         environment = {**world.environment(), "PERDURE_DATABASE_URL": url, "PERDURE_LOG": "text"}
-        environment["PERDURE_CONSOLE_FOLDER"] = str(world.folder / "console")
+        environment["PERDURE_CONSOLE_FOLDER"] = folder
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "perdure.cli", "console", "--insecure-local", "--port", "0"),
             *("--app", "tests.apps.bodies:app"),
@@ -55,6 +58,19 @@ async def test_it_serves_as_its_own_role_until_it_is_told_to_stop(world: World) 
         rest = (await process.stderr.read()).decode()
         assert "stopped" in rest
         assert "Traceback" not in rest
+        await world.db.execute(f"drop owned by {role}")
+        await perdure(world, "grant", role, "--as", "reader")
+        made = console(InsecureLocal(), config=world.config.model_copy(update={"database_url": url}), folder=folder)
+        async with serving(made) as site:
+            reader = site.browser(None)
+            for sent in (
+                ("/act/cancel?lifecycle=order&id=5", "/act/cancel"),
+                ("/act/retry?lifecycle=order&id=5", "/act/retry"),
+            ):
+                refused = await reader.send(*sent, note="n")
+                assert refused.status_code == 503
+                assert f"run `perdure grant {role} --as operator`" in readable(refused.text).replace("runs", "run")
+        assert await world.db.fetchval("select count(*) from perdure.transition where made_by is not null") == 0
     finally:
         await world.db.execute(f"drop owned by {role}")
         await world.db.execute(f"delete from perdure.permission where role = '{role}'")
