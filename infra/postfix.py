@@ -22,8 +22,6 @@ from pathlib import Path
 from perdure.servers.guard import GuardedProcess
 
 DOMAIN = "inbox.example"
-NEEDS = "PERDURE_TEST_NEEDS"
-"""Names what must be there, such as `postfix`: without it a test fails then, in place of being left out."""
 _INSTALL = "no Postfix here: install it (Debian: apt-get install --no-install-recommends postfix) and run this as root"
 _PATIENCE = 15.0  # seconds
 
@@ -48,11 +46,6 @@ def why_no_postfix() -> str | None:
     """One sentence that says what is missing to run one here; None if it can be run."""
     there = shutil.which("postconf", path=_path()) is not None and os.geteuid() == 0
     return None if there else _INSTALL
-
-
-def is_needed() -> bool:
-    """Whether a test may not be left out for want of Postfix."""
-    return "postfix" in os.environ.get(NEEDS, "").split(",")
 
 
 class Postfix:

@@ -66,19 +66,25 @@ class Watch(Service):
         app: whose lifecycles are looked at.
         settings: the scope.
         meter: where it is counted what was mended.
-        every: seconds between two turns.
+        every: seconds between two turns; None = `EVERY`.
     """
 
     def __init__(
-        self, pool: Pool, client: Client, app: App, settings: Settings, meter: MetricMeter | None, every: float = EVERY
+        self,
+        pool: Pool,
+        client: Client,
+        app: App,
+        settings: Settings,
+        meter: MetricMeter | None,
+        every: float | None = None,
     ) -> None:
-        super().__init__("watch", every)
+        super().__init__("watch", EVERY if every is None else every)
         self._pool = pool
         self._client = client
         self._app = app
         self._settings = settings
         self._meter = meter
-        self._turn = min(_TURN, timedelta(seconds=every * 0.75))
+        self._turn = min(_TURN, timedelta(seconds=self.every * 0.75))
 
     async def once(self) -> bool:
         """One turn, unless another worker has it."""

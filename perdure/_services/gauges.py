@@ -50,17 +50,17 @@ class Gauges(Service):
         app: whose lifecycles, states and effects are shown.
         settings: the task queue.
         meter: where they are shown.
-        every: seconds between two readings.
+        every: seconds between two readings; None = `EVERY`.
     """
 
     def __init__(
-        self, pool: Pool, client: Client, app: App, settings: Settings, meter: MetricMeter, every: float = EVERY
+        self, pool: Pool, client: Client, app: App, settings: Settings, meter: MetricMeter, every: float | None = None
     ) -> None:
-        super().__init__("gauges", every)
+        super().__init__("gauges", EVERY if every is None else every)
         self._pool = pool
         self._client = client
         self._meter = meter
-        self._at_least = every
+        self._at_least = self.every
         self._states = [(name, state) for name, each in app.lifecycles.items() for state in _open_states(each.declared)]
         self._effects = [
             (name, effect)

@@ -15,7 +15,8 @@ import pytest
 
 from activities.mail.contracts.mail import Accepted
 from activities.mail.contracts.sendmail import Kind
-from infra.postfix import DOMAIN, Postfix, is_needed, why_no_postfix
+from infra.needs import is_needed
+from infra.postfix import DOMAIN, Postfix, why_no_postfix
 from perdure.errors import AlreadyFinished, NotNow
 from tests.applications.mail.mailings import TABLE, Workers, commit, letter, message_id
 from tests.world import World
@@ -29,7 +30,7 @@ TIMES = {"PERDURE_MAIL_TIMEOUT": "3", "PERDURE_MAIL_VISIBILITY_DELAY": "1"}
 @pytest.fixture(scope="module")
 def postfix() -> Iterator[Postfix]:
     if missing := why_no_postfix():
-        pytest.fail(missing) if is_needed() else pytest.skip(missing)
+        pytest.fail(missing) if is_needed("postfix") else pytest.skip(missing)
     with Postfix(["news", *READERS]) as server:
         yield server
 

@@ -24,7 +24,8 @@ from activities.mail.mail_queue import QueueUnusable, ask_queue
 from activities.mail.message_id import CLOCKS
 from activities.mail.sendmail import find_sent_mail
 from activities.mail.settings import mail_settings
-from infra.postfix import DOMAIN, Postfix, is_needed, why_no_postfix
+from infra.needs import is_needed
+from infra.postfix import DOMAIN, Postfix, why_no_postfix
 from perdure import LookupContext
 from perdure.contracts.keys import Entity, Key
 from tests.applications.mail.mailings import TABLE, Workers, commit, letter
@@ -40,7 +41,7 @@ DIES = "sh -c 'cat >/dev/null; kill -9 $$' sendmail"
 @pytest.fixture(scope="module")
 def postfix() -> Iterator[Postfix]:
     if missing := why_no_postfix():
-        pytest.fail(missing) if is_needed() else pytest.skip(missing)
+        pytest.fail(missing) if is_needed("postfix") else pytest.skip(missing)
     with Postfix(["news", "reader", "stranger"]) as server:
         yield server
 
