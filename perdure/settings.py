@@ -37,6 +37,9 @@ class Settings(BaseSettings):
         workflow_sandbox: `sampled` = Temporal's sandbox watches the first ten runs of each lifecycle in each worker
             process, and one in a hundred of the others; `always` = every run; `never` = none.
         max_concurrent_effects: effects that a worker runs at the same time.
+        search_attributes: those that each run has, where the server knows them: `attention` = `PerdureAttention`, by
+            which Temporal's lists find who needs a person; `state` = `PerdureState` too, which costs an event for each
+            change of state; `none`. Workers register them.
         relay: whether the worker also delivers starts and messages.
         reconciliation: whether the worker also performs reconciliations.
         gauges: whether the worker, if it has metrics, also reads how everything stands from the database and from
@@ -87,6 +90,7 @@ class Settings(BaseSettings):
     max_cached_workflows: int = Field(default=1000, ge=0)
     workflow_sandbox: Literal["sampled", "always", "never"] = "sampled"
     max_concurrent_effects: int = Field(default=100, ge=1)
+    search_attributes: Literal["none", "attention", "state"] = "attention"
     relay: bool = True
     reconciliation: bool = True
     gauges: bool = True

@@ -114,6 +114,7 @@ class Watch(Service):
                 await self._look_at(context, _rows(await fetch(context, query("watched_closed"), lifecycles, ids)))
             if pages.next_page_token is None:
                 return
+            self.pulse.beat()
             await self._pool.execute(query("watch_keep"))
 
     def _ended_since(self, since: datetime) -> str:
@@ -159,6 +160,7 @@ class Watch(Service):
 
         async def look(row: Row) -> None:
             async with few:
+                self.pulse.beat()
                 try:
                     await is_open_after_all(context, row)
                 except HELD:

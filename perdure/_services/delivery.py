@@ -14,10 +14,11 @@ import asyncpg
 from pydantic_core import to_json
 from temporalio.api.common.v1 import Payload
 from temporalio.client import Client
-from temporalio.common import Priority, RawValue
+from temporalio.common import Priority, RawValue, TypedSearchAttributes
 from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.service import RPCError, RPCStatusCode
 
+from perdure._services.indexing import Indexing
 from perdure._services.ownership.epochs import start_policies, why_not_ours
 from perdure._store.record import Record, carried_from
 from perdure._text.shown import markdown
@@ -55,6 +56,8 @@ _NO_NAMESPACE = (
     "has no namespace {!r}, or it was deleted: create it again, or correct TEMPORAL_NAMESPACE. All that waits is kept"
 )
 _USUAL = 3
+_INDEX = "earch attribute"
+"""In each message of a server that does not know a search attribute."""
 
 
 class Undeliverable(PerdureError):
@@ -80,12 +83,14 @@ class Delivery:
         client: Temporal; where a worker of the same process uses it too, workflows start eagerly.
         app: knows the lifecycles.
         settings: scope, task queue.
+        indexing: knows which search attributes a run may have; None = none.
     """
 
-    def __init__(self, client: Client, app: App, settings: Settings) -> None:
+    def __init__(self, client: Client, app: App, settings: Settings, indexing: Indexing | None = None) -> None:
         self._client = client
         self._app = app
         self._settings = settings
+        self._indexing = indexing
 
     async def deliver(self, row: Row, cancel: Row | None = None) -> bool | None:
         """Deliver a row. True if the worker of this process got the first task of what it started; None if it started
@@ -153,9 +158,23 @@ class Delivery:
             kind=traces.SpanKind.CONSUMER,
             parent=row["traceparent"],
         ):
-            return await self._start_workflow(entity, workflow_id, given, _memo(carried, lifecycle.effects), row)
+            memo = _memo(carried, lifecycle.effects)
+            index = self._index(carried.state or str(lifecycle.declared.initial))
+            try:
+                return await self._start_workflow(entity, workflow_id, given, memo, row, index)
+            except RPCError as error:
+                if not index or error.status is not RPCStatusCode.INVALID_ARGUMENT or _INDEX not in error.message:
+                    raise
+                assert self._indexing is not None
+                self._indexing.refused()
+                return await self._start_workflow(entity, workflow_id, given, memo, row, TypedSearchAttributes.empty)
 
-    async def _start_workflow(self, entity: Entity, workflow_id: str, given: Any, memo: RawValue, row: Row) -> bool:
+    def _index(self, state: str) -> TypedSearchAttributes:
+        return TypedSearchAttributes.empty if self._indexing is None else self._indexing.attributes(state)
+
+    async def _start_workflow(
+        self, entity: Entity, workflow_id: str, given: Any, memo: RawValue, row: Row, index: TypedSearchAttributes
+    ) -> bool:
         reuse, conflict = start_policies(row)
         priority = row["priority"]
         handle = await self._client.start_workflow(
@@ -164,6 +183,7 @@ class Delivery:
             id=workflow_id,
             task_queue=self._settings.queue,
             memo={CARRIED: memo},
+            search_attributes=index,
             id_reuse_policy=reuse,
             id_conflict_policy=conflict,
             # An eager start would run on this worker's build, also where another one is current.

@@ -28,6 +28,7 @@ from temporalio.service import RPCError
 from perdure import _faults as faults
 from perdure._pulse import Pulse
 from perdure._services.delivery import Delivery, NotForUs, NotYet, Row, Undeliverable, Unreadable
+from perdure._services.indexing import Indexing
 from perdure._services.listener import Listener
 from perdure._services.room import Room
 from perdure._services.service import EXPECTED_ERRORS, Service
@@ -108,14 +109,21 @@ class Relay(Service):
         app: knows the lifecycles.
         settings: scope, task queue, pace.
         meter: counts what becomes of the rows.
+        indexing: knows which search attributes a run may have; None = none.
     """
 
     def __init__(
-        self, pool: Pool, client: Client, app: App, settings: Settings, meter: MetricMeter | None = None
+        self,
+        pool: Pool,
+        client: Client,
+        app: App,
+        settings: Settings,
+        meter: MetricMeter | None = None,
+        indexing: Indexing | None = None,
     ) -> None:
         super().__init__("relay", settings.relay_poll_interval)
         self._pool = pool
-        self._delivery = Delivery(client, app, settings)
+        self._delivery = Delivery(client, app, settings, indexing)
         self.id = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
         self._lifecycles = list(app.lifecycles)
         self._first = {name: each.declared.initial.value for name, each in app.lifecycles.items()}
@@ -439,3 +447,9 @@ async def _order(connection: Connection, lines: Sequence[Line]) -> bool:
 
 def _columns(rows: Sequence[Row], *wanted: str) -> list[list[object]]:
     return [[row[name] for row in rows] for name in wanted]
+
+
+def relaying(pool: Pool, client: Client, app: App, settings: Settings, meter: MetricMeter | None) -> list[Service]:
+    """A relay, behind what knows the search attributes of the runs that it starts."""
+    indexing = Indexing(client, settings)
+    return [indexing, Relay(pool, client, app, settings, meter, indexing)]

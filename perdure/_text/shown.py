@@ -70,6 +70,16 @@ def markdown(value: object) -> str:
     return _ACTIVE.sub(r"\\\g<0>", one_line(value))
 
 
+def cut(text: str, most: int = 120) -> str:
+    """The beginning of a text, for a summary, which Temporal takes 400 bytes of: `most` bytes.
+
+    >>> cut("no such card", 7)
+    'no such...'
+    """
+    data = text.encode()
+    return text if len(data) <= most else f"{data[:most].decode(errors='ignore')}..."
+
+
 def code(value: object) -> str:
     """The text as code in a line of Markdown.
 

@@ -12,6 +12,7 @@ from typing import Any, ClassVar, Protocol
 
 from pydantic import BaseModel, ConfigDict
 
+from perdure._text.shown import cut
 from perdure._wire.terms import Terms
 from perdure.contracts.outcomes import EffectStatus
 
@@ -145,6 +146,7 @@ class Write(_Record):
     def __str__(self) -> str:
         """A short text without payloads, for the Web UI."""
         parts = [f"mirror: {self.move.state}"] if self.move else []
+        parts += [f"a person is needed: {cut(self.move.attention)}"] if self.move and self.move.attention else []
         parts += [f"fence: {self.fence.op} {self.fence.effect}"] if self.fence else []
         return ", ".join(parts)
 

@@ -41,7 +41,7 @@ from perdure._services.health import Health
 from perdure._services.ownership.exchange import Exchange, plain
 from perdure._services.ownership.ownership import Ownership
 from perdure._services.polling import Polling
-from perdure._services.relay import Relay
+from perdure._services.relay import relaying
 from perdure._services.service import EXPECTED_ERRORS, Service
 from perdure._services.services import Services
 from perdure._store.postgres import Database, Pool, PostgresStore
@@ -212,7 +212,7 @@ class PerdurePlugin(temporalio.client.Plugin, temporalio.worker.Plugin):
     def _beside(self, pool: Pool, worker: Worker, meter: MetricMeter | None) -> list[Service]:
         """What other processes of the fleet can do as well, and what only a probe needs."""
         client, config = worker.client, self.config
-        services: list[Service] = [Relay(pool, client, self.app, config, meter)] if config.relay else []
+        services = relaying(pool, client, self.app, config, meter) if config.relay else []
         if meter is not None and config.gauges:
             services.append(Gauges(pool, client, self.app, config, meter))
         if config.reconciliation and config.reconciliation_every:

@@ -20,7 +20,7 @@ from perdure._services.gauges import Gauges
 from perdure._services.health import EventLoop, Health
 from perdure._services.ownership.exchange import Exchange, plain
 from perdure._services.ownership.ownership import Ownership
-from perdure._services.relay import Relay
+from perdure._services.relay import relaying
 from perdure._services.service import Service
 from perdure._services.services import Services
 from perdure._store.postgres import Database, Pool
@@ -124,7 +124,7 @@ class ServiceProcess:
         app, config, meter = self._app, self._config, meter_of(client)
         services: list[Service] = []
         if Task.RELAY in self._tasks:
-            services.append(Relay(pool, client, app, config, meter))
+            services += relaying(pool, client, app, config, meter)
         if Task.RECONCILIATION in self._tasks:
             services.append(Caretaker(pool, client, config))
             if config.reconciliation_every:

@@ -11,7 +11,7 @@ from typing import Any, Generic, TypeVar, assert_never
 from temporalio import workflow
 from temporalio.exceptions import ActivityError, ApplicationError
 
-from perdure._text.shown import markdown
+from perdure._text.shown import cut, markdown
 from perdure._wire.carried import Unsettled
 from perdure._wire.known import Known
 from perdure._wire.orders import LookupOrder, Report, Said
@@ -258,7 +258,7 @@ class Performance(Generic[In, Out]):
                 (end - now).total_seconds(),
                 self._roused,
                 cancellable=not self.record.in_doubt,
-                summary=markdown(f"{self.slot}: next step"),
+                summary=markdown(f"{self.slot}{self._so_far()}: next step"),
             )
         except Cancelled:
             if not self.record.inline or self._run.catching_up:
@@ -279,6 +279,14 @@ class Performance(Generic[In, Out]):
         if self._confirmed() is not None:
             return False
         return roused or expires_at is None or workflow.now() < expires_at
+
+    def _so_far(self) -> str:
+        """How the last attempt ended, for whoever looks."""
+        view = self.known.effect
+        why = f": {cut(view.why)}" if view.why else ""
+        if self.record.in_doubt:
+            return f" is in doubt{why}"
+        return f" was not done{why}" if view.status is EffectStatus.NOT_DONE else ""
 
     @property
     def _stops(self) -> bool:

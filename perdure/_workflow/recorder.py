@@ -12,6 +12,7 @@ from temporalio.common import RetryPolicy, SearchAttributeKey
 from temporalio.exceptions import ActivityError, ApplicationError
 
 from perdure._text.shown import markdown
+from perdure._wire.indexed import ATTENTION, STATE
 from perdure._wire.names import WRITE
 from perdure._wire.writes import Answer, Fence, Move, Write, storable
 from perdure._workflow.author import Author
@@ -119,9 +120,9 @@ class Recorder:
         """The run is over, here or for good: nothing more is begun in it."""
         self._closed = True
 
-    def show(self, state: str) -> None:
+    def show(self, state: str, why: str | None = None) -> None:
         """Be in `state` from now on, as far as queries and the Web UI see."""
-        if self._run.be_in(state):
+        if self._run.be_in(state, why):
             self.publish()
         self.describe()
 
@@ -135,6 +136,14 @@ class Recorder:
     def describe(self) -> None:
         """Show the Web UI where it is and what a person can do."""
         workflow.set_current_details(details(self._run.status()))
+        self._index()
+
+    def _index(self) -> None:
+        """Show in Temporal's lists what has changed, of what its start had there: other runs show nothing."""
+        shown = workflow.info().typed_search_attributes
+        now = {ATTENTION: self._run.attention_word(), STATE: self._run.state}
+        if changed := [key.value_set(value) for key, value in now.items() if shown.get(key) not in (None, value)]:
+            workflow.upsert_search_attributes(changed)
 
     def publish(self) -> None:
         """Show its state in the lifecycle's search attribute, if it has one."""

@@ -11,6 +11,7 @@ from pydantic import BaseModel
 from temporalio import workflow
 
 from perdure._wire.carried import CARRIED, Carried, Remembered
+from perdure._wire.indexed import NOBODY
 from perdure._wire.requests import OperatorRequest
 from perdure._wire.status import LifecycleStatus
 from perdure._workflow.author import Author
@@ -153,6 +154,8 @@ class RunState:
         self.declared = author.declared
         self.state: str = self.declared.today(carried.state or str(self.declared.initial))
         self.since = carried.since or workflow.now()
+        self._why: str | None = None
+        """Why it is in its state."""
         self.how_far: str | None = None
         self.restored = carried.snapshot
         self.restored_well = self.restored is None
@@ -189,7 +192,20 @@ class RunState:
         declared = self.declared.on_record(state)
         if declared.final:
             return None
-        return self.attention or (f"{state} needs a person" if declared.attention else None)
+        if self.attention or not declared.attention:
+            return self.attention
+        return (self._why if state == self.state else None) or f"{state} needs a person"
+
+    def attention_word(self) -> str:
+        """Why a person is needed, as the search attribute has it: names that the author declared, and no text."""
+        if self.attention_in(self.state) is None:
+            return NOBODY
+        if self.standstill.attention is not None:
+            return "stands still"
+        for each in self.effects.performances.values():
+            if each.attention is not None:
+                return f"{'receipt' if each.known.effect.too_large else 'in doubt'}: {each.effect.name}"
+        return f"state: {self.state}"
 
     def status(self) -> LifecycleStatus:
         """Where it is, and what it waits for."""
@@ -218,10 +234,11 @@ class RunState:
         """Today's name of a state on record."""
         return None if state is None else self.declared.today(state)
 
-    def be_in(self, state: str) -> bool:
-        """Be in `state` from now on; whether that is another one."""
+    def be_in(self, state: str, why: str | None = None) -> bool:
+        """Be in `state` from now on, for that reason; whether that is another one."""
         if state == self.state:
             return False
+        self._why = why
         self.state, self.since, self.behind = state, workflow.now(), False
         return True
 

@@ -45,7 +45,7 @@ class Transitions:
         """Commit `state`; a final one when what the run did not know of is settled."""
         before = self._run.state
         while True:
-            self._recorder.show(state)
+            self._recorder.show(state, why)
             answer = await self._recorder.move(state, why, by)
             if not answer.unsettled:
                 break

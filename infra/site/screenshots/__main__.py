@@ -10,6 +10,7 @@ import socket
 import sys
 from pathlib import Path
 from typing import Any, NamedTuple
+from urllib.parse import quote
 
 import asyncpg
 from playwright.async_api import async_playwright  # type: ignore[import-not-found,unused-ignore]
@@ -36,6 +37,7 @@ ORDERS = range(1038, 1046)
 PACKED = (1038, 1039, 1040)
 UNANSWERED = (1042, 1045)
 """The payment server closes their connection without a reply."""
+NEED_A_PERSON = 'PerdureAttention != "none" AND ExecutionStatus = "Running"'
 SLOW = 1046
 """The payment server never answers it."""
 PICTURES = (
@@ -53,7 +55,10 @@ async def take() -> None:
     port = free_port()
     payments = await asyncio.start_server(reply, "127.0.0.1", port)
     async with stack.up(), payments:
-        await stack.start_worker("worker", **{PAYMENTS: str(port)})
+        worker = await stack.start_worker("worker", **{PAYMENTS: str(port)})
+        async with asyncio.timeout(120):
+            while b"search attributes are registered" not in worker.log.read_bytes():
+                await asyncio.sleep(0.1)
         await place_orders(stack)
         environment = {**os.environ, **stack.environment(), "PERDURE_APP": APP}
         for name, words, columns in PICTURES:
@@ -61,7 +66,7 @@ async def take() -> None:
             text = without_host(await asyncio.to_thread(printed, command, environment, columns))
             typed = f"perdure {' '.join(words)}"
             (FOLDER / f"{name}.svg").write_text(picture(typed, f"$ {typed}\n{text}", columns), "utf-8")
-        await photograph(f"{stack.temporal.ui_url}/namespaces/default/workflows/order%2F1042", "web-ui")
+        await photograph(f"{stack.temporal.ui_url}/namespaces/default/workflows")
 
 
 def without_host(text: str) -> str:
@@ -116,15 +121,18 @@ async def until(connection: asyncpg.Connection, query: str, expected: tuple[int,
             await asyncio.sleep(0.2)
 
 
-async def photograph(url: str, name: str) -> None:
-    """Take a picture of the history of a workflow in Temporal's Web UI."""
+async def photograph(workflows: str) -> None:
+    """Take pictures of Temporal's Web UI: the list of those that need a person, and what one of them shows."""
     async with async_playwright() as playwright:
         browser = await playwright.chromium.launch(**browser_options())
         page = await browser.new_page(viewport={"width": 1280, "height": 760})
-        await page.goto(url)
-        await page.get_by_test_id("event-summary-row").first.wait_for()
-        await page.get_by_text("attempt 1").first.wait_for()
-        await page.screenshot(path=FOLDER / f"{name}.png")
+        await page.goto(f"{workflows}?query={quote(NEED_A_PERSON)}")
+        await page.get_by_text("order/1042").first.wait_for()
+        await page.screenshot(path=FOLDER / "web-ui-list.png")
+        await page.get_by_text("order/1042").first.click()
+        await page.get_by_text("User Metadata").first.click()
+        await page.frame_locator("iframe").last.get_by_text("A person is needed").wait_for()
+        await page.screenshot(path=FOLDER / "web-ui.png")
         await browser.close()
 
 

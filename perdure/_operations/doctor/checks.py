@@ -15,6 +15,7 @@ from perdure._operations.doctor.database_tls import DATABASE_TLS
 from perdure._operations.doctor.pooler import POOLER
 from perdure._operations.doctor.roles import ROLES
 from perdure._operations.doctor.schema import SCHEMA
+from perdure._operations.doctor.search_attributes import SEARCH_ATTRIBUTES
 from perdure._operations.doctor.settings import SETTINGS
 from perdure._operations.doctor.temporal_server import TEMPORAL_SERVER
 from perdure._operations.doctor.temporal_tls import TEMPORAL_TLS
@@ -31,6 +32,7 @@ CHECKS = [
     ROLES,
     TEMPORAL_SERVER,
     TEMPORAL_TLS,
+    SEARCH_ATTRIBUTES,
     BINDING,
     CLOCKS,
     APPLICATION,
