@@ -39,7 +39,7 @@ class Stage(StrEnum):
     RECEIVED = state("received", final=True)
 
 
-@workflow.defn(name="parcel")
+@workflow.defn(name="parcel", sandboxed=False)
 class Parcel(Lifecycle[str, Stage]):
     """Goes through its states."""
 

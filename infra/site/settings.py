@@ -37,6 +37,7 @@ _MORE = {
     "metrics": "[Telemetry](telemetry.md)",
     "health": "[Operating](operating.md#health)",
     "reconciliation": "[Operating](operating.md#running-workers)",
+    "search_attributes": "[Operating](operating.md#in-temporals-web-ui)",
     "relay": "[Operating](operating.md#running-workers)",
     "retention": "[Archive and erasure](archive.md)",
     "archive_to": "[Archive and erasure](archive.md)",

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Annotated, Any
+import shlex
+from collections import Counter
+from collections.abc import Sequence
+from typing import Annotated, Any, TypeAlias
 
 import typer
 from temporalio.client import WorkflowFailureError
@@ -25,6 +28,10 @@ from perdure.errors import InvalidSetting
 from perdure.settings import settings
 
 _MOST = 500
+_NAMED = 5
+"""Ids that are shown of findings that are alike."""
+
+Finding: TypeAlias = "dict[str, Any]"
 
 
 @cli.command("reconcile", epilog="Example: perdure reconcile --now", rich_help_panel=MEND)
@@ -42,6 +49,7 @@ def reconciliation_command(
         str | None,
         typer.Option(help="leave alone what was written since: 10m; as the workers' setting", show_default=False),
     ] = None,
+    each: Annotated[bool, typer.Option("--each", help="each finding in lines of its own, not by kind")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="one JSON object a line")] = False,
 ) -> None:
     """Show what the last reconciliation found, mended, and left for a person; with --now make one.
@@ -56,7 +64,7 @@ def reconciliation_command(
     asked = Asked(by=request(by).by, only=only, grace=_seconds(grace), everything=everything)
     asyncio.run(_known(only))
     failed = {} if not now else asyncio.run(_make(asked, quiet=as_json)).failed
-    left = asyncio.run(_show(only, as_json))
+    left = asyncio.run(_show(only, each=each or only is not None, as_json=as_json))
     if failed or left:
         raise typer.Exit(1)
 
@@ -83,27 +91,54 @@ async def _make(asked: Asked, *, quiet: bool) -> Summary:
     return made
 
 
-async def _show(only: Named | None, as_json: bool) -> int:
+async def _show(only: Named | None, *, each: bool, as_json: bool) -> int:
     """How many findings are left."""
     async with transaction() as connection:
         last = await last_reconciliation(connection)
         left = await findings_left(connection, only, _MOST)
     if as_json:
         print_json({"reconciliation": last})
-        for each in left:
-            print_json(each)
+        for finding in left:
+            print_json(finding)
         return len(left)
     if only is None:
         _show_last(last)
-    for each in left:
-        who = f"{each['lifecycle']}/{each['id']}: " if each["id"] else ""
-        print_line(f"\n{each['kind']}  {one_line(who + each['what'])}")
-        print_line(f"    since {moment(each['first_seen'])}. {one_line(each['advice'])}")
+    for group in [[finding] for finding in left] if each else _alike(left):
+        _print(group)
     if len(left) == _MOST:
         print_line(f"\nthe first {_MOST} are shown; all of them: select * from perdure.finding where not mended;")
     elif not left:
         print_line("nothing is left for a person")
     return len(left)
+
+
+def _alike(left: Sequence[Finding]) -> list[list[Finding]]:
+    """Those of one kind and lifecycle together, if they are about entities."""
+    groups: dict[object, list[Finding]] = {}
+    for number, finding in enumerate(left):
+        groups.setdefault((finding["kind"], finding["lifecycle"]) if finding["id"] else number, []).append(finding)
+    return list(groups.values())
+
+
+def _print(group: Sequence[Finding]) -> None:
+    """One finding in two lines, or many of one kind in three."""
+    first = group[0]
+    if len(group) == 1:
+        who = f"{first['lifecycle']}/{first['id']}: " if first["id"] else ""
+        print_line(f"\n{first['kind']}  {one_line(who + first['what'])}")
+        print_line(f"    since {moment(first['first_seen'])}. {one_line(first['advice'])}")
+        return
+    some = ", ".join(one_line(finding["id"]) for finding in group[:_NAMED])
+    more = f" and {len(group) - _NAMED} more" if len(group) > _NAMED else ""
+    said = Counter(one_line(finding["what"]) for finding in group).most_common()
+    others = f" (and {len(said) - 1} other reasons)" if len(said) > 1 else ""
+    since = min(finding["first_seen"] for finding in group)
+    print_line(
+        f"\n{first['kind']}  {len(group)} of {one_line(first['lifecycle'])}, since {moment(since)}: {some}{more}"
+    )
+    print_line(f"    {said[0][0]}{others}")
+    listed = shlex.join(["perdure", "list", "--lifecycle", first["lifecycle"], "--finding", first["kind"]])
+    print_line(f"    {listed}; what to do about each: perdure reconcile --each")
 
 
 def _show_last(last: dict[str, Any] | None) -> None:
