@@ -100,7 +100,7 @@ async def measure(
 
 async def _registered(client: temporalio.client.Client, config: Settings) -> None:
     indexing = Indexing(client, config)
-    while config.search_attributes != "none" and not indexing.attributes("ordered"):
+    while config.search_attributes != "none" and not indexing.known:
         try:
             await indexing.once()
         except temporalio.service.RPCError:

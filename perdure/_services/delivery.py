@@ -150,6 +150,8 @@ class Delivery:
             _check_bytes(size_of(given))  # with the defaults that the model has
         asked = None if cancel is None else OperatorRequest.model_validate(_loaded(cancel["payload"]))
         carried = _carried(row, all_terms(lifecycle.effects), asked)
+        if self._indexing is not None and self._indexing.known:
+            carried = carried.model_copy(update={"indexed": True})
         workflow_id = entity.workflow_id(self._settings.scope)
         about = {names.LIFECYCLE: entity.lifecycle, names.ROUND: entity.generation, names.WORKFLOW_ID: workflow_id}
         with traces.span(

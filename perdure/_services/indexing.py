@@ -18,7 +18,7 @@ from temporalio.common import SearchAttributeKey, SearchAttributePair, TypedSear
 from temporalio.service import RPCError
 
 from perdure._services.service import EXPECTED_ERRORS, Service
-from perdure._wire.indexed import ATTENTION, KEYS, NOBODY, STATE
+from perdure._wire.indexed import ATTENTION, KEYS, STATE
 from perdure.logs import says
 from perdure.settings import Settings
 
@@ -76,7 +76,7 @@ class Indexing(Service):
         missing = await lacking(self._client, self._keys)
         if not missing and time.monotonic() >= self._not_before:
             for key in self._keys:
-                await self._client.count_workflows(f"{key.name} = '{NOBODY}'", rpc_timeout=_RPC)
+                await self._client.count_workflows(f"{key.name} = 'x'", rpc_timeout=_RPC)
             self._known, self.every = True, EVERY
             if self._registered:
                 says(log, "search attributes are registered", names=", ".join(self._registered))
@@ -87,10 +87,15 @@ class Indexing(Service):
             self._say(", ".join(f"{name} is a {kind}" for name, kind in missing.items() if kind))
         return False
 
+    @property
+    def known(self) -> bool:
+        """Whether a run that begins now can show there why it needs a person."""
+        return self._known and ATTENTION in self._keys
+
     def attributes(self, state: str) -> TypedSearchAttributes:
-        """What a run has that begins now, in this state."""
-        values = {ATTENTION: NOBODY, STATE: state}
-        return TypedSearchAttributes([SearchAttributePair(key, values[key]) for key in self._keys if self._known])
+        """What a run has from the start that begins now, in this state."""
+        shown = [SearchAttributePair(STATE, state)] if self._known and STATE in self._keys else []
+        return TypedSearchAttributes(shown)
 
     def refused(self) -> None:
         """A server did not know them: none for a while."""

@@ -6,8 +6,8 @@ from __future__ import annotations
 from temporalio.common import SearchAttributeKey
 
 ATTENTION = SearchAttributeKey.for_keyword("PerdureAttention")
-"""Why a person is needed: `none`, `in doubt: <effect>`, `state: <state>`, `stands still`, `receipt: <effect>`."""
+"""Why a person is needed: `in doubt: <effect>`, `state: <state>`, `stands still`, `receipt: <effect>`; unset where none
+is. So a run that needs nobody costs nothing."""
 STATE = SearchAttributeKey.for_keyword("PerdureState")
-NOBODY = "none"
 KEYS = {"none": (), "attention": (ATTENTION,), "state": (ATTENTION, STATE)}
 """Those that PERDURE_SEARCH_ATTRIBUTES asks for."""

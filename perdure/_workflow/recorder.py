@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import Any
 
 from temporalio import workflow
-from temporalio.common import RetryPolicy, SearchAttributeKey
+from temporalio.common import RetryPolicy, SearchAttributeKey, SearchAttributeUpdate
 from temporalio.exceptions import ActivityError, ApplicationError
 
 from perdure._text.shown import markdown
@@ -139,10 +139,15 @@ class Recorder:
         self._index()
 
     def _index(self) -> None:
-        """Show in Temporal's lists what has changed, of what its start had there: other runs show nothing."""
-        shown = workflow.info().typed_search_attributes
-        now = {ATTENTION: self._run.attention_word(), STATE: self._run.state}
-        if changed := [key.value_set(value) for key, value in now.items() if shown.get(key) not in (None, value)]:
+        """Show in Temporal's lists what has changed, if its server knew the attributes when it was started."""
+        run, shown = self._run, workflow.info().typed_search_attributes
+        changed: list[SearchAttributeUpdate[str]] = []
+        word = run.attention_word() if run.indexed else None
+        if shown.get(ATTENTION) != word:
+            changed.append(ATTENTION.value_unset() if word is None else ATTENTION.value_set(word))
+        if shown.get(STATE) not in (None, run.state):
+            changed.append(STATE.value_set(run.state))
+        if changed:
             workflow.upsert_search_attributes(changed)
 
     def publish(self) -> None:

@@ -11,7 +11,6 @@ from pydantic import BaseModel
 from temporalio import workflow
 
 from perdure._wire.carried import CARRIED, Carried, Remembered
-from perdure._wire.indexed import NOBODY
 from perdure._wire.requests import OperatorRequest
 from perdure._wire.status import LifecycleStatus
 from perdure._workflow.author import Author
@@ -154,6 +153,8 @@ class RunState:
         self.declared = author.declared
         self.state: str = self.declared.today(carried.state or str(self.declared.initial))
         self.since = carried.since or workflow.now()
+        self.indexed = carried.indexed
+        """It shows in a search attribute why it needs a person."""
         self._why: str | None = None
         """Why it is in its state."""
         self.how_far: str | None = None
@@ -196,10 +197,10 @@ class RunState:
             return self.attention
         return (self._why if state == self.state else None) or f"{state} needs a person"
 
-    def attention_word(self) -> str:
+    def attention_word(self) -> str | None:
         """Why a person is needed, as the search attribute has it: names that the author declared, and no text."""
         if self.attention_in(self.state) is None:
-            return NOBODY
+            return None
         if self.standstill.attention is not None:
             return "stands still"
         for each in self.effects.performances.values():
@@ -341,6 +342,7 @@ class RunState:
                 began=self.began,
                 started_at=self.started_at,
                 gaps=self.gaps,
+                indexed=self.indexed,
                 heard=self.last_message,
                 **self.effects.carried(),
             )

@@ -37,7 +37,7 @@ ORDERS = range(1038, 1046)
 PACKED = (1038, 1039, 1040)
 UNANSWERED = (1042, 1045)
 """The payment server closes their connection without a reply."""
-NEED_A_PERSON = 'PerdureAttention != "none" AND ExecutionStatus = "Running"'
+NEED_A_PERSON = 'PerdureAttention IS NOT NULL AND ExecutionStatus = "Running"'
 SLOW = 1046
 """The payment server never answers it."""
 PICTURES = (

@@ -27,7 +27,7 @@ async def searchable(world: World) -> AsyncIterator[None]:
     async def known() -> bool:
         with suppress(RPCError):
             await indexing.once()
-        return bool(indexing.attributes("pending"))
+        return indexing.known
 
     await world.until(known, "registered")
     async with world.worker(app):
@@ -48,7 +48,7 @@ async def test_the_details_of_a_parked_run_hold_json_that_resolves_it(world: Wor
         await world.until(lambda: _found(world, "in doubt: do-ring"), "found among those that need a person")
         await _send(world, "ring", "resolve", _json_in(details))
         assert await world.ended("ring", "a") == "done"
-        await world.until(lambda: _found(world, "none"), "nobody is needed any more")
+        await world.until(lambda: _found(world, None), "nobody is needed any more")
         history = await world.handle("ring", "a").fetch_history()
     summaries = [_text(each.user_metadata.summary) for each in history.events if each.user_metadata.HasField("summary")]
     assert any("a person is needed: do-ring is in doubt" in each for each in summaries), summaries
@@ -99,8 +99,9 @@ async def test_runs_and_activities_carry_summaries(world: World) -> None:
     assert "do-look: look-up 1" in summaries
 
 
-async def _found(world: World, attention: str) -> bool:
-    listed = f"PerdureAttention = '{attention}' AND WorkflowId STARTS_WITH '{world.scope}:'"
+async def _found(world: World, attention: str | None) -> bool:
+    value = "IS NULL" if attention is None else f"= '{attention}'"
+    listed = f"PerdureAttention {value} AND WorkflowId STARTS_WITH '{world.scope}:'"
     return (await world.temporal_client.count_workflows(listed)).count == 1
 
 
