@@ -55,7 +55,7 @@ app = App(lifecycles=[Parcel])
 
 def main(
     runs: Annotated[int, typer.Option(help="Runs that are measured together.", min=1)] = 500,
-    rounds: Annotated[int, typer.Option(help="How often each setting has its turn.", min=1)] = 3,
+    rounds: Annotated[int, typer.Option(help="How often each setting has its turn.", min=1)] = 6,
 ) -> None:
     """Measure, and print the table."""
     with PostgresServer() as postgres, TemporalServer() as temporal:
@@ -76,7 +76,8 @@ async def measure(
     await schema.migrate(db)
     found: dict[str, list[tuple[float, ...]]] = {way: [] for way in WAYS}
     for number in range(rounds + 1):
-        for way in WAYS:
+        at = number % len(WAYS)
+        for way in (*WAYS[at:], *WAYS[:at]):
             ids = f"{way}-{number}"
             config = Settings(database_url=postgres.dsn(), reconciliation_every=0, search_attributes=way)
             plugin = PerdurePlugin(app, config)

@@ -32,6 +32,7 @@ from perdure.app import App, input_json
 from perdure.contracts.effects import Effect
 from perdure.contracts.keys import Entity
 from perdure.contracts.sizes import ELSEWHERE, LARGEST, size_of
+from perdure.contracts.states import States
 from perdure.errors import InvalidEntity, InvalidInput, PerdureError, TemporalUnavailable
 from perdure.settings import Settings
 from perdure.telemetry import names, traces
@@ -151,7 +152,7 @@ class Delivery:
         asked = None if cancel is None else OperatorRequest.model_validate(_loaded(cancel["payload"]))
         carried = _carried(row, all_terms(lifecycle.effects), asked)
         if self._indexing is not None and self._indexing.known:
-            carried = carried.model_copy(update={"indexed": True})
+            carried = carried.model_copy(update={"indexed": _need_a_person(lifecycle.declared)})
         workflow_id = entity.workflow_id(self._settings.scope)
         about = {names.LIFECYCLE: entity.lifecycle, names.ROUND: entity.generation, names.WORKFLOW_ID: workflow_id}
         with traces.span(
@@ -277,6 +278,10 @@ def _carried(row: Row, terms: dict[str, Terms], cancel: OperatorRequest | None) 
         carried = carried_from(Record.model_validate_json(row["record"]), row["generation"], row["version"], terms)
     known = {"gaps": gaps} if cancel is None else {"gaps": gaps, "cancel": cancel}
     return carried.model_copy(update=known)
+
+
+def _need_a_person(states: States[Any]) -> list[str]:
+    return [name for name in states.names if name in states and states[name].attention]
 
 
 def _check_size(text: str | None) -> None:

@@ -98,7 +98,8 @@ class Carried(BaseModel):
             the run comes to it.
         heard: ordinal of the last message from the outbox.
         expects: ordinal of the last message that is delivered again: `run` begins after it has arrived.
-        indexed: the server knows the search attribute that says why a person is needed, and the run shows that there.
+        indexed: the states that needed a person when the run was started, where the server knows the search attribute
+            that says so; None = the run shows nothing there. It is carried, since a deploy may change the declaration.
         terms: the terms of the effects, for the whole run, by the name in their keys; empty if an older release wrote
             this.
     """
@@ -122,5 +123,5 @@ class Carried(BaseModel):
     gaps: bool = False
     heard: int = 0
     expects: int = 0
-    indexed: bool = False
+    indexed: list[str] | None = None
     terms: dict[str, Terms] = Field(default_factory=dict)

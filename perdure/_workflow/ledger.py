@@ -192,6 +192,17 @@ class Ledger:
         parked = (each.attention for each in effects if each.known.effect.in_doubt or each.known.effect.too_large)
         return next((why for why in parked if why), None)
 
+    @property
+    def attention_word(self) -> str | None:
+        """The same by names alone, as the search attribute has it."""
+        named: list[tuple[Performing | Unsettled, str]] = [(it, it.effect.name) for it in self.performances.values()]
+        named += [(left, left.effect or "an effect") for left in self.unsettled.values()]
+        for each, name in named:
+            view = each.known.effect
+            if each.attention and (view.in_doubt or view.too_large):
+                return f"{'receipt' if view.too_large else 'in doubt'}: {name}"
+        return None
+
     def dealt_with(self, entity: Entity) -> list[str]:
         """Keys of effects that the entity may end with, whatever is on record of them: the author was told that they
         ended, or they were sent anew, or nobody waits for them."""

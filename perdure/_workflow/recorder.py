@@ -23,6 +23,7 @@ from perdure._workflow.leaving import Overtaken, for_ever
 from perdure._workflow.run_state import RunState
 from perdure.telemetry import metrics, names
 
+_BEFORE = "as the run before has shown it"
 _UNTIL_WRITTEN = RetryPolicy(initial_interval=timedelta(seconds=1), maximum_interval=timedelta(seconds=20))
 
 
@@ -40,6 +41,11 @@ class Recorder:
         self.last_move = 0
         self.in_flight = 0
         self._closed = False
+        shown = workflow.info().typed_search_attributes
+        self._word = None if shown.get(ATTENTION) is None else _BEFORE
+        """Why a person is needed, as the search attribute shows it."""
+        self._state = None if shown.get(STATE) is None else run.state
+        """The state that the search attribute shows; None = it shows none."""
         self._counted = run.state if run.catching_up else None
         """The state that was last counted as entered."""
 
@@ -140,13 +146,14 @@ class Recorder:
 
     def _index(self) -> None:
         """Show in Temporal's lists what has changed, if its server knew the attributes when it was started."""
-        run, shown = self._run, workflow.info().typed_search_attributes
-        changed: list[SearchAttributeUpdate[str]] = []
-        word = run.attention_word() if run.indexed else None
-        if shown.get(ATTENTION) != word:
+        word, state, changed = self._run.attention_word(), self._run.state, list[SearchAttributeUpdate[str]]()
+        # What the run before has shown may have another name today, and is not compared with it.
+        if word != self._word and not (self._word == _BEFORE and word):
             changed.append(ATTENTION.value_unset() if word is None else ATTENTION.value_set(word))
-        if shown.get(STATE) not in (None, run.state):
-            changed.append(STATE.value_set(run.state))
+        if self._state is not None and self._state != state:
+            changed.append(STATE.value_set(state))
+            self._state = state
+        self._word = word
         if changed:
             workflow.upsert_search_attributes(changed)
 

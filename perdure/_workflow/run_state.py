@@ -154,7 +154,7 @@ class RunState:
         self.state: str = self.declared.today(carried.state or str(self.declared.initial))
         self.since = carried.since or workflow.now()
         self.indexed = carried.indexed
-        """It shows in a search attribute why it needs a person."""
+        """The states that it shows to need a person in a search attribute; None = it shows nothing there."""
         self._why: str | None = None
         """Why it is in its state."""
         self.how_far: str | None = None
@@ -199,14 +199,14 @@ class RunState:
 
     def attention_word(self) -> str | None:
         """Why a person is needed, as the search attribute has it: names that the author declared, and no text."""
-        if self.attention_in(self.state) is None:
+        if self.indexed is None or self.final:
             return None
         if self.standstill.attention is not None:
             return "stands still"
-        for each in self.effects.performances.values():
-            if each.attention is not None:
-                return f"{'receipt' if each.known.effect.too_large else 'in doubt'}: {each.effect.name}"
-        return f"state: {self.state}"
+        if word := self.effects.attention_word:
+            return word
+        # Not by today's declaration: what is shown stands in the history.
+        return f"state: {self.state}" if self.state in map(self.declared.today, self.indexed) else None
 
     def status(self) -> LifecycleStatus:
         """Where it is, and what it waits for."""

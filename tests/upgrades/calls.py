@@ -147,8 +147,9 @@ class SwappedByPatch(Editable):
         last = workflow.patched("announced last")
         if not last:
             await self.perform(ANNOUNCE, booking)
+            await self.lead(booking)
+            return
         await self.wait_for(lambda: self.told)
         await self.perform(SEND, booking, entering=Step.DOING)
-        if last:
-            await self.perform(ANNOUNCE, booking)
+        await self.perform(ANNOUNCE, booking)
         await self.enter(Step.DONE)
