@@ -4,22 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Sequence
-from typing import Annotated, Any
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import asdict
+from typing import Annotated
 
-import asyncpg
 import typer
 
-from perdure._store.postgres import answering
-from perdure._store.sql import queries
+from perdure._operations.rejected import Rejected, RejectedSelection, drop_rejected, retry_rejected, select_rejected
+from perdure._store.postgres import Pool
 from perdure._text.shown import one_line
 from perdure.cli.acting import confirm
 from perdure.cli.cli import ACT, cli
-from perdure.cli.database import PATIENCE, opened, transaction
+from perdure.cli.database import opened, transaction
 from perdure.cli.printing import complain, moment, print_json, print_line, print_table, refuse
 from perdure.cli.who import By, Note, request
-
-_query = queries(__name__)
+from perdure.errors import InvalidInput, NoSuchEntity, NotNow
 
 Seqs = Annotated[
     list[int] | None, typer.Argument(metavar="[SEQ]...", help="numbers that `perdure rejected list` shows")
@@ -30,7 +29,7 @@ AtMost = Annotated[int | None, typer.Option("--limit", help="at most so many, th
 DontAsk = Annotated[bool, typer.Option("--yes", help="with a filter: do not ask for confirmation")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="with a filter: list them, do nothing")]
 
-_REFUSED = (asyncpg.DataError, asyncpg.NoDataFoundError, asyncpg.ObjectNotInPrerequisiteStateError)
+Act = Callable[[Pool, int], Awaitable[str]]
 
 group: typer.Typer = typer.Typer(
     no_args_is_help=True, help="What could not be delivered: list it, deliver it again, drop it."
@@ -49,9 +48,9 @@ def list_rejected(
     rows = asyncio.run(_rows(lifecycle, reason, limit))
     if as_json:
         for row in rows:
-            print_json(row)
+            print_json(asdict(row))
     elif rows:
-        cells = [(row["seq"], _entity(row), row["kind"], moment(row["rejected_at"]), row["reason"]) for row in rows]
+        cells = [(row.seq, _entity(row), row.kind, moment(row.rejected_at), row.reason) for row in rows]
         print_table(("seq", "entity", "kind", "rejected at", "reason"), cells)
     else:
         print_line("nothing was rejected")
@@ -78,10 +77,11 @@ def retry(
     if given is not None and len(seqs or ()) != 1:
         raise typer.BadParameter("--input corrects one start: give one SEQ")
     corrected = None if given is None else _json(given)
-    call = "select perdure.retry_rejected($1, $2, $3, $4::jsonb)"
-    made_by = request(by, note).by
+    asked = request(by, note)
     if chosen := _chosen("retry", seqs, lifecycle, reason, limit, yes, dry_run):
-        _carry_out("delivered again", call, chosen, made_by, note, corrected, named=bool(seqs))
+        _carry_out(
+            "delivered again", lambda pool, seq: retry_rejected(pool, seq, asked, corrected), chosen, named=bool(seqs)
+        )
 
 
 @group.command("drop", epilog="Example: perdure rejected drop 17 --by ann --note 'a test'")
@@ -99,10 +99,9 @@ def drop(
 
     By number, or all that a filter chooses. Exit status 1 if one was refused or nothing matches.
     """
-    made_by = request(by, note).by
+    asked = request(by, note)
     if chosen := _chosen("drop", seqs, lifecycle, reason, limit, yes, dry_run):
-        call = "select perdure.drop_rejected($1, $2, $3)"
-        _carry_out("dropped", call, chosen, made_by, note, named=bool(seqs))
+        _carry_out("dropped", lambda pool, seq: drop_rejected(pool, seq, asked), chosen, named=bool(seqs))
 
 
 def _chosen(
@@ -127,55 +126,44 @@ def _chosen(
         refuse("nothing that was rejected matches", 1)
     if dry_run:
         for row in rows:
-            print_line(one_line(f"{row['seq']}  {_entity(row)}  {row['kind']}  {row['reason']}"))
+            print_line(one_line(f"{row.seq}  {_entity(row)}  {row.kind}  {row.reason}"))
         return []
     confirm(f"{verb} {len(rows):,} that were rejected", yes)
-    return [row["seq"] for row in rows]
+    return [row.seq for row in rows]
 
 
-def _carry_out(done: str, call: str, seqs: Sequence[int], *given: str | None, named: bool) -> None:
-    accepted, failed = asyncio.run(_each(done, call, seqs, *given, named=named))
+def _carry_out(done: str, act: Act, seqs: Sequence[int], *, named: bool) -> None:
+    accepted, failed = asyncio.run(_each(done, act, seqs, named=named))
     if not named:
         print_line(f"{accepted:,} {done}" + (f", {failed:,} refused" if failed else ""))
     if failed:
         raise typer.Exit(1)
 
 
-async def _each(done: str, call: str, seqs: Sequence[int], *given: str | None, named: bool) -> tuple[int, int]:
+async def _each(done: str, act: Act, seqs: Sequence[int], *, named: bool) -> tuple[int, int]:
+    """Each in a transaction of its own: what can't be done harms none of the others, and nothing is held for long."""
     accepted = failed = 0
-    async for seq, answer in _calls(call, seqs, *given):
-        if isinstance(answer, str):
+    async with opened() as pool:
+        for seq in seqs:
+            try:
+                kind = await act(pool, seq)
+            except (InvalidInput, NoSuchEntity, NotNow) as error:
+                failed += 1
+                complain(f"{seq}: {error}")
+                continue
             accepted += 1
             if named:
-                print_line(f"{seq}: {answer} {done}")
-        else:
-            failed += 1
-            complain(f"{seq}: {_sentence(answer)}")
+                print_line(f"{seq}: {kind} {done}")
     return accepted, failed
 
 
-async def _calls(call: str, seqs: Sequence[int], *given: str | None) -> AsyncIterator[tuple[int, str | BaseException]]:
-    """Each in a transaction of its own: what can't be done harms none of the others, and nothing is held for long."""
-    async with opened() as pool:
-        for seq in seqs:
-            answer: str | BaseException
-            try:
-                with answering():
-                    async with pool.acquire() as connection, connection.transaction():
-                        await connection.execute(PATIENCE)
-                        answer = str(await connection.fetchval(call, seq, *given))
-            except _REFUSED as error:
-                answer = error
-            yield seq, answer
-
-
-async def _rows(lifecycle: str | None, reason: str | None, limit: int | None) -> list[dict[str, Any]]:
+async def _rows(lifecycle: str | None, reason: str | None, limit: int | None) -> list[Rejected]:
     async with transaction() as connection:
-        return [dict(row) for row in await connection.fetch(_query("rejected"), lifecycle, reason, limit)]
+        return await select_rejected(connection, RejectedSelection(lifecycle, reason), limit)
 
 
-def _entity(row: dict[str, Any]) -> str:
-    return f"{row['lifecycle']}/{row['id']}" + (f"~{row['generation']}" if row["generation"] else "")
+def _entity(row: Rejected) -> str:
+    return f"{row.lifecycle}/{row.id}" + (f"~{row.generation}" if row.generation else "")
 
 
 def _json(file: typer.FileText) -> str:
@@ -185,8 +173,3 @@ def _json(file: typer.FileText) -> str:
     except ValueError as error:
         raise typer.BadParameter(f"{file.name} is no JSON: {error}", param_hint="--input") from None
     return text
-
-
-def _sentence(error: BaseException) -> str:
-    hint = getattr(error, "hint", None)
-    return f"{error.args[0]}: {hint}" if hint else str(error)

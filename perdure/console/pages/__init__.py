@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from perdure.console.page import Page
-from perdure.console.pages import acting, entity, inbox, listing, overview
+from perdure.console.pages import acting, audit, entity, findings, inbox, limits, listing, overview, rejected, workers
 
-PAGES: list[Page] = [each for module in (overview, inbox, listing, entity, acting) for each in module.PAGES]
+_MODULES = (overview, inbox, listing, entity, acting, rejected, findings, audit, limits, workers)
+PAGES: list[Page] = [each for module in _MODULES for each in module.PAGES]

@@ -1,0 +1,13 @@
+-- What was rejected, the oldest first: $1 lifecycle, $2 a part of the reason, $3 its number, $4 rejected by then, $5 and $6 as in
+-- overview.sql, $7 those behind this number, $8 at most so many. Null = no such filter.
+select j.seq, j.lifecycle, j.id, j.generation, j.kind, j.message_id, j.reason, j.rejected_at, i.tenant
+from perdure.rejected j
+left join perdure.ident i on i.lifecycle = j.lifecycle and i.id = j.id
+where ($1::text is null or j.lifecycle = $1) and ($2::text is null or position($2 in j.reason) > 0)
+    and ($3::bigint is null or j.seq = $3) and ($4::timestamptz is null or j.rejected_at <= $4)
+    and ($5::text[] is null or exists (
+        select from unnest($5::text[], $6::text[]) as r (lifecycle, tenant)
+        where (r.lifecycle is null or r.lifecycle = j.lifecycle) and (r.tenant is null or r.tenant = i.tenant)))
+    and ($7::bigint is null or j.seq > $7)
+order by j.seq
+limit $8

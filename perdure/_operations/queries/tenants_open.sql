@@ -1,0 +1,11 @@
+-- The tenants of open entities: how many are open, since when the oldest has been in its state, how many are stuck and how many need a
+-- person. $1 and $2 as in overview.sql, $3 at most so many, the largest first.
+select e.tenant, count(*) as open, min(e.since) as oldest, count(*) filter (where e.stuck_at < clock_timestamp()) as stuck,
+    count(*) filter (where e.attention is not null) as attention
+from perdure.entity e
+where $1::text[] is null or exists (
+    select from unnest($1::text[], $2::text[]) as r (lifecycle, tenant)
+    where (r.lifecycle is null or r.lifecycle = e.lifecycle) and (r.tenant is null or r.tenant = e.tenant))
+group by e.tenant
+order by count(*) desc, e.tenant
+limit $3

@@ -1,0 +1,118 @@
+"""What could not be delivered: which, and how an operator delivers it again or gives it up."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from perdure._operations.reach import EVERYTHING, Reach
+from perdure._store.bounds import bounds
+from perdure._store.postgres import Pool
+from perdure._store.schema import Connection
+from perdure._store.sql import queries
+from perdure._wire.requests import OperatorRequest
+from perdure.client.reading import refusals
+
+query = queries(__name__)
+
+_PATIENCE = bounds(lock="10s", statement="15s")
+_RETRY = "select perdure.retry_rejected($1, $2, $3, $4::jsonb)"
+_DROP = "select perdure.drop_rejected($1, $2, $3)"
+
+
+@dataclass(frozen=True, slots=True)
+class RejectedSelection:
+    """A filter of what was rejected; what is None filters nothing.
+
+    Attributes:
+        reason: whose reason contains this text.
+        seq: the one with this number.
+        until: rejected by then.
+        reach: within it.
+    """
+
+    lifecycle: str | None = None
+    reason: str | None = None
+    seq: int | None = None
+    until: datetime | None = None
+    reach: Reach = EVERYTHING
+
+    @property
+    def arguments(self) -> tuple[Any, ...]:
+        """Of its queries, the first six."""
+        return (self.lifecycle, self.reason, self.seq, self.until, *self.reach.columns)
+
+
+@dataclass(frozen=True, slots=True)
+class Rejected:
+    """One that could not be delivered.
+
+    Attributes:
+        kind: `start`, `wake` or `message`.
+    """
+
+    seq: int
+    lifecycle: str
+    id: str
+    generation: int
+    kind: str
+    message_id: str | None
+    reason: str
+    rejected_at: datetime
+    tenant: str | None
+
+
+async def select_rejected(
+    connection: Connection, wanted: RejectedSelection, limit: int | None, after: int | None = None
+) -> list[Rejected]:
+    """Those behind the number `after`, the oldest first."""
+    rows = await connection.fetch(query("rejected_chosen"), *wanted.arguments, after, limit)
+    return [Rejected(**row) for row in rows]
+
+
+async def count_rejected(connection: Connection, wanted: RejectedSelection) -> tuple[int, int]:
+    """How many there are, and of how many entities."""
+    row = await connection.fetchrow(query("rejected_count"), *wanted.arguments)
+    assert row is not None
+    return row["rejected"], row["entities"]
+
+
+async def rejected_by_entity(
+    connection: Connection, wanted: RejectedSelection, after: tuple[str, str], limit: int
+) -> list[tuple[str, str, Sequence[int]]]:
+    """Lifecycle, id and numbers, in the order of lifecycle and id."""
+    rows = await connection.fetch(query("rejected_entities"), *wanted.arguments, *after, limit)
+    return [(row["lifecycle"], row["id"], row["seqs"]) for row in rows]
+
+
+async def retry_rejected(pool: Pool, seq: int, asked: OperatorRequest, corrected: str | None = None) -> str:
+    """Deliver it again: a start, or a message as the last of its entity's. Returns its kind.
+
+    Args:
+        corrected: a start's input, as JSON.
+
+    Raises:
+        NoSuchEntity: nothing that was rejected has this number: it may have been dealt with meanwhile.
+        NotNow: its entity has ended, or was restarted.
+        InvalidInput: an argument can't be used.
+        DatabaseUnavailable: no answer.
+    """
+    return await _carry_out(pool, _RETRY, seq, asked, corrected)
+
+
+async def drop_rejected(pool: Pool, seq: int, asked: OperatorRequest) -> str:
+    """Give it up: a first start as if it had never been, a restart so that the entity is finished again, a message.
+
+    Raises:
+        NoSuchEntity, NotNow, InvalidInput, DatabaseUnavailable: see `retry_rejected`.
+    """
+    return await _carry_out(pool, _DROP, seq, asked)
+
+
+async def _carry_out(pool: Pool, call: str, seq: int, asked: OperatorRequest, *given: str | None) -> str:
+    with refusals(f"rejected {seq}"):
+        async with pool.acquire() as connection, connection.transaction():
+            await connection.execute(_PATIENCE)
+            return str(await connection.fetchval(call, seq, asked.by, asked.note, *given))

@@ -1,0 +1,73 @@
+"""Audit: who did what, the newest first; by person, entity, words and time, and as a file."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import asdict
+from datetime import datetime
+from typing import Any
+
+from starlette.responses import Response
+
+from perdure._operations.audit import AuditSelection, read_acts
+from perdure.console.exporting import exported
+from perdure.console.page import Page, View
+from perdure.errors import InvalidSetting
+
+ROWS = 50
+"""On one page."""
+EXPORTED = 100_000
+"""Rows of one file at most."""
+_FILTERS = ("by", "lifecycle", "id", "why", "since")
+_COLUMNS = ("seq", "at", "by", "why", "lifecycle", "id", "generation", "state", "role")
+
+
+async def show(view: View) -> Response:
+    """One page."""
+    async with view.reading() as connection:
+        found = await read_acts(connection, _wanted(view), ROWS, _before(view))
+    same = {name: view.query[name] for name in _FILTERS if name in view.query}
+    return view.render("audit.html", found=found, query=view.query, same=same)
+
+
+async def export(view: View) -> Response:
+    """All acts that the filters choose, as a file."""
+    form = view.query.get("format", "csv")
+    if form not in ("csv", "json"):
+        raise InvalidSetting(f"{form!r} is no format: csv or json")
+    return exported(form, "perdure-audit", _COLUMNS, _all(view, _wanted(view)))
+
+
+async def _all(view: View, wanted: AuditSelection) -> AsyncIterator[Mapping[str, Any]]:
+    before, left = None, EXPORTED
+    while left > 0:
+        async with view.reading() as connection:
+            found = await read_acts(connection, wanted, min(left, 1000), before)
+        for each in found.acts:
+            yield asdict(each)
+        if found.before is None:
+            return
+        before, left = found.before, left - len(found.acts)
+
+
+def _wanted(view: View) -> AuditSelection:
+    query, since = view.query, view.query.get("since")
+    try:
+        begin = None if since is None else datetime.fromisoformat(since).astimezone()
+    except (ValueError, OverflowError):
+        raise InvalidSetting(f"{since!r} is no time: write 2026-07-01 or 2026-07-01T12:00Z") from None
+    return AuditSelection(
+        query.get("by"), query.get("lifecycle"), query.get("id"), query.get("why"), begin, view.reach()
+    )
+
+
+def _before(view: View) -> int | None:
+    given = view.query.get("before")
+    if given is None:
+        return None
+    if not given.isascii() or not given.isdecimal() or len(given) > 18:
+        raise InvalidSetting(f"{given[:40]!r} is no place in this list: begin at its first page")
+    return int(given)
+
+
+PAGES = [Page("audit", "/audit", show, menu="Audit"), Page("audit.export", "/audit/export", export)]

@@ -1,0 +1,112 @@
+"""Limits and tenants: the rates that effects keep to, what is in force and who said so, how to change one for the whole
+fleet; and what each tenant has open."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from starlette.responses import Response
+from temporalio.client import Client
+
+from perdure._operations.fleet import read_tenants
+from perdure._operations.limits import read_limit, set_limit
+from perdure._wire.requests import OperatorRequest
+from perdure.console.guarding import log
+from perdure.console.page import Page, View
+from perdure.console.roles import Role
+from perdure.contracts.limits import RateLimit
+from perdure.errors import InvalidSetting, TemporalUnavailable
+from perdure.logs import says
+
+LONGEST_NOTE = 1000
+"""Characters of a reason, which Temporal keeps."""
+
+
+async def show(view: View) -> Response:
+    """The page: limits are asked of Temporal, and it says so where that does not answer."""
+    reach, sources = view.reach(), view.sources
+
+    async def tenants() -> list[dict[str, Any]]:
+        async with sources.reading() as connection:
+            return await read_tenants(connection, reach)
+
+    async def limits() -> tuple[list[dict[str, Any]], str | None]:
+        client = await sources.temporal()
+        return await _limits(view, client)
+
+    seen = await sources.kept(("tenants", reach), tenants, fresh=10, stale=60)
+    rows, problem = (await sources.kept("limits", limits, fresh=1)).value
+    return view.render(
+        "limits.html",
+        seen=seen,
+        declared=[] if view.app is None else sorted(view.app.limits),
+        limits=rows,
+        problem=problem,
+        may=view.person.may_everywhere(Role.ADMINISTER),
+    )
+
+
+async def ask(view: View) -> Response:
+    """What a change would do: nothing is changed."""
+    limit, client = _limit(view), await view.sources.temporal()
+    rows, problem = await _limits(view, client, limit)
+    may = view.person.may_everywhere(Role.ADMINISTER)
+    return view.render("limit.html", limit=limit, row=rows[0] if rows else None, problem=problem, may=may)
+
+
+async def change(view: View) -> Response:
+    """Change it for all workers, until it is changed again. Temporal keeps the number, who said so and why."""
+    view.require_everywhere(Role.ADMINISTER)
+    limit, client = _limit(view), await view.sources.temporal()
+    rate, note = _rate(view.form), view.form.get("note", "").strip()
+    if not note:
+        raise InvalidSetting("the note is missing: say why, for the record")
+    if len(note) > LONGEST_NOTE:
+        raise InvalidSetting(f"the note has more than {LONGEST_NOTE:,} characters")
+    if isinstance(client, TemporalUnavailable):
+        raise client
+    await set_limit(client, limit, view.config.queue, rate, OperatorRequest(by=view.person.name, note=note))
+    says(log, "changed a limit", limit=limit.name, per_second=rate, by=view.person.name)
+    words = "as declared" if rate is None else f"{rate:g} a second"
+    return view.redirect("/limits", notice=view.console.forms.notice(f"{limit.name}: {words}, for all workers"))
+
+
+async def _limits(
+    view: View, client: Client | TemporalUnavailable, only: RateLimit | None = None
+) -> tuple[list[dict[str, Any]], str | None]:
+    """What is in force, and why that is not known."""
+    declared = [] if view.app is None else sorted(view.app.limits.values(), key=lambda each: each.name)
+    if isinstance(client, TemporalUnavailable):
+        return [], str(client)
+    try:
+        return [await read_limit(client, each, view.config.queue) for each in declared if only in (None, each)], None
+    except TemporalUnavailable as error:
+        return [], str(error)
+
+
+def _limit(view: View) -> RateLimit:
+    name = view.request.path_params["name"]
+    limits = {} if view.app is None else view.app.limits
+    if name not in limits:
+        raise InvalidSetting(f"no limit is named {name!r}; there are: {', '.join(sorted(limits)) or 'none'}")
+    return limits[name]
+
+
+def _rate(form: Any) -> float | None:
+    if form.get("rate_of") == "code":
+        return None
+    try:
+        rate = float(form.get("per_second", ""))
+    except ValueError:
+        rate = math.nan
+    if not (math.isfinite(rate) and 0 <= rate <= 1e6):
+        raise InvalidSetting(f"{form.get('per_second')!r} is no rate: write a number a second, zero or more")
+    return rate
+
+
+PAGES = [
+    Page("limits", "/limits", show, menu="Limits"),
+    Page("limits.ask", "/limits/{name}", ask),
+    Page("limits.change", "/limits/{name}", change, Role.ADMINISTER, method="POST"),
+]

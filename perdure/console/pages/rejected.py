@@ -1,0 +1,211 @@
+"""Rejected: what could not be delivered, with the reason; to deliver it again or give it up, one or all that match."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from datetime import datetime
+
+from starlette.responses import Response
+
+from perdure._operations.acts import Acts
+from perdure._operations.bulk import Name
+from perdure._operations.rejected import (
+    Rejected,
+    RejectedSelection,
+    count_rejected,
+    drop_rejected,
+    rejected_by_entity,
+    retry_rejected,
+    select_rejected,
+)
+from perdure.console.guarding import log
+from perdure.console.jobs import Job, new_id
+from perdure.console.page import Page, View
+from perdure.console.roles import Role
+from perdure.console.verbs import Among, Fields, Verb
+from perdure.contracts.keys import Entity
+from perdure.errors import InvalidSetting, NoSuchEntity
+from perdure.logs import says
+
+ROWS = 50
+"""On one page."""
+RATE = 50.0
+"""Of so many entities a second the act begins at most."""
+_PAGE = 500
+
+
+async def _retry(acts: Acts, entity: Entity, seqs: Sequence[str], fields: Fields) -> str:
+    return "; ".join([f"{await retry_rejected(acts.pool, int(seq), acts.asked)} delivered again" for seq in seqs])
+
+
+async def _drop(acts: Acts, entity: Entity, seqs: Sequence[str], fields: Fields) -> str:
+    return "; ".join([f"{await drop_rejected(acts.pool, int(seq), acts.asked)} dropped" for seq in seqs])
+
+
+VERBS = {
+    each.name: each
+    for each in (
+        Verb(
+            "retry",
+            "Deliver again",
+            "delivered again",
+            "Deliver it again: a start, or a message as the last of its entity's. First mend what it was rejected for.",
+            "What is rejected once more stands here again.",
+            Among.OPEN,
+            _retry,
+            asks_temporal=False,
+        ),
+        Verb(
+            "drop",
+            "Drop",
+            "dropped",
+            "Give it up: a first start as if it had never been, a restart so that the entity is finished again, or a "
+            "message.",
+            "There is no undo: what is dropped is gone.",
+            Among.OPEN,
+            _drop,
+            needs_note=True,
+            asks_temporal=False,
+        ),
+    )
+}
+
+
+async def show(view: View) -> Response:
+    """One page, the oldest first."""
+    wanted, after = _wanted(view.query, view, Role.LOOK), _number(view.query, "after")
+    async with view.reading() as connection:
+        rows = await select_rejected(connection, wanted, ROWS + 1, after)
+        total, entities = await count_rejected(connection, wanted)
+    same = _given(view.query)
+    more = rows[ROWS - 1].seq if len(rows) > ROWS else None
+    return view.render("rejected.html", rows=rows[:ROWS], total=total, entities=entities, same=same, after=more)
+
+
+async def ask(view: View) -> Response:
+    """The preview of an act: nothing is done."""
+    verb, given = _verb(view), _given(view.query)
+    one = "seq" in given
+    if not given:
+        raise InvalidSetting("that names neither one nor a filter: begin at the page of what was rejected")
+    wanted = _wanted(given, view, Role.LOOK if one else Role.BULK)
+    async with view.reading() as connection:
+        sample = await select_rejected(connection, wanted, 20)
+        total, entities = await count_rejected(connection, wanted)
+        as_of = await connection.fetchval("select clock_timestamp()")
+    if one and not sample:
+        raise _gone(given)
+    may = view.person.may(Role.SETTLE, sample[0].lifecycle, sample[0].tenant) if one else None
+    return view.render(
+        "rejected_act.html",
+        verb=verb,
+        given=given,
+        one=one,
+        sample=sample,
+        total=total,
+        entities=entities,
+        as_of=as_of,
+        allowed=view.person.may_somewhere(Role.BULK) if may is None else may,
+    )
+
+
+async def act(view: View) -> Response:
+    """Do it."""
+    verb, given = _verb(view), _given(view.form)
+    note = view.form.get("note", "")
+    if verb.needs_note and not note.strip():
+        raise InvalidSetting("the note is missing: say why, for the record")
+    if len(note) > 2000:
+        raise InvalidSetting("the note has more than 2,000 characters")
+    acts = await (await view.session(note)).acts(asks_temporal=False)
+    if "seq" in given:
+        return await _act_on_one(view, verb, acts, given)
+    return await _act_on_many(view, verb, acts, given)
+
+
+async def _act_on_one(view: View, verb: Verb, acts: Acts, given: Mapping[str, str]) -> Response:
+    async with view.reading() as connection:
+        found = await select_rejected(connection, _wanted(given, view, Role.LOOK), 1)
+    if not found:
+        raise _gone(given)
+    row: Rejected = found[0]
+    view.require(Role.SETTLE, row.lifecycle, row.tenant)
+    answer = await verb.act(acts, Entity(row.lifecycle, row.id), [str(row.seq)], view.form)
+    says(log, "acted", verb=f"rejected {verb.name}", entity=f"{row.lifecycle}/{row.id}", by=view.person.name)
+    return view.redirect("/rejected", notice=view.console.forms.notice(f"{row.lifecycle}/{row.id}: {answer}"))
+
+
+async def _act_on_many(view: View, verb: Verb, acts: Acts, given: Mapping[str, str]) -> Response:
+    if not view.person.may_somewhere(Role.BULK):
+        view.require_everywhere(Role.BULK)
+    if not given:
+        raise InvalidSetting("that names neither one nor a filter: begin at the page of what was rejected")
+    wanted = _wanted({**given, "as_of": view.form.get("as_of", "")}, view, Role.BULK)
+    words = ", ".join(("rejected", *(f"{name} {value}" for name, value in given.items())))
+    async with view.reading() as connection:
+        _, entities = await count_rejected(connection, wanted)
+    keys: dict[Name, list[str]] = {}
+    job = Job(new_id(), view.person.name, verb, words, entities, RATE)
+    view.console.jobs.begin(job, acts, _names(view, wanted, keys), keys, view.form)
+    says(log, "acts on many", verb=f"rejected {verb.name}", whom=words, total=entities, by=view.person.name)
+    return view.redirect(f"/jobs/{job.id}")
+
+
+async def _names(view: View, wanted: RejectedSelection, keys: dict[Name, list[str]]) -> AsyncIterator[Name]:
+    """The entities, page by page; nothing is held open meanwhile. `keys` gets the numbers of each before it comes."""
+    after = ("", "")
+    while True:
+        async with view.reading() as connection:
+            found = await rejected_by_entity(connection, wanted, after, _PAGE)
+        for lifecycle, entity_id, seqs in found:
+            keys[Name(lifecycle, entity_id)] = [str(each) for each in seqs]
+            yield Name(lifecycle, entity_id)
+        if not found:
+            return
+        after = found[-1][0], found[-1][1]
+
+
+def _verb(view: View) -> Verb:
+    name = view.request.path_params["verb"]
+    if name not in VERBS:
+        raise InvalidSetting(f"no act is named {name!r}; there are: {', '.join(VERBS)}")
+    return VERBS[name]
+
+
+def _given(fields: Mapping[str, str]) -> dict[str, str]:
+    return {name: fields[name] for name in ("seq", "lifecycle", "reason") if fields.get(name)}
+
+
+def _wanted(fields: Mapping[str, str], view: View, role: Role) -> RejectedSelection:
+    until = None
+    if "as_of" in fields:
+        try:
+            until = datetime.fromisoformat(fields["as_of"])
+        except ValueError:
+            raise InvalidSetting("the form does not say when its preview was made: load it again") from None
+    return RejectedSelection(
+        fields.get("lifecycle"), fields.get("reason"), _number(fields, "seq"), until, view.reach(role)
+    )
+
+
+def _number(fields: Mapping[str, str], name: str) -> int | None:
+    given = fields.get(name)
+    if given is None:
+        return None
+    if not given.isascii() or not given.isdecimal() or len(given) > 18:
+        raise InvalidSetting(f"{name}: {given[:40]!r} is no number of something that was rejected")
+    return int(given)
+
+
+def _gone(given: Mapping[str, str]) -> NoSuchEntity:
+    return NoSuchEntity(
+        f"nothing that was rejected has the number {given['seq']}: somebody or something was faster; "
+        "the history of its entity says who"
+    )
+
+
+PAGES = [
+    Page("rejected", "/rejected", show, menu="Rejected"),
+    Page("rejected.ask", "/rejected/{verb}", ask),
+    Page("rejected.act", "/rejected/{verb}", act, Role.SETTLE, method="POST"),
+]

@@ -1,0 +1,60 @@
+"""Workers: what asks for work in each task queue, the builds, the backlog, and the relays that deliver."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from starlette.responses import Response
+
+from perdure._operations.builds import read_builds
+from perdure._operations.fleet import read_relays
+from perdure.console.page import Page, View
+from perdure.console.pages.overview import task_queues
+from perdure.errors import TemporalUnavailable
+
+GONE = 120
+"""Seconds without a sign of life after which a relay is shown as gone."""
+
+
+async def show(view: View) -> Response:
+    """The page: relays stand in the database, the rest is asked of Temporal, and it says so where that is away."""
+    sources = view.sources
+
+    async def relays() -> list[dict[str, Any]]:
+        async with sources.reading() as connection:
+            return await read_relays(connection)
+
+    async def builds() -> list[dict[str, Any]]:
+        return await read_builds(await sources.temporal(), sources.config)
+
+    seen, queues, versions, client = await asyncio.gather(
+        sources.kept("relays", relays, fresh=2),
+        task_queues(sources),
+        sources.kept("builds", builds, fresh=10, stale=60),
+        sources.temporal(),
+    )
+    errors = [each["error"] for each in queues.value if each["error"]]
+    problem = str(client) if isinstance(client, TemporalUnavailable) else next(iter(errors), None)
+    return view.render(
+        "workers.html",
+        seen=seen,
+        queues=queues.value,
+        builds=versions.value,
+        problem=problem,
+        processes=_processes(queues.value),
+        gone=GONE,
+        whole=view.reach().is_everything,
+    )
+
+
+def _processes(queues: list[dict[str, Any]]) -> dict[str, list[str]]:
+    """The task queues in which each process asks for work."""
+    found: dict[str, list[str]] = {}
+    for queue in queues:
+        for poller in () if queue["error"] else queue["pollers"]:
+            found.setdefault(poller, []).append(f"{queue['task_queue']} ({queue['kind']})")
+    return dict(sorted(found.items()))
+
+
+PAGES = [Page("workers", "/workers", show, menu="Workers")]
