@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import os
 import secrets
@@ -135,6 +136,7 @@ async def _work(app: App, config: Settings, plugin: PerdurePlugin, client: Clien
     if not await before(stop, asyncio.create_task(plugin.ready.wait()), running):
         return
     if not running.done():
+        gc.freeze()  # a collection of all that was imported stops every task for some 90 ms
         says(log, "running", lifecycles=",".join(app.lifecycles), task_queue=config.queue, scope=config.scope)
         notify(READY)
     await asyncio.wait({running, stop}, return_when=asyncio.FIRST_COMPLETED)
