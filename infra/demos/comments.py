@@ -22,8 +22,10 @@ from rich.console import Console
 from rich.table import Table
 
 from infra.demos.comments_app import COMMITTED, INSERTED
+from infra.demos.served_console import ServedConsole, settle_something
 from infra.mail.store import count_by_message_id
 from infra.stack import MAIL_SECRET, ROOT, Stack
+from perdure import Settings
 
 COMMENTS = 60
 REPLY_DELAY = 1.0
@@ -223,11 +225,17 @@ def show(count: Count) -> None:
 
 
 async def stay(stack: Stack) -> None:
-    """Leave everything up until Ctrl-C."""
-    say(f"Everything stays up until Ctrl-C. Web UI: {stack.temporal.ui_url}\n  maildir: {stack.maildir}")
+    """Leave everything up until Ctrl-C, with the console and something to settle there."""
+    from workers.comments.app import app  # its contracts read their settings when they are imported
+
+    os.environ.update(stack.environment())
+    await settle_something(stack.dsn)
+    served = ServedConsole(Settings(), app, stack.folder / "console")
+    say(f"Everything stays up until Ctrl-C. Console, with something to settle: [link]{served.url}inbox[/link]")
+    say(f"  Web UI: {stack.temporal.ui_url}\n  maildir: {stack.maildir}")
     for name, value in stack.environment().items():
         say(f"  export {name}={value}")
-    await asyncio.Event().wait()
+    await served.run(asyncio.Event().wait())
 
 
 def say(text: str) -> None:
