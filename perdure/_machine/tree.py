@@ -92,7 +92,7 @@ class Tree:
             await self._started(web_ui)
         await asyncio.gather(*(self._started(each.child, each) for each in self._workers))
         for name, command in self._machine.beside:
-            await self._started(self._child(name, list(command), {**_inherited(), **environment}))
+            await self._started(self._child(name, temporal.on_leash(command), {**_inherited(), **environment}))
         self._ready = True
         self._health.runs()
         self._changed()
@@ -221,6 +221,8 @@ class Tree:
         environment = {"TEMPORAL_ADDRESS": self._address, "TEMPORAL_NAMESPACE": machine.namespace}
         if machine.trial or machine.web_ui or (machine.web_ui is None and find_web_ui()):
             environment["PERDURE_WEB_UI"] = f"http://127.0.0.1:{self._ports[WEB_UI]}"
+        if machine.beside and self._config.console_folder is None:  # for `perdure console token`, too
+            environment["PERDURE_CONSOLE_FOLDER"] = str(machine.folder.path / "console")
         machine.folder.write_environment(environment)
         return environment
 

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import getpass
+import importlib.util
 import os
+import shlex
+import sys
 import time
 from datetime import timedelta
 from pathlib import Path
@@ -27,6 +30,7 @@ from perdure.logs import set_up
 from perdure.settings import Settings, settings
 
 _STATUS = "status"
+_CONSOLE_NEEDS = ("starlette", "uvicorn", "jinja2")
 
 
 @cli.command(epilog="Example: perdure up shop.app:app --workers 2", rich_help_panel=RUN)
@@ -54,6 +58,12 @@ def up(
     trial: Annotated[
         bool, typer.Option("--try", help="for an afternoon: Temporal's dev server with a file, not on PostgreSQL")
     ] = False,
+    console: Annotated[
+        str | None,
+        typer.Option(
+            metavar="OPTIONS", help="serve the web console, with these options of `perdure console`; may be ''"
+        ),
+    ] = None,
     print_systemd: Annotated[bool, typer.Option(help="print a systemd unit for this command line, and end")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="with `status`: print one JSON object")] = False,
 ) -> None:
@@ -70,7 +80,7 @@ def up(
         return
     config = settings()
     if print_systemd:
-        _print_unit(app, config, workers, state, port, web_ui=web_ui, trial=trial, retention=retention)
+        _print_unit(app, config, _options(workers, state, port, web_ui, trial, retention, console))
         return
     set_up(config.log, config.log_level)
     load_app(app)  # what can't be run is refused once, and not by each process
@@ -83,6 +93,7 @@ def up(
         port=port,
         web_ui=web_ui,
         trial=trial,
+        beside=_console(app, console),
         admin_url=os.environ.get("PERDURE_ADMIN_DATABASE_URL"),
         temporal_url=os.environ.get("PERDURE_TEMPORAL_DATABASE_URL"),
     )
@@ -101,24 +112,35 @@ def up(
     leave(0)
 
 
-def _print_unit(
-    app: str,
-    config: Settings,
+def _console(app: str, options: str | None) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    if options is None:
+        return ()
+    if missing := [each for each in _CONSOLE_NEEDS if importlib.util.find_spec(each) is None]:
+        refuse(f"`perdure up --console` needs {', '.join(missing)}: pip install 'perdure[console]'", 1)
+    command = (sys.executable, "-m", "perdure.cli", "console", "--app", app, *shlex.split(options))
+    return (("console", command),)
+
+
+def _options(
     workers: int,
     state: Path | None,
     port: int | None,
-    *,
     web_ui: bool | None,
     trial: bool,
     retention: int,
-) -> None:
+    console: str | None,
+) -> list[str]:
     arguments = ["--workers", str(workers), "--retention", str(retention)]
     arguments += ["--state", str(state.resolve())] if state else []
     arguments += ["--port", str(port)] if port else []
     arguments += [] if web_ui is None else ["--web-ui" if web_ui else "--no-web-ui"]
     arguments += ["--try"] if trial else []
+    return arguments if console is None else [*arguments, "--console", console]
+
+
+def _print_unit(app: str, config: Settings, options: list[str]) -> None:
     user, stop = getpass.getuser(), patience_of_all(config)
-    text = unit(app, arguments, folder=Path.cwd(), user=user, grace=config.graceful_shutdown_timeout, stop=stop)
+    text = unit(app, options, folder=Path.cwd(), user=user, grace=config.graceful_shutdown_timeout, stop=stop)
     typer.echo(text, nl=False)
 
 

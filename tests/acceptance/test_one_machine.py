@@ -18,7 +18,7 @@ import psutil
 import pytest
 
 from perdure._machine.folder import Folder
-from perdure.servers.ports import free_port
+from perdure.servers.ports import free_port, is_free
 from perdure.servers.postgres import PostgresServer
 from tests.counterparty import Counterparty
 from tests.deadline import in_time, until, until_count
@@ -187,8 +187,11 @@ async def the_role_is_limited(machine: Machine) -> None:
 
 
 async def test_killed_itself_it_leaves_no_process_and_starts_again(machine: Machine) -> None:
-    async with machine.up("--try") as running:
+    port = free_port()
+    async with machine.up("--try", "--console", f"--port {port}") as running:
         await running.writes(READY)
+        await until(lambda: not is_free(port), "the console listens")
+        assert (await machine.pid("console")) in [each.pid for each in psutil.Process(running.process.pid).children()]
         await machine.start("before")
         family = psutil.Process(running.process.pid).children(recursive=True)
         running.process.kill()
