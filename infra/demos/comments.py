@@ -230,7 +230,7 @@ async def stay(stack: Stack) -> None:
 
     os.environ.update(stack.environment())
     await settle_something(stack.dsn)
-    served = ServedConsole(Settings(), app, stack.folder / "console")
+    served = ServedConsole(Settings(web_ui=stack.temporal.ui_url), app, stack.folder / "console")
     say(f"Everything stays up until Ctrl-C. Console, with something to settle: [link]{served.url}inbox[/link]")
     say(f"  Web UI: {stack.temporal.ui_url}\n  maildir: {stack.maildir}")
     for name, value in stack.environment().items():
