@@ -17,7 +17,7 @@ Scope = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_-]{0,62}$")]
 
 
 class Settings(BaseSettings):
-    """What a worker or client of perdure is told from outside.
+    """The settings of a worker or client, from the environment.
 
     Attributes:
         database_url: the app's database, `postgresql://user:password@host:port/database`. `repr` and dumps show it
@@ -116,17 +116,17 @@ class Settings(BaseSettings):
     @field_validator("deployment", mode="before")
     @classmethod
     def _of_controller(cls, given: str | None) -> str | None:
-        """A worker that Temporal's Worker Controller started need not be told its version twice."""
+        """The version that Temporal's Worker Controller sets, if `PERDURE_DEPLOYMENT` is not set."""
         name, build = os.environ.get("TEMPORAL_DEPLOYMENT_NAME"), os.environ.get("TEMPORAL_WORKER_BUILD_ID")
         return f"{name}:{build}" if given is None and name and build else given
 
     @property
     def queue(self) -> str:
-        """The task queue in Temporal: no other scope has one of that name."""
+        """The name of the task queue in Temporal. No other scope has a queue of this name."""
         return queue_of(self.task_queue, self.scope)
 
     def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
-        """See Pydantic; what a traceback or a log shows of it has no password."""
+        """See Pydantic. Passwords are left out, because tracebacks and logs may show the settings."""
         for name, value in super().__repr_args__():
             yield name, without_passwords(value) if value and (name or "").endswith("database_url") else value
 
@@ -136,8 +136,8 @@ class Settings(BaseSettings):
 
 
 def without_passwords(url: str) -> str:
-    """The URL of a database as a message may show it: user, hosts, ports and database. A URL that can't be read, or
-    whose password may hold `@`, `/`, `?` or `#` as they are, is not shown beyond its scheme.
+    """The URL of a database for messages: user, hosts, ports and database. Only the scheme is shown if the URL cannot
+    be read, or if its password may contain an unescaped `@`, `/`, `?` or `#`.
     """
     try:
         parts = urlsplit(url)
@@ -158,7 +158,7 @@ def settings() -> Settings:
     """Read the settings.
 
     Raises:
-        InvalidSetting: one of them can't be used; the message names it, its value and what is allowed.
+        InvalidSetting: a setting cannot be used. The message names the setting, its value and the allowed values.
     """
     try:
         return Settings()

@@ -1,1 +1,1 @@
-"""The activity side: the shared body around every effect and look-up, and what the two sides say to each other."""
+"""The activity side: the body around every effect, look-up and step, and the activities of a worker."""

@@ -1,7 +1,7 @@
 """The activity side: one shared body around every effect and every look-up.
 
-Fence, call, outcome, in that order; the author's body is called only after its attempt is on record, and
-whatever it does comes back as a value, so that the workflow can decide.
+Fence, call, outcome, in that order. The author's body is called only after its attempt is on record. Its result, also
+an exception, is returned as a value, so that the workflow can decide.
 """
 
 from __future__ import annotations
@@ -45,29 +45,29 @@ log = logging.getLogger("perdure.effects")
 
 
 class Host(Protocol):
-    """What surrounds an execution: a Temporal activity, or a rehearsal."""
+    """The surroundings of an execution: a Temporal activity, or a rehearsal."""
 
     def heartbeat(self, progress: Any) -> None:
-        """Tell Temporal that it is alive, and how far."""
+        """Send Temporal a heartbeat with the progress."""
 
     async def stopping(self) -> None:
-        """Return when the worker was told to stop and the grace time is over."""
+        """Return when the worker has received a request to stop and the grace time is over."""
 
     @property
     def heartbeat_every(self) -> float | None:
-        """Seconds between two heartbeats; None = Temporal wants none."""
+        """Seconds between two heartbeats; None = Temporal expects none."""
 
     @property
     def stop_asked(self) -> bool:
-        """Whether the worker was told to stop: nothing new is begun."""
+        """Whether the worker has received a request to stop. It begins no new call then."""
 
     @property
     def now(self) -> datetime:
-        """The time of day, as this worker knows it."""
+        """The time of day by the worker's clock."""
 
     @property
     def resources(self) -> Any:
-        """What bodies share."""
+        """The resources that bodies share."""
 
 
 Body = Callable[[Any, Attempt], Awaitable[Any]]
@@ -76,7 +76,7 @@ Taker = Callable[[Any, StepContext], Awaitable[Any]]
 
 
 async def attempt(effect: Effect[Any, Any], body: Body, order: AttemptOrder, store: Store, host: Host) -> Report:
-    """Make one attempt: on record first, then the call, then its outcome on record."""
+    """Make one attempt: record it, call the body, record the outcome."""
     pulse = Pulse(host, order.progress)
     async with pulse.beating():
         with bound_to(_entity(order.write)):
@@ -84,7 +84,7 @@ async def attempt(effect: Effect[Any, Any], body: Body, order: AttemptOrder, sto
 
 
 async def ask(find: Lookup[Any, Any], body: Answerer, order: LookupOrder, store: Store, host: Host) -> Report:
-    """Ask the other side: the fence is read first, so that a miss is believed only when it can be."""
+    """Make one look-up. The fence is read before it, so that a miss counts only if no attempt could be in flight."""
     async with Pulse(host).beating():
         with bound_to(_entity(order.write)):
             return await _ask(find, body, order, store, host)
@@ -106,7 +106,7 @@ async def _attempt(
         return _unbegun(token, STOPPED, made=False)
     asked_at = boot_clock()
     useless_at = None if order.expires_at is None else asked_at + (order.expires_at - host.now).total_seconds()
-    if useless_at is not None and asked_at >= useless_at:  # it has waited for a worker until then
+    if useless_at is not None and asked_at >= useless_at:  # the order waited for a worker until then
         return _unbegun(token, USELESS)
     fence = order.write.fence.model_copy(
         update={"token": token, "digest": digest(order.input), "in_flight": order.timeout}
@@ -114,7 +114,7 @@ async def _attempt(
     try:
         answer = await store.write(order.write.model_copy(update={"fence": fence}), patience=PATIENCE)
     except DatabaseUnavailable as error:
-        # No answer = no call. It may be on record all the same, so the workflow takes the token along.
+        # No answer = no call. The attempt may be on record all the same, so the report has the token.
         return _unbegun(token, str(error), made=False).model_copy(update={"recorded": False})
     except RefusedWrite as error:
         return _unbegun(token, str(error))
@@ -122,7 +122,7 @@ async def _attempt(
         says(log, "not called", key=key, attempt=order.number, outcome=standing.said.value)
         return standing
     view = answer.effect or EffectView()
-    # Counted from before the commit was asked for: never later than what the database has on record.
+    # Counted from before the commit, so the time is never later than the recorded one.
     ends_at = asked_at + min(order.timeout, max(view.in_flight, 0.0))
     the_attempt = Attempt(
         key=key,
@@ -164,7 +164,7 @@ async def _ask(find: Lookup[Any, Any], body: Answerer, order: LookupOrder, store
         receipt = (
             None if found is None else find.receipt.dump_python(found, mode="json", context=SEALING, warnings=False)
         )
-    except Exception as error:  # whatever stops it from answering, it has not answered
+    except Exception as error:  # any exception means that the look-up could not answer
         says(log, "look-up gives no answer", key=key, why=describe(error), lookup=find.name)
         return report.model_copy(update={"said": Said.MUTE, "why": describe(error)})
     says(log, "looked up", key=key, lookup=find.name, hit=receipt is not None, believable=believable)
@@ -178,11 +178,11 @@ async def _ask(find: Lookup[Any, Any], body: Answerer, order: LookupOrder, store
 
 
 async def take(step: Step[Any, Any], body: Taker, order: StepOrder, store: Store, host: Host) -> Report:
-    """Take a step, where the entity is open in this database: not in a copy of it, nor after its end.
+    """Take a step if the entity is open in this database: not in a copy of it, and not after the entity's end.
 
     Raises:
-        StepFailed: it is to be taken again.
-        DatabaseUnavailable: as well.
+        StepFailed: the step must be repeated.
+        DatabaseUnavailable: the database gave no answer. The step must be repeated too.
     """
     async with Pulse(host).beating():
         with bound_to(_entity(order.write)):
@@ -215,12 +215,12 @@ async def _take(step: Step[Any, Any], body: Taker, order: StepOrder, store: Stor
 
 
 async def keep(write: Write, store: Store, patience: float) -> Answer:
-    """Commit a write of the workflow's own. Payloads that PostgreSQL can't store are left out, and the record says so;
-    a write that it refuses for any other reason keeps them.
+    """Commit a write of the workflow's own. Payloads that PostgreSQL cannot store are left out, and the record notes
+    that. A write that PostgreSQL refuses for another reason keeps its payloads.
 
     Raises:
-        DatabaseUnavailable: no answer.
-        RefusedWrite: it was not committed.
+        DatabaseUnavailable: the database gave no answer.
+        RefusedWrite: the write was not committed.
     """
     try:
         return await store.write(write, patience=patience)
@@ -240,12 +240,12 @@ def digest(data: Any) -> str:
 
 
 def _unbegun(token: str, why: str, *, made: bool = True) -> Report:
-    """The report of an execution that began no attempt; one before it may have, where it was ordered inline."""
+    """The report of an execution that began no attempt. An earlier execution of an inline order may have begun one."""
     return Report(said=Said.NOT_DONE, token=token, why=why, begun=False, counts=False, made=made)
 
 
 def _no_call(answer: Answer, token: str) -> Report | None:
-    """The report of an attempt that must not be made; None if it may go."""
+    """The report of an attempt that must not be made; None if it can be made."""
     if answer.verdict in (Verdict.FRESH, Verdict.MINE):
         return None
     said = Said.STANDING
@@ -280,29 +280,29 @@ async def _call(
         report.why = doubt.why
     except TimeoutError:
         report.why = f"no answer within {timeout:g} s"
-    except Exception as error:  # anything else may have happened after the bytes left
+    except Exception as error:  # any other exception may have come after the bytes left
         report.why = describe(error)
-        if not isinstance(error, OSError):  # a broken connection needs no lines of code to be understood
+        if not isinstance(error, OSError):  # a broken connection needs no traceback
             log.warning("the body of %s raised a %s\n%s", effect.name, type(error).__name__, format_error(error))
     report.progress, report.why = the_attempt.latest, storable(report.why)
     return report
 
 
 async def _until_stop(call: Awaitable[Any], timeout: float, host: Host) -> Any:
-    """Await `call`, at most `timeout` seconds and at most until the worker's grace time is over."""
+    """Await `call` for at most `timeout` seconds, and no longer than the worker's grace time."""
     calling, stop = asyncio.ensure_future(call), asyncio.ensure_future(host.stopping())
     over_at = boot_clock() + timeout
     try:
         await asyncio.wait({calling, stop}, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
         if not calling.done() and boot_clock() > over_at + A_MOMENT:
-            # The process was frozen, and the reply may lie here unread. What has not left yet must not leave now:
-            # that is for `before_first_byte`.
+            # The process was frozen, and an unread reply may have arrived. `before_first_byte` refuses a request that
+            # has not left yet.
             await asyncio.wait({calling}, timeout=A_MOMENT)
         if calling.done():
             return calling.result()
         stopped = stop.done()
         calling.cancel()
-        # It may end well or say NotDone while it is being cancelled; but it can't hold up a stop.
+        # The call may succeed or raise NotDone while it is being cancelled, but it must not delay a stop.
         await asyncio.wait({calling}, timeout=0.5)
         if calling.done() and not calling.cancelled():
             return calling.result()
@@ -314,7 +314,8 @@ async def _until_stop(call: Awaitable[Any], timeout: float, host: Host) -> Any:
 
 
 class Pulse:
-    """Heartbeats from the first line of an execution to its last: a slow database is not a lost worker."""
+    """Heartbeats from the first line of an execution to the last, so that a slow database is not taken for a lost
+    worker."""
 
     def __init__(self, host: Host, progress: Any = None) -> None:
         self.attempt: Attempt | None = None
@@ -359,7 +360,7 @@ async def _put_on_record(
     try:
         answer = await keep(order, store, PATIENCE)
     except (DatabaseUnavailable, RefusedWrite):
-        # The workflow puts it on record when PostgreSQL is back, and takes it there through Temporal.
+        # The workflow records the outcome when PostgreSQL is back. The receipt reaches it through Temporal.
         if (size := size_of(report.receipt)) > LARGEST_RECEIPT:
             lost = f"the receipt of {size} bytes was lost: PostgreSQL was away, and Temporal accepts {LARGEST_RECEIPT}"
             report = report.model_copy(update={"receipt": None, "why": lost})
@@ -380,7 +381,8 @@ async def _note(store: Store, write: Write, begun: Fence, lookup_hint: Any) -> N
 
 
 def _without_payloads(write: Write, problem: str) -> Write:
-    """NUL and lone surrogates in a payload must not stop the lifecycle; the audit trail says what is missing."""
+    """The write without its payloads: NUL and lone surrogates must not stop the lifecycle. The audit trail notes the
+    loss."""
     note = f"(not stored: {problem})"[:500]
     move = write.move and write.move.model_copy(
         update={
@@ -396,12 +398,12 @@ def _without_payloads(write: Write, problem: str) -> Write:
 
 
 def _dumped(contract: Effect[Any, Any] | Lookup[Any, Any] | Step[Any, Any], returned: Any) -> Any:
-    """What a body returned, as JSON data. A warning of pydantic would quote the value."""
+    """The result of a body, as JSON data. A warning of Pydantic would quote the value."""
     return contract.receipt.dump_python(returned, mode="json", context=SEALING, warnings=False)
 
 
 def _kept(effect: Effect[Any, Any], returned: Any) -> dict[str, Any]:
-    """The receipt of what is done. It may be of no use to the workflow, and yet the effect is done."""
+    """The receipt of an effect that is done. If the receipt cannot be stored, the effect is done nevertheless."""
     try:
         return {"receipt": _dumped(effect, returned)}
     except Exception as error:
@@ -412,12 +414,12 @@ def _kept(effect: Effect[Any, Any], returned: Any) -> dict[str, Any]:
 class Fitting:
     """A store whose answers fit into Temporal; see `Store`.
 
-    A receipt that is too large stays in the database, and its size is given in its place. Code that is deployed later
-    may make it smaller: it is read as the contract declares it now.
+    A receipt that is too large stays in the database, and the answer has its size instead. Later code may declare a
+    smaller receipt, so each answer reads the recorded receipt by the present contract.
 
     Args:
-        store: keeps everything.
-        contract: gives the contract of an effect by its name.
+        store: the store of all receipts.
+        contract: returns the contract of an effect by its name.
     """
 
     def __init__(self, store: Store, contract: Callable[[str], Effect[Any, Any] | None]) -> None:
@@ -440,7 +442,7 @@ def _fitting(view: EffectView, effect: Effect[Any, Any] | None = None) -> Effect
     if effect is not None:
         try:
             smaller = _dumped(effect, effect.receipt.validate_python(view.receipt))
-        except Exception as error:  # as much as if it were too large: today's code has no use for it
+        except Exception as error:  # today's code cannot use the receipt, as if it were too large
             says(log, "a receipt that is too large can't be read", effect=effect.name, why=describe(error))
         else:
             if size_of(smaller) <= LARGEST_RECEIPT:

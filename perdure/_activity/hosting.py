@@ -29,7 +29,7 @@ _SETTLED = (EffectStatus.DONE, EffectStatus.REFUSED, EffectStatus.ABANDONED)
 
 
 class TemporalHost:
-    """What surrounds an execution in a Temporal activity; see `execution.Host`."""
+    """The surroundings of an execution in a Temporal activity; see `execution.Host`."""
 
     def __init__(self, grace: float, resources: Any = None) -> None:
         self._grace = grace
@@ -41,7 +41,7 @@ class TemporalHost:
         activity.heartbeat(progress)
 
     async def stopping(self) -> None:
-        # Fires at once in both kinds of activity; a local one is not even cancelled by the worker's stop.
+        # This event comes at once in both kinds of activity. The worker's stop does not even cancel a local one.
         shutdown = asyncio.ensure_future(self._shutdown())
         try:
             await asyncio.wait({shutdown, self._given_way}, return_when=asyncio.FIRST_COMPLETED)
@@ -49,19 +49,19 @@ class TemporalHost:
             shutdown.cancel()
 
     async def to_its_end(self, execution: Awaitable[Report], *, gives_way: bool) -> Report:
-        """Let an execution end that Temporal takes for lost: what it learns late is put on record all the same.
+        """Await an execution to its end, even if it counts as lost in Temporal. Its late outcome is recorded too.
 
         Args:
-            gives_way: it ends at once, as where the workflow makes the next attempt without waiting for it.
+            gives_way: whether the execution ends at once, because the workflow makes the next attempt without waiting.
         """
         running = asyncio.ensure_future(execution)
         while not running.done():
             try:
                 await asyncio.wait({running})
-            except asyncio.CancelledError:  # a heartbeat came too late, or the grace time is over
+            except asyncio.CancelledError:  # a heartbeat was late, or the grace time is over
                 details = activity.cancellation_details()
                 asked = details is not None and details.cancel_requested and not details.worker_shutdown
-                # Where somebody asked for the lifecycle's end, the call goes to its own.
+                # If a person requested the lifecycle's end, the call continues to its own end.
                 if gives_way and not asked and not self._given_way.done():
                     self._given_way.set_result(None)
         return running.result()
@@ -92,11 +92,11 @@ class Activities:
     """Makes the activities of an app.
 
     Args:
-        app: contracts and bodies.
-        store: gives the store, once the worker runs.
-        scope: of the app's database: an order for an entity of another scope is refused.
-        grace: seconds that a call under way is given when the worker is told to stop.
-        resources: gives what bodies share, once the worker runs.
+        app: the contracts and bodies.
+        store: returns the store, once the worker runs.
+        scope: the scope of the app's database. An order for an entity of another scope is refused.
+        grace: seconds that a call under way has to end when the worker stops.
+        resources: returns the resources that bodies share, once the worker runs.
     """
 
     def __init__(
@@ -194,7 +194,7 @@ class Activities:
         return write
 
     def _check(self, *writes: Write | None) -> None:
-        """Refuse what another workflow orders than the entity's own in this scope, before anything is done."""
+        """Refuse an order that does not come from the entity's own workflow in this scope, before anything is done."""
         for each in writes:
             if each is None:
                 continue
@@ -209,14 +209,14 @@ class Activities:
                 )
 
     def _with_terms(self, report: Report, order: Write) -> Report:
-        """What decides about an effect that is not settled stands in the history, beside what is known of it."""
+        """The report with the terms of an unsettled effect, so that the history holds them beside the outcome."""
         effect = self._effect(order)
         if effect is None or (report.effect is not None and report.effect.status in _SETTLED):
             return report
         return report.model_copy(update={"terms": terms_of(effect)})
 
     def _told_terms(self, answer: Answer, order: Write) -> Answer:
-        if order.input is not None:  # the run's first write: it was started past the relay, which says them else
+        if order.input is not None:  # the first write of a run that the relay, which passes the terms, did not start
             effects = self._app.lifecycle(order.lifecycle).effects
         else:
             effect = self._effect(order)

@@ -1,4 +1,4 @@
-"""A span, and a place in the histogram, for each attempt, look-up and step that a worker makes."""
+"""Records a span, and the time in a histogram, for each attempt, look-up and step of a worker."""
 
 from __future__ import annotations
 

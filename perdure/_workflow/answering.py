@@ -1,4 +1,4 @@
-"""What every lifecycle answers: the updates of an operator, the query `status`, and the signals of perdure's own."""
+"""The handlers of every lifecycle: the updates of operators, the query `status`, and Perdure's own signals."""
 
 from __future__ import annotations
 
@@ -20,17 +20,18 @@ from perdure.errors import NotNow
 
 
 class Answering:
-    """The part of a `Lifecycle` that others talk to; nothing of it can be overridden."""
+    """The handlers of a `Lifecycle`. A subclass cannot override them."""
 
     @workflow.update
     async def resolve(self, said: Resolution) -> str:
-        """Say what became of an effect in doubt."""
+        """Resolve an effect in doubt."""
         self._perdure.waiter.update_came()
         run, performance = self._perdure.run, parked(self._perdure.run, said.effect)
         performance.resolve(said)
         await until(lambda: performance.resolved is not None or run.leaving or run.overtaken)
         if performance.resolved is None:
-            # Of Temporal's own kind: past the validator any other exception would fail the workflow task for ever.
+            # An `ApplicationError`, because after the validator any other exception would fail the workflow task for
+            # ever.
             raise ApplicationError(closing(run) or "nothing came of it", type=NotNow.__name__)
         return performance.resolved
 
@@ -54,7 +55,7 @@ class Answering:
 
     @workflow.update
     async def retry_now(self, asked: RetryRequest) -> str:
-        """Go on at once: with the next attempt, or from where it waits for somebody to ask."""
+        """Continue at once: end a pause before the next attempt, or a wait for a retry."""
         self._perdure.waiter.update_came()
         run = self._perdure.run
         run.standstill.look()
@@ -87,7 +88,7 @@ class Answering:
 
     @workflow.update
     async def send_again(self, asked: SendAgain) -> str:
-        """Send an effect anew that ended without being done: new key, so the other side sees a new request."""
+        """Send an effect anew that ended without being done. Its new key makes it a new request for the other side."""
         self._perdure.waiter.update_came()
         run = self._perdure.run
         slot = run.effects.send_anew(ended(run, asked.effect))
@@ -104,7 +105,8 @@ class Answering:
 
     @workflow.update
     async def cancel(self, asked: OperatorRequest) -> str:
-        """End it: no new attempt is begun, no wait goes on. What is under way or in doubt is settled first."""
+        """End the lifecycle: no new attempt begins, and no wait continues. Effects under way or in doubt are settled
+        first."""
         self._perdure.waiter.update_came()
         self._perdure.request_cancel(asked)
         return "will be cancelled as soon as nothing is under way"
@@ -122,24 +124,24 @@ class Answering:
 
     @workflow.query
     def status(self) -> LifecycleStatus:
-        """Where it is, and what it waits for."""
+        """The present state, and the reason of the present wait."""
         return self._perdure.run.status()
 
     @workflow.signal(name=WAKE)
     def _wake(self, key: str) -> None:
-        """An outcome came late: whoever performs `key` reads the fence again."""
+        """An outcome came late: the performance of `key` reads the fence again."""
         self._perdure.run.standstill.look()
         if performance := self._perdure.run.effects.performances.get(key):
             performance.look_again()
 
     @workflow.signal(name=MIRROR)
     async def _mirror_again(self, by: str) -> None:
-        """The mirror does not show what this run has done: it is to write it again."""
+        """The mirror is behind this run: write the state again."""
         await self._perdure.mirror_again(by)
 
     @workflow.signal(name=MESSAGE)
     async def _receive(self, message: Message) -> None:
-        """A message from the outbox; one that is delivered again is heard once."""
+        """A message from the outbox. A message that is delivered twice is processed once."""
         if not self._perdure.run.hear(message.ordinal):
             return
         if message.kind == "cancel":

@@ -1,5 +1,5 @@
-"""The attempts of one performance: each is ordered with what is committed beside it, and its end is taken in, be it a
-report or silence."""
+"""The attempts of one performance: orders each attempt, with the move to commit beside it, and evaluates its end, which
+may be a report or silence."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ class Attempts(Generic[In, Out]):
 
     Args:
         entering: the state that is committed with the first attempt's record.
-        then: the state that it is to be in if the effect is done.
+        then: the state to enter if the effect is done.
 
     Attributes:
-        ordered_at: when the last one was ordered as an activity.
+        ordered_at: time at which the last attempt was ordered as an activity.
     """
 
     def __init__(
@@ -57,29 +57,30 @@ class Attempts(Generic[In, Out]):
         self._expires_at = expires_at
         self.ordered_at: datetime | None = None
         self._within: float | None = None
-        """How many seconds after the first one in doubt the last attempt had to begin by; None = no limit."""
+        """Limit for the begin of the last attempt, in seconds after the first attempt in doubt; None = no limit."""
         self._shown: str | None = None
-        """The state that the last attempt was to enter."""
+        """The state to enter with the record of the last attempt."""
         self._follows: Move | None = None
-        """What is to be committed with the outcome of the attempt that was ordered last, if it is done."""
+        """The move to commit with the outcome of the last attempt, if the effect is done."""
         self._follows_at = 0
-        """Version of that write."""
+        """Version of the write with that move."""
         self._moved: Move | None = None
-        """What was committed with the outcome."""
+        """The move that was committed with the outcome."""
         self._in_line: InLine | None = None
-        """The attempt that was ordered and may still wait for its turn."""
+        """The last attempt, which may still wait for its turn."""
 
     def check(self) -> None:
-        """Once, before anything is sent, and from the state that it will be in: what is done must not fail the run."""
+        """Check `then` once, from the state of the first attempt, before anything is sent. An effect that is done must
+        not fail the run."""
         origin = self._enters or (None if self._run.catching_up else self._run.state)
         if self._then is not None and origin is not None and not self._run.has_passed(self._then):
             self._run.check_move(origin, self._then)
 
     async def make(self, within: timedelta | None) -> None:
-        """One attempt, until its end is known as well as it can be.
+        """Make one attempt, and wait for a report or for its loss.
 
         Args:
-            within: how long after the first one in doubt it must begin.
+            within: the longest time between the begin of the first attempt in doubt and the begin of this one.
 
         Raises:
             Overtaken: the database has reported that the entity is over.
@@ -100,15 +101,15 @@ class Attempts(Generic[In, Out]):
             task = asyncio.current_task()
             if self._in_line is None or task is None or task.cancelling():
                 raise
-            await self._lost(failure, before)  # it was taken back as its end came in
+            await self._lost(failure, before)  # the attempt was taken back when its end came in
             return
         finally:
             self._in_line = None
         await self._learn(report, before)
 
     def take_back(self) -> None:
-        """Somebody has asked for the end: what waits for its turn is not to be handed out any more, unless it is to
-        settle a doubt."""
+        """The end was requested: an attempt that waits for its turn does not begin any more, unless it settles a
+        doubt."""
         if self._in_line is not None and not self._record.in_doubt:
             self._in_line.cancel()
 
@@ -121,21 +122,21 @@ class Attempts(Generic[In, Out]):
         if answer.gate.over:
             raise Overtaken(answer.state)
         known = record.known
-        if view.in_doubt and known.effect.status is EffectStatus.NOT_DONE:  # as in `_lost`, where the no comes later
+        if view.in_doubt and known.effect.status is EffectStatus.NOT_DONE:  # as in `_lost`, with the refusal later
             record.note(spared=min(known.spared + 1, known.failures))
         begun, standing, enters = known.effect.attempts > view.attempts, run.today(answer.state), self._enters
         if not record.is_new or not begun or standing is None or enters is None:
             return
-        # By a workflow task that was lost: the state was committed with the record. It is written again where this run
-        # has shown an earlier state since.
+        # A lost workflow task committed this state with the record. The state is written again if this run has shown an
+        # earlier state since.
         if run.declared.allows(run.state, enters):
             if self._recorder.last_move > record.known.effect.version:
                 await self._recorder.move(enters)
             self._recorder.show(enters)
 
     def hides(self) -> bool:
-        """Whether an attempt has entered its state, and an earlier one is on record all the same: the attempt was made
-        by a workflow task that was lost, the next task wrote the earlier state, and then Temporal lost the history."""
+        """Whether an attempt has entered its state, and the mirror shows an earlier state: a workflow task that was
+        lost made the attempt, the next task wrote the earlier state, and then Temporal lost the history."""
         entered, declared, state = self._enters, self._run.declared, self._run.state
         if entered is None or not self._record.known.effect.attempts:
             return False
@@ -144,17 +145,18 @@ class Attempts(Generic[In, Out]):
         return not declared.leads(entered, state)
 
     def has_followed(self) -> bool:
-        """Whether `then` was committed with the outcome, with what the lifecycle remembers now."""
+        """Whether `then` was committed with the outcome, together with the present snapshot and memory."""
         moved, then = self._moved, self._then
         if moved is None or then is None or self._run.state != then:
             return False
         if not moved.final and self._recorder.last_move > self._follows_at:
-            return False  # a write that was ordered later has shown the state of before once more
+            return False  # a write that was ordered later has shown the earlier state again
         now = self._recorder.move_to
         return moved.final or moved == now(then).model_copy(update={"memory": moved.memory})
 
     def acted(self) -> None:
-        """The effect has brought the run further than the one before it, unless it only repeats what that has done."""
+        """The effect has brought the run further than the previous run, unless it only repeats an effect of that
+        run."""
         if not self._record.is_behind:
             self._recorder.acted()
 
@@ -201,8 +203,8 @@ class Attempts(Generic[In, Out]):
         return self._recorder.move_to(entering)
 
     def _with_outcome(self) -> Write | None:
-        """What is committed with the outcome, if it is done: the state that was declared beforehand. One that the run
-        would only choose afterwards never is. Not beside others: an end would take the ground from under them."""
+        """The write to commit with the outcome, if the effect is done: the state that was declared beforehand. None
+        beside other effects under way, because an end would leave them without an entity."""
         run, then = self._run, self._then
         alone = len(run.effects.performances) == 1 and not run.effects.doubts_left
         if then is None or not alone or not run.declared.allows(run.state, then):
@@ -217,15 +219,15 @@ class Attempts(Generic[In, Out]):
         if report.said is Said.OVER:
             raise Overtaken(report.state)
         standing = run.today(report.state)
-        # A record that stands was made together with the state: by another execution of this attempt, by the run
-        # that this one is a reset of, or by an earlier `perform`.
+        # A standing record was committed with the state: by another execution of this attempt, by the run before a
+        # reset, or by an earlier `perform`.
         stands = report.effect is not None and record.is_new
         entered = report.begun or stands or standing == run.state
         state = run.state if entered else self._back(before)
         if not report.recorded:
             state = await self._put_on_record(report, before, state)
         elif report.effect is None:
-            # An execution before this one may have begun: only the fence can tell.
+            # An earlier execution may have begun an attempt. Only the fence can show that.
             await self._find_out(FenceOp.READ, None, before)
             state = run.state
         else:
@@ -243,7 +245,7 @@ class Attempts(Generic[In, Out]):
         record.note_end(report)
 
     async def _put_on_record(self, report: Report, before: str, state: str) -> str:
-        """Its own commit failed: the fence must know before anything else is decided. The state that it is in."""
+        """Record an outcome that the activity could not commit, before anything else is decided. Returns the state."""
         run, record = self._run, self._record
         answer = await record.ask(
             FenceOp.OUTCOME,
@@ -255,17 +257,17 @@ class Attempts(Generic[In, Out]):
         )
         if answer.gate.over:
             raise Overtaken(answer.state)
-        # A state further on was entered by a workflow task that was lost: this run comes to it in its turn.
+        # A lost workflow task entered a later state. This run will enter that state too.
         known = run.today(answer.state)
         if known is not None and known in (before, self._shown):
             state = known
-        elif answer.effect is not None and answer.effect.attempts:  # its state was entered with its record
+        elif answer.effect is not None and answer.effect.attempts:  # its state was committed with its record
             state = run.state
         record.see(answer.effect or EffectView(token=report.token), answer)
         return state
 
     async def _lost(self, failure: BaseException, before: str) -> None:
-        """The activity gave no answer. The fence knows whether anything can have left (invariant 2)."""
+        """The activity gave no answer. The fence shows whether a request can have left (invariant 2)."""
         cause = failure.__cause__ if isinstance(failure, ActivityError) else failure
         why = "its worker was lost"
         if isinstance(cause, TimeoutError):
@@ -276,12 +278,12 @@ class Attempts(Generic[In, Out]):
             why = f"its worker was lost ({cause.type.name.lower() if cause.type else 'time-out'})"
             if cause.last_heartbeat_details:
                 self._record.take_progress(cause.last_heartbeat_details[0])
-        # What was taken back from its line was never handed out: nothing is lost.
+        # An attempt that was taken back from its line never began: nothing is lost.
         op = FenceOp.READ if isinstance(cause, CancelledError) else FenceOp.LOST
         self._record.note_loss(await self._find_out(op, why, before))
 
     async def _find_out(self, op: FenceOp, why: str | None, before: str) -> bool:
-        """Learn from the fence whether an attempt had begun that did not report so."""
+        """Read from the fence whether an attempt without a report had begun."""
         run, recorder, record = self._run, self._recorder, self._record
         answer = await record.ask(op, why=why)
         if answer.gate.over:
@@ -293,28 +295,28 @@ class Attempts(Generic[In, Out]):
             recorder.show(standing or run.state)
             self.acted()
         elif view.in_doubt and standing == before != run.state:
-            # What is on record now is a doubt, in place of a record that was lost together with the state.
+            # The present record is a doubt, in place of a record that was lost together with the state.
             await recorder.move_here()
             self.acted()
         elif standing is not None and standing != run.state and not begun:
             recorder.show(self._back(before))
         elif (begun or op is FenceOp.LOST) and (view.in_doubt or not record.repeats):
-            self.acted()  # else an earlier run has begun and settled it
+            self.acted()  # else an earlier run has begun and settled the effect
         if begun:
             self._count(view.status.value)
         record.see(view, answer)
         return begun
 
     def _ended_in_then(self, view: EffectView | None, standing: str | None) -> bool:
-        """Whether an attempt that gave no answer was done, and the state that follows was committed with it."""
+        """Whether an attempt without an answer was done, and its `then` was committed with the outcome."""
         done = view is not None and view.status is EffectStatus.DONE
         return done and self._follows is not None and standing == self._follows.state
 
     def _back(self, before: str) -> str:
-        """The state after an attempt that was not begun: the one before it, unless something else moved it since."""
+        """The state after an attempt that did not begin: the earlier state, unless another move was made since."""
         return before if self._run.state == self._shown else self._run.state
 
     def _count(self, outcome: str) -> None:
-        """An attempt has ended."""
+        """Count an attempt that has ended."""
         lifecycle, effect = self._run.entity.lifecycle, self._record.effect.name
         metrics.count(workflow.metric_meter(), names.ATTEMPTS, lifecycle=lifecycle, effect=effect, outcome=outcome)

@@ -1,7 +1,7 @@
-"""What to do next about one effect: a pure function of its contract and of what is known. No I/O, no clock.
+"""Decides the next step for one effect: a pure function of its contract and of the known facts. No I/O, no clock.
 
-The workflow owns the attempts (invariant 3): every attempt and look-up is one activity, made once, and after
-each this function is asked.
+The workflow owns the attempts (invariant 3): every attempt and look-up is one activity, made once, and the
+workflow calls this function after each.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from perdure.contracts.policies import AskFirst, Dedupe, DoubtPolicy, Escalate, 
 _Terms: TypeAlias = Effect[Any, Any] | Terms
 SOON = timedelta(seconds=1)
 _DOUBLINGS, _OF_MANY = 4, 8
-"""How often the pause between two look-ups doubles; where there is no end of them, and so many at once, more often."""
+"""How often the pause between two look-ups doubles; more often if their number has no limit."""
 
 
 @dataclass(frozen=True, slots=True)
 class Again:
-    """Make an attempt after a pause; a doubtful one before it is taken over, where it was begun `within` that time.
+    """Make an attempt after a pause. It may follow an attempt in doubt that began `within` that time.
 
-    The fence judges that, by the database's clock: an attempt may wait long for a worker, or for its turn.
+    The fence checks that by the database's clock, because an attempt may wait long for a worker, or for its turn.
     """
 
     pause: timedelta
@@ -42,28 +42,28 @@ class Ask:
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """Read the fence after a pause: the attempt on record may be alive, and nobody has taken it for lost."""
+    """Read the fence after a pause: the attempt on record may still run, and does not count as lost yet."""
 
     pause: timedelta
 
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """Put on record that it was not done: enough believable misses."""
+    """Record that the effect was not done, after enough misses that count."""
 
     why: str
 
 
 @dataclass(frozen=True, slots=True)
 class Park:
-    """Read the fence after a pause, and if that tells nothing new, wait for a person."""
+    """Read the fence after a pause, and wait for a person if the record has not changed."""
 
     pause: timedelta
 
 
 @dataclass(frozen=True, slots=True)
 class Settled:
-    """Nothing is left to do; `expired`, `gave_up` and `refused` say why where the status does not."""
+    """Nothing is left to do. `expired`, `gave_up` and `refused` are reasons that the status does not show."""
 
     status: EffectStatus
     expired: bool = False
@@ -87,9 +87,9 @@ def decide(
     """The next step for `effect`.
 
     Args:
-        ending: somebody has asked for the end. A workflow task that was lost may have begun an attempt that this run
-            does not know of, so the fence is read before anything is left.
-        luck: in [-1, 1], places pauses inside their jitter.
+        ending: whether the end was requested. A lost workflow task may have begun an attempt without this run, so the
+            fence is read before the effect is left.
+        luck: a number in [-1, 1] that places pauses inside their jitter.
     """
     status = known.effect.status
     terms = known.terms or effect
@@ -112,8 +112,8 @@ def decide(
 
 
 def _refused_in_doubt(policy: DoubtPolicy[Any, Any], terms: _Terms, known: Known) -> Decision:
-    """A refusal answers an earlier attempt where the other side drops repeats, once that is not under way any more.
-    The call that settles it is made however many have failed."""
+    """A refusal also answers an earlier attempt if the other side drops repeats and that attempt has ended. The call
+    that settles it is made regardless of the number of failures."""
     if isinstance(policy, Dedupe) and known.in_flight > NOW:
         within = policy.window - policy.margin - terms.timeout
         if known.in_doubt_for + known.in_flight < within:
@@ -129,8 +129,8 @@ def _in_doubt(policy: DoubtPolicy[Any, Any], terms: _Terms, known: Known, luck: 
     ):
         # Another execution of the same attempt, as when a message made the workflow task run again.
         return Look(min(known.in_flight, SOON))
-    # A doubt alone never ends in giving up; a definite no may be the last one allowed, though an earlier attempt is in
-    # doubt.
+    # A doubt alone never leads to giving up. A definite no may be the last attempt allowed, although an earlier attempt
+    # is in doubt.
     spent = known.last is EffectStatus.NOT_DONE and _is_spent(terms, known)
     match policy:
         case Repeat():
@@ -152,7 +152,7 @@ def _in_doubt(policy: DoubtPolicy[Any, Any], terms: _Terms, known: Known, luck: 
 
 
 def _is_spent(terms: _Terms, known: Known) -> bool:
-    """Whether as many attempts have failed as may."""
+    """Whether the maximum number of attempts has failed."""
     return terms.retry.maximum_attempts is not None and known.failures - known.spared >= terms.retry.maximum_attempts
 
 
@@ -165,10 +165,10 @@ def _pause(terms: _Terms, known: Known, luck: float) -> timedelta:
 
 
 def _until_next_question(policy: AskFirst[Any, Any], known: Known) -> timedelta:
-    """At once, then less and less often, but in any case when a miss begins to count."""
+    """Zero for the first look-up, then growing pauses, with a look-up at the time when a miss begins to count."""
     if not known.asked:
         return NOW
-    # Once the other side has said that it has nothing, the answer is near.
+    # After a miss that counts, the answer is near.
     doublings = _OF_MANY if policy.tries is None and not known.misses else _DOUBLINGS
     pause = policy.every * (1 << min(known.asked - 1, doublings))
     believable = known.in_flight + policy.visibility_delay

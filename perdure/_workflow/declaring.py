@@ -32,8 +32,8 @@ def check_handlers(cls: type[Any], base: type[Any]) -> None:
 
 
 def guard_handlers(cls: type[Any]) -> None:
-    """An author's update that meets the end is told so, as those of the base class are; a handler that is left, because
-    the whole run is, ends too."""
+    """Wrap the author's handlers: an update of an ended run is refused, as those of the base class are, and a handler
+    ends if the whole run is left."""
     for handler in cls.__dict__.values():
         definition = getattr(handler, "__temporal_signal_definition", None)
         if isinstance(handler, workflow.UpdateMethodMultiParam):
@@ -72,7 +72,7 @@ def _guarded(handler: Callable[..., Any], validator: Callable[..., None] | None)
 
 
 def states_type(cls: type[Any], base: type[Any]) -> Any:
-    """The enum of its states."""
+    """The enum of the lifecycle's states."""
     return _parameters(cls, base)[1]
 
 
@@ -85,7 +85,7 @@ def _parameters(cls: type[Any], base: type[Any]) -> tuple[Any, Any]:
 
 
 def input_type(cls: type[Any], base: type[Any]) -> Any:
-    """The concrete type: Temporal decodes nothing for a TypeVar."""
+    """The concrete type of the input, because Temporal does not decode a TypeVar."""
     declared = _parameters(cls, base)[0]
     if declared is None or isinstance(declared, TypeVar):
         raise DeclarationError(f"{cls.__name__}: write `class {cls.__name__}(Lifecycle[Input, States])`")
@@ -103,7 +103,7 @@ def _derives(origin: Any, base: type[Any]) -> bool:
 
 
 def check_effects(cls: type[Any]) -> None:
-    """No two of its effects or steps share a name, and each has its types; an effect's input has one order of bytes."""
+    """Refuse two effects or steps of one name, missing types, and inputs of effects without a fixed order of bytes."""
     names = [each.name for each in (*cls.effects, *cls.steps)]
     if twice := {name for name in names if names.count(name) > 1}:
         raise DeclarationError(f"{cls.__name__}: {twice.pop()!r} is declared twice")
@@ -118,14 +118,14 @@ def check_effects(cls: type[Any]) -> None:
 
 
 def check_if_ended(cls: type[Any]) -> None:
-    """Misspelt, it would let an entity wait for a person in silence, or go on without one."""
+    """Refuse a misspelt `if_ended`, which would let an entity wait for a person in silence, or continue without one."""
     if cls.if_ended not in ("attention", "again"):
         raise DeclarationError(f"{cls.__name__}: if_ended={cls.if_ended!r}: write 'attention' or 'again'")
 
 
 def put_conductor_around_run(cls: type[Any]) -> None:
-    """Put the conductor around the author's `run`. To Temporal it takes anything, since an input that Temporal
-    can't decode would keep the workflow task failing for ever; the conductor reads it, and says what is wrong."""
+    """Put the conductor around the author's `run`. The wrapper accepts any input, since an input that Temporal cannot
+    decode would fail the workflow task for ever. The conductor reads the input, and names the error."""
     run = cls.run
 
     @functools.wraps(run)

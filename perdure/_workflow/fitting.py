@@ -1,6 +1,6 @@
-"""Whether what a run hands to Temporal fits into it: else the server would end the run, or fail its tasks for ever.
+"""Checks the size of orders and memos: a larger one would make the server end the run, or fail its tasks for ever.
 
-What does not fit fails the workflow task before anything is written. Code that keeps less heals it.
+An order that is too large fails the workflow task before anything is written. Later code with smaller data continues.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ _PARTS = ("input", "snapshot", "memory", "receipt")
 
 
 def check_size(entity: Entity, what: str, order: Any) -> None:
-    """Refuse an order, or a memo, that Temporal would not take.
+    """Refuse an order, or a memo, that Temporal would not accept.
 
     Raises:
-        TooLarge: it is too large; the message names the entity and the parts with their sizes.
+        TooLarge: the order is too large. The message names the entity and the parts with their sizes.
     """
     if workflow.unsafe.is_replaying() or (size := size_of(order)) <= LARGEST:
         return
@@ -32,7 +32,7 @@ def check_size(entity: Entity, what: str, order: Any) -> None:
 
 
 def _parts(order: Any) -> dict[str, int]:
-    """How large the author's own parts are, wherever they stand in it."""
+    """The sizes of the author's own parts of an order."""
     found: dict[str, int] = {}
     fields = dict(order) if isinstance(order, BaseModel) else order
     for name, value in fields.items():

@@ -1,4 +1,4 @@
-"""What `perdure worker` sets up to let logs, traces and metrics out, as PERDURE_* and OTEL_* say."""
+"""Sets up the export of logs, traces and metrics for `perdure worker`, by PERDURE_* and OTEL_*."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ from perdure.settings import Settings
 from perdure.telemetry.names import METRICS, NO_SCOPE, SCOPE
 
 CORE = logging.getLogger("temporalio.core")
-"""Where the core of Temporal's SDK logs."""
+"""The logger of the core of Temporal's SDK."""
 FLUSHING = 2.0
-"""Seconds that a worker which stops gives the last spans to leave."""
+"""Seconds that a stopping worker waits for the export of the last spans."""
 
 _BUCKETS = {each.name: each.buckets for each in METRICS if each.buckets}
 
 
 @contextmanager
 def exporting(config: Settings) -> Iterator[Runtime]:
-    """Export for as long as the block lasts; gives the runtime that clients need for that.
+    """Export until the block ends. Yields the runtime that clients need for the export.
 
     Raises:
-        InvalidSetting: what is asked for can't be done here; the message says why.
+        InvalidSetting: the export cannot be set up here. The message has the reason.
     """
     if config.traces is None and config.metrics is None:
         yield _runtime(config)
@@ -50,14 +50,14 @@ def exporting(config: Settings) -> Iterator[Runtime]:
         yield _runtime(config)
     finally:
         if provider is not None:
-            # In a thread that holds up nobody's end: the collector may be away.
+            # In a daemon thread, which does not delay the end of the process: the collector may be away.
             last = threading.Thread(target=provider.shutdown, daemon=True)
             last.start()
             last.join(FLUSHING)
 
 
 def _traced() -> Any:
-    """Spans go to OTEL_EXPORTER_OTLP_ENDPOINT in batches, chosen by OTEL_TRACES_SAMPLER."""
+    """A provider that exports spans to OTEL_EXPORTER_OTLP_ENDPOINT in batches, sampled by OTEL_TRACES_SAMPLER."""
     try:
         from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
     except ImportError:
@@ -75,7 +75,7 @@ def _traced() -> Any:
 
 def _runtime(config: Settings) -> Runtime:
     metrics = None if config.metrics is None else _metrics(config.metrics)
-    # The core of the SDK writes to standard error by itself, in a form of its own, unless its logs are forwarded.
+    # Unless its logs are forwarded, the core of the SDK writes to standard error in a form of its own.
     forwarding = LogForwardingConfig(CORE, append_target_to_name=False, prepend_target_on_message=False)
     filter = TelemetryFilter(core_level="INFO" if config.log_level == "debug" else "WARN", other_level="ERROR")
     logs = LoggingConfig(filter=filter, forwarding=forwarding)
@@ -102,7 +102,7 @@ def _metrics(where: str) -> OpenTelemetryConfig | PrometheusConfig:
 
 
 def _metrics_endpoint() -> str:
-    """OpenTelemetry Protocol Exporter, "Endpoint URLs for OTLP/HTTP"; Temporal's SDK wants the whole of it."""
+    """OpenTelemetry Protocol Exporter, "Endpoint URLs for OTLP/HTTP"; Temporal's SDK requires the whole URL."""
     own = os.environ.get("OTEL_EXPORTER_OTLP_METRICS_ENDPOINT")
     return own or os.environ.get("OTEL_EXPORTER_OTLP_ENDPOINT", "http://localhost:4318").rstrip("/") + "/v1/metrics"
 

@@ -1,4 +1,4 @@
-"""Records metrics by a meter of Temporal's SDK, so that its own and ours leave the process together."""
+"""Records metrics by a meter of Temporal's SDK, so that one exporter sends the SDK's metrics and Perdure's."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Out = TypeVar("Out")
 
 
 def meter_of(client: Client) -> MetricMeter | None:
-    """The meter of the runtime that a client uses; None where no metrics are configured."""
+    """The meter of a client's runtime; None if no metrics are configured."""
     meter = (client.service_client.config.runtime or Runtime.default()).metric_meter
     return None if meter is MetricMeter.noop else meter
 
@@ -27,7 +27,7 @@ def count(meter: MetricMeter, metric: Metric, by: int = 1, **labels: str) -> Non
 
 
 def record(meter: MetricMeter, metric: Metric, value: float, **labels: str) -> None:
-    """Put a value into a histogram."""
+    """Record a value in a histogram."""
     meter.create_histogram_float(metric.name, metric.meaning, metric.unit).record(value, labels)
 
 
@@ -39,7 +39,7 @@ def show(meter: MetricMeter, metric: Metric, value: float, **labels: str) -> Non
 def measured(
     commit: Callable[[Sequence[str]], Awaitable[Out]], meter: MetricMeter
 ) -> Callable[[Sequence[str]], Awaitable[Out]]:
-    """`commit` of a batch, with its size and time recorded."""
+    """`commit`, wrapped so that the size and time of each batch are recorded."""
 
     async def measuring(batch: Sequence[str]) -> Out:
         record(meter, COMMIT_WRITES, len(batch))

@@ -1,7 +1,7 @@
 """The names of metrics, spans and attributes: an interface. docs/telemetry.md describes them, and the site's
 reference lists the metrics.
 
-No label holds an id: each takes its values from what the app declares, or from the short lists here.
+No label holds an id. The values of labels come from the declarations of the app, or from the short lists here.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from typing import Literal
 
 OTHER = "other"
-"""In place of a state that the app does not declare."""
+"""The label's value for a state that the app does not declare."""
 
 SCOPE = "scope"
 """Label of every series, those of Temporal's SDK included: PERDURE_SCOPE, so that installations stay apart."""
 NO_SCOPE = "none"
-"""Its value without one: an empty label is none in Prometheus."""
+"""The label's value without a scope, because Prometheus drops an empty label."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,9 +24,9 @@ class Metric:
 
     Attributes:
         unit: `seconds`, or none.
-        labels: their names.
-        meaning: one line; also what `# HELP` says.
-        buckets: upper bounds, of a histogram.
+        labels: the names of the labels.
+        meaning: one line, which `# HELP` shows too.
+        buckets: the upper bounds of a histogram's buckets.
     """
 
     name: str
@@ -40,20 +40,20 @@ class Metric:
 _QUICK = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
 _LONG = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
 
-# What happens
+# Events
 STATES_ENTERED = Metric(
-    "perdure_states_entered_total", "counter", "lifecycles that came into a state", ("lifecycle", "state")
+    "perdure_states_entered_total", "counter", "lifecycles that entered a state", ("lifecycle", "state")
 )
 ATTEMPTS = Metric(
     "perdure_attempts_total",
     "counter",
-    "attempts that were begun, by how each ended: done, not_done, refused, in_doubt",
+    "attempts that began, by outcome: done, not_done, refused, in_doubt",
     ("lifecycle", "effect", "outcome"),
 )
 ATTEMPT_SECONDS = Metric(
     "perdure_attempt_seconds",
     "histogram",
-    "how long an attempt took, with its records; those of lost workers are missing",
+    "duration of an attempt, with its records; attempts of lost workers are missing",
     ("lifecycle", "effect", "outcome"),
     "seconds",
     _LONG,
@@ -61,43 +61,41 @@ ATTEMPT_SECONDS = Metric(
 LOOK_UPS = Metric(
     "perdure_look_ups_total",
     "counter",
-    "look-ups, by their answer: hit, miss, early (a miss that does not count yet), mute (it gave no answer)",
+    "look-ups, by answer: hit, miss, early (a miss that does not count yet), mute (no answer)",
     ("lifecycle", "lookup", "answer"),
 )
 EXPIRED = Metric(
     "perdure_expired_total",
     "counter",
-    "effects that were of no use any more before they were settled; in_doubt (it may have happened), not_done",
+    "effects that expired before they were settled, by outcome: in_doubt (it may have happened), not_done",
     ("lifecycle", "effect", "outcome"),
 )
 
-# How it stands
+# The present state
 OPEN = Metric(
     "perdure_open", "gauge", "open lifecycles; those that are not delivered yet are `starting`", ("lifecycle", "state")
 )
 OLDEST_SECONDS = Metric(
     "perdure_oldest_seconds",
     "gauge",
-    "how long the one that is longest in this state has been in it; 0 = none is",
+    "longest time that an open lifecycle has been in this state; 0 = none is in it",
     ("lifecycle", "state"),
     "seconds",
 )
 STUCK = Metric(
-    "perdure_stuck", "gauge", "open lifecycles that are in their state for longer than `within`", ("lifecycle",)
+    "perdure_stuck", "gauge", "open lifecycles that have been in their state for longer than `within`", ("lifecycle",)
 )
 ATTENTION = Metric("perdure_attention", "gauge", "open lifecycles that need a person", ("lifecycle",))
-IN_DOUBT = Metric(
-    "perdure_in_doubt", "gauge", "effects of which nobody knows whether they happened", ("lifecycle", "effect")
-)
+IN_DOUBT = Metric("perdure_in_doubt", "gauge", "effects that may have happened", ("lifecycle", "effect"))
 IN_DOUBT_SECONDS = Metric(
     "perdure_in_doubt_oldest_seconds",
     "gauge",
-    "how long the oldest of them can not be in flight any more; 0 = there is none",
+    "longest time that an effect in doubt has not been in flight any more; 0 = none is in doubt",
     ("lifecycle", "effect"),
     "seconds",
 )
 PARKED = Metric(
-    "perdure_parked", "gauge", "open lifecycles that wait for a person to say what became of an effect", ("lifecycle",)
+    "perdure_parked", "gauge", "open lifecycles that wait for a person to resolve an effect", ("lifecycle",)
 )
 REJECTED = Metric(
     "perdure_rejected",
@@ -109,49 +107,49 @@ BEHIND = Metric("perdure_behind", "gauge", "app rows that do not show the newest
 VANISHED = Metric(
     "perdure_vanished",
     "gauge",
-    "open entities whose workflow was ended past perdure (ended) or is gone (vanished): a person must see to them, or "
-    "they were started again within the last hour",
+    "open entities whose workflow was ended outside Perdure (ended) or is gone (vanished), if a person must act or the "
+    "entity was started again within the last hour",
     ("lifecycle", "kind"),
 )
-FINDINGS = Metric("perdure_findings", "gauge", "what reconciliations found and left for a person", ("kind",))
-MENDED = Metric("perdure_mended_total", "counter", "what reconciliations found and mended", ("kind",))
+FINDINGS = Metric("perdure_findings", "gauge", "differences that reconciliations left for a person", ("kind",))
+MENDED = Metric("perdure_mended_total", "counter", "differences that reconciliations mended", ("kind",))
 RECONCILIATION_AGE_SECONDS = Metric(
     "perdure_reconciliation_age_seconds",
     "gauge",
-    "how long ago the last finished reconciliation of everything began, or was made possible; 0 = none is configured",
+    "time since the last finished full reconciliation began, or since they are configured; 0 = not configured",
     unit="seconds",
 )
 READ_AT = Metric(
     "perdure_read_timestamp_seconds",
     "gauge",
-    "when the gauges were last read from the database, Unix time",
+    "time at which the gauges were last read from the database, Unix time",
     unit="seconds",
 )
 
-# The way to Temporal, and to the database
+# Deliveries to Temporal, and the database
 RELAY_WAITING = Metric(
     "perdure_relay_waiting",
     "gauge",
-    "rows of the outbox; those with a later not_before count from then on",
+    "rows of the outbox that are due",
 )
 RELAY_LAG_SECONDS = Metric(
     "perdure_relay_lag_seconds",
     "gauge",
-    "how long the oldest of them has waited: since its commit, or since its not_before; 0 = none waits",
+    "time that the oldest due row has waited, since its commit or its not_before; 0 = no row waits",
     unit="seconds",
 )
 RELAY_UNKNOWN = Metric(
     "perdure_relay_unknown",
     "gauge",
-    "rows of the outbox that name a lifecycle, or a signal of one, that no running worker has: they wait",
+    "rows of the outbox that wait because no running worker has their lifecycle or signal",
 )
 RELAY_DELIVERED = Metric("perdure_relay_delivered_total", "counter", "rows delivered: start, wake", ("kind",))
 RELAY_REJECTED = Metric("perdure_relay_rejected_total", "counter", "rows that can never be delivered", ("kind",))
 RELAY_POSTPONED = Metric(
-    "perdure_relay_postponed_total", "counter", "rows that could not be delivered then, and are tried again", ("kind",)
+    "perdure_relay_postponed_total", "counter", "deliveries that failed and will be repeated", ("kind",)
 )
 COMMIT_SECONDS = Metric(
-    "perdure_commit_seconds", "histogram", "how long a group commit took, or failed to", (), "seconds", _QUICK
+    "perdure_commit_seconds", "histogram", "duration of a group commit, also of one that failed", (), "seconds", _QUICK
 )
 COMMIT_WRITES = Metric(
     "perdure_commit_writes",
@@ -168,7 +166,7 @@ BACKLOG = Metric(
 BACKLOG_SECONDS = Metric(
     "perdure_task_queue_backlog_seconds",
     "gauge",
-    "age of the oldest of them; NaN while Temporal does not answer",
+    "age of the oldest waiting task; NaN while Temporal does not answer",
     ("task_queue", "kind"),
     "seconds",
 )
@@ -181,12 +179,12 @@ POLLERS = Metric(
 TEMPORAL_ANSWERED_AT = Metric(
     "perdure_temporal_answered_timestamp_seconds",
     "gauge",
-    "when Temporal last answered a question about a task queue, Unix time",
+    "time at which Temporal last answered a question about a task queue, Unix time",
     unit="seconds",
 )
 
 METRICS = tuple(each for each in list(globals().values()) if isinstance(each, Metric))
-"""All of perdure's."""
+"""All metrics of Perdure."""
 
 SDK_METRICS = (
     "temporal_workflow_task_execution_failed",
@@ -197,7 +195,7 @@ SDK_METRICS = (
     "temporal_worker_task_slots_used",
     "temporal_sticky_cache_size",
 )
-"""Of the many that Temporal's SDK gives at the same endpoint: what dashboard and alerts read. Latencies in seconds."""
+"""The metrics of Temporal's SDK that dashboard and alerts read; the endpoint has more. Latencies are in seconds."""
 
 # Spans: each is `<name> <lifecycle, effect, look-up or step>`
 SPAN_START = "perdure.start"
@@ -210,7 +208,7 @@ SPAN_STEP = "perdure.step"
 SPANS = (SPAN_START, SPAN_DELIVER, SPAN_RUN, SPAN_PERFORM, SPAN_ATTEMPT, SPAN_LOOK_UP, SPAN_STEP)
 
 WORKFLOW_ID = "temporalWorkflowID"
-"""Temporal's own name for it: `[<scope>/]<lifecycle>/<entity id>`."""
+"""Temporal's own name of the workflow id: `[<scope>/]<lifecycle>/<entity id>`."""
 LIFECYCLE = "perdure.lifecycle"
 ROUND = "perdure.generation"
 EFFECT = "perdure.effect"

@@ -1,7 +1,7 @@
-"""Spans, made through whatever tracer provider the process has; without one they cost next to nothing.
+"""Spans, made through the tracer provider of the process. Without a provider they cost next to nothing.
 
-They say what happened to which workflow, never with which input or receipt, nor in whose words: messages of
-exceptions and the `why` of outcomes stay out, since they may quote what is personal.
+A span names the event and the workflow. It never contains an input, a receipt, the message of an exception or the `why`
+of an outcome, because these may quote personal data.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from opentelemetry.trace import SpanKind as SpanKind
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 TRACEPARENT = "traceparent"
-"""W3C Trace Context, 3.2: the one header that the outbox keeps."""
+"""W3C Trace Context, 3.2: the one header that the outbox stores."""
 
 _tracer = trace.get_tracer("perdure")
 _w3c = TraceContextTextMapPropagator()
 _in_workflows = False
-"""Whether the provider can make spans in workflow code: the same ones when a history is replayed."""
+"""Whether the provider can make spans in workflow code, where a replay must make the same spans again."""
 
 Attributes = Mapping[str, object]
 
@@ -56,7 +56,7 @@ def _plain(attributes: Attributes) -> dict[str, str | int]:
 
 
 def headers() -> dict[str, str]:
-    """The current span, as W3C headers for the other side; empty where nothing is traced."""
+    """The current span, as W3C headers for the other side; empty without tracing."""
     carrier: dict[str, str] = {}
     _w3c.inject(carrier)
     return carrier
@@ -64,11 +64,11 @@ def headers() -> dict[str, str]:
 
 @contextmanager
 def span_in_workflow(name: str, attributes: Attributes, leaves: type[BaseException] | None = None) -> Iterator[None]:
-    """A span around a block of workflow code. A worker that takes the run over goes on with the same span: Temporal's
-    tracer gives it the id again that it had, and it is exported when the block is over, not when it is replayed.
+    """A span around a block of workflow code. A worker that takes the run over continues the same span: Temporal's
+    tracer gives it the same id. The span is exported when the block ends, not when the block is replayed.
 
     Args:
-        leaves: an exception by which the block ends in order.
+        leaves: an exception that ends the block without an error.
     """
     if not _in_workflows:
         yield
@@ -79,10 +79,10 @@ def span_in_workflow(name: str, attributes: Attributes, leaves: type[BaseExcepti
         yield
         made.end()
     except BaseException as error:
-        from temporalio import workflow  # only now: a web app that starts lifecycles has no use for it
+        from temporalio import workflow  # imported late: a web app that starts lifecycles does not need it
 
-        # After any other one the span is not over: the task is done again from its beginning, or the run leaves this
-        # worker's memory.
+        # After any other exception the span is not over: Temporal repeats the task, or the run leaves this worker's
+        # memory.
         if leaves is not None and isinstance(error, leaves):
             made.end()
         elif isinstance(error, Exception) and workflow.is_failure_exception(error):
@@ -90,18 +90,18 @@ def span_in_workflow(name: str, attributes: Attributes, leaves: type[BaseExcepti
             made.end()
         raise
     finally:
-        with suppress(ValueError):  # of an abandoned coroutine, in another context
+        with suppress(ValueError):  # an abandoned coroutine ends in another context
             token.var.reset(token)
 
 
 def interceptor(others: Any = ()) -> Any:
-    """Temporal's own interceptor, which takes trace context along in headers; None where the process traces nothing,
-    where `others` holds one already, or where its tracer provider is not safe to use in workflows.
+    """Temporal's own interceptor, which passes the trace context in headers. None if the process does not trace, if
+    `others` contains one already, or if the tracer provider is not safe to use in workflows.
     """
     global _in_workflows
     if not provided():
         return None
-    from temporalio.contrib import opentelemetry as contrib  # only now: it takes 0.3 s
+    from temporalio.contrib import opentelemetry as contrib  # imported late: the import takes 0.3 s
 
     _in_workflows = isinstance(trace.get_tracer_provider(), contrib.ReplaySafeTracerProvider)
     known = (contrib.OpenTelemetryInterceptor, contrib.TracingInterceptor)
