@@ -1,1 +1,1 @@
-"""The workflow side: lifecycles, how they are conducted, how effects are performed. Deterministic code only."""
+"""The workflow side: lifecycles, their runs, and the performances of their effects. Deterministic code only."""

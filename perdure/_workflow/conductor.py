@@ -35,23 +35,23 @@ from perdure.telemetry import names, traces
 In = TypeVar("In")
 Out = TypeVar("Out")
 Run = Callable[[Any], Coroutine[Any, Any, None]]
-"""The author's `run`, of which Temporal has given the input."""
+"""The author's `run`, with the input from Temporal."""
 
 TOLD_AGAIN = timedelta(minutes=1)
 REPORT_FAILURE = "perdure_report_failure"
-"""What a worker offers to its workflows: to be told that their code fails."""
+"""Name of the function of a worker that its workflows call when their code fails."""
 ASK_FOR_RECONCILIATION = "perdure_ask_for_reconciliation"
-"""And to be told that a reconciliation should look at their entity."""
+"""Name of the function of a worker that its workflows call to request a reconciliation of their entity."""
 
 
 class Conductor:
     """Conducts one run.
 
     Attributes:
-        run: what the run knows.
-        recorder: writes for it.
-        waiter: waits for it.
-        transitions: change its state.
+        run: the state of the run.
+        recorder: makes the writes of the run.
+        waiter: makes the waits of the run.
+        transitions: change the lifecycle's state.
     """
 
     def __init__(self, author: Author) -> None:
@@ -66,7 +66,7 @@ class Conductor:
         """The author's code that is under way."""
 
     async def conduct(self, run: Run, given: Any) -> None:
-        """Run the author's `run` and bring it to an end that loses nothing."""
+        """Run the author's `run`, and end it without losing a message, an update or a call."""
         self._given = given
         entity = self.run.entity
         about = {
@@ -83,7 +83,7 @@ class Conductor:
                 self._report_failure(error)
                 raise
         if renewing:
-            # A pinned run goes on with the build that is current now, so that its own can be stopped some day.
+            # A pinned run continues on the current build, so that its old build can be stopped.
             upgrade = workflow.ContinueAsNewVersioningBehavior.AUTO_UPGRADE
             versioned = workflow.info().get_current_deployment_version() is not None
             workflow.continue_as_new(given, memo=memo, initial_versioning_behavior=upgrade if versioned else None)
@@ -121,11 +121,11 @@ class Conductor:
         return await take(self.run, self.recorder, self.waiter, step, given)
 
     async def mirror_again(self, by: str) -> None:
-        """Write the state that it is in once more, with its input: the mirror has lost it, or shows another. Where the
-        database knows an end, the run comes to it."""
+        """Write the present state again, with the input: the mirror has lost it, or shows another. If the database has
+        an end, the run comes to it."""
         run = self.run
         if not run.born or run.final or run.overtaken or run.leaving:
-            return  # it writes by itself, or has written
+            return  # the run itself writes, or has written
         move = self.recorder.move_to(run.state, "mirrored again", by)
         try:
             await self.recorder.write(self.recorder.order(move=move, given=self._given))
@@ -133,7 +133,7 @@ class Conductor:
             self.waiter.overtaken(standing)
 
     def request_cancel(self, request: OperatorRequest) -> None:
-        """Note that somebody asked for the end; without a state for that it is only logged."""
+        """Note a request for the end. It is only logged if no state has `cancelled=True`."""
         run = self.run
         if run.declared.cancelled is None:
             workflow.logger.warning("not cancelled: %s declares no state with cancelled=True", run.entity.lifecycle)
@@ -143,20 +143,20 @@ class Conductor:
                 each.take_back()
 
     def left_by(self, reason: Leave) -> None:
-        """A handler has left: what that means for the whole run."""
+        """Note that a handler was left, with the reason, which may hold for the whole run."""
         if isinstance(reason, Overtaken):
             self.waiter.overtaken(reason)
         elif isinstance(reason, Unreadable):
             self._part.leave(reason)
 
     def ask_for_reconciliation(self, why: str) -> None:
-        """Once, by the worker that is here first: nothing of it stands in the history."""
+        """Request a reconciliation of the entity, but not on replay, because the history does not hold the request."""
         ask = workflow.extern_functions().get(ASK_FOR_RECONCILIATION)
         if ask is not None and not workflow.unsafe.is_replaying():
             ask(self.run.entity, why)
 
     async def _heed_cancellation(self, run: asyncio.Future[bool]) -> bool:
-        """Temporal's own cancellation becomes a request like any other: it never tears an attempt apart."""
+        """Turn Temporal's own cancellation into a request like any other, so that it interrupts no attempt."""
         while not run.done():
             try:
                 await workflow.wait([run])
@@ -165,7 +165,7 @@ class Conductor:
         return await run
 
     async def _lead(self, run: Run) -> bool:
-        """Come to an end; True if that is a new run."""
+        """Lead the run to its end. Returns True if a new run follows."""
         renewing = False
         await self._hear_again()
         try:
@@ -182,8 +182,8 @@ class Conductor:
         return renewing
 
     async def _hear_again(self) -> None:
-        """What it was told before its history was lost is heard before `run` begins, so that the waits which that ended
-        are over, and it catches up. A message that can't be delivered any more is not waited for much longer."""
+        """Wait for the messages that came before the history was lost, so that `run` passes the waits that they ended,
+        and catches up. The wait is short, because a message may not be deliverable any more."""
         run = self.run
         if run.last_message < run.expects:
             await until(
@@ -205,7 +205,7 @@ class Conductor:
                 await self._end_cancelled()
 
     async def _run(self, run: Run) -> bool:
-        """Whether it is over; False if `run` is to be started from its top, since what stopped it can be read now."""
+        """Run the author's code. Returns False if `run` must start from its top, because the record is readable now."""
         try:
             readable = self._read(self._given)
             read(self.run, "the state", lambda: self.run.declared[self.run.state])
@@ -220,7 +220,7 @@ class Conductor:
             self._part.end()
             self.ask_for_reconciliation("it stands still")
             await stand_still(self.run, self.recorder, self.waiter, unreadable)
-            if self._begun and self.run.restored_well:  # what it did since then must not be done to it twice
+            if self._begun and self.run.restored_well:  # a restored lifecycle must not apply its changes twice
                 await until(lambda: self.waiter.may_renew(wanted=True))
                 raise ContinueAsNew from None
             await self.waiter.nothing_under_way()
@@ -229,17 +229,17 @@ class Conductor:
         return True
 
     async def _attend(self, code: Coroutine[Any, Any, None]) -> None:
-        """Await a part of the author's code, until it ends or has to be left."""
+        """Await a part of the author's code, until it ends or is left."""
         self._part = Part(lambda: self.run.asked.ending)
         await self._part.attend(code)
 
     async def _settle(self) -> None:
-        """What other branches of the part that was left have under way, or in doubt, comes to its end first.
+        """Wait for the calls and doubts of other branches of the part that was left.
 
         Raises:
-            Overtaken: one of them learned that the entity is over.
-            Renewal: a doubt is to be settled in a new run.
-            Exception: one of them failed.
+            Overtaken: the entity is over, as one of the branches found.
+            ContinueAsNew: a doubt is to be settled in a new run.
+            Exception: one of the branches failed.
         """
         await self.waiter.nothing_under_way()
         self._part.end()
@@ -248,8 +248,8 @@ class Conductor:
         await self._settle_doubts()
 
     async def _settle_doubts(self) -> None:
-        """Settle what is in doubt and `run` has not come back to: by its own policy; by a person, where only the record
-        knows of it."""
+        """Settle the doubts that `run` has not come back to: by the effect's policy, or by a person if the doubt is
+        only in the record."""
         for left in self.run.effects.doubts_left:
             effect = next((each for each in self._author.effects if each.identity == left.effect), None)
             if effect is not None:
@@ -274,8 +274,8 @@ class Conductor:
         return read(self.run, "the input", reading)
 
     async def _be_born(self, given: Any) -> None:
-        """A start past perdure (the `temporal` command, the Web UI) is put on record first, so that no entity is
-        ever only in Temporal; and it ends here if the entity is final already (invariant 7)."""
+        """Record a start outside Perdure (the `temporal` command, the Web UI) first, so that no entity is only in
+        Temporal. The run ends here if the entity is final already (invariant 7)."""
         run = self.run
         if not run.catching_up:
             self.recorder.publish()
@@ -285,7 +285,7 @@ class Conductor:
             except Overtaken as standing:
                 if standing.generation <= run.entity.generation:
                     raise
-                # Whoever starts by hand does not know how often the entity was restarted.
+                # A start by hand does not contain the number of restarts.
                 run.take_round(standing.generation)
                 await self._record_birth(given)
             run.be_born()
@@ -315,7 +315,8 @@ class Conductor:
             self.run.overtake(standing.state)
 
     def _report_failure(self, error: Exception) -> None:
-        """The code fails, and goes on failing until other code is deployed: only from outside can that be shown."""
+        """Report to the worker that the code fails, which it does until other code is deployed. The run itself cannot
+        show that."""
         report = workflow.extern_functions().get(REPORT_FAILURE)
         if report is not None and not isinstance(error, FailureError):
             report(self.run.entity, describe(error))

@@ -1,4 +1,4 @@
-"""What one performance knows of its effect: the fence's record of it, and what its attempts have reported."""
+"""The facts of one performance about its effect: the fence's record, and the reports of its attempts."""
 
 from __future__ import annotations
 
@@ -25,21 +25,20 @@ Out = TypeVar("Out")
 
 
 class EffectRecord(Generic[In, Out]):
-    """What is known of one effect.
+    """The facts about one effect.
 
     Args:
-        given: its input, as JSON data.
-        suffix: tells several performances of it apart.
-        own: what this performance has in place of the contract's terms.
+        given: the input of the effect, as JSON data.
+        suffix: distinguishes several performances of the effect.
+        own: terms of this performance in place of the contract's.
 
     Attributes:
-        slot: its name, with the suffix.
-        name, inline: the way that this run calls it: the one that stands in its history, whatever the contract says
-            today.
-        left: what the run before has left of it.
-        known: what `decide` decides from.
-        seen_at: when the fence's record was last read.
-        progress: what the last attempt's heartbeat has reported.
+        slot: the name of the effect, with the suffix.
+        name, inline: how this run calls the effect. The history decides that, and not today's contract.
+        left: the state of the effect at the end of the previous run.
+        known: the facts for `decide`.
+        seen_at: time at which the fence's record was last read.
+        progress: the progress in the last attempt's last heartbeat.
     """
 
     def __init__(
@@ -62,7 +61,7 @@ class EffectRecord(Generic[In, Out]):
         self.name = begun_with.name if begun_with else effect.identity
         self.inline = begun_with.inline if begun_with else effect.inline
         self.key = run.effects.new_key(run.entity, effect, suffix)
-        # What the run before knew goes on: its failures count, its doubt needs no second look at the fence.
+        # The facts of the previous run stay valid: its failures count, and its doubt needs no second read of the fence.
         self.left = run.effects.unsettled.get(self.key) or Unsettled(known=Known())
         self.known = replace(self.left.known, read=False, terms=own or self.left.known.terms or begun_with)
         self.seen_at = self.left.seen_at or workflow.now()
@@ -70,8 +69,8 @@ class EffectRecord(Generic[In, Out]):
         self._since = self.left.since or self._ordered_first()
 
     def _ordered_first(self) -> int:
-        """The earliest time at which it can have been ordered, in microseconds: if its record is lost, the fence takes
-        nothing for untouched that was ordered before."""
+        """The earliest time at which the effect can have been ordered, in microseconds. If records were lost after that
+        time, the fence does not take an effect without a record for untouched."""
         run, at = self._run, earliest_call() if self.inline else workflow.now()
         if run.gaps:
             return microseconds(run.started_at)
@@ -80,41 +79,41 @@ class EffectRecord(Generic[In, Out]):
 
     @property
     def is_new(self) -> bool:
-        """Whether no earlier run has performed it to its end."""
+        """Whether no earlier run has performed the effect to its end."""
         earlier = self._run.effects.performed_before
         return not self._run.catching_up or (earlier is not None and self.slot not in earlier)
 
     @property
     def repeats(self) -> bool:
-        """Whether an earlier run may have performed it."""
+        """Whether an earlier run may have performed the effect."""
         return self._run.catching_up or self.slot in (self._run.effects.performed_before or ())
 
     @property
     def is_behind(self) -> bool:
-        """Whether the run before has done more than this: what an earlier run performed to its end is settled once
-        more, since the database has lost the record of it. After a retry it is performed anew."""
+        """Whether the previous run came further than this one. If the database has lost the record of an effect that an
+        earlier run performed to its end, the effect is settled again. After a retry it is performed anew."""
         run = self._run
         repeats = run.catching_up and run.asked.retry is None
         return repeats and self.slot in (run.effects.performed_before or ())
 
     @property
     def in_doubt(self) -> bool:
-        """Whether nobody knows what became of an attempt."""
+        """Whether the outcome of an attempt is unknown."""
         return self.known.effect.in_doubt
 
     @property
     def timeout(self) -> timedelta:
-        """Of its next call: the one that `decide` reckons with, when it judges what still fits into a window."""
+        """The time-out of the next call. `decide` uses it to judge whether a call still fits into a window."""
         return (self.known.terms or self.effect).timeout
 
     def note(self, **changes: Any) -> None:
-        """Know that from now on; see `Known`."""
+        """Change the facts; see `Known`."""
         self.known = replace(self.known, **changes)
 
     def unsettled(self, attention: str | None, next_at: Any) -> Unsettled:
-        """What the next run must know of it."""
+        """The data about the effect for the next run."""
         return Unsettled(
-            known=replace(self.known, terms=None),  # a new run takes today's
+            known=replace(self.known, terms=None),  # a new run takes today's terms
             seen_at=self.seen_at,
             progress=self.progress,
             since=self._since,
@@ -127,7 +126,7 @@ class EffectRecord(Generic[In, Out]):
         )
 
     def fence(self, op: FenceOp, *, token: str | None = None, **more: Any) -> Fence:
-        """What a write asks of the effect's record."""
+        """The fence part of a write about this effect."""
         return Fence(
             op=op,
             key=self.key,
@@ -140,17 +139,17 @@ class EffectRecord(Generic[In, Out]):
         )
 
     async def ask(self, op: FenceOp, **more: Any) -> Answer:
-        """Read the record, or change it; the answer is not taken in yet."""
+        """Read or change the record. The caller evaluates the answer."""
         return await self._recorder.fence(self.fence(op, **more))
 
     async def settle(self, status: EffectStatus, why: str, *, receipt: Any = None, by: str | None = None) -> None:
-        """Compare-and-set on the token that was read: whatever came in meanwhile stands."""
+        """Record `status` by compare-and-set on the token that was read. A record that changed meanwhile stands."""
         answer = await self.ask(FenceOp.RESOLVE, status=status, receipt=receipt, why=storable(why), by=storable(by))
         self.see(answer.effect or EffectView(), answer)
         self.known = self.known.settled()
 
     def see(self, view: EffectView, source: Report | Answer) -> None:
-        """Take in the record, and the terms of the worker that read it."""
+        """Use this view of the record, and the terms of the worker that read it."""
         of_each = source.terms or {} if isinstance(source, Answer) else {self.effect.identity: source.terms}
         terms = of_each.get(self.effect.identity)
         self.note(effect=view, read=True, terms=self.own or terms or self.known.terms)
@@ -158,11 +157,11 @@ class EffectRecord(Generic[In, Out]):
         self._run.stay_ahead(view.version)
 
     def take_progress(self, progress: Any) -> None:
-        """What an attempt has reported of its progress."""
+        """Note the progress that an attempt has reported."""
         self.progress = progress
 
     def note_end(self, report: Report) -> None:
-        """What the end of an attempt means for the next one."""
+        """Note the end of an attempt, for the next decision."""
         known = replace(self.known.settled(), unmade=not report.made, different=report.said is Said.DIFFERENT)
         if report.made:
             failed = report.said is not Said.STANDING
@@ -179,9 +178,9 @@ class EffectRecord(Generic[In, Out]):
         self.known = known
 
     def note_loss(self, begun: bool) -> None:
-        """What the loss of an attempt means for the next one; `begun`: the record of it was made."""
+        """Note the loss of an attempt, for the next decision; `begun`: whether the attempt was recorded."""
         known = self.known.settled()
-        # A lost attempt that is on record as not done may not have called anybody: only its report knew.
+        # A lost attempt that is recorded as not done may have made no call. Only its lost report showed that.
         self.known = replace(
             known,
             failures=known.failures + 1,
@@ -192,5 +191,5 @@ class EffectRecord(Generic[In, Out]):
         )
 
     def note_resolution(self) -> None:
-        """A person has settled it: failures are counted anew."""
+        """Note that a person has settled the effect: failures are counted anew."""
         self.known = replace(self.known.settled(), failures=0, spared=0)

@@ -1,7 +1,7 @@
 """Ways to leave the author's code from inside, and how the conductor awaits that code.
 
-No exception travels through the author's `run`: whichever of its branches has to leave stops where it is, and the
-conductor goes on without it. So `asyncio.gather`, task groups and time-outs around the calls make no difference.
+No exception travels through the author's `run`: a branch that has to leave stops where it is, and the conductor
+continues without it. So `asyncio.gather`, task groups and time-outs around the calls make no difference.
 """
 
 from __future__ import annotations
@@ -23,26 +23,26 @@ class Leave(BaseException):
     """Leaves the author's code from inside; not an `Exception`, so that no handler there swallows it.
 
     Attributes:
-        rank: of several reasons the one with the highest rank counts.
+        rank: if there are several reasons, the one with the highest rank counts.
     """
 
     rank: ClassVar[int]
 
 
 class ContinueAsNew(Leave):
-    """The history is long: go on in a new run."""
+    """The history is long: continue in a new run."""
 
     rank = 0
 
 
 class Cancelled(Leave):
-    """Somebody asked for the end."""
+    """The end was requested."""
 
     rank = 1
 
 
 class Overtaken(Leave):
-    """The database knows a final state, or a newer generation."""
+    """The database has a final state, or a newer generation."""
 
     rank = 3
 
@@ -56,11 +56,11 @@ class Part:
     """A coroutine of the author's that the conductor awaits, with all tasks that it creates: `run` or `cancelling`.
 
     Args:
-        may_end: whether somebody has asked for the end, so that a `CancelledError` in the code means just that.
+        may_end: returns whether the end was requested. A `CancelledError` in the code then means that end.
 
     Attributes:
-        reason: why it was left; None as long as it goes on.
-        over: the conductor has gone on without it: its branches can begin nothing more.
+        reason: why the part was left; None while it runs.
+        over: whether the conductor has continued without the part, whose branches then begin nothing more.
     """
 
     def __init__(self, may_end: Callable[[], bool] = lambda: False) -> None:
@@ -70,7 +70,7 @@ class Part:
         self._task: asyncio.Future[None] | None = None
 
     def leave(self, reason: Leave) -> None:
-        """Note why a branch of it was left."""
+        """Note why a branch of the part was left."""
         if self.reason is None or reason.rank > self.reason.rank:
             self.reason = reason
 
@@ -91,11 +91,11 @@ class Part:
         self.check()
 
     def end(self) -> None:
-        """The conductor goes on without it."""
+        """Note that the conductor continues without the part."""
         self.over = True
 
     def check(self) -> None:
-        """Raise what `code` raised, if it has ended, or else the reason why it was left."""
+        """Raise the exception of `code`, if it has ended, or else the reason why it was left."""
         if self._task is not None and self._task.done():
             if self._task.cancelled():
                 self.leave(Cancelled() if self._may_end() else reason_of(asyncio.CancelledError()))
@@ -113,9 +113,10 @@ _PART: ContextVar[Part | None] = ContextVar("perdure_part", default=None)
 
 
 async def inside(begin: Callable[[], Coroutine[Any, Any, T]]) -> T:
-    """Begin an operation for the author's code, and await it. Where it leaves, that branch of the code stops here.
+    """Begin an operation for the author's code, and await it. If the operation leaves, that branch of the code stops
+    here.
 
-    In a handler there is nobody to go on without it, so the reason is raised there.
+    In a handler the reason is raised, because no conductor awaits the handler.
     """
     part = _PART.get()
     if part is not None and part.over:
@@ -130,7 +131,7 @@ async def inside(begin: Callable[[], Coroutine[Any, Any, T]]) -> T:
 
 
 async def for_ever() -> NoReturn:
-    """Stop here."""
+    """Wait for ever."""
     while True:
         await until(lambda: False)
 
@@ -139,7 +140,7 @@ async def until(condition: Callable[[], bool], timeout: float | None = None, sum
     """Wait until `condition()` holds; False if `timeout` seconds went by first.
 
     A cancellation of the workflow cancels one task, but the SDK raises `CancelledError` in every wait that was under
-    way then, once it is over. Only a cancellation of the task that waits counts here.
+    way then, when the wait is over. Only a cancellation of the waiting task counts here.
     """
     held = False
 
@@ -160,10 +161,10 @@ async def until(condition: Callable[[], bool], timeout: float | None = None, sum
 
 
 async def to_its_end(operation: Coroutine[Any, Any, T], withdraw: Callable[[], None] = lambda: None) -> T:
-    """What `operation` returns, in a task of its own.
+    """Run `operation` in a task of its own, and return its result.
 
-    Where the task that awaits it is cancelled (`asyncio.timeout`, a task group, `cancel()`), `withdraw` is called, and
-    the cancellation goes on after `operation` has ended. So nothing that is under way is torn apart.
+    If the awaiting task is cancelled (`asyncio.timeout`, a task group, `cancel()`), `withdraw` is called, and the
+    cancellation continues after `operation` has ended. So no call under way is interrupted.
     """
     task = asyncio.ensure_future(operation)
     cancelled: asyncio.CancelledError | None = None
@@ -179,10 +180,10 @@ async def to_its_end(operation: Coroutine[Any, Any, T], withdraw: Callable[[], N
 
 
 def reason_of(error: BaseException) -> Leave:
-    """The reason with the highest rank, where `error` is one or a group of them.
+    """The reason with the highest rank, if `error` is a reason or a group of reasons.
 
     Raises:
-        Exception: what else `error` is, or holds.
+        Exception: `error` is, or contains, another exception.
     """
     if isinstance(error, Leave):
         return error
@@ -193,10 +194,10 @@ def reason_of(error: BaseException) -> Leave:
         error = others or error
     if isinstance(error, Exception):
         raise error
-    # The SDK does not handle it: the workflow would stand still, and nobody would learn of it.
+    # The SDK does not handle it: the workflow would stand still without a sign.
     raise DeclarationError(f"the lifecycle's code raised {type(error).__name__}, which is no Exception") from error
 
 
 def fail(message: str, kind: str) -> NoReturn:
-    """End the workflow: no later deploy could make this start right."""
+    """Fail the workflow: no later deploy can correct this start."""
     raise ApplicationError(message, type=kind, non_retryable=True)

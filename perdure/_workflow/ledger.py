@@ -1,4 +1,5 @@
-"""What became of a run's effects: being performed, left unsettled by the run before, ended without being done."""
+"""The effects of a run: those that are being performed, were left unsettled by the previous run, or ended without being
+done."""
 
 from __future__ import annotations
 
@@ -17,16 +18,16 @@ from perdure.contracts.keys import Entity, Key, slot_of
 from perdure.contracts.outcomes import Abandoned, DifferentInput, EffectStatus, NotPerformed, WasRefused
 
 REMEMBERED = 100
-"""How many performances of earlier runs a run hands on that has not repeated them: one that goes on from its snapshot
-repeats none, and is to grow no longer by new runs."""
+"""Limit of the performances of earlier runs that a run passes on without repeating them. A run that continues from its
+snapshot repeats none, and its data must not grow with each new run."""
 
 
 class Performing(Protocol):
-    """A performance under way, as the rest of its run sees it.
+    """A performance under way, for the other parts of its run.
 
     Attributes:
         slot: the effect's name, with its suffix.
-        parked: whether it waits for a person to resolve it.
+        parked: whether the effect waits for a person to resolve it.
         attention: why a person is needed, if one is.
     """
 
@@ -50,38 +51,38 @@ class Performing(Protocol):
     def resolved(self) -> str | None: ...
 
     def status(self) -> EffectProgress:
-        """Where it is, as the query `status` shows it."""
+        """The progress of the effect, for the query `status`."""
 
     def unsettled(self) -> Unsettled:
-        """What the next run must know of it."""
+        """The data about the effect for the next run."""
 
     def resolve(self, said: Resolution) -> None:
-        """A person has reported what became of it."""
+        """Note that a person has resolved the effect."""
 
     def hurry(self) -> None:
-        """A retry was requested: a pause before the next step ends now."""
+        """End a pause before the next step now, because a retry was requested."""
 
     def look_again(self) -> None:
-        """A late outcome came in: the fence knows more."""
+        """Read the fence again, because a late outcome was recorded."""
 
     def take_back(self) -> None:
-        """The end was requested: an attempt that still waits for its turn is not handed out."""
+        """Withdraw an attempt that still waits for its turn, because the end was requested."""
 
 
 class Ledger:
     """The effects of one run.
 
     Attributes:
-        again: how often each was sent anew, by slot.
-        ended: those that ended without being done, by key.
-        ended_since_retry: keys of those that ended since somebody last asked for a retry, oldest first; None = nobody
-            has.
-        unsettled: those that an earlier run left under way, or that only the record knows of, by key.
-        terms: of the effects in this run, by the names that their keys carry; empty where an older release began it.
-        performances: those that are being performed, by key.
-        performed_before: slots of those whose performance ended in an earlier run, and that this one may repeat;
-            None = not known.
-        refused: slots of those that were refused: their next performance has a new key.
+        again: how often each effect was sent anew, by slot.
+        ended: effects that ended without being done, by key.
+        ended_since_retry: keys of the effects that ended since the last request for a retry, oldest first; None =
+            there was no request.
+        unsettled: effects that an earlier run left under way, or that are only in the record, by key.
+        terms: the terms of the effects in this run, by the names in their keys; empty if an older release began it.
+        performances: the performances under way, by key.
+        performed_before: slots of the effects whose performance ended in an earlier run, and that this run may
+            repeat; None = not known.
+        refused: slots of the effects that were refused. Their next performance has a new key.
     """
 
     def __init__(self, effects: Sequence[Effect[Any, Any]], carried: Carried) -> None:
@@ -98,11 +99,11 @@ class Ledger:
             known = []
         self.performed_before = None if known is None else [self._slot(slot) for slot in known]
         self._performed: list[str] = []
-        """Slots of those whose performance ended in this run."""
+        """Slots of the effects whose performance ended in this run."""
         self.refused: set[str] = set()
 
     def new_key(self, entity: Entity, effect: Effect[Any, Any], suffix: str | None) -> Key:
-        """The key of a performance that begins now: a new one where the last was refused."""
+        """The key of a performance that begins now. It is a new key if the last performance was refused."""
         slot = slot_of(effect.name, suffix)
         if slot in self.refused:
             self.refused.discard(slot)
@@ -111,7 +112,8 @@ class Ledger:
         return Key.of(entity, effect.identity, suffix, self.again.get(slot, 0))
 
     def repeat_end(self, performance: Performing) -> HowNotPerformed | None:
-        """How it ended in an earlier run, if it did without being done: it ends so once more."""
+        """How the effect ended in an earlier run without being done, so that it ends in the same way again; else
+        None."""
         how = self.ended.get(performance.key)
         if how is not None:
             self._performed.append(performance.slot)
@@ -120,14 +122,14 @@ class Ledger:
         return how
 
     def begin(self, performance: Performing) -> None:
-        """It is under way."""
+        """Note that a performance begins."""
         key = performance.key
         self.ended.pop(key, None)
         self.performances[key] = performance
-        self.unsettled.pop(key, None)  # not sooner: what it has in doubt is in one of the two at any moment
+        self.unsettled.pop(key, None)  # not sooner, so that its doubt is always in one of the two
 
     def note_end(self, performance: Performing, ended: NotPerformed) -> None:
-        """It ends without being done."""
+        """Note that an effect ends without being done."""
         if isinstance(ended, WasRefused):
             self.refused.add(performance.slot)
         self.ended[performance.key] = HowNotPerformed(
@@ -137,15 +139,14 @@ class Ledger:
             self.ended_since_retry[performance.key] = None
 
     def retry_begins(self) -> None:
-        """A retry was requested, and begins."""
+        """Note that a requested retry begins."""
         self.ended_since_retry = {}
 
     def given_up(self) -> str | None:
-        """Key of an effect that a retry would not call, where it would call no other one either; None if it may call
-        one.
+        """Key of an effect that a retry would not call, if the retry would call no other effect either; else None.
 
-        Which effects `run` comes back to is not known before the first retry. After that, it is what ended again: one
-        that ended earlier, and that `run` has left behind, does not count.
+        Before the first retry, the effects that `run` comes back to are not known. After a retry, only the effects that
+        ended again count, because `run` has left the earlier ones behind.
         """
         since = self.ended_since_retry
         count = [(key, how) for key, how in self.ended.items() if not since or key in since]
@@ -153,41 +154,41 @@ class Ledger:
         return uncalled[0] if uncalled and len(uncalled) == len(count) else None
 
     def settled(self, performance: Performing) -> None:
-        """Its author has the answer."""
+        """Note that the author's code has the answer."""
         self._performed.append(performance.slot)
 
     def leave_unsettled(self, performance: Performing) -> None:
-        """It is left without an answer, to the next run or to the end of this one."""
+        """Leave a performance without an answer to the next run, or to the end of this one."""
         self.unsettled[performance.key] = performance.unsettled()
 
     def over(self, performance: Performing) -> None:
-        """It is not under way any more."""
+        """Note that a performance is not under way any more."""
         del self.performances[performance.key]
 
     def send_anew(self, key: str) -> str:
-        """Let the next performance of an effect that ended have a new key; its slot."""
+        """Give the next performance of an ended effect a new key. Returns the slot."""
         slot = self.ended.pop(key).slot
         self.refused.discard(slot)
         self.again[slot] = self.again.get(slot, 0) + 1
         return slot
 
     def goes_first(self) -> None:
-        """An effect was begun that is not on record, and no record was lost: no earlier run came so far."""
+        """Note that no earlier run came so far: an effect began without a record, and no record was lost."""
         if self.performed_before is None:
             self.performed_before = []
 
     def take_terms(self, terms: dict[str, Terms] | None) -> None:
-        """The terms of the worker that put the entity on record hold for the whole run."""
+        """Take the terms of the worker that recorded the entity. They hold for the whole run."""
         self.terms = terms or {}
 
     @property
     def doubts_left(self) -> list[Unsettled]:
-        """What the run before had in doubt, and this one has not come back to."""
+        """The doubts of the previous run that this run has not come back to."""
         return [each for each in self.unsettled.values() if each.known.effect.in_doubt]
 
     @property
     def attention(self) -> str | None:
-        """Why an effect needs a person: it is parked, or its receipt does not fit."""
+        """Why an effect needs a person, because it is parked or its receipt does not fit; else None."""
         effects: list[Performing | Unsettled] = [*self.performances.values(), *self.unsettled.values()]
         parked = (each.attention for each in effects if each.known.effect.in_doubt or each.known.effect.too_large)
         return next((why for why in parked if why), None)
@@ -204,8 +205,8 @@ class Ledger:
         return None
 
     def dealt_with(self, entity: Entity) -> list[str]:
-        """Keys of effects that the entity may end with, whatever is on record of them: the author was told that they
-        ended, or they were sent anew, or nobody waits for them."""
+        """Keys of effects that do not delay the entity's end, whatever their record: their end was returned to the
+        author's code, or they were sent anew, or no code waits for them."""
         names = {each.name: each.identity for each in self._effects}
         keys = {*self.ended, *(key for key, each in self.unsettled.items() if each.effect is None)}
         for slot, times in self.again.items():
@@ -214,9 +215,9 @@ class Ledger:
         return sorted(keys)
 
     def find_doubts(self, entity: Entity, on_record: dict[str, EffectView], now: datetime) -> list[Fence]:
-        """Learn of doubts that stand on record, and that this run has not dealt with: attempts of workflow tasks that
-        were lost, where the tasks that were made in their place took another way. A person settles them, but for those
-        of effects that may be repeated: what is returned gives these up."""
+        """Note doubts that are on record and that this run has not dealt with: attempts of lost workflow tasks, whose
+        replacements took another way. A person settles them, except those of effects that may be repeated. The returned
+        writes give these up."""
         terms, given_up = all_terms(self._effects), []
         for key, view in on_record.items():
             effect, suffix, _ = Key(key).performance
@@ -234,10 +235,10 @@ class Ledger:
         return given_up
 
     def carried(self) -> dict[str, Any]:
-        """Its part of what the next run is handed."""
+        """The effects' part of the data for the next run."""
         unsettled = self.unsettled | {key: each.unsettled() for key, each in self.performances.items()}
-        # A run may not have come to all that earlier runs did: it leaves an effect unsettled, or the database lost the
-        # record of one, and what a person said of that has led it to another wait.
+        # A run may not have come to all effects of earlier runs: it leaves an effect unsettled, or the database lost
+        # the record of one, and a person's resolution of that has led the run to another wait.
         done = set(self._performed)
         earlier = [each for each in self.performed_before or () if each not in done]
         if not unsettled:
@@ -252,6 +253,6 @@ class Ledger:
         }
 
     def _slot(self, slot: str) -> str:
-        """Today's name of an effect with its suffix."""
+        """The slot with today's name of the effect."""
         name, _, suffix = slot.partition("/")
         return slot_of(self._former.get(name, name), suffix)

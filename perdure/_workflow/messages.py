@@ -1,7 +1,7 @@
-"""Messages that come through the outbox: each has its place in the entity's order, and is heard once.
+"""Messages that come through the outbox: each has its place in the entity's order, and is processed once.
 
-They come in an envelope, the signal `perdure-message`. A signal of their own name would be dropped by Temporal's SDK
-where its payload can't be read, and heard twice where it is delivered twice.
+They come in an envelope, the signal `perdure-message`. Temporal's SDK would drop a signal of their own name if its
+payload cannot be read, and would process it twice if it is delivered twice.
 """
 
 from __future__ import annotations
@@ -20,15 +20,16 @@ from perdure.contracts.states import suggestion
 from perdure.errors import PerdureError, UnreadableRecord
 
 _ADAPTERS: dict[tuple[type[Any], str], list[TypeAdapter[Any]]] = {}
-"""What reads the payload of each handler; made once."""
+"""The adapters that read the payload of each handler; made once."""
 
 
 class _NotOne(PerdureError, TypeError):
-    """A handler takes more than a message carries."""
+    """A handler takes more arguments than a message has."""
 
 
 def unfit(lifecycle: type[Author], message: Message) -> str | None:
-    """Why the lifecycle could make nothing of a message; None if it can. Says where, not what (it may be personal)."""
+    """Why the lifecycle cannot read a message; None if it can. The text has the place, not the value, which may be
+    personal."""
     if message.kind == "cancel":
         return None if lifecycle.declared.cancelled else "it declares no state with cancelled=True to end in"
     handlers = _handlers(lifecycle)
@@ -44,15 +45,16 @@ def unfit(lifecycle: type[Author], message: Message) -> str | None:
 
 
 def signals(lifecycle: type[Author]) -> list[str]:
-    """Names of the signals that a lifecycle has handlers for."""
+    """Names of the signals for which a lifecycle has handlers."""
     return list(_handlers(lifecycle))
 
 
 async def hand_over(lifecycle: Any, message: Message) -> None:
-    """Give it to the author's handler; what that does before its first `await` is done when this returns to the loop.
+    """Pass a message to the author's handler. The handler has run to its first `await` when this returns to the loop.
 
     Raises:
-        UnreadableRecord: today's code has no handler for it, or can't read it: its task fails until it can.
+        UnreadableRecord: today's code has no handler for the message, or cannot read it. The workflow task fails until
+            other code is deployed.
     """
     if why := unfit(type(lifecycle), message):
         raise UnreadableRecord(f"message {message.id}: {why}")
@@ -80,7 +82,7 @@ def _adapters(lifecycle: type[Author], name: str) -> list[TypeAdapter[Any]]:
 
 
 def _handlers(lifecycle: type[Author]) -> dict[str, workflow._SignalDefinition]:
-    """The author's own, by name."""
+    """The author's own signals, by name."""
     definition = workflow._Definition.must_from_class(lifecycle)
     return {
         name: each for name, each in definition.signals.items() if name is not None and not name.startswith("perdure-")

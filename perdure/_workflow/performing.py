@@ -1,4 +1,4 @@
-"""One call of `perform`: the loop that asks `decide` what to do next, and does it."""
+"""One call of `perform`: the loop that executes the decisions of `decide`."""
 
 from __future__ import annotations
 
@@ -60,13 +60,13 @@ class Performance(Generic[In, Out]):
     """One effect being performed.
 
     Args:
-        given: its input, as JSON data.
-        suffix: tells several performances of it apart.
-        own: what this performance has in place of the contract's terms.
-        entering: state that is committed with the first attempt's record.
-        then: state that it is to be in if it is done.
-        expires_at: from then on it is of no use.
-        confirmed_by: asked while nobody knows whether it happened.
+        given: the input of the effect, as JSON data.
+        suffix: distinguishes several performances of the effect.
+        own: terms of this performance in place of the contract's.
+        entering: the state that is committed with the first attempt's record.
+        then: the state to enter if the effect is done.
+        expires_at: no attempt begins after this time.
+        confirmed_by: the author's function, which is called while the effect is in doubt.
     """
 
     def __init__(
@@ -96,23 +96,23 @@ class Performance(Generic[In, Out]):
         self.record = EffectRecord(run, recorder, effect, given, suffix, own)
         self._attempts = Attempts(run, recorder, self.record, entering=entering, then=then, expires_at=expires_at)
         self.attention = self.record.left.attention
-        """Why a person is needed, where it is parked, or was in the run before."""
+        """Why the effect needs a person, if it is parked, or was parked in the previous run."""
         self._goes_on_at = self.record.left.next_at
-        """When the pause ends that the run before was in."""
+        """End of the pause that the previous run was in."""
         self._next_at: datetime | None = None
-        """When the pause ends that it is in."""
+        """End of the present pause."""
         self._hurried = False
         self._poked = False
         """A late outcome came in: the fence knows more."""
         self._withdrawn = False
-        """The code that awaits it was cancelled."""
+        """Whether the awaiting code was cancelled."""
         self.parked = False
         self.resolution: Resolution | None = None
         self.resolved: str | None = None
-        """What became of the resolution."""
+        """The result of the resolution."""
 
     async def run(self) -> Done[Out] | NotPerformed:
-        """Perform it until it is settled; and be in the state `then` if it is done."""
+        """Perform the effect until it is settled. Enter `then` if the effect is done."""
         self._attempts.check()
         end = await self._perform()
         if self._entering is not None and self._attempts.hides():
@@ -123,36 +123,36 @@ class Performance(Generic[In, Out]):
 
     @property
     def effect(self) -> Effect[In, Out]:
-        """Its contract."""
+        """The contract of the effect."""
         return self.record.effect
 
     @property
     def key(self) -> Key:
-        """Its idempotency key."""
+        """The idempotency key."""
         return self.record.key
 
     @property
     def slot(self) -> str:
-        """The effect's name, with its suffix."""
+        """The effect's name, with the suffix."""
         return self.record.slot
 
     @property
     def known(self) -> Known:
-        """What is known of the effect."""
+        """The facts about the effect."""
         return self.record.known
 
     @property
     def pauses(self) -> bool:
-        """Whether it waits for the time of its next step."""
+        """Whether the performance waits for the time of its next step."""
         return self._next_at is not None
 
     @property
     def ordered_at(self) -> datetime | None:
-        """When its last attempt was ordered as an activity."""
+        """Time at which the last attempt was ordered as an activity."""
         return self._attempts.ordered_at
 
     def status(self) -> EffectProgress:
-        """Where it is, as the query `status` shows it."""
+        """The progress of the effect, for the query `status`."""
         view = self.known.effect
         return EffectProgress(
             effect=self.slot,
@@ -165,15 +165,15 @@ class Performance(Generic[In, Out]):
         )
 
     def unsettled(self) -> Unsettled:
-        """What the next run must know of it."""
+        """The data about the effect for the next run."""
         return self.record.unsettled(self.attention, self._next_at)
 
     def resolve(self, said: Resolution) -> None:
-        """A person has reported what became of it."""
+        """Note that a person has resolved the effect."""
         self.resolution = said
 
     def hurry(self) -> None:
-        """A retry was requested: a pause before the next step ends now."""
+        """End a pause before the next step now, because a retry was requested."""
         self._hurried = self.pauses
 
     def look_again(self) -> None:
@@ -181,12 +181,12 @@ class Performance(Generic[In, Out]):
         self._poked = True
 
     def take_back(self) -> None:
-        """The end was requested: an attempt that still waits for its turn is not handed out."""
+        """Withdraw an attempt that still waits for its turn, because the end was requested."""
         self._attempts.take_back()
 
     def withdraw(self) -> None:
-        """The code that awaits it was cancelled: it stops as soon as it is in no doubt, and begins no attempt till then
-        but to settle one."""
+        """Stop as soon as the effect is in no doubt, because the awaiting code was cancelled. Until then an attempt
+        begins only to settle a doubt."""
         self._withdrawn = True
         self.take_back()
 
@@ -243,10 +243,10 @@ class Performance(Generic[In, Out]):
         return decide(self.effect, known, now=now, expires_at=self._expires_at, ending=ending, luck=luck)
 
     async def _wait(self, pause: timedelta) -> bool:
-        """Pause; False if the time that the effect is of use ended first, so that `decide` has the word.
+        """Pause. Returns False if the effect expired first, so that `decide` is called again.
 
         Raises:
-            Cancelled: somebody asked for the end. Where it is in doubt, that is settled first.
+            Cancelled: the end was requested. A doubt is settled first.
         """
         now, expires_at = workflow.now(), self._expires_at
         end = now + pause if expires_at is None else min(now + pause, expires_at)
@@ -263,12 +263,12 @@ class Performance(Generic[In, Out]):
         except Cancelled:
             if not self.record.inline or self._run.catching_up:
                 raise
-            await self._read()  # a workflow task that was lost may have begun the attempt that this pause was for
+            await self._read()  # a lost workflow task may have begun the attempt after this pause
             if not self.record.in_doubt and self.known.effect.status is not EffectStatus.DONE:
                 raise
             self._next_at = None
             return False
-        # A workflow task that was lost since then may have begun an attempt that this run does not know of.
+        # A workflow task that was lost since then may have begun an attempt without this run.
         self.record.note(read=False)
         if self._stops:
             raise asyncio.CancelledError
@@ -296,7 +296,7 @@ class Performance(Generic[In, Out]):
         return self._hurried or self._poked or self._stops or self._confirmed() is not None
 
     def _confirmed(self) -> Any:
-        """The receipt, as JSON data, that a message has brought for what nobody knows else; None if none has."""
+        """The receipt, as JSON data, of a message that confirms the effect in doubt; None without such a message."""
         if self._confirmed_by is None or not self.record.in_doubt:
             return None
         said = self._confirmed_by()
@@ -340,14 +340,14 @@ class Performance(Generic[In, Out]):
             await record.settle(EffectStatus.DONE, "found by the look-up", receipt=report.receipt, by="look-up")
 
     async def _until_it_fits(self) -> None:
-        """It is done, and its receipt is in the database alone, too large for Temporal: wait for a deploy of code that
-        declares a smaller one. Nothing is called again."""
+        """Wait for a deploy of code that declares a smaller receipt: the effect is done, and its receipt is too large
+        for Temporal, so it is only in the database. No call is made again."""
         pause, longest = LOOKS_AGAIN
         await self._need_person(
             f"{self.slot} is done, and its receipt of {self.known.effect.too_large} bytes does not fit into Temporal, "
             f"which takes {LARGEST_RECEIPT}: deploy a receipt type without the large part ({ELSEWHERE}), then retry"
         )
-        self._expires_at = None  # what is done is of use
+        self._expires_at = None  # a done effect does not expire
         while self.known.effect.too_large is not None:
             await self._wait(pause)
             pause = min(2 * pause, longest)
@@ -356,7 +356,7 @@ class Performance(Generic[In, Out]):
         await self._recorder.move_here(f"the receipt of {self.slot} fits")
 
     async def _need_person(self, attention: str) -> bool:
-        """Show why a person is needed; False if the run before has done so."""
+        """Show why a person is needed. Returns False if the previous run has done so."""
         if attention == self.attention:
             return False
         self.attention = attention
@@ -364,8 +364,8 @@ class Performance(Generic[In, Out]):
         return True
 
     async def _park(self) -> None:
-        """Wait until a person resolves it."""
-        # Not only read: of an inline attempt nobody has said yet that it is lost, so its late `done` would wake nobody.
+        """Wait until a person resolves the effect."""
+        # `LOST` and not `READ`: an inline attempt does not count as lost yet, so its late `done` would wake no run.
         await self._read(FenceOp.LOST, why="no word of how it ended")
         if not self.record.in_doubt or self.known.effect.in_flight > 0:
             return
@@ -379,19 +379,19 @@ class Performance(Generic[In, Out]):
             await self._waiter.pause(
                 left,
                 lambda: self.resolution is not None or self._poked or self._confirmed() is not None,
-                cancellable=False,  # an end now would leave the doubt to nobody
+                cancellable=False,  # an end now would leave the doubt open
                 summary=markdown(f"{self.slot}: parked"),
             )
         finally:
             self.parked = False
         self.attention = None
         if self.resolution is None:
-            await self._read()  # a witness is heard before the next step
+            await self._read()  # a confirmation counts before the next step
         else:
             await self._take(self.resolution)
 
     async def _take(self, said: Resolution) -> None:
-        """Put on record what a person has reported."""
+        """Record the resolution of a person."""
         record, recorder = self.record, self._recorder
         fence = record.fence(
             FenceOp.RESOLVE,
@@ -443,7 +443,7 @@ class Performance(Generic[In, Out]):
 
 
 def _answer(report: Report) -> str | None:
-    """In what a look-up ended, as the metric says it; None if nobody was asked."""
+    """The answer of a look-up, as a label of the metric; None if no look-up was made."""
     if report.said is Said.MISS:
         return "miss" if report.believable else "early"
     return {Said.DONE: "hit", Said.MUTE: "mute"}.get(report.said)

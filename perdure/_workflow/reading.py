@@ -1,7 +1,7 @@
-"""Reading what is on record with today's code; what that can't read makes the entity stand still and say so.
+"""Reads recorded data with today's code. If the code cannot read it, the entity stands still, and needs a person.
 
-Code that comes later may be able to read it, and replays what this code did. So the history says by a marker where a
-run stood still, and by another one where it went on.
+Later code may read the data, and replays the steps of this code. So a marker in the history shows where a run stood
+still, and another marker shows where it continued.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from perdure.errors import DeclarationError, UnreadableRecord
 T = TypeVar("T")
 
 LOOKS_AGAIN = timedelta(seconds=10), timedelta(hours=1)
-"""The first and the longest pause after which a run that stands still looks whether its code can read it now."""
+"""The first and the longest pause of a run that stands still, before it tries to read the record again."""
 
 
 class Unreadable(Leave):
-    """Today's code can't read something that is on record; the history says so too."""
+    """Today's code cannot read the record; the history shows that too."""
 
     rank = 2
 
@@ -38,16 +38,16 @@ class Unreadable(Leave):
 
 
 def read(run: RunState, what: str, reading: Callable[[], T]) -> T:
-    """What `reading` returns.
+    """Return the result of `reading`.
 
     Raises:
-        Unreadable: it can't be read, or could not when this run came here first.
-        UnreadableRecord: an earlier version of the code has read it, and went on; this one can't follow.
+        Unreadable: the data cannot be read, or could not when this run came here first.
+        UnreadableRecord: an earlier version of the code has read the data, and this one cannot.
     """
     value, why = _try(reading)
     if value is not None and not workflow.unsafe.is_replaying():
         return value[0]
-    # On replay: whether it stood still here then. For the first time: puts that on record.
+    # On replay: whether the run stood still here. The first time: records that it does.
     if workflow.patched(f"perdure: {what} can't be read ({run.standstill.times})"):
         raise Unreadable(what, why or "by the code that came here first", reading)
     if value is not None:
@@ -59,11 +59,11 @@ def read(run: RunState, what: str, reading: Callable[[], T]) -> T:
 
 
 async def stand_still(run: RunState, recorder: Recorder, waiter: Waiter, unreadable: Unreadable) -> None:
-    """Need a person, or another deploy, until the code can read it.
+    """Stand still, and show that a person or a deploy is needed, until the code can read the record.
 
     Raises:
-        Cancelled: somebody asked for the end.
-        Overtaken: the database has reported that it is over.
+        Cancelled: the end was requested.
+        Overtaken: the entity is over in the database.
     """
     standstill = run.standstill
     standstill.begin(unreadable.attention)
@@ -91,7 +91,7 @@ async def stand_still(run: RunState, recorder: Recorder, waiter: Waiter, unreada
 
 
 def _reads(unreadable: Unreadable, mark: str) -> bool:
-    """Whether the code of this worker can read it; on replay, whether that time's could."""
+    """Whether the code of this worker can read the record; on replay, whether the code of that time could."""
     can = workflow.unsafe.is_replaying() or _try(unreadable.reading)[0] is not None
     return can and workflow.patched(mark)
 

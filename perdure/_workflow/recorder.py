@@ -1,4 +1,4 @@
-"""What a run puts on record: it orders writes, and shows the state that it is in from then on."""
+"""The writes of a run: orders them, and shows the new state in queries and the Web UI."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ _UNTIL_WRITTEN = RetryPolicy(initial_interval=timedelta(seconds=1), maximum_inte
 
 
 class Recorder:
-    """Writes for one run.
+    """Makes the writes of one run.
 
     Attributes:
         last_move: version of the newest write that shows a state.
-        in_flight: how many calls and writes are under way.
+        in_flight: number of calls and writes under way.
     """
 
     def __init__(self, run: RunState, author: Author) -> None:
@@ -47,10 +47,10 @@ class Recorder:
         self._state = None if shown.get(STATE) is None else run.state
         """The state that the search attribute shows; None = it shows none."""
         self._counted = run.state if run.catching_up else None
-        """The state that was last counted as entered."""
+        """The last state that was counted as entered."""
 
     def order(self, *, move: Move | None = None, fence: Fence | None = None, given: Any = None) -> Write:
-        """A write of this entity with a version of its own."""
+        """A write of this entity with a new version."""
         entity = self._run.entity
         return Write(
             lifecycle=entity.lifecycle,
@@ -83,11 +83,11 @@ class Recorder:
         )
 
     async def write(self, order: Write) -> Answer:
-        """Commit `order`, however long the database is away.
+        """Commit `order`, and wait for the database as long as it is away.
 
         Raises:
-            Overtaken: the entity is final, or was restarted, and the order had something to show.
-            TooLarge: Temporal would not take it.
+            Overtaken: the entity is final, or was restarted, and the order has a move.
+            TooLarge: the order is too large for Temporal.
         """
         check_size(self._run.entity, "what it writes", order)
         if order.move is not None:
@@ -104,7 +104,7 @@ class Recorder:
         return await self.write(self.order(move=self.move_to(state, why, by)))
 
     async def move_here(self, why: str | None = None, by: str | None = None) -> None:
-        """Commit that the mirror shows the state that it is in; raises as `write` does."""
+        """Commit that the mirror shows the present state; raises as `write` does."""
         await self.move(self._run.state, why, by)
 
     async def fence(self, fence: Fence) -> Answer:
@@ -113,7 +113,7 @@ class Recorder:
 
     @asynccontextmanager
     async def under_way(self) -> AsyncIterator[None]:
-        """Around each call and write: meanwhile the run neither ends nor goes on in a new one."""
+        """Surround a call or a write. Meanwhile the run neither ends nor continues as new."""
         if self._closed:
             await for_ever()
         self.in_flight += 1
@@ -123,24 +123,24 @@ class Recorder:
             self.in_flight -= 1
 
     def close(self) -> None:
-        """The run is over, here or for good: nothing more is begun in it."""
+        """Note that the run is over: no call or write begins in it any more."""
         self._closed = True
 
     def show(self, state: str, why: str | None = None) -> None:
-        """Be in `state` from now on, as far as queries and the Web UI see."""
+        """Show `state` in queries and the Web UI from now on."""
         if self._run.be_in(state, why):
             self.publish()
         self.describe()
 
     def acted(self) -> None:
-        """The run is further than the one before it, and has done what a retry was requested for."""
+        """Note that the run is further than the previous one, and has used a requested retry."""
         self._run.arrived()
         self._run.has_moved()
         self._run.asked.retry_is_done()
         self.count_state()
 
     def describe(self) -> None:
-        """Show the Web UI where it is and what a person can do."""
+        """Show the present state, and the possible actions of a person, in the Web UI."""
         workflow.set_current_details(details(self._run.status()))
         self._index()
 
@@ -158,13 +158,13 @@ class Recorder:
             workflow.upsert_search_attributes(changed)
 
     def publish(self) -> None:
-        """Show its state in the lifecycle's search attribute, if it has one."""
+        """Show the state in the lifecycle's search attribute, if it has one."""
         if self._author.search_attribute is not None:
             key = SearchAttributeKey.for_keyword(self._author.search_attribute)
             workflow.upsert_search_attributes([key.value_set(self._run.state)])
 
     def count_state(self) -> None:
-        """It is on record that this state was entered."""
+        """Count the present state as entered."""
         state, lifecycle = self._run.state, self._run.entity.lifecycle
         if state != self._counted:
             self._counted = state
@@ -182,7 +182,7 @@ async def _write(order: Write) -> Answer:
             summary=markdown(order),
         )
     except (ActivityError, ApplicationError):
-        # Not in the workflow task: while PostgreSQL is away this waits without growing the history.
+        # An activity waits while PostgreSQL is away, without new events in the history.
         answer = await workflow.execute_activity(
             WRITE,
             order,

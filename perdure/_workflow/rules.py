@@ -1,4 +1,4 @@
-"""What can be asked of a run now; what makes no sense is refused with a sentence why."""
+"""The requests that a run accepts now. Others are refused with a reason."""
 
 from __future__ import annotations
 
@@ -9,26 +9,26 @@ from perdure.errors import NotNow
 
 
 def refuse_if_over(run: RunState) -> None:
-    """Raise `NotNow` if nothing can be asked of this run any more."""
+    """Raise `NotNow` if this run accepts no requests any more."""
     if why := closing(run):
         raise NotNow(why)
 
 
 def closing(run: RunState) -> str | None:
-    """Why nothing can be asked of this run any more."""
+    """Why this run accepts no requests any more; None if it does."""
     if run.final or run.overtaken:
         return f"too late: already {run.state}"
     return "it continues in a new run: try again in a moment" if run.leaving else None
 
 
 def why_left(run: RunState, reason: Leave) -> str:
-    """Why a handler was left, as whoever sent the update reads it."""
+    """Why a handler was left, for the sender of the update."""
     asked = run.asked.cancel
     return closing(run) or (f"{asked.by} has requested its end" if asked else f"it can't go on now: {reason}")
 
 
 def parked(run: RunState, slot: str | None) -> Performing:
-    """The parked effect that `slot` names; the only one, where `slot` is None."""
+    """The parked effect that `slot` names; the only one, if `slot` is None."""
     there = [each for each in run.effects.performances.values() if each.parked]
     chosen = [each for each in there if slot in (None, each.slot, each.key)]
     if len(chosen) == 1:
@@ -39,7 +39,7 @@ def parked(run: RunState, slot: str | None) -> Performing:
 
 
 def ended(run: RunState, slot: str | None) -> str:
-    """Key of the effect that ended without being done, and that `slot` names."""
+    """Key of the effect that `slot` names and that ended without being done."""
     chosen = [key for key in run.effects.ended if slot in (None, key, run.effects.ended[key].slot)]
     if len(chosen) == 1:
         return chosen[0]

@@ -1,5 +1,4 @@
-"""What one run of a lifecycle knows: plain data, and what it hands to the next run. It writes nothing and waits for
-nothing."""
+"""The state of one run of a lifecycle, and the data that it passes to the next run. Plain data: no writes, no waits."""
 
 from __future__ import annotations
 
@@ -22,15 +21,15 @@ from perdure.errors import DeclarationError, InvalidEntity, NotThisDatabase
 
 
 class Asked:
-    """What people have asked of a run.
+    """The requests of people to a run.
 
     Attributes:
-        retry: a retry that was granted, and that nothing was done about yet.
-        waits_for_retry: the author's code waits for one.
-        cancel: the end was requested.
-        cancelled_before: it was, before the first run had begun.
-        cancelling: the cancel has ended the author's `run` in this run; their `cancelling` is under way, or done.
-        was_cancelling: likewise, here or in a run before: started from its top, `run` gets no further than it was.
+        retry: a retry that was granted and not used yet.
+        waits_for_retry: whether the author's code waits for a retry.
+        cancel: the request for the end.
+        cancelled_before: whether the end was requested before the first run began.
+        cancelling: whether the cancel has ended the author's `run` in this run; `cancelling` is under way, or done.
+        was_cancelling: the same, also for an earlier run. A `run` that starts from its top comes no further then.
     """
 
     def __init__(self, carried: Carried) -> None:
@@ -43,26 +42,26 @@ class Asked:
 
     @property
     def ending(self) -> bool:
-        """Whether the end was requested, and it has not begun."""
+        """Whether the end was requested and has not begun."""
         return self.cancel is not None and not self.cancelling
 
     def for_retry(self, asked: OperatorRequest) -> None:
-        """A retry was requested."""
+        """Note a request for a retry."""
         self.retry = asked
 
     def await_retry(self, *, anew: bool) -> None:
-        """The author's code waits for a retry from now on: for one that is requested `anew`, or for the one that the
-        run before was asked for, and has done nothing about."""
+        """Note that the author's code waits for a retry: for one that is requested `anew`, or for an unused one of the
+        previous run."""
         if anew:
             self.retry = None
         self.waits_for_retry = True
 
     def stop_awaiting_retry(self) -> None:
-        """The author's code goes on."""
+        """Note that the author's code continues."""
         self.waits_for_retry = False
 
     def retry_is_done(self) -> None:
-        """What the retry was requested for has begun."""
+        """Note that the retry was used."""
         self.retry = None
 
     def for_cancel(self, asked: OperatorRequest) -> None:
@@ -70,20 +69,20 @@ class Asked:
         self.cancel = asked
 
     def begin_cancelling(self) -> OperatorRequest:
-        """The cancel has ended the author's `run`; the request."""
+        """Note that the cancel has ended the author's `run`. Returns the request."""
         assert self.cancel is not None
         self.cancelling = self.was_cancelling = True
         return self.cancel
 
 
 class Standstill:
-    """Whether a run stands still, since today's code can't read something that is on record.
+    """Whether a run stands still, because today's code cannot read its record.
 
     Attributes:
-        attention: what can't be read, in a sentence; None once it can.
-        stands: whether it stands still.
-        times: how often it stood still before.
-        looks: somebody asks it to look whether the code can read it now.
+        attention: why the record cannot be read, in a sentence; None if it can.
+        stands: whether the run stands still.
+        times: how often the run stood still before.
+        looks: whether a person requested to try again now.
     """
 
     def __init__(self) -> None:
@@ -93,19 +92,19 @@ class Standstill:
         self.looks = False
 
     def begin(self, attention: str) -> None:
-        """It stands still from now on."""
+        """Note that the run stands still."""
         self.attention, self.stands = attention, True
 
     def look(self) -> None:
-        """Somebody asks it to look."""
+        """Note a request to try again."""
         self.looks = True
 
     def has_looked(self) -> None:
-        """It has looked, and waits to be asked again."""
+        """Note that the run has tried again, and waits for the next request."""
         self.looks = False
 
     def readable(self) -> None:
-        """The code can read it now."""
+        """Note that the code can read the record."""
         self.attention = None
 
     def give_up(self) -> None:
@@ -113,37 +112,37 @@ class Standstill:
         self.attention, self.stands = None, False
 
     def end(self) -> None:
-        """It goes on."""
+        """Note that the run continues."""
         self.stands, self.times = False, self.times + 1
 
 
 class RunState:
-    """What one run knows.
+    """The state of one run.
 
     Attributes:
-        entity: whose lifecycle it is.
+        entity: the entity of the lifecycle.
         declared: the states of the lifecycle.
-        state: the one that it is in; `since`: when it came to it.
-        how_far: one line of the author's, for whoever looks.
-        restored: the snapshot that the run before has left.
-        catching_up: `run` was started from its top, and has not come to where the run before was: until then, what that
-            did is not done again.
-        behind: `run` was started from its top, and has not come to the state that it is in. It can have ended to catch
-            up all the same: where the database lost a record, it waits for a person on the way.
-        moved: this run has done more than catch up.
-        effects: what became of them.
-        asked: what people have asked of it.
-        standstill: whether it stands still.
-        last_message: ordinal of the last message from the outbox: they come in order.
-        expects: ordinal of the last one that is on its way again.
-        version: of the newest write that this run knows of, or has ordered.
-        on_record: the newest version that this run knows to be on record.
-        began: when the first run of this chain was started, in microseconds; 0 = before this was known.
-        started_at: when the entity was, in this generation.
-        gaps: an effect without a record may have been performed all the same.
-        born: the database has the entity.
-        leaving: it goes on in a new run in a moment; what is asked now is to be asked again there.
-        overtaken: the database has reported that it is over; nothing that waits in this run goes on.
+        state, since: the present state, and the time at which it was entered.
+        how_far: the author's line for people.
+        restored: the snapshot of the previous run.
+        catching_up: whether `run` was started from its top and has not reached the place of the previous run. Until
+            then, the acts of that run are not repeated.
+        behind: whether `run` was started from its top and has not reached the present state. Catching up may have ended
+            nevertheless: if the database lost a record, `run` waits for a person on the way.
+        moved: whether this run has done more than catch up.
+        effects: the effects of the run.
+        asked: the requests of people.
+        standstill: whether the run stands still.
+        last_message: ordinal of the last message from the outbox. Messages come in order.
+        expects: ordinal of the last message that is delivered again.
+        version: version of the newest write that this run has read or ordered.
+        on_record: version of the newest write that is recorded as far as the run knows.
+        began: start of the first run of this chain, in microseconds; 0 = not known.
+        started_at: start of the entity in this generation.
+        gaps: whether an effect without a record may have been performed nevertheless.
+        born: whether the database has the entity.
+        leaving: whether the run continues as new in a moment. Requests that come now must be sent again.
+        overtaken: whether the entity is over in the database. No wait of this run continues then.
     """
 
     def __init__(self, author: Author) -> None:
@@ -160,7 +159,7 @@ class RunState:
         self.how_far: str | None = None
         self.restored = carried.snapshot
         self.restored_well = self.restored is None
-        """The author's lifecycle holds what is on record of it, so that its snapshot holds all of it."""
+        """Whether the author's lifecycle has restored its snapshot, so that its next snapshot is complete."""
         self.catching_up = carried.state is not None
         self.behind = self.catching_up
         self.moved = False
@@ -180,12 +179,12 @@ class RunState:
 
     @property
     def final(self) -> bool:
-        """Whether the lifecycle is over."""
+        """Whether the lifecycle has ended."""
         return self.declared.on_record(self.state).final
 
     @property
     def attention(self) -> str | None:
-        """Why a person is needed, whatever the state: it stands still, or an effect needs one."""
+        """Why a person is needed in any state: the run stands still, or an effect needs a person."""
         return self.standstill.attention or self.effects.attention
 
     def attention_in(self, state: str) -> str | None:
@@ -209,7 +208,7 @@ class RunState:
         return f"state: {self.state}" if self.state in map(self.declared.today, self.indexed) else None
 
     def status(self) -> LifecycleStatus:
-        """Where it is, and what it waits for."""
+        """The present state, and the reason of the present wait."""
         asked = self.asked
         return LifecycleStatus(
             lifecycle=self.entity.lifecycle,
@@ -226,17 +225,17 @@ class RunState:
         )
 
     def check_move(self, origin: str, state: str) -> None:
-        """Raise `DeclarationError` where `origin` may not lead to `state`."""
+        """Raise `DeclarationError` if `origin` may not lead to `state`."""
         if not self.declared.allows(origin, state):
             follow = ", ".join(self.declared.followers(origin)) or "none, it is final"
             raise DeclarationError(f"{self.entity}: {origin!r} may not lead to {state!r}; declared are: {follow}")
 
     def today(self, state: str | None) -> str | None:
-        """Today's name of a state on record."""
+        """Today's name of a recorded state."""
         return None if state is None else self.declared.today(state)
 
     def be_in(self, state: str, why: str | None = None) -> bool:
-        """Be in `state` from now on, for that reason; whether that is another one."""
+        """Set the present state. Returns whether it has changed."""
         if state == self.state:
             return False
         self._why = why
@@ -244,81 +243,82 @@ class RunState:
         return True
 
     def overtake(self, state: str | None) -> None:
-        """The database has reported that it is over, in `state`; None: it is in a newer generation."""
+        """Note that the entity is over in the database, in `state`; None = it is in a newer generation."""
         self.state, self.overtaken = self.declared.today(state or self.state), True
 
     def leave(self) -> None:
-        """It goes on in a new run in a moment."""
+        """Note that the run continues as new in a moment."""
         self.leaving = True
 
     def take_round(self, generation: int) -> None:
-        """The entity was restarted more often than whoever started this run knew."""
+        """Note that the entity was restarted more often than the start of this run shows."""
         self.entity = replace(self.entity, generation=generation)
 
     def be_born(self) -> None:
-        """The database has the entity."""
+        """Note that the database has the entity."""
         self.born = True
 
     def arrived(self) -> None:
-        """The run is where the one before it was."""
+        """Note that the run has reached the place of the previous run."""
         self.catching_up = False
 
     def step_towards(self, state: str) -> bool:
-        """`run` enters `state` while it catches up: whether it is still on its way after that."""
+        """Note that `run` enters `state` while it catches up. Returns whether it still catches up after that."""
         self.catching_up = state != self.state
         return self.catching_up
 
     def come_to(self, state: str) -> None:
-        """`run` names a state that it is to be in."""
+        """Note that `run` enters or names `state`."""
         self.behind = self.behind and state != self.state
 
     def has_passed(self, state: str) -> bool:
-        """Whether an earlier run has left `state` for the state that this one is in, and has not come to."""
+        """Whether an earlier run has left `state` on the way to the present state, which this `run` has not reached."""
         on_the_way = not self.declared.allows(self.state, state) and self.declared.leads(state, self.state)
         return self.behind and on_the_way
 
     def has_moved(self) -> None:
-        """This run has done more than catch up."""
+        """Note that this run has done more than catch up."""
         self.moved = True
 
     def next_version(self) -> int:
-        """Microseconds, strictly growing through resets, renewals and recovery."""
+        """A new version: microseconds, strictly growing through resets, new runs and recovery."""
         self.version = max(int(workflow.now().timestamp() * 1_000_000), self.version + 1)
         return self.version
 
     def learn(self, version: int) -> None:
-        """Never fall behind what is on record."""
+        """Note a recorded version, so that the next ones are newer."""
         self.on_record = max(self.on_record, version)
         self.stay_ahead(version)
 
     def stay_ahead(self, version: int) -> None:
-        """Let all versions to come be newer than that of an effect's record, which lets no older order begin."""
+        """Let later versions be newer than that of an effect's record, because an older order cannot begin."""
         self.version = max(self.version, version)
 
     def hear(self, ordinal: int) -> bool:
-        """Whether the message of that place is new; from now on it is not."""
+        """Note the message of this ordinal. Returns whether it is new."""
         if ordinal <= self.last_message:
             return False
         self.last_message = ordinal
         return True
 
     def report(self, how_far: str | None) -> None:
-        """The author reports how far it is."""
+        """Set the author's line for people."""
         self.how_far = how_far
 
     def has_restored(self) -> None:
-        """The author's lifecycle has read the snapshot that the run before has left."""
+        """Note that the author's lifecycle has read the snapshot of the previous run."""
         self.restored_well = True
 
     def kept(self, author: Author) -> tuple[Any, int]:
-        """The snapshot, and the last message that it holds: none without one, so that all would be told again."""
+        """The snapshot, and the last message that it holds. Without a snapshot, all messages would be delivered
+        again."""
         taken: BaseModel | None = None
         if not self.standstill.stands or self.restored_well:
             taken = author.snapshot()
         return (self.restored, 0) if taken is None else (taken.model_dump(mode="json"), self.last_message)
 
     def remembered(self) -> Any:
-        """What a run that goes on from the mirror's record needs beside the snapshot; None = nothing."""
+        """The data beside the snapshot for a run that continues from the mirror's record; None = nothing."""
         effects, asked = self.effects, self.asked
         return (
             Remembered(
@@ -328,7 +328,7 @@ class RunState:
         )
 
     def memo(self, author: Author) -> dict[str, Any]:
-        """What the next run is handed."""
+        """The data for the next run."""
         return {
             CARRIED: Carried(
                 generation=self.entity.generation,
@@ -357,7 +357,7 @@ def _began(carried: Carried) -> int:
 
 
 def microseconds(at: datetime) -> int:
-    """Since 1970, as versions and epochs are counted."""
+    """Microseconds since 1970, the unit of versions and epochs."""
     return int(at.timestamp() * 1_000_000)
 
 
@@ -367,7 +367,7 @@ def _entity(workflow_id: str, lifecycle: str, generation: int) -> Entity:
     except InvalidEntity as error:
         fail(str(error), InvalidEntity.__name__)
     queue = workflow.info().task_queue
-    # A replay has a queue of its own. What is refused is over with its first task, and is never replayed.
+    # A replay has a queue of its own. A refused run ends with its first task, and is never replayed.
     if not workflow.unsafe.is_replaying() and scope_of_queue(queue) != scope_of_workflow(workflow_id):
         fail(
             f"workflow id {workflow_id!r} is of another scope than the task queue {queue!r}: nothing was done",

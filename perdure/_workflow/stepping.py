@@ -1,4 +1,4 @@
-"""How a run takes a step: in the workflow task, and where that fails as an activity, until it succeeds."""
+"""Takes a step for a run: in the workflow task, and if that fails, as an activity until the step succeeds."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ _AGAIN = RetryPolicy(initial_interval=timedelta(seconds=1), maximum_interval=tim
 
 
 async def take(run: RunState, recorder: Recorder, waiter: Waiter, step: Step[In, Out], given: In) -> Out:
-    """What the step returned.
+    """Take a step, and return its result.
 
     Raises:
-        TooLarge: the input is larger than Temporal takes.
-        Cancelled: somebody asked for the end while it could not succeed.
-        Overtaken: the database says that the entity is over.
+        TooLarge: the input is too large for Temporal.
+        Cancelled: the end was requested while the step could not succeed.
+        Overtaken: the entity is over in the database.
     """
     order = StepOrder(
-        # It asks what a look-up asks: whether this is the database of this entity, and the entity open.
+        # The same read as before a look-up: whether this is the entity's database, and the entity is open.
         write=recorder.order(
             fence=Fence(op=FenceOp.READ, key=Key.of(run.entity, step.identity), effect=step.identity, token="")
         ),
@@ -73,11 +73,11 @@ async def _call(waiter: Waiter, step: Step[Any, Any], order: StepOrder, withdraw
 async def _until_it_succeeds(
     waiter: Waiter, step: Step[Any, Any], order: StepOrder, withdrawn: asyncio.Event
 ) -> Report:
-    """Not in the workflow task: while it can't succeed this waits without growing the history.
+    """Take the step as an activity, which waits without new events in the history.
 
     Raises:
-        Cancelled: somebody asked for the end, and it had not succeeded by then.
-        asyncio.CancelledError: likewise, where the code that awaits it was cancelled.
+        Cancelled: the end was requested before the step succeeded.
+        asyncio.CancelledError: the awaiting code was cancelled before the step succeeded.
     """
     taking: workflow.ActivityHandle[Report] = workflow.start_activity(
         step.identity,
@@ -86,7 +86,7 @@ async def _until_it_succeeds(
         start_to_close_timeout=step.timeout + BOOKKEEPING,
         heartbeat_timeout=SILENCE,
         retry_policy=_AGAIN,
-        # What was begun comes to its end, and that counts; a pause between two attempts ends at once.
+        # An attempt under way ends, and its result counts. A pause between two attempts ends at once.
         cancellation_type=workflow.ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
         summary=f"{step.name}, until it succeeds",
     )

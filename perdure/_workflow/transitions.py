@@ -1,4 +1,4 @@
-"""How a run changes its state: checked against what is declared, and committed in the mirror."""
+"""Changes the state of a run: checks the declaration, and commits the state in the mirror."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Transitions:
     """Changes the state of one run.
 
     Args:
-        settle_doubts: settles what is in doubt and `run` has not come back to.
+        settle_doubts: settles the doubts that `run` has not come back to.
     """
 
     def __init__(
@@ -36,13 +36,14 @@ class Transitions:
             await self.move(state, why)
 
     async def follow(self, state: str) -> None:
-        """Enter a state that was declared before its effect was done, and checked then: what is done must not fail."""
+        """Enter the state `then` of a done effect. It was checked before the effect, because a done effect must not
+        fail."""
         if not self._passed(state):
             await self._until_alone(state)
             await self.move(state)
 
     async def move(self, state: str, why: str | None = None, by: str | None = None) -> None:
-        """Commit `state`; a final one when what the run did not know of is settled."""
+        """Commit `state`. A final state is committed after all recorded doubts are settled."""
         before = self._run.state
         while True:
             self._recorder.show(state, why)
@@ -56,10 +57,10 @@ class Transitions:
         self._recorder.acted()
 
     def _passed(self, state: str) -> bool:
-        """Whether a run that catches up was there before.
+        """Whether a run that catches up has passed this state before.
 
         Raises:
-            Cancelled: it was not, and has been ended by a cancel.
+            Cancelled: it has not, and a cancel has ended it.
         """
         run = self._run
         if run.asked.was_cancelling and not run.asked.cancelling:
@@ -72,7 +73,7 @@ class Transitions:
         return not run.step_towards(state) or not run.declared.allows(run.state, state)
 
     async def _until_alone(self, state: str) -> None:
-        """A final state is entered after whatever is being performed, or was left in doubt."""
+        """Before a final state, wait for the effects under way, and settle doubts that were left."""
         if self._run.declared[state].final:
             while self._run.effects.performances:
                 await self._waiter.pause(None, lambda: not self._run.effects.performances)

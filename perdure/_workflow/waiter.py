@@ -1,4 +1,4 @@
-"""How a run waits, and when it leaves for a new one: an update that was acknowledged is never lost on the way."""
+"""The waits of a run, and its continue-as-new, which loses no acknowledged update."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from perdure._workflow.run_state import RunState
 
 RECORDED_FIRST = "perdure: updates are on record first"
 MESSAGES = 50
-"""History events of messages that a run must have seen in its first wait before it may go on in a new one."""
+"""History events of messages that a run must have in its first wait before it can continue as new."""
 
 
 class Waiter:
-    """Waits for one run.
+    """Makes the waits of one run.
 
     Attributes:
-        over: the database has reported, beside what the run does, that it is over: the next wait ends with that.
+        over: set if the entity is over in the database. The next wait raises it.
     """
 
     def __init__(self, run: RunState, recorder: Recorder) -> None:
@@ -33,9 +33,9 @@ class Waiter:
         self.over: Overtaken | None = None
         self._renewing = False
         self._rested_at: int | None = None
-        """Length of the history when this run began its first wait."""
+        """Length of the history at the begin of this run's first wait."""
         self._updated_at: int | None = None
-        """Length of the history when the last update came."""
+        """Length of the history at the last update."""
 
     async def pause(
         self,
@@ -45,17 +45,17 @@ class Waiter:
         cancellable: bool = True,
         summary: str | None = None,
     ) -> bool:
-        """Wait until `wake()`, at most `seconds`; True if woken.
+        """Wait until `wake()` is true, for at most `seconds`. Returns True if `wake()` became true.
 
         Raises:
-            Cancelled: somebody asked for the end, and `cancellable`.
-            Overtaken: the database has reported that the entity is over.
-            Renewal: the history is long, and nothing is in flight.
+            Cancelled: the end was requested, and the wait is `cancellable`.
+            Overtaken: the entity is over in the database.
+            ContinueAsNew: the history is long, and nothing is in flight.
         """
         run = self._run
         if wake() or run.asked.cancel is not None:
             await self._until_recorded()
-        if wake():  # what was accepted is dealt with before anything is left
+        if wake():  # an accepted request is processed before the run is left
             return True
         self._check_leave(cancellable)
         if seconds is not None and seconds <= 0:
@@ -84,7 +84,7 @@ class Waiter:
     async def wait_for(self, condition: Callable[[], bool], until: datetime | None) -> bool:
         """Wait for a condition, or a time; see `Lifecycle.wait_for`."""
         left = None if until is None else max((until - workflow.now()).total_seconds(), 0.0)
-        if left != 0.0 and not condition():  # a wait that is over at once may lie before where the run was
+        if left != 0.0 and not condition():  # a wait that ends at once may come before the place of the previous run
             self._run.arrived()
         in_time = await self.pause(left, condition)
         if not in_time and until is not None:
@@ -92,7 +92,7 @@ class Waiter:
         return in_time
 
     async def retry_requested(self) -> OperatorRequest:
-        """Wait until somebody asks for a retry; see `Lifecycle.retry_requested`."""
+        """Wait for a request for a retry; see `Lifecycle.retry_requested`."""
         asked = self._run.asked
         asked.await_retry(anew=not self._run.catching_up)
         self._run.arrived()
@@ -105,7 +105,7 @@ class Waiter:
         return asked.retry
 
     async def quiet(self, holds: Callable[[], bool]) -> None:
-        """Return at a moment when that holds: what else goes on at the same moment may have begun something."""
+        """Return at a moment when `holds()` is true, and code that runs at the same moment has not changed that."""
         while not holds():
             await until(holds)
 
@@ -118,23 +118,23 @@ class Waiter:
         await self.quiet(lambda: workflow.all_handlers_finished() and not self._recorder.in_flight)
 
     def update_came(self) -> None:
-        """An update of perdure's own has come; until its workflow task is over, the server can lose it."""
+        """Note that an update of Perdure has come. The server can lose it until its workflow task is over."""
         self._updated_at = workflow.info().get_current_history_length()
 
     async def _until_recorded(self) -> None:
-        """What an update asks for is not begun before the update stands in the history: if its workflow task were lost,
-        database and other side would have what no run knows of, and the run would wait to be asked for it."""
+        """Wait until the last update is in the history, before its request is executed. If its workflow task were lost
+        otherwise, database and other side would have acts that no run has, and the run would wait for the request."""
         while self._updated_at == workflow.info().get_current_history_length():
             if not workflow.patched(RECORDED_FIRST):
                 return
             await workflow.sleep(0.001, summary="the update is on record")
 
     def overtaken(self, reason: Overtaken) -> None:
-        """The database has reported that it is over: the next wait ends with that."""
+        """Note that the entity is over in the database. The next wait raises `reason`."""
         self.over = self.over or reason
 
     def _check_leave(self, cancellable: bool) -> None:
-        """Raise `Overtaken`, `Cancelled` or `Renewal` if it is time for that."""
+        """Raise `Overtaken`, `Cancelled` or `ContinueAsNew` if it is time for that."""
         if self.over is not None:
             raise self.over
         if self.may_cancel(cancellable):
@@ -143,31 +143,33 @@ class Waiter:
             raise ContinueAsNew
 
     def may_cancel(self, cancellable: bool = True) -> bool:
-        """Whether the end that somebody asked for may come now: not before a run that starts from its top is back at
-        what was in doubt, to settle that first."""
+        """Whether a requested end may come now. A run that starts from its top must first come back to the effects in
+        doubt, and settle them."""
         doubts = self._run.catching_up and self._run.effects.doubts_left
         return cancellable and self._run.asked.ending and not doubts
 
     async def continue_as_new(self) -> NoReturn:
-        """Go on in a new run, as soon as no attempt and no update is under way."""
+        """Continue as new, as soon as no attempt and no update is under way."""
         self._renewing = True
         await until(self.may_renew)
         raise ContinueAsNew
 
     def may_renew(self, wanted: bool = False) -> bool:
-        """Whether it is time for a new run, and nothing is under way that would be torn apart: an attempt whose
-        reply it would miss, an update that waits for what only this run can bring."""
+        """Whether it is time for a new run, and the run interrupts nothing: no attempt whose reply the run would miss,
+        and no update that waits for this run."""
         suggested = workflow.info().is_continue_as_new_suggested() and self._has_moved()
         wanted = wanted or self._renewing or suggested or self._leaves_its_build()
         return wanted and not self._recorder.in_flight and not self._run.final and workflow.all_handlers_finished()
 
     def _leaves_its_build(self) -> bool:
-        """Whether another build is current than the one that this run is pinned to, which can then be stopped some
-        day. Only after its first wait: a run whose server does not move it on must not renew for ever."""
+        """Whether this run is pinned to a build that is not current any more, and should leave it, so that the build
+        can be stopped. Only after the first wait: if the server does not move the run, it must not continue as new for
+        ever."""
         changed = getattr(workflow.info(), "is_target_worker_deployment_version_changed", None)
         return bool(changed and changed()) and (self._run.moved or self._rested_at is not None)
 
     def _has_moved(self) -> bool:
-        """Whether this run has done more than catch up: else one whose catching up is long would renew for ever."""
+        """Whether this run has done more than catch up. Otherwise a run that catches up long would continue as new for
+        ever."""
         length = workflow.info().get_current_history_length()
         return self._run.moved or (self._rested_at is not None and length > self._rested_at + MESSAGES)
