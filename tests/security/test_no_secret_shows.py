@@ -81,7 +81,7 @@ async def test_a_worker_and_a_relay_that_run_show_none(world: World, secrets: Ma
     worker = FreshWorkerProcess(world, APP, with_relay)
     world.workers.append(worker)
     await worker.start()
-    relay = Forked(["relay", APP], {**secrets, "PERDURE_LOG": "json"}, world.folder / "relay.log")
+    relay = Forked(["services", APP, "relay"], {**secrets, "PERDURE_LOG": "json"}, world.folder / "relay.log")
     await world.client.start(LookupBooking, "a", Booking())
     assert await world.ended("lookup", "a") == "done"
     lines = list(command_lines())

@@ -9,6 +9,7 @@ import sys
 import asyncpg
 import pytest
 
+from perdure.servers.ports import free_port
 from tests.apps.bodies import app
 from tests.deadline import in_time
 from tests.security.conftest import Roles, perdure
@@ -29,8 +30,12 @@ async def test_a_relay_delivers_with_the_rights_of_its_role(world: World, roles:
     log = world.folder / "relay.log"
     with log.open("wb") as file:
         process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "perdure.cli", "relay", "tests.apps.bodies:app"),
-            env={**world.environment(), "PERDURE_DATABASE_URL": roles.url(name)},
+            *(sys.executable, "-m", "perdure.cli", "services", "tests.apps.bodies:app", "relay", "gauges"),
+            env={
+                **world.environment(),
+                "PERDURE_DATABASE_URL": roles.url(name),
+                "PERDURE_METRICS": f"prometheus:127.0.0.1:{free_port()}",
+            },
             stdout=file,
             stderr=file,
         )

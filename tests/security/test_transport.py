@@ -66,7 +66,7 @@ async def test_certificates_of_temporal_are_replaced_while_a_worker_runs(
         tls = {"TEMPORAL_ADDRESS": address, **files.temporal()}
         worker = await world.spawn(PERDURE_RELAY="false", **tls)
         log = tmp_path / "relay.log"
-        relay = Forked(["relay", "tests.apps.bodies:app"], {**world.environment(), **tls}, log)
+        relay = Forked(["services", "tests.apps.bodies:app", "relay"], {**world.environment(), **tls}, log)
         await done(world, "a")
         assert set(proxy.serials) == {before.serial}
 
