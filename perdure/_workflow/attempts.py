@@ -149,10 +149,15 @@ class Attempts(Generic[In, Out]):
         moved, then = self._moved, self._then
         if moved is None or then is None or self._run.state != then:
             return False
-        if not moved.final and self._recorder.last_move > self._follows_at:
-            return False  # a write that was ordered later has shown the earlier state again
+        if self.is_overwritten():
+            return False
         now = self._recorder.move_to
         return moved.final or moved == now(then).model_copy(update={"memory": moved.memory})
+
+    def is_overwritten(self) -> bool:
+        """Whether a write that was ordered later has shown the earlier state again."""
+        moved = self._moved
+        return moved is not None and not moved.final and self._recorder.last_move > self._follows_at
 
     def acted(self) -> None:
         """The effect has brought the run further than the previous run, unless it only repeats an effect of that

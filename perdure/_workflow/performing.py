@@ -118,7 +118,10 @@ class Performance(Generic[In, Out]):
         if self._entering is not None and self._attempts.hides():
             await self._transitions.follow(self._entering)
         if self._then is not None and isinstance(end, Done) and not self._attempts.has_followed():
-            await self._transitions.follow(self._then)
+            if self._attempts.is_overwritten() and self._run.state == self._then:
+                await self._transitions.move(self._then)
+            else:
+                await self._transitions.follow(self._then)
         return end
 
     @property
