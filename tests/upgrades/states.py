@@ -80,6 +80,16 @@ class Timed(StrEnum):
     CANCELLED = state("cancelled", final=True)
 
 
+class Calm(StrEnum):
+    """The steps as they were, and none of them needs a person."""
+
+    PENDING = "pending"
+    DOING = "doing"
+    FAILED = state("failed", leads_to=("doing",))
+    DONE = state("done", final=True)
+    CANCELLED = state("cancelled", final=True)
+
+
 class _Sending(Lifecycle[Booking, Any]):
     def __init__(self) -> None:
         self.told = False
@@ -237,3 +247,23 @@ class WalkRenamedInSilence(_Walk):
     async def run(self, booking: Booking) -> None:
         """See the base class."""
         await self.walk(WalkingOtherInSilence.SENDING, WalkingOtherInSilence.DONE)
+
+
+@workflow.defn(name=NAME)
+class Unattended(_Sending):
+    """It leads as before, through states of which none needs a person."""
+
+    states = Calm
+    effects = (contract(),)
+
+    @workflow.run
+    async def run(self, booking: Booking) -> None:
+        """See the base class."""
+        await self.wait_for(lambda: self.told)
+        while True:
+            match await self.perform(self.effects[0], booking, entering=Calm.DOING):
+                case Done():
+                    return await self.enter(Calm.DONE)
+                case NotPerformed(why):
+                    await self.enter(Calm.FAILED, why=why)
+                    await self.retry_requested()

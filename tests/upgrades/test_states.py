@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
-import pytest
+from contextlib import suppress
 
+import pytest
+from temporalio.api.enums.v1 import EventType
+from temporalio.service import RPCError
+
+from perdure._services.indexing import Indexing
 from perdure.contracts import EffectStatus
 from tests.upgrades import effects, states
 from tests.upgrades.edited_entity import PARCEL, EditedEntity
@@ -146,5 +151,29 @@ async def test_a_run_that_begins_in_a_state_that_is_gone_stands_still_until_the_
         await entity.client.retry("walk", "a", by="ann", note="try")
         await entity.wants_nobody()
         await world.handle("walk", "a").signal("tell", "go")
+        assert await entity.end() == "done"
+    assert await entity.failures() == 0
+
+
+async def test_whether_a_state_needs_a_person_can_be_edited_while_runs_show_it_in_temporals_lists(
+    entity: EditedEntity,
+) -> None:
+    indexing = Indexing(entity.world.temporal_client, entity.world.config)
+
+    async def known() -> bool:
+        with suppress(RPCError):
+            await indexing.once()
+        return indexing.known
+
+    await entity.world.until(known, "the server knows the search attribute")
+    entity.other.replies_to = {"a": [{"refused": "no"}]}
+    async with entity.worker(effects.Escalating):
+        await entity.start()
+        await entity.go()
+        await entity.world.is_in(PARCEL, "a", "failed")
+    events = [event for history in await entity.histories() for event in history.events]
+    assert EventType.EVENT_TYPE_UPSERT_WORKFLOW_SEARCH_ATTRIBUTES in {event.event_type for event in events}
+    async with entity.worker(states.Unattended):
+        await entity.client.retry(PARCEL, "a", by="ann", note="now")
         assert await entity.end() == "done"
     assert await entity.failures() == 0
