@@ -20,6 +20,8 @@ log = logging.getLogger("perdure.worker")
 WELL = 10.0
 """Seconds after which a process that ends was well until then: it is started again at once."""
 LONGEST_PAUSE = 30.0
+_LAST_LINES = 5.0
+"""Seconds for what a process wrote before its end; longer only if one that it started keeps its output open."""
 State = Literal["waiting", "starting", "running", "pausing", "stopping", "ended"]
 
 
@@ -129,6 +131,8 @@ class Child:
                     process.kill()
                 await process.wait()
             self.status = process.returncode
+        if self._reading is not None:  # its last lines say how it stopped
+            await asyncio.wait({self._reading}, timeout=_LAST_LINES)
         self._is("ended")
 
     async def _run(self) -> int:

@@ -156,8 +156,9 @@ async def test_whatever_is_killed_under_load_nothing_is_lost_and_nothing_happens
         ]
         await the_role_is_limited(machine)
         for victim in ("temporal", "worker-1", "worker-2"):
+            before = machine.counterparty.accepted.total()
             await machine.start(victim)
-            await machine.counterparty.has_accepted(1 + machine.counterparty.accepted.total())
+            await machine.counterparty.has_accepted(1 + before)
             os.kill(await machine.pid(victim), signal.SIGKILL)
             await running.writes(f"a process ended; it is replaced | process={victim} status=-9")
         await machine.start("postgres")
