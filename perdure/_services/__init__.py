@@ -1,1 +1,1 @@
-"""What runs beside the lifecycles for as long as a worker does: relay, ownership, gauges; each is a `Service`."""
+"""The background services of a worker, such as relay, ownership and gauges; each is a `Service`."""

@@ -1,4 +1,4 @@
-"""What a connection to Temporal is made with: certificates, keys, API key, from `TEMPORAL_*` and its profiles.
+"""The credentials of a connection to Temporal: certificates, keys, API key, from `TEMPORAL_*` and its profiles.
 
 The SDK reads the files once. `Renewal` reads them again and connects anew when they have changed, so that certificates
 and API keys are replaced while a worker runs.
@@ -49,18 +49,18 @@ _REFUSED = {
     "PrivateKeyParseError": ("there is no private key in PEM in the file", ("client_private_key",)),
     "`get_system_info` call error": (_CLOSES, ("client_cert",)),
 }
-"""What the error of the SDK's core contains, what it means, and which files it is about."""
+"""A part of the error of the SDK's core, its meaning, and the files that may cause it."""
 
 W = TypeVar("W", bound=Worker)
 _workers: WeakKeyDictionary[ServiceClient, WeakSet[Worker]] = WeakKeyDictionary()
 
 
 def profile() -> ClientConnectConfig:
-    """The arguments of `temporalio.client.Client.connect`, by the environment as it is now.
+    """The arguments of `temporalio.client.Client.connect`, by the present environment.
 
     Raises:
-        UnusableFile: a file that it names can't be read.
-        InvalidSetting: the profile can't be used; nothing of it is quoted.
+        UnusableFile: a file of the profile cannot be read.
+        InvalidSetting: the profile cannot be used. The message quotes nothing of it.
     """
     try:
         return ClientConfigProfile.load().to_client_connect_config()
@@ -74,7 +74,7 @@ def profile() -> ClientConnectConfig:
 
 
 def why_not(address: str, error: BaseException) -> str:
-    """Why no client could be connected, in one line; the SDK gives the cause as text of its core alone."""
+    """Why no client could be connected, in one line. The SDK has the cause only in a text of its core."""
     text = (str(error) or type(error).__name__).splitlines()[0][:200]
     if isinstance(error, ValueError):
         text = "a client certificate and its key must be given together, or neither"
@@ -87,18 +87,18 @@ def why_not(address: str, error: BaseException) -> str:
 
 
 def renewed(worker: W) -> W:
-    """The same worker, which `Renewal` gives each new connection of its client."""
+    """Register a worker, so that `Renewal` passes each new connection of the client to it."""
     _workers.setdefault(worker.client.service_client, WeakSet()).add(worker)
     return worker
 
 
 class Renewal(Service):
-    """Connects a client anew, in place, when what it was connected with has changed. What it can't connect with it
-    logs, and the connection that there is stays.
+    """Connects a client anew, in place, when its credentials have changed. If they cannot be used, it logs that, and
+    the present connection stays.
 
     Args:
-        client: was connected with `made_with`.
-        made_with: from `profile`.
+        client: a client that was connected with `made_with`.
+        made_with: the result of `profile`.
         every: seconds between two looks.
     """
 
@@ -112,7 +112,7 @@ class Renewal(Service):
 
         Raises:
             UnusableFile, InvalidSetting: as `profile`.
-            TemporalUnavailable: no connection is made with what is new.
+            TemporalUnavailable: no connection is possible with the new credentials.
         """
         config = self._service.config
         found: dict[str, Any] = dict(await asyncio.to_thread(profile))
@@ -130,8 +130,8 @@ class Renewal(Service):
         return False
 
     def _take(self, connected: ServiceClient) -> None:
-        """All that was made from the client shares one service client, so that one is changed, and then each worker
-        is given it again, which takes the connection out of it."""
+        """Put the new connection into the service client, which all objects of the client share, and assign the client
+        to each worker again, because a worker reads the connection only then."""
         service = self._service
         assert isinstance(service, _BridgeServiceClient)
         assert isinstance(connected, _BridgeServiceClient)
@@ -145,7 +145,7 @@ def _files() -> dict[str, str]:
     """The files of the profile, by the name of their field."""
     try:
         tls = ClientConfigProfile.load().tls
-    except Exception:  # it could be read a moment ago: the message goes without the names
+    except Exception:  # the profile could be read a moment ago: the message has no names then
         return {}
     found = {name: getattr(tls, name, None) for name in _FILES}
     return {name: str(file) for name, file in found.items() if file is not None and not isinstance(file, str | bytes)}

@@ -1,6 +1,6 @@
-"""How one row of the outbox reaches Temporal.
+"""Delivers one row of the outbox to Temporal.
 
-Every delivery can be repeated: a start finds what it started, a message is heard once.
+Every delivery can be repeated: a start finds the workflow that it started, and a message is processed once.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from perdure.telemetry import names, traces
 Row: TypeAlias = asyncpg.Record
 
 TASK_TIMEOUT = timedelta(seconds=5)
-"""A killed worker's inline effect is noticed after this."""
+"""Time after which the inline effect of a killed worker is noticed."""
 
 _RPC = timedelta(seconds=10)
 _EAGER = "__temporal_eagerly_started"
@@ -62,28 +62,28 @@ _INDEX = "earch attribute"
 
 
 class Undeliverable(PerdureError):
-    """Delivering it again can't help."""
+    """A repeated delivery cannot succeed."""
 
 
 class Unreadable(Undeliverable):
-    """The code of this relay can't read it. Another relay may run newer code."""
+    """The code of this relay cannot read the row. Another relay may run newer code."""
 
 
 class NotForUs(PerdureError):
-    """This relay does not know what it names. Another one may."""
+    """This relay does not have the lifecycle or signal of the row. Another one may."""
 
 
 class NotYet(PerdureError):
-    """Temporal answers, and can't take it now."""
+    """Temporal answers, and cannot accept the row now."""
 
 
 class Delivery:
     """Delivers rows.
 
     Args:
-        client: Temporal; where a worker of the same process uses it too, workflows start eagerly.
-        app: knows the lifecycles.
-        settings: scope, task queue.
+        client: the client of Temporal. If a worker of the same process uses it too, workflows start eagerly.
+        app: the app with the lifecycles.
+        settings: scope and task queue.
         indexing: knows which search attributes a run may have; None = none.
     """
 
@@ -94,18 +94,19 @@ class Delivery:
         self._indexing = indexing
 
     async def deliver(self, row: Row, cancel: Row | None = None) -> bool | None:
-        """Deliver a row. True if the worker of this process got the first task of what it started; None if it started
-        nothing.
+        """Deliver a row. Returns True if the row started a workflow whose first task came to the worker of this
+        process, and None if it started none.
 
         Args:
-            row: what waits; see `queries/lines.sql`.
-            cancel: with a start: a message behind it that asks for the end, so that no effect is begun.
+            row: the row; see `queries/lines.sql`.
+            cancel: for a start, a later message that requests the end, so that no effect begins.
 
         Raises:
-            Undeliverable: and never will be; `Unreadable`, unless another relay has newer code.
-            NotForUs: this relay does not know the lifecycle or the signal.
-            NotYet: it must wait for something in Temporal.
-            TemporalUnavailable: Temporal serves nobody here, as where the namespace is gone: that is no row's fault.
+            Undeliverable: the row can never be delivered; `Unreadable`, unless another relay has newer code.
+            NotForUs: this relay does not have the lifecycle or the signal.
+            NotYet: the row must wait for an event in Temporal.
+            TemporalUnavailable: Temporal accepts nothing here, for example because the namespace is gone. The row is
+                not the cause.
             RPCError: Temporal fails.
         """
         if row["orphan"]:
@@ -114,7 +115,7 @@ class Delivery:
             )
         try:
             entity = Entity(row["lifecycle"], row["id"], row["generation"])
-        except InvalidEntity as error:  # SQL lets through what Python would not
+        except InvalidEntity as error:  # SQL accepts ids that Python refuses
             raise Undeliverable(str(error)) from error
         try:
             if row["kind"] == "start":
@@ -134,7 +135,7 @@ class Delivery:
         return None
 
     def can_cancel(self, row: Row) -> bool:
-        """Whether the lifecycle of this row has a state for a cancel to end in."""
+        """Whether the lifecycle of this row has a state with `cancelled=True`."""
         known = self._app.lifecycles.get(row["lifecycle"])
         return known is not None and known.declared.cancelled is not None
 
@@ -143,12 +144,12 @@ class Delivery:
         lifecycle = self._app.lifecycle(entity.lifecycle)
         _check_size(row["input"])
         given = _loaded(row["input"])
-        if row["record"] is None:  # else it was read before, and where it can't be now the run says so
+        if row["record"] is None:  # else it was read before, and the run reports an unreadable input
             try:
                 given = _with_what_is_new(given, input_json(lifecycle, given))
             except InvalidInput as error:
                 raise Unreadable(str(error)) from error
-            _check_bytes(size_of(given))  # with the defaults that the model has
+            _check_bytes(size_of(given))  # with the defaults of the model
         asked = None if cancel is None else OperatorRequest.model_validate(_loaded(cancel["payload"]))
         carried = _carried(row, all_terms(lifecycle.effects), asked)
         if self._indexing is not None and self._indexing.known:
@@ -189,7 +190,7 @@ class Delivery:
             search_attributes=index,
             id_reuse_policy=reuse,
             id_conflict_policy=conflict,
-            # An eager start would run on this worker's build, also where another one is current.
+            # An eager start would run on this worker's build, even if another build is current.
             request_eager_start=self._settings.deployment is None,
             task_timeout=TASK_TIMEOUT,
             static_summary=markdown(entity),
@@ -219,7 +220,7 @@ class Delivery:
         try:
             await self._signal(entity, WAKE, key)
         except NotYet:
-            return  # there is nobody to be woken
+            return  # no run waits
 
     async def _signal(self, entity: Entity, name: str, given: Any) -> None:
         handle = self._client.get_workflow_handle(entity.workflow_id(self._settings.scope))
@@ -231,8 +232,8 @@ class Delivery:
             raise
 
     async def _check_round(self, entity: Entity, row: Row) -> None:
-        """The run that is there must not be the last one's, whose final state is on record before it closes; nor
-        another entity's, of before a restore."""
+        """Refuse a present run of the last generation, whose final state is recorded before it closes, and a run of
+        another entity from before a restore."""
         handle = self._client.get_workflow_handle(entity.workflow_id(self._settings.scope))
         if why := await why_not_ours(handle, row):
             raise Undeliverable(why)
@@ -248,14 +249,14 @@ class Delivery:
 
 
 def _of_the_server(error: RPCError) -> str | None:
-    """What keeps Temporal from taking anything in this namespace; None if it may be the fault of one row."""
+    """Why Temporal accepts nothing in this namespace; None if one row may be the cause."""
     if any("/temporal.api.errordetails.v1.Namespace" in each.type_url for each in error.grpc_status.details):
         return _NO_NAMESPACE
     return _OF_THE_SERVER.get(error.status)
 
 
 def _memo(carried: Carried, effects: tuple[Effect[Any, Any], ...]) -> RawValue:
-    """As the converter would write it, with the terms of the effects, which are written once for all starts."""
+    """The memo in the converter's form. The terms of the effects are serialized once for all starts."""
     written = to_json(carried, exclude={"terms"})
     data = b'%b,"terms":%b}' % (written.removesuffix(b"}"), _terms(effects))
     return RawValue(Payload(metadata={"encoding": b"json/plain"}, data=data))
@@ -269,9 +270,9 @@ def _terms(effects: tuple[Effect[Any, Any], ...]) -> bytes:
 def _carried(row: Row, terms: dict[str, Terms], cancel: OperatorRequest | None) -> Carried:
     gaps = row["epoch"] is not None and row["epoch"] < row["newest_epoch"]
     if row["record"] is None:
-        # Not when its run begins: what came due between its commit and that must not be taken for past.
+        # Not the begin of the run: a time between the commit and that begin must not count as past.
         started_at = row["started_at"]
-        # A run that is gone has made attempts. If their records are lost later, this one can't know of them.
+        # A run that is gone has made attempts. If their records are lost later, this run has no trace of them.
         gaps = gaps or row["attempted"]
         carried = Carried(generation=row["generation"], version=row["version"], started_at=started_at, terms=terms)
     else:
@@ -294,7 +295,7 @@ def _check_bytes(size: int) -> None:
 
 
 def _with_what_is_new(committed: Any, read: Any) -> Any:
-    """The input as this worker reads it, and what only newer workers know of: they may run it."""
+    """The input as this worker reads it, with the fields that only newer workers have, because they may run it."""
     if not isinstance(committed, dict) or not isinstance(read, dict):
         return read
     return committed | {name: _with_what_is_new(committed.get(name), value) for name, value in read.items()}

@@ -1,5 +1,5 @@
-"""Brings the app's own column up to date, right after each commit that has something to show: never in it, so that
-neither the app's locks nor its triggers hold up an effect (invariant 8)."""
+"""Updates the app's own column right after each commit with a new state. It never does so in that commit, so that
+neither the app's locks nor its triggers delay an effect (invariant 8)."""
 
 from __future__ import annotations
 
@@ -24,23 +24,23 @@ log = logging.getLogger("perdure.follower")
 BATCH = 100
 """Entities in one transaction."""
 GATHER = 0.1
-"""Seconds between two looks at least where there is much to show: many rows share a transaction."""
+"""Least seconds between two looks while many columns are due, so that many rows share a transaction."""
 MUCH = 5
 _AT_ONCE = 0.005
 SLICE = 2.0
-"""Seconds for the rows of one table while each of them has a transaction of its own."""
+"""Seconds for the rows of one table while each row has a transaction of its own."""
 _ALONE = bounds(statement="5s")
-"""The app's triggers may take so long where no other row waits for them in the same transaction."""
+"""Time-out for the app's triggers if no other row waits for them in the same transaction."""
 _DEFERRED = "set constraints all immediate"
-"""Has the app's deferred triggers fire in a statement: the commit itself has no time-out."""
+"""Fires the app's deferred triggers in a statement, because the commit itself has no time-out."""
 
 
 class Follower(Service):
-    """Settles what stands in `perdure.behind`.
+    """Updates the columns that are due in `perdure.behind`.
 
     Args:
-        pool: the app's database. The triggers of the app's tables may do whatever its sessions may.
-        every: seconds between two looks while nobody nudges.
+        pool: the app's database. The triggers of the app's tables have all rights of its sessions.
+        every: seconds between two looks without a nudge.
     """
 
     def __init__(self, pool: Pool, every: float = 0.5) -> None:
@@ -50,7 +50,7 @@ class Follower(Service):
         self._gap = _AT_ONCE
 
     async def once(self) -> bool:
-        """One look; True if something was settled, so that there may be more."""
+        """One look. Returns True if a column was updated, because more may be due."""
         await asyncio.sleep(self._looked_at + self._gap - time.monotonic())
         self._looked_at = time.monotonic()
         try:
@@ -65,7 +65,7 @@ class Follower(Service):
         return bool(row["settled"] and row["waiting"])
 
     async def _each_by_itself(self) -> bool:
-        """One of them is refused, or slow, maybe only at the commit: nobody else's progress depends on it."""
+        """Update each column in a transaction of its own, so that a refused or slow one delays no other."""
         rows = await self._pool.fetch(query("columns_due"), BATCH)
         settled = False
         for _, of_table in itertools.groupby(rows, key=lambda row: row["app_table"]):

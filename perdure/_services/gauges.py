@@ -1,7 +1,7 @@
-"""Reads how everything stands from the database and from Temporal, and shows it as gauges.
+"""Reads the present state of entities and services from the database and from Temporal, and shows it as gauges.
 
-Every worker with metrics does, and all read the same: a dashboard takes the maximum, not the sum. A label takes
-its values from what the app declares; what it does not declare is `other`.
+Every worker with metrics reads the same values, so a dashboard takes the maximum, not the sum. The values of labels are
+the app's declarations; `other` stands for an undeclared value.
 """
 
 from __future__ import annotations
@@ -31,25 +31,25 @@ from perdure.telemetry.metrics import show
 query = queries(__name__)
 
 EVERY = 15.0
-"""Seconds between two readings; more where a reading is slow, so that it takes a twentieth of the time at most."""
+"""Seconds between two readings; more if a reading is slow, so that it takes at most a twentieth of the time."""
 _LONGEST = 10.0
 _KINDS = ("start", "message", "wake")
-"""Of rows of the outbox."""
+"""The kinds of rows of the outbox."""
 _UNKNOWN = math.nan
-"""In place of a reading that Temporal did not give: an old one would look like a new one, and be compared as one."""
+"""The value while Temporal does not answer, because an old value would look like a new one."""
 
 Numbers = dict[tuple[str, ...], float]
 
 
 class Gauges(Service):
-    """Shows how everything stands.
+    """Shows the present state as gauges.
 
     Args:
         pool: the app's database.
-        client: Temporal.
-        app: whose lifecycles, states and effects are shown.
+        client: the client of Temporal.
+        app: the app whose lifecycles, states and effects are shown.
         settings: the task queue.
-        meter: where they are shown.
+        meter: the meter for the gauges.
         every: seconds between two readings; None = `EVERY`.
     """
 
@@ -73,7 +73,7 @@ class Gauges(Service):
         self._cleans_up = settings.reconciliation_every > 0
 
     async def once(self) -> bool:
-        """One reading: of Temporal also where the database does not answer."""
+        """One reading. Temporal is read also if the database does not answer."""
         try:
             await self._read_database()
         finally:
@@ -103,7 +103,7 @@ class Gauges(Service):
         self.every = max(self._at_least, 20 * (time.monotonic() - began))
 
     async def _read_task_queues(self) -> None:
-        """All at once: while Temporal is away each question waits for its time-out."""
+        """Read all queues concurrently, because each question waits for its time-out while Temporal is away."""
         asked = [read_queue(self._client, task_queue, kind) for task_queue, kind in self._queues]
         answers = await asyncio.gather(*asked, return_exceptions=True)
         for (task_queue, kind), answer in zip(self._queues, answers, strict=True):

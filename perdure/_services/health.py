@@ -46,7 +46,7 @@ class Health:
     """What the services of one process report. Other threads may ask.
 
     Args:
-        name: what the process is; the service of a reason that is about the whole process.
+        name: the name of the process, which stands for the service if a reason is about the whole process.
     """
 
     def __init__(self, name: str = "worker") -> None:
@@ -55,7 +55,7 @@ class Health:
         self._pulses: list[Pulse] = []
 
     def watch(self, pulses: Iterable[Pulse]) -> None:
-        """Ask these as well from now on."""
+        """Watch these pulses too."""
         self._pulses += pulses
 
     def runs(self) -> None:
@@ -63,15 +63,16 @@ class Health:
         self._phase = None
 
     def stops(self) -> None:
-        """State that the process was told to stop: it takes no new work."""
+        """State that the process has received a request to stop: it takes no new work."""
         self._phase = Trouble(self._name, time.time(), "it is stopping")
 
     def live(self) -> Report:
-        """No if a service hangs or has ended: only a new process can help. What is away is no reason."""
+        """No if a service hangs or has ended: only a new process can help. An unavailable server is no
+        reason."""
         return Report("live", self._troubles(lambda pulse: pulse.dead))
 
     def ready(self) -> Report:
-        """No if anything keeps this process from its work, including what is away."""
+        """No if the process cannot do its work, also because a server is unavailable."""
         phase = [self._phase] if self._phase else []
         return Report("ready", [*phase, *self._troubles(lambda pulse: pulse.trouble)])
 

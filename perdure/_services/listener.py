@@ -16,13 +16,13 @@ _AGAIN = 5.0
 
 
 class Listener(Service):
-    """A connection of its own that receives notifications; opened again when it is lost.
+    """Holds a connection that receives notifications, and opens it again when it is lost.
 
-    Behind PgBouncer in transaction mode a connection receives none, so none is opened.
+    Behind PgBouncer in transaction mode a connection receives no notifications, so none is opened.
 
     Args:
         pool: the app's database, as the relay uses it.
-        url: the same, for the connection.
+        url: the URL of the same database, for the connection.
         nudge: called at each notification.
     """
 

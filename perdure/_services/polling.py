@@ -1,4 +1,4 @@
-"""Asks Temporal whether this worker still polls: the core of the SDK can stand still while everything else runs."""
+"""Checks in Temporal that this worker still polls: the core of the SDK can hang while the other parts run."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from perdure._services.service import Service
 EVERY = 15.0
 """Seconds between two looks."""
 SILENCE = 180.0
-"""Seconds for which Temporal answers and receives no poll of this worker, until that counts as a hang. One poll lasts
-60 s; inline effects can keep all of a worker's places, and so its polls, for as long as they take."""
+"""Seconds without a poll of this worker, while Temporal answers, that count as a hang. One poll lasts 60 s. Inline
+effects can occupy all places of a worker, and so stop its polls, while they run."""
 
 
 class Polling(Service):
-    """Notes when this worker last polled its task queue for workflow tasks. While Temporal is away nothing is known.
+    """Notes when this worker last polled its task queue for workflow tasks. It notes nothing while Temporal is away.
 
     Args:
-        client: Temporal.
+        client: the client of Temporal.
         queue: name of the task queue.
-        identity: of the worker.
+        identity: the identity of the worker.
         every: seconds between two looks; None = `EVERY`.
         silence: see `SILENCE`.
     """
@@ -40,7 +40,7 @@ class Polling(Service):
         self._since = time.monotonic()
 
     async def once(self) -> bool:
-        """One look. By two answers of Temporal that differ, since its clock is not this machine's."""
+        """One look. It compares two answers of Temporal, because the clocks of Temporal and this machine may differ."""
         try:
             seen = await read_queue(self._client, self._queue, "workflow")
         except BaseException:

@@ -1,4 +1,4 @@
-"""Task queues: which ones an app uses, who asks for work there, and how much of it waits."""
+"""Task queues: the queues that an app uses, their pollers, and their backlog."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ class Queue:
     """One task queue, for one kind of tasks.
 
     Attributes:
-        pollers: when each worker last asked for work, by its identity; a killed one stays for some minutes.
-        backlog: how many tasks wait, about.
-        age: seconds that the oldest of them has waited, about.
+        pollers: time of each worker's last poll, by its identity. A killed worker stays for some minutes.
+        backlog: approximate number of waiting tasks.
+        age: approximate age of the oldest waiting task, in seconds.
     """
 
     name: str
@@ -39,7 +39,7 @@ class Queue:
 
 
 def queues(app: App | None, settings: Settings) -> list[tuple[str, str]]:
-    """Every task queue that the app uses, and what is asked for there."""
+    """Every task queue that the app uses, with the kind of its tasks."""
     main = settings.queue
     declared = {each.task_queue for each, _ in app.bodies.values()} if app else set()
     special = {queue_of(each, settings.scope) for each in declared if each is not None}
@@ -48,7 +48,7 @@ def queues(app: App | None, settings: Settings) -> list[tuple[str, str]]:
 
 
 async def read_queue(client: Client, name: str, kind: str) -> Queue:
-    """What Temporal says of it. Raises RPCError."""
+    """Read a task queue from Temporal. Raises RPCError."""
     seen = await client.workflow_service.describe_task_queue(
         DescribeTaskQueueRequest(
             namespace=client.namespace,

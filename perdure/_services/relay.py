@@ -1,7 +1,7 @@
-"""The relay: delivers to Temporal what the app committed. Any number may run; each entity goes to one of them.
+"""The relay: delivers the rows of the outbox to Temporal. Any number may run; each entity goes to one of them.
 
-A batch is claimed, delivered and deleted in one transaction, and every delivery can be repeated: a crash at any
-instant delivers again, never not at all.
+A batch is claimed, delivered and deleted in one transaction, and every delivery can be repeated: after a
+crash at any instant a row is delivered again, and never lost.
 """
 
 from __future__ import annotations
@@ -48,51 +48,51 @@ query = queries(__name__)
 log = logging.getLogger("perdure.relay")
 
 BATCH = 50
-"""Entities at once, and rows of each."""
+"""Entities in one batch, and rows of each."""
 FEW = 20
-"""Rows per second; more of them wait for each other."""
+"""Rows per second from which on rows wait for each other."""
 CALM = 1.0
 """Seconds without many rows, after which commits notify a relay again."""
 SHARED = 10
-"""So many rows then share a transaction, if that takes no longer than `LONGEST_WAIT`."""
+"""Number of rows that then share a transaction, unless they would wait longer than `LONGEST_WAIT`."""
 LONGEST_WAIT = 0.2
 FULL = 0.01
 """Seconds until the next batch, while the worker of this process has no room for more lifecycles."""
 LONGEST_LINE = 4.0
-"""Seconds after which nothing more of an entity is begun in one transaction: PostgreSQL ends one that stands still for
-15 s, and a call to Temporal takes 10 s at most."""
+"""Seconds after which no further row of an entity is begun in one transaction. PostgreSQL ends a transaction that is
+idle for 15 s, and a call to Temporal takes 10 s at most."""
 
 _TEMPORAL_ERRORS = (TemporalUnavailable, RPCError, TimeoutError, OSError)
 POLLS = 8
-"""Polls in `relay_poll_interval` of a relay that no commit notifies."""
+"""Number of polls in each `relay_poll_interval` while commits do not notify the relay."""
 SEEN_EVERY = 5.0
-"""Seconds between two notes that this relay runs; one that has made none for a minute counts as gone."""
+"""Seconds between two notes that this relay runs. A relay without a note for a minute counts as gone."""
 LOOK_EVERY = 60.0
-"""Seconds between two looks for what no relay knows."""
+"""Seconds between two looks for rows with names that no relay has."""
 PATIENCE = timedelta(hours=1)
-"""A row is rejected that has been due for as long, and names what no relay has known for as long. A relay must itself
-have run for as long to do so."""
+"""A row is rejected if it has been due, and no relay has had its lifecycle or signal, for this time. Only a relay that
+has run for this time rejects it."""
 _REST_OF_REJECTED = timedelta(seconds=30)
 
 
 @dataclass(slots=True)
 class Line:
-    """What waits for one entity, in its order, and what became of it."""
+    """The waiting rows of one entity, in order, and the results of their deliveries."""
 
     rows: list[Row]
     delivered: list[Row] = field(default_factory=list)
     rejected: list[tuple[Row, Undeliverable]] = field(default_factory=list)
     eager: list[bool] = field(default_factory=list)
-    """For each start that was delivered, whether the worker of this process got its first task."""
+    """For each delivered start, whether the worker of this process got the first task."""
     declined: tuple[Row, NotForUs | Unreadable] | None = None
-    """The first row that this relay leaves to others."""
+    """The first row that this relay leaves to other relays."""
     failed: tuple[Row, BaseException] | None = None
     held_until: datetime | None = None
-    """When the first row that is not delivered will be looked at; None = it is due."""
+    """Time of the next look at the first undelivered row; None = it is due."""
 
     @property
     def unordered(self) -> list[Row]:
-        """Messages that are due and have no place in the order yet."""
+        """Due messages without a place in the order."""
         return [
             row
             for row in self.rows
@@ -101,14 +101,14 @@ class Line:
 
 
 class Relay(Service):
-    """Delivers what stands in the outbox.
+    """Delivers the rows of the outbox.
 
     Args:
         pool: the app's database.
-        client: Temporal; where a worker of the same process uses it too, workflows start eagerly.
-        app: knows the lifecycles.
+        client: the client of Temporal. If a worker of the same process uses it too, workflows start eagerly.
+        app: the app with the lifecycles.
         settings: scope, task queue, pace.
-        meter: counts what becomes of the rows.
+        meter: counts the results of the deliveries.
         indexing: knows which search attributes a run may have; None = none.
     """
 
@@ -135,22 +135,22 @@ class Relay(Service):
         self._busy_until = 0.0
         self._meter = meter
         self.delivered = 0
-        """How many rows it has delivered."""
+        """Number of delivered rows."""
         self._delivered_at = 0.0
         self._alone = 0
-        """So many batches are of one entity each: one of those before could not be put on record."""
+        """Number of batches of one entity each, after a batch that could not be recorded."""
         self._room = Room(BATCH)
         self._window = BATCH
-        """Entities in the next batch: one while Temporal is away, and then twice as many each time, so that it is not
-        run over by what has piled up."""
+        """Entities in the next batch: one while Temporal is away, and then twice as many each time, so that the backlog
+        does not overload Temporal."""
 
     async def once(self) -> bool:
-        """Deliver a batch; True if there may be more to do at once."""
+        """Deliver a batch. Returns True if more may be due."""
         async with self._pool.acquire(timeout=5) as connection:
             await self._be_seen(connection, 2 * SEEN_EVERY)
             await self._choose_notice(connection)
             more = await self._deliver_due(connection)
-            await self._be_seen(connection)  # what waits has not waited for this
+            await self._be_seen(connection)  # after the delivery, which does not wait for this
             return more
 
     async def _deliver_due(self, connection: Connection) -> bool:
@@ -184,14 +184,14 @@ class Relay(Service):
             await self.leave()
 
     async def leave(self) -> None:
-        """Take this relay off the record of those that run."""
+        """Delete the note that this relay runs."""
         self._seen_at = -inf
         async with asyncio.timeout(1), self._pool.acquire() as connection:
             await connection.execute(query("relay_gone"), self.id)
 
     async def _be_seen(self, connection: Connection, after: float = SEEN_EVERY) -> None:
-        """Put on record that this relay runs and what it knows, if the last note is `after` seconds old; now and then
-        look for what no relay knows."""
+        """Note that this relay runs, and its lifecycles, if the last note is `after` seconds old. At times, look for
+        rows with names that no relay has."""
         now = time.monotonic()
         if now < self._seen_at + after:
             return
@@ -210,7 +210,7 @@ class Relay(Service):
             says(log, "rejected rows that name what no relay has", level=logging.ERROR, rows=rejected)
 
     async def _choose_notice(self, connection: Connection) -> None:
-        """Let commits notify this relay while they are few. What they added before is for the next poll."""
+        """Let commits notify this relay while they are few. The next poll finds the rows of earlier commits."""
         many = self._listener.received > FEW * SEEN_EVERY
         if many:
             self._busy_until = time.monotonic() + CALM
@@ -226,8 +226,8 @@ class Relay(Service):
         return self._interval if self._notified else self._interval / POLLS
 
     async def _part(self, connection: Connection, claimed: Sequence[Row], error: Exception) -> None:
-        """Part a batch that the database or this code can't deal with into its entities; put off one that stands alone:
-        it is in nobody else's way (invariant 8)."""
+        """Split a batch that the database or this code cannot process into its entities. Put off a single entity, so
+        that it delays no other (invariant 8)."""
         if len(claimed) > 1:
             self._alone = 2 * len(claimed)  # others may become due meanwhile
             return
@@ -268,31 +268,31 @@ class Relay(Service):
         return ordered or full or any(line.declined for line in lines)
 
     async def _claim(self, connection: Connection, most: int) -> list[Row]:
-        """Entities that nobody else delivers to now."""
+        """Entities that no other relay delivers to now."""
         await connection.execute(query("settings"))
-        # In another order each time: of two lifecycles with a backlog none has to wait for the other.
+        # In another order each time, so that of two lifecycles with a backlog neither waits for the other.
         known = random.sample(self._lifecycles, len(self._lifecycles))
         return await connection.fetch(query("claim"), most, known, self.id)
 
     async def _follow(self, line: Line) -> None:
-        """Deliver what is due, in order, until something can't be, or until it has taken long."""
+        """Deliver the due rows in order, until one cannot be delivered, or until the time is over."""
         until = time.monotonic() + LONGEST_LINE
         for row in line.rows:
             if time.monotonic() > until:
                 return
             if row["over"] and row["kind"] != "wake":
-                # Finished or restarted since (invariant 7). A wake goes all the same: a stale worker may have made the
-                # end, and the run that waits must hear of it.
+                # Finished or restarted since (invariant 7). A wake is delivered nevertheless: a stale worker may have
+                # made the end, and the waiting run must receive it.
                 line.delivered.append(row)
             elif (row["kind"] == "message" and row["ordinal"] is None) or not await self._attempted(line, row):
                 return
 
     async def _attempted(self, line: Line, row: Row) -> bool:
-        """Deliver one row; False if what is behind it has to wait."""
+        """Deliver one row. Returns False if the rows behind it have to wait."""
         cancel = None
         if row["kind"] == "start":
             if line.unordered and not line.delivered:
-                return False  # first they get their places: one of them may be a cancel, which goes along
+                return False  # first they get their places: one may be a cancel, which goes with the start
             cancel = next((each for each in line.rows if each["says"] == "cancel" and each["ordinal"]), None)
         overruled = cancel is not None and row["wanted_later"] and self._delivery.can_cancel(row)
         if row["waits"] and not overruled:
@@ -310,7 +310,7 @@ class Relay(Service):
                 return True
             line.held_until = datetime.now(UTC) + _REST_OF_REJECTED
             return False
-        except Exception as error:  # whatever it is, it is in nobody else's way (invariant 8)
+        except Exception as error:  # any failure must not delay another entity (invariant 8)
             line.failed = row, error
             return False
         line.delivered.append(row)
@@ -319,7 +319,7 @@ class Relay(Service):
         return True
 
     def _is_away(self, lines: Sequence[Line]) -> BaseException | None:
-        """What keeps Temporal from taking anything at all; None if it took something, or only single rows failed."""
+        """Why Temporal accepts nothing at all; None if it accepted a row, or only single rows failed."""
         failures = [line.failed[1] for line in lines if line.failed and isinstance(line.failed[1], _TEMPORAL_ERRORS)]
         for_all = next((each for each in failures if isinstance(each, TemporalUnavailable)), None)
         if for_all or (failures and not any(row for line in lines for row in line.delivered)):
@@ -329,10 +329,10 @@ class Relay(Service):
         return None
 
     async def _put_on_record(self, connection: Connection, lines: Sequence[Line], away: BaseException | None) -> None:
-        """What is not delivered is tried again later, each row by itself.
+        """Record the results. An undelivered row is tried again later, each row by itself.
 
-        While Temporal is away that is no row's fault. Only the first one is put off, so that the next probe is another:
-        this one alone may be what Temporal can't take.
+        While Temporal is away, no row is the cause. Only the first row is put off, so that the next probe is another
+        row: Temporal may be unable to accept this one.
         """
         delivered = [row for line in lines for row in line.delivered]
         if delivered:
@@ -361,11 +361,11 @@ class Relay(Service):
                 await connection.execute(query("hold"), first["lifecycle"], first["id"], line.held_until)
 
     def _first_state(self, row: Row) -> str | None:
-        """What an entity is in from its delivery on; None for a row that started nothing."""
+        """The state of an entity after its delivery; None for a row that started nothing."""
         return self._first.get(row["lifecycle"]) if row["kind"] == "start" and not row["over"] else None
 
     async def _decline(self, connection: Connection, line: Line) -> None:
-        """Leave it to others, whose code may be newer; where none is left that may read it, it is rejected."""
+        """Leave the row to relays with newer code. If no relay is left that may read it, it is rejected."""
         assert line.declined is not None
         row, why = line.declined
         key = row["lifecycle"], row["id"], row["seq"]
@@ -394,8 +394,8 @@ class Relay(Service):
         )
 
     def _keep_pace(self, count: int) -> None:
-        """Few rows are looked for often, so that each is delivered soon; many wait for each other, and cost a
-        transaction for some."""
+        """Choose the pace. The relay looks often for few rows, so that each is delivered soon; many rows wait for each
+        other and share a transaction."""
         now = time.monotonic()
         rate = count / max(now - self._delivered_at, 0.001)
         if rate >= FEW:
@@ -421,21 +421,21 @@ class Relay(Service):
 
 
 async def _lines(connection: Connection, entities: Sequence[Row]) -> list[Line]:
-    """What waits for each of them."""
+    """The waiting rows of each entity."""
     rows = await connection.fetch(query("lines"), *_columns(entities, "lifecycle", "id"), BATCH)
     return [Line(list(line)) for _, line in itertools.groupby(rows, key=lambda row: (row["lifecycle"], row["id"]))]
 
 
 def _is_of_rows(error: Exception) -> bool:
-    """Whether it can be for what the rows hold; else the servers, or the rights of this role, are the cause."""
+    """Whether the content of rows may be the cause; else the servers, or the rights of this role, are."""
     if isinstance(error, asyncpg.PostgresError):
         return not (error.sqlstate or "").startswith(("08", "25", "40", "42", "53", "55", "57", "58"))
     return not isinstance(error, EXPECTED_ERRORS)
 
 
 async def _order(connection: Connection, lines: Sequence[Line]) -> bool:
-    """Put on record in which order messages go, before any of them does: a delivery that is repeated keeps it, whatever
-    was committed meanwhile. True if there were some."""
+    """Record the order of messages before their delivery, so that a repeated delivery keeps the order in spite of new
+    commits. Returns True if there were messages without a place."""
     rows = [row for line in lines for row in line.unordered]
     if not rows:
         return False

@@ -1,11 +1,11 @@
-"""How many lifecycles a relay starts at once: as many as the worker of its process has room for."""
+"""Limits how many lifecycles a relay starts at once to the free slots of the worker in its process."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 LEAST = 10
-"""Starts at once, however busy the worker is: the workers of other processes may be free."""
+"""Starts at once, even if the worker is busy: the workers of other processes may be free."""
 
 
 class Room:
@@ -20,12 +20,12 @@ class Room:
 
     def __init__(self, most: int) -> None:
         self.starts = most
-        """How many may be started at once."""
+        """Number of starts at once."""
         self._most = most
         self._worker = False
 
     def note(self, eager: Sequence[bool]) -> bool:
-        """Note which of the starts at once were eager; False if the worker had no room for some of them."""
+        """Note which starts were eager. Returns False if the worker had no room for some of them."""
         self._worker = self._worker or any(eager)
         if not self._worker or all(eager):
             self.starts = min(2 * self.starts, self._most)

@@ -1,4 +1,4 @@
-"""The shape of every background service: `start`, `stop`, a loop, and one verb that the subclass gives."""
+"""The shape of every background service: `start`, `stop`, a loop, and one verb of the subclass."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from perdure.logs import says
 log = logging.getLogger("perdure.service")
 
 EXPECTED_ERRORS = (PerdureError, RPCError, *DATABASE_ERRORS)
-"""What the outside world can do to a service; it says so and goes on."""
+"""Failures of the outside world. A service logs them, and continues."""
 
 
 SAY_AGAIN = 60.0
-"""Seconds after which a failure that goes on is logged again."""
+"""Seconds after which a lasting failure is logged again."""
 
 
 class Service:
-    """Does one thing again and again until it is stopped.
+    """Repeats one action until it is stopped.
 
     Args:
         name: for the logs.
@@ -45,19 +45,19 @@ class Service:
         self._said: tuple[str, float] = "", 0.0
         self.pulse = Pulse(name)
         self.held_up: str | None = None
-        """Why it may do nothing now although its rounds succeed; None = it may."""
+        """Why the service may do nothing now although its rounds succeed; None = it may."""
 
     @property
     def pulses(self) -> list[Pulse]:
-        """Its own, and those of the services that it starts."""
+        """The pulses of this service, and of the services that it starts."""
         return [self.pulse]
 
     async def once(self) -> bool:
-        """One round; True if there is more to do at once."""
+        """One round. Returns True if there is more to do at once."""
         raise NotImplementedError
 
     async def start(self) -> None:
-        """Begin, in the background."""
+        """Start in the background."""
         self._stopping.clear()
         self.pulse.beat()
         self._task = asyncio.create_task(self._loop(), name=f"perdure {self.name}")
@@ -79,7 +79,7 @@ class Service:
             self.pulse.hangs("it has ended")
 
     def nudge(self) -> None:
-        """There is something to do: don't wait for the next round."""
+        """Begin the next round now, because there is something to do."""
         self._nudged.set()
 
     async def _loop(self) -> None:
@@ -111,8 +111,8 @@ class Service:
             log.error("%s: a bug, goes on", self.name, exc_info=error)
 
     async def _rest(self, failures: int) -> None:
-        """Jittered, so that a fleet does not come in step."""
-        growth = 2 ** min(failures, 30)  # an outage of hours brings numbers that no float holds
+        """Pause, with jitter, so that the processes of a fleet do not act at the same time."""
+        growth = 2 ** min(failures, 30)  # after an outage of hours the number would be too large for a float
         pause = min(self.every * growth, max(self.LONGEST_PAUSE, self.every)) * random.uniform(0.8, 1.2)
         self.pulse.beat(pause)
         try:

@@ -14,22 +14,22 @@ class Services:
 
     @property
     def pulses(self) -> list[Pulse]:
-        """Those of all that run."""
+        """The pulses of all running services."""
         return [pulse for service in self._running for pulse in service.pulses]
 
     async def start(self, *services: Service) -> None:
-        """Start them, one after the other."""
+        """Start services, one after the other."""
         self._running += services
         for service in services:
             await service.start()
 
     async def stop(self) -> None:
-        """Stop all that run, in the order in which they were started."""
+        """Stop all running services, in the order of their start."""
         services, self._running = self._running, []
         for service in services:
             await service.stop()
 
     def nudge(self) -> None:
-        """Writes may go again: whoever waits for that need not wait longer."""
+        """Let all services try again now, because writes are possible again."""
         for service in self._running:
             service.nudge()

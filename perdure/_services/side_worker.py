@@ -1,4 +1,4 @@
-"""A small worker beside the one of the lifecycles, on a task queue of its own."""
+"""A small worker beside the worker of the lifecycles, on a task queue of its own."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ async def side_worker(
     """Run a worker while the context lasts.
 
     Args:
-        name: of its task.
-        patience: seconds that it may take to stop; then it is cut off.
-        pulse: states that it has ended, if it does so by itself.
+        name: the name of the worker's task.
+        patience: seconds that the worker may take to stop, before it is cancelled.
+        pulse: reports that the worker has ended, if it ends by itself.
     """
     renewed(worker)
     running = asyncio.create_task(worker.run(), name=name)

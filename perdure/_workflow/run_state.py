@@ -235,7 +235,7 @@ class RunState:
         return None if state is None else self.declared.today(state)
 
     def be_in(self, state: str, why: str | None = None) -> bool:
-        """Set the present state. Returns whether it has changed."""
+        """Set the present state, and its reason. Returns whether the state has changed."""
         if state == self.state:
             return False
         self._why = why

@@ -1,1 +1,1 @@
-"""Which database this is: a copy, or an older state of it, sends nothing (invariant 11)."""
+"""Identifies the database, so that a copy, or an older state of it, sends nothing (invariant 11)."""

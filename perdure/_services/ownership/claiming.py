@@ -1,4 +1,4 @@
-"""Says what a database is that was copied, restored or moved, so that it may send again (`perdure database claim`)."""
+"""Declares that a database was copied, restored or moved, so that it may send again (`perdure database claim`)."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ query = queries(__name__)
 
 
 class What(StrEnum):
-    """What a database is."""
+    """The kinds of databases in a claim."""
 
     COPIED = "copied"
-    """A copy that lives on beside its original, with a scope or namespace of its own."""
+    """A copy that is used beside its original, with a scope or namespace of its own."""
     RESTORED = "restored"
-    """The original, put back to an earlier point: what was committed since is lost."""
+    """The original, restored to an earlier point: later commits are lost."""
     MOVED = "moved"
-    """The original, elsewhere: nothing is lost, and nothing is left behind."""
+    """The original in another place: no commit is lost, and the old server is not used any more."""
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What there is: the database's record, and how much is open or waits."""
+    """The database's record, and the numbers of open entities and waiting rows."""
 
     row: asyncpg.Record
     open: int
@@ -53,7 +53,7 @@ class Found:
 
 
 async def look(connection: Connection) -> Found:
-    """What there is to be claimed."""
+    """Read the facts for a claim."""
     row = await connection.fetchrow(shared("database"))
     assert row is not None
     return Found(
@@ -64,13 +64,13 @@ async def look(connection: Connection) -> Found:
 
 
 async def claim(connection: Connection, exchange: Exchange, what: What, tell: Callable[[str], None]) -> str:
-    """Make `what` of this database; safe to do twice. Returns what was done.
+    """Declare that this database is `what`. It can be repeated. Returns the result in words.
 
     Args:
-        tell: is told what is waited for.
+        tell: receives the reason of each wait.
 
     Raises:
-        NotThisDatabase: it can't be that; the message says why.
+        NotThisDatabase: the database cannot be `what`. The message has the reason.
     """
     found = await look(connection)
     if await _is_settled(found.row, exchange):
@@ -122,10 +122,11 @@ async def _make_copy(connection: Connection, exchange: Exchange) -> str:
 async def take_over(
     connection: Connection, exchange: Exchange, force: Literal["restored", "moved"], tell: Callable[[str], None]
 ) -> int:
-    """Give this database the mark, whoever has it, and return its epoch; the keeper must be answered for.
+    """Give this database the mark, even if another server has it, and return its epoch. A worker must answer for the
+    keeper.
 
     Raises:
-        NotThisDatabase: who has it lives.
+        NotThisDatabase: the server that has the mark is alive.
     """
     until = time.monotonic() + 4 * SILENCE
     while True:

@@ -1,8 +1,8 @@
-"""What a new epoch means for a start: after a restore, or a takeover by another server, commits may be lost.
+"""The effect of a new epoch on starts: after a restore, or a takeover by another server, commits may be lost.
 
-An entity of an older epoch may have a run that knows more than the database; if that has ended, another one leads
-it to its end, and asks of each effect without a record what became of it. An entity of the newest epoch may have been
-given an id that another one had in the commits that were lost.
+An entity of an older epoch may have a run with more acts than the database shows. If that run has ended, another one
+leads the entity to its end, and settles each effect without a record. An entity of the newest epoch may have an id that
+another entity had in the lost commits.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ _MICROSECONDS = 1_000_000
 
 
 def start_policies(row: asyncpg.Record) -> tuple[WorkflowIDReusePolicy, WorkflowIDConflictPolicy]:
-    """For the start of a row of the outbox, see `queries/lines.sql`: whether an id may be used again, and what
-    happens if its run is open."""
+    """The policies for the start of a row of the outbox (see `queries/lines.sql`): whether an id may be used again, and
+    how an open run of this id is treated."""
     first, epoch = row["generation"] == 0, row["epoch"]
-    reuse = WorkflowIDReusePolicy.REJECT_DUPLICATE  # the default would start closed ids again
+    reuse = WorkflowIDReusePolicy.REJECT_DUPLICATE  # the default would start an id with a closed run again
     if not first or row["again"] or (epoch is not None and epoch < row["newest_epoch"]):
         reuse = WorkflowIDReusePolicy.ALLOW_DUPLICATE
     conflict = WorkflowIDConflictPolicy.USE_EXISTING
@@ -30,7 +30,7 @@ def start_policies(row: asyncpg.Record) -> tuple[WorkflowIDReusePolicy, Workflow
 
 
 async def why_not_ours(handle: WorkflowHandle[object, object], row: asyncpg.Record) -> str | None:
-    """Why the run that is there already is not this entity's; None if it may be."""
+    """Why the present run is not this entity's run; None if it may be."""
     epoch = row["epoch"]
     if row["generation"] != 0 or not epoch or epoch < row["newest_epoch"]:
         return None

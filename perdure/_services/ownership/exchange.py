@@ -1,4 +1,4 @@
-"""Says to the keeper what this database is, and writes down what it answers."""
+"""Proposes the database's mark to the keeper, and writes the answer into the database."""
 
 from __future__ import annotations
 
@@ -40,10 +40,10 @@ _NO_NAMESPACE = NamespaceNotFoundFailure.DESCRIPTOR
 
 
 class Exchange:
-    """Says to the keeper what this database is, and writes down what it answers.
+    """Proposes the database's mark to the keeper, and writes the answer into the database.
 
     Args:
-        client: Temporal.
+        client: the client of Temporal.
         settings: the scope.
     """
 
@@ -55,16 +55,16 @@ class Exchange:
 
     @property
     def scope(self) -> str:
-        """As the database has it: '' = none."""
+        """The scope as the database stores it; '' = none."""
         return self._scope or ""
 
     @property
     def namespace(self) -> str:
-        """Of Temporal."""
+        """The namespace in Temporal."""
         return self._client.namespace
 
     async def namespace_id(self) -> str:
-        """What tells a namespace from another Temporal's of the same name; '' where we may not ask."""
+        """The id that distinguishes namespaces of one name in several Temporals; '' without the right to read it."""
         if self._namespace_id is None:
             try:
                 found = await self._client.workflow_service.describe_namespace(
@@ -81,7 +81,7 @@ class Exchange:
         """Raise unless the database is bound to this namespace and scope, or to none yet.
 
         Raises:
-            NotThisDatabase: it works with others.
+            NotThisDatabase: the database works with another namespace or scope.
         """
         if row["mark"] is None:
             return
@@ -98,15 +98,15 @@ class Exchange:
             )
 
     async def _other_namespace(self, row: asyncpg.Record) -> str | None:
-        """Id of the namespace here, where it is known not to be the one that the database works with."""
+        """Id of this namespace, if the database is known to work with another one; else None."""
         known = await self.namespace_id()
         return known if known and row["namespace_id"] and row["namespace_id"] != known else None
 
     async def why_lost(self, row: asyncpg.Record) -> str | None:
-        """Why this Temporal can't be the one that the database worked with, or has lost all; None = it is.
+        """Why this Temporal is not the one that the database worked with, or has lost its data; None = it is that one.
 
         Raises:
-            NotThisDatabase: the scope is another one, so nothing can be said.
+            NotThisDatabase: the scope is another one, so the question has no answer.
         """
         if row["mark"] is None:
             return None
@@ -115,15 +115,16 @@ class Exchange:
         await self.check_binding(row)
         with _not_found_suppressed():
             await self._client.get_workflow_handle(self._id).describe(rpc_timeout=_RPC)
-            return None  # also where it is closed: a worker starts it again
+            return None  # also if it is closed: a worker starts it again
         return f"it has no workflow {self._id}"
 
     async def propose(self, said: Proposal) -> Reply:
-        """The keeper's answer; the first database makes the keeper. One that was ended from outside is started again
-        with what its history shows: that proves as much as a keeper that was never ended.
+        """Send a proposal, and return the keeper's answer. The first database starts the keeper. A keeper that was
+        ended from outside is started again with the state in its history, which proves as much as a keeper that never
+        ended.
 
         Raises:
-            TemporalUnavailable: no answer.
+            TemporalUnavailable: Temporal gave no answer.
         """
         try:
             return await self._asked(said)
@@ -155,7 +156,7 @@ class Exchange:
         return reply
 
     async def write_down(self, connection: Connection, said: Proposal, reply: Reply) -> None:
-        """The database has the next mark now; the caller has its row locked."""
+        """Write the next mark into the database. The caller holds its row."""
         i = said.incarnation
         await connection.execute(
             query("exchanged"),
@@ -169,8 +170,8 @@ class Exchange:
 
     @asynccontextmanager
     async def answering(self, pulse: Pulse | None = None) -> AsyncIterator[None]:
-        """Answer for the keeper while the context lasts, as every worker does: on a queue of its own, whatever versions
-        and queues the lifecycles use. Without a cache no killed worker is waited for."""
+        """Run a worker for the keeper while the context lasts, as every worker process does. Its queue does not depend
+        on the versions and queues of the lifecycles. Without a cache, no task waits for a killed worker."""
         worker = Worker(
             self._client,
             task_queue=self._id,
@@ -195,8 +196,8 @@ class Exchange:
 
 @contextmanager
 def _not_found_suppressed() -> Iterator[None]:
-    """Temporal has no such workflow, or it is closed: the block ends, and what follows it deals with that. A namespace
-    that is missing says nothing about the workflow."""
+    """End the block if Temporal has no such workflow, or the workflow is closed. A missing namespace is an error: it
+    does not show whether the workflow exists."""
     try:
         yield
     except RPCError as error:
@@ -206,7 +207,7 @@ def _not_found_suppressed() -> Iterator[None]:
 
 
 def incarnation_of(row: asyncpg.Record) -> Incarnation:
-    """The server that runs now, from the query `database`."""
+    """The running server, from a row of the query `database`."""
     return Incarnation(
         system_identifier=row["system_identifier"],
         database_oid=row["database_oid"],
@@ -216,5 +217,5 @@ def incarnation_of(row: asyncpg.Record) -> Incarnation:
 
 
 def plain(client: Client) -> Client:
-    """The same connection without the plugins: they would run a worker inside the worker."""
+    """The same connection without plugins, which would run a worker inside the worker."""
     return Client(client.service_client, namespace=client.namespace, data_converter=client.data_converter)

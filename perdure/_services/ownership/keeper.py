@@ -1,7 +1,7 @@
-"""Keeps, outside the app's database, the mark that the database has: so a copy of it, or an older state of it, is told.
+"""Keeps the database's mark outside the database, so that a copy or an older state of the database is recognised.
 
-One long-lived workflow for each namespace and scope. A worker proposes the next mark, writes it into the database, and
-says so with its next proposal. What is known and what is answered is in `Kept`, which does no I/O.
+The keeper is one long-lived workflow for each namespace and scope. A worker proposes the next mark, writes it into the
+database, and reports that with its next proposal. `Kept` has the state and the answers, and does no I/O.
 """
 
 from __future__ import annotations
@@ -11,17 +11,17 @@ from temporalio import workflow
 from perdure._wire.keeper import Kept, Proposal, Reply
 
 _RENEW_AFTER = 100
-"""Exchanges in one run: whoever answers the next one replays them all."""
+"""Exchanges in one run. The worker that answers the next exchange replays all of them."""
 
 
 def keeper_id(scope: str | None) -> str:
-    """Workflow id of the keeper, which is no lifecycle's, and the task queue that it has for itself."""
+    """Workflow id of the keeper, which no lifecycle can have, and name of its own task queue."""
     return f"perdure-database:{scope}" if scope else "perdure-database"
 
 
 @workflow.defn(name="perdure-database")
 class Keeper:
-    """Keeps the mark of one database, for ever."""
+    """Keeps the mark of one database."""
 
     @workflow.init
     def __init__(self, kept: Kept | None) -> None:
@@ -32,18 +32,18 @@ class Keeper:
 
     @workflow.run
     async def run(self, kept: Kept | None) -> None:
-        """Go on in a new run now and then."""
+        """Continue as new after a number of exchanges."""
         await workflow.wait_condition(lambda: self._heard >= _RENEW_AFTER)
         await workflow.wait_condition(workflow.all_handlers_finished)
         workflow.continue_as_new(self._kept)
 
     @workflow.update
     def exchange(self, said: Proposal) -> Reply:
-        """Hear what a worker says, and answer."""
+        """Answer a proposal of a worker."""
         self._heard += 1
         return self._kept.hear(said, workflow.now(), str(workflow.uuid4()))
 
     @workflow.query
     def kept(self) -> Kept:
-        """What is known."""
+        """The state of the keeper."""
         return self._kept

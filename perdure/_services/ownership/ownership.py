@@ -1,7 +1,8 @@
-"""Exchanges the database's mark with Temporal: so a copy of it, or an older state, is told before it sends anything.
+"""Exchanges the database's mark with Temporal, so that a copy, or an older state, is recognised before it sends
+anything.
 
-At a worker's start, now and then by one worker of the fleet, and at once when PostgreSQL says that it was not verified
-since its start.
+The exchange takes place at a worker's start, at intervals by one worker of the fleet, and at once if PostgreSQL was not
+verified since its start.
 """
 
 from __future__ import annotations
@@ -28,19 +29,19 @@ query = queries(__name__)
 log = logging.getLogger("perdure.ownership")
 
 NOT_VERIFIED = "not verified"
-"""What `perdure.database_problem` says until the mark was exchanged."""
+"""The result of `perdure.database_problem` until the mark was exchanged."""
 _AT_START = 15.0
-"""Seconds for which a worker that starts waits for Temporal's word."""
+"""Seconds that a starting worker waits for Temporal's answer."""
 _SAY_AGAIN = 60.0
 
 
 class Ownership(Service):
-    """Sees to it that the database's mark is exchanged.
+    """Exchanges the database's mark when it is time.
 
     Args:
         pool: the app's database.
-        exchange: with whom.
-        verified: called when writes may go again.
+        exchange: the exchange with the keeper.
+        verified: called when writes are possible again.
     """
 
     LONGEST_PAUSE = 2.0
@@ -55,11 +56,11 @@ class Ownership(Service):
         self._said: tuple[str, float] = "", 0.0
 
     async def claim(self) -> None:
-        """Before a worker takes work: bind the database, or make sure that it is the one.
+        """Before a worker takes work, bind the database, or check that it is the bound one.
 
         Raises:
-            NotThisDatabase: it is not; the message says what to do.
-            TemporalUnavailable: Temporal does not answer, and nothing may begin before it has.
+            NotThisDatabase: it is not the bound one. The message names the way out.
+            TemporalUnavailable: Temporal does not answer, and no work may begin before it has.
         """
         until = time.monotonic() + _AT_START
         while True:
@@ -81,12 +82,12 @@ class Ownership(Service):
             if late and row["mark"] is None:
                 raise TemporalUnavailable(f"Temporal has not answered what database this is: {why}")
             if late or (reply is not None and reply.word is Word.WAIT):
-                return  # where it is not verified no write goes
+                return  # without a verification no write is possible
             if reply is None:
                 await asyncio.sleep(0.1)
 
     async def once(self) -> bool:
-        """Exchange the mark if it is time, or if nothing goes before."""
+        """Exchange the mark if it is time, or if no write is possible before."""
         row = await self._row()
         self.held_up = None if row["problem"] is None else f"nothing is sent from here: {row['problem']}"
         if row["problem"] not in (None, NOT_VERIFIED):
@@ -100,7 +101,7 @@ class Ownership(Service):
         return False
 
     async def _swap(self) -> Reply | None:
-        """One exchange; None if another worker makes it now."""
+        """Make one exchange. Returns None if another worker makes it now."""
         async with self._pool.acquire(timeout=5) as connection, connection.transaction():
             if not await connection.fetchval(query("database_if_free")):
                 return None
