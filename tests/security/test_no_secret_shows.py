@@ -37,6 +37,8 @@ SECRETS = {
     "TEMPORAL_GRPC_META_X_TOKEN": f"{MARK}-metadata",
     "TEMPORAL_TLS": "false",
 }
+WAITS = ("up",)
+"""Waits for PostgreSQL for ever, and starts servers where that answers."""
 MARKS = (MARK, KEY, KEY[:12], base64.b64encode(MARK.encode()).decode().rstrip("="), MARK.encode().hex())
 
 
@@ -62,7 +64,8 @@ def commands(group: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]
         return
     example = re.sub(r"shop(\.app)?:app", APP, group.epilog.partition("perdure ")[2].partition(" > ")[0])
     known = {"order": "lookup", "/srv/archive": "archive"}
-    yield tuple(known.get(word, word) for word in shlex.split(example))
+    if path != WAITS:
+        yield tuple(known.get(word, word) for word in shlex.split(example))
 
 
 def with_password(dsn: str, password: str) -> str:
@@ -112,3 +115,19 @@ async def test_a_command_that_fails_shows_none(world: World, secrets: Mapping[st
     logs = {words: world.folder / f"{number}.log" for number, words in enumerate(commands(typer.main.get_command(cli)))}
     await in_time(run_each(list(logs), environment, list(logs.values())))
     assert [(words, line) for words, log in logs.items() for line in shown_in(log.read_text())] == []
+
+
+async def test_a_machine_that_waits_for_its_database_shows_none(world: World, secrets: Mapping[str, str]) -> None:
+    nobody = f"127.0.0.1:{free_port()}"
+    environment = {
+        **secrets,
+        "PERDURE_DATABASE_URL": f"postgresql://ann:{MARK}@{nobody}/shop",
+        "PERDURE_ADMIN_DATABASE_URL": f"postgresql://admin:{MARK}@{nobody}/postgres",
+        "PERDURE_LOG_LEVEL": "debug",
+    }
+    log = world.folder / "up.log"
+    machine = Forked(["up", APP, "--state", str(world.folder / "state")], environment, log)
+    await world.until(lambda: log.exists() and "waits for PostgreSQL" in log.read_text(), "it waits")
+    machine.send_signal(signal.SIGTERM)
+    await machine.wait()
+    assert shown_in(log.read_text()) == []
