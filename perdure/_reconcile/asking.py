@@ -1,4 +1,4 @@
-"""Asks for a reconciliation and waits for it, as a person does: with what it is at, and an end where nobody works on
+"""Requests a reconciliation for a person and waits for it: reports the progress, and gives up if no worker works on
 it."""
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ from perdure._wire.reconciliation import Asked, Summary
 from perdure.errors import TemporalUnavailable
 
 PATIENCE = 30.0
-"""Seconds for which nobody may work on it."""
+"""Seconds without a worker on it, after which the wait ends."""
 _RPC = timedelta(seconds=10)
 
 
 async def reconcile(
     temporal_client: Client, scope: str | None, asked: Asked, tell: Callable[[str], None], *, patience: float = PATIENCE
 ) -> Summary:
-    """Start it, or join the one that runs, and wait until it has ended.
+    """Start a reconciliation, or join the running one, and wait until it has ended.
 
     Args:
-        tell: is told what it is at.
+        tell: receives the progress.
 
     Raises:
         TemporalUnavailable: Temporal does not answer, or no worker does.
-        WorkflowFailureError: it could not even begin.
+        WorkflowFailureError: the reconciliation could not begin.
     """
     try:
         handle = await start_reconciliation(temporal_client, scope, asked)
@@ -68,7 +68,7 @@ async def _wait(
 
 
 async def _at(temporal_client: Client, handle: WorkflowHandle[Reconciliation, Summary]) -> str | None:
-    """What it is at; None where nobody works on it."""
+    """The progress; None if no worker works on it."""
     seen = (await handle.describe(rpc_timeout=_RPC)).raw_description
     for part in seen.pending_activities:
         name = part.activity_type.name.removeprefix(PART)

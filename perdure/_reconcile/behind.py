@@ -1,7 +1,7 @@
-"""BEHIND: the open workflow has done more than the mirror shows: it is told to write its state again.
+"""BEHIND: the open workflow has done more than the mirror shows. A signal lets it write its state again.
 
-Each one that is asked costs a workflow task. So asked are those that were written since the last reconciliation, or
-all where somebody wants that.
+Each query costs a workflow task. So only the workflows that wrote since the last reconciliation are queried, or all on
+request.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from perdure._wire.status import LifecycleStatus
 
 _ANSWER = timedelta(seconds=10)
 _FOLLOWS = 10.0
-"""Seconds for which the row is watched after its workflow was told."""
+"""Seconds for which the row is watched after the signal."""
 _GONE = (RPCStatusCode.NOT_FOUND, RPCStatusCode.FAILED_PRECONDITION)
-"""It has just closed, or just begun."""
+"""The workflow has just closed, or just begun."""
 _MUTE = (RPCStatusCode.CANCELLED, RPCStatusCode.DEADLINE_EXCEEDED)
 
 
 async def behind(context: Context, row: Row) -> None:
-    """Ask its workflow how far it is, and let it write that where the row is behind."""
+    """Query the workflow for its version, and let it write its state if the row is behind."""
     if row.is_young(context) or (context.asked_since is not None and row.written_at < context.asked_since):
         return
     handle = context.temporal_client.get_workflow_handle(row.entity.workflow_id(context.settings.scope))
@@ -40,7 +40,7 @@ async def behind(context: Context, row: Row) -> None:
         await report_failing(context, row, f"its code can't follow its history: {_first_line(error)}", times=0)
         return
     except RPCError as error:
-        if error.status in _MUTE:  # so it is where a task fails again and again, or where no worker has time
+        if error.status in _MUTE:  # a task fails again and again, or no worker has time
             await report_failing(context, row, "it gives no answer")
         elif error.status not in _GONE:
             raise
@@ -51,7 +51,7 @@ async def behind(context: Context, row: Row) -> None:
 
 async def _mirror_again(context: Context, row: Row, said: LifecycleStatus) -> None:
     if await _version(context, row) != row.version:
-        return  # it has moved meanwhile
+        return  # the row has moved meanwhile
     workflow = context.temporal_client.get_workflow_handle(row.entity.workflow_id(context.settings.scope))
     await workflow.signal(MIRROR, context.by, rpc_timeout=_ANSWER)
     until = time.monotonic() + _FOLLOWS
@@ -65,7 +65,7 @@ async def _mirror_again(context: Context, row: Row, said: LifecycleStatus) -> No
 
 
 async def _version(context: Context, row: Row) -> int | None:
-    """None: it is no open entity of that generation any more."""
+    """The version in the mirror; None if the entity is not open in that generation any more."""
     entity = row.entity
     known = await context.pool.fetchrow(shared("identity"), entity.lifecycle, entity.id)
     if known is None or known["generation"] != entity.generation or known["final"] is not None:
@@ -74,6 +74,6 @@ async def _version(context: Context, row: Row) -> int | None:
 
 
 def _first_line(error: WorkflowQueryFailedError) -> str:
-    """Of Temporal's own words only: an app's error may quote its data."""
+    """The first line of Temporal's own text. The text of an app's error may quote its data."""
     line = error.message.partition("\n")[0]
     return line[:400] if line.startswith("[TMPRL") else "its code fails"

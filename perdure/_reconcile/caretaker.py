@@ -1,5 +1,4 @@
-"""The service that sees to it that reconciliations are made: once per fleet after its start, and when a lifecycle
-asks."""
+"""The service that starts reconciliations: once per fleet after its start, and when a lifecycle requests one."""
 
 from __future__ import annotations
 
@@ -22,7 +21,7 @@ from perdure.settings import Settings
 query = queries(__name__)
 
 FIRST = 20.0, 40.0
-"""Seconds after a worker's start, at random: not all workers of a fleet look at once."""
+"""Seconds after a worker's start, at random, so that not all workers of a fleet look at once."""
 EVERY = 300.0
 """Seconds between two looks."""
 _MOST = 1000
@@ -33,9 +32,9 @@ class Caretaker(Service):
     """Starts reconciliations that are due.
 
     Args:
-        pool: the app's database, which knows when the last one was.
-        client: Temporal.
-        settings: how often, and what is young.
+        pool: the app's database, with the time of the last reconciliation.
+        client: the client of Temporal.
+        settings: the interval, and the grace time.
     """
 
     def __init__(self, pool: Pool, client: Client, settings: Settings) -> None:
@@ -48,12 +47,12 @@ class Caretaker(Service):
         self._loop_of_worker: asyncio.AbstractEventLoop | None = None
 
     async def start(self) -> None:
-        """Begin; the first look comes a little later."""
+        """Start; the first look comes a little later."""
         self._loop_of_worker = asyncio.get_running_loop()
         await super().start()
 
     def ask(self, entity: Entity, why: str) -> None:
-        """From a workflow's thread: it saw something odd. It is looked at alone, once it is old enough for that."""
+        """Request a reconciliation of one entity, after the grace time. Workflows call this from their thread."""
         if len(self._asked) < _MOST:
             due = time.monotonic() + self._settings.reconciliation_grace + _A_MOMENT
             self._asked.setdefault(entity, (due, why))
@@ -61,7 +60,7 @@ class Caretaker(Service):
             self._loop_of_worker.call_soon_threadsafe(self.nudge)
 
     async def once(self) -> bool:
-        """Start what is due."""
+        """Start the reconciliations that are due."""
         now = time.monotonic()
         for entity, (due, why) in list(self._asked.items()):
             if due <= now:
@@ -75,12 +74,12 @@ class Caretaker(Service):
         return False
 
     async def _look(self) -> None:
-        """The Schedule is there, and the last reconciliation is not too long ago."""
+        """Create a missing Schedule, and start a reconciliation if the last one is too long ago."""
         every = timedelta(hours=self._settings.reconciliation_every)
         if not every:
             return
         await make_schedule(self._client, self._settings)
-        # The Schedule's own comes late by its jitter, and takes its time.
+        # A reconciliation of the Schedule comes late by the jitter, and takes some time.
         if await self._pool.fetchval(query("reconciliation_due"), every + 2 * jitter(every) + timedelta(minutes=10)):
             await self._start("worker")
 

@@ -1,4 +1,4 @@
-"""What an open row is beside a workflow that is not open: Temporal is asked for that one, and what it says decides."""
+"""Decides about an open row whose workflow is not listed as open, by the workflow's description in Temporal."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class _Round(Enum):
 
 
 async def is_open_after_all(context: Context, row: Row) -> bool:
-    """Whether its workflow is open, which is known only a moment later to lists; if not, see to that."""
+    """Whether the workflow is open, which lists show only later. If it is not, mend or report that."""
     handle = context.temporal_client.get_workflow_handle(row.entity.workflow_id(context.settings.scope))
     try:
         seen = await handle.describe(rpc_timeout=_RPC)
@@ -43,13 +43,13 @@ async def is_open_after_all(context: Context, row: Row) -> bool:
         case _Round.THIS:
             await ended(context, row, seen)
         case _:
-            pass  # the database knows less than Temporal: what it is says `perdure database claim`
+            pass  # the database is behind Temporal: `perdure database claim` declares what it is
     return False
 
 
 async def _round_of(seen: WorkflowExecutionDescription, row: Row) -> _Round:
     memo = await seen.memo_value(CARRIED, None, type_hint=Carried)
-    if memo is None:  # started past perdure: then the row was made by it, or is of a later generation
+    if memo is None:  # started outside Perdure: this workflow made the row, or the row is of a later generation
         return _Round.EARLIER if seen.close_time and seen.close_time < row.created_at else _Round.THIS
     if memo.generation < row.entity.generation:
         return _Round.EARLIER

@@ -1,4 +1,4 @@
-"""What each part of a reconciliation is given: where to look, what is old enough, and where to say what was seen."""
+"""The context of each part of a reconciliation: connections, times, and the record of findings."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ from perdure.settings import Settings
 
 
 def _silent(cursor: object) -> None:
-    """Nobody wants to know how far it is."""
+    """Report no progress."""
 
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What a part of a reconciliation works with.
+    """The context of one part of a reconciliation.
 
     Attributes:
         pool: the app's database.
-        temporal_client: of Temporal.
-        app: whose lifecycles are looked at; what it does not know is another worker's.
-        settings: scope, task queue.
-        findings: where to say what was seen.
-        younger_than: what was written since then, by the database's clock, is left alone.
-        asked_since: begin of the last whole reconciliation less the grace time: what was written since then is asked
-            of its workflow; None = everything is.
-        by: who did it, as `transition.made_by` has it.
-        only: look at this entity alone.
-        beat: is told how far it is; a part that is begun again is given the last of these.
+        temporal_client: the client of Temporal.
+        app: the app whose lifecycles are checked. Other lifecycles are left to other workers.
+        settings: scope and task queue.
+        findings: the record of findings.
+        younger_than: time by the database's clock. Rows that were written since then are left alone.
+        asked_since: begin of the last whole reconciliation less the grace time. Workflows that wrote since then are
+            queried; None = all are.
+        by: the author of changes, for `transition.made_by`.
+        only: check this entity alone.
+        beat: receives the progress. A part that is repeated gets the last progress.
     """
 
     pool: Pool

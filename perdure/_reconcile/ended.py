@@ -1,5 +1,5 @@
-"""ENDED: the workflow failed, timed out, was terminated or cancelled, and its row is open. What then is done says the
-lifecycle: `if_ended`."""
+"""ENDED: the workflow failed, timed out, was terminated or cancelled, and its row is open. The lifecycle's `if_ended`
+decides what happens next."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ query = queries(__name__)
 
 
 async def ended(context: Context, row: Row, seen: WorkflowExecutionDescription) -> None:
-    """Start it again from its record, or let it need a person."""
+    """Start the entity again from its record, or note that it needs a person."""
     assert seen.status is not None
     handle = context.temporal_client.get_workflow_handle(seen.id, run_id=seen.run_id)
     said = await how_it_closed(handle, context.temporal_client.data_converter)
@@ -33,13 +33,13 @@ async def ended(context: Context, row: Row, seen: WorkflowExecutionDescription) 
     if lately:
         what += "; it was started again lately for the same reason"
     if row.attention is None and not await _want_person(context, row, what):
-        return  # it moved meanwhile
+        return  # the row has moved meanwhile
     advice = f"Find out why, then let it go on from its record: {row.command('retry', '--by', 'YOU')}"
     await context.findings.report(ENDED, row.entity, what, advice)
 
 
 async def _was_started_again(context: Context, row: Row, run_id: str) -> bool:
-    """Once a day is enough: what ends again and again is a person's."""
+    """Whether the entity was started again within a day. A second end in that time needs a person."""
     entity = row.entity
     return bool(await context.pool.fetchval(query("started_again_lately"), entity.lifecycle, entity.id, run_id))
 

@@ -1,7 +1,7 @@
-"""The pass over all that is open: each entity's record beside its workflow. What has ended costs it nothing.
+"""The pass over all open entities, which compares each record with its workflow. Finished entities cost nothing.
 
-Temporal is asked once for each page, which workflows of it are open. Only where one is not, or where the record was
-written since the last reconciliation, is it asked about that one.
+One request to Temporal for each page lists its open workflows. A further request follows only for a workflow that is
+not listed, or whose record was written since the last reconciliation.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ from perdure.errors import InvalidEntity
 query = queries(__name__)
 
 PAGE = 200
-"""Entities that Temporal is asked about at once; their ids have to fit into one request."""
+"""Entities in one request to Temporal, which must have room for their ids."""
 AT_ONCE = 10
-"""How many are looked at closely at the same time."""
+"""Number of entities that are checked at the same time."""
 
 log = logging.getLogger("perdure.reconciliation")
 
@@ -42,10 +42,11 @@ async def open_entities(context: Context, cursor: object = None) -> int:
     """Look at each open entity of the app's lifecycles, mend what can be mended, and report the rest.
 
     Args:
-        cursor: where to go on: lifecycle and id of the last one that was looked at, and how many had been.
+        cursor: the place to continue from: lifecycle and id of the last checked entity, and the number of checked
+            ones.
 
     Returns:
-        How many were looked at.
+        The number of checked entities.
     """
     place = _Place.of(cursor)
     only = (context.only.lifecycle, context.only.id) if context.only else (None, None)
@@ -78,7 +79,7 @@ class _Place:
 def _row(found: asyncpg.Record) -> Row | None:
     try:
         return Row.of(found)
-    except InvalidEntity:  # SQL lets it through; its start was rejected, which is said elsewhere
+    except InvalidEntity:  # SQL accepts the id; the start was rejected and is reported elsewhere
         return None
 
 
@@ -94,8 +95,8 @@ async def _look(context: Context, rows: Sequence[Row]) -> None:
 
 
 async def listed_as_open(context: Context, rows: Sequence[Row]) -> set[str]:
-    """Ids of the workflows that are open as far as is known: it may be a moment ago, and ids with quotes or
-    backslashes are not found this way. So whoever is not in it is asked about again."""
+    """Ids of the workflows that Temporal lists as open. Lists may be late, and do not find ids with quotes or
+    backslashes, so a workflow that is not listed is described as well."""
     ids = [row.entity.workflow_id(context.settings.scope) for row in rows]
     listed = ",".join("'" + each.replace("'", "''") + "'" for each in ids if not {'"', "\\"} & set(each))
     if not listed:
@@ -111,7 +112,7 @@ _ON_RECORD: tuple[Callable[[Context, Row], Awaitable[None]], ...] = (stuck, park
 
 
 async def _look_at(context: Context, row: Row, runs: bool) -> None:
-    """Whatever is the matter with one harms none of the others."""
+    """Check one entity. A failure of it affects no other entity."""
     try:
         if not runs and not (row.is_young(context) or await is_open_after_all(context, row)):
             return

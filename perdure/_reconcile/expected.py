@@ -17,10 +17,10 @@ from perdure.contracts.app_rows import AppRows
 from perdure.errors import DeclarationError
 
 BIG = 100_000
-"""Rows; a table of more is not read from end to end each time."""
+"""Rows of a table. A larger table is not read from end to end each time."""
 PAGE = 500
 TIMEOUT = "30s"
-"""For each look of PostgreSQL's."""
+"""Time-out of each query."""
 
 _PARTIAL = "select indpred is not null from pg_index where indexrelid = format('%I.%I', $1::text, $2::text)::regclass"
 _SCANS = ("Seq Scan", "Index Scan", "Index Only Scan")
@@ -36,22 +36,22 @@ class Row:
 
 
 class Expected:
-    """What one lifecycle expects.
+    """The expected rows of one lifecycle.
 
     Args:
-        lifecycle: its name.
-        rows: as declared.
+        lifecycle: the name of the lifecycle.
+        rows: the declaration.
     """
 
     def __init__(self, lifecycle: str, rows: AppRows) -> None:
         self.lifecycle = lifecycle
-        self._of = f"from ({rows.sql}\n) q"  # behind a line of its own: the query may end in a comment
+        self._of = f"from ({rows.sql}\n) q"  # on a new line, because the query may end in a comment
 
     async def check(self, db: Connection) -> None:
-        """Make sure that PostgreSQL can run it.
+        """Check that PostgreSQL can run the query.
 
         Raises:
-            DeclarationError: it can't, or has not the columns that are needed.
+            DeclarationError: it cannot, or a needed column is missing.
         """
         try:
             async with db.transaction():
@@ -59,7 +59,7 @@ class Expected:
                 for sql in (self._keys(), self._rows("null")):
                     await db.fetch(f"explain {sql}")
         except (asyncpg.LockNotAvailableError, asyncpg.QueryCanceledError):
-            return  # the app changes that table at this moment: the reconciliation will see
+            return  # the app changes that table now: the reconciliation will report a failure
         except asyncpg.PostgresError as error:
             if (error.sqlstate or "08").startswith(("08", "53", "57", "58")):
                 raise
@@ -69,7 +69,7 @@ class Expected:
             ) from error
 
     async def refusal(self, db: Connection) -> str | None:
-        """Why it would cost too much, by PostgreSQL's plan; None if it would not. In a transaction."""
+        """Why the query would cost too much, by PostgreSQL's plan; None if it would not. Call it in a transaction."""
         await db.execute(APPS_PATH)
         plan = json.loads(await db.fetchval(f"explain (verbose, format json) {self._keys()}"))[0]["Plan"]
         read: dict[str, int] = {}
@@ -83,13 +83,13 @@ class Expected:
         return f"PostgreSQL would read all of {biggest}, some {read[biggest]:,} rows"
 
     async def places(self, db: Connection, number: int, only: str | None) -> AsyncIterator[list[Place]]:
-        """Pages of the rows that have no lifecycle, by a cursor of PostgreSQL's: in a transaction.
+        """Pages of the rows without a lifecycle, by a cursor of PostgreSQL. Call it in a transaction.
 
         Args:
-            number: tells the cursors of several lifecycles apart. A statement with one name has one type of key.
-            only: this id alone.
+            number: distinguishes the cursors of several lifecycles. A statement with one name has one type of key.
+            only: return this id alone.
         """
-        # It is idle between two pages of its cursor, while rows are started in other transactions.
+        # The transaction is idle between two pages, while rows are started in other transactions.
         await db.execute(f"{bounds(statement=TIMEOUT, idle='120s')}; {APPS_PATH}")
         await db.execute(f"declare perdure_expected_{number} no scroll cursor for {self._keys(only)}")
         while page := await db.fetch(f"fetch {PAGE} from perdure_expected_{number}"):
@@ -97,10 +97,10 @@ class Expected:
         await db.execute(f"close perdure_expected_{number}")
 
     async def rows(self, db: Connection, places: Sequence[Place]) -> list[Row]:
-        """Those of these rows that are still expected.
+        """Those of the rows that are still expected.
 
         Raises:
-            asyncpg.PostgresError: the query fails for one of them.
+            asyncpg.PostgresError: the query fails for one row.
         """
         async with db.transaction():
             await db.execute(APPS_PATH)
@@ -108,7 +108,8 @@ class Expected:
         return [Row(row["id"], row["input"], row["tenant"]) for row in found]
 
     def _keys(self, only: str | None = None) -> str:
-        """The `offset 0` keeps the planner from reading all of `ident`, which holds every entity there ever was."""
+        """The query for keys. Its `offset 0` prevents a plan that reads all of `ident`, which holds every entity ever
+        started."""
         one = "" if only is None else f" and q.id::text = {_literal(only)}"
         return f"""select q.id as key, q.id::text as id {self._of}
             where not exists (select from perdure.ident i
@@ -137,7 +138,7 @@ async def _read_whole(db: Connection, node: dict[str, Any]) -> str | None:
 
 
 async def _estimate(db: Connection, table: str) -> int:
-    """How many rows it has, as the planner guesses now: statistics may be missing."""
+    """The planner's present guess of the number of rows, because statistics may be missing."""
     plan = await db.fetchval(f"explain (format json) select from only {table}")
     return int(json.loads(plan)[0]["Plan"]["Plan Rows"])
 

@@ -1,4 +1,5 @@
-"""FAILING: a workflow whose tasks fail again and again: only other code helps; Temporal goes on trying until then."""
+"""FAILING: the tasks of a workflow fail again and again. Only other code helps, and Temporal repeats them until
+then."""
 
 from __future__ import annotations
 
@@ -12,23 +13,23 @@ from perdure._reconcile.row import Row
 from perdure._store.finding_kinds import FAILING
 
 TIMES = 3
-"""A task that failed so often does so for a reason."""
+"""Failures of one task from which on it is reported."""
 _RPC = timedelta(seconds=10)
 _SAID = "its code fails: "
 
 
 async def failing(context: Context, row: Row) -> bool:
-    """Whether it does, as far as its worker said; then that is reported."""
+    """Whether the workflow's tasks fail, as its worker has recorded. If so, report it."""
     if row.attention is None or not row.attention.startswith(_SAID) or row.is_young(context):
         return False
     return await report_failing(context, row, row.attention)
 
 
 async def report_failing(context: Context, row: Row, said: str, times: int = TIMES) -> bool:
-    """Report it if Temporal confirms that its task fails again and again.
+    """Report the workflow if Temporal confirms that its task fails again and again.
 
     Args:
-        times: how often at least; 0 = its code has been seen to fail, whether or not there is a task to be done.
+        times: least number of failures; 0 = a failure of its code was seen, even if no task is pending.
     """
     handle = context.temporal_client.get_workflow_handle(row.entity.workflow_id(context.settings.scope))
     try:

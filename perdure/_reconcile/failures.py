@@ -1,5 +1,5 @@
-"""Says in a line why a workflow closed, or why its tasks fail; what an app's own errors say may quote its data, so of
-them only their type."""
+"""Describes in one line why a workflow closed, or why its tasks fail. Of an app's own error only the type is shown,
+since the message may quote data."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ _LONGEST = 400
 
 
 async def how_it_closed(handle: Handle, converter: DataConverter) -> str:
-    """Why a workflow closed; '' where its history says nothing, or is gone."""
+    """Why a workflow closed; '' if its history has no reason, or is gone."""
     events = handle.fetch_history_events(event_filter_type=WorkflowHistoryEventFilterType.CLOSE_EVENT)
     return next(iter([await _why_closed(event, converter) async for event in _while_kept(events)]), "")
 
 
 async def why_its_tasks_fail(handle: Handle, converter: DataConverter) -> str:
-    """The last failure of a workflow task in the history; '' where there is none."""
+    """The last failure of a workflow task in the history; '' = none."""
     why = ""
     async for event in _while_kept(handle.fetch_history_events()):
         if event.event_type == EventType.EVENT_TYPE_WORKFLOW_TASK_FAILED:
@@ -38,7 +38,7 @@ async def why_its_tasks_fail(handle: Handle, converter: DataConverter) -> str:
 
 
 def line_of(failure: Failure) -> str:
-    """A failure in a line."""
+    """A failure in one line."""
     kind = failure.application_failure_info.type
     words = failure.message.splitlines()[0] if failure.message else ""
     if kind and not hasattr(perdure.errors, kind):

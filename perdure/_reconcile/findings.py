@@ -1,4 +1,4 @@
-"""Writes down what a reconciliation saw, and what it did about it."""
+"""Records the differences that a reconciliation found, and its actions."""
 
 from __future__ import annotations
 
@@ -28,22 +28,22 @@ class Findings:
         self._pool = pool
         self._run = run
         self.mended_now: Counter[str] = Counter()
-        """How many were mended, by kind."""
+        """Number of mended differences, by kind."""
         self.reported_now: Counter[str] = Counter()
-        """How many are left to a person, by kind."""
+        """Number of differences that are left for a person, by kind."""
 
     async def mended(self, kind: Kind, entity: Entity | None, what: str, *, about: str = "") -> None:
-        """It was mended: nothing is left to do."""
+        """Record a mended difference."""
         self.mended_now[kind.name] += 1
         await self._write(kind, entity, what, "", about, mended=True)
 
     async def report(self, kind: Kind, entity: Entity | None, what: str, advice: str, *, about: str = "") -> None:
-        """It is left to a person.
+        """Record a difference that is left for a person.
 
         Args:
-            what: what is seen, in a sentence; no personal data.
-            advice: what the person can do, ready to be pasted where it is a command.
-            about: tells two findings of one kind and entity apart: a state, a key.
+            what: the difference, in a sentence without personal data.
+            advice: the possible actions of the person. A command can be pasted into a shell.
+            about: distinguishes two findings of one kind and entity: a state, a key.
         """
         self.reported_now[kind.name] += 1
         await self._write(kind, entity, what, advice, about, mended=False)

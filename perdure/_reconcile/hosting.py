@@ -1,5 +1,5 @@
-"""Runs reconciliations in every worker: a small worker of its own, on a task queue of its own, whatever versions and
-queues the lifecycles use."""
+"""Runs reconciliations in every worker process, by a small worker on a task queue of its own, which does not depend on
+the versions and queues of the lifecycles."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ log = logging.getLogger("perdure.reconciliation")
 
 _BEAT = HEARTBEAT.total_seconds() / 6
 _STOPPING = 2.0
-# SQLSTATE: what the statement means is not there, and will not be; a copy, until somebody says what it is.
+# SQLSTATE: an object of the statement is missing for good; a copy of the database that a person must declare.
 _NEVER = re.compile("42|57PE1")
 
 
@@ -51,10 +51,10 @@ async def cleaning_up(
     meter: MetricMeter | None,
     pulse: Pulse | None = None,
 ) -> AsyncIterator[None]:
-    """Answer for reconciliations while the context lasts.
+    """Run a worker for reconciliations while the context lasts.
 
     Args:
-        client: without plugins: they would run a worker inside the worker.
+        client: a client without plugins, which would run a worker inside the worker.
     """
     hosted = CleaningActivities(pool, client, app, settings, meter)
     worker = Worker(
@@ -63,7 +63,7 @@ async def cleaning_up(
         workflows=[Reconciliation],
         activities=hosted.all(),
         workflow_runner=UnsandboxedWorkflowRunner(),
-        max_cached_workflows=0,  # no killed worker is waited for
+        max_cached_workflows=0,  # no task waits for a killed worker
         max_concurrent_workflow_task_polls=1,
         max_concurrent_activity_task_polls=1,
         max_concurrent_activities=2,
@@ -75,7 +75,7 @@ async def cleaning_up(
 
 
 class CleaningActivities:
-    """What the workflow calls; see `workflow`."""
+    """The activities of the workflow; see `workflow`."""
 
     def __init__(
         self,
@@ -92,12 +92,12 @@ class CleaningActivities:
         self._meter = meter
 
     def all(self) -> list[Callable[..., Any]]:
-        """All of them, for a worker."""
+        """All activities, for a worker."""
         return [self.begin, self.end, *(self._of(part) for part in PARTS.values())]
 
     @activity.defn(name=BEGIN)
     async def begin(self, asked: Asked, execution: str) -> Begun:
-        """Put it on record, and say what is to be done."""
+        """Record the begin of a reconciliation. Returns the argument of its parts."""
         try:
             only = await looked_up(self._pool, asked.only)
         except NoSuchEntity as error:
@@ -109,7 +109,7 @@ class CleaningActivities:
 
     @activity.defn(name=END)
     async def end(self, done: Done) -> Summary:
-        """Put on record what came of it; what it looked for, and did not see again, is over."""
+        """Record the end of a reconciliation. Findings that it could have seen again, and did not, are over."""
         return await end(self._pool, self._app, done)
 
     def _of(self, part: Part) -> Callable[..., Any]:
@@ -124,7 +124,7 @@ class CleaningActivities:
         context = self._ground(begun, told)
         beating = asyncio.create_task(_beat(told))
         try:
-            # A copy of the database, or one that was put back, touches nothing (invariant 11).
+            # A copy of the database, or a restored one, changes nothing (invariant 11).
             await self._pool.fetchval("select perdure.check_database()")
             seen = await part.does(context, told[-1] if told else None)
         except asyncpg.PostgresError as error:
@@ -161,7 +161,7 @@ class CleaningActivities:
 
 
 async def _beat(told: list[object]) -> None:
-    """Between two pages, too: it lives, and is where it said last."""
+    """Send heartbeats with the last progress, also between two pages."""
     while True:
         await asyncio.sleep(_BEAT)
         activity.heartbeat(*told)

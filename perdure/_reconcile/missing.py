@@ -1,4 +1,4 @@
-"""MISSING: rows of the app that should have a lifecycle by what it `expects`, and have none. They are started."""
+"""MISSING: rows of the app that should have a lifecycle by its `expects`, and have none. They are started."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ from perdure.errors import InvalidEntity, InvalidInput
 query = queries(__name__)
 
 TOLD = 200
-"""Rows of a lifecycle that get a finding of their own; what is beyond them is counted."""
+"""Rows of a lifecycle that get a finding of their own; further rows are counted."""
 WHY = "started by the reconciliation: its row had no lifecycle"
 
-_BUSY = ("40001", "40P01", "55P03")  # somebody writes it at this moment
+_BUSY = ("40001", "40P01", "55P03")  # another session writes the row now
 _TRANSIENT = ("08", "53", "57", "58")
 _OVERDUE = "57014"
 
 
 async def missing(context: Context, cursor: object) -> None:
-    """Start what is missing, lifecycle by lifecycle. Not in a copied database: rows that came with it, and have no
-    lifecycle, are the original's (invariant 11).
+    """Start the missing lifecycles of rows, for one lifecycle class after the other. A copied database starts none,
+    because its rows without a lifecycle belong to the original (invariant 11).
 
     Args:
-        cursor: name of the lifecycle that it was at.
+        cursor: name of the last lifecycle class.
     """
     if await context.pool.fetchval(query("is_copy")):
         return
@@ -61,7 +61,7 @@ class _Search:
         self._refused: list[tuple[str | None, str]] = []
 
     async def run(self, number: int) -> None:
-        """Page through them; what is wrong with the query is said, and harms no other lifecycle (invariant 8)."""
+        """Page through the rows. An error of the query is reported, and affects no other lifecycle (invariant 8)."""
         only = self._context.only
         try:
             async with self._context.pool.acquire() as db, db.transaction(readonly=True):
@@ -79,8 +79,8 @@ class _Search:
         await self._say()
 
     async def _start(self, places: Sequence[Place]) -> None:
-        """In transactions of their own: the cursor's lasts too long for that. The rows are read once more, since they
-        may have changed."""
+        """Start rows in transactions of their own, because the cursor's transaction lasts too long. The rows are read
+        again, since they may have changed."""
         known = [place for place in places if place.id is not None]
         if len(known) < len(places):
             self._refused.append((None, "its id is null"))

@@ -1,4 +1,4 @@
-"""PARKED: in doubt, and nobody but a person can find out: said is what that person is to ask."""
+"""PARKED: an effect is in doubt, and only a person can settle it. The finding names the question to clear up."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _TIME = "%Y-%m-%d %H:%M:%S %Z"
 
 
 async def parked(context: Context, row: Row) -> None:
-    """Report each effect that waits for a person's word."""
+    """Report each effect that waits for a person to resolve it."""
     if row.is_young(context):
         return
     for doubt in row.doubts:
@@ -28,7 +28,7 @@ async def parked(context: Context, row: Row) -> None:
 
 
 def _known(context: Context, doubt: dict[str, Any]) -> list[str]:
-    """What a person can go by."""
+    """The facts that help a person."""
     first_at, deadline = (datetime.fromisoformat(doubt[name]) for name in ("first_at", "deadline"))
     known = [f"first attempt {first_at:{_TIME}}", f"the last of {doubt['attempts']} over by {deadline:{_TIME}}"]
     if doubt["lookup_hint"] is not None:

@@ -1,4 +1,4 @@
-"""The parts of a reconciliation, in the order in which they are done."""
+"""The parts of a reconciliation, in order of execution."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from perdure._store.finding_kinds import Kind
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One part; it can be done alone, and twice.
+    """One part. It can be executed alone, and twice.
 
     Attributes:
-        name: of its activity, behind `perdure.reconciliation.`.
-        does: given the context, and the last thing that it told `context.beat` where it goes on; may return how many
-            open entities it has looked at.
-        kinds: what it finds: a finding of these that it does not see again is over.
-        of_one: whether it can look at one entity alone.
+        name: name of its activity, after `perdure.reconciliation.`.
+        does: the function of the part. It takes the context, and the last value that it passed to `context.beat` if it
+            continues. It may return the number of checked open entities.
+        kinds: kinds of its findings. An earlier finding of these kinds that it does not see again is over.
+        of_one: whether the part can check one entity alone.
     """
 
     name: str
@@ -35,7 +35,7 @@ class Part:
 
 
 async def months(context: Context, cursor: object) -> None:
-    """Make the months to come; export and drop what is older than wanted."""
+    """Make the partitions of coming months; export and drop the months beyond the retention."""
     kept = await keep_months(context.settings, context.pool)
     for problem in kept.problems:
         await context.findings.report(kinds.MONTHS, None, problem, "perdure help finding-months", about=problem[:100])
@@ -59,4 +59,4 @@ PARTS = {
         Part("months", months, (kinds.MONTHS,), of_one=False),
     )
 }
-"""All of them, by their names."""
+"""All parts, by name."""

@@ -1,4 +1,4 @@
-"""What reconciliations have left on record, for whoever asks."""
+"""Reads the record of reconciliations."""
 
 from __future__ import annotations
 
@@ -19,6 +19,6 @@ async def last_reconciliation(connection: Connection) -> dict[str, Any] | None:
 
 
 async def findings_left(connection: Connection, only: Named | None, most: int) -> list[dict[str, Any]]:
-    """What is left for a person, the oldest first."""
+    """The findings that are left for a person, the oldest first."""
     one = (None, None) if only is None else (only.lifecycle, only.id)
     return [dict(row) for row in await connection.fetch(query("findings_left"), *one, most)]

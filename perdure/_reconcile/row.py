@@ -1,4 +1,4 @@
-"""An open entity as a reconciliation finds it on record."""
+"""The record of an open entity, for a reconciliation."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ class Row:
     """One row of the query `open_for_reconciliation`.
 
     Attributes:
-        written_at: when its workflow wrote last, or when it was started.
-        input: as JSON text; None where there is none, or where it is too large to be looked at.
-        doubts: its effects in doubt, where it needs a person.
+        written_at: time of the workflow's last write, or of the start.
+        input: the input as JSON text; None if there is none, or it is too large to be checked.
+        doubts: the entity's effects in doubt, if it needs a person.
     """
 
     entity: Entity
@@ -37,10 +37,10 @@ class Row:
 
     @classmethod
     def of(cls, row: asyncpg.Record) -> Row:
-        """As the query gives it.
+        """Make it from a row of the query.
 
         Raises:
-            InvalidEntity: SQL lets through ids that Python would not.
+            InvalidEntity: SQL accepts ids that Python refuses.
         """
         return cls(
             entity=Entity(row["lifecycle"], row["id"], row["generation"]),
@@ -54,7 +54,7 @@ class Row:
         )
 
     def is_young(self, context: Context) -> bool:
-        """Whether what is seen of it may be on its way to be put right."""
+        """Whether the row is so young that the normal path may still correct it."""
         return self.written_at >= context.younger_than
 
     def command(self, verb: str, *more: str) -> str:

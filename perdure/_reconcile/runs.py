@@ -1,4 +1,4 @@
-"""The record of reconciliations: `perdure.reconciliation`, and what becomes of findings that are not seen again."""
+"""The record of reconciliations: `perdure.reconciliation`, and the end of findings that are not seen again."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _PATIENCE = bounds(lock="5s", statement="60s")
 
 
 async def looked_up(pool: Pool, only: Named | None) -> Named | None:
-    """With the generation that the entity is in.
+    """`only` with the entity's present generation.
 
     Raises:
-        NoSuchEntity: the database knows none.
+        NoSuchEntity: the database has no such entity.
     """
     if only is None:
         return None
@@ -34,7 +34,7 @@ async def looked_up(pool: Pool, only: Named | None) -> Named | None:
 
 
 async def begin(pool: Pool, settings: Settings, asked: Asked, execution: str) -> Begun:
-    """Put a reconciliation on record, once for each `execution` (run id of its workflow)."""
+    """Record a reconciliation, once for each `execution` (run id of its workflow)."""
     grace = settings.reconciliation_grace if asked.grace is None else asked.grace
     only = None if asked.only is None else [asked.only.lifecycle, asked.only.id]
     about = json.dumps({"execution": execution, "only": only, "everything": asked.everything})
@@ -42,13 +42,13 @@ async def begin(pool: Pool, settings: Settings, asked: Asked, execution: str) ->
         query("reconciliation_begin"), asked.by, about, execution, grace, settings.reconciliation_every
     )
     assert row is not None
-    # One entity is asked in any case.
+    # The workflow of a single entity is queried in any case.
     since = None if asked.everything or only is not None else row["asked_since"]
     return Begun(run=row["run"], younger_than=row["younger_than"], asked_since=since)
 
 
 async def end(pool: Pool, app: App, done: Done) -> Summary:
-    """Put its end on record, and forget what is over; can be done twice."""
+    """Record the end of a reconciliation, and delete findings that are over. It can be repeated."""
     begun, only = done.begun, done.begun.only
     looked = [PARTS[name] for name in begun.parts if name in PARTS and name not in done.failed]
     kinds = [kind.name for part in looked for kind in part.kinds]

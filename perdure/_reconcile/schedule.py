@@ -1,4 +1,4 @@
-"""SCHEDULE: the reconciliation's own Schedule in Temporal, which is put back where it is missing or was changed."""
+"""SCHEDULE: the reconciliation's own Schedule in Temporal, which is restored if it is missing or was changed."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _ASKED = Asked(by="schedule")
 
 
 async def check_schedule(context: Context, cursor: object = None) -> None:
-    """Put the Schedule back, and say so. One that somebody paused stays so, and that is reported."""
+    """Restore the Schedule, and report that. A paused Schedule stays paused, and is reported."""
     id = reconciliation_id(context.settings.scope)
     handle = context.temporal_client.get_schedule_handle(id)
     found = await _described(handle)
@@ -49,7 +49,7 @@ async def check_schedule(context: Context, cursor: object = None) -> None:
         return
     if found is None:
         await make_schedule(context.temporal_client, context.settings)
-        if await context.pool.fetchval(query("reconciled_before")):  # the first one finds none
+        if await context.pool.fetchval(query("reconciled_before")):  # before the first reconciliation there is none
             await context.findings.mended(SCHEDULE, None, f"the Schedule {id} was missing, and is there again")
         return
     if changed := await _changes(context.temporal_client, found, _wanted(context.settings)):
@@ -63,7 +63,7 @@ async def check_schedule(context: Context, cursor: object = None) -> None:
 
 
 async def make_schedule(temporal_client: Client, settings: Settings) -> bool:
-    """Make the Schedule where there is none; whether it was made now."""
+    """Make the Schedule if it is missing. Returns whether it was made now."""
     try:
         await temporal_client.create_schedule(reconciliation_id(settings.scope), _wanted(settings), rpc_timeout=_RPC)
     except ScheduleAlreadyRunningError:
@@ -79,13 +79,13 @@ def _wanted(settings: Settings) -> Schedule:
             Reconciliation.run, _ASKED, id=whole, task_queue=whole, static_summary="perdure: reconciliation"
         ),
         spec=ScheduleSpec(intervals=[ScheduleIntervalSpec(every=every)], jitter=jitter(every)),
-        # What was missed is made up by the workers, which look when the last one was.
+        # Workers make up for missed times: they check the time of the last reconciliation.
         policy=SchedulePolicy(overlap=ScheduleOverlapPolicy.SKIP, catchup_window=timedelta(minutes=10)),
     )
 
 
 def jitter(every: timedelta) -> timedelta:
-    """By how much a reconciliation may come late, so that the databases of one Temporal don't come in step."""
+    """The largest delay of a reconciliation, so that those of several databases do not begin at the same time."""
     return timedelta(seconds=round(every.total_seconds() / 24))
 
 
@@ -105,13 +105,14 @@ async def _described(handle: ScheduleHandle) -> ScheduleDescription | None:
 
 
 async def _changes(temporal_client: Client, found: ScheduleDescription, wanted: Schedule) -> str:
-    """What of it is not as it should be; '' = nothing."""
+    """The differences between the present Schedule and the intended one; '' = none."""
     is_one, should = await _shape(temporal_client, found.schedule), await _shape(temporal_client, wanted)
     return ", ".join(name for name in should if is_one[name] != should[name])
 
 
 async def _shape(temporal_client: Client, schedule: Schedule) -> dict[str, Any]:
-    """What counts; arguments decoded, since a codec may write the same ones differently each time."""
+    """The parts to compare. Arguments are decoded, since a codec may encode the same arguments differently each
+    time."""
     action = schedule.action
     given: dict[str, Any] = {"action": None, "arguments": None}
     if isinstance(action, ScheduleActionStartWorkflow):
@@ -127,5 +128,10 @@ async def _decoded(temporal_client: Client, args: Any) -> Any:
         return [each.model_dump() for each in args]
     try:
         return [each.model_dump() for each in await temporal_client.data_converter.decode(args, [Asked] * len(args))]
-    except (ValueError, TypeError, RuntimeError, Unopenable):  # made with a key that is gone: it is made again
+    except (
+        ValueError,
+        TypeError,
+        RuntimeError,
+        Unopenable,
+    ):  # its key is gone: make the Schedule again
         return "something else"

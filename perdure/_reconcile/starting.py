@@ -1,4 +1,4 @@
-"""Starts a reconciliation, or joins the one that runs."""
+"""Starts a reconciliation, or joins the running one."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _RPC = timedelta(seconds=10)
 async def start_reconciliation(
     temporal_client: Client, scope: str | None, asked: Asked
 ) -> WorkflowHandle[Reconciliation, Summary]:
-    """Its workflow: the one that runs, if one does that was asked the same.
+    """Start a reconciliation, and return its workflow. A running one of the same scope is joined.
 
     Raises:
         RPCError: Temporal fails.

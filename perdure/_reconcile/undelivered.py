@@ -1,7 +1,7 @@
-"""UNDELIVERED: what was committed and lies in the outbox longer than any relay would leave it: no relay runs.
+"""UNDELIVERED: a row has been in the outbox longer than a running relay would leave it there, so no relay runs.
 
-A relay of the reconciliation's own delivers it, also beside others. What can't be delivered by that one either is a
-person's.
+A relay of the reconciliation's own delivers it, also beside others. A row that it cannot deliver either needs a
+person.
 """
 
 from __future__ import annotations
@@ -28,24 +28,24 @@ from perdure.telemetry.metrics import meter_of
 query = queries(__name__)
 
 MOST = 500
-"""Rows that are tried anew, and findings, in one reconciliation."""
+"""Number of rows that are tried again, and of findings, in one reconciliation."""
 STANDSTILL = 30.0
-"""Seconds without a delivery after which the rest is left."""
+"""Seconds without a delivery, after which the remaining rows are left."""
 LONGEST = 1800.0
-"""Seconds for all of it: whatever is left then is the next reconciliation's."""
+"""Seconds for all rows. Remaining rows are left to the next reconciliation."""
 _PAUSE = 0.1
 _TIME = "%Y-%m-%d %H:%M:%S %Z"
 _ANSWER = timedelta(seconds=5)
 
 
 async def undelivered(context: Context, cursor: object) -> None:
-    """Deliver what no relay does, and report what can't be delivered.
+    """Deliver the rows that no relay delivers, and report the undeliverable ones.
 
     Args:
-        cursor: how many rows it has delivered already.
+        cursor: number of rows that were delivered already.
 
     Raises:
-        TemporalUnavailable: Temporal accepts nothing, which is nobody's fault here.
+        TemporalUnavailable: Temporal accepts nothing. No row is the cause.
     """
     before = await _overdue(context)
     tried = [
@@ -55,7 +55,7 @@ async def undelivered(context: Context, cursor: object) -> None:
     delivered = await _deliver(context, cursor if isinstance(cursor, int) else 0)
     await _say(context, delivered, before, await _overdue(context))
     for row in await fetch(context, shared("unknown_names")):
-        if not _is_known(context.app, row):  # else no relay runs, and that is said already
+        if not _is_known(context.app, row):  # else no relay runs, which is reported already
             await _report_unknown(context, row)
     for row in await fetch(context, query("still_failing"), tried, context.younger_than, list(context.app.lifecycles)):
         await _report_failing(context, row)
@@ -66,7 +66,7 @@ async def undelivered(context: Context, cursor: object) -> None:
 
 
 async def _deliver(context: Context, before: int) -> int:
-    """Deliver until nothing is overdue, or nothing moves any more."""
+    """Deliver until no row is overdue, or no delivery succeeds any more."""
     relay = Relay(
         context.pool, context.temporal_client, context.app, context.settings, meter_of(context.temporal_client)
     )
@@ -82,12 +82,12 @@ async def _deliver_by(relay: Relay, context: Context, before: int) -> int:
         try:
             more = await relay.once()
         except TemporalUnavailable:
-            await _check_answers(context)  # it does: so it was only this row that it would not take
+            await _check_answers(context)  # Temporal answers, so it refused only this row
             more = True
         if relay.delivered > seen:
             moved, seen = time.monotonic(), relay.delivered
         context.beat(before + seen)
-        if not more:  # another relay may have them at this moment
+        if not more:  # another relay may deliver them now
             await asyncio.sleep(_PAUSE)
     return before + seen
 
@@ -151,5 +151,5 @@ async def _report_rejected(context: Context, row: asyncpg.Record) -> None:
 def _entity(row: asyncpg.Record) -> Entity | None:
     try:
         return Entity(row["lifecycle"], row["id"], row["generation"])
-    except InvalidEntity:  # SQL lets through what Python would not
+    except InvalidEntity:  # SQL accepts ids that Python refuses
         return None

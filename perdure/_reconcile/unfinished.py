@@ -1,4 +1,4 @@
-"""UNFINISHED: the workflow closed normally, and the mirror shows it as open: its final state is mirrored."""
+"""UNFINISHED: the workflow closed normally, and the mirror shows it as open. Its final state is mirrored."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _NO_ANSWER = {
 
 
 async def unfinished(context: Context, row: Row, seen: WorkflowExecutionDescription) -> None:
-    """Mirror the state that the closed workflow says it ended in."""
+    """Mirror the final state of the closed workflow."""
     handle = context.temporal_client.get_workflow_handle(seen.id, run_id=seen.run_id)
     try:
         said: LifecycleStatus = await handle.query("status", result_type=LifecycleStatus, rpc_timeout=_ANSWER)

@@ -1,4 +1,4 @@
-"""UNREADABLE: today's code can't read what is on record: the state, the input, or what made its run stand still."""
+"""UNREADABLE: today's code cannot read the record: the state, the input, or the data that made the run stand still."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _ADVICE = (
 
 
 async def unreadable(context: Context, row: Row) -> None:
-    """Report it if it is so."""
+    """Report the entity if its record is unreadable."""
     if row.is_young(context):
         return
     what = _what(context, row)

@@ -1,7 +1,7 @@
-"""UNRECORDED, OUTLIVED: open workflows that the database knows nothing of, or whose entity is finished.
+"""UNRECORDED, OUTLIVED: open workflows that are missing in the database, or whose entity is finished.
 
-What visibility says is a hint: each is confirmed by `describe`, and then told to mirror itself again. A run writes the
-row anew, or learns that it is over and ends. One that does neither is a person's.
+Visibility gives hints: `describe` confirms each workflow, and a signal lets it mirror its state again. The run writes
+the row anew, or ends if its entity is over. A run that does neither needs a person.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ query = queries(__name__)
 
 PAGE = 500
 AT_ONCE = 20
-"""Workflows that are described and told at the same time."""
+"""Workflows that are described and signalled at the same time."""
 PATIENCE = 15.0
-"""Seconds in which a workflow has to follow."""
+"""Seconds in which a workflow must follow the signal."""
 
 _EVERY = 0.1
 _RPC = timedelta(seconds=10)
@@ -42,7 +42,7 @@ _RPC = timedelta(seconds=10)
 
 @dataclass(frozen=True, slots=True)
 class Odd:
-    """An open workflow that the record does not fit."""
+    """An open workflow that does not fit the record."""
 
     kind: Kind
     entity: Entity
@@ -50,7 +50,7 @@ class Odd:
 
     @classmethod
     def of(cls, context: Context, kind: Kind, entity: Entity, run_id: str | None) -> Odd:
-        """With the handle of this one run."""
+        """Make it with the handle of this one run."""
         handle = context.temporal_client.get_workflow_handle(entity.workflow_id(context.settings.scope), run_id=run_id)
         return cls(kind, entity, handle)
 
@@ -59,8 +59,8 @@ async def unrecorded(context: Context, cursor: object, *, patience: float = PATI
     """Page through the open workflows of the app's lifecycles.
 
     Args:
-        cursor: the lifecycle that it was at, and the page of it.
-        patience: seconds in which the workflows of a page have to follow.
+        cursor: the last lifecycle, and its page.
+        patience: seconds in which the workflows of a page must follow the signal.
     """
     at, token = cursor if isinstance(cursor, (list, tuple)) and len(cursor) == 2 else ("", None)
     if context.only is not None:
@@ -97,7 +97,7 @@ async def _page_through(context: Context, name: str, token: str | None, patience
 
 
 async def _compare(context: Context, name: str, runs: dict[str, WorkflowExecution], patience: float) -> None:
-    """Of these open workflows, by entity id: find the odd ones, and tell them."""
+    """Find the workflows that do not fit the record, and signal them; `runs` has the open workflows by entity id."""
     odd = []
     for row in await fetch(context, query("recorded"), name, list(runs), context.younger_than):
         kind = await _kind(row, runs[row["id"]])
@@ -126,12 +126,12 @@ async def _kind(row: asyncpg.Record, run: WorkflowExecution) -> Kind | None:
 
 
 def _prefix(context: Context, name: str) -> str:
-    """What the ids of a lifecycle's workflows begin with."""
+    """The prefix of the ids of a lifecycle's workflows."""
     return workflow_prefix(name, context.settings.scope)
 
 
 async def _tell(context: Context, odd: Odd) -> bool:
-    """Tell it to mirror itself again; False if there is nothing to tell, after all."""
+    """Signal the workflow to mirror its state again. Returns False if that is not needed any more."""
     description = await _described(odd.handle)
     if description is None:
         return False
@@ -148,7 +148,7 @@ async def _tell(context: Context, odd: Odd) -> bool:
 
 
 async def _described(handle: WorkflowHandle[object, object]) -> WorkflowExecutionDescription | None:
-    """What Temporal knows of it, if it is open."""
+    """The description of the workflow, if it is open."""
     try:
         description = await handle.describe(rpc_timeout=_RPC)
     except RPCError as error:
@@ -202,7 +202,7 @@ async def _report(context: Context, odd: Odd) -> None:
 
 
 async def _at_once(waiting: Sequence[Awaitable[bool]]) -> list[bool]:
-    """Not all of a page at the same time."""
+    """Await these, a limited number at the same time."""
     gate = asyncio.Semaphore(AT_ONCE)
 
     async def one(each: Awaitable[bool]) -> bool:

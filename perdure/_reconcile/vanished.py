@@ -1,4 +1,4 @@
-"""VANISHED: an open row without a workflow anywhere, as after the loss of Temporal: it goes on from its record."""
+"""VANISHED: an open row has no workflow, for example after the loss of Temporal. It continues from its record."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from perdure._store.finding_kinds import VANISHED
 
 
 async def vanished(context: Context, row: Row, seen: str) -> None:
-    """Start it again from its record, unless it moved meanwhile or somebody else has.
+    """Start the entity again from its record, unless it has moved or was started meanwhile.
 
     Args:
-        seen: what Temporal said.
+        seen: Temporal's answer.
     """
     if await start_again(context, row, f"started again from its record: {seen}"):
         await context.findings.mended(VANISHED, row.entity, f"{seen}: started again from its record")
 
 
 async def start_again(context: Context, row: Row, why: str) -> bool:
-    """Whether it is on its way now by this call."""
+    """Start an entity again from its record. Returns whether this call has done so."""
     entity = row.entity
     return bool(
         await call(

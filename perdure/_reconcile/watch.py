@@ -1,8 +1,8 @@
-"""The service that notices within a minute that the workflow of an open entity was ended past perdure, or is gone.
+"""The service that notices within a minute that the workflow of an open entity was ended outside Perdure, or is gone.
 
-Temporal is asked for the executions that have closed in such a way since the last look. One that was deleted stands in
-no list: so open entities are also compared with Temporal, page by page, for a part of each turn. The workers of a
-database take turns, by the row of `perdure.watch`: however many there are, one looks at a time.
+Temporal lists the executions that have closed in such a way since the last look. It does not list a deleted execution,
+so open entities are also compared with Temporal, page by page, for a part of each turn. The workers of a database take
+turns by the row of `perdure.watch`, so that one looks at a time.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _TURN = timedelta(seconds=15)
 SHARE = 0.05
 """Part of the time between two turns for which open entities are compared."""
 LAG = timedelta(minutes=2)
-"""By how much lists of Temporal's may lag, and the clocks of Temporal and PostgreSQL may differ."""
+"""The largest lag of Temporal's lists, plus the largest difference between the clocks of Temporal and PostgreSQL."""
 _YOUNG = timedelta(minutes=1)
 _CLOSED = 1000
 _RPC = timedelta(seconds=20)
@@ -58,14 +58,14 @@ class _Place:
 
 
 class Watch(Service):
-    """Looks for open entities that have lost their workflow, and does about each what a reconciliation does.
+    """Looks for open entities that have lost their workflow, and treats each as a reconciliation does.
 
     Args:
         pool: the app's database.
-        client: Temporal, without plugins.
-        app: whose lifecycles are looked at.
+        client: a client of Temporal without plugins.
+        app: the app whose lifecycles are checked.
         settings: the scope.
-        meter: where it is counted what was mended.
+        meter: counts the mended differences.
         every: seconds between two turns; None = `EVERY`.
     """
 
@@ -88,7 +88,7 @@ class Watch(Service):
 
     async def once(self) -> bool:
         """One turn, unless another worker has it."""
-        # A copy of the database, or one that was put back, touches nothing (invariant 11).
+        # A copy of the database, or a restored one, changes nothing (invariant 11).
         await self._pool.fetchval("select perdure.check_database()")
         turn = await self._pool.fetchrow(query("watch_begin"), self._turn)
         if turn is None or not self._app.lifecycles:
@@ -126,14 +126,15 @@ class Watch(Service):
         )
 
     def _entity(self, execution: WorkflowExecution) -> tuple[str, str] | None:
-        """Lifecycle and id; None if it is of another database."""
+        """Lifecycle and id of an execution; None if it belongs to another database."""
         prefix = workflow_prefix(execution.workflow_type, self._settings.scope)
         if not execution.id.startswith(prefix):
             return None
         return execution.workflow_type, execution.id.removeprefix(prefix)
 
     async def _compare_open(self, context: Context, place: _Place) -> _Place:
-        """Go on from `place` for the part of the time that it may take, once around at most; where it has come to."""
+        """Compare open entities from `place` on, for the allowed time and at most once around. Returns the new
+        place."""
         end, first, around = time.monotonic() + self.every * SHARE, place, False
         lifecycles = list(self._app.lifecycles)
         while not around or (place.lifecycle, place.id) < (first.lifecycle, first.id):
@@ -155,7 +156,7 @@ class Watch(Service):
         return place
 
     async def _look_at(self, context: Context, rows: Iterable[Row]) -> None:
-        """Ask Temporal for each of these, and see to those that have no open workflow."""
+        """Check each row in Temporal, and treat those without an open workflow."""
         few = asyncio.Semaphore(AT_ONCE)
 
         async def look(row: Row) -> None:
@@ -179,6 +180,6 @@ def _rows(found: Iterable[asyncpg.Record]) -> list[Row]:
     for each in found:
         try:
             rows.append(Row.of(each))
-        except InvalidEntity:  # SQL lets it through; its start was rejected
+        except InvalidEntity:  # SQL accepts the id; the start was rejected
             continue
     return rows

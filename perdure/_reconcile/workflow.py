@@ -1,6 +1,7 @@
 """`perdure-reconciliation`: the workflow that compares outbox, mirror and Temporal, one part after the other.
 
-It decides nothing: its parts are activities that can be repeated, and go on where they were when their worker is lost.
+It decides nothing. Its parts are activities that can be repeated, and continue from their last place if their worker is
+lost.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from perdure._wire.reconciliation import Asked, Begun, Done, Named, Summary
 RECONCILIATION = "perdure-reconciliation"
 BEGIN = "perdure.reconciliation.begin"
 PART = "perdure.reconciliation."
-"""Activity types of the parts: this, and the part's name."""
+"""Prefix of the activity types of the parts, before the part's name."""
 END = "perdure.reconciliation.end"
 HEARTBEAT = timedelta(seconds=60)
 
@@ -26,23 +27,23 @@ _ON = RetryPolicy(initial_interval=timedelta(seconds=1), maximum_interval=timede
 _A_WHILE = RetryPolicy(
     initial_interval=timedelta(seconds=1), maximum_interval=timedelta(minutes=5), maximum_attempts=10
 )
-"""Some nine minutes, apart from the time that the attempts take."""
+"""About nine minutes, plus the duration of the attempts."""
 _LONGEST = timedelta(hours=12)
 
 
 def reconciliation_id(scope: str | None, only: Named | None = None) -> str:
-    """Workflow id of the reconciliation; without `only` also its task queue, and the id of its Schedule."""
+    """Workflow id of the reconciliation. Without `only` it is also its task queue, and the id of its Schedule."""
     whole = f"{RECONCILIATION}:{scope}" if scope else RECONCILIATION
     return whole if only is None else f"{whole}/{only.lifecycle}/{only.id}"[:990]
 
 
 @workflow.defn(name=RECONCILIATION)
 class Reconciliation:
-    """One reconciliation, of all or of one entity."""
+    """One reconciliation, of all entities or of one."""
 
     @workflow.run
     async def run(self, asked: Asked) -> Summary:
-        """Do the parts; one that fails for good keeps no other from being done."""
+        """Execute the parts. A part that fails for good does not prevent the others."""
         begun: Begun = await _call(BEGIN, [asked, workflow.info().run_id], Begun, _ON, asked.by)
         done = Done(begun=begun)
         for number, part in enumerate(begun.parts, 1):
@@ -73,7 +74,7 @@ def _why(error: ActivityError) -> str:
 
 
 def _table(summary: Summary) -> str:
-    """Markdown, for the Web UI."""
+    """The summary as Markdown, for the Web UI."""
     rows = [f"| {kind} | {each.mended} | {each.left} |" for kind, each in sorted(summary.kinds.items())]
     failed = [f"- **{part} failed**: {why}" for part, why in summary.failed.items()]
     looked = f"{summary.seen} open entities were checked; {summary.mended} mended, {summary.left} left for a person."

@@ -1,5 +1,4 @@
-"""How a reconciliation calls a function that changes an entity: with a little more patience than a worker's writes
-have."""
+"""Calls functions that change an entity for a reconciliation, with a little more patience than a worker's writes."""
 
 from __future__ import annotations
 
@@ -11,7 +10,7 @@ from perdure._reconcile.context import Context
 from perdure._store.bounds import bounds
 
 HELD = (asyncpg.LockNotAvailableError, asyncpg.QueryCanceledError, asyncpg.DeadlockDetectedError)
-"""Somebody has it at this moment: it is the next reconciliation's."""
+"""Another session has the entity now: it is left to the next reconciliation."""
 
 _PATIENCE = bounds(lock="2s", statement="20s")
 _POOL = 30.0
@@ -25,7 +24,7 @@ async def call(context: Context, statement: str, *given: Any) -> Any:
 
 
 async def fetch(context: Context, statement: str, *given: Any) -> list[asyncpg.Record]:
-    """The rows that `statement` returns; a page may take longer than a write may."""
+    """The rows that `statement` returns. A page may take longer than a write."""
     async with context.pool.acquire(timeout=_POOL) as connection, connection.transaction(readonly=True):
         await connection.execute(_PATIENCE)
         return await connection.fetch(statement, *given)

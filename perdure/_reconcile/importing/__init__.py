@@ -1,1 +1,1 @@
-"""Imports rows of work that something else has polled so far."""
+"""Imports rows of work that another program has processed so far."""

@@ -1,4 +1,4 @@
-"""Many things in one statement, and each by itself where PostgreSQL refuses that: one bad row harms no other."""
+"""Executes many items in one statement, and splits them if PostgreSQL refuses: one bad row affects no other."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ async def apart(
     act: Callable[[Sequence[T]], Awaitable[list[U]]],
     refuse: Callable[[T], Callable[[Exception], None]],
 ) -> list[U]:
-    """What `act` gives for all items; where PostgreSQL refuses, for each half, until one is refused alone.
+    """The results of `act` for all items. If PostgreSQL refuses, each half is tried, until one item is refused alone.
 
     Raises:
-        asyncpg.PostgresError: where it is not for what is in them: the server fails.
+        asyncpg.PostgresError: the server fails, and the content of the items is not the cause.
     """
     if not items:
         return []

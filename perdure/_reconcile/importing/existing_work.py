@@ -17,24 +17,24 @@ _COLUMNS = ("id", "status", "input")
 
 
 class InvalidSource(PerdureError, ValueError):
-    """What was given as the existing work can't be read; the message says why."""
+    """The source of existing work cannot be read. The message has the reason."""
 
 
 _LOCK = "for no key update"
 
 
 class Lock(Enum):
-    """How rows are locked while they are taken over."""
+    """How rows are locked while they are imported."""
 
     NONE = ""
     FREE_ONLY = f"{_LOCK} skip locked"
-    """Rows that somebody holds are left out."""
+    """Rows that another session holds are left out."""
     WAIT = _LOCK
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Id of a row, in its own type and as text."""
+    """The id of a row, in its own type and as text."""
 
     key: Any
     id: str | None
@@ -42,7 +42,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One row of existing work; `input` is JSON text, `since` a time as PostgreSQL writes it."""
+    """One row of existing work; `input` is JSON text, `since` is a time in PostgreSQL's format."""
 
     id: str
     status: str
@@ -56,10 +56,10 @@ class ExistingWork:
 
     Attributes:
         sql: a query with the columns id, status, input (jsonb) and maybe since (timestamptz).
-        lifecycle: name of the one that the rows are for: whose row has it already is left out.
-        statuses: only rows in one of these.
-        dated: whether it has the column since.
-        lockable: whether its rows can be locked; those of a query that groups or unites can't.
+        lifecycle: name of the lifecycle for the rows. Rows that have it already are left out.
+        statuses: only rows in one of these statuses are read.
+        dated: whether the query has the column since.
+        lockable: whether the rows can be locked; those of a query that groups or unites cannot.
     """
 
     sql: str
@@ -70,10 +70,10 @@ class ExistingWork:
 
     @classmethod
     async def check(cls, db: Connection, sql: str, lifecycle: str, statuses: Sequence[str]) -> ExistingWork:
-        """The same, once PostgreSQL has said that it can be run.
+        """Check in PostgreSQL that the query can be run, and return it.
 
         Raises:
-            InvalidSource: it can't, has not the columns that are needed, or its rows may not be locked.
+            InvalidSource: it cannot, a needed column is missing, or the role may not lock the rows.
         """
         try:
             columns = {each.name for each in (await db.prepare(sql)).get_attributes()}
@@ -102,22 +102,22 @@ class ExistingWork:
         return True
 
     async def estimate(self, db: Connection) -> int:
-        """How many rows there are, as PostgreSQL guesses."""
+        """PostgreSQL's guess of the number of rows."""
         plan = await db.fetchval(f"explain (format json) {self._keys()}", *self._which)
         return int(json.loads(plan)[0]["Plan"]["Plan Rows"])
 
     async def places(self, db: Connection, after: Place | None, most: int) -> list[Place]:
-        """The next rows that have no lifecycle yet; `after` None = from the first."""
+        """The next rows without a lifecycle; `after` None = from the first row."""
         further, values = ("", ()) if after is None else ("and q.id > $4", (after.key,))
         rows = await db.fetch(f"{self._keys(further)} limit $3", *self._which, most, *values)
         return [Place(row["key"], row["id"]) for row in rows]
 
     async def rows(self, db: Connection, places: Sequence[Place], lock: Lock = Lock.NONE) -> list[Row]:
-        """Those of these rows that are still in one of the statuses; with a lock nobody changes them until the
-        transaction ends.
+        """Those of the rows that are still in one of the statuses. With a lock, no other session can change them until
+        the transaction ends.
 
         Raises:
-            asyncpg.PostgresError: the query fails for one of them, or somebody holds one for too long.
+            asyncpg.PostgresError: the query fails for one row, or another session holds one for too long.
         """
         sql = f"{self._rows()} {lock.value}" if self.lockable else self._rows()
         found = await db.fetch(sql, [each.key for each in places], list(self.statuses))
@@ -140,14 +140,14 @@ class ExistingWork:
 
 
 async def of_table(db: Connection, table: str, key: str, column: str, given: str | None, since: str | None) -> str:
-    """The query for a table of the app's.
+    """The query for a table of the app.
 
     Args:
-        table: its name, with its schema where that is not on the search path.
+        table: the name of the table, with its schema if that is not on the search path.
         key: the column with the entity id.
-        column: the one with the status.
+        column: the column with the status.
         given: SQL expression of the input; None = the whole row as JSON.
-        since: the column, or SQL expression, that says when the work was begun.
+        since: the column, or SQL expression, with the begin of the work.
 
     Raises:
         InvalidSource: there is no such table or column.

@@ -1,7 +1,7 @@
-"""Adopting: lifecycles are started for rows of work that were there before perdure. Safe to stop and to run again.
+"""Importing: starts lifecycles for rows of work from before Perdure. It can be stopped and run again.
 
-A row that an older job may have begun is not started blindly: its effect is put on record as in doubt, in the same
-transaction, so that its doubt policy has the first word.
+If an older job may have begun the work of a row, the same transaction records the effect as in doubt, so that the
+effect's doubt policy settles it first.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from perdure.errors import DeclarationError, InvalidEntity, InvalidInput, NotNow
 query = queries(__name__)
 
 
-# The app waits for a row that is being taken over: as long as its batch takes, or 5 s for a process that stands still.
+# The app waits for a row that is being imported: for the duration of its batch, or 5 s if this process stands still.
 _BOUNDS = {
     lock: bounds(lock=wait, statement="30s", idle="5s")
     for lock, wait in ((Lock.NONE, "5s"), (Lock.FREE_ONLY, "200ms"), (Lock.WAIT, "5s"))
@@ -40,12 +40,12 @@ _BOUNDS = {
 
 @dataclass(slots=True)
 class Imported:
-    """What came of it so far.
+    """The results so far.
 
     Attributes:
         started: lifecycles that were started.
-        in_doubt: how many of them with an effect that may have happened.
-        bad: rows that can't be imported as they are.
+        in_doubt: how many of them have an effect that may have happened.
+        bad: rows that cannot be imported as they are.
     """
 
     started: int = 0
@@ -54,18 +54,18 @@ class Imported:
 
     @property
     def seen(self) -> int:
-        """All rows."""
+        """Number of all rows."""
         return self.started + self.bad
 
 
 @dataclass(frozen=True, slots=True)
 class Doubt:
-    """What a row in one of the statuses `processing` may have done already.
+    """The effect that a row in one of the statuses `processing` may have performed already.
 
     Attributes:
         processing: statuses of rows that an older job may have begun.
-        effect: the effect that it would have been.
-        suffix: that it is performed with.
+        effect: the effect of that job.
+        suffix: the suffix of its performance.
     """
 
     processing: tuple[str, ...]
@@ -74,13 +74,13 @@ class Doubt:
 
     @classmethod
     def of(cls, lifecycle: type[Lifecycle[Any, Any]], processing: Sequence[str], slot: str | None) -> Doubt:
-        """That of a lifecycle.
+        """The doubt of a lifecycle's rows.
 
         Args:
-            slot: name of the effect, with `/suffix` where it is performed with one; None = the lifecycle's only one.
+            slot: name of the effect, with `/suffix` if it has one; None = the lifecycle's only effect.
 
         Raises:
-            DeclarationError: it has no such effect, or several where none is named.
+            DeclarationError: the lifecycle has no such effect, or has several and none is named.
         """
         name, _, suffix = (slot or "").partition("/")
         fitting = [each for each in lifecycle.effects if not slot or name in each.names]
@@ -91,10 +91,10 @@ class Doubt:
         return cls(tuple(processing), fitting[0], suffix or None)
 
     def record(self, entity: Entity, row: Row) -> dict[str, Any]:
-        """What goes on record of the effect of a row."""
+        """The record of the effect of a row."""
         if row.status not in self.processing:
             return {}
-        # Whatever the other side keeps of the older job's call, it keeps it under no key of ours: no window is open.
+        # The other side has no key of ours for the older job's call, so no window is open.
         since = None if isinstance(self.effect.doubt, Dedupe) else row.since
         slot = slot_of(self.effect.name, self.suffix)
         return {"effect": slot, "key": Key.of(entity, self.effect.identity, self.suffix), "since": since}
@@ -102,7 +102,7 @@ class Doubt:
 
 @dataclass(frozen=True, slots=True)
 class _Taken:
-    """A row that was taken over, or why it was not."""
+    """A row that was imported, or the reason why it was not."""
 
     id: str
     in_doubt: bool = False
@@ -111,18 +111,18 @@ class _Taken:
 
 @dataclass(slots=True)
 class Import:
-    """Adopts the rows of a table.
+    """Imports the rows of a table.
 
     Attributes:
         db: a connection of its own.
-        lifecycle: which is started for each row.
+        lifecycle: the lifecycle that is started for each row.
         work: the rows.
-        doubt: what rows may have done already; None = no status stands for that.
-        priority: of their starts, 1 (first) to 5.
+        doubt: the effect that rows may have performed already; None = no status stands for that.
+        priority: priority of the starts, 1 (first) to 5.
         batch: rows in one transaction.
-        rate: rows per second at most; None = no limit.
-        refuse: is told of each bad row: its id, and why.
-        progress: is told after each batch.
+        rate: most rows per second; None = no limit.
+        refuse: receives the id of each bad row, and the reason.
+        progress: is called after each batch.
     """
 
     db: Connection
@@ -140,7 +140,7 @@ class Import:
     _begun: float = 0.0
 
     async def run(self) -> Imported:
-        """Adopt until a look through all rows finds none that has no lifecycle yet; the app may go on inserting."""
+        """Import until a look through all rows finds none without a lifecycle. The app may insert rows meanwhile."""
         self._begun = time.monotonic()
         lock = Lock.NONE if self.dry_run else Lock.FREE_ONLY
         while True:
@@ -148,13 +148,13 @@ class Import:
             left = await self._look_through(lock)
             if self.dry_run or (self.done.seen == before and not left):
                 return self.done
-            # Nothing but rows that somebody holds: they are waited for, so that each is taken over or named.
+            # Only rows that other sessions hold are left: wait for them, so that each is imported or named.
             lock = Lock.WAIT if self.done.seen == before else Lock.FREE_ONLY
 
     async def _look_through(self, lock: Lock) -> int:
-        """Returns how many rows were left as they are: somebody held them, or had changed them since."""
+        """Look through all rows once. Returns the number of skipped rows, which others held or had changed."""
         size = min(self.batch, max(1, int(self.rate))) if self.rate else self.batch
-        size = 1 if lock is Lock.WAIT else size  # each of them alone: only those that are held make it wait
+        size = 1 if lock is Lock.WAIT else size  # each row alone, so that it waits only for held rows
         after: Place | None = None
         left = 0
         while places := await self.work.places(self.db, after, size):
@@ -163,7 +163,7 @@ class Import:
             await self._import(wanted, lock)
             left += len(wanted) - (self.done.seen - before)
             self.progress(self.done)
-            if after.key is None:  # these sort last
+            if after.key is None:  # null keys sort last
                 break
             if self.rate:
                 await asyncio.sleep(self._begun + self.done.started / self.rate - time.monotonic())
@@ -192,7 +192,7 @@ class Import:
             self._refuse(None)(InvalidEntity("its id is null"))
 
     async def _take(self, places: Sequence[Place], lock: Lock) -> list[_Taken]:
-        """One transaction: a row is in the status that was read until its lifecycle is on record."""
+        """Import rows in one transaction, so that a row keeps its status until its lifecycle is on record."""
         refused, orders = [], []
         async with self.db.transaction():
             await self.db.execute(_BOUNDS[lock])

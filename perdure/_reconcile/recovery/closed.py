@@ -1,4 +1,4 @@
-"""How a workflow closed that left its entity open, in words that follow `its workflow`."""
+"""Describes how a workflow closed that left its entity open, in words that follow `its workflow`."""
 
 from __future__ import annotations
 
@@ -10,4 +10,4 @@ HOW_IT_CLOSED = {
     EffectStatus.TERMINATED: "was terminated",
     EffectStatus.CANCELED: "was cancelled past perdure",
 }
-"""All but those that closed normally, or go on in a new run."""
+"""All ends except a normal one and continue-as-new."""

@@ -1,4 +1,4 @@
-"""Every open entity whose workflow is gone goes on from its record, as after the loss of Temporal."""
+"""Continues every open entity whose workflow is gone from its record, for example after the loss of Temporal."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ query = queries(__name__)
 
 PAGE = 200
 AT_ONCE = 32
-"""Questions to Temporal under way."""
+"""Requests to Temporal at the same time."""
 _RPC = timedelta(seconds=10)
 
 
 @dataclass(slots=True)
 class Recovered:
-    """How it went.
+    """The result of a recovery.
 
     Attributes:
-        open: entities that were looked at.
-        running: they have an open workflow, and are left alone.
-        started: they are started again.
-        waiting: their start is on its way, or was rejected, or they moved meanwhile.
-        ended: their workflow is there and closed: the reconciliation's matter.
+        open: number of checked entities.
+        running: entities with an open workflow, which are left alone.
+        started: entities that are started again.
+        waiting: entities whose start is on its way or was rejected, or that moved meanwhile.
+        ended: entities with a closed workflow, which are left to the reconciliation.
     """
 
     open: int = 0
@@ -54,16 +54,16 @@ async def recover(
     why: str,
     tell: Callable[[Recovered], None] = lambda _: None,
 ) -> Recovered:
-    """Start again what has no workflow in Temporal. Safe to stop at any time, and to run again.
+    """Start the entities again that have no workflow in Temporal. It can be stopped at any time, and run again.
 
     Args:
         by, why: for the record.
-        tell: is told after each page how far it is.
+        tell: receives the progress after each page.
 
     Raises:
         DatabaseUnavailable: PostgreSQL does not answer.
-        TemporalUnavailable: Temporal does not.
-        NotNow: somebody holds an entity for long.
+        TemporalUnavailable: Temporal does not answer.
+        NotNow: another session holds an entity for long.
     """
     seen, last = Recovered(), ("", "")
     while True:
@@ -96,7 +96,7 @@ async def _start_again(pool: Pool, gone: Sequence[asyncpg.Record], by: str, why:
 async def _without_workflow(
     temporal_client: temporalio.client.Client, scope: str | None, page: Sequence[asyncpg.Record], seen: Recovered
 ) -> list[asyncpg.Record]:
-    """Those that Temporal knows nothing of; the others are counted."""
+    """The entities without a workflow in Temporal; the others are counted."""
     room = asyncio.Semaphore(AT_ONCE)
 
     async def status(row: asyncpg.Record) -> WorkflowExecutionStatus | None:
@@ -104,7 +104,7 @@ async def _without_workflow(
             workflow_id = Entity(row["lifecycle"], row["id"]).workflow_id(scope)
             async with room:
                 return (await temporal_client.get_workflow_handle(workflow_id).describe(rpc_timeout=_RPC)).status
-        except InvalidEntity:  # SQL lets through what Python would not: the relay will reject it, with the reason
+        except InvalidEntity:  # SQL accepts ids that Python refuses: the relay will reject it with the reason
             return None
         except RPCError as error:
             if error.status is RPCStatusCode.NOT_FOUND:

@@ -1,4 +1,4 @@
-"""Whether the Temporal that is asked is the one that the database worked with; and what to do if that is lost."""
+"""Checks whether this Temporal is the one that the database worked with, and binds the database to a new one."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from perdure.errors import NotNow
 
 
 async def why_lost(connection: Connection, exchange: Exchange) -> str | None:
-    """How it is known that all of Temporal was lost; None if it was not.
+    """Why all data of Temporal counts as lost; None if it does not.
 
     Raises:
-        NotNow: the one that the database worked with was heard a moment ago.
+        NotNow: the Temporal that the database worked with answered a moment ago.
         NotThisDatabase: the database works with another scope.
     """
     row = await connection.fetchrow(shared("database"))
@@ -31,6 +31,6 @@ async def why_lost(connection: Connection, exchange: Exchange) -> str | None:
 
 
 async def rebind(connection: Connection, exchange: Exchange, tell: Callable[[str], None]) -> None:
-    """The database works with this Temporal from now on; nothing of it was lost, so its epoch goes on."""
+    """Bind the database to this Temporal. The database has lost nothing, so its epoch continues."""
     async with exchange.answering():
         await take_over(connection, exchange, "moved", tell)
