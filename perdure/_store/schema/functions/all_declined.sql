@@ -1,4 +1,4 @@
--- Whether every relay that was seen within the last minute and knows the lifecycle has declined: then no code can read it.
+-- Whether every relay with the lifecycle that was seen within the last minute has declined the row. Then no code can read it.
 create or replace function perdure.all_declined(lifecycle text, declined text[]) returns boolean
 language plpgsql stable set search_path = perdure, pg_temp as $$
 begin

@@ -1,4 +1,4 @@
--- Applies the mirror part. The caller holds the row of `ident`.
+-- Applies the mirror part of a write. The caller holds the row of `ident`.
 create or replace function perdure.apply_move(w jsonb) returns void
 language plpgsql set search_path = perdure, pg_temp as $$
 declare

@@ -1,5 +1,5 @@
--- One write and its answer; see perdure/_wire/writes.py for both shapes. Null: another session holds the lock of the entity now, and
--- nothing was done. It does not wait for them: so no batch waits for one entity, and no two batches for each other.
+-- One write and its answer; see perdure/_wire/writes.py for both shapes. Null: another session holds the entity's lock now, and
+-- nothing was done. The function never waits for a lock, so no batch waits for one entity, and no two batches wait for each other.
 create or replace function perdure.apply_write(w jsonb) returns jsonb
 language plpgsql set search_path = perdure, pg_temp as $$
 declare
@@ -20,7 +20,7 @@ begin
     -- The row of `ident` is the entity's lock: fence, mirror and follower all take it first.
     select * into i from perdure.ident where lifecycle = l and id = e for no key update skip locked;
     if not found then
-        -- Looked for first: an insert would wait for whoever changes the row now, as it does for whoever just inserts it.
+        -- Select first: an insert would wait for a session that changes the row. It still waits for one that inserts the row.
         if not exists (select from perdure.ident where lifecycle = l and id = e) then
             perform set_config('lock_timeout', '100ms', true);
             insert into perdure.ident (lifecycle, id, generation) values (l, e, (w->>'generation')::int) on conflict do nothing returning * into i;
@@ -44,11 +44,11 @@ begin
     end if;
 
     if f->>'op' = 'begin' then
-        -- The reply to this very execution's commit was lost: it may go, unless somebody has settled it since.
+        -- The reply to this execution's own commit was lost: the attempt may be made, unless it was settled since.
         if exists (select from perdure.effect where key = f->>'key' and token = f->>'token'
                 and status in ('attempting', 'in_doubt')) then
             verdict := 'mine';
-        elsif gate in ('open', 'late') then -- late is its move only: the fence has a version of its own
+        elsif gate in ('open', 'late') then -- only the move is late: the fence has a version of its own
             verdict := perdure.begin_attempt(w);
         end if;
     elsif f is not null and gate in ('final', 'other_round') then

@@ -1,5 +1,5 @@
--- A batch, in the order given, all or none but for the entities that somebody else holds. A reply means that it is on disk:
--- else the crash of one backend would lose the fence, and what it stands for would be done twice (invariant 2).
+-- Applies a batch in the given order, all writes or none, except those of entities that another session holds. A reply means that
+-- the batch is on disk: otherwise a crash could lose the record of an attempt, and the effect would be done twice (invariant 2).
 create or replace function perdure.apply_writes(batch jsonb) returns setof jsonb
 language plpgsql set search_path = perdure, pg_temp as $$
 declare

@@ -1,4 +1,4 @@
--- There is no record of an effect whose attempt was lost or gave no answer: from now on that attempt can't begin either.
+-- Prevents a lost attempt, or one without an answer, from beginning later. The effect has no record yet.
 create or replace function perdure.bar_attempts(w jsonb) returns void
 language plpgsql set search_path = perdure, pg_temp as $$
 declare

@@ -1,5 +1,5 @@
--- Puts an attempt on record, or says what stands. A digest of '' = nobody knows what that attempt was given. The caller
--- holds the row of `ident`, so nobody races us here.
+-- Records an attempt, or returns the record that stands. A digest of '' = the input of that attempt is unknown. The caller holds the
+-- row of `ident`, so no other session changes the record meanwhile.
 create or replace function perdure.begin_attempt(w jsonb) returns text
 language plpgsql set search_path = perdure, pg_temp as $$
 declare

@@ -1,4 +1,4 @@
--- Asks for the end of an open lifecycle: no new attempt is begun; what is under way or in doubt is settled first.
+-- Requests the end of an open lifecycle. No new attempt begins; effects under way or in doubt are settled first.
 create or replace function perdure.cancel_any(lifecycle text, entity_id text, made_by text, note text default '', message_id text default null)
 returns text language plpgsql security definer set search_path = perdure, pg_temp as $$
 begin
@@ -10,7 +10,7 @@ begin
         message_id, null, null);
 end $$;
 
--- The same for a role that is limited to lifecycles or tenants: where it has the permission.
+-- The same act for a role that is limited to lifecycles or tenants, if it has the permission.
 create or replace function perdure.cancel_scoped(lifecycle text, entity_id text, made_by text, note text default '', message_id text default null)
 returns text language plpgsql security definer set search_path = perdure, pg_temp as $$
 begin
@@ -18,8 +18,8 @@ begin
     return perdure.cancel_any(lifecycle, entity_id, made_by, note, message_id);
 end $$;
 
--- What is called: with the rights of its caller, the first of the two that this caller may execute. So a function or a trigger of
--- an application that runs with the rights of its owner needs only what its owner has.
+-- The function to call. It has the rights of its caller, and calls the first of the two above that the caller may execute. So a
+-- function or a trigger of an application that runs with the rights of its owner needs only the rights of that owner.
 create or replace function perdure.cancel(lifecycle text, entity_id text, made_by text, note text default '', message_id text default null)
 returns text language plpgsql set search_path = perdure, pg_temp as $$
 begin

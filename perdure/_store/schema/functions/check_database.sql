@@ -1,4 +1,4 @@
--- Class 57, as for a server that starts up: to a worker it means no answer, so no call.
+-- SQLSTATE class 57, as for a server that starts up: a worker treats it as no answer, and makes no call.
 create or replace function perdure.check_database() returns boolean
 language plpgsql stable set search_path = perdure, pg_temp as $$
 declare
@@ -11,5 +11,5 @@ begin
             using hint = 'A worker does that within a second, once it reaches Temporal.', errcode = '57PE2';
     end if;
     raise exception 'perdure: nothing is sent from here: %', problem
-        using hint = 'Say what this database is: perdure import_row-database --as copied|restored|moved', errcode = '57PE1';
+        using hint = 'Declare what this database is: perdure database claim --as copied|restored|moved', errcode = '57PE1';
 end $$;

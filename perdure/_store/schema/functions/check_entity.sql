@@ -1,5 +1,5 @@
--- Refuses the name of a lifecycle, or an id, that can't be used. An id holds nothing that can't be seen, or that changes how the
--- text around it is shown: `unseen` holds the same characters as UNSEEN in perdure/_text/shown.py. Percent-encoded, an id is part of the keys of its effects, and an index takes no key of more than 2,700 bytes.
+-- Refuses an unusable name of a lifecycle, or an unusable id. An id has no invisible characters, and none that change how the text
+-- around it is shown: `unseen` has the same characters as UNSEEN in perdure/_text/shown.py. Percent-encoded, an id is part of the keys of its effects, and an index takes no key of more than 2,700 bytes.
 create or replace function perdure.check_entity(verb text, lifecycle text, entity_id text) returns void
 language plpgsql immutable set search_path = perdure, pg_temp as $$
 declare

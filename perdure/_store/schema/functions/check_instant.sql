@@ -1,4 +1,4 @@
--- A time that every reader can hold: from year 1 to 9999, in UTC.
+-- Whether every reader can represent a time: from year 1 to 9999, in UTC.
 create or replace function perdure.check_instant(verb text, parameter text, given timestamptz) returns void
 language plpgsql immutable set search_path = perdure, pg_temp as $$
 begin

@@ -1,4 +1,4 @@
--- Refuses what Temporal would not take: as it counts, by the bytes of the JSON text.
+-- Refuses a payload that is too large for Temporal, which counts the bytes of the JSON text.
 create or replace function perdure.check_payload(verb text, payload jsonb) returns void
 language plpgsql immutable set search_path = perdure, pg_temp as $$
 declare

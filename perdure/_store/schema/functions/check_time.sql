@@ -1,4 +1,4 @@
--- Refuses a time before which nothing may be delivered, if not every reader could hold it.
+-- Refuses a `not_before` that not every reader can represent.
 create or replace function perdure.check_time(verb text, not_before timestamptz) returns void
 language plpgsql immutable set search_path = perdure, pg_temp as $$
 begin

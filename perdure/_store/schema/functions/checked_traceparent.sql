@@ -1,4 +1,4 @@
--- W3C Trace Context, 3.2. What is malformed is left out: no trace is worth a transaction of the app.
+-- W3C Trace Context, 3.2. A malformed value is left out, because a trace must not fail a transaction of the app.
 create or replace function perdure.checked_traceparent(given text) returns text
 language plpgsql immutable set search_path = perdure, pg_temp as $$
 begin

@@ -1,4 +1,4 @@
--- The newest state of an entity that was taken.
+-- The newest state of an entity that `take_column` has taken.
 create or replace function perdure.column_state(lifecycle text, entity_id text, out upto bigint, out state text)
 language plpgsql security definer set search_path = perdure, pg_temp as $$
 #variable_conflict use_column

@@ -1,4 +1,4 @@
--- Entities whose columns are due, those that were tried least first, `most` at once; or `most` of each table.
+-- Entities whose columns are due, those with the fewest tries first, at most `most`, or `most` of each table.
 create or replace function perdure.columns_due(most int, by_table boolean default false)
 returns table (app_table text, lifecycle text, id text)
 language plpgsql stable security definer set search_path = perdure, pg_temp as $$

@@ -1,6 +1,6 @@
--- Before anything is sent: is this the database that was asked for last? Null = yes, else why not. A server of the same
--- start has the same timeline and system identifier, so these are not asked for each time. While a dump is being restored over
--- it there is no row, or one of before.
+-- Why this is not the database that was verified last; null = it is. Called before anything is sent. A server of the same start has
+-- the same timeline and system identifier, so these are not read each time. While a dump is being restored over the database, there
+-- is no row, or an old one.
 create or replace function perdure.database_problem() returns text
 language plpgsql stable set search_path = perdure, pg_temp as $$
 declare

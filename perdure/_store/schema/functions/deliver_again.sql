@@ -1,5 +1,5 @@
--- Puts an open entity's start, and what it was told since its snapshot, on the way again. Where its run is open it goes on
--- with that, and hears nothing twice.
+-- Puts an open entity's start, and the messages since its snapshot, into the outbox again. An open run continues, and processes no
+-- message twice.
 create or replace function perdure.deliver_again(lifecycle text, entity_id text) returns void
 language plpgsql set search_path = perdure, pg_temp as $$
 #variable_conflict use_column

@@ -1,5 +1,5 @@
--- Where no record does not mean never touched, since it was ordered before the newest epoch, or by a run that may repeat
--- one from before it: puts it on record as in doubt. The caller has seen that there is no record.
+-- Records an effect without a record as in doubt, if it may have been attempted: it was ordered before the newest epoch, or by a run
+-- that may repeat an order from before it. The caller has checked that there is no record.
 create or replace function perdure.doubt_lost_record(w jsonb) returns boolean
 language plpgsql set search_path = perdure, pg_temp as $$
 declare

@@ -1,5 +1,5 @@
--- Gives up what was rejected. A first start: the entity may be started again, as if it had never been. A restart: it is
--- finished again, as it was. With a start, the messages go that waited behind it. Returns the kind.
+-- Gives up a rejected row. After a first start, the entity may be started again as if for the first time. After a restart, it is
+-- finished again as before. Messages behind a start are deleted with it. Returns the kind.
 create or replace function perdure.drop_rejected_any(seq bigint, made_by text, note text default '')
 returns text language plpgsql security definer set search_path = perdure, pg_temp as $$
 #variable_conflict use_column
@@ -14,11 +14,11 @@ begin
     r := held.r;
     i := held.i;
     if i.id is null or i.generation <> r.generation or i.final is not null then
-        return r.kind; -- nothing of it is left
+        return r.kind; -- the entity has no other rows
     end if;
     select x.state into was from entity x where x.lifecycle = r.lifecycle and x.id = r.id;
     if r.kind <> 'start' then
-        -- Its place stays taken: should it have been heard after all, the next one would be taken for it. Its id is free.
+        -- The place stays taken: if the message was processed nevertheless, the next one would count as a repetition. The id is free.
         update message x set kind = 'dropped', message_id = 'dropped ' || r.seq, payload = null, delivered_at = clock_timestamp()
             where x.lifecycle = r.lifecycle and x.id = r.id and x.generation = r.generation and x.message_id = r.message_id;
         perform note_rejected(r, r.generation, was, made_by, format('rejected %s %s, dropped: %s', r.kind, r.seq, note));
@@ -56,7 +56,7 @@ begin
     return r.kind;
 end $$;
 
--- The same for a role that is limited to lifecycles or tenants: where it has the permission.
+-- The same act for a role that is limited to lifecycles or tenants, if it has the permission.
 create or replace function perdure.drop_rejected_scoped(seq bigint, made_by text, note text default '')
 returns text language plpgsql security definer set search_path = perdure, pg_temp as $$
 begin
@@ -66,8 +66,8 @@ begin
     return perdure.drop_rejected_any(seq, made_by, note);
 end $$;
 
--- What is called: with the rights of its caller, the first of the two that this caller may execute. So a function or a trigger of
--- an application that runs with the rights of its owner needs only what its owner has.
+-- The function to call. It has the rights of its caller, and calls the first of the two above that the caller may execute. So a
+-- function or a trigger of an application that runs with the rights of its owner needs only the rights of that owner.
 create or replace function perdure.drop_rejected(seq bigint, made_by text, note text default '')
 returns text language plpgsql set search_path = perdure, pg_temp as $$
 begin

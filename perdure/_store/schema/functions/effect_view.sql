@@ -1,4 +1,4 @@
--- What is on record of an effect, as a write answers it; null where there is no record.
+-- The record of an effect, in the form of a write's answer; null = no record.
 create or replace function perdure.effect_view(wanted text) returns jsonb
 language plpgsql set search_path = perdure, pg_temp as $$
 begin

@@ -1,4 +1,4 @@
--- When the newest epoch of this database began, in microseconds: an older one may have lost records.
+-- Begin of this database's newest epoch, in microseconds. Records of earlier epochs may be lost.
 create or replace function perdure.epoch() returns bigint
 language plpgsql stable set search_path = perdure, pg_temp as $$
 begin

@@ -64,7 +64,7 @@ begin
     if fresh and cardinality(found_here) > 0 then
         digest := feed_check(seen, upto, 0, 0, here.floor);
     end if;
-    -- After the page was read: so a month that goes meanwhile is noticed.
+    -- After the page was read, so that a month that is dropped meanwhile is noticed.
     if after is not null then
         lost := feed_lost(here.id, parts[8]::int, parts[3]::pg_snapshot, parts[4]::pg_snapshot, nullif(parts[6], '')::bigint);
     end if;
@@ -85,8 +85,8 @@ begin
         where x.n <= most order by x.n;
 end $$;
 
--- The feed for a role with permissions: the transitions that it may see. A position of the feed stands for all that is before it, so
--- it holds for each role.
+-- The feed for a role with permissions: the transitions that it may see. A position of the feed stands for all rows before it, so
+-- it is valid for each role.
 create or replace function perdure.feed_scoped(after text default null, most int default 100)
 returns table ("position" text, lifecycle text, id text, generation int, version bigint, state text, attention text, why text,
     made_by text, at timestamptz)
@@ -119,8 +119,8 @@ begin
     end loop;
 end $$;
 
--- What is called: with the rights of its caller, the first of the two that this caller may execute. So a function or a trigger of
--- an application that runs with the rights of its owner needs only what its owner has.
+-- The function to call. It has the rights of its caller, and calls the first of the two above that the caller may execute. So a
+-- function or a trigger of an application that runs with the rights of its owner needs only the rights of that owner.
 create or replace function perdure.feed(after text default null, most int default 100)
 returns table ("position" text, lifecycle text, id text, generation int, version bigint, state text, attention text, why text,
     made_by text, at timestamptz)

@@ -1,5 +1,5 @@
--- A checksum of what a follower has read of a stretch, after the place `since` and up to `past`, and of the newest transaction
--- of that stretch. Where the server was started again, it shows whether all that is still on record here.
+-- A checksum of the part of a stretch that a follower has read, after the place `since` and up to `past`, and of the newest
+-- transaction of that stretch. After a restart of the server, it shows whether that part is still on record.
 create or replace function perdure.feed_check(seen pg_snapshot, upto pg_snapshot, since bigint, past bigint, floor bigint) returns bigint
 language plpgsql stable set search_path = perdure, pg_temp set enable_seqscan = off as $$
 begin

@@ -1,4 +1,4 @@
--- Whether what a follower has read of a stretch has gone with a month since.
+-- Whether the part of a stretch that a follower has read was dropped with a month since.
 create or replace function perdure.feed_gone(origin text, known int, seen pg_snapshot, upto pg_snapshot) returns boolean
 language plpgsql volatile set search_path = perdure, pg_temp as $$
 begin

@@ -1,4 +1,4 @@
--- The database that this is for the feed. The first call after a restore notes a new one, and waits once for those who write.
+-- The origin of the feed, which identifies this database. The first call after a restore notes a new one, and waits once for writers.
 create or replace function perdure.feed_here() returns perdure.feed_origin
 language plpgsql volatile security definer set search_path = perdure, pg_temp as $$
 declare
@@ -24,7 +24,7 @@ begin
                 hint = 'Call perdure.feed_position() once in a transaction that may write; a worker does so when it starts.',
                 errcode = 'read_only_sql_transaction';
         end if;
-        lock table feed_origin in share row exclusive mode; -- and look again: another session may have been faster
+        lock table feed_origin in share row exclusive mode; -- and read again: another session may have been faster
     end loop;
     if newest.same_cluster is not true then
         lock table transition in share mode;

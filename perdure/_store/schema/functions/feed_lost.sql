@@ -1,5 +1,5 @@
--- The newest month that has gone since notice `known` with transitions that a follower was not given; null = none. `past` null =
--- it has read the whole stretch.
+-- The newest month that was dropped since notice `known` with transitions that a follower did not read; null = none. `past` null =
+-- the follower has read the whole stretch.
 create or replace function perdure.feed_lost(origin text, known int, seen pg_snapshot, upto pg_snapshot, past bigint) returns date
 language plpgsql volatile set search_path = perdure, pg_temp as $$
 begin

@@ -1,4 +1,4 @@
--- A position to begin with: what is committed from now on, or what was put on record since a time.
+-- A position to begin with: for transitions that are committed from now on, or that were recorded since a time.
 create or replace function perdure.feed_position(since timestamptz default null) returns text
 language plpgsql security definer set search_path = perdure, pg_temp as $$
 declare

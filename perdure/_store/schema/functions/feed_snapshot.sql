@@ -1,4 +1,4 @@
--- What is committed now. The caller's own transaction counts as under way, also where it has written already.
+-- The present snapshot of committed transactions. The caller's own transaction counts as under way, even if it has written.
 create or replace function perdure.feed_snapshot() returns pg_snapshot
 language plpgsql volatile set search_path = perdure, pg_temp as $$
 declare

@@ -1,5 +1,5 @@
--- A stretch of the feed: what `upto` sees and `seen` does not, in order of `seq`, after `past` and up to `last`. Seen by nobody
--- yet: '1:1:'. Then, and inside a stretch, rows are found by `seq`; else by the transactions that were not over in `seen`.
+-- A stretch of the feed: rows that `upto` sees and `seen` does not, in order of `seq`, after `past` and up to `last`. '1:1:' = nothing
+-- is seen yet. Then, and inside a stretch, rows are found by `seq`; otherwise by the transactions that were not over in `seen`.
 create or replace function perdure.feed_stretch(seen pg_snapshot, upto pg_snapshot, past bigint, last bigint, floor bigint, most int)
 returns setof perdure.transition
 language plpgsql stable set search_path = perdure, pg_temp

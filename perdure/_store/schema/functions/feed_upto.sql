@@ -1,4 +1,4 @@
--- Up to where a new stretch goes: what `committed` sees, up to the newest transaction from `oldest` on that has an event.
+-- The end of a new stretch: the rows that `committed` sees, up to the newest transaction from `oldest` on that has an event.
 create or replace function perdure.feed_upto(committed pg_snapshot, oldest xid8, floor bigint) returns pg_snapshot
 language plpgsql stable set search_path = perdure, pg_temp
     set plan_cache_mode = force_generic_plan set enable_seqscan = off

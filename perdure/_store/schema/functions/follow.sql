@@ -1,4 +1,4 @@
--- Shows what is due, all or none. Returns how many are settled, and how many are due still.
+-- Updates the due columns, all or none. Returns the number of updated ones, and the number of those that are still due.
 create or replace function perdure.follow(most int default 100, out settled int, out waiting int)
 language plpgsql set search_path = perdure, pg_temp as $$
 declare
@@ -12,7 +12,7 @@ begin
         settled := settled + coalesce((perdure.show_in_app(each.lifecycle, each.id) in ('shown', 'missing'))::int, 0);
     end loop;
     perform set_config('search_path', path, true);
-    set constraints all immediate; -- has the app's deferred triggers fire here: the commit itself has no time-out
+    set constraints all immediate; -- fires the app's deferred triggers here, because the commit itself has no time-out
     perform pg_catalog.set_config('search_path', 'perdure, pg_temp', true);
     waiting := perdure.columns_waiting();
 end $$;

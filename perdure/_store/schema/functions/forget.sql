@@ -1,5 +1,5 @@
--- Erases what is on record of a finished entity, but that it finished. Returns how many rows went, by table. Its workflow's
--- history in Temporal, archives and the app's own row are not reached from here.
+-- Erases the record of a finished entity, except the fact that it finished. Returns the number of deleted rows by table. It does not
+-- reach the workflow's history in Temporal, archives and the app's own row.
 create or replace function perdure.forget(lifecycle text, entity_id text, made_by text) returns jsonb
 language plpgsql security definer set search_path = perdure, pg_temp as $$
 #variable_conflict use_column
@@ -42,7 +42,7 @@ begin
         get diagnostics gone = row_count;
         said := said || jsonb_build_object(doubtful, gone);
     end loop;
-    -- Table by table, for a month that is being dropped is no partition any more.
+    -- Table by table, because a month that is being dropped is no partition any more.
     for part in select c.relname, left(c.relname, -8) as parent, to_date(right(c.relname, 7), 'YYYY_MM') as month
         from pg_class c where c.relnamespace = 'perdure'::regnamespace and c.relkind = 'r'
             and c.relname ~ '^(finished|transition)_\d{4}_\d{2}$'

@@ -1,4 +1,4 @@
--- Holds an entity that is open, ours, and was not written since `version`; null if it is not so.
+-- Locks an entity that is open, belongs to this database, and was not written since `version`; null if there is none.
 create or replace function perdure.hold_open(lifecycle text, entity_id text, generation int, version bigint) returns perdure.ident
 language plpgsql set search_path = perdure, pg_temp as $$
 #variable_conflict use_column

@@ -1,4 +1,4 @@
--- Finds what was rejected, and keeps relays and lifecycles off its entity until the transaction ends.
+-- Finds a rejected row, and locks its entity for relays and lifecycles until the transaction ends.
 create or replace function perdure.hold_rejected(verb text, seq bigint, made_by text, note text, out r perdure.rejected, out i perdure.ident)
 language plpgsql set search_path = perdure, pg_temp as $$
 #variable_conflict use_column

@@ -1,6 +1,6 @@
--- Starts the lifecycle of a row of work that was there before perdure: as perdure.start does. `effect_key` is given where an
--- older job may have begun the effect: then it counts as in doubt, and may be in flight for `timeout` more. So the first
--- attempt meets what stands, and the effect's doubt policy has the word. `since` null = begun so long ago that nobody remembers it.
+-- Starts the lifecycle of a row of work from before Perdure, as perdure.start does. Give `effect_key` if an older job may have begun
+-- the effect: the effect then counts as in doubt, and may be in flight for another `timeout`. So the first attempt finds that record,
+-- and the effect's doubt policy decides. `since` null = the begin is so long ago that it is not known.
 create or replace function perdure.import_row_any(lifecycle text, entity_id text, input jsonb, priority int default 5,
     effect text default null, effect_key text default null, since timestamptz default null, timeout interval default '0')
 returns text language plpgsql security definer set search_path = perdure, pg_temp as $$
@@ -40,7 +40,7 @@ begin
     return answer;
 end $$;
 
--- The same for a role that is limited to lifecycles or tenants: where it has the permission.
+-- The same act for a role that is limited to lifecycles or tenants, if it has the permission.
 create or replace function perdure.import_row_scoped(lifecycle text, entity_id text, input jsonb, priority int default 5,
     effect text default null, effect_key text default null, since timestamptz default null, timeout interval default '0')
 returns text language plpgsql security definer set search_path = perdure, pg_temp as $$
@@ -49,8 +49,8 @@ begin
     return perdure.import_row_any(lifecycle, entity_id, input, priority, effect, effect_key, since, timeout);
 end $$;
 
--- What is called: with the rights of its caller, the first of the two that this caller may execute. So a function or a trigger of
--- an application that runs with the rights of its owner needs only what its owner has.
+-- The function to call. It has the rights of its caller, and calls the first of the two above that the caller may execute. So a
+-- function or a trigger of an application that runs with the rights of its owner needs only the rights of that owner.
 create or replace function perdure.import_row(lifecycle text, entity_id text, input jsonb, priority int default 5,
     effect text default null, effect_key text default null, since timestamptz default null, timeout interval default '0')
 returns text language plpgsql set search_path = perdure, pg_temp as $$

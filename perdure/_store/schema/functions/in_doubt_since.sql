@@ -1,5 +1,5 @@
--- When the first attempt was begun of which nobody knows whether it happened; null = there is none. An only attempt was begun
--- at `first_at`: that of an old job, or of a lost record, has another `attempt_at`.
+-- Begin of the first attempt in doubt; null = none. A single attempt began at `first_at`, because the attempt of an old job, or of a
+-- lost record, has another `attempt_at`.
 create or replace function perdure.in_doubt_since(e perdure.effect) returns timestamptz
 language sql immutable set search_path = perdure, pg_temp as $$
     select case when e.status in ('attempting', 'in_doubt')

@@ -1,6 +1,6 @@
--- Reads an entity's row, and keeps it from being deleted until the transaction ends. It waits for nobody but who deletes the
--- row, and no run waits for it. A transaction whose snapshot is older than the row's last change gets a serialization failure,
--- as the snapshot shows a generation or a state that is over; that lock is given back at once.
+-- Reads an entity's row, and keeps it from being deleted until the transaction ends. It waits only for a session that deletes
+-- the row, and no run waits for it. A transaction whose snapshot is older than the row's last change gets a serialization failure,
+-- because the snapshot shows an old generation or state; its lock is released at once.
 create or replace function perdure.keep_ident(lifecycle text, entity_id text) returns perdure.ident
 language plpgsql set search_path = perdure, pg_temp as $$
 #variable_conflict use_column

@@ -13,8 +13,8 @@ begin
     foreach parent in array array['finished', 'transition'] loop
         child := parent || '_' || to_char(first_day, 'YYYY_MM');
         if to_regclass(format('perdure.%I', child)) is null then
-            -- Made apart and attached: `partition of` would wait for every transaction that has written here, and
-            -- everybody behind it.
+            -- Created apart and attached: `partition of` would wait for every transaction that has written here, and
+            -- later sessions would wait behind it.
             execute format('create table perdure.%I (like perdure.%I including all)', child, parent);
             for name in select attname from pg_attribute a -- `like` does not copy this; up to PostgreSQL 16 system columns have 0
                 where a.attrelid = format('perdure.%I', parent)::regclass and a.attstattarget = 0

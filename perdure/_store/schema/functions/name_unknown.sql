@@ -1,4 +1,4 @@
--- The name of a lifecycle, or of a signal of it, as part of a sentence, with the name that a worker has and that is most like it.
+-- The name of a lifecycle, or of its signal, as part of a sentence, with the most similar name that a worker has.
 create or replace function perdure.name_unknown(lifecycle text, signal text) returns text
 language plpgsql stable set search_path = perdure, pg_temp as $$
 declare

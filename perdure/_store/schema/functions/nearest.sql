@@ -1,4 +1,4 @@
--- The one of `names` that is most like `name`, by the pairs of letters that they share; null = none shares half of them.
+-- The one of `names` that is most similar to `name`, by the shared pairs of letters; null = none shares half of them.
 create or replace function perdure.nearest(name text, names text[]) returns text
 language plpgsql immutable set search_path = perdure, pg_temp as $$
 begin

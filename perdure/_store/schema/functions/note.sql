@@ -1,5 +1,5 @@
--- Puts on record that somebody did something about an entity, in the state that it is in. Returns the version of that
--- entry, null where there is no such entity.
+-- Records an act of a person on an entity, in its present state. Returns the version of the entry, or null if there is no such
+-- entity.
 create or replace function perdure.note_any(lifecycle text, entity_id text, made_by text, why text) returns bigint
 language plpgsql security definer set search_path = perdure, pg_temp as $$
 #variable_conflict use_column
@@ -11,7 +11,7 @@ begin
         raise exception 'perdure.note: made_by % or its note can not be used', coalesce(quote_literal(left(made_by, 60)), 'null')
             using hint = 'Say who, in 1 to 200 characters, and why, in 2000 at most.', errcode = 'invalid_parameter_value';
     end if;
-    -- While it is held the entity's entries are in order; `ident` itself stays, for a run that lives may write the next version.
+    -- This lock keeps the entity's entries in order. `ident` itself stays unchanged, because an open run may write the next version.
     select * into i from ident x where x.lifecycle = note_any.lifecycle and x.id = entity_id for no key update;
     if not found then
         return null;
@@ -23,7 +23,7 @@ begin
     return noted;
 end $$;
 
--- The same for a role that is limited to lifecycles or tenants: where it has the permission.
+-- The same act for a role that is limited to lifecycles or tenants, if it has the permission.
 create or replace function perdure.note_scoped(lifecycle text, entity_id text, made_by text, why text)
 returns bigint language plpgsql security definer set search_path = perdure, pg_temp as $$
 begin
@@ -31,8 +31,8 @@ begin
     return perdure.note_any(lifecycle, entity_id, made_by, why);
 end $$;
 
--- What is called: with the rights of its caller, the first of the two that this caller may execute. So a function or a trigger of
--- an application that runs with the rights of its owner needs only what its owner has.
+-- The function to call. It has the rights of its caller, and calls the first of the two above that the caller may execute. So a
+-- function or a trigger of an application that runs with the rights of its owner needs only the rights of that owner.
 create or replace function perdure.note(lifecycle text, entity_id text, made_by text, why text)
 returns bigint language plpgsql set search_path = perdure, pg_temp as $$
 begin

@@ -1,5 +1,5 @@
--- Puts on record, as a transition, that an effect has changed after its entity had ended. Its month may have been exported, or
--- be gone. An effect without a record has not changed. The caller holds the row of `ident`.
+-- Records, as a transition, that an effect has changed after the end of its entity, whose month may have been exported or dropped.
+-- An effect without a record has not changed. The caller holds the row of `ident`.
 create or replace function perdure.note_effect(i perdure.ident, e perdure.effect) returns void
 language plpgsql set search_path = perdure, pg_temp as $$
 begin

@@ -1,4 +1,4 @@
--- Puts on record what a person did, and shows what else of the entity was rejected. The caller holds its row of `ident`.
+-- Records the act of a person, and shows the other rejected rows of the entity. The caller holds its row of `ident`.
 create or replace function perdure.note_rejected(r perdure.rejected, generation int, state text, made_by text, why text) returns void
 language plpgsql set search_path = perdure, pg_temp as $$
 #variable_conflict use_column

@@ -1,4 +1,4 @@
--- Refuses what the role that asks was not granted.
+-- Refuses an act for which the asking role has no permission.
 create or replace function perdure.permit(verb text, kinds text[], lifecycle text, tenants text[]) returns void
 language plpgsql stable set search_path = perdure, pg_temp as $$
 begin

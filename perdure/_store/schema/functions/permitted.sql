@@ -1,4 +1,4 @@
--- Whether the role that asks was granted one of these kinds for an entity.
+-- Whether the asking role has a permission of one of these kinds for an entity.
 create or replace function perdure.permitted(kinds text[], lifecycle text, tenants text[]) returns boolean
 language plpgsql stable security definer set search_path = perdure, pg_temp as $$
 begin

@@ -1,4 +1,4 @@
--- The column is tried again later: the app holds its row, or refused the value; `why` says which.
+-- Puts off a column, because the app holds its row, or refused the value; `why` has the reason.
 create or replace function perdure.put_off_column(lifecycle text, entity_id text, why text) returns void
 language sql security definer set search_path = perdure, pg_temp as $$
     update behind b set error = left($3, 500), tries = b.tries + 1,

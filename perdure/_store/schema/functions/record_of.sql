@@ -1,4 +1,4 @@
--- What a run that has no history goes on from; see perdure/_store/record.py. Null: the entity is not open in that generation.
+-- The record from which a run without a history continues; see perdure/_store/record.py. Null: the entity is not open in that generation.
 create or replace function perdure.record_of(lifecycle text, entity_id text, generation int) returns jsonb
 language plpgsql stable set search_path = perdure, pg_temp as $$
 #variable_conflict use_column

@@ -1,5 +1,5 @@
--- Puts aside what has waited for `patience` for a name that no relay has known for as long, or only what waits for one entity.
--- Returns how many rows that were, 100 at most.
+-- Rejects the rows that have waited for `patience` for a name that no relay has had for that time, or only those of one entity.
+-- Returns the number of rows, at most 100.
 create or replace function perdure.reject_unknown(patience interval, lifecycle text default null, entity_id text default null) returns int
 language plpgsql set search_path = perdure, pg_temp as $$
 #variable_conflict use_column

@@ -1,4 +1,4 @@
--- Puts on record that a relay runs.
+-- Records that a relay runs.
 create or replace function perdure.relay_seen(relay_id text, lifecycles text[], signals text[]) returns void
 language plpgsql set search_path = perdure, pg_temp as $$
 begin

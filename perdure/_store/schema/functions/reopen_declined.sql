@@ -1,5 +1,5 @@
--- Opens to all relays again what all that run have declined, 1000 rows at most: a relay that had not may be gone, or what stood
--- before them.
+-- Offers the rows that all running relays have declined to all relays again, at most 1000: a relay that had not declined them, or a
+-- row before them, may be gone.
 create or replace function perdure.reopen_declined() returns void
 language plpgsql set search_path = perdure, pg_temp as $$
 begin

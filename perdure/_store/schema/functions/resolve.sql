@@ -1,4 +1,4 @@
--- Records what became of an effect that was in doubt when its entity ended (expired, cancelled). Returns its status.
+-- Records the outcome of an effect that was in doubt when its entity ended (expired, cancelled). Returns the effect's status.
 create or replace function perdure.resolve_any(lifecycle text, entity_id text, effect text, outcome text, made_by text, note text, receipt jsonb default null)
 returns text language plpgsql security definer set search_path = perdure, pg_temp as $$
 #variable_conflict use_column
@@ -33,7 +33,7 @@ begin
     return outcome;
 end $$;
 
--- The same for a role that is limited to lifecycles or tenants: where it has the permission.
+-- The same act for a role that is limited to lifecycles or tenants, if it has the permission.
 create or replace function perdure.resolve_scoped(lifecycle text, entity_id text, effect text, outcome text, made_by text, note text, receipt jsonb default null)
 returns text language plpgsql security definer set search_path = perdure, pg_temp as $$
 begin
@@ -41,8 +41,8 @@ begin
     return perdure.resolve_any(lifecycle, entity_id, effect, outcome, made_by, note, receipt);
 end $$;
 
--- What is called: with the rights of its caller, the first of the two that this caller may execute. So a function or a trigger of
--- an application that runs with the rights of its owner needs only what its owner has.
+-- The function to call. It has the rights of its caller, and calls the first of the two above that the caller may execute. So a
+-- function or a trigger of an application that runs with the rights of its owner needs only the rights of that owner.
 create or replace function perdure.resolve(lifecycle text, entity_id text, effect text, outcome text, made_by text, note text, receipt jsonb default null)
 returns text language plpgsql set search_path = perdure, pg_temp as $$
 begin

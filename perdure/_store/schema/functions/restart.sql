@@ -41,7 +41,7 @@ begin
     return i.generation + 1;
 end $$;
 
--- The same for a role that is limited to lifecycles or tenants: where it has the permission.
+-- The same act for a role that is limited to lifecycles or tenants, if it has the permission.
 create or replace function perdure.restart_scoped(lifecycle text, entity_id text, made_by text, note text,
     input jsonb default null, traceparent text default null)
 returns int language plpgsql security definer set search_path = perdure, pg_temp as $$
@@ -50,8 +50,8 @@ begin
     return perdure.restart_any(lifecycle, entity_id, made_by, note, input, traceparent);
 end $$;
 
--- What is called: with the rights of its caller, the first of the two that this caller may execute. So a function or a trigger of
--- an application that runs with the rights of its owner needs only what its owner has.
+-- The function to call. It has the rights of its caller, and calls the first of the two above that the caller may execute. So a
+-- function or a trigger of an application that runs with the rights of its owner needs only the rights of that owner.
 create or replace function perdure.restart(lifecycle text, entity_id text, made_by text, note text,
     input jsonb default null, traceparent text default null)
 returns int language plpgsql set search_path = perdure, pg_temp as $$

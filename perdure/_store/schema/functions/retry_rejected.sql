@@ -1,5 +1,5 @@
--- Delivers again what was rejected: a start, with its input corrected where one is given, or a message, as the last of
--- its entity's. Returns its kind.
+-- Delivers a rejected row again: a start, with a corrected input if one is given, or a message, as the last one of its entity.
+-- Returns the kind.
 create or replace function perdure.retry_rejected_any(seq bigint, made_by text, note text default '', input jsonb default null)
 returns text language plpgsql security definer set search_path = perdure, pg_temp as $$
 #variable_conflict use_column
@@ -23,7 +23,7 @@ begin
     if retry_rejected_any.input is not null then
         update entity x set input = retry_rejected_any.input where x.lifecycle = r.lifecycle and x.id = r.id;
     end if;
-    -- A new place in the order: those behind it went on without it, and their workflow takes no earlier one any more.
+    -- A new place in the order: later messages were delivered without it, and the workflow accepts no earlier place any more.
     update message x set ordinal = (
             select max(y.ordinal) + 1 from message y where y.lifecycle = r.lifecycle and y.id = r.id and y.generation = r.generation)
         where x.lifecycle = r.lifecycle and x.id = r.id and x.generation = r.generation and x.message_id = r.message_id
@@ -36,7 +36,7 @@ begin
     return r.kind;
 end $$;
 
--- The same for a role that is limited to lifecycles or tenants: where it has the permission.
+-- The same act for a role that is limited to lifecycles or tenants, if it has the permission.
 create or replace function perdure.retry_rejected_scoped(seq bigint, made_by text, note text default '', input jsonb default null)
 returns text language plpgsql security definer set search_path = perdure, pg_temp as $$
 begin
@@ -46,8 +46,8 @@ begin
     return perdure.retry_rejected_any(seq, made_by, note, input);
 end $$;
 
--- What is called: with the rights of its caller, the first of the two that this caller may execute. So a function or a trigger of
--- an application that runs with the rights of its owner needs only what its owner has.
+-- The function to call. It has the rights of its caller, and calls the first of the two above that the caller may execute. So a
+-- function or a trigger of an application that runs with the rights of its owner needs only the rights of that owner.
 create or replace function perdure.retry_rejected(seq bigint, made_by text, note text default '', input jsonb default null)
 returns text language plpgsql set search_path = perdure, pg_temp as $$
 begin

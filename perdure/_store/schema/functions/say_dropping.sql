@@ -1,5 +1,5 @@
--- Notes, before its partitions go and again after, what a month takes with it, so that the feed can refuse a follower that
--- misses it. Of more than 100,000 transactions only the first and the last are noted.
+-- Notes the transactions of a month before its partitions are dropped, and again after, so that the feed can refuse a follower that
+-- has not read them. Of more than 100,000 transactions only the first and the last are noted.
 create or replace function perdure.say_dropping(first_day date) returns void
 language plpgsql set search_path = perdure, pg_temp as $$
 declare

@@ -1,8 +1,8 @@
--- Says in the rows that wait for such a name why they do: 1000 at most.
+-- Notes the reason in rows that wait for an unknown name, at most 1000.
 create or replace function perdure.say_unknown() returns void
 language plpgsql set search_path = perdure, pg_temp as $$
 begin
-    with unknown as materialized ( -- each name is looked for once, however many rows wait for it
+    with unknown as materialized ( -- each name is looked up once, even if many rows wait for it
         select u.lifecycle, u.signal, format('no running worker has %s', name_unknown(u.lifecycle, u.signal)) as why
         from unknown_names() u)
     update outbox o set error = x.why

@@ -1,5 +1,5 @@
--- What was applied: the migrations, with the oldest workers that each lets run, and the functions, with the SHA-256 of their file and
--- the release that applied it.
+-- The applied migrations, with the oldest worker that each allows, and the applied functions, with the SHA-256 of their file and the
+-- release that applied it.
 create or replace function perdure.schema_version() returns jsonb
 language plpgsql stable security definer set search_path = perdure, pg_temp as $$
 begin

@@ -1,4 +1,4 @@
--- Puts a message to an entity on its way: 'sent', 'known' (one with that id was given before) or 'finished'.
+-- Puts a message for an entity into the outbox: 'sent', 'known' (a message with that id was sent before) or 'finished'.
 create or replace function perdure.send(verb text, lifecycle text, entity_id text, name text, payload jsonb, message_id text,
     not_before timestamptz, traceparent text)
 returns text language plpgsql security definer set search_path = perdure, pg_temp as $$

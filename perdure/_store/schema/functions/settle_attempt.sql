@@ -1,6 +1,6 @@
--- What became of an attempt. `done` always wins; any other word needs the current token. A no about this attempt is none
--- about an earlier one that is in doubt: the effect stays in doubt. Where the other side drops repeats (`within`), a refusal is
--- its answer to all of them, unless an earlier one may still be under way.
+-- Records the outcome of an attempt. `done` always wins; any other outcome needs the current token. A definite no of this attempt does
+-- not answer an earlier one in doubt: the effect stays in doubt. If the other side drops repeats (`within`), a refusal answers all
+-- attempts, unless an earlier one may still be under way.
 create or replace function perdure.settle_attempt(w jsonb) returns text
 language plpgsql set search_path = perdure, pg_temp as $$
 declare
@@ -23,7 +23,7 @@ begin
     end if;
     update perdure.effect set status = said, receipt = case when said = 'done' then nullif(f->'receipt', 'null') else receipt end,
         why = f->>'why', settled_by = f->>'by', version = greatest(version, (w->>'version')::bigint) where key = old.key;
-    -- It came late: whoever took it for lost, parked or gave it up must hear of it.
+    -- A late outcome: a run that took the attempt for lost, parked the effect or gave it up must receive it.
     if said <> 'in_doubt' and (outcome or said = 'done') and (old.token <> f->>'token' or old.status <> 'attempting') then
         insert into perdure.outbox (lifecycle, id, generation, kind, body)
             select w->>'lifecycle', w->>'id', (w->>'generation')::int, 'wake', jsonb_build_object('key', old.key)

@@ -1,5 +1,5 @@
--- Shows in the app's own row how far an entity is: 'shown', 'held' (the app holds its row) or 'missing' (it has none); null
--- where nothing is to be shown, or another session does it now. It waits for nobody; the app's triggers are the app's.
+-- Writes the state of an entity into the app's own row: 'shown', 'held' (the app holds its row) or 'missing' (it has no row); null if
+-- no column is due, or another session writes it now. It waits for no lock, except in triggers of the app.
 create or replace function perdure.show_in_app(lifecycle text, entity_id text) returns text
 language plpgsql set search_path = perdure, pg_temp as $$
 #variable_conflict use_column
@@ -10,7 +10,7 @@ declare
     locked boolean;
     present boolean;
 begin
-    -- One session at a time, and it reads the state afterwards: so the column never goes back.
+    -- One session at a time, which reads the state afterwards, so that the column never shows an older state again.
     select * into place from perdure.take_column(show_in_app.lifecycle, entity_id);
     if place.app_table is null then
         return null;
@@ -26,7 +26,7 @@ begin
     end if;
     select * into newest from perdure.column_state(show_in_app.lifecycle, entity_id);
     if locked and newest.state is not null then
-        -- The app's triggers find their tables by it. `follow` asks for it once: PostgreSQL computes every setting for the answer.
+        -- The app's triggers find their tables by this path. `follow` reads it once, because PostgreSQL computes all settings for it.
         perform set_config('search_path', coalesce(nullif(current_setting('perdure.apps_path', true), ''), perdure.path_of_session()), true);
         execute pg_catalog.format('update %s set %I = %L where %I = %L', place.app_table::pg_catalog.regclass, place.state_column,
             newest.state, place.key_column, entity_id);

@@ -1,4 +1,4 @@
--- Gives a message to the handler `name` (@workflow.signal) of an open lifecycle, once for each message id.
+-- Sends a message to the handler `name` (@workflow.signal) of an open lifecycle, once for each message id.
 create or replace function perdure.signal_any(lifecycle text, entity_id text, name text, payload jsonb default null, message_id text default null,
     not_before timestamptz default null, traceparent text default null)
 returns text language plpgsql security definer set search_path = perdure, pg_temp as $$
@@ -10,7 +10,7 @@ begin
     return perdure.send('signal', lifecycle, entity_id, name, payload, message_id, not_before, traceparent);
 end $$;
 
--- The same for a role that is limited to lifecycles or tenants: where it has the permission.
+-- The same act for a role that is limited to lifecycles or tenants, if it has the permission.
 create or replace function perdure.signal_scoped(lifecycle text, entity_id text, name text, payload jsonb default null, message_id text default null,
     not_before timestamptz default null, traceparent text default null)
 returns text language plpgsql security definer set search_path = perdure, pg_temp as $$
@@ -19,8 +19,8 @@ begin
     return perdure.signal_any(lifecycle, entity_id, name, payload, message_id, not_before, traceparent);
 end $$;
 
--- What is called: with the rights of its caller, the first of the two that this caller may execute. So a function or a trigger of
--- an application that runs with the rights of its owner needs only what its owner has.
+-- The function to call. It has the rights of its caller, and calls the first of the two above that the caller may execute. So a
+-- function or a trigger of an application that runs with the rights of its owner needs only the rights of that owner.
 create or replace function perdure.signal(lifecycle text, entity_id text, name text, payload jsonb default null, message_id text default null,
     not_before timestamptz default null, traceparent text default null)
 returns text language plpgsql set search_path = perdure, pg_temp as $$

@@ -17,7 +17,7 @@ begin
         insert into ident (lifecycle, id, tenant) values (start_any.lifecycle, entity_id, start_any.tenant) on conflict do nothing;
         exit when found;
         i := keep_ident(start_any.lifecycle, entity_id);
-        if i.id is not null then -- else a rejected start of it was dropped meanwhile
+        if i.id is not null then -- else a rejected start was dropped meanwhile
             return case when i.final is null then 'open' else 'finished' end;
         end if;
     end loop;
@@ -30,7 +30,7 @@ begin
     return 'started';
 end $$;
 
--- The same for a role that is limited to lifecycles or tenants: where it has the permission.
+-- The same act for a role that is limited to lifecycles or tenants, if it has the permission.
 create or replace function perdure.start_scoped(lifecycle text, entity_id text, input jsonb, tenant text default null,
     traceparent text default null, not_before timestamptz default null, priority int default 3)
 returns text language plpgsql security definer set search_path = perdure, pg_temp as $$
@@ -39,8 +39,8 @@ begin
     return perdure.start_any(lifecycle, entity_id, input, tenant, traceparent, not_before, priority);
 end $$;
 
--- What is called: with the rights of its caller, the first of the two that this caller may execute. So a function or a trigger of
--- an application that runs with the rights of its owner needs only what its owner has.
+-- The function to call. It has the rights of its caller, and calls the first of the two above that the caller may execute. So a
+-- function or a trigger of an application that runs with the rights of its owner needs only the rights of that owner.
 create or replace function perdure.start(lifecycle text, entity_id text, input jsonb, tenant text default null,
     traceparent text default null, not_before timestamptz default null, priority int default 3)
 returns text language plpgsql set search_path = perdure, pg_temp as $$

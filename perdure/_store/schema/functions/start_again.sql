@@ -1,6 +1,6 @@
--- An open entity whose workflow is gone is started again by the relay, and goes on from its record; what it was told since
--- its snapshot is delivered again, in the order of before. False, and nothing is changed, where it is not open, was written
--- since `version`, or its start is on its way or was rejected. The caller has seen that no workflow of it is open.
+-- Lets the relay start an open entity again whose workflow is gone. The new run continues from the record; messages since the
+-- snapshot are delivered again in the same order. False, and nothing is changed, if the entity is not open, was written since
+-- `version`, or its start is on its way or was rejected. The caller has checked that no workflow of the entity is open.
 create or replace function perdure.start_again_any(lifecycle text, entity_id text, generation int, version bigint, made_by text, why text) returns boolean
 language plpgsql security definer set search_path = perdure, pg_temp as $$
 #variable_conflict use_column
@@ -14,14 +14,14 @@ begin
     then
         return false;
     end if;
-    -- It was how its workflow had ended that wanted a person; what the next one wants, that one says.
+    -- The end of the old workflow needed a person. The next workflow sets its own reason.
     update entity e set attention = null where e.lifecycle = i.lifecycle and e.id = i.id and e.attention like 'its workflow %';
     perform perdure.note(i.lifecycle, i.id, start_again_any.made_by, start_again_any.why);
     perform perdure.deliver_again(i.lifecycle, i.id);
     return true;
 end $$;
 
--- The same for a role that is limited to lifecycles or tenants: where it has the permission.
+-- The same act for a role that is limited to lifecycles or tenants, if it has the permission.
 create or replace function perdure.start_again_scoped(lifecycle text, entity_id text, generation int, version bigint, made_by text, why text)
 returns boolean language plpgsql security definer set search_path = perdure, pg_temp as $$
 begin
@@ -29,8 +29,8 @@ begin
     return perdure.start_again_any(lifecycle, entity_id, generation, version, made_by, why);
 end $$;
 
--- What is called: with the rights of its caller, the first of the two that this caller may execute. So a function or a trigger of
--- an application that runs with the rights of its owner needs only what its owner has.
+-- The function to call. It has the rights of its caller, and calls the first of the two above that the caller may execute. So a
+-- function or a trigger of an application that runs with the rights of its owner needs only the rights of that owner.
 create or replace function perdure.start_again(lifecycle text, entity_id text, generation int, version bigint, made_by text, why text)
 returns boolean language plpgsql set search_path = perdure, pg_temp as $$
 begin

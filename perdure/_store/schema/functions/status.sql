@@ -1,5 +1,5 @@
--- Where an entity is, null where there is none of that id; with the scope that this database works with: a client whose own
--- scope is another one would ask the workflow of another database. The zone is set so that all times read alike.
+-- The state of an entity, or null if there is no such id. It includes the scope of this database, because a client with another scope
+-- would query the workflow of another database. The time zone is set, so that all times have one format.
 create or replace function perdure.status_any(lifecycle text, entity_id text) returns jsonb
 language plpgsql stable security definer set search_path = perdure, pg_temp set timezone = 'UTC' as $$
 begin
@@ -28,7 +28,7 @@ begin
         where i.lifecycle = status_any.lifecycle and i.id = entity_id);
 end $$;
 
--- The same for a role that is limited to lifecycles or tenants: where it has the permission.
+-- The same act for a role that is limited to lifecycles or tenants, if it has the permission.
 create or replace function perdure.status_scoped(lifecycle text, entity_id text)
 returns jsonb language plpgsql stable security definer set search_path = perdure, pg_temp as $$
 begin
@@ -36,8 +36,8 @@ begin
     return perdure.status_any(lifecycle, entity_id);
 end $$;
 
--- What is called: with the rights of its caller, the first of the two that this caller may execute. So a function or a trigger of
--- an application that runs with the rights of its owner needs only what its owner has.
+-- The function to call. It has the rights of its caller, and calls the first of the two above that the caller may execute. So a
+-- function or a trigger of an application that runs with the rights of its owner needs only the rights of that owner.
 create or replace function perdure.status(lifecycle text, entity_id text)
 returns jsonb language plpgsql stable set search_path = perdure, pg_temp as $$
 begin

@@ -1,5 +1,5 @@
--- Takes an entity whose column is due until the transaction ends: its place in the app's database. Null where nothing is due, or
--- where another session has taken it. It locks a row, which needs a right on the table; everybody can hold an advisory lock.
+-- Locks an entity whose column is due until the transaction ends, and returns its place in the app's database. Null if no column is
+-- due, or another session has taken it. It locks a row, which needs a right on the table; any role can hold an advisory lock.
 create or replace function perdure.take_column(lifecycle text, entity_id text, out app_table text, out key_column text, out state_column text)
 language plpgsql security definer set search_path = perdure, pg_temp as $$
 #variable_conflict use_column

@@ -1,4 +1,4 @@
--- The tenants that are on record of an entity.
+-- The recorded tenants of an entity.
 create or replace function perdure.tenants(lifecycle text, entity_id text) returns text[]
 language sql stable security definer set search_path = perdure, pg_temp as $$
     select array(select tenant from entity e where e.lifecycle = $1 and e.id = $2 and tenant is not null

@@ -1,5 +1,4 @@
--- Names that rows of the outbox are due for and that no relay knows which was seen within `lately`: lifecycles, and signals of
--- lifecycles.
+-- Names in due rows of the outbox that no relay has which was seen within `lately`: lifecycles, and signals of lifecycles.
 create or replace function perdure.unknown_names(lately interval default '1 minute')
 returns table (lifecycle text, signal text, waiting bigint, since timestamptz)
 language plpgsql stable set search_path = perdure, pg_temp as $$

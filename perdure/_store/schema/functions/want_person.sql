@@ -1,4 +1,4 @@
--- An open entity needs a person, and says so: false, and nothing is changed, where it was written since `version`.
+-- Notes that an open entity needs a person. False, and nothing is changed, if the entity was written since `version`.
 create or replace function perdure.want_person(lifecycle text, entity_id text, generation int, version bigint, attention text, made_by text)
 returns boolean language plpgsql security definer set search_path = perdure, pg_temp as $$
 #variable_conflict use_column

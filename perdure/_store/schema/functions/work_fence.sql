@@ -1,11 +1,11 @@
--- Applies the fence part of a write but the begin of an attempt: an outcome, a resolution, a note or a loss.
+-- Applies the fence part of a write, except the begin of an attempt: an outcome, a resolution, a note or a loss.
 create or replace function perdure.work_fence(w jsonb) returns text
 language plpgsql set search_path = perdure, pg_temp as $$
 declare
     f jsonb := w->'fence';
 begin
     if not exists (select from perdure.effect where key = f->>'key') then
-        -- An outcome of before finds a record that was lost, too, and is settled below as one that comes late.
+        -- An earlier outcome finds a lost record too, and is settled below as a late one.
         if not (perdure.epoch() > 0 and perdure.doubt_lost_record(w))
             and (f->>'op' = 'lost' or f->>'op' = 'outcome' and f->>'status' = 'not_done') then
             perform perdure.bar_attempts(w);
