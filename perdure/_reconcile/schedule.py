@@ -128,10 +128,5 @@ async def _decoded(temporal_client: Client, args: Any) -> Any:
         return [each.model_dump() for each in args]
     try:
         return [each.model_dump() for each in await temporal_client.data_converter.decode(args, [Asked] * len(args))]
-    except (
-        ValueError,
-        TypeError,
-        RuntimeError,
-        Unopenable,
-    ):  # its key is gone: make the Schedule again
+    except (ValueError, TypeError, RuntimeError, Unopenable):  # its key is gone: make the Schedule again
         return "something else"
