@@ -1,4 +1,4 @@
-"""A process that is kept running: started when what it needs is there, and started again whenever it ends.
+"""Keeps a process running: starts it when its requirements are met, and starts it again after each end.
 
 It has a session of its own, so that Ctrl-C reaches its supervisor alone.
 """
@@ -18,10 +18,11 @@ from perdure.logs import says
 log = logging.getLogger("perdure.worker")
 
 WELL = 10.0
-"""Seconds after which a process that ends was well until then: it is started again at once."""
+"""Seconds after which a process counts as healthy. If it ends later, it is started again at once."""
 LONGEST_PAUSE = 30.0
 _LAST_LINES = 5.0
-"""Seconds for what a process wrote before its end; longer only if one that it started keeps its output open."""
+"""Seconds to read the last output of an ended process. It takes longer only if a child process keeps the output
+open."""
 State = Literal["waiting", "starting", "running", "pausing", "stopping", "ended"]
 
 
@@ -33,13 +34,13 @@ class Child:
     """One process and its successors.
 
     Attributes:
-        name: for messages.
-        state: what it does now.
-        since: when that began, in seconds since 1970.
-        starts: how often it was started.
-        status: the exit status of the last one that ended, minus the number of the signal; None if none has.
+        name: the name for messages.
+        state: the present state.
+        since: begin of the present state, in seconds since 1970.
+        starts: number of starts.
+        status: exit status of the last ended process, or minus the number of the signal; None if none has ended.
         ready: set while the process runs and has become ready.
-        failed_at_first: set if its first process ended by itself with an error, within `WELL` seconds.
+        failed_at_first: set if the first process ended by itself with an error, within `WELL` seconds.
     """
 
     def __init__(
@@ -53,16 +54,16 @@ class Child:
         read: Callable[[str, asyncio.StreamReader], Coroutine[Any, Any, None]] | None = None,
         changed: Callable[[], None] = lambda: None,
     ) -> None:
-        """Choose what is run; nothing runs yet.
+        """Note the command. Nothing runs yet.
 
         Args:
-            name: for messages.
-            command: program and arguments. Its standard input ends when this process does.
-            environment: all of its environment.
-            before: is awaited before each start.
-            until_ready: is awaited after each start, and is cancelled if the process ends meanwhile.
-            read: reads its output, with `name`; None = it goes where ours goes.
-            changed: is called after each change of an attribute.
+            name: the name for messages.
+            command: program and arguments. The standard input of the process ends when this process does.
+            environment: the whole environment of the process.
+            before: awaited before each start.
+            until_ready: awaited after each start, and cancelled if the process ends meanwhile.
+            read: reads the output of the process, with `name`; None = the process shares our output.
+            changed: called after each change of an attribute.
         """
         self.name = name
         self.state: State = "waiting"
@@ -79,22 +80,22 @@ class Child:
 
     @property
     def pid(self) -> int | None:
-        """Its process id; None while none runs."""
+        """The process id; None while no process runs."""
         return None if self._process is None or self._process.returncode is not None else self._process.pid
 
     @property
     def began(self) -> float | None:
-        """When it was started, in seconds since 1970; None while none runs."""
+        """Start of the process, in seconds since 1970; None while no process runs."""
         return self._began if self.pid is not None else None
 
     def kill(self) -> None:
-        """End it by SIGKILL; `keep` then starts it again."""
+        """End the process by SIGKILL; `keep` then starts it again."""
         if self._process is not None:
             with suppress(ProcessLookupError):
                 self._process.kill()
 
     async def keep(self) -> None:
-        """Run it, and start it again whenever it ends, until this is cancelled."""
+        """Run the process, and start it again after each end, until this is cancelled."""
         pause = 1.0
         while True:
             self._is("waiting")
@@ -117,7 +118,7 @@ class Child:
             await asyncio.sleep(pause)
 
     async def end(self, patience: float) -> None:
-        """Stop it by SIGTERM, or after `patience` seconds by SIGKILL. `keep` must have been cancelled."""
+        """Stop the process by SIGTERM, or after `patience` seconds by SIGKILL. Cancel `keep` first."""
         process = self._process
         if process is not None and process.returncode is None:
             self._is("stopping")
@@ -131,7 +132,7 @@ class Child:
                     process.kill()
                 await process.wait()
             self.status = process.returncode
-        if self._reading is not None:  # its last lines say how it stopped
+        if self._reading is not None:  # the last lines show how the process stopped
             await asyncio.wait({self._reading}, timeout=_LAST_LINES)
         self._is("ended")
 
@@ -150,7 +151,7 @@ class Child:
         self._is("starting")
         becoming_ready = asyncio.create_task(self._become_ready())
         if self._read is not None and process.stdout is not None:
-            # It is read to its end, also when this is cancelled: the last lines say how it stopped.
+            # The output is read to its end, also after a cancellation: the last lines show how the process stopped.
             self._reading = asyncio.create_task(self._read(self.name, process.stdout))
         try:
             return await process.wait()

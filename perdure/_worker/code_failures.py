@@ -1,5 +1,5 @@
-"""Shows in the mirror that the code of a lifecycle fails. The run itself can't: Temporal tries its task again until
-code is deployed that follows the history, and what it wrote meanwhile would stand in that history."""
+"""Shows in the mirror that the code of a lifecycle fails. The run itself cannot: Temporal repeats its task until code
+is deployed that follows the history, and a write in the meantime would be part of that history."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ query = queries(__name__)
 
 
 class CodeFailures(Service):
-    """Writes what runs told it, as what their entities need a person for; the next write of such a run clears it.
+    """Writes reported failures as the reason why an entity needs a person. The next write of the run clears the reason.
 
     Args:
         pool: the app's database.
@@ -32,14 +32,14 @@ class CodeFailures(Service):
         self._loop_of_worker: asyncio.AbstractEventLoop | None = None
 
     async def start(self) -> None:
-        """Begin. What earlier code could not follow, this one may: whatever still fails says so again."""
+        """Start, and clear the failures of earlier code. A run that still fails reports it again."""
         self._loop_of_worker = asyncio.get_running_loop()
         async with self._pool.acquire(timeout=5) as connection:
             await connection.execute(query("code_failures_over"))
         await super().start()
 
     async def once(self) -> bool:
-        """Write what was told."""
+        """Write the reported failures."""
         while self._told:
             entity, why = self._told[0]
             async with self._pool.acquire(timeout=5) as connection:
@@ -48,18 +48,18 @@ class CodeFailures(Service):
         return False
 
     def tell(self, entity: Entity, why: str) -> None:
-        """From a workflow's thread: its code failed."""
+        """Report that the code of an entity's run failed. Workflows call this from their thread."""
         self._told.append((entity, why))
         if self._loop_of_worker is not None and not self._loop_of_worker.is_closed():
             self._loop_of_worker.call_soon_threadsafe(self.nudge)
 
 
 class Listener(Interceptor):
-    """Lets workflows tell.
+    """Lets workflows report failures, and request reconciliations.
 
     Args:
-        tell: is told whose code fails, and how.
-        ask: is told which entity a reconciliation should look at, and why.
+        tell: receives the entity whose code fails, and the reason.
+        ask: receives the entity to reconcile, and the reason.
     """
 
     def __init__(self, tell: Callable[[Entity, str], None], ask: Callable[[Entity, str], None]) -> None:

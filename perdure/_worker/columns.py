@@ -1,5 +1,5 @@
-"""The columns of the app's tables that show states: declared in the database by whoever owns the schema, so that no
-order names a table, and written by a session whose rights the triggers of these tables can borrow."""
+"""The columns of the app's tables that show states. The schema's owner declares them in the database, so that no order
+names a table. The session that writes them lends its rights to the triggers of these tables."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ query = queries(__name__)
 log = logging.getLogger("perdure.store")
 
 Declared = Mapping[str, AppColumn | None]
-"""By the name of the lifecycle."""
+"""Columns by the name of the lifecycle."""
 
 _OWNS = (
     "select has_table_privilege('perdure.app_column', 'insert') and has_table_privilege('perdure.app_column', 'delete')"
@@ -39,10 +39,10 @@ async def find(connection: Connection, lifecycle: str, column: AppColumn) -> Any
 
 
 async def declare(connection: Connection, columns: Declared) -> dict[str, Any]:
-    """Put on record in the database which columns these lifecycles have; needs the rights of the schema's owner.
+    """Record the columns of these lifecycles in the database. It needs the rights of the schema's owner.
 
     Returns:
-        The names of each, as `find` gives them, by lifecycle.
+        The names of each column, as `find` returns them, by lifecycle.
 
     Raises:
         DeclarationError: there is no such table or column.
@@ -58,15 +58,15 @@ async def declare(connection: Connection, columns: Declared) -> dict[str, Any]:
 
 
 async def prepare(connection: Connection, writer: Connection, columns: Declared) -> None:
-    """Declare the columns where this role owns the schema, else check that they are declared; and that they can be
+    """Declare the columns if this role owns the schema, else check that they are declared. Check that they can be
     written.
 
     Args:
-        writer: a connection of the role that writes them; it may be `connection`.
+        writer: a connection of the role that writes the columns; it may be `connection`.
 
     Raises:
         DeclarationError: there is no such table or column.
-        NotPermitted: another column is on record, or the role may not write it; the message names the command.
+        NotPermitted: another column is recorded, or the role may not write the column. The message names the command.
     """
     if await connection.fetchval(_OWNS):
         async with connection.transaction():
@@ -75,7 +75,7 @@ async def prepare(connection: Connection, writer: Connection, columns: Declared)
 
 
 async def check_columns(connection: Connection, writer: Connection, columns: Declared) -> None:
-    """Make sure that the columns are on record, and that `writer` may write them; raises as `prepare`."""
+    """Check that the columns are recorded, and that `writer` may write them; raises as `prepare`."""
     for lifecycle, column in columns.items():
         if column is None:
             continue

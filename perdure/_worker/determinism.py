@@ -25,7 +25,7 @@ from temporalio.worker.workflow_sandbox import SandboxMatcher, SandboxRestrictio
 from perdure.errors import DeclarationError
 
 _LIBRARIES = ("aiohttp", "asyncpg", "boto3", "httpx", "psycopg", "redis", "requests", "urllib3")
-"""Libraries that do I/O, beside what the SDK's sandbox refuses."""
+"""Libraries that do I/O, beside those that the SDK's sandbox refuses."""
 _OF_ASYNCIO = frozenset({"create_subprocess_exec", "create_subprocess_shell", "open_connection", "run", "to_thread"})
 _REFUSED = SandboxRestrictions.invalid_module_members_default | SandboxMatcher(
     children={"asyncio": SandboxMatcher(use=set(_OF_ASYNCIO))}
@@ -55,15 +55,15 @@ _GLOBAL = "keep it in an attribute that __init__ sets: runs share what a module 
 
 
 class Unreadable(Exception):
-    """The source of a lifecycle is not there."""
+    """The source of a lifecycle is missing."""
 
 
 def check(lifecycle: type[Any]) -> None:
     """Read a lifecycle's code, and the functions that it calls.
 
     Raises:
-        DeclarationError: it is not deterministic; the message names file, line and what to use instead.
-        Unreadable: there is no source to read.
+        DeclarationError: the code is not deterministic. The message names file, line and the replacement.
+        Unreadable: the source is missing.
     """
     own = [each for each in lifecycle.__mro__ if not _is_library(each.__module__)]
     for each in own:
@@ -85,7 +85,7 @@ def check(lifecycle: type[Any]) -> None:
 
 @dataclass(frozen=True)
 class _Source:
-    """A module's tree, by the first line of each function, and what its import statements name."""
+    """A module's tree, by the first line of each function, and the names that it imports."""
 
     functions: Mapping[int, ast.AST]
     imported: Mapping[str, tuple[str, ...]]
@@ -110,7 +110,7 @@ class _Reading:
         self._local -= self._declared_global | set(_imported(self._nodes))
 
     def findings(self) -> Iterator[str]:
-        """What is not deterministic: where, what, and what to use."""
+        """The places that are not deterministic, each with its replacement."""
         called = {id(each.func) for each in self._nodes if isinstance(each, ast.Call)}
         for node in self._nodes:
             if isinstance(node, ast.Name | ast.Attribute) and isinstance(node.ctx, ast.Load):
@@ -121,7 +121,7 @@ class _Reading:
                 yield self._found(node, f"{kept} is changed, which is shared by all runs of a worker", _GLOBAL)
 
     def called(self) -> Iterator[tuple[types.FunctionType, type[Any] | None]]:
-        """The functions of the application that it names, and the methods of classes that it names."""
+        """The functions of the application, and the methods of classes, that the function names."""
         for node in self._nodes:
             if not isinstance(node, ast.Name | ast.Attribute):
                 continue
@@ -136,7 +136,7 @@ class _Reading:
         return f"{self._file}:{getattr(node, 'lineno', 0)}: {what}: {instead}"
 
     def _path(self, node: ast.expr) -> tuple[str, ...] | None:
-        """The full name of what an expression names, as `datetime.datetime.now`; None if that is of no library."""
+        """The full name of an expression, such as `datetime.datetime.now`; None if it belongs to no library."""
         match node:
             case ast.Name(id=name) if name in self._local:
                 return None
@@ -151,7 +151,7 @@ class _Reading:
                 return None
 
     def _value(self, node: ast.AST) -> Any:
-        """What a global name, or an attribute of one, stands for; None if it is no such thing."""
+        """The value of a global name, or of an attribute of one; None for other expressions."""
         match node:
             case ast.Name(id=name) if name not in self._local:
                 return self._globals.get(name)
@@ -190,7 +190,7 @@ class _Reading:
 
 
 def _is_refused(path: tuple[str, ...], *, used: bool) -> bool:
-    """Whether the sandbox would refuse it: to be named, or to be called."""
+    """Whether the sandbox would refuse to access this path, or to call it."""
     used = used or path[0] == "os"  # os.environ["NAME"] is no call
     matcher: SandboxMatcher | None = _REFUSED
     for name in (*path, "__call__") if used else path:
@@ -207,13 +207,13 @@ def _instead(path: tuple[str, ...]) -> str:
 
 
 def _methods(kind: type[Any]) -> Iterator[types.FunctionType]:
-    """The functions that a class defines itself, without what decorators have put around them."""
+    """The functions that a class defines itself, without the wrappers of decorators."""
     for value in vars(kind).values():
         for each in (value.fget, value.fset) if isinstance(value, property) else (value,):
             function = getattr(each, "__func__", each)
             if callable(function) and not isinstance(function, type):
                 function = inspect.unwrap(function)
-            # what a decorator such as dataclass has made has no source
+            # a method that a decorator such as dataclass has made has no source
             if isinstance(function, types.FunctionType) and not (
                 function.__code__.co_filename.startswith("<") or _is_library(function.__module__)
             ):
@@ -221,7 +221,7 @@ def _methods(kind: type[Any]) -> Iterator[types.FunctionType]:
 
 
 def _walk(function: ast.AST) -> Iterator[ast.AST]:
-    """The body of a function: neither its decorators and defaults, nor what is said not to be deterministic."""
+    """The body of a function, without decorators, defaults, and parts that are marked as not deterministic."""
     waiting: list[ast.AST] = list(getattr(function, "body", []))
     while waiting:
         node = waiting.pop()
@@ -232,7 +232,7 @@ def _walk(function: ast.AST) -> Iterator[ast.AST]:
 
 
 def _imported(nodes: list[ast.AST]) -> dict[str, tuple[str, ...]]:
-    """The names that import statements bind, and the full names of what they stand for."""
+    """The names that import statements bind, with the full names of the imported objects."""
     names: dict[str, tuple[str, ...]] = {}
     for node in nodes:
         match node:
@@ -270,7 +270,7 @@ def _source(module: str) -> _Source:
 
 @cache
 def _is_library(module: str | None) -> bool:
-    """Whether a module is none of the application: Perdure's, Python's, or an installed package's."""
+    """Whether a module is not part of the application, but of Perdure, Python, or an installed package."""
     top = (module or "builtins").partition(".")[0]
     if top in sys.stdlib_module_names or top in ("perdure", "temporalio", "pydantic"):
         return True

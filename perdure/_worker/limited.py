@@ -1,6 +1,7 @@
-"""Serves the task queues of limits: beside a worker, one for activities alone for each `RateLimit` of the app.
+"""Serves the task queues of rate limits: beside a worker, one worker for activities alone for each `RateLimit` of the
+app.
 
-Temporal keeps the rate for all workers together: each says the same number, and the server hands out no more than that.
+Temporal limits the rate of all workers together: each reports the same number, and the server starts no more than that.
 """
 
 from __future__ import annotations
@@ -19,12 +20,12 @@ Run = Callable[[Worker], Awaitable[None]]
 
 
 async def run_with_limits(worker: Worker, limits: Mapping[str, RateLimit], run: Run) -> None:
-    """Run `worker`, and those of its limits, until it is told to stop: then all stop at once, within one grace time.
+    """Run `worker`, and those of its rate limits, until it is stopped. Then all stop at once, within one grace time.
 
-    One that fails stops the rest: effects that nobody makes must not look like a worker that is well.
+    A worker that fails stops the others, because a worker that performs only some of its effects must not look healthy.
 
     Raises:
-        Exception: what made one of them fail.
+        Exception: the failure of a worker.
     """
     if not limits:
         return await run(worker)
@@ -43,7 +44,7 @@ async def run_with_limits(worker: Worker, limits: Mapping[str, RateLimit], run: 
 
 
 def _beside(worker: Worker, limit: RateLimit) -> Worker:
-    """Like the other in all things (activities, grace, interceptors, version), but for what it takes from where."""
+    """A worker like the other one (activities, grace, interceptors, version), except for its task queue and tasks."""
     config = worker.config(active_config=True)
     config["client"], config["plugins"] = _without_plugins(worker.client), []
     config["workflows"], config["nexus_service_handlers"] = [], []
@@ -60,7 +61,7 @@ def _without_plugins(client: Client) -> Client:
 
 
 def _stop_together(workers: list[Worker]) -> None:
-    """A stop of the first one is a stop of all: whoever stops it knows of no other."""
+    """Make a stop of the first worker stop all, because its caller has only that one."""
     stops: list[Callable[[], Coroutine[Any, Any, None]]] = [each.shutdown for each in workers]
 
     async def stop() -> None:

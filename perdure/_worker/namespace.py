@@ -1,4 +1,4 @@
-"""Whether the namespace that a client was given is there, and may be used; and how it is made."""
+"""Checks that a client's namespace exists and may be used, and makes it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _REFUSED = (RPCStatusCode.PERMISSION_DENIED, RPCStatusCode.UNAUTHENTICATED)
 
 
 async def check_namespace(client: Client) -> None:
-    """Make sure that the client can work in its namespace.
+    """Check that the client can work in its namespace.
 
     Raises:
         TemporalUnavailable: the server has no such namespace, refuses it, or gives no answer.
@@ -45,11 +45,11 @@ async def make_namespace(client: Client, retention: timedelta) -> None:
     """Make the client's namespace, if the server does not have it.
 
     Args:
-        client: of the server.
-        retention: how long the histories of ended workflows are kept.
+        client: a client of the server.
+        retention: how long Temporal keeps the histories of ended workflows.
 
     Raises:
-        RPCError: the server refuses it, or gives no answer.
+        RPCError: the server refuses, or gives no answer.
     """
     request = RegisterNamespaceRequest(namespace=client.namespace)
     request.workflow_execution_retention_period.FromTimedelta(retention)

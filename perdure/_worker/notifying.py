@@ -1,6 +1,6 @@
 """Notifications to the supervisor of a process, as sd_notify(3) of systemd sends them.
 
-`perdure up` is such a supervisor, too: it knows by them which worker runs.
+`perdure up` is such a supervisor too: the notifications show it which worker runs.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from contextlib import suppress
 
 SOCKET = "NOTIFY_SOCKET"
 OF_SUPERVISOR = (SOCKET, "WATCHDOG_USEC", "WATCHDOG_PID")
-"""Variables that are meant for the process alone, and not for those that it starts."""
+"""Variables for the process alone, which it does not pass to its child processes."""
 READY, STOPPING, WATCHDOG = "READY=1", "STOPPING=1", "WATCHDOG=1"
 
 
@@ -32,7 +32,7 @@ def notify(*states: str) -> None:
 
 
 def watchdog_interval() -> float | None:
-    """Seconds between two notifications that we live, half of what the supervisor allows; None if it watches not us."""
+    """Seconds between two watchdog notifications, half of the supervisor's limit; None without a watchdog."""
     microseconds, process = os.environ.get("WATCHDOG_USEC", ""), os.environ.get("WATCHDOG_PID", "")
     if not microseconds.isdecimal() or (process and process != str(os.getpid())):
         return None

@@ -13,12 +13,12 @@ from temporalio.converter import EncodingPayloadConverter
 class Payloads(PydanticPayloadConverter):
     """Temporal's converter for Pydantic.
 
-    The SDK makes a converter for each run, and for each of its tasks. Temporal's own would prepare the types of all
-    that it reads anew each time, and keep them as long as the run is in the cache.
+    The SDK makes a converter for each run, and for each of its tasks. Temporal's own converter would
+    prepare the types of all values that it reads anew each time, and keep them while the run is in the cache.
     """
 
     def __init__(self) -> None:
-        if workflow.unsafe.in_sandbox():  # the types are of this run alone
+        if workflow.unsafe.in_sandbox():  # the types belong to this run alone
             super().__init__()
         else:
             self.converters = _shared()

@@ -66,7 +66,7 @@ from perdure.telemetry import traces
 from perdure.telemetry.metrics import meter_of
 
 REPORTING = 3.0
-"""Seconds, beyond the grace time, for attempts that were cut off to be reported in doubt."""
+"""Seconds beyond the grace time, in which interrupted attempts are reported as in doubt."""
 _LAST_LOOK = 2.0
 
 
@@ -75,7 +75,7 @@ class PerdurePlugin(temporalio.client.Plugin, temporalio.worker.Plugin):
 
     Args:
         app: the registry.
-        config: settings; read from the environment where not given.
+        config: the settings; None = from the environment.
 
     Example:
         >>> from perdure import App, Settings
@@ -86,14 +86,14 @@ class PerdurePlugin(temporalio.client.Plugin, temporalio.worker.Plugin):
     def __init__(self, app: App, config: Settings | None = None) -> None:
         self.app = app
         self.config: Settings = config or settings()
-        encrypts(self.config)  # keys that can't be used are said now, not by the first task
+        encrypts(self.config)  # unusable keys fail now, and not at the first task
         self.ready: asyncio.Event = asyncio.Event()
-        """Set once the database is there and fits, and the worker takes work."""
+        """Set once the database is reachable and fits, and the worker takes work."""
         self._store: PostgresStore | None = None
         self._resources: Any = None
         self._services = Services()
         self.health: Health = Health()
-        """What the services of this worker report. `perdure worker` serves it at PERDURE_HEALTH."""
+        """The reports of this worker's services. `perdure worker` serves them at PERDURE_HEALTH."""
         self._code_failures: CodeFailures | None = None
         self._caretaker: Caretaker | None = None
         self._follower: Follower | None = None
@@ -116,8 +116,8 @@ class PerdurePlugin(temporalio.client.Plugin, temporalio.worker.Plugin):
         """See base class.
 
         Raises:
-            DeclarationError: the worker's task queue is of another scope; or its client has a data converter that
-                can't carry perdure's models, or does not encrypt although there are keys.
+            DeclarationError: the worker's task queue belongs to another scope, or its client has a data converter that
+                cannot convert Perdure's models, or does not encrypt although there are keys.
         """
         if scope_of_queue(config["task_queue"]) != self.config.scope:
             raise DeclarationError(
@@ -138,7 +138,7 @@ class PerdurePlugin(temporalio.client.Plugin, temporalio.worker.Plugin):
                 "Client.connect(..., plugins=[PerdurePlugin(app)]), or set PERDURE_ENCRYPT=false"
             )
         if not config.get("graceful_shutdown_timeout"):
-            # Temporal's default is to cancel every activity at once, before it can report.
+            # By default, Temporal cancels every activity at once, before it can report.
             config["graceful_shutdown_timeout"] = timedelta(seconds=self.config.graceful_shutdown_timeout + REPORTING)
         activities = Activities(
             self.app,
@@ -180,7 +180,7 @@ class PerdurePlugin(temporalio.client.Plugin, temporalio.worker.Plugin):
             await database.close()
 
     def _runner(self, given: WorkflowRunner | None) -> WorkflowRunner:
-        """What executes workflows.
+        """The runner that executes workflows.
 
         Raises:
             DeclarationError: a lifecycle is not deterministic.
@@ -210,7 +210,7 @@ class PerdurePlugin(temporalio.client.Plugin, temporalio.worker.Plugin):
         self.ready.set()
 
     def _beside(self, pool: Pool, worker: Worker, meter: MetricMeter | None) -> list[Service]:
-        """What other processes of the fleet can do as well, and what only a probe needs."""
+        """The services that other processes of the fleet can run as well, and those for probes."""
         client, config = worker.client, self.config
         services = relaying(pool, client, self.app, config, meter) if config.relay else []
         if meter is not None and config.gauges:
@@ -234,12 +234,12 @@ class PerdurePlugin(temporalio.client.Plugin, temporalio.worker.Plugin):
             self._follower.nudge()
 
     async def stop_services(self) -> None:
-        """Stop relay, follower and gauges; the first thing to do when a worker is to stop: nothing new is begun."""
+        """Stop relay, follower and gauges. Do this first when a worker stops, so that it begins nothing new."""
         self.health.stops()
         await self._services.stop()
 
     async def _show_the_last(self) -> None:
-        """What ended while the worker was stopping need not wait for another worker to show in the app's tables."""
+        """Show states that were entered while the worker stopped, so that they need not wait for another worker."""
         if self._follower is not None:
             with suppress(*EXPECTED_ERRORS):
                 async with asyncio.timeout(_LAST_LOOK):
@@ -248,7 +248,7 @@ class PerdurePlugin(temporalio.client.Plugin, temporalio.worker.Plugin):
 
     def configure_replayer(self, config: ReplayerConfig) -> ReplayerConfig:
         """See base class."""
-        reading = self.config.model_copy(update={"encrypt": False})  # nothing is sent; the reason is to be read
+        reading = self.config.model_copy(update={"encrypt": False})  # nothing is sent, and the reason must be readable
         config["data_converter"] = encrypting(_pydantic(config.get("data_converter")), reading)
         config["workflows"] = [*config.get("workflows", ()), *self.app.lifecycles.values()]
         config["workflow_runner"] = _passing_through(config.get("workflow_runner"), self.app)
@@ -283,7 +283,7 @@ class PerdurePlugin(temporalio.client.Plugin, temporalio.worker.Plugin):
 
 
 def _pydantic(given: DataConverter | None) -> DataConverter:
-    """The converter for Pydantic in place of the default one; a codec stays."""
+    """The converter for Pydantic in place of the default one, with the same codec."""
     given = given or DataConverter.default
     if given.payload_converter_class in (DefaultPayloadConverter, PydanticPayloadConverter):
         return dataclasses.replace(given, payload_converter_class=Payloads)
@@ -291,7 +291,8 @@ def _pydantic(given: DataConverter | None) -> DataConverter:
 
 
 def _passing_through(given: WorkflowRunner | None, app: App) -> WorkflowRunner:
-    """Contracts and models are imported once, not for every run; the sandbox keeps its restrictions."""
+    """The runner with modules that pass through the sandbox: contracts and models are imported once, and not for each
+    run. The restrictions of the sandbox stay."""
     runner = given or SandboxedWorkflowRunner()
     if not isinstance(runner, SandboxedWorkflowRunner):
         return runner
@@ -299,17 +300,18 @@ def _passing_through(given: WorkflowRunner | None, app: App) -> WorkflowRunner:
     modules |= {module for each in app.lifecycles.values() if (module := _module_of_input(each)) != each.__module__}
     restrictions = runner.restrictions.with_passthrough_modules(
         *("perdure", "pydantic", "pydantic_core", "annotated_types", "opentelemetry"),
-        "asyncpg",  # its C code crashes the process when it is imported a second time, as the sandbox would
+        "asyncpg",  # its C code crashes the process at a second import, which the sandbox would make
         *modules,
     )
     return dataclasses.replace(runner, restrictions=restrictions)
 
 
 def _is_read(lifecycle: type[Lifecycle[Any, Any]]) -> bool:
-    """Whether its code was read, and is deterministic as far as that shows; `sandboxed=False` is the author's word.
+    """Whether the lifecycle's code was read and no error was found. With `sandboxed=False`, the author has declared it
+    deterministic.
 
     Raises:
-        DeclarationError: it is not.
+        DeclarationError: the code is not deterministic.
     """
     if not temporalio.workflow._Definition.must_from_class(lifecycle).sandboxed:
         return True
@@ -325,7 +327,7 @@ def _module_of_input(lifecycle: type[Lifecycle[Any, Any]]) -> str:
 
 
 async def _check(pool: Pool, app: App, columns: Pool) -> None:
-    """The schema is there, and so is each declared column of the app; nobody is where the code does not know."""
+    """Check the schema, the declared columns of the app, and that the code has all states of open entities."""
     declared = {name: lifecycle.mirror for name, lifecycle in app.lifecycles.items()}
     async with pool.acquire() as connection, permitted(connection, Kind.WORKER):
         await prepare(connection, Kind.WORKER)

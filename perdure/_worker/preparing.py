@@ -1,4 +1,4 @@
-"""What every process of the fleet makes sure of before it begins, on a connection of its own."""
+"""The checks of every process of the fleet before it begins, on a connection of its own."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ async def prepare(connection: Connection, kind: Kind) -> None:
     """Check role, schema and server, make the months to come, and note for the feed which database this is.
 
     Raises:
-        PerdureError: the role lacks a right, or the schema is missing, older or too new; the message says what to do.
+        PerdureError: the role lacks a right, or the schema is missing, older or too new. The message names the way
+            out.
     """
     await check_role(connection, kind)
     await schema.check(connection)

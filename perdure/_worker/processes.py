@@ -30,21 +30,21 @@ log = logging.getLogger("perdure.worker")
 
 _SCRAPE = 5.0
 _LOOK = 10.0
-"""Seconds between two questions to a process whether it hangs; it is ended after `_NOES` answers of that kind."""
+"""Seconds between two probes of a process. It is ended after `_NOES` negative answers."""
 _NOES = 3
 
 
 async def run_processes(app: str, number: int, config: Settings, stop: asyncio.Task[bool]) -> int:
-    """Run them until `stop` is done; the exit status.
+    """Run worker processes until `stop` is done. Returns the exit status.
 
     Args:
-        app: as `load_app` takes it.
-        number: how many processes.
-        config: settings; what they read from the environment.
-        stop: done once they are to stop.
+        app: the place of the app, for `load_app`.
+        number: number of processes.
+        config: the settings, which the processes read from the environment.
+        stop: done once the processes must stop.
 
     Raises:
-        InvalidSetting: the port for metrics or for health can't be used.
+        InvalidSetting: the port for metrics or for health cannot be used.
     """
     processes = [WorkerProcess(app, index + 1, config) for index in range(number)]
     health, loop = Health("supervisor"), EventLoop()
@@ -74,7 +74,7 @@ def served(config: Settings, health: Health, processes: Sequence[WorkerProcess])
     """Serve the metrics and the health of all processes at the addresses of the settings.
 
     Raises:
-        InvalidSetting: nothing can listen at one of them.
+        InvalidSetting: an address cannot be used.
     """
     address = _metrics_address(config) or None
     with (
@@ -85,8 +85,8 @@ def served(config: Settings, health: Health, processes: Sequence[WorkerProcess])
 
 
 def _probes(health: Health, processes: Sequence[WorkerProcess]) -> dict[str, Callable[[], Page]]:
-    """A process that hangs is replaced by its supervisor: its siblings need not be restarted, so `/live` is about the
-    supervisor alone."""
+    """The pages for probes. `/live` reports the supervisor alone, which replaces a hung process without a restart of
+    the others."""
 
     def ready() -> Page:
         own = health.ready()
@@ -97,7 +97,7 @@ def _probes(health: Health, processes: Sequence[WorkerProcess]) -> dict[str, Cal
 
 
 async def _until_none_starts(processes: Sequence[WorkerProcess]) -> None:
-    """Until each has failed at its first start: then it is not for want of a restart."""
+    """Wait until each process has failed at its first start, because another start would not help then."""
     await asyncio.gather(*(each.child.failed_at_first.wait() for each in processes))
 
 
@@ -105,10 +105,10 @@ class WorkerProcess:
     """One worker process, which is replaced when it ends or hangs.
 
     Args:
-        app: as `load_app` takes it.
-        index: its number, from 1.
-        config: settings.
-        more: variables of its environment beside ours.
+        app: the place of the app, for `load_app`.
+        index: number of the process, from 1.
+        config: the settings.
+        more: variables of its environment in addition to ours.
         options: further arguments of `Child`.
     """
 
@@ -127,7 +127,7 @@ class WorkerProcess:
         self.child = Child(f"worker-{index}", command, environment, changed=self._note, **options)
 
     async def kept(self) -> None:
-        """Run it, and replace it whenever it ends or hangs."""
+        """Run the process, and replace it whenever it ends or hangs."""
         try:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self.child.keep())

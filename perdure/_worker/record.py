@@ -1,4 +1,4 @@
-"""What a worker looks at when it starts: whether its code fits what is on record of lifecycles that are open."""
+"""Checks at a worker's start that its code fits the records of open lifecycles."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ query = queries(__name__)
 
 
 async def check_record(connection: Connection, name: str, lifecycle: type[Lifecycle[Any, Any]]) -> None:
-    """Make sure that the lifecycle declares what its open entities are in.
+    """Check that the lifecycle declares the states and effects of its open entities.
 
     Raises:
-        DeclarationError: some are in a state that it does not declare, or have an effect under way or in doubt that
-            it does not declare. They could not go on, or would send again under another name.
+        DeclarationError: an open entity is in an undeclared state, or has an undeclared effect under way or in doubt.
+            It could not continue, or would send again under another name.
     """
     rows = await connection.fetch(query("undeclared_states"), name, [STARTING, *lifecycle.declared.names])
     if rows:

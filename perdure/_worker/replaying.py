@@ -1,7 +1,7 @@
 """`perdure replay`: replays histories of an app's lifecycles with today's code, before it is deployed.
 
-They come from a server, or from files that were saved before. Where today's code takes another way than a history
-says, a worker that has this code could not go on with that run.
+The histories come from a server, or from files that were saved before. If today's code takes another path than a
+history, a worker with this code could not continue that run.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _UNSAFE = re.compile(r"[^A-Za-z0-9._~-]+")
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """A run that today's code can't follow."""
+    """A run that today's code cannot continue."""
 
     workflow_id: str
     run_id: str
@@ -43,7 +43,7 @@ class Difference:
 
 @dataclass(slots=True)
 class Replayed:
-    """How it went: runs replayed, runs of workflows that the app does not have, and the differences."""
+    """The result: replayed runs, runs of workflows that the app does not have, and the differences."""
 
     runs: int = 0
     foreign: int = 0
@@ -59,12 +59,12 @@ async def replay(
     differs: Callable[[Difference], None],
     done: Callable[[Replayed], None],
 ) -> Replayed:
-    """Replay each of them.
+    """Replay histories.
 
     Args:
-        limit: how many at most.
-        differs: is told of each run that can't be followed.
-        done: is told after each run how far it is.
+        limit: the most runs to replay.
+        differs: receives each difference.
+        done: receives the progress after each run.
     """
     quiet = TelemetryConfig(logging=LoggingConfig(TelemetryFilter(core_level="ERROR", other_level="ERROR")))
     replayer = Replayer(workflows=[], plugins=[PerdurePlugin(app, config)], runtime=Runtime(telemetry=quiet))
@@ -87,11 +87,11 @@ async def replay(
 
 
 async def from_files(paths: Sequence[Path]) -> AsyncIterator[WorkflowHistory]:
-    """Histories from JSON files, and from all `*.json` in folders and below them; as `save`, the Web UI and
-    `temporal workflow show --output json` write them.
+    """Histories from JSON files, and from all `*.json` in folders and below them, in the format of `save`, the Web UI
+    and `temporal workflow show --output json`.
 
     Raises:
-        InvalidHistory: there is none, or one is no history; the message names the file.
+        InvalidHistory: there is no file, or a file is no history. The message names the file.
     """
     files = [file for path in paths for file in (sorted(path.rglob("*.json")) if path.is_dir() else [path])]
     if not files:
@@ -121,7 +121,7 @@ async def from_server(
 
 
 async def saved(histories: AsyncIterator[WorkflowHistory], folder: Path) -> AsyncIterator[WorkflowHistory]:
-    """The same, each written to `folder` as well, as `<lifecycle>/<run id>.json`."""
+    """The same histories, each written to `folder` as `<lifecycle>/<run id>.json`."""
     async for history in histories:
         run_id, lifecycle = _begin(history)
         file = folder / _UNSAFE.sub("_", lifecycle) / f"{_UNSAFE.sub('_', run_id)}.json"
@@ -136,19 +136,19 @@ def _open(app: App, config: Settings) -> str:
 
 
 def _begin(history: WorkflowHistory) -> tuple[str, str]:
-    """Run id and workflow type."""
+    """The run id and the workflow type."""
     started = history.events[0].workflow_execution_started_event_attributes
     return started.original_execution_run_id, started.workflow_type.name
 
 
 def _named(data: dict[str, Any]) -> str | None:
-    """Newer servers say the workflow id in the history itself."""
+    """The workflow id, which newer servers write into the history itself."""
     started = data["events"][0].get("workflowExecutionStartedEventAttributes", {})
     return str(started["workflowId"]) if "workflowId" in started else None
 
 
 def _difference(history: WorkflowHistory, failure: Exception) -> tuple[str, str]:
-    """The first event that differs, as far as the SDK says it, and how."""
+    """The first event that differs, if the SDK names it, and the difference."""
     text = str(failure)
     message = re.search(r'message: "((?:[^"\\]|\\.)*)"', text)
     why = (message[1] if message else text).replace("\n", " ")[:500]

@@ -1,8 +1,8 @@
-"""Which runs of a lifecycle are executed in Temporal's sandbox.
+"""Chooses the runs of a lifecycle that are executed in Temporal's sandbox.
 
-The sandbox imports the lifecycle's module for each run and watches what that run calls: about a third of a worker's
-CPU. A lifecycle that is not deterministic calls the same things in nearly every run, so most of what the sandbox finds
-it finds in a few.
+The sandbox imports the lifecycle's module for each run and watches the calls of that run, which takes about a third of
+a worker's CPU. A lifecycle that is not deterministic makes the same calls in nearly every run, so the sandbox finds
+most errors in a few runs.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from temporalio.worker import (
 )
 
 FIRST = 10
-"""Runs of each lifecycle that each worker process executes in the sandbox, whatever they are."""
+"""First runs of each lifecycle in each worker process, all of which are executed in the sandbox."""
 ONE_IN = 100
-"""Of the others; the same ones in each worker, so that a run that fails goes on failing."""
+"""Part of the other runs; the same ones in each worker, so that a run that fails continues to fail."""
 
 
 class SampledRunner(WorkflowRunner):
     """Executes some runs in the sandbox, and the others without it.
 
     Args:
-        sandboxed: for those.
+        sandboxed: the runner with the sandbox.
         always: names of lifecycles whose runs are all executed in the sandbox.
     """
 
@@ -39,7 +39,7 @@ class SampledRunner(WorkflowRunner):
         self._runs: Counter[str] = Counter()
 
     def watch(self, lifecycle: str) -> None:
-        """Execute all runs of this lifecycle in the sandbox from now on: its code has failed."""
+        """Execute all runs of this lifecycle in the sandbox from now on, because its code has failed."""
         self._always.add(lifecycle)
 
     def prepare_workflow(self, defn: Any) -> None:

@@ -40,7 +40,7 @@ log = logging.getLogger("perdure.worker")
 
 
 class Task(StrEnum):
-    """What such a process can do."""
+    """The tasks of such a process."""
 
     RELAY = "relay"
     RECONCILIATION = "reconciliation"
@@ -48,7 +48,8 @@ class Task(StrEnum):
 
 
 class ServiceProcess:
-    """Does these tasks until SIGTERM or SIGINT. Nothing starts eagerly: the lifecycles run elsewhere."""
+    """Executes these tasks until SIGTERM or SIGINT. No workflow starts eagerly, because the lifecycles run
+    elsewhere."""
 
     def __init__(self, app: App, config: Settings, tasks: Collection[Task]) -> None:
         self._app = app
@@ -58,7 +59,7 @@ class ServiceProcess:
         self._ready = asyncio.Event()
 
     async def run(self) -> None:
-        """Run it."""
+        """Run the process until it is stopped."""
         health = self._config.health
         with (
             exporting(self._config) as runtime,

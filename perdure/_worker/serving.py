@@ -1,4 +1,4 @@
-"""A small HTTP server in threads of its own: it answers also while the event loop of its process hangs."""
+"""A small HTTP server in threads of its own, which answers also while the event loop of its process hangs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _PATIENCE = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """What one path answers."""
+    """The answer of one path."""
 
     body: str
     status: int = HTTPStatus.OK
@@ -28,27 +28,27 @@ class Page:
 
 
 def page_of(report: Report) -> Page:
-    """A report as JSON: 200 is yes, 503 no."""
+    """A report as JSON, with status 200 for yes and 503 for no."""
     status = HTTPStatus.SERVICE_UNAVAILABLE if report.troubles else HTTPStatus.OK
     return Page(json.dumps(report.body) + "\n", status, "application/json")
 
 
 def probes(health: Health) -> dict[str, Callable[[], Page]]:
-    """The two paths that a supervisor of processes asks."""
+    """The two paths for a supervisor of processes."""
     return {"/live": lambda: page_of(health.live()), "/ready": lambda: page_of(health.ready())}
 
 
 @contextmanager
 def serving(setting: str, address: str | None, pages: Mapping[str, Callable[[], Page]]) -> Iterator[None]:
-    """Serve these pages for as long as the block lasts; nothing where there is no address.
+    """Serve these pages until the block ends; without an address, serve nothing.
 
     Args:
-        setting: names the address in an error.
+        setting: the name of the setting, for an error.
         address: `host:port`.
-        pages: by path.
+        pages: the pages by path.
 
     Raises:
-        InvalidSetting: nothing can listen at the address.
+        InvalidSetting: the address cannot be used.
     """
     if address is None:
         yield

@@ -1,4 +1,4 @@
-"""The worker processes of one supervisor: which of them hang, and what is missing in them."""
+"""The health of the worker processes of one supervisor: the hung ones, and the reasons why others are not ready."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ _PATIENCE = 5.0
 
 @dataclass
 class Sibling:
-    """One worker process, as its supervisor asks it.
+    """One worker process, for the probes of its supervisor.
 
     Attributes:
-        index: its number, from 1.
-        port: where it answers `/live` and `/ready`, on this machine.
-        began: when it was started, in seconds since the epoch; None = it has ended, and is to be started again.
+        index: number of the process, from 1.
+        port: the port on this machine where it answers `/live` and `/ready`.
+        began: start of the process, in seconds since the epoch; None = it has ended, and will be started again.
     """
 
     index: int
@@ -35,7 +35,7 @@ class Sibling:
     began: float | None = None
 
     def asked(self, question: str) -> list[Trouble]:
-        """Why its answer is no; empty = yes. One that starts hangs no earlier than any other."""
+        """Why the answer is no; empty = yes. A starting process does not count as hung earlier than others."""
         began = self.began
         if began is None:
             return [self._trouble(time.time(), "it has ended, and is started again")] if question == "ready" else []
@@ -54,7 +54,7 @@ class Sibling:
 
 
 def asked_all(siblings: Sequence[Sibling], question: str) -> list[Trouble]:
-    """What all of them answer; they are asked at once, since one that hangs takes its time."""
+    """The answers of all processes, which are asked concurrently, since a hung one answers late."""
     with ThreadPoolExecutor(len(siblings)) as threads:
         return [
             each for troubles in threads.map(partial(Sibling.asked, question=question), siblings) for each in troubles
@@ -62,7 +62,7 @@ def asked_all(siblings: Sequence[Sibling], question: str) -> list[Trouble]:
 
 
 def _answer(url: str) -> Any:
-    """The JSON of an answer, of whatever status; None if none comes."""
+    """The JSON of an answer of any status; None without an answer."""
     try:
         with urllib.request.urlopen(url, timeout=_PATIENCE) as answer:
             return json.load(answer)

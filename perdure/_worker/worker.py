@@ -1,4 +1,4 @@
-"""A worker process: `perdure worker package.module:app`. Stops in order, and exits 0 whatever else is down."""
+"""A worker process: `perdure worker package.module:app`. It stops in order, and exits 0 even if servers are down."""
 
 from __future__ import annotations
 
@@ -38,21 +38,21 @@ from perdure.telemetry.exporting import exporting
 log = logging.getLogger("perdure.worker")
 
 STICKY = timedelta(seconds=1)
-"""How long a workflow task waits for a worker that may be gone: 1 s, since the default made 12 s of a kill."""
+"""How long a workflow task waits for a worker that may be gone: 1 s, because a kill cost 12 s with the default."""
 
 POLLERS = PollerBehaviorAutoscaling(minimum=4, maximum=60, initial=20)
-"""Of workflow tasks. Most of the SDK's five wait for the next task of cached runs; starts wait for the others."""
+"""Pollers of workflow tasks. Most of the SDK's five wait for tasks of cached runs, so starts have few."""
 
 WORKFLOW_TASKS = 300
-"""At once. Each poller and each inline effect under way holds one. With the SDK's 100, a burst of starts found too few,
-and Temporal put most of them into the task queue, which costs a third more CPU."""
+"""Slots for workflow tasks. Each poller and each inline effect under way holds one. With the SDK's 100, a burst of
+starts found too few, and Temporal put most of them into the task queue, which costs a third more CPU."""
 
 
 def load_app(path: str) -> App:
-    """The app that `package.module:name` stands for; without a name, the app of all that the module defines.
+    """The app at `package.module:name`; without a name, the app of all lifecycles that the module defines.
 
     Raises:
-        DeclarationError: there is none; the message says what is wrong.
+        DeclarationError: there is no app. The message has the reason.
     """
     if ":" not in path:
         return App.discover(load_module(path, path).__name__)
@@ -66,9 +66,9 @@ async def connect(plugin: PerdurePlugin, *, identity: str | None = None, runtime
     """A Temporal client from `TEMPORAL_*` and its profiles.
 
     Raises:
-        TemporalUnavailable: no server answers, or it has no such namespace, or refuses it; the message names its
+        TemporalUnavailable: no server answers, or it has no such namespace, or refuses it. The message names the
             address.
-        InvalidSetting: a file or a profile can't be used.
+        InvalidSetting: a file or a profile cannot be used.
     """
     return (await _connected(plugin, identity, runtime))[0]
 
@@ -78,7 +78,7 @@ async def staying_connected(
     plugin: PerdurePlugin, stop: asyncio.Task[bool], runtime: Runtime, health: Health
 ) -> AsyncIterator[Client | None]:
     """A client as from `connect`, which is connected anew when its certificates or its API key change; None if the
-    process is told to stop before."""
+    process is stopped before."""
     connecting = asyncio.create_task(_connected(plugin, new_identity(), runtime))
     if not await before(stop, connecting):
         yield None
@@ -111,7 +111,8 @@ async def _connected(
 
 
 async def run_worker(app: App, config: Settings, *, plugin: PerdurePlugin | None = None) -> None:
-    """Run a worker until SIGTERM or SIGINT: intake stops, calls end within the grace time, the rest is reported."""
+    """Run a worker until SIGTERM or SIGINT. It then takes no new work, lets calls end within the grace time, and
+    reports the others as in doubt."""
     plugin = plugin or PerdurePlugin(app, config)
     with (
         exporting(config) as runtime,
@@ -136,12 +137,12 @@ async def _work(app: App, config: Settings, plugin: PerdurePlugin, client: Clien
     if not await before(stop, asyncio.create_task(plugin.ready.wait()), running):
         return
     if not running.done():
-        gc.freeze()  # a collection of all that was imported stops every task for some 90 ms
+        gc.freeze()  # a garbage collection of all imported objects stops every task for about 90 ms
         says(log, "running", lifecycles=",".join(app.lifecycles), task_queue=config.queue, scope=config.scope)
         notify(READY)
     await asyncio.wait({running, stop}, return_when=asyncio.FIRST_COMPLETED)
     if running.done():
-        return await running  # it never ends by itself but by an error
+        return await running  # it ends by itself only after an error
     says(log, "stopping", grace=config.graceful_shutdown_timeout)
     notify(STOPPING)
     await plugin.stop_services()
@@ -152,14 +153,13 @@ async def _work(app: App, config: Settings, plugin: PerdurePlugin, client: Clien
 
 
 def new_worker(client: Client, config: Settings) -> Worker:
-    """A Temporal worker as perdure wants it; the plugin comes with the client."""
+    """A Temporal worker with Perdure's options. The plugin comes with the client."""
     worker = Worker(
         client,
         task_queue=config.queue,
         max_cached_workflows=config.max_cached_workflows,
         max_concurrent_activities=config.max_concurrent_effects,
-        max_concurrent_local_activities=2 * config.max_concurrent_effects
-        + 100,  # the bookkeeping needs room beside them
+        max_concurrent_local_activities=2 * config.max_concurrent_effects + 100,  # the bookkeeping needs slots too
         max_concurrent_workflow_tasks=WORKFLOW_TASKS,
         workflow_task_poller_behavior=POLLERS,
         nonsticky_to_sticky_poll_ratio=0.6,
@@ -171,7 +171,8 @@ def new_worker(client: Client, config: Settings) -> Worker:
 
 
 def _versioned(deployment: str) -> WorkerDeploymentConfig:
-    """The default stands on the worker: on a class it would make unversioned workers reject every task."""
+    """The options of a versioned worker. The default behaviour is set here, because on a class it would make
+    unversioned workers reject every task."""
     name, build, *auto = deployment.split(":")
     return WorkerDeploymentConfig(
         version=WorkerDeploymentVersion(deployment_name=name, build_id=build),
@@ -181,18 +182,18 @@ def _versioned(deployment: str) -> WorkerDeploymentConfig:
 
 
 def new_identity() -> str:
-    """Unique for each incarnation: a restarted worker is another one."""
+    """An identity that is unique for each start of a worker."""
     return f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
 
 
 def stop_at_once() -> None:
-    """Until the worker runs there is nothing to bring to an end. As process 1 it would not even hear the signal."""
+    """Let signals end the process at once, until the worker runs. As process 1 it would ignore them otherwise."""
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: leave(0))
 
 
 def stop_when_stdin_ends() -> None:
-    """Send ourselves SIGTERM when standard input ends: whoever started us is gone."""
+    """Send this process SIGTERM when standard input ends, because its parent is gone then."""
 
     def watch() -> None:
         while sys.stdin.buffer.read(1024):
@@ -203,8 +204,8 @@ def stop_when_stdin_ends() -> None:
 
 
 def leave(status: int) -> NoReturn:
-    """End the process now: after all is done, an interpreter that tears down native threads can abort (134),
-    and a hung thread would keep it alive."""
+    """End the process now, when all work is done: an interpreter that tears down native threads can abort (134), and a
+    hung thread would keep the process alive."""
     logging.shutdown()
     sys.stdout.flush()
     sys.stderr.flush()
@@ -212,7 +213,7 @@ def leave(status: int) -> NoReturn:
 
 
 def told_to_stop() -> asyncio.Task[bool]:
-    """Done once SIGTERM or SIGINT has come."""
+    """A task that is done once SIGTERM or SIGINT has come."""
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
@@ -220,7 +221,7 @@ def told_to_stop() -> asyncio.Task[bool]:
 
 
 async def before(stop: asyncio.Task[bool], *starting: asyncio.Task[Any]) -> bool:
-    """Wait for the first of `starting`; False, and they are cut off, if the worker is told to stop before."""
+    """Wait for the first of `starting`. If the worker is stopped before, cancel them and return False."""
     await asyncio.wait({stop, *starting}, return_when=asyncio.FIRST_COMPLETED)
     if not stop.done():
         return True

@@ -1,6 +1,6 @@
-"""Each comment notifies its recipient by e-mail: once, whatever dies on the way.
+"""Each comment notifies its recipient by e-mail: once, even if a process or server fails on the way.
 
-`pending -> sending -> sent | error`, from `error` to `sending` again when somebody asks, or to `cancelled`.
+`pending -> sending -> sent | error`, from `error` to `sending` again on request, or to `cancelled`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from perdure.contracts import AppRows, Erasure
 
 
 class Notice(StrEnum):
-    """Where the notification of a comment is."""
+    """The states of the notification of a comment."""
 
     PENDING = "pending"
     SENDING = state("sending", within=timedelta(minutes=5))
@@ -43,7 +43,7 @@ class CommentNotification(Lifecycle[Comment, Notice]):
 
     @workflow.run
     async def run(self, comment: Comment) -> None:
-        """Send until it is sent; when it can't be, wait for somebody to ask again."""
+        """Send the mail. If that is impossible, wait for a request to try again."""
         try:
             mail = mail_for(comment)
         except ValidationError as error:
@@ -57,7 +57,7 @@ class CommentNotification(Lifecycle[Comment, Notice]):
 
 
 def mail_for(comment: Comment) -> Mail:
-    """The mail that tells of a comment."""
+    """The mail about a comment."""
     return Mail(
         sender="notify@blog.example",
         recipient=comment.recipient,

@@ -1,6 +1,6 @@
-"""Each row of `mailing` is one mail, piped to `sendmail`: at least once, or exactly once, as its kind says.
+"""Each row of `mailing` is one mail, piped to `sendmail`: at least once, or exactly once, by its kind.
 
-`queued -> processing -> processed | failed`, from `failed` to `processing` again when somebody asks, or to `cancelled`.
+`queued -> processing -> processed | failed`, from `failed` to `processing` again on request, or to `cancelled`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from perdure.contracts import AppRows, Erasure
 
 
 class Post(StrEnum):
-    """Where a mail is."""
+    """The states of a mail."""
 
     QUEUED = "queued"
     PROCESSING = state("processing", within=timedelta(minutes=5))
@@ -28,7 +28,7 @@ class Post(StrEnum):
 
 @workflow.defn(name="mailing")
 class Mailing(Lifecycle[Letter, Post]):
-    """Hands one mail to `sendmail`."""
+    """Passes one mail to `sendmail`."""
 
     effects = (SENDMAIL,)
     mirror = AppColumn("mailing", column="state")
@@ -42,7 +42,7 @@ class Mailing(Lifecycle[Letter, Post]):
 
     @workflow.run
     async def run(self, letter: Letter) -> None:
-        """Hand it over; when it is refused, wait for somebody to ask again."""
+        """Pass the mail to `sendmail`. If it is refused, wait for a request to try again."""
         try:
             mail = letter.mail()
         except ValidationError as error:

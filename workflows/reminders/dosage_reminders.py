@@ -1,9 +1,9 @@
-"""Each patient's reminders: asleep until the next dose, which is a lifecycle of its own; woken by what changes.
+"""Each patient's reminders: sleeps until the next dose, which is a lifecycle of its own, or until a change.
 
-`active <-> paused -> ended`; `completed` while no dose is left; `unusable` while what the app gave can't work.
+`active <-> paused -> ended`; `completed` while no dose is left; `unusable` while the app's data cannot be used.
 
-A dose belongs to the plan, the zone and the pause that hold at the instant at which it is due. So what was due before
-a change is dealt with as it was until then, however late the change arrives.
+A dose belongs to the plan, the zone and the pause at the instant at which it is due. So doses that were due before a
+change are treated by the earlier data, however late the change arrives.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ from perdure import AppColumn, Lifecycle, OperatorRequest, state
 from perdure.contracts import AppRows, Erasure
 
 LOOK_AGAIN = timedelta(hours=7 * 24)
-"""What a zone's clocks do may be changed by law: so often a patient who sleeps for long looks ahead again."""
+"""Time after which a long sleep ends to look ahead again, because a law may change the clocks of a zone."""
 LONGEST = 120
-"""History events after which it goes on in a new run, some twenty doses: what sleeps for years should be small, and a
-worker that wakes it reads all of it again."""
+"""History events after which the lifecycle continues as new, about twenty doses: a workflow that sleeps for years
+should be small, and a worker that wakes it reads the whole history again."""
 
 
 class Reminding(StrEnum):
-    """Where a patient's reminders are."""
+    """The states of a patient's reminders."""
 
     ACTIVE = "active"
     PAUSED = state("paused", leads_to=("active", "unusable", "completed"))
@@ -74,7 +74,7 @@ class DosageReminders(Lifecycle[Patient, Reminding]):
 
     @property
     def memory(self) -> Memory:
-        """What it keeps; `run` recalls it first."""
+        """The data that the lifecycle keeps; `run` restores it first."""
         assert self._memory is not None
         return self._memory
 
@@ -83,12 +83,12 @@ class DosageReminders(Lifecycle[Patient, Reminding]):
         self._memory = memory
 
     def snapshot(self) -> Memory | None:
-        """What is handed on, with what was asked for and has not been done yet: nobody asks for it again."""
+        """The data for the next run, with the requests that are not executed yet, since nobody repeats them."""
         return self._memory and self._memory.model_copy(update={"asked": tuple(self.asked)})
 
     @workflow.run
     async def run(self, patient: Patient) -> None:
-        """From the sign-up to the sign-off."""
+        """Send reminders from the sign-up to the sign-off."""
         self.memory = self.restore(Memory) or Memory(patient=patient, upto=Upto(at=self.started_at))
         self.asked[:0] = self.memory.asked
         while not self.memory.signed_off:
@@ -99,12 +99,12 @@ class DosageReminders(Lifecycle[Patient, Reminding]):
         await self.enter(Reminding.ENDED, why="signed off")
 
     async def cancelling(self, asked: OperatorRequest) -> None:
-        """Withdraw the doses that have not gone yet."""
+        """Withdraw the doses that were not sent yet."""
         await self._stop(workflow.now(), f"cancelled by {asked.by}")
 
     @workflow.signal
     def changed(self, change: Change) -> None:
-        """Something about the patient is new: plan, telephone, channel, zone, language, quiet hours."""
+        """Change data of the patient: plan, telephone, channel, zone, language, quiet hours."""
         self._add(change, change=change)
 
     @workflow.signal
@@ -114,12 +114,12 @@ class DosageReminders(Lifecycle[Patient, Reminding]):
 
     @workflow.signal
     def resume(self, since: Since | None = None) -> None:
-        """Go on, with the next dose that comes due."""
+        """Continue with the next dose that becomes due."""
         self._add(since, paused=False)
 
     @workflow.signal
     def sign_off(self, since: Since | None = None) -> None:
-        """It is over."""
+        """End the reminders."""
         self._add(since, signed_off=True)
 
     def _add(self, since: Since | Change | None, **asked: Any) -> None:
@@ -128,37 +128,37 @@ class DosageReminders(Lifecycle[Patient, Reminding]):
         self.asked.append(Asked(at=min(at, now), **asked))
 
     async def _do(self, asked: Asked) -> None:
-        """First what was due before it, as that was until then."""
+        """Execute a request, after the doses that were due before it, which are treated by the earlier data."""
         if asked.stops is not None:
             await self._stop(asked.at, asked.stops)
         elif self.memory.concerned_by(asked):
             await self._reckon(asked.at, self._withheld())
         self.memory = self.memory.after(self.asked.pop(0))
-        await self.save()  # it holds from now on, also for a run that has lost its history
+        await self.save()  # valid from now on, also for a run that has lost its history
 
     def _withheld(self) -> str | None:
-        """Why nothing that is due is to be sent."""
+        """Why no due dose is sent; None = doses are sent."""
         if self.memory.paused:
             return "the patient had paused"
         return next((each.stops for each in self.asked if each.stops), None)
 
     async def _stop(self, at: datetime, why: str) -> None:
-        """Nothing that was due by then goes any more, if it has not gone yet."""
+        """Withdraw the doses that were due by then and were not sent yet."""
         await self._reckon(at, self._withheld() or why)
         doses = tuple(each.id for each in self.memory.open if each.until > workflow.now())
         if doses:
             await self.step(WITHDRAW, Withdrawal(doses=doses, why=why))
 
     async def _reckon(self, until: datetime, withheld: str | None) -> None:
-        """Deal with all that was due by then. From then on something else may be due, so it can't be put off: what
-        can't be sent is put on record. What was dealt with that came due later is looked at again."""
+        """Treat all doses that were due by then. Other data may apply after that, so this cannot be put off: a dose
+        that cannot be sent is recorded. Doses that were treated already and became due later are treated again."""
         while (ahead := await self._deal(until, withheld)).more:
             pass
         if ahead.problem is not None and withheld is None:
             await self._reckon(until, ahead.problem)
 
     async def _turn(self) -> None:
-        """Deal with what is due, and sleep until more is, or something is asked for."""
+        """Treat the due doses, and sleep until the next one, or a request."""
         ahead = await self._deal(workflow.now(), self._withheld())
         if ahead.more or self.asked:
             return

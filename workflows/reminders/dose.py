@@ -1,7 +1,7 @@
 """Each dose of a patient is one reminder: sent once, within its window, outside the quiet hours, or visibly not.
 
-`due -> sending -> sent | expired | refused | error`; `accepted` while it waits to be confirmed; `withdrawn` where the
-patient signed off or paused before the provider had accepted it.
+`due -> sending -> sent | expired | refused | error`; `accepted` while the reminder waits for a confirmation;
+`withdrawn` if the patient signed off or paused before the provider accepted it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from perdure.contracts import Erasure, Key
 
 
 class Reminder(StrEnum):
-    """Where the reminder of a dose is."""
+    """The states of the reminder of a dose."""
 
     DUE = state("due", leads_to=("sending", "expired", "error"))
     SENDING = "sending"
@@ -43,12 +43,12 @@ class DoseReminder(Lifecycle[Dose, Reminder]):
         self.reports: dict[str, Reported] = {}
 
     def snapshot(self) -> Reports:
-        """What is handed on."""
+        """The data for the next run."""
         return Reports(last=self.reports)
 
     @workflow.run
     async def run(self, dose: Dose) -> None:
-        """Send it in the first opening in which that can be done."""
+        """Send the reminder in the first opening in which that is possible."""
         if restored := self.restore(Reports):
             self.reports = restored.last | self.reports
         refused: dict[Channel, str] = {}
@@ -63,7 +63,7 @@ class DoseReminder(Lifecycle[Dose, Reminder]):
                 case None:
                     return
                 case Expired(why, in_doubt=False):
-                    continue  # it certainly was not sent, and may go when the quiet hours are over
+                    continue  # it was certainly not sent, and may be sent after the quiet hours
                 case Expired(why):
                     break
                 case WasRefused(why):
@@ -73,13 +73,13 @@ class DoseReminder(Lifecycle[Dose, Reminder]):
         await self.enter(Reminder.EXPIRED, why=why)
 
     async def cancelling(self, asked: OperatorRequest) -> None:
-        """What the provider has accepted was sent, whatever it would have reported later."""
+        """Enter `sent` if the provider has accepted the reminder, even without its later reports."""
         if self.state is Reminder.ACCEPTED:
             await self.enter(Reminder.SENT, why="accepted; not confirmed when it was to be withdrawn")
 
     @workflow.signal
     def reported(self, report: Reported) -> None:
-        """The provider says how far a message or call is; in whatever order such words come, a failure stands."""
+        """The provider reports the progress of a message or call. A failure stands, in any order of the reports."""
         known = self.reports.get(report.reference)
         if known is None or not known.failed:
             self.reports[report.reference] = report
@@ -87,7 +87,8 @@ class DoseReminder(Lifecycle[Dose, Reminder]):
     async def _send(
         self, dose: Dose, opening: Opening, suffix: str | None, refused: dict[Channel, str]
     ) -> NotPerformed | None:
-        """None once it is sent; else why it was not, by any of the channels."""
+        """Send by one channel after the other. Returns None once the reminder is sent, else the reason why it was
+        not."""
         for channel in dose.channels:
             if channel in refused:
                 continue
@@ -115,12 +116,12 @@ class DoseReminder(Lifecycle[Dose, Reminder]):
         return WasRefused("; ".join(f"{channel}: {why}" for channel, why in refused.items()))
 
     async def _confirmed(self, reference: str, accepted: Accepted, until: datetime) -> str | None:
-        """Why it did not arrive; None, and it is on record as sent, if nobody says that it did not."""
+        """Why the reminder did not arrive; None, and it is recorded as sent, without a report of a failure."""
 
         def last() -> Accepted | Reported:
             return self.reports.get(reference, accepted)
 
-        # A report proves that the provider reports, also where the receipt of the request was lost.
+        # A report proves that the provider sends reports, even if the receipt of the request was lost.
         if accepted.confirms_within is not None or reference in self.reports:
             within = workflow.now() + accepted.confirms_within if accepted.confirms_within is not None else until
             await self.wait_for(lambda: last().final, until=min(until, within))
@@ -131,6 +132,6 @@ class DoseReminder(Lifecycle[Dose, Reminder]):
         return None
 
     def _accepted(self, reference: str) -> Accepted | None:
-        """What the provider reports about, it has."""
+        """The receipt if the provider has reported about this reference, because it has accepted it then; else None."""
         report = self.reports.get(reference)
         return Accepted(sid=report.sid, status=report.status) if report else None

@@ -1,6 +1,7 @@
-"""Each job is a web page: called, followed, looked up where nobody knows, and its children led to their end.
+"""Each job is a web page: the lifecycle calls it, follows it, looks it up in doubt, and leads its children to their
+end.
 
-`scheduled -> processing -> complete | failed`, by way of `held` while its type is disabled.
+`scheduled -> processing -> complete | failed`, with `held` while its type is disabled.
 """
 
 from __future__ import annotations
@@ -43,11 +44,11 @@ In = TypeVar("In")
 
 SOON = timedelta(seconds=1)
 LOOK_AGAIN = timedelta(minutes=10)
-"""A word that is waited for (a type enabled, children moved) is not relied upon: so often it looks by itself."""
+"""Time after which a wait for a signal (a type enabled, children moved) ends, because the signal may not come."""
 
 
 class Progress(StrEnum):
-    """Where a job is."""
+    """The states of a job."""
 
     SCHEDULED = state("scheduled", leads_to=("held", "processing", "failed"))
     HELD = state("held", leads_to=("processing", "failed"))
@@ -59,7 +60,7 @@ class Progress(StrEnum):
 
 @workflow.defn(name="web-job")
 class WebJob(Lifecycle[Job, Progress]):
-    """Calls the page of one job, and stays with it until it is done."""
+    """Calls the page of one job, and follows it until it is done."""
 
     effects = (ROUTE, CALL, CALL_INLINE, FOLLOW, ADVANCE, AGAIN, LIST, PASS_ON)
     mirror = AppColumn("web_job.job", column="state")
@@ -84,12 +85,12 @@ class WebJob(Lifecycle[Job, Progress]):
         self.heard = 0
 
     def snapshot(self) -> Memory:
-        """What is handed on."""
+        """The data for the next run."""
         return self.memory
 
     @workflow.run
     async def run(self, job: Job) -> None:
-        """From the call to the end."""
+        """Lead the job from the call to its end."""
         early = self.memory.called_back
         self.memory = self.restore(Memory) or Memory()
         self.memory.called_back = self.memory.called_back or early
@@ -99,29 +100,29 @@ class WebJob(Lifecycle[Job, Progress]):
         await self.enter(Progress.COMPLETE, why=end)
 
     async def cancelling(self, asked: OperatorRequest) -> None:
-        """Hand the cancel on to its children, if it has any."""
+        """Cancel the children, if there are any."""
         part = Pass(master=self.entity.id, by=asked.by, note=asked.note)
         await self._in_parts(PASS_ON, part, "{} of its children have not been told yet")
 
     @workflow.signal
     def called_back(self, said: CalledBack) -> None:
-        """The page has called back: once, or it would not have come so far."""
+        """The page has called back, which proves that it was called."""
         self.memory.called_back = said
 
     @workflow.signal
     def children_moved(self) -> None:
-        """Some of its children have come to their end."""
+        """Some children have ended."""
         self.moved = True
         self.heard += 1
 
     @workflow.signal
     def type_changed(self) -> None:
-        """What holds it may be gone."""
+        """The type has changed, so that it may not hold the job any more."""
         self.go_on = True
         self.heard += 1
 
     async def _do(self, job: Job) -> NotPerformed | str:
-        """Why it was not done, or how."""
+        """Perform the job. Returns why it was not done, or how it was done."""
         route = await self._route(job)
         if route.listed:
             await self.enter(Progress.PROCESSING, why="goes on with its children")
@@ -145,18 +146,18 @@ class WebJob(Lifecycle[Job, Progress]):
                 assert_never(answer.then)
 
     async def _route(self, job: Job) -> Route:
-        """How it is done; waits while its type holds it."""
+        """The way to perform the job. Waits while the type holds it."""
         while self.memory.route is None:
             self.go_on = False
-            suffix = f"{self.memory.asked}.{self.heard}"  # for the reason that `_step` has
+            suffix = f"{self.memory.asked}.{self.heard}"  # for the reason in `_step`
             end = await self.perform(ROUTE, Ask(job=self.entity.id, type=job.type), suffix=suffix)
-            assert isinstance(end, Done)  # it has no way to end otherwise
+            assert isinstance(end, Done)  # it cannot end in another way
             if end.receipt.held is None:
                 self.memory.route = end.receipt
                 break
             self.memory.asked += 1
             if self.state is not Progress.HELD:
-                # Then it asks once more: whoever enables the type after that finds it among those that are held.
+                # Then it asks again: a person who enables the type later finds the job among the held ones.
                 await self.enter(Progress.HELD, why=end.receipt.held)
                 continue
             await self.wait_for(lambda: self.go_on, until=workflow.now() + LOOK_AGAIN)
@@ -180,11 +181,11 @@ class WebJob(Lifecycle[Job, Progress]):
             )
             if not isinstance(end, GaveUp) or end.in_doubt:
                 return end
-            self.memory.route = None  # it was certainly not called: a new way is as good as the old one
+            self.memory.route = None  # the page was certainly not called, so a new way can be used
             self.memory.asked += 1
             asked = self.memory.asked
             route = await self._route(job)
-            if asked == self.memory.asked:  # it was not its type that held it up
+            if asked == self.memory.asked:  # the type did not hold the job
                 return end
 
     async def _follow(self, job: Job, answer: Answer, route: Route) -> NotPerformed | str:
@@ -203,7 +204,7 @@ class WebJob(Lifecycle[Job, Progress]):
         return "called back" if said.ok else NotPerformed(said.why or "the page called back that it failed")
 
     def _called_back(self) -> Answer | None:
-        """Whoever calls back was called."""
+        """The answer of a page that has called back, which proves the call; else None."""
         return Answer(status=202, then=Then.CALLBACK) if self.memory.called_back else None
 
     def _until(self, route: Route) -> datetime:
@@ -211,15 +212,15 @@ class WebJob(Lifecycle[Job, Progress]):
         return self.memory.until
 
     async def _lead(self, job: Job, *, again: bool = False) -> NotPerformed | str:
-        """Lead its children to their end."""
+        """Lead the children to their end."""
         if again and not self.memory.resumed:
             await self._in_parts(AGAIN, Step(master=self.entity.id), "{} of its children are given another try")
             self.memory.resumed = True
-            await self.save()  # a run that went on from an older record would run those again that failed again
+            await self.save()  # a run from an older record would repeat the children that failed again
         while True:
             if self.memory.page is not None:
                 await self._list(self.memory.page)
-            self.moved = False  # before it looks: what moves while it does is seen, or said again
+            self.moved = False  # before the look: a child that moves meanwhile is seen, or signals again
             family = await self._look()
             unlisted = self.memory.unlisted
             if family.over or (unlisted and family.open + family.waiting == 0):
@@ -235,18 +236,18 @@ class WebJob(Lifecycle[Job, Progress]):
                 await self.wait_for(lambda: self.moved, until=workflow.now() + rest)
 
     async def _list(self, page: Page) -> None:
-        """Hear of more children. Where that can't be, those that are known go on to their end."""
+        """Read a list of more children. If that is impossible, the known children continue to their end."""
         end = await self.perform(LIST, page, suffix=str(page.number))
         self.memory.page = None
         if isinstance(end, NotPerformed):
             self.memory.unlisted = f"page {page.number} of its children: {end.why}"
 
     async def _in_parts(self, effect: Effect[In, Left], given: In, how_far: str) -> None:
-        """Perform it until nothing is left to do; where it gets nowhere, what is in its way is given some time."""
+        """Perform the effect until no part is left. Without progress, wait for some time."""
         before: int | None = None
         while True:
             end = await self.perform(effect, given, suffix=self._step())
-            assert isinstance(end, Done)  # it has no way to end otherwise
+            assert isinstance(end, Done)  # it cannot end in another way
             left = end.receipt.left
             if not left:
                 return
@@ -257,15 +258,15 @@ class WebJob(Lifecycle[Job, Progress]):
 
     async def _look(self) -> Family:
         end = await self.perform(ADVANCE, Step(master=self.entity.id), suffix=self._step())
-        assert isinstance(end, Done)  # it has no way to end otherwise
+        assert isinstance(end, Done)  # it cannot end in another way
         self.report(str(end.receipt))
         return end.receipt
 
     def _step(self) -> str:
-        """No two looks share a record, in no two runs: each is to see how things are now.
+        """A suffix that no other look has, also in another run, because each look must read the present state.
 
-        Nor one that is repeated since its workflow task was lost, when a word has come in between: the word is heard
-        before it then, so that nobody would say again what the first one had not seen. A run id begins with the time.
+        A look that is repeated after the loss of its workflow task gets a new one too if a signal came in between: the
+        signal is processed before the look then, and nobody would repeat it. A run id begins with the time.
         """
         self.looks += 1
         return f"{workflow.info().run_id[-12:]}.{self.looks}.{self.heard}"
