@@ -30,6 +30,8 @@ _OPENING = 3.0
 _CONNECTING = 1.0
 _AGAIN = 5.0
 """Seconds between two attempts to reach Temporal."""
+_QUICK = 0.1
+"""Seconds that a page waits for what it could show as it was."""
 
 
 @dataclass
@@ -146,6 +148,8 @@ class Sources:
             kept.reading = asyncio.create_task(self._read(kept, read))
         if kept.reading is not None and age > stale:
             await asyncio.shield(kept.reading)
+        elif kept.reading is not None:
+            await asyncio.wait({kept.reading}, timeout=_QUICK)
         if kept.at is None:
             assert kept.error is not None
             raise kept.error

@@ -42,9 +42,13 @@
 
   const later = () => { timer = timer || setTimeout(load, 2000); };
 
+  // What is slow to read may be shown as it was, while it is read again: look once more when that is over.
+  let second = null;
+  const changed = () => { later(); clearTimeout(second); second = setTimeout(load, 7000); };
+
   const events = new EventSource(address);
   events.addEventListener("open", () => { if (lost) later(); else well(); });
-  events.addEventListener("changed", later);
+  events.addEventListener("changed", changed);
   events.addEventListener("beat", () => { if (lost) later(); });
   events.addEventListener("away", () => fail("the database is away"));
   events.addEventListener("signed-out", () => { events.close(); fail("signed out"); });
