@@ -11,7 +11,7 @@ from perdure._store.sql import queries
 
 query = queries(__name__)
 
-STRETCH = 50_000
+STRETCH = 10_000
 """Transitions that one page looks through: most of them are made by nobody, and no index leads to the others."""
 
 _COLUMNS = {
