@@ -11,10 +11,10 @@ class NoSecret(Exception):
 
 
 def text_at(place: str) -> str:
-    """What is at `env:NAME` or `file:/path`.
+    """The text at `env:NAME` or `file:/path`.
 
     Raises:
-        NoSecret: nothing that can be read.
+        NoSecret: the text cannot be read.
     """
     kind, _, name = place.partition(":")
     if kind == "env":

@@ -1,1 +1,1 @@
-"""What bodies share that make HTTP requests: one request whose end is told by how far it came, names, addresses."""
+"""The shared code of bodies that make HTTP requests: one request and its progress, names, addresses."""

@@ -34,7 +34,7 @@ _MARGIN = 0.3  # seconds: who runs the attempt ends it at its deadline; this is 
 
 
 class Stage(StrEnum):
-    """What the client was waiting for."""
+    """The step that the client was waiting for."""
 
     CONNECT = "connecting"
     ANSWER = "the answer"
@@ -60,7 +60,7 @@ class _Forbidden(OSError):
 
 @dataclass(frozen=True, slots=True)
 class HttpRequest:
-    """What is sent. The URL is sent as it stands: whatever needs it is percent-encoded."""
+    """A request. The URL is sent unchanged, so it must be percent-encoded where necessary."""
 
     method: str
     url: str
@@ -70,7 +70,7 @@ class HttpRequest:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What came back.
+    """The answer.
 
     Attributes:
         headers: of the answer; names in any case.
@@ -255,7 +255,7 @@ def _linger(connection: socket.socket, *, on: bool) -> None:
 
 
 async def spanned(exchange: Exchange, request: HttpRequest) -> Reply:
-    """Make it within a span that says where it went and how far it came, and nothing of the job."""
+    """Make the exchange within a span that shows the address and the progress, and nothing of the job."""
     url = URL(request.url, encoded=True)
     where = {"server.address": url.host or "", "server.port": url.port or 0, "http.request.method": request.method}
     with traces.span("http", where, kind=traces.SpanKind.CLIENT) as span:
@@ -289,7 +289,7 @@ def _tls(ca_file: Path | None) -> ssl.SSLContext:
 
 
 def _why(error: Exception) -> str:
-    """What went wrong, without the URL or anything that the other side has said."""
+    """The error, without the URL and without text of the other side."""
     match error:
         case TimeoutError():
             return "nothing came in time"

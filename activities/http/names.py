@@ -1,4 +1,5 @@
-"""Looks names up in threads of its own, each name once at a time: a DNS that does not answer holds up nobody else."""
+"""Looks up names in threads of its own, each name once at a time, so that a DNS that does not answer delays no other
+code."""
 
 from __future__ import annotations
 
@@ -24,7 +25,7 @@ class Names(AbstractResolver):
         """The addresses of `host`; who asks while it is being looked up gets the same answer.
 
         Raises:
-            OSError: it has none, or nobody says.
+            OSError: the name has no address, or no server answers.
         """
         key = (host, port, family)
         asking = self._asked.get(key)
@@ -37,7 +38,7 @@ class Names(AbstractResolver):
     def _forget(self, key: tuple[str, int, int], done: asyncio.Future[list[ResolveResult]]) -> None:
         self._asked.pop(key, None)
         if not done.cancelled():
-            done.exception()  # it is read even where nobody waits any more
+            done.exception()  # read it even if no caller waits any more
 
     async def close(self) -> None:
         """Wait for nothing: a thread that hangs is left to end by itself."""

@@ -7,11 +7,11 @@ from email.utils import parsedate_to_datetime
 from typing import Final
 
 LONGEST_PAUSE: Final = timedelta(days=1)
-"""The other side may ask to be left alone; not for so long that nobody remembers it."""
+"""The longest pause that the other side can request."""
 
 
 def pause_of(retry_after: str | None, now: datetime | None = None) -> timedelta | None:
-    """What `Retry-After` says (RFC 9110, 10.2.3: seconds or a date), at most `LONGEST_PAUSE`; else None."""
+    """The pause in `Retry-After` (RFC 9110, 10.2.3: seconds or a date), at most `LONGEST_PAUSE`; else None."""
     given = (retry_after or "").strip()
     if given.isascii() and given.isdigit():
         return min(timedelta(seconds=min(int(given[:12]), 10**9)), LONGEST_PAUSE)

@@ -116,7 +116,7 @@ class MailSettings(BaseSettings):
 
     @property
     def secrets(self) -> list[str]:
-        """What Message-IDs are made with, the one in use first."""
+        """The secrets for Message-IDs, the present one first."""
         return [] if self.secret is None else self.secret.get_secret_value().split()
 
     @property

@@ -1,4 +1,4 @@
-"""What each end of a conversation with a mail server says about the mail: one table for all of them.
+"""The meaning of each end of a conversation with a mail server for the mail: one table for all of them.
 
 Sources: RFC 5321 (3.1, 3.8, 4.2, 4.5.3.2, 6.1), RFC 3463 and RFC 4954 (enhanced codes), RFC 3207, RFC 7504.
 """
@@ -17,7 +17,7 @@ OURS_PAUSE: Final = timedelta(minutes=15)
 
 
 class Stage(StrEnum):
-    """What the client was waiting for."""
+    """The step that the client was waiting for."""
 
     CONNECT = "connecting"
     GREETING = "the greeting"
@@ -42,7 +42,7 @@ class End(Enum):
 
 
 class Verdict(Enum):
-    """What it says about the mail."""
+    """The meaning of an end for the mail."""
 
     AGAIN = "not done; the retry policy says when again"
     OURS = "not done, and no mail will be until an operator acts; again after `OURS_PAUSE`"

@@ -30,7 +30,7 @@ _REACHED = frozenset({"delivered", "read", "completed"})
 
 
 class Channel(StrEnum):
-    """How a notice reaches somebody."""
+    """The way of a notice to a person."""
 
     SMS = "sms"
     CALL = "call"

@@ -1,1 +1,1 @@
-"""What the bodies of web jobs are made of: the request, what its answer means, and whom it may go to."""
+"""The parts of the bodies of web jobs: the request, the meaning of its answer, and the allowed origins."""

@@ -1,4 +1,4 @@
-"""What a page's answer of 2xx is: the receipt, and what follows from it."""
+"""Reads a page's answer of 2xx: the receipt, and the next step."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Makes an exchange for an attempt, and says what it means for the attempt that it came to no end."""
+"""Makes an exchange for an attempt, and evaluates an exchange that did not end."""
 
 from __future__ import annotations
 

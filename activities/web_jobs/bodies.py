@@ -1,6 +1,6 @@
-"""Calls pages by HTTP: one request, no retry of its own; what became of it is told by how far it came.
+"""Calls pages by HTTP: one request, without retries. The progress of the request decides the outcome.
 
-What is behind each of these is in `activities/web_jobs`.
+The code behind each body is in `activities/web_jobs`.
 """
 
 from __future__ import annotations

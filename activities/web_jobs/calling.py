@@ -1,4 +1,4 @@
-"""The call of a job's page: one request, whose end says what became of the job."""
+"""The call of a job's page: makes one request, and evaluates its end."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ async def call(job: Call, attempt: Attempt) -> Answer:
     """Call the page of a job.
 
     Raises:
-        NotDone: the page certainly did nothing: not reached, or it says so.
+        NotDone: the page certainly did nothing, because it was not reached, or reports that.
         Refused: 4xx, or what it is to be called with can't be sent.
-        InDoubt: the request left, and what came back does not say what became of it.
+        InDoubt: the request left, and the answer does not show the outcome.
     """
     try:
         prepared = await _prepared(job, attempt)
     except (NotDone, Refused):
         raise
-    except (Exception, asyncio.CancelledError) as error:  # whatever it was, nothing was sent
+    except (Exception, asyncio.CancelledError) as error:  # nothing was sent after any error
         raise NotDone(f"before the call: {_kind(error)}") from None
     if isinstance(prepared, Answer):
         return prepared
@@ -68,7 +68,7 @@ async def _has_listed(web: Web, job: str) -> bool:
 
 
 async def _expected_callback(web: Web, job: Call, attempt: Attempt) -> str:
-    """Where the page calls back; on record before it hears of it."""
+    """The address for the page's callback, which is recorded before the page receives it."""
     token = callback_token(attempt.key)
     await web.pool.execute("select web_job.expect_callback($1, $2)", digest_of(token), job.job)
     return f"{web_settings().callback_url}/{token}"

@@ -1,4 +1,4 @@
-"""The table of job types as a whole: what there is, how its jobs stand, and changing it."""
+"""The table of job types as a whole: its types, the states of their jobs, and changes."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Found: TypeAlias = JobType | Unusable
 
 
 class Change(StrEnum):
-    """What became of a job type that was put."""
+    """The result for a job type that was put."""
 
     ADDED = "added"
     CHANGED = "changed"
@@ -122,7 +122,7 @@ async def disable(connection: Connection, name: str, why: str) -> bool:
 
 
 async def enable(connection: Connection, name: str) -> bool:
-    """Hold its jobs no longer; `let_go` tells them. Whether there is such a type."""
+    """Stop holding the jobs of a type; `let_go` signals them. Returns whether there is such a type."""
     done = await connection.execute(
         "update web_job.type set disabled = null, changed_at = clock_timestamp() where name = $1", name
     )
@@ -132,7 +132,7 @@ async def enable(connection: Connection, name: str) -> bool:
 async def let_go(
     acquire: Callable[[], AbstractAsyncContextManager[Connection]], name: str, page: int = 1000
 ) -> AsyncIterator[int]:
-    """Tell the jobs that it held, a page in each transaction. Yields how many were told so far."""
+    """Signal the jobs that the type held, one page in each transaction. Yields the number of signalled jobs so far."""
     after, told = "", 0
     while True:
         async with acquire() as connection:

@@ -1,4 +1,4 @@
-"""A list of children, as a page gives it: read whole or not at all, and put on record before anybody hears of it."""
+"""A page's list of children, which is read whole or not at all, and recorded before the lifecycle receives it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LARGEST_WINDOW = 10_000
 
 
 class Unusable(Exception):
-    """A list that can't be used: the message says why, and which child it is."""
+    """A list cannot be used. The message names the reason and the child."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ def lists_children(body: Any) -> bool:
 
 
 def listing(body: Any, *, master: str, url: str, following: str | None) -> Listing:
-    """What a page lists.
+    """The list of a page.
 
     Args:
         url: of the page.

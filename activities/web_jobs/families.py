@@ -13,7 +13,7 @@ from perdure import Attempt
 
 @ROUTE.performs
 async def route_job(ask: Ask, attempt: Attempt) -> Route:
-    """How a job is done, as its type says now."""
+    """The way to perform a job, by the present data of its type."""
     async with web_of(attempt).pool.acquire() as connection:
         listed = await connection.fetchval("select exists (select from web_job.family where master = $1)", ask.job)
         try:

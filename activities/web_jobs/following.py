@@ -23,10 +23,10 @@ from activities.web_jobs.turnstile import Place
 from perdure import Attempt, NotDone, Refused
 
 FIRST, LONGEST, GROWTH = 1.0, 30.0, 1.5
-"""Seconds between two looks, where the page does not say."""
+"""Seconds between two looks, if the page does not name a time."""
 PATIENCE = 60.0
 """Seconds: who is to look again after more than that leaves, and comes back."""
-_SPARE = 2.0  # seconds of the attempt that a look wants at least
+_SPARE = 2.0  # least seconds of the attempt for a look
 _SHORT = 1_000  # bytes of progress
 
 
@@ -90,7 +90,7 @@ async def _ended(reply: Reply, url: str, job: Follow, web: Web) -> Answer:
 
 
 def _progress(reply: Reply) -> Any:
-    """What the page says of it, if that is short: it stands in the Web UI beside the attempt."""
+    """The text of the page, if it is short, for the Web UI beside the attempt."""
     try:
         body = json_of(reply)
     except ValueError:

@@ -1,4 +1,4 @@
-"""The key by which a page knows a job: the one of its call, also where it is only asked how far it is."""
+"""The key of a job for its page: the key of the call, also in requests for the progress."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ async def fetch(page: Page, attempt: Attempt) -> Family:
 
     Raises:
         NotDone: the page did not answer: asking again is harmless.
-        Refused: what it lists can't be used.
+        Refused: the list cannot be used.
     """
     web = web_of(attempt)
     if told := await web.pool.fetchval(_RECORDED, page.master, page.number):

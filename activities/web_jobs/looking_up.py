@@ -1,4 +1,4 @@
-"""Looks up whether a call was done: has the page called back, and what does its status URL say."""
+"""Looks up whether a call was done, by the page's callback and its status URL."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from perdure.contracts import Key
 SECONDS = 15.0
 """That it may take: less than the contract has."""
 UNKNOWN = (404, 410)
-"""What says that the page knows nothing of it."""
+"""Statuses of a page that has no such job."""
 
 
 async def look_up(call: Call, question: LookupContext) -> Answer | None:
-    """The receipt, or None where the page knows nothing of it.
+    """The receipt, or None if the page has no such job.
 
     Who answers 2xx was called, whatever else is wrong with that answer: it is a receipt that says what follows. A page
     that is at work has taken the order, and is asked until it is done.
 
     Raises:
-        NotDone: it did not say.
+        NotDone: the answer does not show it.
     """
     web = web_of(question)
     type_ = await ready_type(web, call.type)
@@ -54,7 +54,7 @@ async def look_up(call: Call, question: LookupContext) -> Answer | None:
 
 
 async def _has_called_back(web: Web, type_: JobType, key: Key) -> bool:
-    """Then the lifecycle has heard it, or will: it only has to wait for it."""
+    """Whether the page has called back. The lifecycle then has that signal, or will receive it."""
     if not type_.callback or web_settings().callback_secret is None:
         return False
     asked = "select exists (select from web_job.callback where digest = $1 and called_at is not null)"

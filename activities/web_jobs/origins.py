@@ -1,4 +1,4 @@
-"""Whom a call may go to: the allow-list of origins, asked when a job is routed and again before each request."""
+"""The allow-list of origins for calls, which is checked when a job is routed and again before each request."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the status of an answer says about the job: one table for all of them.
+"""The meaning of an answer's status for the job: one table for all of them.
 
 Sources: RFC 9110, 15; RFC 6585, 4 (429); RFC 8470, 5.2 (425);
 draft-ietf-httpapi-idempotency-key-header, 2.6 (409, 422).
@@ -15,7 +15,7 @@ from perdure import InDoubt, NotDone, Refused
 
 
 class Verdict(Enum):
-    """What a status says about the job."""
+    """The meaning of a status for the job."""
 
     DONE = "done"
     NOT_DONE = "not done; again later"
@@ -40,14 +40,14 @@ TABLE: Final = {
     425: Verdict.NOT_DONE,  # RFC 8470, 5.2: not processed, since it might be a replay
     429: Verdict.NOT_DONE,  # RFC 6585, 4
 }
-"""What differs from the rest of its class."""
+"""Statuses that differ from the rest of their class."""
 
 
 def verdict(status: int, not_done: Collection[int] = ()) -> Verdict:
-    """What `status` says about the job.
+    """The meaning of `status` for the job.
 
     Args:
-        not_done: statuses from 500 on by which this page says that it did nothing.
+        not_done: statuses from 500 on by which this page reports that it did nothing.
     """
     if status in not_done:
         return Verdict.NOT_DONE

@@ -1,4 +1,4 @@
-"""JSON that can be kept: in a history, in PostgreSQL, and by whoever reads it next."""
+"""JSON that a history, PostgreSQL and later readers can store."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import re
 from typing import Any
 
 DEEPEST = 64
-"""Levels of nesting. What reads it further on gives up at a few hundred."""
+"""Levels of nesting. Later readers fail at a few hundred."""
 
 _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 

@@ -16,7 +16,7 @@ from perdure.contracts import Key
 
 
 def why_not(type_: JobType) -> str | None:
-    """What is in the way of calling jobs of this type, that somebody who runs perdure can put right; None = nothing."""
+    """Why jobs of this type cannot be called, if an operator of Perdure can correct that; None = they can."""
     why = _disabled(type_) or _forbidden(type_) or _no_callback(type_) or _no_secret(type_)
     return why and f"the job type {type_.name} {why}"
 
@@ -37,14 +37,14 @@ async def ready_type(web: Web, name: str) -> JobType:
 
 
 def callback_token(key: Key) -> str:
-    """What a page shows when it calls back: nobody else can make it; the same for each attempt."""
+    """The token that a page shows in its callback. Only we can make it, and it is the same for each attempt."""
     secret = web_settings().callback_secret
     assert secret is not None  # `why_not` has asked
     return hmac.new(secret.get_secret_value().encode(), f"callback {key}".encode(), hashlib.sha256).hexdigest()
 
 
 def digest_of(token: str) -> bytes:
-    """What stands in `web_job.callback`."""
+    """The value in `web_job.callback`."""
     return hashlib.sha256(token.encode()).digest()
 
 

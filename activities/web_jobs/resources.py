@@ -1,4 +1,5 @@
-"""What the bodies of web jobs share, for as long as a worker runs: connections to the app's database, names, places."""
+"""The resources that the bodies of web jobs share while a worker runs: connections to the app's database, names,
+places."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ from perdure.database import Pool, open_pool
 
 @dataclass(frozen=True, slots=True)
 class Web:
-    """What `attempt.resources` is in a body of a web job.
+    """The `attempt.resources` of a body of a web job.
 
     Attributes:
         pool: connections to the app's database, apart from perdure's own.
@@ -31,7 +32,7 @@ class Web:
 
 
 def web_of(given: Attempt | LookupContext) -> Web:
-    """What the worker has opened."""
+    """The resources that the worker has opened."""
     resources: Any = given.resources
     assert isinstance(resources, Web), "App(lifespan=activities.web_jobs.resources.lifespan) is missing"
     return resources

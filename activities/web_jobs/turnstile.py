@@ -16,7 +16,7 @@ class Place:
     """A place inside.
 
     Attributes:
-        lost: whether somebody else has it now.
+        lost: whether another session has it now.
     """
 
     def __init__(self, resting: list[Place]) -> None:
@@ -28,7 +28,7 @@ class Place:
         return self._taken.is_set()
 
     async def rest(self, seconds: float) -> None:
-        """Wait for so long with nothing under way, or until somebody else needs the place."""
+        """Wait for this time without a call under way, or until another caller needs the place."""
         self._resting.append(self)
         try:
             await asyncio.wait_for(self._taken.wait(), seconds)
@@ -39,7 +39,7 @@ class Place:
                 self._resting.remove(self)
 
     def give_up(self) -> None:
-        """Leave it to somebody else."""
+        """Leave the place to another caller."""
         self._resting.remove(self)
         self._taken.set()
 

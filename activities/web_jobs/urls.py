@@ -20,7 +20,7 @@ def checked(url: str) -> str:
     """`url`, if it can be called.
 
     Raises:
-        ValueError: it can't; the message says why.
+        ValueError: it cannot. The message has the reason.
     """
     authority = re.split(r"[/?#]", url.partition("://")[2], maxsplit=1)[0]
     if "@" in authority:  # before anything that quotes it: a password may stand there

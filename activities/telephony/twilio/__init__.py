@@ -1,1 +1,1 @@
-"""What stands behind the bodies: Twilio's REST API of 2010-04-01, Messages and Calls, and its callbacks."""
+"""The code behind the bodies: Twilio's REST API of 2010-04-01, Messages and Calls, and its callbacks."""

@@ -1,6 +1,6 @@
 """Looks up whether the provider has accepted a message or a call: in its list of what went to that number.
 
-A *hit* is what bears our reference, whatever became of it later: it was accepted. A *miss* is a list that reaches back
+A *hit* has our reference, in any later state, because it was accepted. A *miss* is a list that reaches back
 to the first attempt, and holds nothing that could be it. Everything else is no answer.
 """
 
@@ -36,7 +36,7 @@ async def look_up(channel: Channel, notice: Notice, question: LookupContext) -> 
     """The receipt, or None where the provider has nothing that could be it.
 
     Raises:
-        NotDone: no answer, or one that does not say.
+        NotDone: no answer, or one that does not show it.
         Refused: the number is none; nothing was ever sent to it.
     """
     config, clock = telephony_settings(), asyncio.get_running_loop().time
@@ -53,7 +53,7 @@ async def look_up(channel: Channel, notice: Notice, question: LookupContext) -> 
 
 
 def _in_body(message: Mapping[str, Any], reference: str) -> bool | None:
-    """Whether it is ours; None where its body was redacted, which says nothing."""
+    """Whether it is ours; None if its body was redacted, so that the answer is unknown."""
     body = message.get("body")
     return None if not isinstance(body, str) or not body else mark(reference) in body
 
@@ -138,7 +138,7 @@ def _created(resource: Mapping[str, Any]) -> datetime:
     """When it was accepted (RFC 2822).
 
     Raises:
-        NotDone: it does not say.
+        NotDone: the answer does not show it.
     """
     try:
         at = parsedate_to_datetime(str(resource.get("date_created")))

@@ -1,4 +1,4 @@
-"""What an answer of the provider says about a message or a call that was to be made: one table for all of them.
+"""The meaning of the provider's answers for a message or a call: one table for all of them.
 
 Sources: twilio.com/docs/api/errors/<code>; twilio.com/docs/usage/twilios-response; RFC 9110, 15. The provider's own
 words are never passed on: they quote the number.
@@ -20,12 +20,12 @@ from perdure import InDoubt, NotDone, Refused
 OURS_PAUSE: Final = timedelta(minutes=5)
 """Between two attempts where an operator has to act first."""
 BUSY_PAUSE: Final = timedelta(seconds=5)
-"""Where the provider asks to be left alone, and does not say for how long."""
+"""The pause if the provider requests one without a duration."""
 LONGEST_PAUSE: Final = timedelta(minutes=10)
 
 
 class Verdict(Enum):
-    """What an error code says about the message or the call."""
+    """The meaning of an error code for the message or the call."""
 
     REFUSED = "refused: this person will never be reached so; another channel may"
     BUSY = "not done; again later"
@@ -63,7 +63,7 @@ TABLE: Final[dict[int, tuple[Verdict, str]]] = {
     22005: (_B, "the account's queue of calls is full"),
     63017: (_B, "the account's rate is exceeded"),
     14107: (_B, "the sender's rate is exceeded"),
-    # What is ours to put right. A wrong password must not refuse all doses of a day.
+    # Errors of ours. A wrong password must not refuse all doses of a day.
     10001: (_O, "the account is not active"),
     10002: (_O, "a trial account can't do this"),
     20001: (_O, "the credentials are not valid"),

@@ -1,4 +1,4 @@
-"""What is sent to the provider: a message or a call as a form, with the reference by which it is found again."""
+"""The request to the provider: a message or a call as a form, with the reference by which look-ups find it."""
 
 from __future__ import annotations
 
@@ -65,12 +65,12 @@ def call(notice: Notice, key: Key, config: TelephonySettings) -> list[tuple[str,
 
 
 def mark(reference: str) -> str:
-    """What ends a message, for people to quote and for look-ups to find."""
+    """The end of a message, which people can quote and look-ups find."""
     return f"Ref. {reference}"
 
 
 def twiml(notice: Notice) -> str:
-    """What a call does: it says the text twice.
+    """The content of a call, which reads the text twice.
 
     Raises:
         Refused: the text is too long, or has characters that XML has not.
@@ -98,7 +98,7 @@ def number(notice: Notice) -> str:
 
 
 def callback_url(base: str, key: Key) -> str:
-    """Where the provider reports on what is sent under `key`: it names the lifecycle that hears of it."""
+    """Where the provider reports on what is sent under `key`: it names the lifecycle that receives the report."""
     lifecycle, id = entity_of(key)
     query = urlencode({"of": lifecycle, "id": id, "ref": reference_of(key)}, quote_via=quote, safe="")
     return f"{base}?{query}{RETRIES}"

@@ -1,4 +1,4 @@
-"""What the bodies of telephony share, for as long as a worker runs: names of hosts, and places for connections."""
+"""The resources that the bodies of telephony share while a worker runs: names of hosts, and places for connections."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from perdure.errors import InvalidSetting
 
 @dataclass(frozen=True, slots=True)
 class Telephony:
-    """What `attempt.resources` is, or has as `telephony`, in a body of telephony.
+    """The `attempt.resources` of a body of telephony, or their `telephony`.
 
     Attributes:
         names: looks up the provider's host.
@@ -32,7 +32,7 @@ class Telephony:
 
 
 def telephony_of(given: Attempt | LookupContext) -> Telephony:
-    """What the worker has opened."""
+    """The resources that the worker has opened."""
     resources: Any = getattr(given.resources, "telephony", given.resources)
     assert isinstance(resources, Telephony), "App(lifespan=activities.telephony.twilio.resources.lifespan) is missing"
     return resources

@@ -1,4 +1,5 @@
-"""Sends a notice: one request, whose end says what became of it. Nothing here repeats one: they are not idempotent."""
+"""Sends a notice by one request, and evaluates its end. Nothing here repeats a request, since requests are not
+idempotent."""
 
 from __future__ import annotations
 
@@ -31,9 +32,9 @@ async def send(channel: Channel, notice: Notice, attempt: Attempt) -> Accepted:
     """Hand a notice over to the provider.
 
     Raises:
-        NotDone: nothing was sent, or the provider says so.
+        NotDone: nothing was sent, also according to the provider's answer.
         Refused: the provider says that this person can't be reached so, or nothing can be sent to them so.
-        InDoubt: the request left, and what came back does not say what became of it.
+        InDoubt: the request left, and the answer does not show the outcome.
     """
     config = telephony_settings()
     telephony, request = _prepared(channel, notice, attempt, config)
@@ -80,7 +81,7 @@ def _prepared(
         raise
     except (NoSecret, PerdureError) as error:  # such as a sealed text whose key is not here
         raise NotDone(f"before the request: {error}", retry_after=OURS_PAUSE) from None
-    except Exception as error:  # whatever it was, nothing was sent; its words may quote the text
+    except Exception as error:  # nothing was sent after any error; its message may quote the text
         raise NotDone(f"before the request: {type(error).__name__}", retry_after=OURS_PAUSE) from None
 
 
@@ -92,7 +93,7 @@ def _still_of_use(notice: Notice, attempt: Attempt) -> None:
 
 @asynccontextmanager
 async def _place(telephony: Telephony) -> AsyncIterator[None]:
-    """One of the connections that this worker may have; nothing was sent by whoever got none in time."""
+    """Take one of the connections of this worker. Without a connection in time, nothing was sent."""
     try:
         await telephony.places.acquire()
     except asyncio.CancelledError:

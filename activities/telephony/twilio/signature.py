@@ -39,7 +39,7 @@ def is_genuine(tokens: Iterable[str], url: str, body: bytes, given: str) -> bool
     else:
         parameters = form_of(body)
     expected = [signature(token, each, parameters) for token in tokens for each in _spellings(url)]
-    # All of them are compared, so that the time does not tell which came close.
+    # All are compared, so that the time does not show which one came close.
     return sum(hmac.compare_digest(each.encode(), given.encode("utf-8", "replace")) for each in expected) > 0
 
 

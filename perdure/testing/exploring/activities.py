@@ -84,7 +84,7 @@ class Activities:
             activity.end()
 
     def schedule(self, command: sdk.ScheduleActivity) -> None:
-        """The workflow wants one."""
+        """Schedule an activity for the workflow."""
         call = activity_call(command, self._world.loop.now, self._world.host_of(self._run.lifecycle))
         activity = self._open[call.seq] = Activity(call, stays_when_cancelled(command))
         if activity.stays_when_cancelled:
@@ -92,7 +92,7 @@ class Activities:
         self._wait_for_worker(activity)
 
     def cancel(self, seq: int) -> None:
-        """The workflow wants it no more."""
+        """Cancel an activity for the workflow."""
         activity = self._open.get(seq)
         if activity is None:  # its end has come meanwhile
             if seq not in self._stay_when_cancelled:  # core has told the workflow another one

@@ -17,7 +17,7 @@ from perdure.testing.exploring.virtual_time import VirtualTime
 from perdure.testing.server_activities import ActivityCall, ActivityEnd, Completed, Failed
 
 Function: TypeAlias = tuple[Callable[..., Any], list[type] | None]
-"""What runs for an activity type, with the types of its arguments."""
+"""The function of an activity type, with the types of its arguments."""
 
 
 class Gone(BaseException):
@@ -74,7 +74,7 @@ class Calls:
         task.add_done_callback(self._tasks.discard)
 
     def stop(self) -> None:
-        """The worker was told to stop."""
+        """Note a request to stop the worker."""
         self._stopped = True
         for environment in list(self._environments):
             environment.worker_shutdown()

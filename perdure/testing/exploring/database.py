@@ -26,7 +26,7 @@ _ROUND_TRIP = 0.0005
 
 @dataclass
 class Row:
-    """What the application committed for one entity: its start, and its messages in their order.
+    """The commits of the application for one entity: its start, and its messages in order.
 
     Attributes:
         started: the start was delivered to Temporal.
@@ -60,7 +60,7 @@ class VirtualDatabase:
         return Connection(self, worker)
 
     def start(self, entity: Entity, given: Any) -> Row:
-        """What `perdure.start` does in the application's transaction."""
+        """Act as `perdure.start` in the application's transaction."""
         self.store.start(entity, STARTING)
         row = self.rows[entity.id] = Row(entity, given, self.world.loop.now)
         return row
@@ -82,7 +82,7 @@ class VirtualDatabase:
         return {key: view for key, view in self.store.effects().items() if belongs(key, entity)}
 
     def record(self, row: Row) -> Record:
-        """What a run without a history goes on from, as the query `record_of` has it."""
+        """The record from which a run without a history continues, in the form of the query `record_of`."""
         entity, moves = row.entity, self.moves(row.entity)
         mine = self._effects(entity)
         again: dict[str, int] = {}

@@ -15,14 +15,14 @@ from perdure.contracts.states import States
 
 @dataclass(frozen=True)
 class Told:
-    """What `perform` returned to the author, and when."""
+    """A result of `perform` for the author, with its time."""
 
     end: Done[Any] | NotPerformed
     at: float
 
     @property
     def in_doubt(self) -> bool:
-        """Whether the author was told that it may have happened."""
+        """Whether the author's result was that the effect may have happened."""
         return isinstance(self.end, NotPerformed) and self.end.in_doubt
 
     def __str__(self) -> str:
@@ -31,7 +31,7 @@ class Told:
 
 @dataclass
 class Account:
-    """What the other side counted for one key.
+    """The counts of the other side for one key.
 
     Attributes:
         policy: the doubt policy of the effect; None as long as it was not done.
@@ -101,5 +101,5 @@ class Evidence:
     secret: str | None = None
 
     def account(self, key: str) -> Account:
-        """What the other side counted for a key."""
+        """The counts of the other side for a key."""
         return self.accounts.get(key, Account())

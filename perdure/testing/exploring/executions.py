@@ -1,4 +1,4 @@
-"""One workflow in virtual time, with its chain of runs: what its commands do, and what ends it."""
+"""One workflow in virtual time, with its chain of runs: executes its commands, and ends it."""
 
 from __future__ import annotations
 
@@ -201,4 +201,4 @@ class Execution:
             answer.set_result(None)
         else:
             answer.set_exception(error)
-            answer.exception()  # nobody has to look
+            answer.exception()  # no code has to read it

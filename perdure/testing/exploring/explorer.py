@@ -45,7 +45,7 @@ class Explorer:
         return scenario(seed, self._given(Random(seed)), self._contracts)
 
     def play(self, one: Scenario, covered: Counter[tuple[str, str]] | None = None) -> list[Finding]:
-        """What a scenario shows; `covered` counts each (place, event) in it."""
+        """The findings of a scenario; `covered` counts each (place, event) in it."""
         return self.world(one, covered, traced=False).findings
 
     def world(self, one: Scenario, covered: Counter[tuple[str, str]] | None = None, *, traced: bool = True) -> World:
@@ -128,7 +128,7 @@ def _makes(contract: Contract, receipt: Any) -> Callable[[Any], Any]:
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Thousands of workers are killed here: what they log helps nobody."""
+    """Silence the logs of workers, because thousands are killed here."""
     before = logging.root.manager.disable
     logging.disable(logging.CRITICAL)
     try:

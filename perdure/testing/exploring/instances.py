@@ -38,7 +38,7 @@ class Instances:
         """By run: the instance, and how many activations of the history it has seen."""
 
     def host_of(self, run: Run) -> sdk.Host:
-        """How instances of a run are made."""
+        """Makes the instances of a run."""
         return self._world.host_of(run.lifecycle, self._app)
 
     def prepare(self, run: Run) -> dict[int, ActivityCall]:

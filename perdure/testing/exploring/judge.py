@@ -21,7 +21,7 @@ from perdure.testing.exploring.scenario import Finding
 
 
 def judge(evidence: Evidence) -> Iterator[Finding]:
-    """What is wrong once an entity is over."""
+    """The errors of an entity that has ended."""
     for key, account in evidence.accounts.items():
         yield from _twice(key, account)
     for key, told in evidence.told.items():

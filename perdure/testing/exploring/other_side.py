@@ -40,7 +40,7 @@ CALLS = (
     "frozen",
     "cut off after",
 )
-"""How a call of an effect can go.
+"""The ways in which a call of an effect can end.
 
 `no place` = not done, and it counts as no attempt; `lost` = the connection breaks before or after it was accepted;
 `slow` = accepted, and the reply takes some seconds; `late` = the bytes are accepted when the call is over; `killed`,
@@ -48,12 +48,12 @@ CALLS = (
 """
 
 LOOKS = ("answers", "mute")
-"""How a look-up can go."""
+"""The ways in which a look-up can end."""
 
 
 @dataclass
 class Entry(Account):
-    """What the other side knows of one key."""
+    """The record of the other side about one key."""
 
     visible_at: float = 0.0
     receipt: Any = None
@@ -78,7 +78,7 @@ class OtherSide:
         self.accounts: dict[str, Entry] = defaultdict(Entry)
 
     async def call(self, contract: Effect[Any, Any] | Lookup[Any, Any] | Step[Any, Any], given: Any, about: Any) -> Any:
-        """What the body of a contract does."""
+        """Act as the body of a contract."""
         if isinstance(contract, Effect):
             return await self._perform(contract, given, about)
         if isinstance(contract, Lookup):

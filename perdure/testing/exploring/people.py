@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _NAME = "a person"
 _MOST_MESSAGES = 4
 GIVEN_UP = re.compile(r"(?P<key>\S+) was given up, so a retry would make no call: use send_again")
-"""In the refusal of a retry: what is to be sent again instead."""
+"""The part of the refusal of a retry that names the effect to send again instead."""
 
 
 class People:
@@ -35,7 +35,7 @@ class People:
         self._update(entity, "cancel", OperatorRequest(by=_NAME, note="not wanted"))
 
     def retry(self, entity: Entity) -> None:
-        """Ask for the next attempt now, or do what the refusal of that says."""
+        """Request the next attempt now, or follow the advice in the refusal."""
         answer = self._update(entity, "retry_now", OperatorRequest(by=_NAME))
         if answer is not None:
             answer.add_done_callback(lambda answer: self._send_what_was_given_up(entity, answer))
@@ -52,7 +52,7 @@ class People:
         self._update(entity, "send_again", SendAgain(by=_NAME, effect=ended[-1] if ended else None))
 
     def reconcile(self, entity: Entity) -> None:
-        """Let mirror and Temporal agree again: what is open goes on, and what goes on shows where it is."""
+        """Let mirror and Temporal agree again: open entities continue, and running ones mirror their state."""
         self._world.relay.recover()
         with suppress(NotFound):
             self._world.temporal.signal(entity.workflow_id(None), MIRROR, "reconciliation")

@@ -33,13 +33,13 @@ from perdure.contracts.steps import Step
 
 NAME = "explored"
 DEPTH = 2
-"""How deep large programs nest."""
+"""Levels of nesting of large programs."""
 _LARGE = 0.2
 """Share of large programs. Most are small: a run costs what its effects cost, and most mistakes need one or two."""
 
 
 class Program(BaseModel):
-    """What one entity does.
+    """The program of one entity.
 
     Attributes:
         steps: the program of `run`.
@@ -158,7 +158,7 @@ async def _come_before(lifecycle: Any, place: Place | None) -> None:
 
 
 class Interpreter(Lifecycle[Any, Any]):
-    """What all builds have in common.
+    """The common part of all builds.
 
     Attributes:
         pace: how long it takes what takes a second in virtual time.

@@ -1,4 +1,4 @@
-"""What the application commits, and the relay that delivers it, in virtual time."""
+"""The commits of the application, and the relay that delivers them, in virtual time."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class VirtualRelay:
                 self._world.loop.call_later(DELAY, self._wake, row, key)
 
     def recover(self) -> None:
-        """What `perdure recover` does: open entities without a workflow go on from their record."""
+        """Act as `perdure recover`: open entities without a workflow continue from their record."""
         world = self._world
         for row in self._database.rows.values():
             known = world.temporal.executions.get(row.entity.workflow_id(None))
@@ -70,7 +70,7 @@ class VirtualRelay:
             self._start(row, self._recorded(row))
 
     def _recorded(self, row: Row) -> Carried:
-        """What a run goes on from whose entity has a record."""
+        """The data from which a run continues if its entity has a record."""
         record, store = self._database.record(row), self._database.store
         terms = all_terms(self._world.subject.builds[0].lifecycle(row.entity.lifecycle).effects)
         row.delivered = record.heard
@@ -90,7 +90,7 @@ class VirtualRelay:
         world.loop.call_later(DELAY, self._commit, row, carried)
 
     def _commit(self, row: Row, carried: Carried) -> None:
-        """Put on record that the start is delivered; if the relay dies before that, another one delivers it again."""
+        """Record that the start is delivered. If the relay is killed before that, another one delivers it again."""
         world, database, entity = self._world, self._database, row.entity
         if row.on_record:
             return
@@ -103,9 +103,9 @@ class VirtualRelay:
         row.on_record = True
 
     def _start_again(self, row: Row, carried: Carried) -> None:
-        """A start that is not on record as delivered is delivered once more: the server knows it, or has lost it."""
+        """Deliver a start again that is not recorded as delivered: the server has it, or has lost it."""
         if self._database.rows[row.entity.id] is not row or self._database.is_final(row.entity):
-            row.on_record = True  # nobody waits for it any more
+            row.on_record = True  # no run waits for it any more
         if not row.on_record:
             row.delivered = 0
             store = self._database.store

@@ -1,4 +1,4 @@
-"""What a world needs of the application's database, and of what brings its commits to Temporal."""
+"""The parts that a world needs: the application's database, and the delivery of its commits to Temporal."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class OnRecord(Protocol):
-    """What the judge reads."""
+    """The data for the judge."""
 
     def effects(self) -> dict[str, EffectView]: ...
 

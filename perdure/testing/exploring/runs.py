@@ -66,7 +66,7 @@ class Run:
         return self.tasks_completed >= self.renews_after
 
     def init_job(self) -> sdk.InitializeWorkflow:
-        """What the first activation begins with."""
+        """The jobs of the first activation."""
         job = sdk.InitializeWorkflow(
             workflow_type=self.lifecycle,
             workflow_id=self.workflow_id,

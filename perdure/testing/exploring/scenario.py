@@ -1,4 +1,4 @@
-"""What a scenario is made of, and what it can show."""
+"""The parts of a scenario, and its possible findings."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Fault:
-    """What happens to a worker, or to the database, at the n-th time that a place is reached.
+    """A fault of a worker, or of the database, at the n-th time that a place is reached.
 
     Attributes:
         place: `before the commit` or `after the commit`.
@@ -26,7 +26,7 @@ class Fault:
 
 @dataclass(frozen=True)
 class Event:
-    """What happens at a time.
+    """An event at a time.
 
     Attributes:
         at: seconds after the start.
@@ -69,7 +69,7 @@ class Scenario:
 
 @dataclass(frozen=True)
 class Finding:
-    """What must not happen, and did.
+    """An event that must not happen, and did.
 
     Attributes:
         kind: in a few words; the same for the same kind of thing.

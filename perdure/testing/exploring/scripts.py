@@ -10,7 +10,7 @@ from perdure.testing.exploring.scenario import Scenario
 
 
 def script_of(scenario: Scenario) -> str:
-    """What happens, line by line."""
+    """The events, line by line."""
     return "\n".join(_lines(scenario))
 
 

@@ -1,4 +1,4 @@
-"""What applications, relays and Temporal can do, or have done to them, in a scenario on PostgreSQL."""
+"""The acts of applications, relays and Temporal, and faults of them, in a scenario on PostgreSQL."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ PLACES = (
     "before the commit of the outbox",
     "after the commit of the outbox",
 )
-"""Where a relay can die."""
+"""The places where a relay can be killed."""
 VERBS = ("message", "message", "message", "remark", "nonsense message", "cancel", "restart", "restart", "drop rejected")
-"""What an application does in a transaction; `nonsense message` = no build has its handler."""
+"""The acts of an application in a transaction; `nonsense message` = no build has its handler."""
 WAYS = ("", "", "late", "late", "rolled back", "repeatable", "repeatable", "serializable", "later", "far", "beyond")
 """How: it commits late, rolls back, has an old snapshot, or asks for a delivery that is later, at the end of the year
 9999, or beyond that."""
@@ -31,7 +31,7 @@ OUTSIDE = ("Temporal away", "namespace gone", "Temporal loses replies", "kill re
 
 @dataclass(frozen=True)
 class Act:
-    """What an application, or somebody who runs the servers, does.
+    """An act of an application, or of an operator of the servers.
 
     Attributes:
         at: seconds after the start.

@@ -32,7 +32,7 @@ _PAST_THE_CLIENT = {
     "in a nonsense state": "state => 'nonsense'",
     "beyond": "not_before => timestamptz '9999-12-31 23:59:59-05'",
 }
-"""What only SQL can ask for, and may refuse."""
+"""Acts that only SQL offers, and may refuse."""
 
 
 class Applications:

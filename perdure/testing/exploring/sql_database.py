@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 TABLES = ("ident", "entity", "effect", "outbox", "rejected", "behind", "finished", "transition", "message", "relay")
-"""What a scenario fills."""
+"""The tables that a scenario fills."""
 _CLEAN = "; ".join(f"delete from perdure.{table}" for table in TABLES)
 _LONGEST = 2.5
 
@@ -74,7 +74,7 @@ class SqlDatabase:
             self._record = await SqlRecord.read(session)
 
     def effects(self) -> dict[str, EffectView]:
-        """What the fence has on record, by key."""
+        """The records of the fence, by key."""
         return self._record.effects
 
     def snapshot(self, lifecycle: str, entity_id: str) -> Any:
@@ -124,7 +124,7 @@ class SqlDatabase:
                     self.world.cover("locked", "")
                     await asyncio.sleep(until - self.world.loop.time())
             except asyncpg.PostgresError:
-                return  # somebody else holds it
+                return  # another session holds it
 
     def close(self) -> None:
         """Close all sessions."""
@@ -183,7 +183,7 @@ class WorkerStore:
 
 
 class _Pool:
-    """What the store of a worker uses of a pool. A worker that is gone does nothing more with it."""
+    """The part of a pool that the store of a worker uses. A killed worker does not use it any more."""
 
     def __init__(self, database: SqlDatabase, worker: Worker) -> None:
         self._database, self._worker = database, worker

@@ -35,7 +35,7 @@ class SqlExplorer:
         return sql_scenario(seed)
 
     def play(self, one: SqlScenario, covered: Counter[tuple[str, str]] | None = None) -> list[Finding]:
-        """What a scenario shows; `covered` counts each (place, event) in it."""
+        """The findings of a scenario; `covered` counts each (place, event) in it."""
         return self.world(one, covered).findings
 
     def world(self, one: SqlScenario, covered: Counter[tuple[str, str]] | None = None) -> SqlWorld:
@@ -58,7 +58,7 @@ class SqlExplorer:
 
 
 def script(one: SqlScenario) -> str:
-    """What happens, line by line."""
+    """The events, line by line."""
     return "\n".join((script_of(one), *lines_of(one)))
 
 

@@ -33,7 +33,7 @@ _MIRROR = """
 
 
 async def judge_all(world: SqlWorld) -> list[Finding]:
-    """What is wrong once all entities are over."""
+    """The errors once all entities have ended."""
     sessions = world.database.sessions
     found: list[Finding] = []
     for row in world.database.rows.values():

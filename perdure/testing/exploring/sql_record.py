@@ -1,4 +1,4 @@
-"""What a database has on record of lifecycles and their effects, as the judge reads it."""
+"""The record of lifecycles and their effects in a database, for the judge."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ current_relay: contextvars.ContextVar[RelayProcess] = contextvars.ContextVar("re
 
 
 def reached(place: str) -> None:
-    """What `perdure._faults` calls."""
+    """The function that `perdure._faults` calls."""
     if place in PLACES and (relay := current_relay.get(None)) is not None:
         relay.reached(place)
 
@@ -117,7 +117,7 @@ class Relays:
         self.nudge()
 
     async def _start_closed_again(self) -> None:
-        """What the reconciliation does with a workflow that was terminated."""
+        """Treat a terminated workflow as the reconciliation does."""
         world = self._world
         for row in await world.database.sessions.fetch(_WORKFLOW_GONE):
             execution = world.temporal.executions.get(f"{row['lifecycle']}/{row['id']}")
@@ -161,7 +161,7 @@ class RelayProcess:
         self.check()
 
     async def run(self) -> None:
-        """Deliver until it dies."""
+        """Deliver until the relay is killed."""
         current_relay.set(self)
         while self.alive:
             self.nudged.clear()
@@ -236,7 +236,7 @@ class RelayProcess:
 
 
 class _RelayPool:
-    """What a relay uses of a pool."""
+    """The part of a pool that a relay uses."""
 
     def __init__(self, database: SqlDatabase, process: RelayProcess) -> None:
         self._database, self._process = database, process
@@ -251,7 +251,7 @@ class _RelayPool:
 
 
 class _ReadPool:
-    """What the recovery uses of a pool."""
+    """The part of a pool that the recovery uses."""
 
     def __init__(self, database: SqlDatabase) -> None:
         self._database = database

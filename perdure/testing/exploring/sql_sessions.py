@@ -30,7 +30,7 @@ _SETTINGS = BOUNDS | {
     "jit": "off",
 }
 _WAITED = 0.25
-"""Virtual seconds after which a statement gives up a lock that somebody else holds."""
+"""Virtual seconds after which a statement gives up waiting for a lock of another session."""
 _ENDS = ("COMMIT", "ROLLBACK")
 
 

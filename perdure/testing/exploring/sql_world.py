@@ -160,7 +160,7 @@ class SqlWorld(World):
             self._happens(self.random.choice(rows), event)
 
     def relay_dies(self, place: str) -> bool:
-        """Whether a relay dies at this place now."""
+        """Whether a relay is killed at this place now."""
         self._relay_places[place] += 1
         dies = (place, self._relay_places[place]) in self._relay_faults
         if self.dies_next and place == "before the commit of the outbox":

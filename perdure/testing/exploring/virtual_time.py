@@ -44,7 +44,7 @@ class VirtualTime(asyncio.AbstractEventLoop):
         return self._elapsed
 
     def boot_clock(self) -> float:
-        """What `perdure.contracts.attempt.boot_clock` returns while this loop runs."""
+        """The result of `perdure.contracts.attempt.boot_clock` while this loop runs."""
         return self._elapsed
 
     @property

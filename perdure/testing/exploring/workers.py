@@ -277,7 +277,7 @@ def _enter(worker: Worker) -> None:
 
 @cache
 def _functions(app: App) -> dict[str, Function]:
-    """What a worker of the app runs, by activity type, with the types of its arguments."""
+    """The activities of a worker of the app, by type, with the types of their arguments."""
     hosted = Hosted(app, lambda: current_worker.get().connection, scope=None, grace=GRACE)
     defined = [temporal_activity._Definition.must_from_callable(each) for each in hosted.all()]
     return {each.name or "": (each.fn, each.arg_types) for each in defined}

@@ -49,7 +49,7 @@ MOST_ACTIVATIONS = 3_000
 MOST_RUNS = 60
 LONGEST = timedelta(days=2)
 _HELP = 80
-"""How often people help before that counts as no end."""
+"""Number of acts of people, after which the scenario counts as endless."""
 
 
 class World:
@@ -215,7 +215,7 @@ class World:
         return self.random.uniform(0, longest)
 
     def seed_of(self, text: str) -> int:
-        """What the SDK's random numbers of a run begin with."""
+        """The seed of the SDK's random numbers of a run."""
         digest = hashlib.sha256(f"{self.scenario.seed} {text}".encode()).digest()
         return int.from_bytes(digest[:8], "big") >> 1
 
@@ -228,7 +228,7 @@ class World:
         self._covered[place, event] += 1
 
     def found(self, kind: str, what: str) -> None:
-        """What must not happen has happened."""
+        """Note an event that must not happen."""
         self.findings.append(Finding(kind, what))
 
     def start_worker(self, build: int | None = None) -> None:
@@ -248,7 +248,7 @@ class World:
         return next(app for _, app in sorted(self.subject.builds.items()) if lifecycle in app.lifecycles)
 
     def host_of(self, lifecycle: str, app: App | None = None) -> sdk.Host:
-        """How the SDK's instances of a lifecycle are made by a worker of `app`."""
+        """Makes the SDK's instances of a lifecycle for a worker of `app`."""
         app = app or self.app_with(lifecycle)
         known = self._hosts.get((id(app), lifecycle))
         if known is None:
