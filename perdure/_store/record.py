@@ -65,6 +65,7 @@ def carried_from(record: Record, generation: int, version: int, terms: dict[str,
         cancelling=known.cancelling,
         # Not the begin of the first run: effects of lost commits since then are unknown (invariant 11).
         began=int(time.time() * 1_000_000),
+        recovered=True,
         started_at=record.created_at,
         heard=record.heard,
         expects=record.expects,

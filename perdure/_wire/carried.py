@@ -96,6 +96,7 @@ class Carried(BaseModel):
         gaps: whether the database had lost commits since the start of the entity, or held attempts of an unknown run,
             when this was written. An effect without a record may then have been performed all the same, however late
             the run comes to it.
+        recovered: whether the first run of this chain continued from the record of an earlier chain.
         heard: ordinal of the last message from the outbox.
         expects: ordinal of the last message that is delivered again: `run` begins after it has arrived.
         indexed: the states that needed a person when the run was started, where the server knows the search attribute
@@ -121,6 +122,7 @@ class Carried(BaseModel):
     began: int | None = None
     started_at: datetime | None = None
     gaps: bool = False
+    recovered: bool = False
     heard: int = 0
     expects: int = 0
     indexed: list[str] | None = None

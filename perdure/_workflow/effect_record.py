@@ -72,9 +72,9 @@ class EffectRecord(Generic[In, Out]):
         """The earliest time at which the effect can have been ordered, in microseconds. If records were lost after that
         time, the fence does not take an effect without a record for untouched."""
         run, at = self._run, earliest_call() if self.inline else workflow.now()
-        if run.gaps:
-            return microseconds(run.started_at)
         repeats = self.repeats or run.effects.performed_before is None
+        if run.gaps or (run.recovered and repeats):  # a run before this chain may have performed it
+            return microseconds(run.started_at)
         return run.began if repeats or at is None else microseconds(at)
 
     @property

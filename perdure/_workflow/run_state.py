@@ -140,6 +140,7 @@ class RunState:
         began: start of the first run of this chain, in microseconds; 0 = not known.
         started_at: start of the entity in this generation.
         gaps: whether an effect without a record may have been performed nevertheless.
+        recovered: whether this chain of runs continued from the record of an earlier chain.
         born: whether the database has the entity.
         leaving: whether the run continues as new in a moment. Requests that come now must be sent again.
         overtaken: whether the entity is over in the database. No wait of this run continues then.
@@ -173,6 +174,7 @@ class RunState:
         self.began = _began(carried)
         self.started_at = carried.started_at or info.workflow_start_time
         self.gaps = carried.gaps
+        self.recovered = carried.recovered
         self.born = carried.born
         self.leaving = False
         self.overtaken = False
@@ -342,6 +344,7 @@ class RunState:
                 began=self.began,
                 started_at=self.started_at,
                 gaps=self.gaps,
+                recovered=self.recovered,
                 indexed=self.indexed,
                 heard=self.last_message,
                 **self.effects.carried(),
