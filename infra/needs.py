@@ -3,7 +3,7 @@
 import os
 
 NEEDS = "PERDURE_TEST_NEEDS"
-"""Names the programs, separated by commas: `postfix`, `prometheus`, `chromium`."""
+"""Names the programs, separated by commas: `postfix`, `prometheus`, `chromium`, `postgresql`."""
 
 
 def is_needed(program: str) -> bool:
