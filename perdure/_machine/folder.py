@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from perdure.errors import NotNow
+from perdure.errors import InvalidSetting, NotNow
 from perdure.servers.ports import free_port, is_free
 from perdure.servers.temporal_on_postgres import FRONTEND, PORTS
 
@@ -44,8 +44,15 @@ class Folder:
 
         Raises:
             NotNow: another one runs.
+            InvalidSetting: others can write into the folder.
         """
         self.path.mkdir(parents=True, exist_ok=True, mode=0o700)
+        found = self.path.stat()
+        if found.st_uid != os.geteuid() or found.st_mode & 0o022:
+            raise InvalidSetting(
+                f"--state {self.path}: others can write into it, and could replace its files: name a folder of your "
+                f"own, or run chmod 700 {self.path}"
+            )
         with self._lock().open("a+") as lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

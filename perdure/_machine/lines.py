@@ -72,7 +72,7 @@ def json_line(name: str, line: str) -> str:
         '{"process": "worker-1", "message": "ready"}'
     """
     found = _object(line)
-    return json.dumps({"process": name, **(found or {"message": line})}, ensure_ascii=False)
+    return json.dumps({"process": name} | (found or {"message": line}) | {"process": name}, ensure_ascii=False)
 
 
 def _object(line: str) -> dict[str, Any] | None:

@@ -55,7 +55,7 @@ class Console:
         self.folder: Folder = folder
         secret = folder.secret()
         self.forms: Forms = Forms(secret, urlsplit(public_url).netloc if public_url else None)
-        self.sessions: Sessions = Sessions(folder, secret)
+        self.sessions: Sessions = Sessions(folder, secret + identity.rules)
         self.jobs: Jobs = Jobs()
         self.live: Live = Live(sources)
         self.assets: Assets = Assets()

@@ -157,18 +157,19 @@ def open_ones(query: Mapping[str, str], reach: Reach, until: datetime | None = N
     )
 
 
-def finished_ones(query: Mapping[str, str], reach: Reach) -> FinishedSelection:
-    """The filter of finished entities that an address holds.
+def finished_ones(query: Mapping[str, str], reach: Reach, until: datetime | None = None) -> FinishedSelection:
+    """The filter of finished entities that an address holds, of those that had ended by `until`.
 
     Raises:
         InvalidSetting: one of its values can't be used.
     """
+    ends = [each for each in (_instant(query.get("before")), until) if each is not None]
     return FinishedSelection(
         lifecycle=query.get("lifecycle"),
         id=query.get("id"),
         state=query.get("state"),
         since=_instant(query.get("since")),
-        before=_instant(query.get("before")),
+        before=min(ends, default=None),
         tenant=query.get("tenant"),
         in_doubt="in_doubt" in query,
         reach=reach,

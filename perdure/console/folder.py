@@ -16,6 +16,9 @@ from pathlib import Path
 from perdure.console.roles import Grant, Person
 from perdure.errors import InvalidSetting
 
+_SECRET = 32
+"""Bytes of the key."""
+
 
 def default_folder() -> Path:
     """`$XDG_STATE_HOME/perdure/console`, or below `~/.local/state`."""
@@ -39,10 +42,12 @@ class Folder:
         try:
             for each in (folder.path, folder._tokens, folder._ended):
                 each.mkdir(mode=0o700, parents=True, exist_ok=True)
-            mode = folder.path.stat().st_mode
+            found = folder.path.stat()
         except OSError as error:
             raise InvalidSetting(f"PERDURE_CONSOLE_FOLDER={str(folder.path)!r}: {error.strerror}") from None
-        if mode & 0o077:
+        if found.st_uid != os.geteuid():
+            raise InvalidSetting(f"PERDURE_CONSOLE_FOLDER={str(folder.path)!r}: another user owns it: name another one")
+        if found.st_mode & 0o077:
             raise InvalidSetting(
                 f"PERDURE_CONSOLE_FOLDER={str(folder.path)!r}: others than its owner may use it: "
                 f"run chmod 700 {folder.path}"
@@ -63,11 +68,16 @@ class Folder:
         made = file.with_name(f"secret.{secrets.token_hex(8)}")
         if not file.exists():
             with os.fdopen(os.open(made, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "wb") as new:
-                new.write(secrets.token_bytes(32))
+                new.write(secrets.token_bytes(_SECRET))
+                new.flush()
+                os.fsync(new.fileno())
             with suppress(FileExistsError):  # another process was faster
                 file.hardlink_to(made)
             made.unlink()
-        return file.read_bytes()
+        found = file.read_bytes()
+        if len(found) < _SECRET:  # with an empty key anybody could sign
+            raise InvalidSetting(f"{file} is no key: remove it, and everybody signs in again")
+        return found
 
     def add_token(self, person: Person, seconds: float) -> str:
         """Make a token, of which only the SHA-256 is kept; it can be used once, within that time."""

@@ -71,7 +71,7 @@ def guarded(console: Console, page: Page) -> Callable[[Request], Awaitable[Respo
         person: Person | None = None
         try:
             known, visitor = browser(request)
-            if any("\0" in each for each in request.query_params.values()):
+            if any("\0" in each for each in (request.scope["path"], *request.query_params.values())):
                 raise Refused(400, "That can't be shown", "The address holds a character that no text may have.")
             person = await who(console, request)
             check_rate(console, request, person)
@@ -111,7 +111,7 @@ async def who(console: Console, request: Request) -> Person | None:
 def browser(request: Request) -> tuple[bool, str]:
     """Whether the browser has its cookie, and what that is or is to be."""
     known = request.cookies.get(VISITOR, "")
-    return (True, known) if 16 <= len(known) <= 64 else (False, new_visitor())
+    return (True, known) if 16 <= len(known) <= 64 and known.isascii() else (False, new_visitor())
 
 
 def keep(console: Console, request: Request, response: Response, visitor: str | None) -> None:

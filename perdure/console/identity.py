@@ -38,6 +38,11 @@ class Identity(ABC):
     takes_tokens: bool = False
     link: tuple[str, str] | None = None
 
+    @property
+    def rules(self) -> bytes:
+        """What sessions rest on: those that began under other rules end."""
+        return b""
+
     @abstractmethod
     async def person(self, request: Request) -> Person | None:
         """Who sent this request; None = nobody that is known. A session of the console's own goes before it."""
@@ -99,7 +104,8 @@ class Proxy(Identity):
         names = request.headers.getlist(self.header)
         if len(names) != 1 or not usable(names[0]) or not self._is_proxy(request):
             return None
-        groups = request.headers.get(self.groups_header, "") if self.groups_header else ""
+        given = request.headers.getlist(self.groups_header) if self.groups_header else []
+        groups = given[0] if len(given) == 1 else ""
         grants = granted_to(names[0], filter(None, map(str.strip, groups.split(","))), dict(self.granting))
         return Person(names[0], grants)
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import httpx2
@@ -61,6 +62,7 @@ class OpenId(Identity):
         here = self.issuer.startswith(("http://127.0.0.1:", "http://localhost:"))
         if not (self.issuer.startswith("https://") or here):
             raise InvalidSetting(f"--oidc-issuer {self.issuer!r} must be an https:// URL")
+        self.sessions = replace(self.sessions, secret=self.sessions.secret + self.rules)
         self._oauth = OAuth()
         self._oauth.register(
             "provider",
@@ -69,6 +71,12 @@ class OpenId(Identity):
             server_metadata_url=f"{self.issuer.rstrip('/')}/.well-known/openid-configuration",
             client_kwargs={"scope": self.scope, "code_challenge_method": "S256", "timeout": 10},
         )
+
+    @property
+    def rules(self) -> bytes:
+        """See base class."""
+        granted = sorted((name, *map(str, grants)) for name, grants in self.granting.items())
+        return hashlib.sha256(repr((self.issuer, self.client_id, granted)).encode()).digest()
 
     async def person(self, request: Request) -> Person | None:
         """See base class."""

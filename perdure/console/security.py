@@ -87,7 +87,12 @@ class Forms:
             of, name, nonce = self._signer.loads(given, max_age=FORM_AGE)
         except (BadData, ValueError):
             return "its token is missing, forged or too old"
-        if visitor is None or not secrets.compare_digest(of, visitor) or name != (person.name if person else None):
+        if (
+            visitor is None
+            or not visitor.isascii()
+            or not secrets.compare_digest(of, visitor)
+            or name != (person.name if person else None)
+        ):
             return "it was made for another browser or another person"
         if nonce in self._used:
             return "it was sent before"

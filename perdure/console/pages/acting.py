@@ -192,7 +192,7 @@ def _given(view: View, fields: Mapping[str, str]) -> dict[str, str]:
 def _chosen(view: View, verb: Verb, given: Mapping[str, str], until: datetime | None) -> Chosen:
     reach = view.reach(Role.BULK)
     if verb.among is Among.FINISHED:
-        finished: FinishedSelection = finished_ones(given, reach)
+        finished: FinishedSelection = finished_ones(given, reach, until)
         return Finished(finished)
     if verb.among is Among.DOUBTFUL:
         doubtful: DoubtSelection = doubtful_ones(given, reach, until)
@@ -229,8 +229,8 @@ def _check(verb: Verb, form: Mapping[str, str]) -> None:
 
 def _as_of(form: Mapping[str, str]) -> datetime:
     try:
-        return datetime.fromisoformat(form.get("as_of", ""))
-    except ValueError:
+        return datetime.fromisoformat(form.get("as_of", "")).astimezone()
+    except (ValueError, OverflowError):
         raise InvalidSetting("the form does not say when its preview was made: load it again") from None
 
 

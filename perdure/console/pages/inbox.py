@@ -93,8 +93,8 @@ def _after(view: View) -> tuple[datetime, str] | None:
         return None
     at, _, key = given.partition(" ")
     try:
-        return datetime.fromisoformat(at), key
-    except ValueError:
+        return datetime.fromisoformat(at).astimezone(), key
+    except (ValueError, OverflowError):
         raise InvalidSetting(f"{given!r} is no place in this list: begin at its first page") from None
 
 

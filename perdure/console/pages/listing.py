@@ -117,8 +117,8 @@ def _moment(after: str | None) -> tuple[datetime, str, str] | None:
         return None
     at, _, name = after.partition(" ")
     try:
-        return datetime.fromisoformat(at), *Name.of(name)
-    except ValueError:
+        return datetime.fromisoformat(at).astimezone(), *Name.of(name)
+    except (ValueError, OverflowError):
         raise InvalidSetting(f"{after!r} is no place in this list: begin at its first page") from None
 
 

@@ -180,8 +180,8 @@ def _wanted(fields: Mapping[str, str], view: View, role: Role) -> RejectedSelect
     until = None
     if "as_of" in fields:
         try:
-            until = datetime.fromisoformat(fields["as_of"])
-        except ValueError:
+            until = datetime.fromisoformat(fields["as_of"]).astimezone()
+        except (ValueError, OverflowError):
             raise InvalidSetting("the form does not say when its preview was made: load it again") from None
     return RejectedSelection(
         fields.get("lifecycle"), fields.get("reason"), _number(fields, "seq"), until, view.reach(role)

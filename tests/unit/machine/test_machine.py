@@ -150,3 +150,13 @@ def test_the_unit_of_systemd_can_be_read_and_quotes_the_command(tmp_path: Path) 
     assert service["ExecStart"] == f"{sys.executable} -m perdure.cli up shop.app:app --state '/a b/100%%'"
     assert service["KillMode"] == "mixed"
     assert (service["TimeoutStopSec"], service["User"]) == ("100", "shop")
+
+
+def test_a_folder_that_others_can_write_into_is_refused_and_a_line_can_not_name_another_process(tmp_path: Path) -> None:
+    folder = tmp_path / "open"
+    folder.mkdir()
+    folder.chmod(0o777)
+    with pytest.raises(InvalidSetting, match="others can write into it"), Folder(folder).held():
+        pass
+    assert not list(folder.iterdir())
+    assert json.loads(json_line("worker-1", '{"process": "temporal", "message": "m"}'))["process"] == "worker-1"

@@ -1,0 +1,81 @@
+"""What the console trusts: its own folder, one header of groups, sessions under the rules of today."""
+
+from __future__ import annotations
+
+import os
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from starlette.requests import Request
+from starlette.responses import Response
+
+from perdure._operations.reach import EVERYTHING
+from perdure.console.chosen import finished_ones
+from perdure.console.folder import Folder
+from perdure.console.guarding import browser
+from perdure.console.identity import Proxy
+from perdure.console.openid import OpenId
+from perdure.console.roles import Grant, Person
+from perdure.console.security import Forms
+from perdure.console.sessions import Sessions
+from perdure.errors import InvalidSetting
+
+
+def request(*headers: tuple[str, str]) -> Request:
+    encoded = [(name.encode(), value.encode("latin-1")) for name, value in headers]
+    return Request({"type": "http", "headers": encoded, "client": ("127.0.0.1", 1), "path": "/"})
+
+
+def test_a_folder_of_another_user_and_an_empty_key_are_not_trusted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = Folder.opened(tmp_path / "console")
+    assert len(folder.secret()) == 32
+    (folder.path / "secret").write_bytes(b"")
+    with pytest.raises(InvalidSetting, match="is no key: remove it"):
+        folder.secret()
+    monkeypatch.setattr(os, "geteuid", lambda: folder.path.stat().st_uid + 1)
+    with pytest.raises(InvalidSetting, match="another user owns it"):
+        Folder.opened(folder.path)
+
+
+async def test_a_second_header_of_groups_counts_for_nothing() -> None:
+    proxy = Proxy("x-user", ["127.0.0.1"], {"ops": Person.granted("settle")}, "x-groups")
+    one = await proxy.person(request(("x-user", "ann"), ("x-groups", "ops")))
+    two = await proxy.person(request(("x-user", "ann"), ("x-groups", "ops"), ("x-groups", "dev")))
+    assert one is not None
+    assert two is not None
+    assert (one.grants, two.grants) == (Person.granted("settle"), ())
+
+
+def test_a_session_ends_when_other_grants_are_configured(tmp_path: Path) -> None:
+    sessions = Sessions(Folder.opened(tmp_path / "console"), b"k" * 32)
+
+    def provider(granting: dict[str, tuple[Grant, ...]]) -> OpenId:
+        return OpenId("https://id.example", "console", "secret", granting, sessions)
+
+    before, after = provider({"ann": Person.granted("administer")}), provider({"ann": Person.granted("look")})
+    answer = Response()
+    before.sessions.begin(answer, Person("ann", Person.granted("administer")), path="/", secure=True)
+    sent = request(("cookie", answer.headers["set-cookie"].partition(";")[0]))
+    assert before.sessions.person(sent) is not None
+    assert after.sessions.person(sent) is None
+    assert sessions.person(sent) is None, "nor does it count where people sign in otherwise"
+
+
+def test_a_cookie_that_no_console_made_is_refused_as_one() -> None:
+    forms, odd = Forms(b"k" * 32), "\xe9" * 20
+    sent = request(("cookie", f"perdure-console-visitor={odd}"))
+    assert browser(sent)[0] is False
+    assert (
+        forms.refusal(sent, forms.token("v" * 20, None), odd, None)
+        == "it was made for another browser or another person"
+    )
+
+
+def test_what_ends_after_the_preview_is_not_chosen() -> None:
+    until = datetime(2030, 1, 1, tzinfo=UTC)
+    assert finished_ones({}, EVERYTHING, until).before == until
+    assert finished_ones({"before": "2029-01-01T00:00Z"}, EVERYTHING, until).before == datetime(2029, 1, 1, tzinfo=UTC)
+    assert finished_ones({"before": "2031-01-01T00:00Z"}, EVERYTHING, until).before == until
