@@ -166,4 +166,7 @@ class Child:
 
     def _is(self, state: State) -> None:
         self.state, self.since = state, time.time()
-        self._changed()
+        try:
+            self._changed()
+        except OSError as error:  # a full disk must not end the supervision
+            says(log, "can't write what runs", level=logging.ERROR, process=self.name, error=describe(error))

@@ -160,3 +160,18 @@ def test_a_folder_that_others_can_write_into_is_refused_and_a_line_can_not_name_
         pass
     assert not list(folder.iterdir())
     assert json.loads(json_line("worker-1", '{"process": "temporal", "message": "m"}'))["process"] == "worker-1"
+
+
+async def test_a_disk_that_is_full_does_not_end_the_supervision() -> None:
+    def full() -> None:
+        raise OSError(28, "No space left on device")
+
+    child = Child("one", [sys.executable, "-c", "input()"], {}, changed=full)
+    keeping = asyncio.create_task(child.keep())
+    try:
+        await in_time(child.ready.wait())
+        assert (child.state, child.starts, keeping.done()) == ("running", 1, False)
+    finally:
+        keeping.cancel()
+        await child.end(10)
+    assert child.state == "ended"
