@@ -22,6 +22,8 @@ DELAY = 0.03
 """Seconds from a commit to its delivery, and from there to the commit of that."""
 AGAIN = 5.0
 """Seconds after which another relay delivers once more what one delivered that died before it committed that."""
+RECONCILED = 300
+"""Deliveries of a message, a second apart, after which reconciliation looks for the workflow that it does not reach."""
 _LATE = 0.1
 """How likely that is."""
 
@@ -114,10 +116,12 @@ class VirtualRelay:
             self._start(row, self._recorded(row) if written else carried.model_copy(update=gaps))
             self._world.loop.call_later(DELAY, self._commit, row, carried)
 
-    def _deliver(self, row: Row) -> None:
+    def _deliver(self, row: Row, tries: int = 1) -> None:
         while row.started and row.delivered < len(row.messages):
             if not self._signal(row, row.delivered):
-                self._world.loop.call_later(1.0, self._deliver, row)
+                if tries % RECONCILED == 0:
+                    self.recover()
+                self._world.loop.call_later(1.0, self._deliver, row, tries + 1)
                 return
             row.delivered += 1
 
