@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import heapq
 import selectors
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from contextvars import Context
+from contextvars import Context, ContextVar
 from datetime import datetime, timedelta
+from types import FunctionType, MethodType
 from typing import Any, TypeVar, cast
 
 import asyncpg
@@ -32,6 +33,8 @@ _SETTINGS = BOUNDS | {
 _WAITED = 0.25
 """Virtual seconds after which a statement gives up waiting for a lock of another session."""
 _ENDS = ("COMMIT", "ROLLBACK")
+_in_statement: ContextVar[bool] = ContextVar("in_statement")
+"""Whether a task waits for the answer of a statement."""
 
 
 class OutsideLoop(VirtualTime, asyncio.SelectorEventLoop):
@@ -47,6 +50,7 @@ class OutsideLoop(VirtualTime, asyncio.SelectorEventLoop):
     def __init__(self, start: datetime, longest: timedelta) -> None:
         self.external = 0
         self._timers = 0
+        self._held: list[tuple[Callable[[Context], bool], list[asyncio.Handle]]] = []
         VirtualTime.__init__(self, start, longest)
         asyncio.SelectorEventLoop.__init__(self, _VirtualSelector(self))
 
@@ -60,6 +64,44 @@ class OutsideLoop(VirtualTime, asyncio.SelectorEventLoop):
         heapq.heappush(self._scheduled, timer)  # type: ignore[attr-defined]
         timer._scheduled = True  # type: ignore[attr-defined]
         return timer
+
+    def hold(self, owns: Callable[[Context], bool]) -> Callable[[], None]:
+        """See base class. A statement that is under way ends, as it does in a server whose client is frozen."""
+        held: list[asyncio.Handle] = []
+        entry = owns, held
+        self._held.append(entry)
+
+        def release() -> None:
+            if entry in self._held:
+                self._held.remove(entry)
+                self._ready.extend(held)  # type: ignore[attr-defined]
+
+        return release
+
+    def keeps(self, step: asyncio.Handle, context: Context) -> bool:
+        """Whether a step of a task is not taken now, because `hold` holds its task."""
+        if self._held and not context.get(_in_statement, False):
+            for owns, held in self._held:
+                if owns(context):
+                    held.append(step)
+                    return True
+        return False
+
+    def _call_soon(
+        self, callback: Callable[..., object], args: Sequence[Any], context: Context | None
+    ) -> asyncio.Handle:
+        """See asyncio's: every step of a task comes here, and may be held when its turn comes."""
+        is_step = not isinstance(callback, (FunctionType, MethodType))
+        call = (_Step if is_step else asyncio.Handle)(callback, args, self, context)
+        self._ready.append(call)  # type: ignore[attr-defined]
+        return call
+
+
+class _Step(asyncio.Handle):
+    def _run(self) -> None:
+        loop: OutsideLoop = self._loop  # type: ignore[attr-defined]
+        if not loop.keeps(self, self._context):  # type: ignore[attr-defined]
+            super()._run()
 
 
 class _Timer(asyncio.TimerHandle):
@@ -119,14 +161,18 @@ class Statements:
 
     async def run(self, statement: Callable[[], Awaitable[T]]) -> T:
         """The result of a statement; PostgreSQL's clock shows the loop's time before it runs."""
-        async with self._turn:
-            self.loop.external += 1
-            try:
-                await self._set_clock()
-                self.count += 1
-                return await statement()
-            finally:
-                self.loop.external -= 1
+        mark = _in_statement.set(True)
+        try:
+            async with self._turn:
+                self.loop.external += 1
+                try:
+                    await self._set_clock()
+                    self.count += 1
+                    return await statement()
+                finally:
+                    self.loop.external -= 1
+        finally:
+            _in_statement.reset(mark)
 
     async def connect(self, url: str, kind: type[asyncpg.Connection[asyncpg.Record]]) -> Any:
         """A new session."""

@@ -27,7 +27,7 @@ from perdure.contracts.effects import Effect
 from perdure.contracts.keys import Entity
 from perdure.testing import server_jobs as sdk
 from perdure.testing.exploring.answers import Answer, Answers, watching, with_those_at_the_end
-from perdure.testing.exploring.database import VirtualDatabase
+from perdure.testing.exploring.database import VirtualDatabase, belongs
 from perdure.testing.exploring.evidence import Evidence, Sent, Told
 from perdure.testing.exploring.executions import Execution
 from perdure.testing.exploring.judge import judge, judge_keys
@@ -187,11 +187,16 @@ class World:
         for ended, version in self._ends.items():  # an earlier generation's effects are on record as well
             if ended.id == entity.id:
                 told = with_those_at_the_end(told, self.told_at_end[ended, version])
+        rounds = [Entity(entity.lifecycle, entity.id, number) for number in range(entity.generation + 1)]
+
+        def is_its_own(key: str) -> bool:  # what the end of another entity has told is known where that one is judged
+            return any(belongs(key, each) for each in rounds)
+
         return Evidence(
             entity,
-            told=told,
+            told={key: each for key, each in told.items() if is_its_own(key)},
             accounts=self.other_side.accounts,
-            effects=store.effects(),
+            effects={key: view for key, view in store.effects().items() if is_its_own(key)},
             moves=self.database.moves(entity),
             states=self.app_with(entity.lifecycle).lifecycle(entity.lifecycle).declared,
             settled_by_person=self.settled_by_person,
