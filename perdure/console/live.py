@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
 
@@ -58,14 +59,16 @@ class Live:
         if watch.task is None:
             watch.task = asyncio.create_task(self._look(watched, watch))
         try:
+            checked = time.monotonic()
             yield "retry: 3000\nevent: open\ndata:\n\n"
             while True:
                 try:
                     event = await asyncio.wait_for(queue.get(), BEAT)
                 except TimeoutError:
                     event = "beat"
-                    if not await still():
-                        event = "signed-out"
+                if event is not None and time.monotonic() - checked >= BEAT:  # also where something always changes
+                    checked = time.monotonic()
+                    event = event if await still() else "signed-out"
                 if event is None:
                     return
                 yield f"event: {event}\ndata:\n\n"
