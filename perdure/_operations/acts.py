@@ -63,7 +63,15 @@ class Acts:
     async def resolve(
         self, entity: Entity, outcome: EffectStatus, receipt: Any = None, effect: str | None = None
     ) -> str:
-        """Say what became of an effect in doubt, also of an entity that ended with the doubt open."""
+        """Say what became of an effect in doubt, also of an entity that ended with the doubt open.
+
+        Raises:
+            InvalidInput: a receipt beside another answer than *done* contradicts that answer.
+        """
+        if receipt is not None and outcome is not EffectStatus.DONE:
+            raise InvalidInput(
+                f"{entity}: {outcome.value} with a receipt contradicts itself: leave the receipt out, or answer done"
+            )
         standing = await self._standing(entity)
         if standing.final:
             return await self._settle(entity, standing, outcome, receipt, effect)

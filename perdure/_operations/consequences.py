@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from perdure.app import App
 from perdure.contracts.effects import Effect
 from perdure.contracts.outcomes import EffectStatus
+from perdure.contracts.policies import Dedupe
 
 ANSWERS = (EffectStatus.DONE, EffectStatus.NOT_DONE, EffectStatus.ABANDONED)
 
@@ -28,6 +29,8 @@ def follows(
     contract = app.contract(effect.partition("/")[0]) if app else None
     again = "the call is made again, with the same key"
     if isinstance(contract, Effect):
+        if not isinstance(contract.doubt, Dedupe):
+            again += "; if it had happened after all, it happens a second time"
         receipt = ", with the receipt that you give" if takes_receipt(app, effect) else ""
         most = contract.retry.maximum_attempts
         if most is not None and attempts is not None and attempts >= most:
@@ -64,6 +67,15 @@ def takes_receipt(app: App | None, effect: str) -> bool:
     except ValueError:
         return True
     return False
+
+
+def receipt_fields(app: App | None, effect: str) -> str:
+    """The fields of the receipt that the effect declares, as `id: string, amount: integer`; empty where it has none."""
+    contract = app.contract(effect.partition("/")[0]) if app else None
+    if not isinstance(contract, Effect):
+        return ""
+    fields = contract.receipt.json_schema().get("properties", {})
+    return ", ".join(f"{name}: {each['type']}" if "type" in each else name for name, each in fields.items())
 
 
 def _listed(names: Iterable[str]) -> str:

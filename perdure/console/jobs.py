@@ -6,7 +6,7 @@ import asyncio
 import logging
 import secrets
 from collections import deque
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
@@ -93,14 +93,16 @@ class Jobs:
         names: AsyncIterator[Name],
         keys: dict[Name, list[str]],
         fields: Fields,
+        ended: Callable[[], None],
     ) -> None:
-        """Let it run."""
+        """Let it run; `ended` is called at its end."""
         self._jobs[job.id] = job
         for old in [each.id for each in self._jobs.values() if each.ended][: max(len(self._jobs) - KEPT, 0)]:
             del self._jobs[old]
         task = asyncio.create_task(job.run(acts, names, keys, fields))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(lambda _: ended())
 
     def of(self, person: Person, job_id: str) -> Job | None:
         """The job, if the person began it or administers the console."""

@@ -74,6 +74,7 @@ class Sources:
     _connecting: asyncio.Task[Client | TemporalUnavailable] | None = None
     _asked_at: float = float("-inf")
     _kept: dict[object, _Kept] = field(default_factory=dict)
+    _outdated: list[_Kept] = field(default_factory=list)
 
     async def pool(self) -> Pool:
         """Connections to the app's database.
@@ -155,6 +156,11 @@ class Sources:
             raise kept.error
         return Seen(kept.value, kept.at, None if kept.error is None else str(kept.error))
 
+    def outdate(self) -> None:
+        """Let every page read anew, because an act has changed what was kept."""
+        self._outdated = [each for each in (*self._outdated, *self._kept.values()) if each.reading is not None]
+        self._kept = {}
+
     async def _read(self, kept: _Kept, read: Callable[[], Awaitable[Any]]) -> None:
         try:
             kept.value, kept.error = await read(), None
@@ -166,7 +172,7 @@ class Sources:
 
     async def close(self) -> None:
         """Close what was opened."""
-        tasks = [each.reading for each in self._kept.values() if each.reading] + [self._connecting]
+        tasks = [each.reading for each in (*self._kept.values(), *self._outdated) if each.reading] + [self._connecting]
         for task in tasks:
             if task is not None:
                 task.cancel()

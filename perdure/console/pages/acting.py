@@ -9,7 +9,7 @@ from datetime import datetime
 from starlette.responses import Response
 
 from perdure._operations.bulk import Name
-from perdure._operations.consequences import follows, takes_receipt
+from perdure._operations.consequences import follows, receipt_fields, takes_receipt
 from perdure._operations.doubts import Doubt, DoubtSelection, keys_in_doubt
 from perdure._operations.entity import Record, read_record
 from perdure._operations.finished import FinishedSelection
@@ -83,6 +83,7 @@ async def ask(view: View) -> Response:
         rate=RATE,
         answers=answers,
         receipt=takes_receipt(view.app, given.get("effect", "")),
+        fields=receipt_fields(view.app, given.get("effect", "")),
         allowed=view.person.may_somewhere(Role.BULK),
         words=_words(given),
     )
@@ -90,11 +91,11 @@ async def ask(view: View) -> Response:
 
 async def _ask_one(view: View, verb: Verb, given: Mapping[str, str]) -> Response:
     one = await _one(view, verb, given, Role.LOOK)
-    answers, receipt = {}, False
+    answers, receipt, fields = {}, False, ""
     if one.doubt is not None:
         doubt, state = one.doubt, one.record.row["state"]
         answers = follows(view.app, doubt.lifecycle, state, doubt.effect, ended=doubt.ended, attempts=doubt.attempts)
-        receipt = takes_receipt(view.app, doubt.effect)
+        receipt, fields = takes_receipt(view.app, doubt.effect), receipt_fields(view.app, doubt.effect)
     row = one.record.row
     return view.render(
         "act_on_one.html",
@@ -103,6 +104,7 @@ async def _ask_one(view: View, verb: Verb, given: Mapping[str, str]) -> Response
         one=one,
         answers=answers,
         receipt=receipt,
+        fields=fields,
         allowed=view.person.may(Role.SETTLE, row["lifecycle"], row["tenant"]),
     )
 
@@ -113,6 +115,10 @@ async def act(view: View) -> Response:
     _check(verb, view.form)
     if "id" in given:
         return await _act_on_one(view, verb, given)
+    if view.form.get("receipt", "").strip() and view.form.get("same") != "on":
+        raise InvalidSetting(
+            "one receipt for many: confirm that it is right for each of them, or settle them one by one"
+        )
     return await _act_on_many(view, verb, given)
 
 
@@ -122,6 +128,7 @@ async def _act_on_one(view: View, verb: Verb, given: Mapping[str, str]) -> Respo
     acts = await session.acts(asks_temporal=verb.asks_temporal and not (verb is RESOLVE and one.final))
     entity = Name(given["lifecycle"], given["id"]).entity
     answer = await verb.act(acts, entity, [one.doubt.key] if verb is RESOLVE and one.doubt else [], view.form)
+    view.sources.outdate()
     says(log, "acted", verb=verb.name, entity=str(entity), by=view.person.name)
     return view.redirect(
         f"/entity/{entity.lifecycle}", id=entity.id, notice=view.console.forms.notice(f"{verb.words}: {answer}")
@@ -136,7 +143,7 @@ async def _act_on_many(view: View, verb: Verb, given: Mapping[str, str]) -> Resp
     acts = await session.acts(asks_temporal=verb.asks_temporal and "ended" not in given)
     keys: dict[Name, list[str]] = {}
     job = Job(new_id(), view.person.name, verb, _words(given), total, _rate(view.form))
-    view.console.jobs.begin(job, acts, chosen.names(view.reading, keys), keys, view.form)
+    view.console.jobs.begin(job, acts, chosen.names(view.reading, keys), keys, view.form, view.sources.outdate)
     says(log, "acts on many", verb=verb.name, whom=job.words, total=total, by=view.person.name)
     return view.redirect(f"/jobs/{job.id}")
 

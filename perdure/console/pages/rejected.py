@@ -146,7 +146,7 @@ async def _act_on_many(view: View, verb: Verb, acts: Acts, given: Mapping[str, s
         _, entities = await count_rejected(connection, wanted)
     keys: dict[Name, list[str]] = {}
     job = Job(new_id(), view.person.name, verb, words, entities, RATE)
-    view.console.jobs.begin(job, acts, _names(view, wanted, keys), keys, view.form)
+    view.console.jobs.begin(job, acts, _names(view, wanted, keys), keys, view.form, view.sources.outdate)
     says(log, "acts on many", verb=f"rejected {verb.name}", whom=words, total=entities, by=view.person.name)
     return view.redirect(f"/jobs/{job.id}")
 

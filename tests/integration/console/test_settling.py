@@ -41,6 +41,7 @@ async def test_a_doubt_is_settled_by_one_of_two_people_who_read_the_page(world: 
         theirs = await bob.form(act, "/act/resolve")  # opened before ann has settled it
         answer = await ann.send(act, "/act/resolve", outcome="done", receipt='{"number": 7}', note=NOTE)
         assert answer.status_code == 200, readable(answer.text)
+        assert "1 of ring: do-ring" in readable(await ann.get("/inbox")), "who has settled one sees one less"
         assert "resolved as done" in readable(answer.text)
         late = await bob.http.post("/act/resolve", data={**theirs, "outcome": "not_done", "note": NOTE})
         assert late.status_code == 409, readable(late.text)
@@ -49,9 +50,15 @@ async def test_a_doubt_is_settled_by_one_of_two_people_who_read_the_page(world: 
         assert world.counterparty.seen("do", "ring/a/") == 1, "nothing was called again"
 
         other = act.replace("id=a", "id=b").replace("%2Fa%2F", "%2Fb%2F")
-        for lacking in ({"outcome": "done"}, {"note": NOTE}, {"outcome": "done", "receipt": "{", "note": NOTE}):
+        for lacking in (
+            {"outcome": "done"},
+            {"note": NOTE},
+            {"outcome": "done", "receipt": "{", "note": NOTE},
+            {"outcome": "not_done", "receipt": '{"number": 7}', "note": NOTE},
+        ):
             wrong = await bob.http.post("/act/resolve", data={**await bob.form(other, "/act/resolve"), **lacking})
             assert wrong.status_code == 400, lacking
+            assert "shows the form as you filled it in" in readable(wrong.text)
         assert await record(world, "ring", "b") == []
 
 
@@ -66,6 +73,9 @@ async def test_many_are_settled_after_a_preview_and_those_that_join_later_are_le
             each for each in links(await ann.get(group)) if each.startswith("/act/resolve") and "id=" not in each
         )
         assert f"Settle {MANY}" in readable(await ann.get(act))
+        one_for_all = {"outcome": "done", "receipt": '{"number": 7}', "note": NOTE}
+        shared = await ann.http.post("/act/resolve", data={**await ann.form(act, "/act/resolve"), **one_for_all})
+        assert (shared.status_code, "one receipt for many" in readable(shared.text)) == (400, True)
         form = await ann.form(act, "/act/resolve")
         await world.client.start(Ring, "late", Booking())
         await parked(world, MANY + 1)
