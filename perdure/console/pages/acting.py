@@ -138,7 +138,7 @@ async def _act_on_one(view: View, verb: Verb, given: Mapping[str, str]) -> Respo
 async def _act_on_many(view: View, verb: Verb, given: Mapping[str, str]) -> Response:
     if not view.person.may_somewhere(Role.BULK):
         view.require_everywhere(Role.BULK)
-    chosen, total = _chosen(view, verb, given, _as_of(view.form)), int(view.form.get("total", "0"))
+    chosen, total = _chosen(view, verb, given, _as_of(view.form)), _total(view.form)
     session = await view.session(view.form.get("note", ""))
     acts = await session.acts(asks_temporal=verb.asks_temporal and "ended" not in given)
     keys: dict[Name, list[str]] = {}
@@ -232,6 +232,14 @@ def _check(verb: Verb, form: Mapping[str, str]) -> None:
     given_json(form, "input")
     if verb is RESOLVE:
         chosen_outcome(form)
+
+
+def _total(form: Mapping[str, str]) -> int:
+    """What the preview counted; it is only shown beside how far the act is."""
+    total = form.get("total", "0")
+    if not total.isdecimal() or len(total) > 12:
+        raise InvalidSetting(f"{total!r} is no count: load the form again")
+    return int(total)
 
 
 def _as_of(form: Mapping[str, str]) -> datetime:
