@@ -48,7 +48,7 @@ def console(
         list[str] | None,
         typer.Option(
             metavar="NAME=ROLE",
-            help="for --oidc-issuer and --proxy-header: what a person, a group or * may do: look, payloads, settle, "
+            help="for --oidc-issuer and --proxy-header: what a person, group:NAME or * may do: look, payloads, settle, "
             "bulk, administer; :LIFECYCLE and @TENANT limit it; may be repeated",
         ),
     ] = None,
@@ -145,7 +145,7 @@ def granting(given: Sequence[str]) -> dict[str, tuple[Grant, ...]]:
         name, equals, role = each.partition("=")
         if not name or not equals:
             raise InvalidSetting(
-                f"--grant {each!r} must be NAME=ROLE, as ann@example.org=settle or on-call=settle:order"
+                f"--grant {each!r} must be NAME=ROLE, as ann@example.org=settle or group:on-call=settle:order"
             )
         found[name] = (*found.get(name, ()), Grant.of(role))
     if not found:

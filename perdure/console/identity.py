@@ -75,7 +75,7 @@ class Proxy(Identity):
     Args:
         header: such as `X-Forwarded-User`. The proxy must remove it from requests that it did not authenticate.
         addresses: of the proxy, or networks; from others the header counts for nothing.
-        granting: what a name, a group or `*` is granted.
+        granting: what a name, `group:NAME` or `*` is granted.
         groups_header: with the person's groups, by comma.
 
     Raises:

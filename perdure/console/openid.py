@@ -34,7 +34,7 @@ class OpenId(Identity):
     Args:
         issuer: its URL; `/.well-known/openid-configuration` below it says the rest.
         client_id, client_secret: of the console, as registered there. Register `<URL of the console>/signed-in`.
-        granting: what a name, a group or `*` is granted.
+        granting: what a name, `group:NAME` or `*` is granted.
         public_url: of the console, where a proxy is before it.
         name_claim, groups_claim: which claims of the ID token are the name and the groups.
         scope: what is asked for, so that they are in it.

@@ -132,12 +132,20 @@ class Person:
         return Reach.of((each.lifecycle, each.tenant) for each in self.grants if each.role.includes(role))
 
 
+GROUP = "group:"
+"""Before the name of a group, where something is granted."""
+
+
 def usable(name: str) -> bool:
     """Whether it can stand on record as the name of a person."""
     return 0 < len(name) <= LONGEST_NAME and one_line(name) == name
 
 
 def granted_to(name: str, groups: Iterable[str], granting: dict[str, tuple[Grant, ...]]) -> tuple[Grant, ...]:
-    """What somebody is granted by name, by each group, and as everybody (`*`)."""
-    found = [grant for key in (name, *groups, "*") for grant in granting.get(key, ())]
+    """What somebody is granted by name, by each group (`group:NAME`), and as everybody (`*`).
+
+    A person who chose a name that reads as a group gets nothing by it.
+    """
+    own = () if name == "*" or name.startswith(GROUP) else (name,)
+    found = [grant for key in (*own, *(GROUP + each for each in groups), "*") for grant in granting.get(key, ())]
     return tuple(dict.fromkeys(found))

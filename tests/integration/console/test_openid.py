@@ -37,7 +37,7 @@ async def provided() -> AsyncIterator[Provider]:
 
 async def test_who_signs_in_at_the_provider_has_the_roles_of_name_and_groups(world: World) -> None:
     folder = Folder.opened(world.folder / "console")
-    granting = {"ops": Person.granted("settle:order"), "ann": Person.granted("payloads")}
+    granting = {"group:ops": Person.granted("settle:order"), "ann": Person.granted("payloads")}
     async with provided() as provider:
         sessions = Sessions(folder, folder.secret())
         way = OpenId(provider.issuer, CLIENT, SECRET, granting, sessions)

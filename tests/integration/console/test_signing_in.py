@@ -48,7 +48,7 @@ async def test_a_token_signs_one_browser_in_once_until_it_signs_out(world: World
 
 
 async def test_a_proxys_header_counts_from_the_proxy_alone(world: World) -> None:
-    granting = {"ops": Person.granted("settle"), "*": Person.granted("look")}
+    granting = {"group:ops": Person.granted("settle"), "*": Person.granted("look")}
     user, groups = "X-Forwarded-User", "X-Forwarded-Groups"
     async with open_console(world, Proxy(user, ["127.0.0.0/8"], granting, groups)) as site, httpx.AsyncClient() as http:
         page = await http.get(site.url, headers={user: "ann", groups: "dev, ops"})

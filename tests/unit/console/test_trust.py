@@ -41,7 +41,7 @@ def test_a_folder_of_another_user_and_an_empty_key_are_not_trusted(
 
 
 async def test_a_second_header_of_groups_counts_for_nothing() -> None:
-    proxy = Proxy("x-user", ["127.0.0.1"], {"ops": Person.granted("settle")}, "x-groups")
+    proxy = Proxy("x-user", ["127.0.0.1"], {"group:ops": Person.granted("settle")}, "x-groups")
     one = await proxy.person(request(("x-user", "ann"), ("x-groups", "ops")))
     two = await proxy.person(request(("x-user", "ann"), ("x-groups", "ops"), ("x-groups", "dev")))
     assert one is not None
@@ -79,3 +79,10 @@ def test_what_ends_after_the_preview_is_not_chosen() -> None:
     assert finished_ones({}, EVERYTHING, until).before == until
     assert finished_ones({"before": "2029-01-01T00:00Z"}, EVERYTHING, until).before == datetime(2029, 1, 1, tzinfo=UTC)
     assert finished_ones({"before": "2031-01-01T00:00Z"}, EVERYTHING, until).before == until
+
+
+async def test_a_person_who_is_named_as_a_group_has_nothing_of_it() -> None:
+    proxy = Proxy("x-user", ["127.0.0.1"], {"group:ops": Person.granted("settle")}, "x-groups")
+    for name in ("ops", "group:ops", "*"):
+        stranger = await proxy.person(request(("x-user", name)))
+        assert stranger is None or stranger.grants == (), name
