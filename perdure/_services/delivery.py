@@ -57,7 +57,7 @@ _NO_NAMESPACE = (
     "has no namespace {!r}, or it was deleted: create it again, or correct TEMPORAL_NAMESPACE. All that waits is kept"
 )
 _USUAL = 3
-_INDEX = "earch attribute"
+_INDEX = "search attribute"
 """In each message of a server that does not know a search attribute."""
 
 
@@ -167,7 +167,11 @@ class Delivery:
             try:
                 return await self._start_workflow(entity, workflow_id, given, memo, row, index)
             except RPCError as error:
-                if not index or error.status is not RPCStatusCode.INVALID_ARGUMENT or _INDEX not in error.message:
+                if (
+                    not index
+                    or error.status is not RPCStatusCode.INVALID_ARGUMENT
+                    or _INDEX not in error.message.lower()
+                ):
                     raise
                 assert self._indexing is not None
                 self._indexing.refused()

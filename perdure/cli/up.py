@@ -141,7 +141,7 @@ def _options(
 def _print_unit(app: str, config: Settings, options: list[str]) -> None:
     user, stop = getpass.getuser(), patience_of_all(config)
     text = unit(app, options, folder=Path.cwd(), user=user, grace=config.graceful_shutdown_timeout, stop=stop)
-    typer.echo(text, nl=False)
+    print_line(text.removesuffix("\n"))
 
 
 def _show(folder: Folder, *, as_json: bool) -> None:

@@ -6,6 +6,7 @@ import asyncio
 import os
 import secrets
 import signal
+import sys
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
@@ -34,6 +35,7 @@ class Container:
         self._world = world
         given = {each["name"]: self._value(each) for each in spec["env"]}
         kept = {name: os.environ[name] for name in KEPT if name in os.environ}
+        kept["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{kept['PATH']}"  # as in the image
         self.environment = kept | {"HOME": "/nonexistent"} | given | more
         self._log = world.folder / f"{self.name}-{secrets.token_hex(3)}.log"
         self._process: asyncio.subprocess.Process | None = None

@@ -77,7 +77,7 @@ async def test_one_that_waits_shows_for_whom_and_payloads_only_when_asked(world:
         later = "select perdure.signal('counter', 'a', 'tell', '\"a secret\"', not_before => now() + interval '1 h')"
         assert await world.db.fetchval(later) == "sent"
         until = await stands(world, "repeat", "a", "waits", lambda sentence: "until" in sentence)
-        assert until.endswith("UTC (do-repeat: next step)")
+        assert until.endswith("UTC (do-repeat was not done: busy: next step)")
         await stands(world, "counter", "a", "waits", lambda sentence: sentence == "it waits for a message")
         [message] = (await shown(world, "counter", "a"))["messages"]
         assert (message["name"], message["delivered_at"], message["waits"]) == ("tell", None, True)
