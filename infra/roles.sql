@@ -3,11 +3,13 @@
 \getenv owner OWNER_PASSWORD
 \getenv worker WORKER_PASSWORD
 \getenv columns COLUMNS_PASSWORD
+\getenv console CONSOLE_PASSWORD
 \getenv temporal TEMPORAL_PASSWORD
 create role owner login password :'owner';
 create role worker login password :'worker';
 create role columns login password :'columns';
+create role console login password :'console';
 create role temporal login createdb password :'temporal';
 create database app owner owner;
 revoke connect on database app from public;
-grant connect on database app to worker, columns;
+grant connect on database app to worker, columns, console;

@@ -90,6 +90,13 @@ class Authority:
         return Issued(cert.public_bytes(serialization.Encoding.PEM), _pem(key), cert.serial_number)
 
 
+def certificate(end: datetime, name: str = "a") -> bytes:
+    """A certificate that ends then, PEM."""
+    key, subject = ec.generate_private_key(ec.SECP256R1()), _named(name)
+    built = _builder(subject, subject, key.public_key(), begin=end - timedelta(days=9), end=end)
+    return built.sign(key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
+
+
 def server_context(issued: Issued, clients: Authority, folder: Path) -> ssl.SSLContext:
     """For a server of HTTP/2 that shows `issued` and asks for a client certificate of `clients`."""
     cert, key = folder / f"{issued.serial:x}.pem", folder / f"{issued.serial:x}.key"
@@ -110,7 +117,14 @@ def _named(name: str) -> x509.Name:
     return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
 
 
-def _builder(subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey) -> x509.CertificateBuilder:
+def _builder(
+    subject: x509.Name,
+    issuer: x509.Name,
+    key: ec.EllipticCurvePublicKey,
+    *,
+    begin: datetime | None = None,
+    end: datetime | None = None,
+) -> x509.CertificateBuilder:
     now = datetime.now(UTC)
     return (
         x509.CertificateBuilder()
@@ -118,6 +132,6 @@ def _builder(subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicK
         .issuer_name(issuer)
         .public_key(key)
         .serial_number(x509.random_serial_number())
-        .not_valid_before(now - timedelta(minutes=5))
-        .not_valid_after(now + timedelta(hours=1))
+        .not_valid_before(begin or now - timedelta(minutes=5))
+        .not_valid_after(end or now + timedelta(hours=1))
     )

@@ -119,13 +119,17 @@ async def until_serving(address: str, namespace: str, retention: timedelta) -> N
         with suppress(RPCError, RuntimeError):
             client = await Client.connect(address, namespace=namespace)
             await make_namespace(client, retention)
-            await _until_known(client)
+            await check_parts(client)
             return
         await asyncio.sleep(_LOOK_EVERY)
 
 
-async def _until_known(client: Client) -> None:
-    """History and matching keep lists of the namespaces, which are up to two seconds behind."""
+async def check_parts(client: Client) -> None:
+    """Ask history and matching for something in the namespace. Their lists of namespaces are up to two seconds behind.
+
+    Raises:
+        RPCError: one does not answer, or does not know the namespace.
+    """
     queue = DescribeTaskQueueRequest(namespace=client.namespace, task_queue=TaskQueue(name=_NOBODY))
     await client.workflow_service.describe_task_queue(queue, timeout=_ANSWERS_WITHIN)
     workflow = DescribeWorkflowExecutionRequest(

@@ -12,7 +12,9 @@ import asyncpg
 
 from perdure import database
 from perdure._machine import databases, temporal
+from perdure._machine.beside import Beside
 from perdure._machine.folder import WEB_UI
+from perdure._machine.hanging import Hanging
 from perdure._machine.lines import Lines
 from perdure._machine.machine import Machine
 from perdure._machine.readiness import sockets
@@ -92,7 +94,9 @@ class Tree:
             await self._started(web_ui)
         await asyncio.gather(*(self._started(each.child, each) for each in self._workers))
         for name, command in self._machine.beside:
-            await self._started(self._child(name, temporal.on_leash(command), {**_inherited(), **environment}))
+            given = name, temporal.on_leash(command), {**_inherited(), **environment}
+            each = Beside(*given, read=self._lines.read, changed=self._changed)
+            await self._started(each.child, each)
         self._ready = True
         self._health.runs()
         self._changed()
@@ -106,7 +110,9 @@ class Tree:
         says(log, _TRIAL)
         folder, namespace = self._machine.folder.path, self._machine.namespace
         command = temporal.on_leash([str(program), *temporal.try_options(self._ports, folder, namespace)])
-        return self._child("temporal", command, temporal.environment_of_machine(), until_ready=self._serves)
+        child = self._child("temporal", command, temporal.environment_of_machine(), until_ready=self._serves)
+        self._watch(Hanging(child, self._address, self._machine.namespace, temporal.check_parts))
+        return child
 
     async def _server(self) -> Child:
         machine = self._machine
@@ -127,7 +133,17 @@ class Tree:
         machine.folder.note_version(programs.version)
         environment = temporal.environment_of_server(made[-1], self._ports, machine.folder.path)
         command = temporal.on_leash(server_command(programs))
-        return self._child("temporal", command, environment, before=until_made, until_ready=self._serves)
+        child = self._child("temporal", command, environment, before=until_made, until_ready=self._serves)
+
+        async def postgres_answers() -> None:
+            await databases.check_connection(made[-1])
+
+        self._watch(Hanging(child, self._address, machine.namespace, temporal.check_parts, postgres_answers))
+        return child
+
+    def _watch(self, hanging: Hanging) -> None:
+        self._health.watch([hanging.pulse])
+        self._keeping.append(asyncio.create_task(hanging.watch()))
 
     async def _serves(self) -> None:
         await temporal.until_serving(self._address, self._machine.namespace, self._machine.retention)
@@ -191,9 +207,9 @@ class Tree:
     def _child(self, name: str, command: list[str], environment: dict[str, str], **more: Any) -> Child:
         return Child(name, command, environment, read=self._lines.read, changed=self._changed, **more)
 
-    async def _started(self, child: Child, worker: WorkerProcess | None = None) -> None:
+    async def _started(self, child: Child, probed: WorkerProcess | Beside | None = None) -> None:
         self._children.append(child)
-        self._keeping.append(asyncio.create_task(child.keep() if worker is None else worker.kept()))
+        self._keeping.append(asyncio.create_task(child.keep() if probed is None else probed.kept()))
         await child.ready.wait()
 
     async def _end(self) -> None:

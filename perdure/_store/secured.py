@@ -55,14 +55,14 @@ def _explained(url: str) -> Iterator[None]:
     except ssl.SSLCertVerificationError as error:
         raise UnusableFile(
             f"the certificate of PostgreSQL at {_place(url)} is not trusted by "
-            f"{_named(url, 'sslrootcert')}: {error.verify_message}"
+            f"{named(url, 'sslrootcert')}: {error.verify_message}"
         ) from None
     except (ssl.SSLError, FileNotFoundError, PermissionError, IsADirectoryError) as error:
         if (why := _unusable(url)) is not None:
             raise UnusableFile(why) from None
         if isinstance(error, ssl.SSLError):
             raise UnusableFile(
-                f"PostgreSQL at {_place(url)} ends the TLS handshake: {error.reason}; check {_named(url, 'sslcert')}"
+                f"PostgreSQL at {_place(url)} ends the TLS handshake: {error.reason}; check {named(url, 'sslcert')}"
             ) from None
         raise
     except asyncpg.InterfaceError as error:
@@ -80,7 +80,7 @@ def _explained(url: str) -> Iterator[None]:
 def _unusable(url: str) -> str | None:
     """The file that cannot be used, and why; None = all can be used."""
     for name in ("sslrootcert", "sslcrl", "sslcert"):
-        file = _file(url, name)
+        file = file_of(url, name)
         if file is None:
             continue
         try:
@@ -90,36 +90,36 @@ def _unusable(url: str) -> str | None:
                 return _unusable_pair(url, context, file)
             context.load_verify_locations(cafile=file)
         except OSError as error:
-            return f"{_named(url, name)} can't be used: {_why(error)}"
+            return f"{named(url, name)} can't be used: {_why(error)}"
     return None
 
 
 def _unusable_pair(url: str, context: ssl.SSLContext, cert: str) -> str | None:
-    key = _file(url, "sslkey")
+    key = file_of(url, "sslkey")
     try:
         if key is not None:
             Path(key).read_bytes()
     except OSError as error:
-        return f"{_named(url, 'sslkey')} can't be used: {_why(error)}"
+        return f"{named(url, 'sslkey')} can't be used: {_why(error)}"
     try:
         context.load_cert_chain(cert, key, password="")
     except OSError as error:
-        of = "" if key is None else f" with {_named(url, 'sslkey')}"
-        return f"{_named(url, 'sslcert')}{of} can't be used: {_why(error)}"
+        of = "" if key is None else f" with {named(url, 'sslkey')}"
+        return f"{named(url, 'sslcert')}{of} can't be used: {_why(error)}"
     return None
 
 
 def _passfile(url: str) -> str | None:
     """Check a password file that asyncpg, like libpq, ignores if others may read it."""
-    file = _file(url, "passfile")
+    file = file_of(url, "passfile")
     if file is None:
         return None
     try:
         mode = stat.S_IMODE(Path(file).stat().st_mode)
     except OSError as error:
-        return f"{_named(url, 'passfile')} can't be used: {_why(error)}"
+        return f"{named(url, 'passfile')} can't be used: {_why(error)}"
     if mode & (stat.S_IRWXG | stat.S_IRWXO):
-        return f"{_named(url, 'passfile')} has mode {mode:04o}, and others than its owner may use it: chmod 600 it"
+        return f"{named(url, 'passfile')} has mode {mode:04o}, and others than its owner may use it: chmod 600 it"
     return None
 
 
@@ -129,14 +129,15 @@ def _why(error: OSError) -> str:
     return error.strerror or type(error).__name__
 
 
-def _file(url: str, name: str) -> str | None:
+def file_of(url: str, name: str) -> str | None:
+    """The file that a parameter of the URL names, or libpq's variable for it; None = neither."""
     given = parse_qs(urlsplit(url).query).get(name)
     return given[-1] if given else os.environ.get(_VARIABLES[name])
 
 
-def _named(url: str, name: str) -> str:
+def named(url: str, name: str) -> str:
     """The setting and its file, with the names that an operator uses."""
-    file = _file(url, name)
+    file = file_of(url, name)
     if file is None:
         return f"{name} (not set)"
     in_url = name in parse_qs(urlsplit(url).query)

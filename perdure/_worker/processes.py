@@ -131,26 +131,28 @@ class WorkerProcess:
         try:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self.child.keep())
-                tasks.create_task(self._end_hung())
+                tasks.create_task(end_hung(self.child, self.sibling))
         except* Exception as error:
             log.error("process %d is not looked after any more", self.sibling.index, exc_info=error)
             self.pulse.hangs("it has ended")
 
-    async def _end_hung(self) -> None:
-        noes = 0
-        while True:
-            await asyncio.sleep(_LOOK)
-            troubles = await asyncio.to_thread(self.sibling.asked, "live")
-            noes = noes + 1 if troubles else 0
-            if noes == _NOES:
-                about = {"process": self.child.name, "service": troubles[0].service, "why": troubles[0].why}
-                says(log, "a worker process hangs; it is killed", level=logging.ERROR, **about)
-                self.child.kill()
-                noes = 0
-
     def _note(self) -> None:
         self.sibling.began = self.child.began
         self._changed()
+
+
+async def end_hung(child: Child, sibling: Sibling) -> None:
+    """Ask a process whether it lives, and kill it after `_NOES` negative answers in a row, until this is cancelled."""
+    noes = 0
+    while True:
+        await asyncio.sleep(_LOOK)
+        troubles = await asyncio.to_thread(sibling.asked, "live")
+        noes = noes + 1 if troubles else 0
+        if noes == _NOES:
+            about = {"process": child.name, "service": troubles[0].service, "why": troubles[0].why}
+            says(log, "a process hangs; it is killed", level=logging.ERROR, **about)
+            child.kill()
+            noes = 0
 
 
 def _metrics_address(config: Settings) -> str:

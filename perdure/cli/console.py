@@ -103,7 +103,7 @@ def console(
         way = _open_id(config, oidc_issuer, oidc_client_id, granting(grants), public_url, claims)
     else:
         way = Tokens()
-    asyncio.run(_serve(_made(way, declared, config, public_url), host, port))
+    asyncio.run(_serve(_made(way, declared, config, public_url), config, host, port))
 
 
 @group.command("token", epilog="Example: perdure console token ann --as settle:order --as look")
@@ -179,7 +179,11 @@ def _made(way: Identity, app: App | None, config: Settings, public_url: str | No
     return console(way, app=app, config=config, public_url=public_url)
 
 
-async def _serve(made: Console, host: str, port: int) -> None:
+async def _serve(made: Console, config: Settings, host: str, port: int) -> None:
+    from perdure.console.health import healthy
     from perdure.console.serving import listen, serve
 
-    await serve(made, listen(host, port), told_to_stop())
+    listening, stop = listen(host, port), told_to_stop()
+    async with healthy(config, made.sources) as health:
+        health.runs()
+        await serve(made, listening, stop)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from functools import partial
 from typing import Annotated, Any
 
@@ -114,9 +115,18 @@ def _print_queues(seen: Mapping[str, Any]) -> None:
 
 
 def _print_builds(seen: Mapping[str, Any]) -> None:
-    names = ("deployment", "build", "status", "open")
-    if rows := [tuple(each[name] for name in names) for each in seen["builds"]]:
-        print_table(names, rows, title="\nbuilds")
+    names = ("deployment", "build", "status")
+    now = datetime.now(UTC)
+    rows = [
+        (*(each[name] for name in names), shown((now - each["since"]).total_seconds()), each["open"], each["why"])
+        for each in seen["builds"]
+    ]
+    if rows:
+        print_table((*names, "for", "open", "must its workers stay?"), rows, title="\nbuilds")
+    for each in seen["builds"]:
+        if each["wake"]:
+            print_line(f"what only waits leaves {each['build']} at once by (Temporal 1.32 or newer):")
+            print_line(f"  {each['wake']}")
 
 
 def _print_findings(seen: Mapping[str, Any]) -> None:

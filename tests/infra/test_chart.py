@@ -59,6 +59,20 @@ def test_the_values_of_the_manual_are_valid(tmp_path: Path) -> None:
     }
 
 
+def test_the_scaler_of_each_build_in_the_manual_is_valid() -> None:
+    [template] = [each for each in yaml_of(PAGE) if each.get("kind") == "WorkerResourceTemplate"]
+    assert template["spec"]["workerDeploymentRef"] == {"name": "shop-worker"}
+    scaler = template["spec"]["template"]
+    assert scaler["spec"]["scaleTargetRef"] == {}
+    scaler["spec"]["scaleTargetRef"] = {"name": "shop-worker-1"}  # as the controller fills it in
+    check({**scaler, "metadata": {"name": "shop-worker-1"}})
+
+
+def yaml_of(page: Path) -> list[dict[str, Any]]:
+    """The blocks of YAML on a page."""
+    return [yaml.safe_load(each) for each in re.findall(r"```yaml\n(.*?)```", page.read_text(), re.DOTALL)]
+
+
 def test_a_field_that_kubernetes_does_not_have_is_seen() -> None:
     [worker] = [each for each in manifests(HERE / "values/controller.yaml") if each["kind"] == "WorkerDeployment"]
     pods(worker)[0]["containers"][0]["comand"] = []
@@ -101,6 +115,8 @@ def test_no_pod_may_do_more_than_it_must_and_each_has_time_to_end(values: Path) 
         ({"versioning": {"mode": "controller"}, "autoscaling": {"enabled": True}}, "autoscaling.enabled=true with"),
         ({"autoscaling": {"enabled": True, "maxReplicas": 1}}, "autoscaling.maxReplicas=1 is less than"),
         ({"temporal": {"tls": {"clientSecret": "a"}}}, "temporal.tls.enabled is false"),
+        ({"networkPolicy": {"restrictEgress": True}}, "networkPolicy.egress is empty"),
+        ({"metrics": {"enabled": False, "podMonitor": {"enabled": True}}}, "no pod has metrics"),
     ],
     ids=lambda each: each if isinstance(each, str) else "",
 )
@@ -116,6 +132,47 @@ def test_a_value_that_can_not_be_used_is_named(given: dict[str, Any], named: str
 
 def _merged(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
     return {**one, **{name: {**one.get(name, {}), **value} for name, value in other.items()}}
+
+
+def test_the_network_policy_admits_what_others_must_reach_and_nothing_else() -> None:
+    found = manifests(HERE / "values/everything.yaml")
+    [policy] = [each["spec"] for each in found if each["kind"] == "NetworkPolicy"]
+    labels = [labels_of(each) for each in found if pods(each)]
+    assert len(labels) > 4
+    assert all(policy["podSelector"]["matchLabels"].items() <= each.items() for each in labels)
+    admitted = {port["port"]: rule.get("from", "everybody") for rule in policy["ingress"] for port in rule["ports"]}
+    listening = {
+        port["containerPort"]: port["name"]
+        for pod in [pod for each in found for pod in pods(each)]
+        for container in pod["containers"]
+        for port in container.get("ports", [])
+    }
+    assert {listening[port]: who for port, who in admitted.items()} == {
+        "metrics": [{"namespaceSelector": {}}],
+        "http": "everybody",
+    }
+    assert {*listening.values()} - {listening[port] for port in admitted} == {"health"}  # which the node asks
+    assert [port["port"] for rule in policy["egress"] for port in rule["ports"]] == [53, 53, 5432]
+
+
+def test_the_pod_monitor_finds_each_pod_that_has_metrics() -> None:
+    found = manifests(HERE / "values/everything.yaml")
+    [monitor] = [each["spec"] for each in found if each["kind"] == "PodMonitor"]
+    [endpoint] = monitor["podMetricsEndpoints"]
+    named = {
+        each["metadata"]["name"]
+        for each in found
+        if pods(each) and monitor["selector"]["matchLabels"].items() <= labels_of(each).items()
+        for port in pods(each)[0]["containers"][0].get("ports", [])
+        if port["name"] == endpoint["port"]
+    }
+    assert named == {"shop-worker", "shop-services"}
+
+
+def labels_of(manifest: dict[str, Any]) -> dict[str, str]:
+    """The labels of the pods of a manifest."""
+    spec = manifest["spec"].get("jobTemplate", manifest)["spec"]
+    return dict(spec["template"]["metadata"]["labels"])
 
 
 def test_each_value_has_a_rule_and_a_default() -> None:

@@ -63,14 +63,9 @@ class Container:
         """Whether its probe succeeds, as the node sees it."""
         assert self._process is not None
         assert self._process.returncode is None, self._log.read_text()
-        [kind] = {"httpGet", "tcpSocket"} & {*self._spec[probe]}
-        rule = self._spec[probe][kind]
+        rule = self._spec[probe]["httpGet"]
         [port] = [each["containerPort"] for each in self._spec["ports"] if each["name"] == rule["port"]]
         try:
-            if kind == "tcpSocket":
-                _, writer = await asyncio.open_connection("127.0.0.1", port)
-                writer.close()
-                return True
             async with aiohttp.ClientSession() as http, http.get(f"http://127.0.0.1:{port}{rule['path']}") as answer:
                 return answer.status < 400
         except (OSError, aiohttp.ClientError):
@@ -161,7 +156,8 @@ async def test_a_fleet_of_its_processes_does_the_work_of_one_worker(world: World
         await stack.enter_async_context(running(world, of(found, "Deployment", "services")["containers"][0]))
         worker = of(others, "Deployment", "worker")["containers"][0]
         await stack.enter_async_context(running(world, worker))
-        await stack.enter_async_context(running(world, of(found, "Deployment", "console")["containers"][0]))
+        console = of(manifests(values(world, **more)), "Deployment", "console")["containers"][0]
+        await stack.enter_async_context(running(world, console))
         await world.db.execute("select perdure.start('lookup', n::text, '{}') from generate_series(1, 5) n")
         await world.until(lambda: world.db.fetchval("select count(*) = 5 from perdure.finished"), "all done")
         assert set(world.counterparty.accepted.values()) == {1}

@@ -23,7 +23,7 @@ from perdure.servers.postgres_user import server_account
 INFRA = Path(__file__).parents[2] / "infra"
 COMPOSE = (INFRA / "compose.yaml").read_text()
 LOCKS = [INFRA.parent / "requirements.lock", *(INFRA / "locks").glob("*.lock")]
-PASSWORDS = {f"{role.upper()}_PASSWORD": f"of-{role}" for role in ("owner", "worker", "columns", "temporal")}
+PASSWORDS = {f"{role.upper()}_PASSWORD": f"of-{role}" for role in ("owner", "worker", "columns", "console", "temporal")}
 
 
 def test_no_password_has_a_default() -> None:
@@ -99,6 +99,7 @@ async def test_no_role_of_a_process_is_a_superuser() -> None:
         await admin.close()
     assert [tuple(each) for each in roles] == [
         ("columns", False, True, True),
+        ("console", False, True, True),
         ("owner", False, True, True),
         ("temporal", False, False, True),
         ("worker", False, True, True),

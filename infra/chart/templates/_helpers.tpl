@@ -29,6 +29,12 @@ app.kubernetes.io/component: {{ index . 1 }}
 {{- if and .Values.temporal.tls.clientSecret .Values.temporal.apiKeySecret -}}
 {{- fail "temporal.tls.clientSecret and temporal.apiKeySecret are both set: Temporal takes a client certificate or an API key, so set one of them" -}}
 {{- end -}}
+{{- if and .Values.networkPolicy.enabled .Values.networkPolicy.restrictEgress (not .Values.networkPolicy.egress) -}}
+{{- fail "networkPolicy.restrictEgress=true, and networkPolicy.egress is empty: no pod would reach PostgreSQL or Temporal. List them, and the other sides of effects" -}}
+{{- end -}}
+{{- if and .Values.metrics.podMonitor.enabled (not .Values.metrics.enabled) -}}
+{{- fail "metrics.podMonitor.enabled=true, and metrics.enabled=false: no pod has metrics. Set one of them otherwise" -}}
+{{- end -}}
 {{- if and (or .Values.temporal.tls.clientSecret .Values.temporal.tls.authoritySecret) (not .Values.temporal.tls.enabled) -}}
 {{- fail "temporal.tls names a Secret, and temporal.tls.enabled is false: set temporal.tls.enabled=true" -}}
 {{- end -}}
@@ -87,20 +93,28 @@ perdure{{ with .Values.scope }}:{{ . }}{{ end }}
 {{- end }}
 {{- end }}
 
-{{/* Metrics and probes of a process that runs until it is stopped. */}}
-{{- define "perdure.observed" -}}
+{{/* Where a process that runs until it is stopped answers probes. */}}
+{{- define "perdure.health" -}}
 - {name: PERDURE_HEALTH, value: "{{ .Values.listen }}:{{ .Values.health.port }}"}
+{{- end }}
+
+{{/* The same, and its metrics. */}}
+{{- define "perdure.observed" -}}
+{{- include "perdure.health" . }}
 {{- if .Values.metrics.enabled }}
 - {name: PERDURE_METRICS, value: "prometheus:{{ .Values.listen }}:{{ .Values.metrics.port }}"}
 {{- end }}
 {{- end }}
 
-{{- define "perdure.probes" -}}
+{{- define "perdure.ports" -}}
 ports:
   - {name: health, containerPort: {{ .Values.health.port }}}
 {{- if .Values.metrics.enabled }}
   - {name: metrics, containerPort: {{ .Values.metrics.port }}}
 {{- end }}
+{{- end }}
+
+{{- define "perdure.probes" -}}
 # A worker that starts waits up to 25 s for PostgreSQL and Temporal, and then ends by itself.
 startupProbe:
   httpGet: {path: /live, port: health}

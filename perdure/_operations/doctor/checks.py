@@ -8,6 +8,7 @@ from temporalio.service import RPCError
 
 from perdure._operations.doctor.application import APPLICATION, OWN_CHECKS
 from perdure._operations.doctor.binding import BINDING
+from perdure._operations.doctor.certificates import CERTIFICATES
 from perdure._operations.doctor.check import Check, Needs, Site, problem_of
 from perdure._operations.doctor.clocks import CLOCKS
 from perdure._operations.doctor.database_server import DATABASE_SERVER
@@ -32,6 +33,7 @@ CHECKS = [
     ROLES,
     TEMPORAL_SERVER,
     TEMPORAL_TLS,
+    CERTIFICATES,
     SEARCH_ATTRIBUTES,
     BINDING,
     CLOCKS,

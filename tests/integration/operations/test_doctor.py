@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 import secrets
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +18,9 @@ from perdure._store.connecting import weaknesses
 from perdure.servers.ports import free_port
 from perdure.servers.postgres import PostgresServer
 from tests.apps.bodies import app
+from tests.certificates import Authority, certificate, server_context
 from tests.command import APP, perdure
+from tests.security.secured import Files, behind_tls
 from tests.world import World
 
 MAIL = "workers.comments.app:app"
@@ -137,3 +141,40 @@ async def test_a_pooler_is_seen(world: World, postgres: PostgresServer) -> None:
         found = await doctor(world, PERDURE_DATABASE_URL=bouncer.dsn(database))
     assert found.status == 0
     assert found.problem("PgBouncer")[1] == "set PERDURE_DATABASE_URL of the workers to PostgreSQL itself"
+
+
+@pytest.mark.usefixtures("durable")
+async def test_certificates_that_end_soon_or_have_ended_are_named(
+    world: World, postgres: PostgresServer, tmp_path: Path
+) -> None:
+    authority, files, other = Authority(), Files(tmp_path / "client"), Files(tmp_path / "other")
+    for each in (files, other):
+        each.write(authority, authority.issue("worker"))
+    other.cert.write_bytes(certificate(datetime(2020, 2, 3, 4, 5, tzinfo=UTC)))
+    other.ca.write_bytes(certificate(datetime(2020, 1, 1, tzinfo=UTC)) + certificate(datetime(2090, 1, 1, tzinfo=UTC)))
+    context = server_context(authority.issue("server"), authority, tmp_path)
+    async with (
+        behind_tls(f"127.0.0.1:{postgres.port}", context, postgres=True) as database,
+        behind_tls(world.temporal.address, context) as server,
+    ):
+        address = f"127.0.0.1:{server.port}"
+        found = await doctor(
+            world,
+            PERDURE_DATABASE_URL=files.url(world.dsn, database.port),
+            PERDURE_COLUMN_DATABASE_URL=other.url(world.dsn, database.port),
+            **{**files.temporal(), "TEMPORAL_ADDRESS": address},
+        )
+    assert found.status == 1
+    problems = found.checks["certificates"]["problems"]
+    named = {each["what"].partition(" ends on ")[0] for each in problems if " ends on " in each["what"]}
+    assert named == {
+        f"the certificate in sslcert={str(files.cert)!r}",
+        f"the certificate in sslrootcert={str(files.ca)!r}",
+        f"the certificate of PostgreSQL at 127.0.0.1:{database.port}",
+        "the client certificate for Temporal",
+        "the certificate of Temporal's authority (TEMPORAL_TLS_SERVER_CA_CERT_PATH)",
+        f"the certificate of Temporal at {address}",
+    }
+    assert all(re.search(r" UTC, in \d+ hours$", each["what"]) for each in problems if " ends on " in each["what"])
+    [ended] = [each["what"] for each in problems if each["serious"]]
+    assert ended == f"the certificate in sslcert={str(other.cert)!r} ended on 2020-02-03 04:05 UTC"

@@ -15,6 +15,7 @@ from threading import Thread
 
 import pytest
 
+from perdure.servers import temporal_programs
 from perdure.servers.releases import download_programs
 from perdure.servers.temporal_binary import TemporalMissingError
 from perdure.servers.temporal_programs import SERVER, SQL_TOOL, VERSION, archive, obtain_programs
@@ -36,6 +37,7 @@ def releases(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         monkeypatch.setenv("PERDURE_TEMPORAL_RELEASES", f"http://127.0.0.1:{server.server_address[1]}/")
         monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
         monkeypatch.setenv("PATH", str(tmp_path))
+        monkeypatch.setattr(temporal_programs, "_PINNED", {})
         folder = root / f"v{VERSION}"
         folder.mkdir(parents=True)
         publish(folder, {SERVER: SCRIPT, SQL_TOOL: SCRIPT})
@@ -65,12 +67,14 @@ def test_a_release_is_downloaded_once_and_its_checksum_is_kept(releases: Path) -
     assert obtain_programs() == found
 
 
-@pytest.mark.parametrize("pinned", [True, False])
+@pytest.mark.parametrize("expected", ["set", "built in", "published"])
 def test_an_archive_with_another_checksum_is_not_used(
-    releases: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, pinned: bool
+    releases: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, expected: str
 ) -> None:
-    if pinned:
+    if expected == "set":
         monkeypatch.setenv("PERDURE_TEMPORAL_CHECKSUM", "a" * 64)
+    elif expected == "built in":
+        monkeypatch.setattr(temporal_programs, "_PINNED", {archive().rpartition("/")[2]: "a" * 64})
     else:
         publish(releases, {SERVER: SCRIPT, SQL_TOOL: SCRIPT}, checksum="a" * 64)
     with pytest.raises(TemporalMissingError, match=f"and not {'a' * 64}: nothing of it is used") as error:
