@@ -13,6 +13,8 @@ from typing import Any
 import asyncpg
 
 from perdure._operations.again import Workflows, start_again
+from perdure._operations.consequences import receipt_problem
+from perdure._operations.possible import refusal
 from perdure._store.bounds import bounds
 from perdure._store.postgres import Pool
 from perdure._store.schema import Connection
@@ -23,7 +25,6 @@ from perdure.client.calls import call
 from perdure.client.client import Client
 from perdure.client.reading import refusals
 from perdure.client.records import EntityStatus
-from perdure.contracts.effects import first_problem
 from perdure.contracts.keys import Entity
 from perdure.contracts.outcomes import EffectStatus
 from perdure.errors import AlreadyFinished, DatabaseUnavailable, InvalidInput, NotNow, NotOnRecord, NoWorkflow
@@ -108,7 +109,8 @@ class Acts:
     async def cancel(self, entity: Entity) -> str:
         """Ask for its end, through the outbox: Temporal may be away."""
         standing = await self._standing(entity)
-        self._check_can_be_cancelled(entity)
+        if not standing.final and (why := refusal("cancel", standing, self.app)):
+            raise NotNow(f"{entity}: {why}")
         asking = call("cancel", entity, made_by=self.asked.by, note=self.asked.note, message_id=CANCEL)
         async with self._transaction(entity) as connection:
             answer = await connection.fetchval(asking.sql("${}"), *asking.values)
@@ -166,17 +168,8 @@ class Acts:
 
     def _check_receipt(self, entity: Entity, effect: str, receipt: Any) -> None:
         """Where a workflow is there it does so by itself."""
-        contract = None if self.app is None else self.app.contract(effect.partition("/")[0])
-        if contract is not None:
-            try:
-                contract.receipt.validate_python(receipt)
-            except ValueError as error:
-                why = f"{entity}: the receipt does not fit what {effect} declares: {first_problem(error)}"
-                raise InvalidInput(why) from None
-
-    def _check_can_be_cancelled(self, entity: Entity) -> None:
-        if self.app is not None and self.app.lifecycle(entity.lifecycle).declared.cancelled is None:
-            raise NotNow(f"{entity}: {entity.lifecycle} declares no state with cancelled=True to end in")
+        if why := receipt_problem(self.app, effect, receipt):
+            raise InvalidInput(f"{entity}: {why}")
 
     @asynccontextmanager
     async def _transaction(self, entity: Entity) -> AsyncIterator[Connection]:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 from perdure.app import App
-from perdure.contracts.effects import Effect
+from perdure.contracts.effects import Effect, first_problem
 from perdure.contracts.outcomes import EffectStatus
-from perdure.contracts.policies import Dedupe
+from perdure.contracts.policies import AskFirst, Dedupe
 
 ANSWERS = (EffectStatus.DONE, EffectStatus.NOT_DONE, EffectStatus.ABANDONED)
 
@@ -67,6 +68,26 @@ def takes_receipt(app: App | None, effect: str) -> bool:
     except ValueError:
         return True
     return False
+
+
+def is_looked_up(app: App | None, effect: str) -> bool:
+    """Whether its doubt policy may ask a look-up; where nothing is declared, it may."""
+    contract = app.contract(effect.partition("/")[0]) if app else None
+    policy = contract.doubt if isinstance(contract, Effect) else None
+    while isinstance(policy, Dedupe):
+        policy = policy.otherwise
+    return policy is None or isinstance(policy, AskFirst)
+
+
+def receipt_problem(app: App | None, effect: str, receipt: Any) -> str | None:
+    """Why a receipt does not fit what the effect declares; None where it fits, or nothing is declared."""
+    contract = app.contract(effect.partition("/")[0]) if app else None
+    if isinstance(contract, Effect):
+        try:
+            contract.receipt.validate_python(receipt)
+        except ValueError as error:
+            return f"the receipt does not fit what {effect} declares: {first_problem(error)}"
+    return None
 
 
 def receipt_fields(app: App | None, effect: str) -> str:

@@ -29,6 +29,7 @@ class DoubtSelection:
         waiting: only those that nothing but a person settles, of open entities.
         why: with this reason; `""` = without one.
         until: whose last attempt was begun by then.
+        keys: only these.
         reach: within it.
     """
 
@@ -40,6 +41,7 @@ class DoubtSelection:
     waiting: bool = False
     why: str | None = None
     until: datetime | None = None
+    keys: tuple[str, ...] | None = None
     reach: Reach = EVERYTHING
 
 
@@ -68,8 +70,8 @@ class Doubt:
     ended: bool
     state: str
     waits_for_person: bool
-    tenant: str | None = None
-    deadline: datetime | None = None
+    tenant: str | None
+    deadline: datetime
 
     @property
     def token(self) -> str:
@@ -117,6 +119,21 @@ async def keys_in_doubt(connection: Connection, selection: DoubtSelection, names
     return [Doubt(**row) for row in rows]
 
 
+async def find_named(connection: Connection, selection: DoubtSelection, names: Sequence[str]) -> dict[str, list[Doubt]]:
+    """Those that it matches, by the names among `names` that mean them: the key, the token, the id of the entity, or
+    `LIFECYCLE/ID`."""
+    sql, arguments = _sql(selection)
+    wanted = f"any(${len(arguments) + 1}::text[])"
+    token = "left(encode(sha256(convert_to(f.key, 'UTF8')), 'hex'), 40)"
+    sql += f" and (f.key = {wanted} or f.id = {wanted} or f.lifecycle || '/' || f.id = {wanted} or {token} = {wanted})"
+    known, found = set(names), dict[str, list[Doubt]]()
+    for row in await connection.fetch(sql, *arguments, list(known)):
+        doubt = Doubt(**row)
+        for name in {doubt.key, doubt.token, doubt.id, f"{doubt.lifecycle}/{doubt.id}"} & known:
+            found.setdefault(name, []).append(doubt)
+    return found
+
+
 async def count_doubts(connection: Connection, selection: DoubtSelection, most: int | None = None) -> int:
     """How many it matches, whatever its limit.
 
@@ -157,6 +174,7 @@ def _sql(selection: DoubtSelection) -> tuple[str, list[Any]]:
         "coalesce(e.state, i.final) = ${}": selection.state,
         "f.why = ${}": selection.why or None,
         "f.attempt_at <= ${}": selection.until,
+        "f.key = any(${})": selection.keys,
     }
     given = {clause: value for clause, value in filters.items() if value is not None}
     clauses = [clause.format(n) for n, clause in enumerate(given, 1)] + ["e.lifecycle is null"] * selection.ended

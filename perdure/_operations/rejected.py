@@ -17,6 +17,8 @@ from perdure.client.reading import refusals
 
 query = queries(__name__)
 
+_ROWS = query("rejected")
+"""Those that a filter chooses."""
 _PATIENCE = bounds(lock="10s", statement="15s")
 _RETRY = "select perdure.retry_rejected($1, $2, $3, $4::jsonb)"
 _DROP = "select perdure.drop_rejected($1, $2, $3)"
@@ -51,6 +53,10 @@ class Rejected:
 
     Attributes:
         kind: `start`, `wake` or `message`.
+        is_over: its entity has ended, was restarted or is gone.
+        runs: it is a start, and a workflow of its entity was begun nevertheless.
+        attempted: the key of an effect, if it is a start and one was attempted nevertheless.
+        past_is_gone: it is the start of a restart, and how the generation before ended is no longer on record.
     """
 
     seq: int
@@ -62,19 +68,41 @@ class Rejected:
     reason: str
     rejected_at: datetime
     tenant: str | None
+    is_over: bool
+    runs: bool
+    attempted: str | None
+    past_is_gone: bool
+
+    @property
+    def not_again(self) -> str | None:
+        """Why it can't be delivered again; None = the record does not rule it out."""
+        return "its entity has ended, or was restarted, since" if self.is_over else None
+
+    @property
+    def not_dropped(self) -> str | None:
+        """Why it can't be dropped; None = the record does not rule it out."""
+        if self.is_over:
+            return None
+        if self.runs:
+            return "its entity runs: cancel that"
+        if self.attempted:
+            return f"{self.attempted} is on record: dropped and started again, it could happen twice"
+        return "how its entity ended before is no longer on record" if self.past_is_gone else None
 
 
 async def select_rejected(
     connection: Connection, wanted: RejectedSelection, limit: int | None, after: int | None = None
 ) -> list[Rejected]:
     """Those behind the number `after`, the oldest first."""
-    rows = await connection.fetch(query("rejected_chosen"), *wanted.arguments, after, limit)
+    page = f"{_ROWS} and ($7::bigint is null or j.seq > $7) order by j.seq limit $8"
+    rows = await connection.fetch(page, *wanted.arguments, after, limit)
     return [Rejected(**row) for row in rows]
 
 
 async def count_rejected(connection: Connection, wanted: RejectedSelection) -> tuple[int, int]:
     """How many there are, and of how many entities."""
-    row = await connection.fetchrow(query("rejected_count"), *wanted.arguments)
+    counted = f"select count(*) as rejected, count(distinct (lifecycle, id)) as entities from ({_ROWS}) r"
+    row = await connection.fetchrow(counted, *wanted.arguments)
     assert row is not None
     return row["rejected"], row["entities"]
 
@@ -83,7 +111,12 @@ async def rejected_by_entity(
     connection: Connection, wanted: RejectedSelection, after: tuple[str, str], limit: int
 ) -> list[tuple[str, str, Sequence[int]]]:
     """Lifecycle, id and numbers, in the order of lifecycle and id."""
-    rows = await connection.fetch(query("rejected_entities"), *wanted.arguments, *after, limit)
+    page = (
+        f"select lifecycle, id, array_agg(seq order by seq) as seqs from ({_ROWS} "
+        'and (j.lifecycle collate "C", j.id collate "C") > ($7::text, $8::text)) r '
+        'group by lifecycle, id order by lifecycle collate "C", id collate "C" limit $9'
+    )
+    rows = await connection.fetch(page, *wanted.arguments, *after, limit)
     return [(row["lifecycle"], row["id"], row["seqs"]) for row in rows]
 
 

@@ -12,12 +12,13 @@ from typing import Any
 from perdure._operations import selection
 from perdure._operations.bulk import Name
 from perdure._operations.condition import Condition
-from perdure._operations.doubts import DoubtSelection, count_doubts, keys_in_doubt, next_doubts, select_doubtful
+from perdure._operations.doubts import Doubt, DoubtSelection, count_doubts, keys_in_doubt, next_doubts, select_doubtful
 from perdure._operations.durations import duration
 from perdure._operations.finished import FinishedSelection, count_finished, select_finished
 from perdure._operations.reach import Reach
 from perdure._operations.selection import Selection
 from perdure._store.schema import Connection
+from perdure.console.verbs import Among
 from perdure.errors import InvalidSetting
 
 Reading = Callable[[], AbstractAsyncContextManager[Connection]]
@@ -28,9 +29,8 @@ OPEN_FILTERS = (
     *("tenant", "finding", "reason"),
 )
 FINISHED_FILTERS = ("lifecycle", "state", "since", "before", "tenant")
-DOUBT_FILTERS = ("lifecycle", "effect", "why", "state", "ended")
-MARKS = ("in_doubt", "attention", "undoubted", "ended", "finished")
-"""Filters that are there or not."""
+DOUBT_FILTERS = ("lifecycle", "effect", "why", "state", "ended", "unexplained")
+_FILTERS = {Among.OPEN: OPEN_FILTERS, Among.FINISHED: FINISHED_FILTERS, Among.DOUBTFUL: DOUBT_FILTERS}
 
 
 class Chosen(ABC):
@@ -128,6 +128,48 @@ class Doubtful(Chosen):
     async def oldest(self, connection: Connection, after: tuple[datetime, str] | None, limit: int) -> Sequence[Any]:
         """Those that follow `after`, the oldest first."""
         return await next_doubts(connection, replace(self.wanted, limit=limit), after)
+
+
+def given(among: Among, fields: Mapping[str, str]) -> dict[str, str]:
+    """For whom an act is, without the rest of an address or a form.
+
+    Raises:
+        InvalidSetting: it is neither one entity nor a filter.
+    """
+    wanted = ("lifecycle", "id", "key") if fields.get("id") else _FILTERS[among]
+    found = {name: value for name, value in fields.items() if name in wanted and value}
+    if ("id" in found and "lifecycle" not in found) or not found:
+        raise InvalidSetting("that names neither one entity nor a filter: begin at the inbox or the list")
+    return found
+
+
+def chosen(among: Among, fields: Mapping[str, str], reach: Reach, until: datetime | None) -> Chosen:
+    """Those that the filter chooses within reach, and that were there by `until`."""
+    if among is Among.FINISHED:
+        return Finished(finished_ones(fields, reach, until))
+    if among is Among.DOUBTFUL:
+        return Doubtful(doubtful_ones(fields, reach, until))
+    return Open(open_ones(fields, reach, until))
+
+
+def in_words(fields: Mapping[str, str]) -> str:
+    """A filter in a few words."""
+    names = {"why": "reason", "older_than": "older than", "in_doubt": "in doubt", "unexplained": "without a reason"}
+    return ", ".join(
+        names.get(name, name) if value == "on" else f"{names.get(name, name)} {value}" for name, value in fields.items()
+    )
+
+
+def group_of(doubt: Doubt) -> dict[str, str]:
+    """The group of the inbox in which it stands, as the address of that has it."""
+    group = {"lifecycle": doubt.lifecycle, "effect": doubt.effect.partition("/")[0]}
+    group |= {"why": doubt.why} if doubt.why else {"unexplained": "on"}
+    return group | ({"ended": "on"} if doubt.ended else {})
+
+
+def place_of(doubt: Doubt) -> str:
+    """Its place in the group, as the address of a page has it."""
+    return f"{doubt.deadline.isoformat()} {doubt.key}"
 
 
 def open_ones(query: Mapping[str, str], reach: Reach, until: datetime | None = None) -> Selection:

@@ -79,7 +79,7 @@ def guarded(console: Console, page: Page) -> Callable[[Request], Awaitable[Respo
                 return _sign_in(console, request, page)
             if not person.may_somewhere(page.role):
                 _deny(page, person)
-            form = await checked_form(console, request, person) if page.method == "POST" else {}
+            form = await checked_form(console, request, person, once=page.acts) if page.method == "POST" else {}
             response = await page.show(View(console, request, person, page, visitor, form))
         except Refused as error:
             response = refused(console, request, error.status, error.title, error.why, person)
@@ -133,8 +133,13 @@ def check_rate(console: Console, request: Request, person: Person | None) -> Non
     _wait(console.rates.requests.wait(f"address {address}" if person is None else f"person {person.name}"))
 
 
-async def checked_form(console: Console, request: Request, person: Person | None) -> dict[str, str]:
+async def checked_form(
+    console: Console, request: Request, person: Person | None, *, once: bool = True
+) -> dict[str, str]:
     """The fields of a form, once it is known to be the person's own.
+
+    Args:
+        once: whether it counts once.
 
     Raises:
         Refused: it is too large, is no form, comes too often or from elsewhere, or was sent before.
@@ -154,7 +159,7 @@ async def checked_form(console: Console, request: Request, person: Person | None
             raise ValueError
     except ValueError:
         raise Refused(400, "That is no form", "It is not encoded as one.") from None
-    why = console.forms.refusal(request, form.pop(TOKEN, ""), request.cookies.get(VISITOR), person)
+    why = console.forms.refusal(request, form.pop(TOKEN, ""), request.cookies.get(VISITOR), person, once=once)
     if why is not None:
         says(log, "refused a form", path=request.url.path, why=why, by=person.name if person else None)
         raise Refused(403, "The form was refused", f"Nothing was done: {why}. Load its page again, and send it anew.")

@@ -35,6 +35,7 @@ class Job:
     Attributes:
         words: whom it is for.
         total: how many there were in the preview.
+        rest: address of the page that shows those that are left.
         refusals: the newest ones.
         problem: why it failed, if it has.
         ended: when; None = it is under way.
@@ -46,6 +47,7 @@ class Job:
     words: str
     total: int
     rate: float
+    rest: str
     began: datetime = field(default_factory=lambda: datetime.now(UTC))
     tally: Tally = field(default_factory=Tally)
     refusals: deque[str] = field(default_factory=lambda: deque[str](maxlen=REFUSALS))

@@ -35,6 +35,7 @@ class Page:
         role: who has it nowhere gets no answer. What is shown or done is to be limited by `View.reach` and
             `View.require` besides.
         menu: its words in the menu; None = it is not there.
+        acts: whether its form changes something, and so counts once. One that only shows can be sent again.
     """
 
     name: str
@@ -43,6 +44,7 @@ class Page:
     role: Role = Role.LOOK
     method: str = "GET"
     menu: str | None = None
+    acts: bool = True
 
 
 @dataclass

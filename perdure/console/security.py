@@ -79,8 +79,10 @@ class Forms:
         """A new one."""
         return str(self._signer.dumps([visitor, person.name if person else None, secrets.token_urlsafe(12)]))
 
-    def refusal(self, request: Request, given: str, visitor: str | None, person: Person | None) -> str | None:
-        """Why the form can't be accepted; None = it can, and its token is used up."""
+    def refusal(
+        self, request: Request, given: str, visitor: str | None, person: Person | None, *, once: bool = True
+    ) -> str | None:
+        """Why the form can't be accepted; None = it can, and if it counts once, its token is used up."""
         if foreign(request.headers, self.public_host):
             return "it was sent from a page of another site"
         try:
@@ -96,6 +98,8 @@ class Forms:
             return "it was made for another browser or another person"
         if nonce in self._used:
             return "it was sent before"
+        if not once:
+            return None
         self._forget()
         self._used[nonce] = time.monotonic() + FORM_AGE
         return None

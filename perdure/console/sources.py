@@ -30,6 +30,8 @@ _OPENING = 3.0
 _CONNECTING = 1.0
 _AGAIN = 5.0
 """Seconds between two attempts to reach Temporal."""
+_MOST = 5_000
+"""Things that are kept; of more, none is."""
 _QUICK = 0.1
 """Seconds that a page waits for what it could show as it was."""
 
@@ -144,6 +146,9 @@ class Sources:
             PerdureError: it could never be read.
         """
         kept = self._kept.setdefault(key, _Kept())
+        if len(self._kept) > _MOST:
+            self.outdate()
+            self._kept[key] = kept
         age = time.monotonic() - kept.read_at
         if age > fresh and kept.reading is None:
             kept.reading = asyncio.create_task(self._read(kept, read))

@@ -12,6 +12,7 @@ from markupsafe import Markup, escape
 
 from perdure._operations.durations import shown
 from perdure._text.shown import UNSEEN, lines, one_line
+from perdure.console.evidence import outcome
 from perdure.console.figures import bar, spark, state_diagram
 
 
@@ -92,6 +93,7 @@ def environment(folders: Mapping[str, Path]) -> Environment:
         "duration": duration,
         "number": number,
         "lines_of": lines,
+        "outcome": outcome,
     }
     made.filters.update(filters)
     made.globals.update(counted=counted, spark=spark, bar=bar, state_diagram=state_diagram)

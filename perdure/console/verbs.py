@@ -15,6 +15,7 @@ from perdure.contracts.outcomes import EffectStatus
 from perdure.errors import InvalidSetting, NotNow
 
 Fields = Mapping[str, str]
+Act = Callable[[Acts, Entity, Sequence[str], Fields], Awaitable[str]]
 
 
 class Among(StrEnum):
@@ -35,6 +36,7 @@ class Verb:
         done: what follows a number, as in `7 settled`.
         about: what it does.
         undo: whether and how it is undone.
+        undone_by: name of the act that the page which follows offers for that.
         among: which entities it is for.
         needs_note: whether a reason is asked for.
         asks_temporal: whether a workflow is asked.
@@ -47,16 +49,22 @@ class Verb:
     about: str
     undo: str
     among: Among
-    act: Callable[[Acts, Entity, Sequence[str], Fields], Awaitable[str]]
+    act: Act
     needs_note: bool = False
     asks_temporal: bool = True
+    undone_by: str | None = None
 
 
-async def _resolve(acts: Acts, entity: Entity, keys: Sequence[str], fields: Fields) -> str:
-    outcome, receipt = chosen_outcome(fields), given_json(fields, "receipt")
-    if not keys:
-        raise NotNow(f"{entity}: nothing of it is in doubt any more: somebody or something was faster")
-    return "; ".join([await acts.resolve(entity, outcome, receipt, key) for key in keys])
+def resolving(receipts: Mapping[str, Any]) -> Act:
+    """The act *resolve*, with the receipt of each key that has one of its own."""
+
+    async def resolve(acts: Acts, entity: Entity, keys: Sequence[str], fields: Fields) -> str:
+        outcome, shared = chosen_outcome(fields), given_json(fields, "receipt")
+        if not keys:
+            raise NotNow(f"{entity}: nothing of it is in doubt any more: somebody or something was faster")
+        return "; ".join([await acts.resolve(entity, outcome, receipts.get(key, shared), key) for key in keys])
+
+    return resolve
 
 
 async def _retry(acts: Acts, entity: Entity, keys: Sequence[str], fields: Fields) -> str:
@@ -82,7 +90,7 @@ RESOLVE = Verb(
     "Record what became of an effect in doubt. Answer only what you know from the other side, not what is likely.",
     "There is no undo: the lifecycle goes on with your answer at once.",
     Among.DOUBTFUL,
-    _resolve,
+    resolving({}),
     needs_note=True,
 )
 VERBS: dict[str, Verb] = {
@@ -130,9 +138,38 @@ VERBS: dict[str, Verb] = {
             _restart,
             needs_note=True,
             asks_temporal=False,
+            undone_by="cancel",
         ),
     )
 }
+
+
+def verb_named(name: str) -> Verb:
+    """The act.
+
+    Raises:
+        InvalidSetting: there is none of that name.
+    """
+    if name not in VERBS:
+        raise InvalidSetting(f"no act is named {name!r}; there are: {', '.join(VERBS)}")
+    return VERBS[name]
+
+
+def check_fields(verb: Verb, fields: Fields) -> None:
+    """Make sure that nothing is missing, before anything is done.
+
+    Raises:
+        InvalidSetting: a field is missing, or can't be used.
+    """
+    note = fields.get("note", "")
+    if verb.needs_note and not note.strip():
+        raise InvalidSetting("the note is missing: say how you know, for the record")
+    if len(note) > 2000:
+        raise InvalidSetting("the note has more than 2,000 characters")
+    given_json(fields, "receipt")
+    given_json(fields, "input")
+    if verb is RESOLVE:
+        chosen_outcome(fields)
 
 
 def chosen_outcome(fields: Fields) -> EffectStatus:

@@ -131,6 +131,8 @@ def test_a_command_that_is_printed_names_the_entity_and_runs_nothing_else(entity
         ended=False,
         state="charging",
         waits_for_person=True,
+        tenant=None,
+        deadline=MOMENT,
     )
     assert doubt.resolve is not None
     words = shlex.split(one_line(doubt.resolve))

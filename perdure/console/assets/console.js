@@ -13,9 +13,12 @@
   const well = () => { lost = null; say("live", false); };
 
   // Nobody loses what they are typing, or the place that they are reading.
+  const filled = (field) => field.type === "checkbox" || field.type === "radio"
+    ? field.checked !== field.defaultChecked : field.value !== field.defaultValue;
   const busy = () => {
     const here = document.activeElement;
-    return (here && here.matches("main input, main textarea, main select")) || !getSelection().isCollapsed;
+    return (here && here.matches("main input:not([type=checkbox]), main textarea, main select"))
+      || [...document.querySelectorAll("main input, main textarea")].some(filled) || !getSelection().isCollapsed;
   };
 
   const load = async () => {

@@ -3,24 +3,20 @@ shown on request alone, and the request is on record."""
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping, Sequence
 
 from starlette.responses import Response
 
-from perdure._operations.entity import Record, Seen, link, read_record, see
+from perdure._operations.entity import Record, link, read_record
 from perdure._operations.selection import check_lifecycle
 from perdure._operations.timeline import timeline, way
 from perdure._services.credentials import profile
+from perdure.console import offering
 from perdure.console.figures import Node
 from perdure.console.page import Page, View
 from perdure.console.roles import Role
-from perdure.console.verbs import VERBS, Verb
 from perdure.contracts.keys import Entity
-from perdure.errors import InvalidSetting, NoSuchEntity, TemporalUnavailable
-
-PATIENCE = 2.5
-"""Seconds that Temporal has for its part of the page."""
+from perdure.errors import InvalidSetting, NoSuchEntity
 
 
 async def show(view: View) -> Response:
@@ -44,13 +40,10 @@ async def payloads(view: View) -> Response:
 async def _page(view: View, fields: Mapping[str, str], *, payloads: bool) -> Response:
     lifecycle, entity_id = _named(view, fields)
     record = await _record(view, lifecycle, entity_id, payloads=payloads)
-    seen = await _seen(view, record)
+    seen = await offering.seen(view, record)
     row = record.row
     namespace = profile().get("namespace", "default")
     line = timeline(seen)
-    in_doubt = any(
-        each["status"] == "in_doubt" or (each["status"] == "attempting" and each["over"]) for each in record.effects
-    )
     may_act = view.person.may(Role.SETTLE, lifecycle, row["tenant"])
     return view.render(
         "entity.html",
@@ -61,7 +54,7 @@ async def _page(view: View, fields: Mapping[str, str], *, payloads: bool) -> Res
         line=line,
         diagram=(_nodes(view, record), way(record.transitions), row["state"]),
         web=link(view.config.web_ui, namespace, seen.workflow_id),
-        verbs=_verbs(row["final"] is not None, in_doubt) if may_act else [],
+        verbs=await offering.reasons(view, seen) if may_act else {},
         may_see_payloads=view.person.may(Role.PAYLOADS, lifecycle, row["tenant"]),
     )
 
@@ -76,16 +69,6 @@ async def _record(view: View, lifecycle: str, entity_id: str, *, payloads: bool)
             raise
     view.see(lifecycle, entity_id, record.row["tenant"])
     return record
-
-
-async def _seen(view: View, record: Record) -> Seen:
-    scope, app = view.config.scope, view.app
-    client = await view.sources.temporal()
-    try:
-        return await asyncio.wait_for(see(record, client, scope, app), PATIENCE)
-    except TimeoutError:
-        away = TemporalUnavailable(f"Temporal did not answer within {PATIENCE:g} s")
-        return await see(record, away, scope, app)
 
 
 def _nodes(view: View, record: Record) -> Sequence[Node]:
@@ -105,11 +88,6 @@ def _nodes(view: View, record: Record) -> Sequence[Node]:
     ]
     names = {each.name for each in nodes}
     return [*(Node(name) for name in been if name not in names), *nodes]
-
-
-def _verbs(final: bool, in_doubt: bool) -> list[Verb]:
-    names = ["resolve"] * in_doubt + (["restart"] if final else ["retry", "send-again", "cancel"])
-    return [VERBS[each] for each in names]
 
 
 def _named(view: View, fields: Mapping[str, str]) -> tuple[str, str]:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import asdict, replace
 from datetime import datetime
+from typing import Any
 
 from starlette.responses import Response
 
-from perdure._operations.consequences import follows
+from perdure._operations.consequences import follows, takes_receipt
 from perdure._operations.doubts import count_doubts
 from perdure._operations.inbox import GROUPS, Group, read_inbox
 from perdure._operations.selection import oldest
-from perdure.console.chosen import Doubtful, doubtful_ones, open_ones
+from perdure.console.chosen import DOUBT_FILTERS, Doubtful, doubtful_ones, open_ones, place_of
+from perdure.console.evidence import evidence
+from perdure.console.exporting import exported
 from perdure.console.page import Page, View
 from perdure.console.roles import Role
 from perdure.errors import InvalidSetting
@@ -20,6 +24,9 @@ COUNTED = 1000
 """Of more, the page of a group says so; the preview of an act counts all."""
 ITEMS = 25
 """Of a group on one page."""
+EXPORTED = 100_000
+"""Rows of one file at most."""
+_COLUMNS = ("lifecycle", "id", "generation", "effect", "key", "token", "attempts", "since", "why", "state", "tenant")
 
 
 async def show(view: View) -> Response:
@@ -59,9 +66,48 @@ async def doubts(view: View) -> Response:
         (each, follows(view.app, each.lifecycle, each.state, each.effect, ended=each.ended, attempts=each.attempts))
         for each in items
     ]
-    last = f"{items[-1].deadline.isoformat()} {items[-1].key}" if more else None
-    same = {name: value for name, value in view.query.items() if name != "after"}
-    return view.render("doubts.html", shown=shown, total=total, counted_up_to=COUNTED, after=last, same=same)
+    same = {name: value for name, value in view.query.items() if name in DOUBT_FILTERS}
+    return view.render(
+        "doubts.html",
+        shown=shown,
+        seen=await evidence(view.sources, items),
+        total=total,
+        counted_up_to=COUNTED,
+        after=place_of(items[-1]) if more else None,
+        same=same,
+        receipt=takes_receipt(view.app, same.get("effect", "")),
+    )
+
+
+async def follow(view: View) -> Response:
+    """To the next doubt of a group; behind the last one, to the group."""
+    chosen = Doubtful(doubtful_ones(view.query, view.reach()))
+    async with view.reading() as connection:
+        found = await chosen.oldest(connection, _after(view), 1)
+    if not found:
+        same = {name: value for name, value in view.query.items() if name in DOUBT_FILTERS}
+        return view.redirect("/inbox/doubts", **same)
+    return view.redirect("/act/resolve", lifecycle=found[0].lifecycle, id=found[0].id, key=found[0].key)
+
+
+async def export(view: View) -> Response:
+    """All effects in doubt of a group as a file, to be joined with what the other side has on record."""
+    form = view.query.get("format", "csv")
+    if form not in ("csv", "json"):
+        raise InvalidSetting(f"{form!r} is no format: csv or json")
+    return exported(form, "perdure-in-doubt", _COLUMNS, _all(view))
+
+
+async def _all(view: View) -> AsyncIterator[Mapping[str, Any]]:
+    chosen, after, left = Doubtful(doubtful_ones(view.query, view.reach())), None, EXPORTED
+    while left > 0:
+        async with view.reading() as connection:
+            found = await chosen.oldest(connection, after, min(left, 1000))
+        for each in found:
+            yield {**asdict(each), "token": each.token}
+        if not found:
+            return
+        after, left = (found[-1].deadline, found[-1].key), left - len(found)
 
 
 async def attention(view: View) -> Response:
@@ -101,5 +147,7 @@ def _after(view: View) -> tuple[datetime, str] | None:
 PAGES = [
     Page("inbox", "/inbox", show, menu="Inbox"),
     Page("inbox.doubts", "/inbox/doubts", doubts, Role.LOOK),
+    Page("inbox.next", "/inbox/next", follow),
+    Page("inbox.export", "/inbox/doubts/export", export),
     Page("inbox.attention", "/inbox/attention", attention, Role.LOOK),
 ]

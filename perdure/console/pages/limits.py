@@ -4,6 +4,7 @@ fleet; and what each tenant has open."""
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 from starlette.responses import Response
@@ -52,7 +53,8 @@ async def ask(view: View) -> Response:
     limit, client = _limit(view), await view.sources.temporal()
     rows, problem = await _limits(view, client, limit)
     may = view.person.may_everywhere(Role.ADMINISTER)
-    return view.render("limit.html", limit=limit, row=rows[0] if rows else None, problem=problem, may=may)
+    row, was = rows[0] if rows else None, view.query.get("was", "")
+    return view.render("limit.html", limit=limit, row=row, problem=problem, may=may, was=was)
 
 
 async def change(view: View) -> Response:
@@ -66,10 +68,12 @@ async def change(view: View) -> Response:
         raise InvalidSetting(f"the note has more than {LONGEST_NOTE:,} characters")
     if isinstance(client, TemporalUnavailable):
         raise client
+    before, _ = await _limits(view, client, limit)
     await set_limit(client, limit, view.config.queue, rate, OperatorRequest(by=view.person.name, note=note))
     says(log, "changed a limit", limit=limit.name, per_second=rate, by=view.person.name)
     words = "as declared" if rate is None else f"{rate:g} a second"
-    return view.redirect("/limits", notice=view.console.forms.notice(f"{limit.name}: {words}, for all workers"))
+    notice = view.console.forms.notice(f"{limit.name}: {words}, for all workers")
+    return view.redirect("/limits", notice=notice, changed=limit.name, was=_was(before))
 
 
 async def _limits(
@@ -83,6 +87,13 @@ async def _limits(
         return [await read_limit(client, each, view.config.queue) for each in declared if only in (None, each)], None
     except TemporalUnavailable as error:
         return [], str(error)
+
+
+def _was(before: Sequence[dict[str, Any]]) -> str:
+    """What was in force, as the form that undoes a change has it."""
+    if not before:
+        return ""
+    return "code" if before[0]["set_by"] is None else f"{before[0]['per_second']:g}"
 
 
 def _limit(view: View) -> RateLimit:

@@ -105,6 +105,7 @@ async def ask(view: View) -> Response:
         total=total,
         entities=entities,
         as_of=as_of,
+        why_not=(sample[0].not_again if verb.name == "retry" else sample[0].not_dropped) if one else None,
         allowed=view.person.may_somewhere(Role.BULK) if may is None else may,
     )
 
@@ -145,7 +146,7 @@ async def _act_on_many(view: View, verb: Verb, acts: Acts, given: Mapping[str, s
     async with view.reading() as connection:
         _, entities = await count_rejected(connection, wanted)
     keys: dict[Name, list[str]] = {}
-    job = Job(new_id(), view.person.name, verb, words, entities, RATE)
+    job = Job(new_id(), view.person.name, verb, words, entities, RATE, view.link("/rejected", **given))
     view.console.jobs.begin(job, acts, _names(view, wanted, keys), keys, view.form, view.sources.outdate)
     says(log, "acts on many", verb=f"rejected {verb.name}", whom=words, total=entities, by=view.person.name)
     return view.redirect(f"/jobs/{job.id}")

@@ -3,14 +3,17 @@ who did it. Of two people who settle the same one, one is told that the other wa
 
 from __future__ import annotations
 
+import csv
+import io
 import re
+from typing import Any
 
 import pytest
 
 from tests.apps.contracts import Booking
 from tests.apps.talking import Ring, app
 from tests.deadline import until
-from tests.integration.console.browsing import open_console, readable
+from tests.integration.console.browsing import Form, open_console, readable
 from tests.integration.operations.acts import LOST, parked, record
 from tests.world import World
 
@@ -95,6 +98,68 @@ async def test_many_are_settled_after_a_preview_and_those_that_join_later_are_le
         again = await ann.http.post("/act/resolve", data={**form, "outcome": "done", "note": "twice"})
         assert again.status_code == 403, "a form counts once"
         assert "it was sent before" in readable(again.text)
+
+
+async def test_some_of_a_group_are_settled_by_ticks_and_by_a_list_and_the_others_stay(world: World) -> None:
+    world.counterparty.replies = [dict(LOST) for _ in range(8)]
+    async with world.worker(app), open_console(world, app=app) as site:
+        await world.db.execute("select perdure.start('ring', n::text, '{}') from generate_series(1, 8) n")
+        await parked(world, 8)
+        ann = site.browser("ann", "bulk")
+        group = next(each for each in links(await ann.get("/inbox")) if each.startswith("/inbox/doubts"))
+        page = await ann.get(group)
+        export = next(each for each in links(page) if "/export" in each and "format=csv" in each)
+        rows = {row["id"]: row for row in csv.DictReader(io.StringIO(await ann.get(export)))}
+        assert len(rows) == 8
+        pasted = [
+            f'{rows["2"]["token"]}\t{{"number": 22}}',
+            f'"{rows["3"]["key"]}","{{""number"": 33}}"',
+            *("ring/4", "5", "5", 'ring/6 {"numbers": 1}', "ring/7 {", f'{rows["2"]["key"]} {{"number": 23}}'),
+            *("ch_none", "<b>a line"),
+        ]
+        ticked: dict[str, Any] = {"item-1": rows["1"]["key"]}
+        some = "/inbox/doubts/some"
+        preview = await ann.send(group, some, **ticked, list="\r\n".join(pasted))
+        text = readable(preview.text)
+        assert "Settle 5" in text
+        assert "2 lines left out: not in this group, or no longer in doubt" in text
+        assert "3 lines left out: the receipt can't be used" in text
+        assert "<b>a line" in text
+        assert "2 lines have a receipt" in text
+        form = Form()
+        form.feed(preview.text)
+        fields = {**form.forms["/act/resolve"][0], "note": NOTE}
+        denied = await ann.http.post("/act/resolve", data={**fields, "outcome": "not_done"})
+        assert (denied.status_code, "the list gives receipts" in readable(denied.text)) == (400, True)
+        assert (await site.browser("bob", "settle").http.post(some, data={})).status_code == 403
+
+        preview = await ann.send(group, some, **ticked, list="\n".join(pasted))
+        form = Form()
+        form.feed(preview.text)
+        shared = {"outcome": "done", "receipt": '{"number": 9}', "same": "on", "note": NOTE}
+        sent = await ann.http.post("/act/resolve", data={**form.forms["/act/resolve"][0], **shared})
+        job = sent.headers["location"]
+
+        async def ended() -> str:
+            text = await ann.get(job)
+            return text if "Ended" in readable(text) else ""
+
+        done = await until(ended, "the job ends")
+        assert "5 settled , 0 refused, of 5" in readable(done)
+        left = await world.db.fetch("select id, status, receipt->>'number' as number from perdure.effect order by id")
+        settled = {row["id"]: row["number"] for row in left if row["status"] == "done"}
+        assert settled == {"1": "9", "2": "22", "3": "33", "4": "9", "5": "9"}
+        rest = await ann.get(next(each for each in links(done) if each.startswith("/inbox/doubts")))
+        assert "3 in doubt" in readable(rest)
+
+        following = next(each for each in links(rest) if each.startswith("/act/resolve?") and "id=" in each)
+        for where in ("/act/resolve", "/act/resolve", "/inbox/doubts"):
+            answer = await ann.send(following, "/act/resolve", outcome="abandoned", note=NOTE)
+            onward = next(each for each in links(answer.text) if each.startswith("/inbox/next"))
+            reached = await ann.http.get(onward, follow_redirects=True)
+            following = reached.url.raw_path.decode()
+            assert reached.url.path == where
+        assert "Nothing of this is in doubt any more" in readable(await ann.get(following))
 
 
 async def test_an_act_on_many_is_stopped(world: World) -> None:

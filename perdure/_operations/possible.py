@@ -1,0 +1,103 @@
+"""Which acts the record of an entity rules out, with the reason: nobody is offered what would be refused.
+
+What the record allows may still be refused: a workflow knows more, and it may have moved meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from perdure.app import App
+from perdure.client.records import EntityStatus
+from perdure.contracts.outcomes import EffectStatus
+from perdure.contracts.states import STARTING
+
+_UNDONE = (EffectStatus.NOT_DONE, EffectStatus.REFUSED, EffectStatus.ABANDONED)
+
+
+def refusal(act: str, standing: EntityStatus, app: App | None, *, is_gone: bool = False) -> str | None:
+    """Why an act can't be done; None = the record does not rule it out.
+
+    Args:
+        act: the name of the command: `resolve`, `retry`, `send-again`, `cancel` or `restart`.
+        is_gone: Temporal has no open workflow of it.
+    """
+    if act in ("retry", "send-again", "cancel") and standing.final:
+        return f"too late: already {standing.state}"
+    return _RULES[act](standing, app, is_gone)
+
+
+def _resolve(standing: EntityStatus, app: App | None, is_gone: bool) -> str | None:
+    unknown = [each for each in standing.effects if each.status.unknown]
+    if not unknown:
+        return f"too late: already {standing.state}" if standing.final else "nothing of it is in doubt"
+    if standing.final:
+        return None
+    if standing.attention is None or not any(each.status is EffectStatus.IN_DOUBT for each in unknown):
+        return f"the doubt policy of {unknown[0].effect} is at work: no person is asked yet"
+    return _gone(is_gone)
+
+
+def _retry(standing: EntityStatus, app: App | None, is_gone: bool) -> str | None:
+    if why := _undelivered(standing):
+        return why
+    if is_gone:
+        return None
+    statuses = {each.status for each in standing.effects}
+    parked = [each.effect for each in standing.effects if each.status is EffectStatus.IN_DOUBT]
+    if statuses.intersection(_UNDONE):
+        return None
+    if parked:
+        return (
+            f"{parked[0]} is in doubt: nobody knows whether it happened, so settle it" if standing.attention else None
+        )
+    if standing.attention is None:
+        at_work = EffectStatus.ATTEMPTING in statuses
+        return "an attempt is under way" if at_work else f"nothing waits for a retry in state {standing.state}"
+    return None
+
+
+def _send_again(standing: EntityStatus, app: App | None, is_gone: bool) -> str | None:
+    if why := _undelivered(standing) or _gone(is_gone):
+        return why
+    statuses = {each.status for each in standing.effects}
+    if statuses.intersection((EffectStatus.REFUSED, EffectStatus.ABANDONED)):
+        return None
+    if EffectStatus.NOT_DONE in statuses:
+        return None if standing.attention else "its next attempt comes by itself: nothing waits to be sent again"
+    return "no effect has ended without being done"
+
+
+def _cancel(standing: EntityStatus, app: App | None, is_gone: bool) -> str | None:
+    declared = app.lifecycles.get(standing.lifecycle) if app else None
+    if declared is not None and declared.declared.cancelled is None:
+        return f"{standing.lifecycle} declares no state with cancelled=True to end in"
+    return None
+
+
+def _restart(standing: EntityStatus, app: App | None, is_gone: bool) -> str | None:
+    if not standing.final:
+        return "it is still open: only what is finished can be restarted"
+    unknown = [each.key for each in standing.effects if each.status.unknown]
+    return f"whether {unknown[0]} happened is not known: settle it first" if unknown else None
+
+
+def _undelivered(standing: EntityStatus) -> str | None:
+    if standing.waits_for_delivery:
+        return "its start waits to be delivered to Temporal"
+    if standing.state == STARTING and standing.rejected:
+        return "its start was rejected: deliver that again, or drop it"
+    return None
+
+
+def _gone(is_gone: bool) -> str | None:
+    return "no workflow of it is open in Temporal: retry it first" if is_gone else None
+
+
+_RULES: dict[str, Callable[[EntityStatus, App | None, bool], str | None]] = {
+    "resolve": _resolve,
+    "retry": _retry,
+    "send-again": _send_again,
+    "cancel": _cancel,
+    "restart": _restart,
+}
