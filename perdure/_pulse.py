@@ -17,7 +17,7 @@ _current: ContextVar[Pulse | None] = ContextVar("perdure_pulse", default=None)
 
 
 @dataclass(frozen=True, slots=True)
-class Trouble:
+class ServiceProblem:
     """What is wrong with a service.
 
     Attributes:
@@ -41,8 +41,8 @@ class Pulse:
         self.name = name
         self._reported = time.time()
         self._due = inf
-        self._hanging: Trouble | None = None
-        self._failing: Trouble | None = None
+        self._hanging: ServiceProblem | None = None
+        self._failing: ServiceProblem | None = None
 
     def beat(self, more: float = 0.0) -> None:
         """Report, and state that the next report comes within `WITHIN` and so many seconds."""
@@ -59,26 +59,26 @@ class Pulse:
 
     def fails(self, why: str) -> None:
         """Report that a round failed, or that the service may do nothing now."""
-        self._failing = Trouble(self.name, self._failing.since if self._failing else time.time(), why)
+        self._failing = ServiceProblem(self.name, self._failing.since if self._failing else time.time(), why)
 
     def hangs(self, why: str | None) -> None:
         """State that the service, though it reports, does nothing; None = it does something again."""
         if why is None:
             self._hanging = None
         elif self._hanging is None:
-            self._hanging = Trouble(self.name, time.time(), why)
+            self._hanging = ServiceProblem(self.name, time.time(), why)
 
     @property
-    def dead(self) -> Trouble | None:
+    def hung(self) -> ServiceProblem | None:
         """Why only a new process can help; None if the service reports as it should."""
         if self._hanging is None and time.monotonic() > self._due:
-            return Trouble(self.name, self._reported, "it hangs: it has not reported when it was due")
+            return ServiceProblem(self.name, self._reported, "it hangs: it has not reported when it was due")
         return self._hanging
 
     @property
-    def trouble(self) -> Trouble | None:
+    def problem(self) -> ServiceProblem | None:
         """Why the service does not do its work; None if it does."""
-        return self.dead or self._failing
+        return self.hung or self._failing
 
 
 def follow(pulse: Pulse) -> None:

@@ -16,7 +16,7 @@ FIELDS = "perdure"
 """Attribute of a log record with the fields."""
 
 
-def says(log: logging.Logger, sentence: str, *, level: int = logging.INFO, **fields: Any) -> None:
+def log_event(log: logging.Logger, sentence: str, *, level: int = logging.INFO, **fields: Any) -> None:
     """Log `sentence` with `fields`, both readable in plain text and as data."""
     if log.isEnabledFor(level):
         known = {name: value for name, value in fields.items() if value is not None}

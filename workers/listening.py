@@ -16,7 +16,7 @@ from typing import ClassVar
 from aiohttp import web
 
 from perdure.database import Connection, Pool, open_pool
-from perdure.logs import says
+from perdure.logs import log_event
 from perdure.settings import Settings
 
 LONGEST = 20.0
@@ -48,7 +48,7 @@ class Listener(ABC):
         self._most = most
 
     @abstractmethod
-    async def hear(self, request: web.BaseRequest) -> int:
+    async def handle(self, request: web.BaseRequest) -> int:
         """Take in what was reported, and say how that went, as the status of an answer."""
 
     @asynccontextmanager
@@ -77,10 +77,10 @@ class Listener(ABC):
     async def _answer(self, request: web.BaseRequest) -> web.Response:
         try:
             async with asyncio.timeout(self._longest / 2):
-                status = await self.hear(request)
+                status = await self.handle(request)
         except TimeoutError:
             status = 408
-        says(self.log, "called back", status=status)
+        log_event(self.log, "called back", status=status)
         answer = web.Response(status=status, text=self.answers[status] or None)
         if status == 405:
             answer.headers["Allow"] = "POST"
@@ -91,15 +91,15 @@ class Listener(ABC):
         return answer
 
 
-async def until_told(listener: Listener, host: str, port: int) -> None:
+async def until_stopped(listener: Listener, host: str, port: int) -> None:
     """Listen until SIGTERM or SIGINT."""
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     async with listener.listening(host, port) as at:
-        says(listener.log, "listening", address=f"{host}:{at}")
+        log_event(listener.log, "listening", address=f"{host}:{at}")
         await stop.wait()
-        says(listener.log, "stopping")
+        log_event(listener.log, "stopping")
 
 
 def pool_of(config: Settings, name: str, patience: float) -> AbstractAsyncContextManager[Pool]:

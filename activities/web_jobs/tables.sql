@@ -217,7 +217,7 @@ begin
     end loop;
 end $$;
 
--- Says to a master that its children have moved. It says by `advance` that it has heard.
+-- Notifies a master that its children have moved. The master confirms that by `advance`.
 create or replace function web_job.wake_master(master text) returns void
 language plpgsql set search_path = web_job, pg_temp as $$
 #variable_conflict use_column
@@ -532,30 +532,30 @@ language sql set search_path = web_job, pg_temp as $$
         on conflict do nothing
 $$;
 
--- What a page says by its callback: once for each token. 'heard' (the same once more is heard as well), 'used' (something
--- else was said before), 'over' (the job has ended, or was begun anew) or 'unknown'.
+-- Records a page's callback, one for each token. Returns 'accepted' (also if the page repeats it), 'used' (the page has
+-- sent another one before), 'over' (the job has ended, or was restarted) or 'unknown'.
 create or replace function web_job.called_back(token text, ok boolean default true, body jsonb default null, why text default null)
 returns text language plpgsql security definer set search_path = web_job, pg_temp as $$
 #variable_conflict use_column
 declare
     c callback;
-    heard jsonb := jsonb_build_object('ok', coalesce(ok, true), 'body', body, 'why', left(why, 500));
+    answer jsonb := jsonb_build_object('ok', coalesce(ok, true), 'body', body, 'why', left(why, 500));
 begin
-    if octet_length(heard::text) > 65536 then
-        raise exception 'web_job.called_back: the body has % bytes', octet_length(heard::text)
+    if octet_length(answer::text) > 65536 then
+        raise exception 'web_job.called_back: the body has % bytes', octet_length(answer::text)
             using hint = 'At most 64 kB: keep it in a table or a file, and say where.', errcode = 'invalid_parameter_value';
     end if;
     select * into c from callback x where x.digest = sha256(convert_to(coalesce(token, ''), 'UTF8')) for update;
     if not found then
         return 'unknown';
     elsif c.called_at is not null then
-        return case when c.said = heard then 'heard' else 'used' end;
+        return case when c.said = answer then 'accepted' else 'used' end;
     elsif not exists (select from perdure.ident i where i.lifecycle = 'web-job' and i.id = c.job and i.generation = c.generation)
-        or perdure.signal('web-job', c.job, 'called_back', heard, 'callback ' || encode(c.digest, 'hex')) = 'finished' then
+        or perdure.signal('web-job', c.job, 'called_back', answer, 'callback ' || encode(c.digest, 'hex')) = 'finished' then
         return 'over';
     end if;
-    update callback x set called_at = clock_timestamp(), said = heard where x.digest = c.digest;
-    return 'heard';
+    update callback x set called_at = clock_timestamp(), said = answer where x.digest = c.digest;
+    return 'accepted';
 end $$;
 
 comment on function web_job.called_back is 'perdure:callbacks A page reports by its token what became of its job.';

@@ -121,7 +121,7 @@ class Passing:
         await self._connection.execute(
             f"update reminders.patient set {settings} where id = $1", change.patient, *change.columns.values()
         )
-        self._say(change.at, f"{change.patient} {change.said}")
+        self._print(change.at, f"{change.patient} {change.said}")
         await self._until_heard(change)
 
     async def _turn(self, *, away: bool) -> None:
@@ -130,7 +130,7 @@ class Passing:
             await asyncio.sleep(0.002)
         await (self._telephony.down() if away else self._telephony.up())
         at = self.day.outage[0] if away else self.day.outage[1]
-        self._say(at, "[red]the provider is away[/red]: connections are refused" if away else "the provider is back")
+        self._print(at, "[red]the provider is away[/red]: connections are refused" if away else "the provider is back")
 
     def _is_asked_for(self, dose: Expected) -> bool:
         return bool(self._telephony.references[reference(dose.id, "sms")])
@@ -176,6 +176,6 @@ class Passing:
         waits = await self._connection.fetchval("select lifecycle || ' ' || id from perdure.outbox limit 1")
         return waits and f"{waits} waits for its delivery"
 
-    def _say(self, at: datetime, what: str) -> None:
+    def _print(self, at: datetime, what: str) -> None:
         there = at.astimezone(ZoneInfo(NEW_YORK))
         say(f"[dim]{at.astimezone(UTC):%H:%M} UTC, {there:%H:%M} in New York:[/dim] {what}")

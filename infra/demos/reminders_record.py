@@ -128,12 +128,12 @@ async def told(day: Day, connection: Connection, telephony: TelephonyServer) -> 
         zone = ZoneInfo(dose.zone if dose else patients[row["id"].partition("/")[0]].zone)
         mine = {each["effect"]: each for each in effects if each["id"] == row["id"]}
         found.append(
-            _told(row, dose or Expected(row["id"], ended, str(zone), ended, ended), ended, zone, mine, telephony)
+            _notice(row, dose or Expected(row["id"], ended, str(zone), ended, ended), ended, zone, mine, telephony)
         )
     return sorted(found, key=lambda each: (each.due, each.id))
 
 
-def _told(
+def _notice(
     row: asyncpg.Record,
     dose: Expected,
     ended: datetime,

@@ -22,7 +22,7 @@ from perdure import _faults as faults
 from perdure._crypto.private import CHECKING, SEALING
 from perdure._crypto.sealed import bound_to
 from perdure._text.privacy import describe, format_error
-from perdure._wire.orders import AttemptOrder, LookupOrder, Report, Said, StepOrder
+from perdure._wire.orders import AttemptOrder, CallResult, LookupOrder, Report, StepOrder
 from perdure._wire.writes import Answer, EffectView, Fence, FenceOp, Gate, Store, Verdict, Write, storable
 from perdure.contracts.attempt import USELESS, Attempt, LookupContext, boot_clock
 from perdure.contracts.effects import Effect, Lookup, first_problem
@@ -32,7 +32,7 @@ from perdure.contracts.sizes import ELSEWHERE, LARGEST_RECEIPT, size_of
 from perdure.contracts.spans import LONGEST
 from perdure.contracts.steps import Step, StepContext
 from perdure.errors import DatabaseUnavailable, RefusedWrite, StepFailed, UnstorableWrite
-from perdure.logs import says
+from perdure.logs import log_event
 from perdure.telemetry import traces
 
 PATIENCE = 4.0
@@ -100,7 +100,7 @@ async def _attempt(
         given = effect.input.validate_python(order.input, context=CHECKING)
     except ValidationError as error:
         why = f"this worker can't read the input: {first_problem(error)}"
-        says(log, "not called", level=logging.WARNING, key=key, attempt=order.number, why=why)
+        log_event(log, "not called", level=logging.WARNING, key=key, attempt=order.number, why=why)
         return _unbegun(token, why)
     if host.stop_asked:
         return _unbegun(token, STOPPED, made=False)
@@ -119,7 +119,7 @@ async def _attempt(
     except RefusedWrite as error:
         return _unbegun(token, str(error))
     if standing := _no_call(answer, token):
-        says(log, "not called", key=key, attempt=order.number, outcome=standing.said.value)
+        log_event(log, "not called", key=key, attempt=order.number, outcome=standing.said.value)
         return standing
     view = answer.effect or EffectView()
     # Counted from before the commit, so the time is never later than the recorded one.
@@ -139,7 +139,7 @@ async def _attempt(
     pulse.attempt = the_attempt
     report = await _call(effect, body, given, the_attempt, token, host, order.timeout)
     faults.point("after the call of", effect.name)
-    says(log, "attempt ended", key=key, attempt=view.attempts, outcome=report.said.value, why=report.why)
+    log_event(log, "attempt ended", key=key, attempt=view.attempts, outcome=report.said.value, why=report.why)
     return await _put_on_record(report, order.write, fence, store, answer.version, order.then)
 
 
@@ -149,13 +149,15 @@ async def _ask(find: Lookup[Any, Any], body: Answerer, order: LookupOrder, store
     try:
         answer = await store.write(order.write, patience=PATIENCE)
     except (DatabaseUnavailable, RefusedWrite) as error:
-        return Report(said=Said.UNREAD, token="", why=str(error))
+        return Report(said=CallResult.UNREAD, token="", why=str(error))
     view = answer.effect or EffectView()
     if not view.in_doubt:
-        return Report(said=Said.STANDING, token=view.token or "", effect=view, version=answer.version)
+        return Report(said=CallResult.STANDING, token=view.token or "", effect=view, version=answer.version)
     believable = view.in_flight + order.visibility_delay <= 0
     question = LookupContext(key, view.first_at or datetime.now(UTC), view.attempts, view.lookup_hint, host.resources)
-    report = Report(said=Said.MISS, token=view.token or "", effect=view, believable=believable, version=answer.version)
+    report = Report(
+        said=CallResult.MISS, token=view.token or "", effect=view, believable=believable, version=answer.version
+    )
     try:
         given = find.input.validate_python(order.input, context=CHECKING)
         faults.point("before the look-up", find.name)
@@ -165,15 +167,15 @@ async def _ask(find: Lookup[Any, Any], body: Answerer, order: LookupOrder, store
             None if found is None else find.receipt.dump_python(found, mode="json", context=SEALING, warnings=False)
         )
     except Exception as error:  # any exception means that the look-up could not answer
-        says(log, "look-up gives no answer", key=key, why=describe(error), lookup=find.name)
-        return report.model_copy(update={"said": Said.MUTE, "why": describe(error)})
-    says(log, "looked up", key=key, lookup=find.name, hit=receipt is not None, believable=believable)
+        log_event(log, "look-up gives no answer", key=key, why=describe(error), lookup=find.name)
+        return report.model_copy(update={"said": CallResult.MUTE, "why": describe(error)})
+    log_event(log, "looked up", key=key, lookup=find.name, hit=receipt is not None, believable=believable)
     if receipt is None:
         return report
     fence = order.write.fence.model_copy(
         update={"token": view.token or "", "by": "look-up", "why": "found by the look-up"}
     )
-    hit = report.model_copy(update={"said": Said.DONE, "receipt": receipt})
+    hit = report.model_copy(update={"said": CallResult.DONE, "receipt": receipt})
     return await _put_on_record(hit, order.write, fence, store, answer.version)
 
 
@@ -193,7 +195,7 @@ async def _take(step: Step[Any, Any], body: Taker, order: StepOrder, store: Stor
     write = order.write
     answer = await store.write(write, patience=PATIENCE)
     if answer.gate.over:
-        return Report(said=Said.OVER, token="", state=answer.state, version=answer.version)
+        return Report(said=CallResult.OVER, token="", state=answer.state, version=answer.version)
     occasion = StepContext(_entity(write), host.resources)
     try:
         given = step.input.validate_python(order.input, context=CHECKING)
@@ -209,9 +211,9 @@ async def _take(step: Step[Any, Any], body: Taker, order: StepOrder, store: Stor
     except TimeoutError:
         raise StepFailed(f"{step.name}: not done within {order.timeout:g} s") from None
     except Exception as error:
-        says(log, "step failed", entity=str(occasion.entity), step=step.name, why=describe(error))
+        log_event(log, "step failed", entity=str(occasion.entity), step=step.name, why=describe(error))
         raise StepFailed(f"{step.name}: {describe(error)}") from None  # its cause may quote the input
-    return Report(said=Said.DONE, token="", receipt=receipt, version=answer.version)
+    return Report(said=CallResult.DONE, token="", receipt=receipt, version=answer.version)
 
 
 async def keep(write: Write, store: Store, patience: float) -> Answer:
@@ -241,18 +243,18 @@ def digest(data: Any) -> str:
 
 def _unbegun(token: str, why: str, *, made: bool = True) -> Report:
     """The report of an execution that began no attempt. An earlier execution of an inline order may have begun one."""
-    return Report(said=Said.NOT_DONE, token=token, why=why, begun=False, counts=False, made=made)
+    return Report(said=CallResult.NOT_DONE, token=token, why=why, begun=False, counts=False, made=made)
 
 
 def _no_call(answer: Answer, token: str) -> Report | None:
     """The report of an attempt that must not be made; None if it can be made."""
     if answer.verdict in (Verdict.FRESH, Verdict.MINE):
         return None
-    said = Said.STANDING
+    said = CallResult.STANDING
     if answer.gate.over:
-        said = Said.OVER
+        said = CallResult.OVER
     elif answer.verdict is Verdict.DIFFERENT:
-        said = Said.DIFFERENT
+        said = CallResult.DIFFERENT
     why = "the other side drops repeats no longer" if answer.verdict is Verdict.OVER else None
     return Report(
         said=said, token=token, effect=answer.effect, why=why, state=answer.state, version=answer.version, begun=False
@@ -263,19 +265,19 @@ async def _call(
     effect: Effect[Any, Any], body: Body, given: Any, the_attempt: Attempt, token: str, host: Host, timeout: float
 ) -> Report:
     if host.stop_asked:
-        return Report(said=Said.NOT_DONE, token=token, why=STOPPED, made=False)
-    report = Report(said=Said.IN_DOUBT, token=token)
+        return Report(said=CallResult.NOT_DONE, token=token, why=STOPPED, made=False)
+    report = Report(said=CallResult.IN_DOUBT, token=token)
     try:
         if the_attempt.remaining <= 0:
             raise NotDone("its time was over before the call", counts=False)
         faults.point("before the call of", effect.name)
         returned = await _until_stop(body(given, the_attempt), the_attempt.remaining, host)
-        report = Report(said=Said.DONE, token=token, **_kept(effect, returned))
+        report = Report(said=CallResult.DONE, token=token, **_kept(effect, returned))
     except NotDone as no:
         after = min(no.retry_after, LONGEST).total_seconds() if no.retry_after else None
-        report = Report(said=Said.NOT_DONE, token=token, why=no.why, retry_after=after, counts=no.counts)
+        report = Report(said=CallResult.NOT_DONE, token=token, why=no.why, retry_after=after, counts=no.counts)
     except Refused as no:
-        report = Report(said=Said.REFUSED, token=token, why=no.why)
+        report = Report(said=CallResult.REFUSED, token=token, why=no.why)
     except InDoubt as doubt:
         report.why = doubt.why
     except TimeoutError:
@@ -407,7 +409,7 @@ def _kept(effect: Effect[Any, Any], returned: Any) -> dict[str, Any]:
     try:
         return {"receipt": _dumped(effect, returned)}
     except Exception as error:
-        says(log, "the receipt can't be kept", level=logging.ERROR, effect=effect.name, why=describe(error))
+        log_event(log, "the receipt can't be kept", level=logging.ERROR, effect=effect.name, why=describe(error))
         return {"receipt": None, "why": f"done; what the body returned can't be kept: {describe(error)}"}
 
 
@@ -443,7 +445,7 @@ def _fitting(view: EffectView, effect: Effect[Any, Any] | None = None) -> Effect
         try:
             smaller = _dumped(effect, effect.receipt.validate_python(view.receipt))
         except Exception as error:  # today's code cannot use the receipt, as if it were too large
-            says(log, "a receipt that is too large can't be read", effect=effect.name, why=describe(error))
+            log_event(log, "a receipt that is too large can't be read", effect=effect.name, why=describe(error))
         else:
             if size_of(smaller) <= LARGEST_RECEIPT:
                 return view.model_copy(update={"receipt": smaller})

@@ -184,7 +184,7 @@ class Activities:
                     await asyncio.wait({committing, stop}, return_when=asyncio.FIRST_COMPLETED)
                 if not committing.done():
                     raise DatabaseUnavailable("the worker stopped before PostgreSQL answered")
-                answer = self._told_terms(committing.result(), order)
+                answer = self._answer_with_terms(committing.result(), order)
                 faults.point("before the report of", order)
                 return answer
             finally:
@@ -215,7 +215,7 @@ class Activities:
             return report
         return report.model_copy(update={"terms": terms_of(effect)})
 
-    def _told_terms(self, answer: Answer, order: Write) -> Answer:
+    def _answer_with_terms(self, answer: Answer, order: Write) -> Answer:
         if order.input is not None:  # the first write of a run that the relay, which passes the terms, did not start
             effects = self._app.lifecycle(order.lifecycle).effects
         else:

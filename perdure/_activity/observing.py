@@ -9,12 +9,12 @@ from typing import Any
 from opentelemetry.trace import Status, StatusCode
 from temporalio import activity
 
-from perdure._wire.orders import AttemptOrder, LookupOrder, Report, Said, StepOrder
+from perdure._wire.orders import AttemptOrder, CallResult, LookupOrder, Report, StepOrder
 from perdure.contracts.effects import Effect, Lookup
 from perdure.contracts.steps import Step
 from perdure.telemetry import metrics, names, traces
 
-_FAILED = (Said.NOT_DONE, Said.REFUSED, Said.IN_DOUBT, Said.MUTE)
+_FAILED = (CallResult.NOT_DONE, CallResult.REFUSED, CallResult.IN_DOUBT, CallResult.MUTE)
 
 
 async def attempting(effect: Effect[Any, Any], order: AttemptOrder, attempt: Awaitable[Report]) -> Report:

@@ -18,7 +18,7 @@ from temporalio.api.common.v1 import Payloads
 from perdure._crypto.access import LONGEST, Access
 from perdure._crypto.codec import Codec
 from perdure.errors import InvalidSetting, Unopenable
-from perdure.logs import says
+from perdure.logs import log_event
 
 log = logging.getLogger("perdure.codec-server")
 
@@ -92,7 +92,7 @@ async def serve(
 
     try:
         server = await asyncio.get_running_loop().create_server(connection, host, port, reuse_address=True)
-        says(log, "running", host=host, port=server.sockets[0].getsockname()[1])
+        log_event(log, "running", host=host, port=server.sockets[0].getsockname()[1])
         try:
             await stop
         finally:
@@ -101,7 +101,7 @@ async def serve(
         raise InvalidSetting(f"it can't listen on {host}, port {port}: {error.strerror}") from error
     finally:
         await runner.cleanup()
-        says(log, "stopped")
+        log_event(log, "stopped")
 
 
 class _Idle:
@@ -162,7 +162,7 @@ class _Server:
     async def _answered(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         bearer = await self._bearer(request)
         if bearer is None:
-            says(log, "refused", peer=request.remote)
+            log_event(log, "refused", peer=request.remote)
             return _refusal(401, "give a token: Authorization: Bearer ...", {hdrs.WWW_AUTHENTICATE: "Bearer"})
         request[_BEARER] = bearer
         try:
@@ -199,7 +199,7 @@ class _Server:
         except Unopenable as error:
             return _refusal(422, str(error))
         namespace = request.headers.get("X-Namespace") or None
-        says(log, f"{verb}d", by=request[_BEARER], count=len(asked.payloads), namespace=namespace)
+        log_event(log, f"{verb}d", by=request[_BEARER], count=len(asked.payloads), namespace=namespace)
         return web.Response(text=json_format.MessageToJson(done, indent=None), content_type="application/json")
 
 

@@ -17,7 +17,7 @@ from perdure._machine.folder import Folder
 from perdure._store.secured import connect
 from perdure._store.sql import queries
 from perdure.errors import InvalidSetting, NotPermitted, NotThisDatabase
-from perdure.logs import says
+from perdure.logs import log_event
 from perdure.servers.temporal_on_postgres import MAIN, VISIBILITY, ServerDatabase, schema_commands, tool_environment
 from perdure.servers.temporal_programs import Programs
 from perdure.settings import without_passwords
@@ -152,7 +152,7 @@ async def _make_all(url: str, role: str, password: str | None) -> None:
         raise NotPermitted(_way(url, role, error)) from error
     finally:
         await admin.close()
-    says(log, "made Temporal's databases", role=role, databases=",".join(missing) or None)
+    log_event(log, "made Temporal's databases", role=role, databases=",".join(missing) or None)
 
 
 def _statements(role: str, password: str | None, missing: list[str], there: bool, superuser: bool) -> list[str]:

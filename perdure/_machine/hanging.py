@@ -18,7 +18,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from perdure._pulse import Pulse
 from perdure._text.privacy import describe
 from perdure._worker.child import Child
-from perdure.logs import says
+from perdure.logs import log_event
 
 log = logging.getLogger("perdure.up")
 
@@ -67,14 +67,14 @@ class Hanging:
             try:
                 await self._look()
             except Exception as error:  # whatever it is, the watch goes on
-                says(log, "can't find out whether Temporal hangs", level=logging.ERROR, error=describe(error))
+                log_event(log, "can't find out whether Temporal hangs", level=logging.ERROR, error=describe(error))
 
     async def _look(self) -> None:
         pid = self._child.pid
         why = await (self._why_hung() if self._child.ready.is_set() else self._why_not_started())
         if why is None or pid != self._child.pid:  # it was started again meanwhile
             return
-        says(log, "Temporal hangs; it is killed", level=logging.ERROR, pid=pid, why=why)
+        log_event(log, "Temporal hangs; it is killed", level=logging.ERROR, pid=pid, why=why)
         self._silent = self._partial = 0
         self._child.kill()
 

@@ -17,7 +17,7 @@ from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest, Describe
 from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
 
-from perdure._machine import leash
+from perdure._machine import end_with_parent
 from perdure._machine.folder import WEB_UI
 from perdure._worker.namespace import make_namespace
 from perdure.errors import NotPermitted
@@ -56,9 +56,9 @@ _LOOK_EVERY = 0.1
 _ANSWERS_WITHIN = timedelta(seconds=5)
 
 
-def on_leash(command: Sequence[str]) -> list[str]:
+def ending_with_parent(command: Sequence[str]) -> list[str]:
     """The command, as a process that ends with this one."""
-    return [sys.executable, "-I", str(Path(leash.__file__)), str(os.getpid()), *command]
+    return [sys.executable, "-I", str(Path(end_with_parent.__file__)), str(os.getpid()), *command]
 
 
 def environment_of_machine() -> dict[str, str]:
@@ -108,7 +108,7 @@ def web_ui_command(program: Path, ports: Mapping[str, int], folder: Path, namesp
         f'cors: {{allowOrigins: ["{address}"]}}',
     )
     (configuration / "perdure.yaml").write_text("\n".join((*lines, "")))
-    return on_leash(
+    return ending_with_parent(
         [str(program), "--root", str(folder), "--config", configuration.name, "--env", "perdure", "start"],
     )
 

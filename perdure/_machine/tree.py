@@ -23,7 +23,7 @@ from perdure._worker.child import Child
 from perdure._worker.notifying import OF_SUPERVISOR, READY, SOCKET, STOPPING, WATCHDOG, notify, watchdog_interval
 from perdure._worker.processes import WorkerProcess, patience, served
 from perdure.errors import NotPermitted
-from perdure.logs import says
+from perdure.logs import log_event
 from perdure.servers.temporal_binary import obtain_temporal
 from perdure.servers.temporal_on_postgres import FRONTEND, ServerDatabase, server_command
 from perdure.servers.temporal_programs import find_web_ui, obtain_programs, obtain_web_ui
@@ -86,7 +86,7 @@ class Tree:
         beating.cancel()
 
     async def _start(self, environment: dict[str, str]) -> None:
-        says(log, "starts", folder=str(self._machine.folder.path))
+        log_event(log, "starts", folder=str(self._machine.folder.path))
         server = await (self._trial_server() if self._machine.trial else self._server())
         await self._migrated()
         await self._started(server)
@@ -94,22 +94,22 @@ class Tree:
             await self._started(web_ui)
         await asyncio.gather(*(self._started(each.child, each) for each in self._workers))
         for name, command in self._machine.beside:
-            given = name, temporal.on_leash(command), {**_inherited(), **environment}
+            given = name, temporal.ending_with_parent(command), {**_inherited(), **environment}
             each = Beside(*given, read=self._lines.read, changed=self._changed)
             await self._started(each.child, each)
         self._ready = True
         self._health.runs()
         self._changed()
         notify(READY, f"STATUS={len(self._workers)} workers, Temporal {self._version} at {self._address}")
-        says(log, "ready", temporal=self._address, version=self._version, namespace=self._machine.namespace)
-        says(log, _OPEN)
+        log_event(log, "ready", temporal=self._address, version=self._version, namespace=self._machine.namespace)
+        log_event(log, _OPEN)
 
     async def _trial_server(self) -> Child:
         program = await asyncio.to_thread(obtain_temporal)
         self._version = "dev server"
-        says(log, _TRIAL)
+        log_event(log, _TRIAL)
         folder, namespace = self._machine.folder.path, self._machine.namespace
-        command = temporal.on_leash([str(program), *temporal.try_options(self._ports, folder, namespace)])
+        command = temporal.ending_with_parent([str(program), *temporal.try_options(self._ports, folder, namespace)])
         child = self._child("temporal", command, temporal.environment_of_machine(), until_ready=self._serves)
         self._watch(Hanging(child, self._address, self._machine.namespace, temporal.check_parts))
         return child
@@ -132,7 +132,7 @@ class Tree:
         self._version = programs.version
         machine.folder.note_version(programs.version)
         environment = temporal.environment_of_server(made[-1], self._ports, machine.folder.path)
-        command = temporal.on_leash(server_command(programs))
+        command = temporal.ending_with_parent(server_command(programs))
         child = self._child("temporal", command, environment, before=until_made, until_ready=self._serves)
 
         async def postgres_answers() -> None:
@@ -217,7 +217,7 @@ class Tree:
         self._ready = False
         self._health.stops()
         notify(STOPPING)
-        says(log, "stopping")
+        log_event(log, "stopping")
         for task in self._keeping:
             task.cancel()
         await asyncio.gather(*self._keeping, return_exceptions=True)
@@ -230,7 +230,7 @@ class Tree:
         for each in others[len(beside) :]:
             self._lines.muted.add(each.name)  # Temporal logs hundreds of errors while it stops
             await each.end(PATIENCE_OF_OTHERS)
-        says(log, "stopped")
+        log_event(log, "stopped")
 
     def _write_environment(self) -> dict[str, str]:
         machine = self._machine
@@ -243,7 +243,7 @@ class Tree:
         return environment
 
     def _waits(self, why: str) -> None:
-        says(log, why, level=logging.WARNING)
+        log_event(log, why, level=logging.WARNING)
         notify(f"STATUS={why}")
 
     def _changed(self) -> None:

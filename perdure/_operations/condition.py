@@ -1,6 +1,6 @@
 """The conditions that an entity's lifecycle can be in, as its operator sees it: who has the next step.
 
-`standing` is a pure function of what was read: of the app's database always, of Temporal where it was asked.
+`assess` is a pure function of what was read: of the app's database always, of Temporal where it was asked.
 """
 
 from __future__ import annotations
@@ -20,40 +20,40 @@ _NEARLY = 0.9
 
 
 class Condition(StrEnum):
-    """Who has the next step."""
+    """Where the next step of an entity lies."""
 
     NOT_PICKED_UP = "not-picked-up"
-    """Its start, a message or a task waits, and no worker has it."""
+    """Its start, a message or a task is queued, and no worker has taken it."""
     HELD = "held"
-    """An attempt or a task runs at a worker."""
+    """A worker executes an attempt or a task."""
     HOLDER_GONE = "holder-gone"
-    """An attempt or a task was begun, and its worker is not heard any more."""
+    """An attempt or a task began, and its worker no longer sends heartbeats or polls."""
     WAITS = "waits"
-    """It waits for a time, a message or a person, as it should."""
+    """It waits for a time, a message or a person, as its code intends."""
     FINISHED = "finished"
 
     @property
     def words(self) -> str:
-        """For a person."""
+        """The condition as displayed text."""
         return self.value.replace("-", " ")
 
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """What Temporal has handed out, or wants to.
+    """An activity or a workflow task of an entity, pending in Temporal.
 
     Attributes:
-        what: in words, as `charge-card: attempt 2`.
-        slot: the effect that it is an attempt of, if it is one.
-        began: when a worker took it; None = it waits for one.
-        worker: its identity, where that is known.
-        heard: its last heartbeat.
-        silence: seconds without a heartbeat after which Temporal gives it up; None = none are wanted.
-        until: when Temporal gives it up at the latest.
-        polled: when that worker last asked for work; None = it is not known.
-        queue: where it waits.
-        pollers: how many workers ask for work there; None = that was not read.
-        tries: how often it was handed out.
+        what: a description such as `charge-card: attempt 2`.
+        slot: for an attempt, its effect with the suffix.
+        began: when a worker took it; None = it is queued.
+        worker: the worker's identity, if known.
+        last_heartbeat: time of the last heartbeat.
+        silence: the heartbeat time-out in seconds; None = the activity has none.
+        until: when Temporal times it out at the latest.
+        polled: when that worker last polled; None = not known.
+        queue: the task queue.
+        pollers: number of workers that poll the task queue; None = that was not read.
+        tries: how often Temporal has dispatched it.
     """
 
     what: str
@@ -61,7 +61,7 @@ class Task:
     slot: str | None = None
     began: datetime | None = None
     worker: str | None = None
-    heard: datetime | None = None
+    last_heartbeat: datetime | None = None
     silence: float | None = None
     until: datetime | None = None
     polled: datetime | None = None
@@ -72,12 +72,12 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class WorkflowView:
-    """What Temporal says of an entity's workflow.
+    """The state of an entity's workflow in Temporal.
 
     Attributes:
-        open: whether it runs.
+        open: whether the workflow is open.
         status: `running`, `terminated`, ..., `absent`.
-        timers: what it waits for, in words, and until when.
+        timers: the pending timers: description and due time.
     """
 
     open: bool
@@ -88,7 +88,7 @@ class WorkflowView:
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """An attempt that the fence has on record, and that did not say how it ended."""
+    """An attempt in the fence without a recorded outcome."""
 
     slot: str
     number: int
@@ -98,18 +98,18 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What was read.
+    """The facts about an entity, as read from PostgreSQL and Temporal.
 
     Attributes:
         now: by the database's clock.
-        final: the state that it ended in.
-        starts: since when its start waits for the relay.
-        problem: why it was not delivered yet.
-        later: when the app wants it to be started.
+        final: the final state of a finished entity.
+        starts: since when its start has been waiting for the relay.
+        problem: why the relay has not delivered it yet.
+        later: the start time that the app has set.
         rejected: why its start or a message could not be delivered.
-        told: since when a message waits for the relay.
-        workflow: None = Temporal was not asked, or gave no answer.
-        doubts: what follows when an attempt is lost, by effect.
+        undelivered_since: since when a message has been waiting for the relay.
+        workflow: None = Temporal was not asked, or did not answer.
+        doubts: by effect, the next step after an attempt is lost.
     """
 
     now: datetime
@@ -119,55 +119,55 @@ class Facts:
     problem: str | None = None
     later: datetime | None = None
     rejected: str | None = None
-    told: datetime | None = None
+    undelivered_since: datetime | None = None
     attempts: Sequence[Attempt] = ()
     workflow: WorkflowView | None = None
     doubts: Mapping[str, str] = field(default_factory=dict)
 
     def ago(self, then: datetime) -> str:
-        """How long ago that was."""
+        """The time since `then`, as displayed text."""
         return shown((self.now - then).total_seconds())
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class Assessment:
     """A condition, and what it means for this entity, in a sentence."""
 
     condition: Condition
     sentence: str
 
 
-def standing(facts: Facts) -> Standing:
-    """Who has the next step of it."""
-    rules: list[Callable[[Facts], Standing | None]]
-    rules = [_finished, _starting, _closed, _running, _queued, _on_record, _told]
+def assess(facts: Facts) -> Assessment:
+    """Assess the facts: the first rule that applies gives the condition."""
+    rules: list[Callable[[Facts], Assessment | None]]
+    rules = [_finished, _starting, _closed, _running, _queued, _on_record, _message_waits]
     return next(found for rule in [*rules, _waiting] if (found := rule(facts)) is not None)
 
 
-def _finished(facts: Facts) -> Standing | None:
-    return None if facts.final is None else Standing(Condition.FINISHED, f"it ended as {facts.final}")
+def _finished(facts: Facts) -> Assessment | None:
+    return None if facts.final is None else Assessment(Condition.FINISHED, f"it ended as {facts.final}")
 
 
-def _starting(facts: Facts) -> Standing | None:
+def _starting(facts: Facts) -> Assessment | None:
     if facts.later is not None and facts.later > facts.now:
-        return Standing(Condition.WAITS, f"it is to be started at {_at(facts.later, facts.now)}")
+        return Assessment(Condition.WAITS, f"it is to be started at {_at(facts.later, facts.now)}")
     if facts.starts is None:
         return None
     why = f": {facts.problem}" if facts.problem else ""
-    return Standing(Condition.NOT_PICKED_UP, f"its start waits for a relay, for {facts.ago(facts.starts)}{why}")
+    return Assessment(Condition.NOT_PICKED_UP, f"its start waits for a relay, for {facts.ago(facts.starts)}{why}")
 
 
-def _closed(facts: Facts) -> Standing | None:
+def _closed(facts: Facts) -> Assessment | None:
     if facts.workflow is None or facts.workflow.open:
         return None
     if facts.rejected is not None:
-        return Standing(Condition.WAITS, f"it waits for a person: rejected: {facts.rejected}")
+        return Assessment(Condition.WAITS, f"it waits for a person: rejected: {facts.rejected}")
     if facts.attention is not None:
-        return Standing(Condition.WAITS, f"it waits for a person: {facts.attention} ({_gone(facts.workflow)})")
-    return Standing(Condition.HOLDER_GONE, f"{_gone(facts.workflow)}: `perdure retry` brings it back")
+        return Assessment(Condition.WAITS, f"it waits for a person: {facts.attention} ({_gone(facts.workflow)})")
+    return Assessment(Condition.HOLDER_GONE, f"{_gone(facts.workflow)}: `perdure retry` brings it back")
 
 
-def _running(facts: Facts) -> Standing | None:
+def _running(facts: Facts) -> Assessment | None:
     tasks = [task for task in facts.workflow.tasks if task.began is not None] if facts.workflow else []
     if not tasks:
         return None
@@ -175,15 +175,16 @@ def _running(facts: Facts) -> Standing | None:
     assert task.began is not None
     what, worker = _words(task, facts), f" at {task.worker}" if task.worker else ""
     if not _is_gone(task, facts):
-        beats = f", last heartbeat {facts.ago(task.heard)} ago" if task.heard else ""
+        beats = f", last heartbeat {facts.ago(task.last_heartbeat)} ago" if task.last_heartbeat else ""
         beats = beats or (", no heartbeat yet" if task.silence else "")
-        return Standing(Condition.HELD, f"{what} runs{worker} for {facts.ago(task.began)}{beats}")
-    heard = max(each for each in (task.heard, task.polled if task.silence is None else None, task.began) if each)
+        return Assessment(Condition.HELD, f"{what} runs{worker} for {facts.ago(task.began)}{beats}")
+    signs = (task.last_heartbeat, task.polled if task.silence is None else None, task.began)
+    last = max(each for each in signs if each)
     waits = f"; Temporal waits until {_at(task.until, facts.now)}, then {_then(task.slot, facts)}" if task.until else ""
     sentence = (
-        f"{what} began{worker} {facts.ago(task.began)} ago, and its last sign of life was {facts.ago(heard)} ago{waits}"
+        f"{what} began{worker} {facts.ago(task.began)} ago, and its last sign of life was {facts.ago(last)} ago{waits}"
     )
-    return Standing(Condition.HOLDER_GONE, sentence)
+    return Assessment(Condition.HOLDER_GONE, sentence)
 
 
 def _words(task: Task, facts: Facts) -> str:
@@ -194,30 +195,30 @@ def _words(task: Task, facts: Facts) -> str:
 
 def _is_gone(task: Task, facts: Facts) -> bool:
     assert task.began is not None
-    if task.silence is not None:  # it is heard by its heartbeats: one whose places are all taken asks for no work
-        return (facts.now - (task.heard or task.began)).total_seconds() > _NEARLY * task.silence
+    if task.silence is not None:  # heartbeats count, because a worker without a free slot does not poll
+        return (facts.now - (task.last_heartbeat or task.began)).total_seconds() > _NEARLY * task.silence
     if any(each.deadline < facts.now for each in facts.attempts):  # inline, and its call can't be under way any more
         return True
     return task.polled is not None and (facts.now - task.polled).total_seconds() > POLLS
 
 
-def _queued(facts: Facts) -> Standing | None:
+def _queued(facts: Facts) -> Assessment | None:
     if facts.workflow is None or not facts.workflow.tasks:
         return None
     task = facts.workflow.tasks[0]
     nobody = f", and no worker polls {task.queue}" if task.pollers == 0 else ""
     again = f", for the {task.tries}th time" if task.tries > 3 else ""
     sentence = f"{task.what} waits for a worker{again}, for {facts.ago(task.since)}{nobody}"
-    return Standing(Condition.NOT_PICKED_UP, sentence)
+    return Assessment(Condition.NOT_PICKED_UP, sentence)
 
 
-def _on_record(facts: Facts) -> Standing | None:
+def _on_record(facts: Facts) -> Assessment | None:
     if not facts.attempts:
         return None
     last = max(facts.attempts, key=lambda each: each.deadline)
     what = f"{last.slot}: attempt {last.number}"
     if last.deadline >= facts.now:
-        return Standing(
+        return Assessment(
             Condition.HELD,
             f"{what} is on record for {facts.ago(last.began)}, and ends by {_at(last.deadline, facts.now)}",
         )
@@ -226,24 +227,24 @@ def _on_record(facts: Facts) -> Standing | None:
         f"; the workflow waits until {_at(min(timers), facts.now)}, then {_then(last.slot, facts)}" if timers else ""
     )
     sentence = f"{what} should have ended {facts.ago(last.deadline)} ago, and has reported no result{waits}"
-    return Standing(Condition.HOLDER_GONE, sentence)
+    return Assessment(Condition.HOLDER_GONE, sentence)
 
 
-def _told(facts: Facts) -> Standing | None:
-    if facts.told is None:
+def _message_waits(facts: Facts) -> Assessment | None:
+    if facts.undelivered_since is None:
         return None
-    return Standing(Condition.NOT_PICKED_UP, f"a message waits for a relay, for {facts.ago(facts.told)}")
+    return Assessment(Condition.NOT_PICKED_UP, f"a message waits for a relay, for {facts.ago(facts.undelivered_since)}")
 
 
-def _waiting(facts: Facts) -> Standing:
+def _waiting(facts: Facts) -> Assessment:
     if facts.attention is not None:
-        return Standing(Condition.WAITS, f"it waits for a person: {facts.attention}")
+        return Assessment(Condition.WAITS, f"it waits for a person: {facts.attention}")
     if facts.workflow is None:
-        return Standing(Condition.WAITS, "it waits for a time, a message or a worker; Temporal's record shows which")
+        return Assessment(Condition.WAITS, "it waits for a time, a message or a worker; Temporal's record shows which")
     if facts.workflow.timers:
         what, at = min(facts.workflow.timers, key=lambda each: each[1])
-        return Standing(Condition.WAITS, f"it waits until {_at(at, facts.now)}" + (f" ({what})" if what else ""))
-    return Standing(Condition.WAITS, "it waits for a message")
+        return Assessment(Condition.WAITS, f"it waits until {_at(at, facts.now)}" + (f" ({what})" if what else ""))
+    return Assessment(Condition.WAITS, "it waits for a message")
 
 
 def _then(slot: str | None, facts: Facts) -> str:

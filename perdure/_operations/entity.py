@@ -11,7 +11,7 @@ from urllib.parse import quote
 from temporalio.client import Client
 from temporalio.service import RPCError
 
-from perdure._operations.condition import Attempt, Facts, Standing, WorkflowView, standing
+from perdure._operations.condition import Assessment, Attempt, Facts, WorkflowView, assess
 from perdure._operations.history import History
 from perdure._operations.temporal import look
 from perdure._store.schema import Connection
@@ -67,7 +67,7 @@ class Seen:
     """
 
     record: Record
-    standing: Standing
+    standing: Assessment
     workflow_id: str
     workflow: WorkflowView | None = None
     history: History = field(default_factory=History)
@@ -119,14 +119,14 @@ async def see(record: Record, client: Client | TemporalUnavailable, scope: str |
         except TimeoutError:
             problem = f"Temporal did not answer within {PATIENCE:g} s"
     facts = facts_of(record, workflow, app)
-    return Seen(record, standing(facts), workflow_id, workflow, history, problem)
+    return Seen(record, assess(facts), workflow_id, workflow, history, problem)
 
 
 def facts_of(record: Record, workflow: WorkflowView | None, app: App | None) -> Facts:
     """What decides about its condition."""
     row = record.row
     start = next((each for each in record.outbox if each["kind"] == "start"), None)
-    told = [each["since"] for each in record.outbox if each["kind"] != "start" and not each["later"]]
+    messages = [each["since"] for each in record.outbox if each["kind"] != "start" and not each["later"]]
     return Facts(
         now=row["now"],
         final=row["final"],
@@ -135,7 +135,7 @@ def facts_of(record: Record, workflow: WorkflowView | None, app: App | None) -> 
         problem=start["error"] if start else None,
         later=start["wanted_at"] if start and start["later"] else None,
         rejected=record.rejected[-1]["reason"] if record.rejected else None,
-        told=min(told, default=None),
+        undelivered_since=min(messages, default=None),
         attempts=[
             Attempt(each["effect"], each["attempts"], each["attempt_at"], each["deadline"])
             for each in record.effects

@@ -17,7 +17,7 @@ from temporalio.converter import DataConverter
 from temporalio.service import RPCError
 
 from perdure._crypto.codec import opened
-from perdure._wire.orders import Report, Said
+from perdure._wire.orders import CallResult, Report
 
 RUNS = 10
 """Runs that are read, the newest ones: each restart is one, and each time that a long life goes on in a new one."""
@@ -42,7 +42,7 @@ class Try:
         effect: of which it is one, suffix included.
         worker: identity of who made it; None where nobody began it, or it ran inside a workflow task.
         took: seconds; None = not known.
-        outcome: as in `activity.orders.Said`; `lost` = no answer came; `under way`.
+        outcome: as in `activity.orders.CallResult`; `lost` = no answer came; `under way`.
     """
 
     kind: str
@@ -180,7 +180,7 @@ class _Reading:
             return
         report = await self._report(list(result))
         took = (_time(event.event_time) - made.began).total_seconds() if made.began else None
-        self._change(ordered, took=took, **_told(report))
+        self._change(ordered, took=took, **_fields_of(report))
 
     async def _lost(self, event: HistoryEvent) -> None:
         why, ordered = "its worker was lost", 0
@@ -212,7 +212,7 @@ class _Reading:
         # By the database's clock: the marker has no time of its own for the end.
         ended = view.first_at + timedelta(seconds=view.since_first) if view and view.first_at else None
         took = max((ended - began).total_seconds(), 0.0) if ended and began else None
-        self._change(event.event_id, inline=True, began=began, took=took, **_told(report))
+        self._change(event.event_id, inline=True, began=began, took=took, **_fields_of(report))
 
     def _change(self, ordered: int, **more: Any) -> None:
         made = self.tries.get(ordered)
@@ -245,14 +245,14 @@ class _Reading:
         return str(text)
 
 
-def _told(report: Report | None) -> dict[str, Any]:
+def _fields_of(report: Report | None) -> dict[str, Any]:
     if report is None:
         return {"outcome": "unreadable", "why": "this command can't decode what the worker wrote"}
     receipt = report.receipt if report.receipt is not None else (report.effect and report.effect.receipt)
     why = report.why
-    if report.said is Said.MISS:
+    if report.said is CallResult.MISS:
         why = "nothing was in flight any more" if report.believable else "too early to count: it may be in flight"
-    return {"outcome": report.said.value, "why": why, "receipt": receipt if report.said is Said.DONE else None}
+    return {"outcome": report.said.value, "why": why, "receipt": receipt if report.said is CallResult.DONE else None}
 
 
 def _time(stamp: Timestamp) -> datetime:

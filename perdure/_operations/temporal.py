@@ -60,18 +60,18 @@ def _activity(info: PendingActivityInfo, history: History, queues: Mapping[tuple
         paused = info.state == PendingActivityState.PENDING_ACTIVITY_STATE_PAUSED
         return _waiting(f"{what} (paused by hand)" if paused else what, ordered, queue, tries=info.attempt)
     began = _time(info.last_started_time)
-    heard = _time(info.last_heartbeat_time) if info.HasField("last_heartbeat_time") else None
+    last_heartbeat = _time(info.last_heartbeat_time) if info.HasField("last_heartbeat_time") else None
     silence = options.heartbeat_timeout.ToTimedelta().total_seconds() or None
     ends = [began + options.start_to_close_timeout.ToTimedelta()] if options.start_to_close_timeout.seconds else []
     if silence is not None:
-        ends.append((heard or began) + timedelta(seconds=silence))
+        ends.append((last_heartbeat or began) + timedelta(seconds=silence))
     return Task(
         what,
         ordered,
         slot=slot if colon else None,
         began=began,
         worker=info.last_worker_identity or None,
-        heard=heard,
+        last_heartbeat=last_heartbeat,
         silence=silence,
         until=min(ends, default=None),
         polled=queue.pollers.get(info.last_worker_identity) if queue else None,

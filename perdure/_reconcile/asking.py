@@ -17,7 +17,7 @@ from temporalio.service import RPCError
 from perdure._crypto.codec import opened
 from perdure._reconcile.starting import start_reconciliation
 from perdure._reconcile.workflow import PART, Reconciliation
-from perdure._wire.reconciliation import Asked, Summary
+from perdure._wire.reconciliation import ReconciliationRequest, Summary
 from perdure.errors import TemporalUnavailable
 
 PATIENCE = 30.0
@@ -26,12 +26,17 @@ _RPC = timedelta(seconds=10)
 
 
 async def reconcile(
-    temporal_client: Client, scope: str | None, asked: Asked, tell: Callable[[str], None], *, patience: float = PATIENCE
+    temporal_client: Client,
+    scope: str | None,
+    asked: ReconciliationRequest,
+    report: Callable[[str], None],
+    *,
+    patience: float = PATIENCE,
 ) -> Summary:
     """Start a reconciliation, or join the running one, and wait until it has ended.
 
     Args:
-        tell: receives the progress.
+        report: receives the progress.
 
     Raises:
         TemporalUnavailable: Temporal does not answer, or no worker does.
@@ -39,7 +44,7 @@ async def reconcile(
     """
     try:
         handle = await start_reconciliation(temporal_client, scope, asked)
-        return await _wait(temporal_client, handle, tell, patience)
+        return await _wait(temporal_client, handle, report, patience)
     except RPCError as error:
         raise TemporalUnavailable(f"no answer from Temporal: {error}; the reconciliation may be under way") from error
 
@@ -47,7 +52,7 @@ async def reconcile(
 async def _wait(
     temporal_client: Client,
     handle: WorkflowHandle[Reconciliation, Summary],
-    tell: Callable[[str], None],
+    report: Callable[[str], None],
     patience: float,
 ) -> Summary:
     ending = asyncio.create_task(handle.result())
@@ -57,7 +62,7 @@ async def _wait(
             said = await _at(temporal_client, handle)
             if said is not None:
                 heard = time.monotonic()
-                tell(said)
+                report(said)
             elif time.monotonic() - heard > patience:
                 raise TemporalUnavailable(
                     f"no worker has taken it for {patience:g} s: start one (`perdure worker`), and it goes on"

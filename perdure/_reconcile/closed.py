@@ -19,7 +19,7 @@ _RPC = timedelta(seconds=10)
 _OPEN = (WorkflowExecutionStatus.RUNNING, WorkflowExecutionStatus.CONTINUED_AS_NEW)
 
 
-class _Round(Enum):
+class _Generation(Enum):
     EARLIER, THIS, LATER = range(3)
 
 
@@ -35,22 +35,22 @@ async def is_open_after_all(context: Context, row: Row) -> bool:
         return False
     if seen.status in _OPEN:
         return True
-    match await _round_of(seen, row):
-        case _Round.EARLIER:
+    match await _generation_of(seen, row):
+        case _Generation.EARLIER:
             await vanished(context, row, "its last workflow is of an earlier generation")
-        case _Round.THIS if seen.status is WorkflowExecutionStatus.COMPLETED:
+        case _Generation.THIS if seen.status is WorkflowExecutionStatus.COMPLETED:
             await unfinished(context, row, seen)
-        case _Round.THIS:
+        case _Generation.THIS:
             await ended(context, row, seen)
         case _:
             pass  # the database is behind Temporal: `perdure database claim` declares what it is
     return False
 
 
-async def _round_of(seen: WorkflowExecutionDescription, row: Row) -> _Round:
+async def _generation_of(seen: WorkflowExecutionDescription, row: Row) -> _Generation:
     memo = await seen.memo_value(CARRIED, None, type_hint=Carried)
     if memo is None:  # started outside Perdure: this workflow made the row, or the row is of a later generation
-        return _Round.EARLIER if seen.close_time and seen.close_time < row.created_at else _Round.THIS
+        return _Generation.EARLIER if seen.close_time and seen.close_time < row.created_at else _Generation.THIS
     if memo.generation < row.entity.generation:
-        return _Round.EARLIER
-    return _Round.THIS if memo.generation == row.entity.generation else _Round.LATER
+        return _Generation.EARLIER
+    return _Generation.THIS if memo.generation == row.entity.generation else _Generation.LATER

@@ -9,7 +9,7 @@ from perdure._store.finding_kinds import Kind
 from perdure._store.postgres import Pool
 from perdure._store.sql import queries
 from perdure.contracts.keys import Entity
-from perdure.logs import says
+from perdure.logs import log_event
 
 query = queries(__name__)
 
@@ -56,4 +56,4 @@ class Findings:
         if new:
             level = logging.INFO if mended else logging.WARNING
             done = "mended" if mended else "found"
-            says(log, done, level=level, kind=kind.name, lifecycle=lifecycle or None, id=id or None, what=what)
+            log_event(log, done, level=level, kind=kind.name, lifecycle=lifecycle or None, id=id or None, what=what)

@@ -26,7 +26,7 @@ from perdure._reconcile.runs import begin, end, looked_up
 from perdure._reconcile.workflow import BEGIN, END, HEARTBEAT, PART, Reconciliation, reconciliation_id
 from perdure._services.side_worker import side_worker
 from perdure._store.postgres import Pool
-from perdure._wire.reconciliation import Asked, Begun, Done, Summary
+from perdure._wire.reconciliation import Begun, Done, ReconciliationRequest, Summary
 from perdure.app import App
 from perdure.contracts.keys import Entity
 from perdure.errors import NoSuchEntity
@@ -43,7 +43,7 @@ _NEVER = re.compile("42|57PE1")
 
 
 @asynccontextmanager
-async def cleaning_up(
+async def reconciliation_worker(
     pool: Pool,
     client: temporalio.client.Client,
     app: App,
@@ -56,7 +56,7 @@ async def cleaning_up(
     Args:
         client: a client without plugins, which would run a worker inside the worker.
     """
-    hosted = CleaningActivities(pool, client, app, settings, meter)
+    hosted = ReconciliationActivities(pool, client, app, settings, meter)
     worker = Worker(
         client,
         task_queue=reconciliation_id(settings.scope),
@@ -74,7 +74,7 @@ async def cleaning_up(
         yield
 
 
-class CleaningActivities:
+class ReconciliationActivities:
     """The activities of the workflow; see `workflow`."""
 
     def __init__(
@@ -96,7 +96,7 @@ class CleaningActivities:
         return [self.begin, self.end, *(self._of(part) for part in PARTS.values())]
 
     @activity.defn(name=BEGIN)
-    async def begin(self, asked: Asked, execution: str) -> Begun:
+    async def begin(self, asked: ReconciliationRequest, execution: str) -> Begun:
         """Record the begin of a reconciliation. Returns the argument of its parts."""
         try:
             only = await looked_up(self._pool, asked.only)
@@ -120,13 +120,13 @@ class CleaningActivities:
         return do
 
     async def _do(self, part: Part, begun: Begun) -> int:
-        told: list[object] = list(activity.info().heartbeat_details[-1:])
-        context = self._ground(begun, told)
-        beating = asyncio.create_task(_beat(told))
+        progress: list[object] = list(activity.info().heartbeat_details[-1:])
+        context = self._context(begun, progress)
+        beating = asyncio.create_task(_beat(progress))
         try:
             # A copy of the database, or a restored one, changes nothing (invariant 11).
             await self._pool.fetchval("select perdure.check_database()")
-            seen = await part.does(context, told[-1] if told else None)
+            seen = await part.does(context, progress[-1] if progress else None)
         except asyncpg.PostgresError as error:
             if _NEVER.match(error.sqlstate or ""):
                 raise ApplicationError(str(error), type=type(error).__name__, non_retryable=True) from error
@@ -136,9 +136,9 @@ class CleaningActivities:
             self._count(context.findings)
         return seen if isinstance(seen, int) else 0
 
-    def _ground(self, begun: Begun, told: list[object]) -> Context:
+    def _context(self, begun: Begun, progress: list[object]) -> Context:
         def beat(cursor: object) -> None:
-            told[:] = [cursor]
+            progress[:] = [cursor]
             activity.heartbeat(cursor)
 
         only = begun.only
@@ -160,8 +160,8 @@ class CleaningActivities:
                 count(self._meter, names.MENDED, times, kind=kind)
 
 
-async def _beat(told: list[object]) -> None:
+async def _beat(progress: list[object]) -> None:
     """Send heartbeats with the last progress, also between two pages."""
     while True:
         await asyncio.sleep(_BEAT)
-        activity.heartbeat(*told)
+        activity.heartbeat(*progress)

@@ -76,7 +76,7 @@ class _Search:
             if state != _OVERDUE and state.startswith((*_TRANSIENT, *_BUSY)):
                 raise
             await self._refuse_query(describe(error))
-        await self._say()
+        await self._report()
 
     async def _start(self, places: Sequence[Place]) -> None:
         """Start rows in transactions of their own, because the cursor's transaction lasts too long. The rows are read
@@ -89,7 +89,7 @@ class _Search:
             orders = sorted(filter(None, map(self._order, rows)), key=lambda order: str(order["id"]))
             started = await apart(orders, lambda some: self._commit(db, some), lambda each: self._refuse(each["id"]))
         for row in started:
-            await self._say_started(row["id"])
+            await self._report_started(row["id"])
 
     def _order(self, row: Row) -> dict[str, Any] | None:
         try:
@@ -126,26 +126,26 @@ class _Search:
             about=f"{self._name}: query",
         )
 
-    async def _say_started(self, row_id: str) -> None:
+    async def _report_started(self, row_id: str) -> None:
         self._started += 1
         if self._started <= TOLD:
             await self._context.findings.mended(
                 MISSING, Entity(self._name, row_id), "it had no lifecycle, and was started"
             )
 
-    async def _say(self) -> None:
+    async def _report(self) -> None:
         findings = self._context.findings
         if (more := self._started - TOLD) > 0:
             what = f"{more} more of {self._name} had no lifecycle, and were started"
             await findings.mended(MISSING, None, what, about=f"{self._name}: others, started")
         for row_id, why in self._refused[:TOLD]:
-            await self._say_refused(row_id, why)
+            await self._report_refused(row_id, why)
         if (more := len(self._refused) - TOLD) > 0:
             what = f"{more} more rows for {self._name} have no lifecycle, and can't be started as they are"
             advice = "Correct the first ones, and run it again."
             await findings.report(MISSING, None, what, advice, about=f"{self._name}: others")
 
-    async def _say_refused(self, row_id: str | None, why: str) -> None:
+    async def _report_refused(self, row_id: str | None, why: str) -> None:
         what = f"it has no lifecycle, and can't be started as it is: {why}"
         advice = "Correct the row, or what `expects` makes of it"
         try:

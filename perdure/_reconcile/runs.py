@@ -8,7 +8,7 @@ from perdure._reconcile.parts import PARTS
 from perdure._store.bounds import bounds
 from perdure._store.postgres import Pool
 from perdure._store.sql import queries, shared
-from perdure._wire.reconciliation import Asked, Begun, Counts, Done, Named, Summary
+from perdure._wire.reconciliation import Begun, Counts, Done, Named, ReconciliationRequest, Summary
 from perdure.app import App
 from perdure.errors import NoSuchEntity
 from perdure.settings import Settings
@@ -33,7 +33,7 @@ async def looked_up(pool: Pool, only: Named | None) -> Named | None:
     return Named(lifecycle=only.lifecycle, id=only.id, generation=known["generation"])
 
 
-async def begin(pool: Pool, settings: Settings, asked: Asked, execution: str) -> Begun:
+async def begin(pool: Pool, settings: Settings, asked: ReconciliationRequest, execution: str) -> Begun:
     """Record a reconciliation, once for each `execution` (run id of its workflow)."""
     grace = settings.reconciliation_grace if asked.grace is None else asked.grace
     only = None if asked.only is None else [asked.only.lifecycle, asked.only.id]

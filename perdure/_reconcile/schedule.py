@@ -25,14 +25,14 @@ from perdure._reconcile.context import Context
 from perdure._reconcile.workflow import Reconciliation, reconciliation_id
 from perdure._store.finding_kinds import SCHEDULE
 from perdure._store.sql import queries
-from perdure._wire.reconciliation import Asked
+from perdure._wire.reconciliation import ReconciliationRequest
 from perdure.errors import Unopenable
 from perdure.settings import Settings
 
 query = queries(__name__)
 
 _RPC = timedelta(seconds=10)
-_ASKED = Asked(by="schedule")
+_ASKED = ReconciliationRequest(by="schedule")
 
 
 async def check_schedule(context: Context, cursor: object = None) -> None:
@@ -124,9 +124,12 @@ async def _shape(temporal_client: Client, schedule: Schedule) -> dict[str, Any]:
 
 
 async def _decoded(temporal_client: Client, args: Any) -> Any:
-    if all(isinstance(each, Asked) for each in args):
+    if all(isinstance(each, ReconciliationRequest) for each in args):
         return [each.model_dump() for each in args]
     try:
-        return [each.model_dump() for each in await temporal_client.data_converter.decode(args, [Asked] * len(args))]
+        return [
+            each.model_dump()
+            for each in await temporal_client.data_converter.decode(args, [ReconciliationRequest] * len(args))
+        ]
     except (ValueError, TypeError, RuntimeError, Unopenable):  # its key is gone: make the Schedule again
         return "something else"

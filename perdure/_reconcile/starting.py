@@ -9,13 +9,13 @@ from temporalio.common import WorkflowIDConflictPolicy, WorkflowIDReusePolicy
 
 from perdure._reconcile.workflow import Reconciliation, reconciliation_id
 from perdure._text.shown import markdown
-from perdure._wire.reconciliation import Asked, Summary
+from perdure._wire.reconciliation import ReconciliationRequest, Summary
 
 _RPC = timedelta(seconds=10)
 
 
 async def start_reconciliation(
-    temporal_client: Client, scope: str | None, asked: Asked
+    temporal_client: Client, scope: str | None, asked: ReconciliationRequest
 ) -> WorkflowHandle[Reconciliation, Summary]:
     """Start a reconciliation, and return its workflow. A running one of the same scope is joined.
 

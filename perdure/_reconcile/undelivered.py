@@ -53,7 +53,7 @@ async def undelivered(context: Context, cursor: object) -> None:
         for row in await context.pool.fetch(query("hurry"), context.younger_than, MOST, list(context.app.lifecycles))
     ]
     delivered = await _deliver(context, cursor if isinstance(cursor, int) else 0)
-    await _say(context, delivered, before, await _overdue(context))
+    await _report(context, delivered, before, await _overdue(context))
     for row in await fetch(context, shared("unknown_names")):
         if not _is_known(context.app, row):  # else no relay runs, which is reported already
             await _report_unknown(context, row)
@@ -92,7 +92,7 @@ async def _deliver_by(relay: Relay, context: Context, before: int) -> int:
     return before + seen
 
 
-async def _say(context: Context, delivered: int, before: asyncpg.Record, left: asyncpg.Record) -> None:
+async def _report(context: Context, delivered: int, before: asyncpg.Record, left: asyncpg.Record) -> None:
     if delivered:
         what = f"{delivered} rows of the outbox were delivered"
         if before["many"]:

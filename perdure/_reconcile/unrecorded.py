@@ -41,7 +41,7 @@ _RPC = timedelta(seconds=10)
 
 
 @dataclass(frozen=True, slots=True)
-class Odd:
+class Discrepancy:
     """An open workflow that does not fit the record."""
 
     kind: Kind
@@ -49,7 +49,7 @@ class Odd:
     handle: WorkflowHandle[object, object]
 
     @classmethod
-    def of(cls, context: Context, kind: Kind, entity: Entity, run_id: str | None) -> Odd:
+    def of(cls, context: Context, kind: Kind, entity: Entity, run_id: str | None) -> Discrepancy:
         """Make it with the handle of this one run."""
         handle = context.temporal_client.get_workflow_handle(entity.workflow_id(context.settings.scope), run_id=run_id)
         return cls(kind, entity, handle)
@@ -109,9 +109,11 @@ async def _compare(context: Context, name: str, runs: dict[str, WorkflowExecutio
             what = f"the open workflow {_prefix(context, name)}{row['id']} can't be an entity's: {error}"
             await context.findings.report(UNRECORDED, None, what, "Terminate it in Temporal.", about=row["id"][:200])
             continue
-        odd.append(Odd.of(context, kind, entity, runs[row["id"]].run_id))
-    told = [each for each, yes in zip(odd, await _at_once([_tell(context, each) for each in odd]), strict=True) if yes]
-    await _see_them_follow(context, told, patience)
+        odd.append(Discrepancy.of(context, kind, entity, runs[row["id"]].run_id))
+    signalled = [
+        each for each, yes in zip(odd, await _at_once([_signal(context, each) for each in odd]), strict=True) if yes
+    ]
+    await _check_followed(context, signalled, patience)
 
 
 async def _kind(row: asyncpg.Record, run: WorkflowExecution) -> Kind | None:
@@ -130,7 +132,7 @@ def _prefix(context: Context, name: str) -> str:
     return workflow_prefix(name, context.settings.scope)
 
 
-async def _tell(context: Context, odd: Odd) -> bool:
+async def _signal(context: Context, odd: Discrepancy) -> bool:
     """Signal the workflow to mirror its state again. Returns False if that is not needed any more."""
     description = await _described(odd.handle)
     if description is None:
@@ -158,8 +160,8 @@ async def _described(handle: WorkflowHandle[object, object]) -> WorkflowExecutio
     return description if description.status is WorkflowExecutionStatus.RUNNING else None
 
 
-async def _see_them_follow(context: Context, told: Sequence[Odd], patience: float) -> None:
-    end, left = time.monotonic() + patience, list(told)
+async def _check_followed(context: Context, signalled: Sequence[Discrepancy], patience: float) -> None:
+    end, left = time.monotonic() + patience, list(signalled)
     while left:
         over = time.monotonic() > end
         follows = await _at_once([_follows(context, each) for each in left])
@@ -179,13 +181,13 @@ _MENDED = {
 }
 
 
-async def _follows(context: Context, odd: Odd) -> bool:
+async def _follows(context: Context, odd: Discrepancy) -> bool:
     if odd.kind is OUTLIVED:
         return await _described(odd.handle) is None
     return await context.pool.fetchrow(shared("identity"), odd.entity.lifecycle, odd.entity.id) is not None
 
 
-async def _report(context: Context, odd: Odd) -> None:
+async def _report(context: Context, odd: Discrepancy) -> None:
     description = await _described(odd.handle)
     if description is None:
         return

@@ -14,7 +14,7 @@ from temporalio import workflow
 from temporalio.common import RetryPolicy
 from temporalio.exceptions import ActivityError
 
-from perdure._wire.reconciliation import Asked, Begun, Done, Named, Summary
+from perdure._wire.reconciliation import Begun, Done, Named, ReconciliationRequest, Summary
 
 RECONCILIATION = "perdure-reconciliation"
 BEGIN = "perdure.reconciliation.begin"
@@ -42,7 +42,7 @@ class Reconciliation:
     """One reconciliation, of all entities or of one."""
 
     @workflow.run
-    async def run(self, asked: Asked) -> Summary:
+    async def run(self, asked: ReconciliationRequest) -> Summary:
         """Execute the parts. A part that fails for good does not prevent the others."""
         begun: Begun = await _call(BEGIN, [asked, workflow.info().run_id], Begun, _ON, asked.by)
         done = Done(begun=begun)

@@ -23,7 +23,7 @@ BATCH = 500
 
 _ATTEMPTS = 10
 
-Tell = Callable[[str], None]
+Report = Callable[[str], None]
 
 
 class ExportedTooEarly(NotNow):
@@ -59,29 +59,29 @@ async def check_droppable(connection: Connection, month: Month, retention: int |
         raise NotNow(f"{month} was not exported: `perdure archive export {month}` first, or --without-export")
 
 
-async def drop(connection: Connection, month: Month, tell: Tell, *, without_export: bool) -> Dropped:
+async def drop(connection: Connection, month: Month, report: Report, *, without_export: bool) -> Dropped:
     """Drop a month: its tables, the effects of entities that finished in it, and other rows about those.
 
     Args:
-        tell: called with a line about each step.
+        report: called with a line about each step.
 
     Raises:
         ExportedTooEarly: rows were added to the month since its export. They are still there.
         NotNow: another session holds the tables of the month.
     """
-    await _say(connection, month)
+    await _mark_dropping(connection, month)
     await _carry_over(connection, month)
     for part, table in month.tables.items():
-        tell(f"detaching perdure.{table.name}: waits for transactions that are open now")
+        report(f"detaching perdure.{table.name}: waits for transactions that are open now")
         await _detach(connection, part, table.name)
-    await _say(connection, month)
+    await _mark_dropping(connection, month)
     await _carry_over(connection, month)
     if not without_export:
         await _check_export(connection, month)
     await _clear(connection, month)
     await _drop_tables(connection, month)
     await tidy(connection)
-    return await _told(connection, month)
+    return await _summary(connection, month)
 
 
 async def tidy(connection: Connection) -> None:
@@ -94,7 +94,7 @@ async def tidy(connection: Connection) -> None:
         await connection.execute(query("carried_over"))
 
 
-async def _say(connection: Connection, month: Month) -> None:
+async def _mark_dropping(connection: Connection, month: Month) -> None:
     """Mark the month as dropped, so nobody makes it again, and the feed can tell its followers. Then detach it once
     more: a transaction that was open for a day may have written into it."""
     await briefly(connection, lambda: connection.execute("select perdure.say_dropping($1)", month.first))
@@ -168,7 +168,7 @@ async def _drop_tables(connection: Connection, month: Month) -> None:
         raise NotNow(f"another session reads {names} by name: end that, and run this again") from None
 
 
-async def _told(connection: Connection, month: Month) -> Dropped:
+async def _summary(connection: Connection, month: Month) -> Dropped:
     carried = await connection.fetch(query("month_carried"), month.begin, month.end)
     doubts = await connection.fetch(query("month_kept_effects"), month.first)
     return Dropped(

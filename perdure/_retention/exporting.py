@@ -56,15 +56,15 @@ _ORDER = {"finished": ("generation", "finished_at"), "transition": ("version", "
 
 P = ParamSpec("P")
 T = TypeVar("T")
-Tell = Callable[[str], None]
+Report = Callable[[str], None]
 
 
-async def export(connection: Connection, month: Month, folder: Path, tell: Tell) -> tuple[File, ...]:
+async def export(connection: Connection, month: Month, folder: Path, report: Report) -> tuple[File, ...]:
     """Write a month's files into a folder, in place of those of an earlier export, and record that.
 
     Args:
         folder: the folder, which is made if it does not exist.
-        tell: called with a line about each step.
+        report: called with a line about each step.
 
     Raises:
         NotNow: the month is not over, a session still writes into it, or a file cannot be written correctly.
@@ -79,7 +79,7 @@ async def export(connection: Connection, month: Month, folder: Path, tell: Tell)
     await _wait_for_writers(connection, month)
     paths = {part: folder / f"{part}-{month}.parquet" for part in COLUMNS if _table_of(part) in month.tables}
     await _announce(connection, month, paths.values())
-    files = await _write_all(connection, month, paths, tell)
+    files = await _write_all(connection, month, paths, report)
     async with step(connection):
         await connection.execute(
             query("month_exported"),
@@ -110,7 +110,9 @@ async def _wait_for_writers(connection: Connection, month: Month) -> None:
         raise NotNow(f"a transaction still writes into {month}: end it (pg_stat_activity shows it)") from None
 
 
-async def _write_all(connection: Connection, month: Month, paths: Mapping[str, Path], tell: Tell) -> tuple[File, ...]:
+async def _write_all(
+    connection: Connection, month: Month, paths: Mapping[str, Path], report: Report
+) -> tuple[File, ...]:
     """Write all files from one snapshot."""
     files = []
     async with connection.transaction(isolation="repeatable_read", readonly=True):
@@ -119,7 +121,7 @@ async def _write_all(connection: Connection, month: Month, paths: Mapping[str, P
         for part, path in paths.items():
             count, size = await _write(connection, month, part, path, about | {"part": part})
             files.append(File(part, str(path), count, size))
-            tell(f"wrote {path}: {count} rows, {size} bytes")
+            report(f"wrote {path}: {count} rows, {size} bytes")
     return tuple(files)
 
 

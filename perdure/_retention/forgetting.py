@@ -14,7 +14,7 @@ from typing import TypeVar
 import asyncpg
 from temporalio.client import Client
 
-from perdure._retention.belongings import Belongings, Rows
+from perdure._retention.erasure_plan import ErasurePlan, Rows
 from perdure._retention.histories import closed_runs, delete_runs
 from perdure._retention.months import Month, every_month
 from perdure._retention.parquet import half_written, holds
@@ -87,7 +87,7 @@ class Eraser:
             raise NotNow(f"whether {left[0]['key']!r} happened is not known{of}: settle it first (perdure resolve)")
         await _each(entities, lambda each: closed_runs(self._temporal_client, each.workflow_id(self._scope)))
 
-    async def erase(self, belongings: Belongings, by: str) -> Forgotten:
+    async def erase(self, plan: ErasurePlan, by: str) -> Forgotten:
         """Erase the entities, some at a time. The erasure can be interrupted anywhere and run again: an entity is found
         again as long as anything that belongs to it is left.
 
@@ -102,7 +102,7 @@ class Eraser:
         rows: Counter[str] = Counter()
         app_rows: Counter[str] = Counter()
         runs = 0
-        entities = belongings.entities
+        entities = plan.entities
         for start in range(0, len(entities), _AT_ONCE):
             some = entities[start : start + _AT_ONCE]
             for each in some:

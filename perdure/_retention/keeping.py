@@ -17,7 +17,7 @@ from perdure._store import schema
 from perdure._store.postgres import Pool, answering
 from perdure._store.schema import Connection
 from perdure.errors import DatabaseUnavailable, PerdureError
-from perdure.logs import says
+from perdure.logs import log_event
 from perdure.settings import Settings
 
 log = logging.getLogger("perdure.archive")
@@ -88,7 +88,7 @@ async def _let_go(connection: Connection, month: Month, config: Settings, kept: 
         if connection.is_closed():
             raise
         kept.problems.append(f"{month}: {error}")
-        says(log, "month not dropped", level=logging.WARNING, month=str(month), why=str(error))
+        log_event(log, "month not dropped", level=logging.WARNING, month=str(month), why=str(error))
 
 
 async def _export_and_drop(connection: Connection, month: Month, config: Settings, kept: MonthsKept) -> None:
@@ -115,4 +115,4 @@ async def _export(connection: Connection, month: Month, folder: str, kept: Month
 
 
 def _log(line: str) -> None:
-    says(log, "archive", did=line)
+    log_event(log, "archive", did=line)

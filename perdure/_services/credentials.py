@@ -19,7 +19,7 @@ from temporalio.worker import Worker
 
 from perdure._services.service import Service
 from perdure.errors import InvalidSetting, TemporalUnavailable, UnusableFile
-from perdure.logs import says
+from perdure.logs import log_event
 
 log = logging.getLogger("perdure.worker")
 
@@ -126,7 +126,7 @@ class Renewal(Service):
             raise TemporalUnavailable(why_not(config.target_host, error)) from None
         self._take(connected)
         self._made_with = new
-        says(log, "connected to Temporal anew: its certificates or API key have changed")
+        log_event(log, "connected to Temporal anew: its certificates or API key have changed")
         return False
 
     def _take(self, connected: ServiceClient) -> None:

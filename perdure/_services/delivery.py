@@ -125,7 +125,7 @@ class Delivery:
             else:
                 await self._wake(entity, json.loads(row["body"])["key"])
         except WorkflowAlreadyStartedError:
-            await self._check_round(entity, row)
+            await self._check_generation(entity, row)
         except RPCError as error:
             if (why := _of_the_server(error)) is not None:
                 raise TemporalUnavailable(f"Temporal {why.format(self._client.namespace)}") from error
@@ -155,7 +155,7 @@ class Delivery:
         if self._indexing is not None and self._indexing.known:
             carried = carried.model_copy(update={"indexed": _need_a_person(lifecycle.declared)})
         workflow_id = entity.workflow_id(self._settings.scope)
-        about = {names.LIFECYCLE: entity.lifecycle, names.ROUND: entity.generation, names.WORKFLOW_ID: workflow_id}
+        about = {names.LIFECYCLE: entity.lifecycle, names.GENERATION: entity.generation, names.WORKFLOW_ID: workflow_id}
         with traces.span(
             f"{names.SPAN_DELIVER} {entity.lifecycle}",
             about,
@@ -235,7 +235,7 @@ class Delivery:
                 raise NotYet(f"no workflow of {entity} is open in Temporal") from error
             raise
 
-    async def _check_round(self, entity: Entity, row: Row) -> None:
+    async def _check_generation(self, entity: Entity, row: Row) -> None:
         """Refuse a present run of the last generation, whose final state is recorded before it closes, and a run of
         another entity from before a restore."""
         handle = self._client.get_workflow_handle(entity.workflow_id(self._settings.scope))

@@ -15,7 +15,7 @@ from perdure._store.bounds import bounds
 from perdure._store.group_commit import Locked, Unacceptable
 from perdure._store.postgres import Pool, kind_of
 from perdure._store.sql import queries
-from perdure.logs import says
+from perdure.logs import log_event
 
 query = queries(__name__)
 
@@ -88,6 +88,6 @@ class Follower(Service):
             if not isinstance(why, (Locked, Unacceptable)):
                 raise
             what = "the app's row can't be brought up to date, and is tried again later"
-            says(log, what, level=logging.WARNING, lifecycle=lifecycle, id=entity_id, why=str(why))
+            log_event(log, what, level=logging.WARNING, lifecycle=lifecycle, id=entity_id, why=str(why))
             await self._pool.execute(query("put_off_column"), lifecycle, entity_id, str(why))
             return False

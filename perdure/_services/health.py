@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from perdure._pulse import Pulse, Trouble
+from perdure._pulse import Pulse, ServiceProblem
 from perdure._services.service import Service
 
 
@@ -18,16 +18,16 @@ class Report:
 
     Attributes:
         question: `live` or `ready`.
-        troubles: why the answer is no; none = yes.
+        problems: why the answer is no; none = yes.
     """
 
     question: str
-    troubles: Sequence[Trouble] = ()
+    problems: Sequence[ServiceProblem] = ()
 
     @property
     def body(self) -> dict[str, Any]:
         """The answer as JSON."""
-        reasons = [{"service": each.service, "since": _shown(each.since), "why": each.why} for each in self.troubles]
+        reasons = [{"service": each.service, "since": _shown(each.since), "why": each.why} for each in self.problems]
         return {self.question: not reasons, "reasons": reasons}
 
 
@@ -51,7 +51,7 @@ class Health:
 
     def __init__(self, name: str = "worker") -> None:
         self._name = name
-        self._phase: Trouble | None = Trouble(name, time.time(), "it is starting")
+        self._phase: ServiceProblem | None = ServiceProblem(name, time.time(), "it is starting")
         self._pulses: list[Pulse] = []
 
     def watch(self, pulses: Iterable[Pulse]) -> None:
@@ -64,19 +64,19 @@ class Health:
 
     def stops(self) -> None:
         """State that the process has received a request to stop: it takes no new work."""
-        self._phase = Trouble(self._name, time.time(), "it is stopping")
+        self._phase = ServiceProblem(self._name, time.time(), "it is stopping")
 
     def live(self) -> Report:
         """No if a service hangs or has ended: only a new process can help. An unavailable server is no
         reason."""
-        return Report("live", self._troubles(lambda pulse: pulse.dead))
+        return Report("live", self._problems(lambda pulse: pulse.hung))
 
     def ready(self) -> Report:
         """No if the process cannot do its work, also because a server is unavailable."""
         phase = [self._phase] if self._phase else []
-        return Report("ready", [*phase, *self._troubles(lambda pulse: pulse.trouble)])
+        return Report("ready", [*phase, *self._problems(lambda pulse: pulse.problem)])
 
-    def _troubles(self, of: Callable[[Pulse], Trouble | None]) -> list[Trouble]:
+    def _problems(self, of: Callable[[Pulse], ServiceProblem | None]) -> list[ServiceProblem]:
         return [found for pulse in list(self._pulses) if (found := of(pulse)) is not None]
 
 

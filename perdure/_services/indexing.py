@@ -19,7 +19,7 @@ from temporalio.service import RPCError
 
 from perdure._services.service import EXPECTED_ERRORS, Service
 from perdure._wire.indexed import ATTENTION, KEYS, STATE
-from perdure.logs import says
+from perdure.logs import log_event
 from perdure.settings import Settings
 
 log = logging.getLogger("perdure.worker")
@@ -79,12 +79,12 @@ class Indexing(Service):
                 await self._client.count_workflows(f"{key.name} = 'x'", rpc_timeout=_RPC)
             self._known, self.every = True, EVERY
             if self._registered:
-                says(log, "search attributes are registered", names=", ".join(self._registered))
+                log_event(log, "search attributes are registered", names=", ".join(self._registered))
                 self._registered = []
         elif missing and not any(missing.values()):
             await self._register(list(missing))
         elif missing:
-            self._say(", ".join(f"{name} is a {kind}" for name, kind in missing.items() if kind))
+            self._log(", ".join(f"{name} is a {kind}" for name, kind in missing.items() if kind))
         return False
 
     @property
@@ -108,12 +108,12 @@ class Indexing(Service):
         try:
             await self._client.operator_service.add_search_attributes(asked, timeout=_RPC)
         except RPCError as error:
-            self._say(error.message)
+            self._log(error.message)
         else:
             self._registered, self.every = missing, _SOON
 
-    def _say(self, why: str) -> None:
+    def _log(self, why: str) -> None:
         if not self._told:
             self._told = True
             what = "runs can't be found by their search attributes: perdure doctor"
-            says(log, what, level=logging.WARNING, why=why)
+            log_event(log, what, level=logging.WARNING, why=why)

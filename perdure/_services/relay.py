@@ -39,7 +39,7 @@ from perdure._text.privacy import describe, reason
 from perdure._workflow.messages import signals
 from perdure.app import App
 from perdure.errors import TemporalUnavailable
-from perdure.logs import says
+from perdure.logs import log_event
 from perdure.settings import Settings
 from perdure.telemetry import metrics, names
 
@@ -203,11 +203,11 @@ class Relay(Service):
         self._looked_at = now
         for row in await connection.fetch(shared("unknown_names")):
             about = {"rows": row["waiting"], "since": row["since"]}
-            says(log, f"rows wait: no running worker has {row['name']}", level=logging.WARNING, **about)
+            log_event(log, f"rows wait: no running worker has {row['name']}", level=logging.WARNING, **about)
         await connection.execute(query("look_after_declined"))
         rejected = await connection.fetchval(query("reject_unknown"), self.id, PATIENCE)
         if rejected:
-            says(log, "rejected rows that name what no relay has", level=logging.ERROR, rows=rejected)
+            log_event(log, "rejected rows that name what no relay has", level=logging.ERROR, rows=rejected)
 
     async def _choose_notice(self, connection: Connection) -> None:
         """Let commits notify this relay while they are few. The next poll finds the rows of earlier commits."""
@@ -383,7 +383,7 @@ class Relay(Service):
         await connection.execute(query("postpone"), row["lifecycle"], row["id"], row["seq"], why)
 
     async def _reject(self, connection: Connection, row: Row, why: Undeliverable) -> None:
-        says(log, "rejected", level=logging.ERROR, lifecycle=row["lifecycle"], id=row["id"], why=str(why))
+        log_event(log, "rejected", level=logging.ERROR, lifecycle=row["lifecycle"], id=row["id"], why=str(why))
         await connection.execute(query("reject"), row["lifecycle"], row["id"], row["seq"], str(why))
         attention = f"rejected: {why}" if row["kind"] == "start" else f"a message was rejected: {why}"
         await connection.execute(
@@ -407,7 +407,7 @@ class Relay(Service):
 
     def _say(self, lines: Sequence[Line]) -> None:
         delivered = sum(len(line.delivered) for line in lines)
-        says(log, "delivered", count=delivered, of=sum(len(line.rows) for line in lines))
+        log_event(log, "delivered", count=delivered, of=sum(len(line.rows) for line in lines))
         if self._meter is None:
             return
         for line in lines:

@@ -13,7 +13,7 @@ from perdure._pulse import Pulse, follow
 from perdure._store.connecting import DATABASE_ERRORS
 from perdure._text.privacy import reason
 from perdure.errors import PerdureError
-from perdure.logs import says
+from perdure.logs import log_event
 
 log = logging.getLogger("perdure.service")
 
@@ -94,11 +94,11 @@ class Service:
                 self.pulse.works() if self.held_up is None else self.pulse.fails(self.held_up)
             except Exception as error:  # a service that ended would leave the worker running without it
                 more, failures = False, failures + 1
-                self._tell(error, failures)
+                self._log_failure(error, failures)
             if not more:
                 await self._rest(failures)
 
-    def _tell(self, error: Exception, failures: int) -> None:
+    def _log_failure(self, error: Exception, failures: int) -> None:
         self.pulse.fails(_why(error))
         if isinstance(error, EXPECTED_ERRORS):
             why = _why(error)
@@ -106,7 +106,7 @@ class Service:
             if why == said and time.monotonic() < at + SAY_AGAIN:
                 return
             self._said = why, time.monotonic()
-            says(log, f"{self.name}: failed, goes on", level=logging.WARNING, failures=failures, why=why)
+            log_event(log, f"{self.name}: failed, goes on", level=logging.WARNING, failures=failures, why=why)
         else:
             log.error("%s: a bug, goes on", self.name, exc_info=error)
 

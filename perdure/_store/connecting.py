@@ -21,7 +21,7 @@ import asyncpg
 
 from perdure._pulse import waits
 from perdure._store.secured import connect
-from perdure.logs import says
+from perdure.logs import log_event
 
 T = TypeVar("T")
 DATABASE_ERRORS = (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, TimeoutError)
@@ -152,7 +152,7 @@ async def weaknesses(connection: Any) -> list[str]:
 async def report_weaknesses(connection: Any) -> None:
     """Log in one line why this server may lose commits, if it may."""
     if found := await weaknesses(connection):
-        says(log, "PostgreSQL may lose what it commits", level=logging.ERROR, why="; ".join(found))
+        log_event(log, "PostgreSQL may lose what it commits", level=logging.ERROR, why="; ".join(found))
 
 
 class Session(_Connection):
@@ -220,7 +220,7 @@ class Session(_Connection):
         what = "PostgreSQL does not answer: the connection is dropped"
         service = task.get_name().removeprefix("perdure ") if task else None
         about = {"service": service, "waited": f"{waited:.1f} s", "statement": _shortened(query)}
-        says(log, what, level=logging.WARNING, **about)
+        log_event(log, what, level=logging.WARNING, **about)
         for other in [self, *(each for each in self.others if not each._lent)]:
             other.terminate()  # the pool's request to cancel the statement would wait once more
 

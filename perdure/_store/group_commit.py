@@ -1,8 +1,8 @@
 """Group commit: writes of one process that arrive together are committed together.
 
 While one batch is under way, the next one collects writes. A lone write goes at once, and no write waits for others
-while commits are fast (see `company`). A batch is sorted by entity, and is committed whole or not at all. If PostgreSQL
-refuses a batch, it is halved until the bad write stands alone, beside the other writes (invariant 8).
+while commits are fast (see `batch_wait`). A batch is sorted by entity, and is committed whole or not at all. If
+PostgreSQL refuses a batch, it is halved until the bad write stands alone, beside the other writes (invariant 8).
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from typing import Any
 
 from perdure import _faults as faults
 from perdure._crypto.private import SEALING
-from perdure._store.company import Company
+from perdure._store.batch_wait import BatchWait
 from perdure._text.privacy import describe
 from perdure._wire.writes import Answer, Write
 from perdure.errors import DatabaseUnavailable, RefusedWrite, UnstorableWrite
-from perdure.logs import says
+from perdure.logs import log_event
 
 log = logging.getLogger("perdure.store")
 
@@ -81,13 +81,13 @@ class GroupCommit:
         self._queue: list[_Waiting] = []
         self._flushers: set[asyncio.Task[None]] = set()
         self._aside: set[asyncio.Task[None]] = set()
-        self._company = Company()
+        self._batch_wait = BatchWait()
 
     async def write(self, write: Write, *, patience: float) -> Answer:
         """Commit `write` together with other waiting writes; raises as `Store.write`."""
         waiting = _Waiting(write, _body(write))
         self._queue.append(waiting)
-        self._company.arrived(time.monotonic())
+        self._batch_wait.note_write(time.monotonic())
         if sum(not flusher.done() for flusher in self._flushers) < self._lanes:
             _keep(self._flushers, self._flush())
         try:
@@ -121,10 +121,10 @@ class GroupCommit:
         return self._most
 
     async def _gather(self) -> None:
-        if pause := self._company.worth(time.monotonic()):
+        if pause := self._batch_wait.seconds(time.monotonic()):
             before = len(self._queue)
             await asyncio.sleep(pause)
-            self._company.brought(len(self._queue) - before, time.monotonic())
+            self._batch_wait.note_gain(len(self._queue) - before, time.monotonic())
 
     async def _send(self, batch: Sequence[_Waiting]) -> None:
         batch = [each for each in batch if not each.answer.done()]  # a write whose caller is gone never happens
@@ -135,7 +135,7 @@ class GroupCommit:
         began = time.monotonic()
         try:
             answers = await self._commit([each.body for each in batch])
-            self._company.committed(time.monotonic() - began)
+            self._batch_wait.note_commit(time.monotonic() - began)
         except (Transient, Unacceptable):
             raise
         except BaseException as error:  # a bug, or our own cancellation: no caller may wait for ever
@@ -229,5 +229,5 @@ def _refuse(waiting: _Waiting, failure: Unacceptable) -> None:
     write = waiting.write
     kind = UnstorableWrite if isinstance(failure, Unstorable) else RefusedWrite
     entity = f"{write.lifecycle}/{write.id}"
-    says(log, "PostgreSQL refuses a write", level=logging.ERROR, entity=entity, write=str(write), why=str(failure))
+    log_event(log, "PostgreSQL refuses a write", level=logging.ERROR, entity=entity, write=str(write), why=str(failure))
     _fail([waiting], kind(f"{entity}: PostgreSQL refuses it: {failure}"))

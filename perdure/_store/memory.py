@@ -275,7 +275,7 @@ class MemoryStore:
 def _gate(entity: _Entity, write: Write) -> Gate:
     same_state = write.move is not None and write.move.state == entity.state
     if write.generation != entity.generation:
-        return Gate.OTHER_ROUND
+        return Gate.OTHER_GENERATION
     if entity.final and not (write.version == entity.version and same_state):
         return Gate.FINAL
     if write.version < entity.version:

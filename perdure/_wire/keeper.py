@@ -1,4 +1,4 @@
-"""The messages between workers and the keeper of a database's mark, and the keeper's state. `Kept` does no I/O."""
+"""The messages between workers and the keeper of a database's mark, and the keeper's state. No I/O."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Proposal(BaseModel):
     force: Literal["restored", "moved"] | None = None
 
 
-class Word(StrEnum):
+class Decision(StrEnum):
     """The decision of the keeper."""
 
     GO = "go"
@@ -73,14 +73,14 @@ class Word(StrEnum):
 class Reply(BaseModel):
     """The keeper's answer; `epoch` is for `GO`, `seconds` for `WAIT`."""
 
-    word: Word
+    word: Decision
     epoch: int = 0
     why: str = ""
     seconds: float = 0.0
     question: str | None = None
 
 
-class Kept(BaseModel):
+class KeeperState(BaseModel):
     """The keeper's state about the database.
 
     Attributes:
@@ -113,83 +113,83 @@ class Kept(BaseModel):
         self.heard_at = now
         self.waiting = self.waiting_since = None
 
-    def hear(self, said: Proposal, now: datetime, question: str) -> Reply:
+    def reply_to(self, proposal: Proposal, now: datetime, question: str) -> Reply:
         """Answer a proposal. The answer contains `question` if one is needed."""
-        if said.force is not None:
-            return self._hear_force(said, now)
+        if proposal.force is not None:
+            return self._reply_to_declaration(proposal, now)
         if self.holder is None:
-            if said.mark is not None:
+            if proposal.mark is not None:
                 return _stop("Temporal has no record of this database: its keeper was ended, or Temporal was lost")
-            return self._accept(said, now)
-        if not said.incarnation.is_of(self.holder) or (said.mark is None and self.current is not None):
+            return self._accept(proposal, now)
+        if not proposal.incarnation.is_of(self.holder) or (proposal.mark is None and self.current is not None):
             return _stop(f"another database works with this namespace and scope ({self.holder})")
-        if said.incarnation in self.expelled:
+        if proposal.incarnation in self.expelled:
             return _stop("it is a copy of a database that lives on")
-        if said.incarnation == self.former:
-            return self._hear_former(said, now, question)
-        if said.incarnation.timeline != self.holder.timeline:
-            return self._hear_takeover(said, now)
-        if said.mark not in (self.current, *self.pending):
+        if proposal.incarnation == self.former:
+            return self._reply_to_former_holder(proposal, now, question)
+        if proposal.incarnation.timeline != self.holder.timeline:
+            return self._reply_to_takeover(proposal, now)
+        if proposal.mark not in (self.current, *self.pending):
             return _stop(f"its mark is an old one: it is a copy, or an older state of it was put back ({self.holder})")
-        return self._accept(said, now)
+        return self._accept(proposal, now)
 
-    def _hear_former(self, said: Proposal, now: datetime, question: str) -> Reply:
+    def _reply_to_former_holder(self, proposal: Proposal, now: datetime, question: str) -> Reply:
         """The former holder counted as gone. Its message may only be late, so it must show that it lives."""
-        if said.answer is None or said.answer != self.question:
+        if proposal.answer is None or proposal.answer != self.question:
             self.question = question
-            return Reply(word=Word.AGAIN, question=question)
+            return Reply(word=Decision.AGAIN, question=question)
         if self.vouched:
             return _stop(f"another server has taken over from this one ({self.holder})")
         # The successor was its copy, and may have sent something.
         assert self.holder is not None
         self.expelled, self.former = [*self.expelled, self.holder][-20:], None
-        return self._accept(said, now, new_epoch=True)
+        return self._accept(proposal, now, new_epoch=True)
 
-    def _hear_takeover(self, said: Proposal, now: datetime) -> Reply:
+    def _reply_to_takeover(self, proposal: Proposal, now: datetime) -> Reply:
         """A promoted standby, or a recovery to a point in time: the last commits may be missing."""
         assert self.holder is not None
         assert self.heard_at is not None
-        if said.came_from != self.holder:
-            if self.waiting != said.incarnation or self.waiting_since is None:
-                self.waiting, self.waiting_since = said.incarnation, now
+        if proposal.came_from != self.holder:
+            if self.waiting != proposal.incarnation or self.waiting_since is None:
+                self.waiting, self.waiting_since = proposal.incarnation, now
             if self.heard_at > self.waiting_since:
-                self.expelled = [*self.expelled, said.incarnation][-20:]
+                self.expelled = [*self.expelled, proposal.incarnation][-20:]
                 return _stop(f"it is a copy of a database that lives on ({self.holder})")
             if (left := SILENCE - (now - self.heard_at).total_seconds()) > 0:
                 return Reply(
-                    word=Word.WAIT, seconds=left, why=f"the server before was in use a moment ago ({self.holder})"
+                    word=Decision.WAIT, seconds=left, why=f"the server before was in use a moment ago ({self.holder})"
                 )
-        return self._accept(said, now, new_epoch=True)
+        return self._accept(proposal, now, new_epoch=True)
 
-    def _hear_force(self, said: Proposal, now: datetime) -> Reply:
-        if self.holder is not None and self.heard_at is not None and self.holder != said.incarnation:
+    def _reply_to_declaration(self, proposal: Proposal, now: datetime) -> Reply:
+        if self.holder is not None and self.heard_at is not None and self.holder != proposal.incarnation:
             left = SILENCE - (now - self.heard_at).total_seconds()
             if left > 0:
                 why = f"the database that this one replaces was in use a moment ago: stop its workers ({self.holder})"
-                return Reply(word=Word.WAIT, seconds=left, why=why)
-        self.expelled = [each for each in self.expelled if each != said.incarnation]
-        if said.incarnation == self.former:
+                return Reply(word=Decision.WAIT, seconds=left, why=why)
+        self.expelled = [each for each in self.expelled if each != proposal.incarnation]
+        if proposal.incarnation == self.former:
             self.former = None
-        reply = self._accept(said, now, new_epoch=said.force == "restored")
-        self.current, self.pending, self.vouched = said.mark, [said.next], True
+        reply = self._accept(proposal, now, new_epoch=proposal.force == "restored")
+        self.current, self.pending, self.vouched = proposal.mark, [proposal.next], True
         return reply
 
-    def _accept(self, said: Proposal, now: datetime, *, new_epoch: bool = False) -> Reply:
-        if self.holder is not None and self.holder != said.incarnation:
+    def _accept(self, proposal: Proposal, now: datetime, *, new_epoch: bool = False) -> Reply:
+        if self.holder is not None and self.holder != proposal.incarnation:
             if self.holder not in self.expelled:
-                self.former, self.vouched = self.holder, said.came_from == self.holder
+                self.former, self.vouched = self.holder, proposal.came_from == self.holder
             self.question = self.waiting = self.waiting_since = None
-        if said.mark == self.current:
+        if proposal.mark == self.current:
             # An earlier proposal may still arrive, and its mark may be the one in the database.
-            self.pending = [*self.pending, said.next][-50:]
+            self.pending = [*self.pending, proposal.next][-50:]
         else:
-            self.current, self.pending = said.mark, [said.next]
-        self.holder, self.heard_at = said.incarnation, now
-        self.epoch = max(self.epoch, said.epoch)
+            self.current, self.pending = proposal.mark, [proposal.next]
+        self.holder, self.heard_at = proposal.incarnation, now
+        self.epoch = max(self.epoch, proposal.epoch)
         if new_epoch:
             self.epoch = max(int(now.timestamp() * 1_000_000), self.epoch + 1)
-        return Reply(word=Word.GO, epoch=self.epoch)
+        return Reply(word=Decision.GO, epoch=self.epoch)
 
 
 def _stop(why: str) -> Reply:
-    return Reply(word=Word.STOP, why=why)
+    return Reply(word=Decision.STOP, why=why)

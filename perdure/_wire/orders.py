@@ -12,7 +12,7 @@ from perdure._wire.terms import Terms
 from perdure._wire.writes import EffectView, Write
 
 
-class Said(StrEnum):
+class CallResult(StrEnum):
     """How an attempt or a look-up ended."""
 
     DONE = "done"
@@ -107,7 +107,7 @@ class Report(BaseModel):
         terms: the effect's terms in the worker that made this, if the effect is not settled.
     """
 
-    said: Said
+    said: CallResult
     token: str
     effect: EffectView | None = None
     receipt: Any = None

@@ -15,7 +15,7 @@ class Named(BaseModel):
     generation: int | None = None
 
 
-class Asked(BaseModel):
+class ReconciliationRequest(BaseModel):
     """The order for a reconciliation.
 
     Attributes:

@@ -30,7 +30,7 @@ class Gate(StrEnum):
     """A newer write is there already; nothing changed."""
     FINAL = "final"
     """The entity is final in this generation; nothing changed."""
-    OTHER_ROUND = "other_round"
+    OTHER_GENERATION = "other_round"
     """The entity was restarted since; nothing changed."""
     UNSETTLED = "unsettled"
     """The entity did not end: an effect that its run does not know of is attempting or in doubt."""
@@ -38,7 +38,7 @@ class Gate(StrEnum):
     @property
     def over(self) -> bool:
         """Whether another run has overtaken the one that wrote, which must stop."""
-        return self in (Gate.FINAL, Gate.OTHER_ROUND)
+        return self in (Gate.FINAL, Gate.OTHER_GENERATION)
 
 
 class Verdict(StrEnum):

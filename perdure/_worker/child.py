@@ -13,7 +13,7 @@ from contextlib import suppress
 from typing import Any, Literal
 
 from perdure._text.privacy import describe
-from perdure.logs import says
+from perdure.logs import log_event
 
 log = logging.getLogger("perdure.worker")
 
@@ -113,7 +113,7 @@ class Child:
                 self.failed_at_first.set()
             pause = 0.0 if lived > WELL and "status" in why else min(max(2 * pause, 1.0), LONGEST_PAUSE)
             sentence = "a process ended; it is replaced" if "status" in why else "a process can't be started"
-            says(log, sentence, level=logging.ERROR, process=self.name, **why, pause=pause)
+            log_event(log, sentence, level=logging.ERROR, process=self.name, **why, pause=pause)
             self._is("pausing")
             await asyncio.sleep(pause)
 
@@ -127,7 +127,7 @@ class Child:
             try:
                 await asyncio.wait_for(process.wait(), patience)
             except TimeoutError:
-                says(log, "a process did not stop in time; it is killed", level=logging.ERROR, process=self.name)
+                log_event(log, "a process did not stop in time; it is killed", level=logging.ERROR, process=self.name)
                 with suppress(ProcessLookupError):
                     process.kill()
                 await process.wait()
@@ -169,4 +169,4 @@ class Child:
         try:
             self._changed()
         except OSError as error:  # a full disk must not end the supervision
-            says(log, "can't write what runs", level=logging.ERROR, process=self.name, error=describe(error))
+            log_event(log, "can't write what runs", level=logging.ERROR, process=self.name, error=describe(error))

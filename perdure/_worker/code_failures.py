@@ -28,7 +28,7 @@ class CodeFailures(Service):
     def __init__(self, pool: Pool) -> None:
         super().__init__("code failures", every=5.0)
         self._pool = pool
-        self._told: deque[tuple[Entity, str]] = deque(maxlen=1000)
+        self._reported: deque[tuple[Entity, str]] = deque(maxlen=1000)
         self._loop_of_worker: asyncio.AbstractEventLoop | None = None
 
     async def start(self) -> None:
@@ -40,16 +40,16 @@ class CodeFailures(Service):
 
     async def once(self) -> bool:
         """Write the reported failures."""
-        while self._told:
-            entity, why = self._told[0]
+        while self._reported:
+            entity, why = self._reported[0]
             async with self._pool.acquire(timeout=5) as connection:
                 await connection.execute(query("code_failure"), entity.lifecycle, entity.id, entity.generation, why)
-            self._told.popleft()
+            self._reported.popleft()
         return False
 
-    def tell(self, entity: Entity, why: str) -> None:
+    def report(self, entity: Entity, why: str) -> None:
         """Report that the code of an entity's run failed. Workflows call this from their thread."""
-        self._told.append((entity, why))
+        self._reported.append((entity, why))
         if self._loop_of_worker is not None and not self._loop_of_worker.is_closed():
             self._loop_of_worker.call_soon_threadsafe(self.nudge)
 
@@ -58,18 +58,18 @@ class Listener(Interceptor):
     """Lets workflows report failures, and request reconciliations.
 
     Args:
-        tell: receives the entity whose code fails, and the reason.
+        report: receives the entity whose code fails, and the reason.
         ask: receives the entity to reconcile, and the reason.
     """
 
-    def __init__(self, tell: Callable[[Entity, str], None], ask: Callable[[Entity, str], None]) -> None:
-        self._tell = tell
+    def __init__(self, report: Callable[[Entity, str], None], ask: Callable[[Entity, str], None]) -> None:
+        self._report = report
         self._ask = ask
 
     def workflow_interceptor_class(
         self, input: WorkflowInterceptorClassInput
     ) -> type[WorkflowInboundInterceptor] | None:
         """See base class."""
-        input.unsafe_extern_functions[REPORT_FAILURE] = self._tell
+        input.unsafe_extern_functions[REPORT_FAILURE] = self._report
         input.unsafe_extern_functions[ASK_FOR_RECONCILIATION] = self._ask
         return None

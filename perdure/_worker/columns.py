@@ -12,7 +12,7 @@ from perdure._store.schema.rights import check_mirror
 from perdure._store.sql import queries
 from perdure.contracts.app_column import AppColumn
 from perdure.errors import DeclarationError, NotPermitted
-from perdure.logs import says
+from perdure.logs import log_event
 
 query = queries(__name__)
 
@@ -89,4 +89,4 @@ async def check_columns(connection: Connection, writer: Connection, columns: Dec
         await check_mirror(writer, lifecycle, table, column.key, column.column)
         if writer is connection and not found["own"]:
             what = "the triggers of this table run with the rights of the worker: set PERDURE_COLUMN_DATABASE_URL"
-            says(log, what, level=logging.WARNING, table=table, owner=found["owner"], lifecycle=lifecycle)
+            log_event(log, what, level=logging.WARNING, table=table, owner=found["owner"], lifecycle=lifecycle)

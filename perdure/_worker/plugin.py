@@ -31,9 +31,9 @@ from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner
 from perdure._activity.hosting import Activities
 from perdure._crypto.codec import Codec, encrypting, encrypts
 from perdure._pulse import Pulse
-from perdure._reconcile.caretaker import Caretaker
 from perdure._reconcile.expected import Expected
-from perdure._reconcile.hosting import cleaning_up
+from perdure._reconcile.hosting import reconciliation_worker
+from perdure._reconcile.trigger import ReconciliationTrigger
 from perdure._reconcile.watch import Watch
 from perdure._services.follower import Follower
 from perdure._services.gauges import Gauges
@@ -95,7 +95,7 @@ class PerdurePlugin(temporalio.client.Plugin, temporalio.worker.Plugin):
         self.health: Health = Health()
         """The reports of this worker's services. `perdure worker` serves them at PERDURE_HEALTH."""
         self._code_failures: CodeFailures | None = None
-        self._caretaker: Caretaker | None = None
+        self._reconciliations: ReconciliationTrigger | None = None
         self._follower: Follower | None = None
         self._sampled: SampledRunner | None = None
 
@@ -150,7 +150,7 @@ class PerdurePlugin(temporalio.client.Plugin, temporalio.worker.Plugin):
         config["workflows"] = [*config.get("workflows", ()), *self.app.lifecycles.values()]
         config["activities"] = [*config.get("activities", ()), *activities.all()]
         config["workflow_runner"] = self._runner(config.get("workflow_runner"))
-        given = [*config.get("interceptors", ()), Listener(self._tell, self._ask)]
+        given = [*config.get("interceptors", ()), Listener(self._report_code_failure, self._ask)]
         config["interceptors"] = given
         if (tracing := traces.interceptor([*client["interceptors"], *given])) is not None:
             config["interceptors"] = [*given, tracing]
@@ -202,9 +202,9 @@ class PerdurePlugin(temporalio.client.Plugin, temporalio.worker.Plugin):
         self._follower = Follower(columns)
         self._store = PostgresStore(pool, meter, ownership.nudge, self._moved)
         self._code_failures = CodeFailures(pool)
-        self._caretaker = Caretaker(pool, worker.client, self.config)
+        self._reconciliations = ReconciliationTrigger(pool, worker.client, self.config)
         beside = self._beside(pool, worker, meter)
-        await self._services.start(ownership, self._follower, self._code_failures, self._caretaker, *beside)
+        await self._services.start(ownership, self._follower, self._code_failures, self._reconciliations, *beside)
         self.health.watch(self._services.pulses)
         self.health.runs()
         self.ready.set()
@@ -227,7 +227,7 @@ class PerdurePlugin(temporalio.client.Plugin, temporalio.worker.Plugin):
             return nullcontext()
         pulse = Pulse("reconciliation")
         self.health.watch([pulse])
-        return cleaning_up(pool, plain(worker.client), self.app, self.config, meter_of(worker.client), pulse)
+        return reconciliation_worker(pool, plain(worker.client), self.app, self.config, meter_of(worker.client), pulse)
 
     def _moved(self, lifecycle: str) -> None:
         if self._follower is not None and self.app.lifecycles[lifecycle].mirror is not None:
@@ -266,15 +266,15 @@ class PerdurePlugin(temporalio.client.Plugin, temporalio.worker.Plugin):
         """See base class."""
         return next(replayer, histories)
 
-    def _tell(self, entity: Entity, why: str) -> None:
+    def _report_code_failure(self, entity: Entity, why: str) -> None:
         if self._sampled is not None:
             self._sampled.watch(entity.lifecycle)
         if self._code_failures is not None:
-            self._code_failures.tell(entity, why)
+            self._code_failures.report(entity, why)
 
     def _ask(self, entity: Entity, why: str) -> None:
-        if self._caretaker is not None:
-            self._caretaker.ask(entity, why)
+        if self._reconciliations is not None:
+            self._reconciliations.ask(entity, why)
 
     def _running_store(self) -> Store:
         if self._store is None:

@@ -9,7 +9,7 @@ from perdure._store.connecting import report_weaknesses
 from perdure._store.schema import Connection
 from perdure._store.schema.kinds import Kind
 from perdure._store.schema.rights import check_role
-from perdure.logs import says
+from perdure.logs import log_event
 
 log = logging.getLogger("perdure.store")
 
@@ -28,6 +28,6 @@ async def prepare(connection: Connection, kind: Kind) -> None:
     await report_weaknesses(connection)
     if await connection.fetchval(_SUPERUSER):
         what = "this role is a superuser, so whoever takes it over has the whole server: perdure grant ROLE --as "
-        says(log, f"{what}{kind}", level=logging.WARNING)
+        log_event(log, f"{what}{kind}", level=logging.WARNING)
     await schema.make_months(connection)
     await schema.note_database(connection)

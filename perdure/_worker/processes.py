@@ -22,7 +22,7 @@ from perdure._worker.notifying import OF_SUPERVISOR
 from perdure._worker.plugin import REPORTING
 from perdure._worker.serving import Page, page_of, probes, serving
 from perdure._worker.siblings import Sibling, asked_all
-from perdure.logs import says
+from perdure.logs import log_event
 from perdure.servers.ports import free_port
 from perdure.settings import Settings
 
@@ -91,7 +91,7 @@ def _probes(health: Health, processes: Sequence[WorkerProcess]) -> dict[str, Cal
     def ready() -> Page:
         own = health.ready()
         others = asked_all([each.sibling for each in processes], "ready") if processes else []
-        return page_of(Report("ready", [*own.troubles, *others]))
+        return page_of(Report("ready", [*own.problems, *others]))
 
     return {**probes(health), "/ready": ready}
 
@@ -146,11 +146,11 @@ async def end_hung(child: Child, sibling: Sibling) -> None:
     noes = 0
     while True:
         await asyncio.sleep(_LOOK)
-        troubles = await asyncio.to_thread(sibling.asked, "live")
-        noes = noes + 1 if troubles else 0
+        problems = await asyncio.to_thread(sibling.asked, "live")
+        noes = noes + 1 if problems else 0
         if noes == _NOES:
-            about = {"process": child.name, "service": troubles[0].service, "why": troubles[0].why}
-            says(log, "a process hangs; it is killed", level=logging.ERROR, **about)
+            about = {"process": child.name, "service": problems[0].service, "why": problems[0].why}
+            log_event(log, "a process hangs; it is killed", level=logging.ERROR, **about)
             child.kill()
             noes = 0
 

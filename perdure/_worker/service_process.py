@@ -13,8 +13,8 @@ from temporalio.client import Client
 from temporalio.runtime import Runtime
 
 from perdure._pulse import Pulse
-from perdure._reconcile.caretaker import Caretaker
-from perdure._reconcile.hosting import cleaning_up
+from perdure._reconcile.hosting import reconciliation_worker
+from perdure._reconcile.trigger import ReconciliationTrigger
 from perdure._reconcile.watch import Watch
 from perdure._services.gauges import Gauges
 from perdure._services.health import EventLoop, Health
@@ -29,9 +29,9 @@ from perdure._store.schema.rights import permitted
 from perdure._worker.plugin import PerdurePlugin
 from perdure._worker.preparing import prepare
 from perdure._worker.serving import probes, serving
-from perdure._worker.worker import before, staying_connected, told_to_stop
+from perdure._worker.worker import before, staying_connected, stop_requested
 from perdure.app import App
-from perdure.logs import says
+from perdure.logs import log_event
 from perdure.settings import Settings
 from perdure.telemetry.exporting import exporting
 from perdure.telemetry.metrics import meter_of
@@ -68,7 +68,7 @@ class ServiceProcess:
             await self._run(runtime)
 
     async def _run(self, runtime: Runtime) -> None:
-        stop, loop = told_to_stop(), EventLoop()
+        stop, loop = stop_requested(), EventLoop()
         self._health.watch([loop.pulse])
         await loop.start()
         plugin = PerdurePlugin(self._app, self._config)
@@ -83,9 +83,9 @@ class ServiceProcess:
             return
         if not serving.done():
             tasks = ",".join(self._tasks)
-            says(log, "running", services=tasks, task_queue=self._config.queue, scope=self._config.scope)
+            log_event(log, "running", services=tasks, task_queue=self._config.queue, scope=self._config.scope)
         await serving
-        says(log, "stopped")
+        log_event(log, "stopped")
 
     async def _until(self, stop: asyncio.Task[bool], client: Client) -> None:
         database = Database(self._config.database_url, most=self._config.connections, closed_path=True)
@@ -99,7 +99,7 @@ class ServiceProcess:
                 self._ready.set()
                 await asyncio.wait({stop})
                 self._health.stops()
-                says(log, "stopping")
+                log_event(log, "stopping")
         finally:
             await database.close()
 
@@ -117,7 +117,7 @@ class ServiceProcess:
             if Task.RECONCILIATION in self._tasks:
                 pulse, meter = Pulse("reconciliation"), meter_of(client)
                 self._health.watch([pulse])
-                hosted = cleaning_up(pool, plain(client), self._app, self._config, meter, pulse)
+                hosted = reconciliation_worker(pool, plain(client), self._app, self._config, meter, pulse)
                 await stack.enter_async_context(hosted)
             yield
 
@@ -127,7 +127,7 @@ class ServiceProcess:
         if Task.RELAY in self._tasks:
             services += relaying(pool, client, app, config, meter)
         if Task.RECONCILIATION in self._tasks:
-            services.append(Caretaker(pool, client, config))
+            services.append(ReconciliationTrigger(pool, client, config))
             if config.reconciliation_every:
                 services.append(Watch(pool, plain(client), app, config, meter))
         if Task.GAUGES in self._tasks and meter is not None:

@@ -29,7 +29,7 @@ class Page:
 
 def page_of(report: Report) -> Page:
     """A report as JSON, with status 200 for yes and 503 for no."""
-    status = HTTPStatus.SERVICE_UNAVAILABLE if report.troubles else HTTPStatus.OK
+    status = HTTPStatus.SERVICE_UNAVAILABLE if report.problems else HTTPStatus.OK
     return Page(json.dumps(report.body) + "\n", status, "application/json")
 
 

@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any
 
 from perdure import _pulse
-from perdure._pulse import Trouble
+from perdure._pulse import ServiceProblem
 
 _PATIENCE = 5.0
 """Seconds that a process may take to answer."""
@@ -34,30 +34,30 @@ class Sibling:
     port: int
     began: float | None = None
 
-    def asked(self, question: str) -> list[Trouble]:
+    def asked(self, question: str) -> list[ServiceProblem]:
         """Why the answer is no; empty = yes. A starting process does not count as hung earlier than others."""
         began = self.began
         if began is None:
-            return [self._trouble(time.time(), "it has ended, and is started again")] if question == "ready" else []
+            return [self._problem(time.time(), "it has ended, and is started again")] if question == "ready" else []
         answer = _answer(f"http://127.0.0.1:{self.port}/{question}")
         if answer is not None:
             return [
-                Trouble(f"process {self.index}: {each['service']}", _moment(each["since"]), str(each["why"]))
+                ServiceProblem(f"process {self.index}: {each['service']}", _moment(each["since"]), str(each["why"]))
                 for each in answer["reasons"]
             ]
         if time.time() > began + _pulse.WITHIN:
-            return [self._trouble(time.time(), "it does not answer")]
-        return [self._trouble(began, "it is starting")] if question == "ready" else []
+            return [self._problem(time.time(), "it does not answer")]
+        return [self._problem(began, "it is starting")] if question == "ready" else []
 
-    def _trouble(self, since: float, why: str) -> Trouble:
-        return Trouble(f"process {self.index}", since, why)
+    def _problem(self, since: float, why: str) -> ServiceProblem:
+        return ServiceProblem(f"process {self.index}", since, why)
 
 
-def asked_all(siblings: Sequence[Sibling], question: str) -> list[Trouble]:
+def asked_all(siblings: Sequence[Sibling], question: str) -> list[ServiceProblem]:
     """The answers of all processes, which are asked concurrently, since a hung one answers late."""
     with ThreadPoolExecutor(len(siblings)) as threads:
         return [
-            each for troubles in threads.map(partial(Sibling.asked, question=question), siblings) for each in troubles
+            each for problems in threads.map(partial(Sibling.asked, question=question), siblings) for each in problems
         ]
 
 

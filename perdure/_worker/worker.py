@@ -31,7 +31,7 @@ from perdure._worker.plugin import REPORTING, PerdurePlugin
 from perdure._worker.serving import probes, serving
 from perdure.app import App
 from perdure.errors import DeclarationError, PerdureError, TemporalUnavailable
-from perdure.logs import says
+from perdure.logs import log_event
 from perdure.settings import Settings
 from perdure.telemetry.exporting import exporting
 
@@ -122,7 +122,7 @@ async def run_worker(app: App, config: Settings, *, plugin: PerdurePlugin | None
 
 
 async def _run(app: App, config: Settings, plugin: PerdurePlugin, runtime: Runtime) -> None:
-    stop, loop = told_to_stop(), EventLoop()
+    stop, loop = stop_requested(), EventLoop()
     plugin.health.watch(loop.pulses)
     await loop.start()
     async with staying_connected(plugin, stop, runtime, plugin.health) as client:
@@ -138,18 +138,18 @@ async def _work(app: App, config: Settings, plugin: PerdurePlugin, client: Clien
         return
     if not running.done():
         gc.freeze()  # a garbage collection of all imported objects stops every task for about 90 ms
-        says(log, "running", lifecycles=",".join(app.lifecycles), task_queue=config.queue, scope=config.scope)
+        log_event(log, "running", lifecycles=",".join(app.lifecycles), task_queue=config.queue, scope=config.scope)
         notify(READY)
     await asyncio.wait({running, stop}, return_when=asyncio.FIRST_COMPLETED)
     if running.done():
         return await running  # it ends by itself only after an error
-    says(log, "stopping", grace=config.graceful_shutdown_timeout)
+    log_event(log, "stopping", grace=config.graceful_shutdown_timeout)
     notify(STOPPING)
     await plugin.stop_services()
     ended, _ = await asyncio.wait(
         {asyncio.create_task(worker.shutdown()), running}, timeout=config.graceful_shutdown_timeout + REPORTING + 2
     )
-    says(log, "stopped" if running in ended or running.done() else "stopped without an answer from Temporal")
+    log_event(log, "stopped" if running in ended or running.done() else "stopped without an answer from Temporal")
 
 
 def new_worker(client: Client, config: Settings) -> Worker:
@@ -212,7 +212,7 @@ def leave(status: int) -> NoReturn:
     os._exit(status)
 
 
-def told_to_stop() -> asyncio.Task[bool]:
+def stop_requested() -> asyncio.Task[bool]:
     """A task that is done once SIGTERM or SIGINT has come."""
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -228,5 +228,5 @@ async def before(stop: asyncio.Task[bool], *starting: asyncio.Task[Any]) -> bool
     for task in starting:
         task.cancel()
     await asyncio.wait(starting, timeout=2)
-    says(log, "stopped before it ran")
+    log_event(log, "stopped before it ran")
     return False

@@ -59,10 +59,10 @@ class Answering:
         self._perdure.waiter.update_came()
         run = self._perdure.run
         run.standstill.look()
-        if run.asked.waits_for_retry and run.asked.retry is None:
-            run.asked.for_retry(asked)
+        if run.requests.waits_for_retry and run.requests.retry is None:
+            run.requests.for_retry(asked)
         for performance in run.effects.performances.values():
-            performance.hurry()
+            performance.end_pause()
         return f"goes on from {run.state}"
 
     @retry_now.validator
@@ -72,7 +72,7 @@ class Answering:
         if run.standstill.stands:
             return
         effects = run.effects
-        if run.asked.waits_for_retry:
+        if run.requests.waits_for_retry:
             if key := effects.given_up():
                 raise NotNow(f"{key} was given up, so a retry would make no call: use send_again")
             if effects.refused and not asked.send_refused:
@@ -92,14 +92,14 @@ class Answering:
         self._perdure.waiter.update_came()
         run = self._perdure.run
         slot = run.effects.send_anew(ended(run, asked.effect))
-        run.asked.for_retry(asked)
+        run.requests.for_retry(asked)
         return f"{slot} goes anew"
 
     @send_again.validator
     def _check_send_again(self, asked: SendAgain) -> None:
         refuse_if_over(self._perdure.run)
         run = self._perdure.run
-        if not run.asked.waits_for_retry:
+        if not run.requests.waits_for_retry:
             raise NotNow(f"nothing waits to be sent again in state {run.state!r}")
         ended(run, asked.effect)
 
@@ -117,8 +117,8 @@ class Answering:
         refuse_if_over(run)
         if run.declared.cancelled is None:
             raise NotNow(f"{run.entity.lifecycle} declares no state with cancelled=True to end in")
-        if run.asked.cancel is not None:
-            raise NotNow(f"{run.asked.cancel.by} has already requested that")
+        if run.requests.cancel is not None:
+            raise NotNow(f"{run.requests.cancel.by} has already requested that")
         if waiting := [each.slot for each in run.effects.performances.values() if each.parked]:
             raise NotNow(f"{waiting[0]} is in doubt: resolve it first, as abandoned if need be")
 
@@ -142,7 +142,7 @@ class Answering:
     @workflow.signal(name=MESSAGE)
     async def _receive(self, message: Message) -> None:
         """A message from the outbox. A message that is delivered twice is processed once."""
-        if not self._perdure.run.hear(message.ordinal):
+        if not self._perdure.run.accept_message(message.ordinal):
             return
         if message.kind == "cancel":
             self._perdure.request_cancel(OperatorRequest.model_validate(message.payload))

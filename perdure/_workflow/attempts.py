@@ -11,7 +11,7 @@ from temporalio import workflow
 from temporalio.exceptions import ActivityError, ApplicationError, CancelledError, TimeoutError, TimeoutType
 
 from perdure._text.shown import markdown
-from perdure._wire.orders import AttemptOrder, Report, Said
+from perdure._wire.orders import AttemptOrder, CallResult, Report
 from perdure._wire.writes import EffectView, FenceOp, Move, Write, storable
 from perdure._workflow.calling import InLine, Way, call
 from perdure._workflow.effect_record import EffectRecord
@@ -221,7 +221,7 @@ class Attempts(Generic[In, Out]):
         run.learn(report.version)
         if report.progress is not None:
             record.take_progress(report.progress)
-        if report.said is Said.OVER:
+        if report.said is CallResult.OVER:
             raise Overtaken(report.state)
         standing = run.today(report.state)
         # A standing record was committed with the state: by another execution of this attempt, by the run before a

@@ -37,7 +37,7 @@ Out = TypeVar("Out")
 Run = Callable[[Any], Coroutine[Any, Any, None]]
 """The author's `run`, with the input from Temporal."""
 
-TOLD_AGAIN = timedelta(minutes=1)
+REDELIVERY_TIMEOUT = timedelta(minutes=1)
 REPORT_FAILURE = "perdure_report_failure"
 """Name of the function of a worker that its workflows call when their code fails."""
 ASK_FOR_RECONCILIATION = "perdure_ask_for_reconciliation"
@@ -71,12 +71,12 @@ class Conductor:
         entity = self.run.entity
         about = {
             names.LIFECYCLE: entity.lifecycle,
-            names.ROUND: entity.generation,
+            names.GENERATION: entity.generation,
             names.WORKFLOW_ID: workflow.info().workflow_id,
         }
         with traces.span_in_workflow(f"{names.SPAN_RUN} {entity.lifecycle}", about):
             try:
-                renewing = await self._heed_cancellation(asyncio.ensure_future(self._lead(run)))
+                renewing = await self._note_cancellation(asyncio.ensure_future(self._lead(run)))
                 memo = self.run.memo(self._author) if renewing else {}
                 check_size(self.run.entity, "what it passes to its next run", memo)
             except Exception as error:
@@ -137,8 +137,8 @@ class Conductor:
         run = self.run
         if run.declared.cancelled is None:
             workflow.logger.warning("not cancelled: %s declares no state with cancelled=True", run.entity.lifecycle)
-        elif run.asked.cancel is None:
-            run.asked.for_cancel(request)
+        elif run.requests.cancel is None:
+            run.requests.for_cancel(request)
             for each in run.effects.performances.values() if self.waiter.may_cancel() else ():
                 each.take_back()
 
@@ -155,7 +155,7 @@ class Conductor:
         if ask is not None and not workflow.unsafe.is_replaying():
             ask(self.run.entity, why)
 
-    async def _heed_cancellation(self, run: asyncio.Future[bool]) -> bool:
+    async def _note_cancellation(self, run: asyncio.Future[bool]) -> bool:
         """Turn Temporal's own cancellation into a request like any other, so that it interrupts no attempt."""
         while not run.done():
             try:
@@ -167,7 +167,7 @@ class Conductor:
     async def _lead(self, run: Run) -> bool:
         """Lead the run to its end. Returns True if a new run follows."""
         renewing = False
-        await self._hear_again()
+        await self._await_redelivery()
         try:
             await self._run_or_cancel(run)
         except ContinueAsNew:
@@ -181,14 +181,14 @@ class Conductor:
         self.recorder.close()
         return renewing
 
-    async def _hear_again(self) -> None:
+    async def _await_redelivery(self) -> None:
         """Wait for the messages that came before the history was lost, so that `run` passes the waits that they ended,
         and catches up. The wait is short, because a message may not be deliverable any more."""
         run = self.run
         if run.last_message < run.expects:
             await until(
                 lambda: run.last_message >= run.expects,
-                TOLD_AGAIN.total_seconds(),
+                REDELIVERY_TIMEOUT.total_seconds(),
                 "receives again the messages of before",
             )
 
@@ -198,8 +198,8 @@ class Conductor:
                 pass
         except Cancelled:
             await self._settle()
-            if not self.run.final and not self.run.asked.cancelled_before:
-                await self._attend(self._author.cancelling(self.run.asked.begin_cancelling()))
+            if not self.run.final and not self.run.requests.cancelled_before:
+                await self._attend(self._author.cancelling(self.run.requests.begin_cancelling()))
                 await self._settle()
             if not self.run.final:
                 await self._end_cancelled()
@@ -209,12 +209,12 @@ class Conductor:
         try:
             readable = self._read(self._given)
             read(self.run, "the state", lambda: self.run.declared[self.run.state])
-            await self._be_born(readable)
+            await self._record_start(readable)
             self._begun = True
-            if self.run.asked.cancelled_before:
+            if self.run.requests.cancelled_before:
                 raise Cancelled
             await self._attend(run(readable))
-            if self.run.asked.was_cancelling and not self.run.final:
+            if self.run.requests.was_cancelling and not self.run.final:
                 raise Cancelled
         except Unreadable as unreadable:
             self._part.end()
@@ -230,7 +230,7 @@ class Conductor:
 
     async def _attend(self, code: Coroutine[Any, Any, None]) -> None:
         """Await a part of the author's code, until it ends or is left."""
-        self._part = Part(lambda: self.run.asked.ending)
+        self._part = Part(lambda: self.run.requests.ending)
         await self._part.attend(code)
 
     async def _settle(self) -> None:
@@ -273,7 +273,7 @@ class Conductor:
                 fail(why, InvalidInput.__name__)
         return read(self.run, "the input", reading)
 
-    async def _be_born(self, given: Any) -> None:
+    async def _record_start(self, given: Any) -> None:
         """Record a start outside Perdure (the `temporal` command, the Web UI) first, so that no entity is only in
         Temporal. The run ends here if the entity is final already (invariant 7)."""
         run = self.run
@@ -281,18 +281,18 @@ class Conductor:
             self.recorder.publish()
         if not run.born:
             try:
-                await self._record_birth(given)
+                await self._write_start(given)
             except Overtaken as standing:
                 if standing.generation <= run.entity.generation:
                     raise
                 # A start by hand does not contain the number of restarts.
-                run.take_round(standing.generation)
-                await self._record_birth(given)
-            run.be_born()
+                run.take_generation(standing.generation)
+                await self._write_start(given)
+            run.note_born()
         self.recorder.count_state()
         self.recorder.describe()
 
-    async def _record_birth(self, given: Any) -> None:
+    async def _write_start(self, given: Any) -> None:
         move = self.recorder.move_to(self.run.state, "started")
         given = self._author.input.dump_python(given, mode="json")
         answer = await self.recorder.write(self.recorder.order(move=move, given=given))
@@ -306,7 +306,7 @@ class Conductor:
             )
 
     async def _end_cancelled(self) -> None:
-        cancel, state = self.run.asked.cancel, self.run.declared.cancelled
+        cancel, state = self.run.requests.cancel, self.run.declared.cancelled
         assert cancel is not None
         assert state is not None
         try:

@@ -10,7 +10,7 @@ from temporalio import workflow
 
 from perdure._wire.carried import Unsettled
 from perdure._wire.known import Known
-from perdure._wire.orders import Report, Said
+from perdure._wire.orders import CallResult, Report
 from perdure._wire.terms import Terms
 from perdure._wire.writes import Answer, EffectView, Fence, FenceOp, storable
 from perdure._workflow.passing import earliest_call
@@ -93,7 +93,7 @@ class EffectRecord(Generic[In, Out]):
         """Whether the previous run came further than this one. If the database has lost the record of an effect that an
         earlier run performed to its end, the effect is settled again. After a retry it is performed anew."""
         run = self._run
-        repeats = run.catching_up and run.asked.retry is None
+        repeats = run.catching_up and run.requests.retry is None
         return repeats and self.slot in (run.effects.performed_before or ())
 
     @property
@@ -162,10 +162,10 @@ class EffectRecord(Generic[In, Out]):
 
     def note_end(self, report: Report) -> None:
         """Note the end of an attempt, for the next decision."""
-        known = replace(self.known.settled(), unmade=not report.made, different=report.said is Said.DIFFERENT)
+        known = replace(self.known.settled(), unmade=not report.made, different=report.said is CallResult.DIFFERENT)
         if report.made:
-            failed = report.said is not Said.STANDING
-            definite = report.begun and report.said in (Said.NOT_DONE, Said.REFUSED)
+            failed = report.said is not CallResult.STANDING
+            definite = report.begun and report.said in (CallResult.NOT_DONE, CallResult.REFUSED)
             known = replace(
                 known,
                 failures=known.failures + failed,

@@ -59,7 +59,7 @@ class Performing(Protocol):
     def resolve(self, said: Resolution) -> None:
         """Note that a person has resolved the effect."""
 
-    def hurry(self) -> None:
+    def end_pause(self) -> None:
         """End a pause before the next step now, because a retry was requested."""
 
     def look_again(self) -> None:

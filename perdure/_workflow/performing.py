@@ -14,7 +14,7 @@ from temporalio.exceptions import ActivityError, ApplicationError
 from perdure._text.shown import cut, markdown
 from perdure._wire.carried import Unsettled
 from perdure._wire.known import Known
-from perdure._wire.orders import LookupOrder, Report, Said
+from perdure._wire.orders import CallResult, LookupOrder, Report
 from perdure._wire.requests import Resolution
 from perdure._wire.status import EffectProgress
 from perdure._wire.terms import Terms
@@ -101,8 +101,8 @@ class Performance(Generic[In, Out]):
         """End of the pause that the previous run was in."""
         self._next_at: datetime | None = None
         """End of the present pause."""
-        self._hurried = False
-        self._poked = False
+        self._pause_ended = False
+        self._fence_changed = False
         """A late outcome came in: the fence knows more."""
         self._withdrawn = False
         """Whether the awaiting code was cancelled."""
@@ -175,13 +175,13 @@ class Performance(Generic[In, Out]):
         """Note that a person has resolved the effect."""
         self.resolution = said
 
-    def hurry(self) -> None:
+    def end_pause(self) -> None:
         """End a pause before the next step now, because a retry was requested."""
-        self._hurried = self.pauses
+        self._pause_ended = self.pauses
 
     def look_again(self) -> None:
         """A late outcome came in: the fence knows more."""
-        self._poked = True
+        self._fence_changed = True
 
     def take_back(self) -> None:
         """Withdraw an attempt that still waits for its turn, because the end was requested."""
@@ -241,7 +241,7 @@ class Performance(Generic[In, Out]):
 
     def _decide(self) -> Again | Ask | Look | Record | Park | Settled:
         luck = workflow.random().uniform(-1, 1) if self.known.failures else 0.0
-        now, ending = workflow.now(), self._run.asked.ending
+        now, ending = workflow.now(), self._run.requests.ending
         known = replace(self.known, age=max(now - self.record.seen_at, timedelta(0)))
         return decide(self.effect, known, now=now, expires_at=self._expires_at, ending=ending, luck=luck)
 
@@ -259,7 +259,7 @@ class Performance(Generic[In, Out]):
         try:
             await self._waiter.pause(
                 (end - now).total_seconds(),
-                self._roused,
+                self._is_woken,
                 cancellable=not self.record.in_doubt,
                 summary=markdown(f"{self.slot}{self._so_far()}: next step"),
             )
@@ -275,13 +275,13 @@ class Performance(Generic[In, Out]):
         self.record.note(read=False)
         if self._stops:
             raise asyncio.CancelledError
-        roused, self._hurried, self._next_at = self._roused(), False, None
-        if self._poked:
+        woken, self._pause_ended, self._next_at = self._is_woken(), False, None
+        if self._fence_changed:
             await self._read()
             return False
         if self._confirmed() is not None:
             return False
-        return roused or expires_at is None or workflow.now() < expires_at
+        return woken or expires_at is None or workflow.now() < expires_at
 
     def _so_far(self) -> str:
         """How the last attempt ended, for whoever looks."""
@@ -295,8 +295,8 @@ class Performance(Generic[In, Out]):
     def _stops(self) -> bool:
         return self._withdrawn and not self.record.in_doubt
 
-    def _roused(self) -> bool:
-        return self._hurried or self._poked or self._stops or self._confirmed() is not None
+    def _is_woken(self) -> bool:
+        return self._pause_ended or self._fence_changed or self._stops or self._confirmed() is not None
 
     def _confirmed(self) -> Any:
         """The receipt, as JSON data, of a message that confirms the effect in doubt; None without such a message."""
@@ -306,7 +306,7 @@ class Performance(Generic[In, Out]):
         return None if said is None else self.effect.receipt.dump_python(said, mode="json")
 
     async def _read(self, op: FenceOp = FenceOp.READ, **more: Any) -> None:
-        self._poked = False
+        self._fence_changed = False
         await self._attempts.read(op, **more)
 
     async def _look_up(self) -> None:
@@ -327,7 +327,7 @@ class Performance(Generic[In, Out]):
                 way = Way(find.name, find.inline, find.timeout, self._expires_at)
                 report = await call(find, order, way, markdown(f"{self.slot}: look-up {known.asked + 1}"))
         except (ActivityError, ApplicationError):
-            report = Report(said=Said.MUTE, token="", why="its worker was lost")
+            report = Report(said=CallResult.MUTE, token="", why="its worker was lost")
         self._run.learn(report.version)
         if report.effect is not None:
             record.see(report.effect, report)
@@ -336,10 +336,10 @@ class Performance(Generic[In, Out]):
             metrics.count(
                 workflow.metric_meter(), names.LOOK_UPS, lifecycle=lifecycle, lookup=find.name, answer=answered
             )
-        mute = known.mute + 1 if report.said is Said.MUTE else 0
-        misses = known.misses + 1 if report.said is Said.MISS and report.believable else known.misses
+        mute = known.mute + 1 if report.said is CallResult.MUTE else 0
+        misses = known.misses + 1 if report.said is CallResult.MISS and report.believable else known.misses
         record.note(asked=known.asked + 1, mute=mute, misses=misses)
-        if report.said is Said.DONE and not report.recorded:
+        if report.said is CallResult.DONE and not report.recorded:
             await record.settle(EffectStatus.DONE, "found by the look-up", receipt=report.receipt, by="look-up")
 
     async def _until_it_fits(self) -> None:
@@ -381,7 +381,7 @@ class Performance(Generic[In, Out]):
             left = None if self._expires_at is None else (self._expires_at - workflow.now()).total_seconds()
             await self._waiter.pause(
                 left,
-                lambda: self.resolution is not None or self._poked or self._confirmed() is not None,
+                lambda: self.resolution is not None or self._fence_changed or self._confirmed() is not None,
                 cancellable=False,  # an end now would leave the doubt open
                 summary=markdown(f"{self.slot}: parked"),
             )
@@ -447,6 +447,6 @@ class Performance(Generic[In, Out]):
 
 def _answer(report: Report) -> str | None:
     """The answer of a look-up, as a label of the metric; None if no look-up was made."""
-    if report.said is Said.MISS:
+    if report.said is CallResult.MISS:
         return "miss" if report.believable else "early"
-    return {Said.DONE: "hit", Said.MUTE: "mute"}.get(report.said)
+    return {CallResult.DONE: "hit", CallResult.MUTE: "mute"}.get(report.said)

@@ -128,7 +128,7 @@ class Recorder:
 
     def show(self, state: str, why: str | None = None) -> None:
         """Show `state` in queries and the Web UI from now on."""
-        if self._run.be_in(state, why):
+        if self._run.set_state(state, why):
             self.publish()
         self.describe()
 
@@ -136,7 +136,7 @@ class Recorder:
         """Note that the run is further than the previous one, and has used a requested retry."""
         self._run.arrived()
         self._run.has_moved()
-        self._run.asked.retry_is_done()
+        self._run.requests.retry_is_done()
         self.count_state()
 
     def describe(self) -> None:

@@ -23,7 +23,7 @@ def closing(run: RunState) -> str | None:
 
 def why_left(run: RunState, reason: Leave) -> str:
     """Why a handler was left, for the sender of the update."""
-    asked = run.asked.cancel
+    asked = run.requests.cancel
     return closing(run) or (f"{asked.by} has requested its end" if asked else f"it can't go on now: {reason}")
 
 

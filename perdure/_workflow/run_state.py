@@ -20,7 +20,7 @@ from perdure.contracts.scopes import scope_of_queue, scope_of_workflow
 from perdure.errors import DeclarationError, InvalidEntity, NotThisDatabase
 
 
-class Asked:
+class Requests:
     """The requests of people to a run.
 
     Attributes:
@@ -131,7 +131,7 @@ class RunState:
             nevertheless: if the database lost a record, `run` waits for a person on the way.
         moved: whether this run has done more than catch up.
         effects: the effects of the run.
-        asked: the requests of people.
+        requests: the requests of people.
         standstill: whether the run stands still.
         last_message: ordinal of the last message from the outbox. Messages come in order.
         expects: ordinal of the last message that is delivered again.
@@ -165,7 +165,7 @@ class RunState:
         self.behind = self.catching_up
         self.moved = False
         self.effects = Ledger(author.effects, carried)
-        self.asked = Asked(carried)
+        self.requests = Requests(carried)
         self.standstill = Standstill()
         self.last_message = carried.heard
         self.expects = carried.expects
@@ -211,7 +211,7 @@ class RunState:
 
     def status(self) -> LifecycleStatus:
         """The present state, and the reason of the present wait."""
-        asked = self.asked
+        asked = self.requests
         return LifecycleStatus(
             lifecycle=self.entity.lifecycle,
             id=self.entity.id,
@@ -236,7 +236,7 @@ class RunState:
         """Today's name of a recorded state."""
         return None if state is None else self.declared.today(state)
 
-    def be_in(self, state: str, why: str | None = None) -> bool:
+    def set_state(self, state: str, why: str | None = None) -> bool:
         """Set the present state, and its reason. Returns whether the state has changed."""
         if state == self.state:
             return False
@@ -252,11 +252,11 @@ class RunState:
         """Note that the run continues as new in a moment."""
         self.leaving = True
 
-    def take_round(self, generation: int) -> None:
+    def take_generation(self, generation: int) -> None:
         """Note that the entity was restarted more often than the start of this run shows."""
         self.entity = replace(self.entity, generation=generation)
 
-    def be_born(self) -> None:
+    def note_born(self) -> None:
         """Note that the database has the entity."""
         self.born = True
 
@@ -296,7 +296,7 @@ class RunState:
         """Let later versions be newer than that of an effect's record, because an older order cannot begin."""
         self.version = max(self.version, version)
 
-    def hear(self, ordinal: int) -> bool:
+    def accept_message(self, ordinal: int) -> bool:
         """Note the message of this ordinal. Returns whether it is new."""
         if ordinal <= self.last_message:
             return False
@@ -321,7 +321,7 @@ class RunState:
 
     def remembered(self) -> Any:
         """The data beside the snapshot for a run that continues from the mirror's record; None = nothing."""
-        effects, asked = self.effects, self.asked
+        effects, asked = self.effects, self.requests
         return (
             Remembered(
                 again=effects.again, ended=effects.ended, cancel=asked.cancel, cancelling=asked.was_cancelling
@@ -338,9 +338,9 @@ class RunState:
                 state=self.state,
                 since=self.since,
                 snapshot=self.kept(author)[0],
-                retry=self.asked.retry,
-                cancel=self.asked.cancel,
-                cancelling=self.asked.was_cancelling,
+                retry=self.requests.retry,
+                cancel=self.requests.cancel,
+                cancelling=self.requests.was_cancelling,
                 began=self.began,
                 started_at=self.started_at,
                 gaps=self.gaps,

@@ -11,7 +11,7 @@ from temporalio import workflow
 from temporalio.common import RetryPolicy
 from temporalio.exceptions import ActivityError, ApplicationError
 
-from perdure._wire.orders import Report, Said, StepOrder
+from perdure._wire.orders import CallResult, Report, StepOrder
 from perdure._wire.writes import Fence, FenceOp
 from perdure._workflow.calling import BOOKKEEPING, ONCE, SILENCE
 from perdure._workflow.fitting import check_size
@@ -50,7 +50,7 @@ async def take(run: RunState, recorder: Recorder, waiter: Waiter, step: Step[In,
     async with recorder.under_way():
         report = await to_its_end(_call(waiter, step, order, withdrawn), withdrawn.set)
     run.learn(report.version)
-    if report.said is Said.OVER:
+    if report.said is CallResult.OVER:
         raise Overtaken(report.state)
     return read(run, f"what {step.name} returned", lambda: step.receipt.validate_python(report.receipt))
 

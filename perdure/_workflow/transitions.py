@@ -63,7 +63,7 @@ class Transitions:
             Cancelled: it has not, and a cancel has ended it.
         """
         run = self._run
-        if run.asked.was_cancelling and not run.asked.cancelling:
+        if run.requests.was_cancelling and not run.requests.cancelling:
             if state != run.state and run.declared.allows(run.state, state):
                 raise Cancelled
             return True

@@ -53,7 +53,7 @@ class Waiter:
             ContinueAsNew: the history is long, and nothing is in flight.
         """
         run = self._run
-        if wake() or run.asked.cancel is not None:
+        if wake() or run.requests.cancel is not None:
             await self._until_recorded()
         if wake():  # an accepted request is processed before the run is left
             return True
@@ -75,7 +75,7 @@ class Waiter:
             return False
         passed(workflow.now())
         is_so = wake()
-        if is_so or run.asked.cancel is not None:
+        if is_so or run.requests.cancel is not None:
             await self._until_recorded()
         if not is_so:
             self._check_leave(cancellable)
@@ -93,7 +93,7 @@ class Waiter:
 
     async def retry_requested(self) -> OperatorRequest:
         """Wait for a request for a retry; see `Lifecycle.retry_requested`."""
-        asked = self._run.asked
+        asked = self._run.requests
         asked.await_retry(anew=not self._run.catching_up)
         self._run.arrived()
         try:
@@ -146,7 +146,7 @@ class Waiter:
         """Whether a requested end may come now. A run that starts from its top must first come back to the effects in
         doubt, and settle them."""
         doubts = self._run.catching_up and self._run.effects.doubts_left
-        return cancellable and self._run.asked.ending and not doubts
+        return cancellable and self._run.requests.ending and not doubts
 
     async def continue_as_new(self) -> NoReturn:
         """Continue as new, as soon as no attempt and no update is under way."""

@@ -23,12 +23,12 @@ from perdure._text.shown import one_line
 from perdure.app import App
 from perdure.cli.app_option import loaded
 from perdure.cli.printing import complain, print_line, refuse
-from perdure.cli.whom import Whom
+from perdure.cli.targets import Targets
 from perdure.contracts.keys import Entity
 from perdure.errors import InvalidEntity, InvalidSetting, PerdureError, UnknownLifecycle
 from perdure.settings import settings
 
-T = TypeVar("T", bound=Whom)
+T = TypeVar("T", bound=Targets)
 P = ParamSpec("P")
 
 
@@ -53,17 +53,17 @@ class Verb:
     ended_too: bool = False
 
 
-def options_of(whom: type[T]) -> Callable[[Callable[Concatenate[T, P], None]], Callable[..., None]]:
-    """A command whose first parameter is a `Whom` has its options on the command line."""
+def options_of(targets: type[T]) -> Callable[[Callable[Concatenate[T, P], None]], Callable[..., None]]:
+    """A command whose first parameter is a `Targets` has its options on the command line."""
 
     def decorate(command: Callable[Concatenate[T, P], None]) -> Callable[..., None]:
-        shared, own = get_type_hints(whom, include_extras=True), get_type_hints(command, include_extras=True)
-        names = [each.name for each in fields(whom)]
+        shared, own = get_type_hints(targets, include_extras=True), get_type_hints(command, include_extras=True)
+        names = [each.name for each in fields(targets)]
 
         def run(**given: Any) -> None:
-            command(whom(**{name: given.pop(name) for name in names}), **given)  # type: ignore[call-arg]
+            command(targets(**{name: given.pop(name) for name in names}), **given)  # type: ignore[call-arg]
 
-        first = [_parameter(each.name, shared[each.name], each.default) for each in fields(whom)]
+        first = [_parameter(each.name, shared[each.name], each.default) for each in fields(targets)]
         more = list(inspect.signature(command).parameters.values())[1:]
         rest = [_parameter(each.name, own[each.name], each.default) for each in more]
         run.__signature__ = inspect.Signature(first + rest)  # type: ignore[attr-defined]
@@ -73,16 +73,16 @@ def options_of(whom: type[T]) -> Callable[[Callable[Concatenate[T, P], None]], C
     return decorate
 
 
-def carry_out(whom: Whom, verb: Verb) -> None:
+def carry_out(targets: Targets, verb: Verb) -> None:
     """Do it for one, or for all that are chosen, and leave with the exit status that says how it went."""
-    whom.check()
+    targets.check()
     try:
-        app = loaded(whom.app)
-        if whom.entity_id is not None:
-            assert whom.of is not None
-            asyncio.run(_one(whom, verb, app, Name(whom.of, whom.entity_id)))
+        app = loaded(targets.app)
+        if targets.entity_id is not None:
+            assert targets.of is not None
+            asyncio.run(_one(targets, verb, app, Name(targets.of, targets.entity_id)))
             return
-        status = asyncio.run(_many(whom, verb, app))
+        status = asyncio.run(_many(targets, verb, app))
     except (InvalidSetting, InvalidEntity, UnknownLifecycle) as error:
         refuse(error, 2)
     except PerdureError as error:
@@ -108,9 +108,9 @@ def _parameter(name: str, annotation: Any, default: Any) -> inspect.Parameter:
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=annotation, default=default)
 
 
-async def _one(whom: Whom, verb: Verb, app: App | None, name: Name) -> None:
+async def _one(targets: Targets, verb: Verb, app: App | None, name: Name) -> None:
     entity = name.entity
-    async with session(settings(), app, whom.asked, whom.timeout) as opened:
+    async with session(settings(), app, targets.asked, targets.timeout) as opened:
         asks_temporal = verb.asks_temporal
         if verb.ended_too:
             asks_temporal = not (await opened.client.status(entity.lifecycle, entity.id)).final
@@ -118,32 +118,32 @@ async def _one(whom: Whom, verb: Verb, app: App | None, name: Name) -> None:
         print_line(f"{entity}: {await verb.act(acts, entity)}")
 
 
-async def _many(whom: Whom, verb: Verb, app: App | None) -> int:
-    after = Name.of(whom.resume_after) if whom.resume_after else None
-    async with session(settings(), app, whom.asked, whom.timeout) as opened:
+async def _many(targets: Targets, verb: Verb, app: App | None) -> int:
+    after = Name.of(targets.resume_after) if targets.resume_after else None
+    async with session(settings(), app, targets.asked, targets.timeout) as opened:
         async with opened.reading() as connection:
-            await whom.check_names(connection, app)
-            count = await whom.count(connection, after)
+            await targets.check_names(connection, app)
+            count = await targets.count(connection, after)
         if not count:
             refuse("nothing matches", 1)
-        if whom.dry_run:
-            async for row in _rows(whom, opened, after):
-                print_line(whom.shown(row))
+        if targets.dry_run:
+            async for row in _rows(targets, opened, after):
+                print_line(targets.shown(row))
             return 0
-        _ask(whom, verb, count)
+        _ask(targets, verb, count)
         acts = await opened.acts(asks_temporal=verb.asks_temporal)
         tally = await _carry_out(
-            whom, verb, acts, (Name(row.lifecycle, row.id) async for row in _rows(whom, opened, after)), count
+            targets, verb, acts, (Name(row.lifecycle, row.id) async for row in _rows(targets, opened, after)), count
         )
     return _report(tally, verb, count)
 
 
-async def _rows(whom: Whom, opened: Session, after: Name | None) -> AsyncIterator[Any]:
+async def _rows(targets: Targets, opened: Session, after: Name | None) -> AsyncIterator[Any]:
     """Page by page; nothing is held open meanwhile."""
-    left = whom.limit
+    left = targets.limit
     while left is None or left > 0:
         async with opened.reading() as connection:
-            page = await whom.page(connection, after, left)
+            page = await targets.page(connection, after, left)
         if not page:
             return
         for row in page:
@@ -151,12 +151,14 @@ async def _rows(whom: Whom, opened: Session, after: Name | None) -> AsyncIterato
         after, left = Name(page[-1].lifecycle, page[-1].id), None if left is None else left - len(page)
 
 
-def _ask(whom: Whom, verb: Verb, count: int) -> None:
-    question = " ".join([verb.name, f"{count:,}", f"of {whom.lifecycle}" if whom.lifecycle else "entities", verb.how])
-    confirm(question.strip(), whom.yes)
+def _ask(targets: Targets, verb: Verb, count: int) -> None:
+    question = " ".join(
+        [verb.name, f"{count:,}", f"of {targets.lifecycle}" if targets.lifecycle else "entities", verb.how]
+    )
+    confirm(question.strip(), targets.yes)
 
 
-async def _carry_out(whom: Whom, verb: Verb, acts: Acts, names: AsyncIterator[Name], count: int) -> Tally:
+async def _carry_out(targets: Targets, verb: Verb, acts: Acts, names: AsyncIterator[Name], count: int) -> Tally:
     stop = asyncio.Event()
     console = Console(stderr=True, soft_wrap=True)
     columns = (TextColumn(verb.name), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
@@ -169,7 +171,7 @@ async def _carry_out(whom: Whom, verb: Verb, acts: Acts, names: AsyncIterator[Na
         def refused(error: PerdureError) -> None:
             console.print(f"perdure: {one_line(error)}", markup=False, highlight=False)
 
-        bulk = Bulk(lambda entity: verb.act(acts, entity), whom.rate, stop, refused, progress)
+        bulk = Bulk(lambda entity: verb.act(acts, entity), targets.rate, stop, refused, progress)
         _stop_on_interrupt(stop)
         return await bulk.run(names)
 

@@ -12,7 +12,7 @@ import typer
 from perdure.cli.acting import Verb, carry_out, options_of
 from perdure.cli.cli import ACT, cli
 from perdure.cli.printing import refuse
-from perdure.cli.whom import Whom, WhomDoubtful, WhomFinished, WhomOpen
+from perdure.cli.targets import DoubtfulTargets, FinishedTargets, OpenTargets, Targets
 from perdure.contracts.outcomes import EffectStatus
 
 
@@ -33,9 +33,9 @@ Effect = Annotated[
     epilog="Example: perdure resolve order 42 --as not_done --effect charge-card --by ann --note 'not in their log'",
     rich_help_panel=ACT,
 )
-@options_of(WhomDoubtful)
+@options_of(DoubtfulTargets)
 def resolve(
-    whom: WhomDoubtful,
+    targets: DoubtfulTargets,
     outcome: Annotated[Outcome, typer.Option("--as", help="what became of it")],
     effect: Effect = None,
     receipt: Annotated[
@@ -48,8 +48,8 @@ def resolve(
     A filter means those that are parked in doubt, or with --ended those that ended with the doubt open; one whose
     effect declares another receipt is refused. Exit status 1 if one was refused or nothing matches.
     """
-    whom.check()
-    _needs_note(whom)
+    targets.check()
+    _needs_note(targets)
     if receipt is not None and outcome is not Outcome.DONE:
         refuse("--receipt goes with --as done", 2)
     given = None if receipt is None else _json(receipt, "--receipt")
@@ -57,60 +57,62 @@ def resolve(
         "resolve",
         f"resolved as {outcome}",
         lambda acts, entity: acts.resolve(entity, EffectStatus(outcome), given, effect),
-        how=f"as {outcome}" + (", all with this one receipt" if receipt and whom.entity_id is None else ""),
-        asks_temporal=not whom.ended,
+        how=f"as {outcome}" + (", all with this one receipt" if receipt and targets.entity_id is None else ""),
+        asks_temporal=not targets.ended,
         ended_too=True,
     )
-    carry_out(whom if whom.entity_id or whom.ended else replace(whom, in_doubt=True, attention=True), verb)
+    carry_out(targets if targets.entity_id or targets.ended else replace(targets, in_doubt=True, attention=True), verb)
 
 
 @cli.command(epilog="Example: perdure retry order 42 --by ann", rich_help_panel=ACT)
-@options_of(WhomOpen)
-def retry(whom: WhomOpen) -> None:
+@options_of(OpenTargets)
+def retry(targets: OpenTargets) -> None:
     """Let it go on at once, where it waits for its next attempt or for somebody to ask.
 
     One whose workflow was terminated, has failed or is gone is started again from its record. With a filter, no effect
     that was refused is sent again: those are refused here, and `perdure send-again` sends them. Exit status 1 if one
     was refused or nothing matches.
     """
-    by_name = whom.entity_id is not None
-    carry_out(whom, Verb("retry", "go on", lambda acts, entity: acts.retry(entity, send_refused=by_name)))
+    by_name = targets.entity_id is not None
+    carry_out(targets, Verb("retry", "go on", lambda acts, entity: acts.retry(entity, send_refused=by_name)))
 
 
 @cli.command(
     "send-again", epilog="Example: perdure send-again order 42 --by ann --note 'he lost it'", rich_help_panel=ACT
 )
-@options_of(WhomOpen)
-def send_again(whom: WhomOpen, effect: Effect = None) -> None:
+@options_of(OpenTargets)
+def send_again(targets: OpenTargets, effect: Effect = None) -> None:
     """Send an effect anew, under a new key, that ended without being done: the other side sees a new request.
 
     Exit status 1 if one was refused or nothing matches.
     """
-    _needs_note(whom)
-    carry_out(whom, Verb("send-again", "go anew", lambda acts, entity: acts.send_again(entity, effect)))
+    _needs_note(targets)
+    carry_out(targets, Verb("send-again", "go anew", lambda acts, entity: acts.send_again(entity, effect)))
 
 
 @cli.command(
     epilog="Example: perdure cancel --lifecycle order --state waiting --by ann --note 'the shop closes'",
     rich_help_panel=ACT,
 )
-@options_of(WhomOpen)
-def cancel(whom: WhomOpen) -> None:
+@options_of(OpenTargets)
+def cancel(targets: OpenTargets) -> None:
     """Ask for its end: no new attempt is begun; what is under way or in doubt is settled first.
 
     Goes through the outbox, so Temporal may be away. A lifecycle without a state for it goes on; with --app that is
     known beforehand. Exit status 1 if one was refused or nothing matches.
     """
-    carry_out(whom, Verb("cancel", "requested to end", lambda acts, entity: acts.cancel(entity), asks_temporal=False))
+    carry_out(
+        targets, Verb("cancel", "requested to end", lambda acts, entity: acts.cancel(entity), asks_temporal=False)
+    )
 
 
 @cli.command(
     epilog="Example: perdure restart --lifecycle order --state failed --since 2h --by ann --note 'they are back'",
     rich_help_panel=ACT,
 )
-@options_of(WhomFinished)
+@options_of(FinishedTargets)
 def restart(
-    whom: WhomFinished,
+    targets: FinishedTargets,
     given: Annotated[
         typer.FileText | None,
         typer.Option("--input", help="another input than last time, as JSON; - = standard input"),
@@ -120,17 +122,17 @@ def restart(
 
     Refused while one of its effects is in doubt. Exit status 1 if one was refused or nothing matches.
     """
-    _needs_note(whom)
-    if given is not None and whom.entity_id is None:
+    _needs_note(targets)
+    if given is not None and targets.entity_id is None:
         refuse("--input is of one entity: give LIFECYCLE and ID", 2)
     another = None if given is None else _json(given, "--input")
     carry_out(
-        whom, Verb("restart", "restarted", lambda acts, entity: acts.restart(entity, another), asks_temporal=False)
+        targets, Verb("restart", "restarted", lambda acts, entity: acts.restart(entity, another), asks_temporal=False)
     )
 
 
-def _needs_note(whom: Whom) -> None:
-    if not whom.note.strip() and not whom.dry_run:
+def _needs_note(targets: Targets) -> None:
+    if not targets.note.strip() and not targets.dry_run:
         refuse("--note is missing: give the reason, for the record", 2)
 
 

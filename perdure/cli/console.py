@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from perdure._operations.durations import duration, shown
-from perdure._worker.worker import stop_at_once, told_to_stop
+from perdure._worker.worker import stop_at_once, stop_requested
 from perdure.app import App
 from perdure.cli.app_option import AppOption, loaded
 from perdure.cli.cli import RUN, cli
@@ -183,7 +183,7 @@ async def _serve(made: Console, config: Settings, host: str, port: int) -> None:
     from perdure.console.health import healthy
     from perdure.console.serving import listen, serve
 
-    listening, stop = listen(host, port), told_to_stop()
+    listening, stop = listen(host, port), stop_requested()
     async with healthy(config, made.sources) as health:
         health.runs()
         await serve(made, listening, stop)

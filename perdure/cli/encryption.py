@@ -19,7 +19,7 @@ from perdure._crypto.access import Access, Signed, Tokens, new_token
 from perdure._crypto.keyring import KEY_BYTES, KEY_ID, Keyring, keyring
 from perdure._crypto.sealed import MARK
 from perdure._crypto.service import key_service, wrapped
-from perdure._worker.worker import stop_at_once, told_to_stop
+from perdure._worker.worker import stop_at_once, stop_requested
 from perdure.cli.cli import ENCRYPT, cli
 from perdure.contracts.keys import Entity
 from perdure.errors import InvalidInput, InvalidSetting, Unopenable
@@ -104,7 +104,7 @@ def run_codec_server(
     application = codec_server(Codec(_keys()), access, origin or [])
 
     async def run() -> None:
-        await serve(application, host, port, told_to_stop())
+        await serve(application, host, port, stop_requested())
 
     asyncio.run(run())
 

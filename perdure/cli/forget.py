@@ -11,7 +11,7 @@ from typing import Annotated
 import asyncpg
 import typer
 
-from perdure._retention.belongings import Belongings, Rows
+from perdure._retention.erasure_plan import ErasurePlan, Rows
 from perdure._retention.forgetting import Eraser, Forgotten
 from perdure._services.ownership.exchange import Exchange
 from perdure._store.postgres import Database, answering
@@ -60,15 +60,15 @@ async def _forget(app: App, entity: Entity, by: str, yes: bool) -> None:
                     await Exchange(temporal_client, config).check_binding(bound)
                     rows = Rows(apps, app)
                     eraser = Eraser(connection, rows, temporal_client, config.scope)
-                    belongings = await rows.belongings(entity)
-                    await eraser.check(belongings.entities)
+                    plan = await rows.erasure_plan(entity)
+                    await eraser.check(plan.entities)
                     if not yes:
-                        _ask(entity, belongings)
-                    gone = await eraser.erase(belongings, by)
+                        _ask(entity, plan)
+                    gone = await eraser.erase(plan, by)
     except asyncpg.LockNotAvailableError as error:
         raise NotNow(f"another session holds {entity} ({error}): try again") from None
-    _tell(entity, belongings, gone)
-    if gone.unread or belongings.unknown:
+    _print(entity, plan, gone)
+    if gone.unread or plan.unknown:
         raise typer.Exit(1)
 
 
@@ -85,32 +85,32 @@ async def _erasing() -> AsyncIterator[Connection]:
         await database.close()
 
 
-def _ask(entity: Entity, belongings: Belongings) -> None:
-    for line in belongings.elsewhere:
+def _ask(entity: Entity, plan: ErasurePlan) -> None:
+    for line in plan.elsewhere:
         print_note(f"not reached: {line}")
-    typer.confirm(f"Erase {entity}{_and_others(belongings)} for good?", abort=True)
+    typer.confirm(f"Erase {entity}{_and_others(plan)} for good?", abort=True)
 
 
-def _and_others(belongings: Belongings) -> str:
-    kinds = Counter(each.lifecycle for each in belongings.entities[:-1])
+def _and_others(plan: ErasurePlan) -> str:
+    kinds = Counter(each.lifecycle for each in plan.entities[:-1])
     others = ", ".join(f"{count} of {lifecycle}" for lifecycle, count in sorted(kinds.items()))
     return f" and what belongs to it ({others})" if others else ""
 
 
-def _tell(entity: Entity, belongings: Belongings, gone: Forgotten) -> None:
+def _print(entity: Entity, plan: ErasurePlan, gone: Forgotten) -> None:
     rows = ", ".join(f"{count} of {table}" for table, count in sorted(gone.rows.items()) if count)
     print_line(
-        f"forgot {entity}{_and_others(belongings)}: {rows or 'nothing more'} in the database, "
+        f"forgot {entity}{_and_others(plan)}: {rows or 'nothing more'} in the database, "
         f"{gone.runs} histories in Temporal"
     )
     for table, count in gone.app_rows.items():
         print_line(f"the app's rows: {count} of {table}")
     for path in gone.archives:
         print_line(f"in an archive, from which you have to erase it: {path}")
-    for line in belongings.elsewhere:
+    for line in plan.elsewhere:
         print_line(f"not reached: {line}")
     print_line("not reached: logs, traces, backups and write-ahead logs of both databases (`perdure help archive`)")
     for each in gone.unread:
         complain(f"it may be in an archive: {each}")
-    for lifecycle in belongings.unknown:
+    for lifecycle in plan.unknown:
         complain(f"the App has no lifecycle {lifecycle!r}, so what else belongs to those entities was not erased")

@@ -20,8 +20,8 @@ from perdure.cli.app_option import AppOption, loaded
 from perdure.cli.cli import LOOK, cli
 from perdure.cli.database import reading
 from perdure.cli.printing import moment, print_json, print_note, print_table, refuse
+from perdure.cli.targets import instant
 from perdure.cli.watching import Every, Watch, watch
-from perdure.cli.whom import instant
 from perdure.errors import InvalidSetting
 
 Rows = Sequence[Row] | Sequence[FinishedRow]

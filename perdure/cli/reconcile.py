@@ -16,7 +16,7 @@ from perdure._reconcile.asking import reconcile
 from perdure._reconcile.reading import findings_left, last_reconciliation
 from perdure._store.sql import shared
 from perdure._text.shown import one_line
-from perdure._wire.reconciliation import Asked, Named, Summary
+from perdure._wire.reconciliation import Named, ReconciliationRequest, Summary
 from perdure._worker.plugin import PerdurePlugin
 from perdure._worker.worker import connect
 from perdure.app import App
@@ -61,7 +61,7 @@ def reconciliation_command(
     if not now and (everything or grace is not None):
         refuse("--all and --grace go with --now", 2)
     only = None if of is None or entity_id is None else Named(lifecycle=of, id=entity_id)
-    asked = Asked(by=request(by).by, only=only, grace=_seconds(grace), everything=everything)
+    asked = ReconciliationRequest(by=request(by).by, only=only, grace=_seconds(grace), everything=everything)
     asyncio.run(_known(only))
     failed = {} if not now else asyncio.run(_make(asked, quiet=as_json)).failed
     left = asyncio.run(_show(only, each=each or only is not None, as_json=as_json))
@@ -69,19 +69,19 @@ def reconciliation_command(
         raise typer.Exit(1)
 
 
-async def _make(asked: Asked, *, quiet: bool) -> Summary:
+async def _make(asked: ReconciliationRequest, *, quiet: bool) -> Summary:
     config = settings()
     temporal_client = await connect(PerdurePlugin(App([], []), config))
     said = ""
 
-    def tell(what: str) -> None:
+    def report(what: str) -> None:
         nonlocal said
         if what != said and not quiet:
             print_note(what)
         said = what
 
     try:
-        made = await reconcile(temporal_client, config.scope, asked, tell)
+        made = await reconcile(temporal_client, config.scope, asked, report)
     except WorkflowFailureError as error:
         refuse(f"the reconciliation could not be made: {error.cause}", 1)
     for part, why in made.failed.items():

@@ -59,12 +59,12 @@ def recover_all(
 async def _recover(config: Settings, by: str, note: str, yes: bool) -> Recovered:
     async with opened() as pool:
         temporal_client = await connect(PerdurePlugin(App([], []), config))
-        await _make_sure(pool, Exchange(temporal_client, config), yes)
+        await _confirm(pool, Exchange(temporal_client, config), yes)
         why = f"recovered: no workflow in Temporal{': ' if note else ''}{note}"
-        return await recover(pool, temporal_client, config.scope, by=by, why=why, tell=_tell)
+        return await recover(pool, temporal_client, config.scope, by=by, why=why, report=_print)
 
 
-async def _make_sure(pool: Pool, exchange: Exchange, yes: bool) -> None:
+async def _confirm(pool: Pool, exchange: Exchange, yes: bool) -> None:
     async with pool.acquire() as connection:
         if (why := await why_lost(connection, exchange)) is None:
             return
@@ -74,6 +74,6 @@ async def _make_sure(pool: Pool, exchange: Exchange, yes: bool) -> None:
         await rebind(connection, exchange, print_line)
 
 
-def _tell(seen: Recovered) -> None:
+def _print(seen: Recovered) -> None:
     if sys.stderr.isatty():
         print_progress(f"{seen.open} checked, {seen.started} start again")

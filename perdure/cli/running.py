@@ -17,8 +17,8 @@ from perdure._worker.worker import (
     load_app,
     run_worker,
     stop_at_once,
+    stop_requested,
     stop_when_stdin_ends,
-    told_to_stop,
 )
 from perdure.app import App
 from perdure.cli.cli import RUN, cli
@@ -46,7 +46,7 @@ def worker(
     load_app(app)  # what can't be run is refused once, and not by each process
 
     async def until_stopped() -> int:
-        return await run_processes(app, processes, config, told_to_stop())
+        return await run_processes(app, processes, config, stop_requested())
 
     leave(asyncio.run(until_stopped()))
 

@@ -14,7 +14,7 @@ from perdure._operations.entity import Seen, as_json, link, read_record, see
 from perdure._operations.selection import check_lifecycle
 from perdure._services.credentials import profile
 from perdure._text.shown import one_line
-from perdure._wire.orders import Said
+from perdure._wire.orders import CallResult
 from perdure.app import App
 from perdure.cli.app_option import AppOption, loaded
 from perdure.cli.cli import LOOK, cli
@@ -24,11 +24,11 @@ from perdure.errors import InvalidSetting, NoSuchEntity
 from perdure.settings import settings
 
 _OUTCOMES = {
-    Said.STANDING.value: "no call: the record stands",
-    Said.DIFFERENT.value: "no call: another input",
-    Said.OVER.value: "no call: it is over",
-    Said.MUTE.value: "can't answer",
-    Said.UNREAD.value: "not asked",
+    CallResult.STANDING.value: "no call: the record stands",
+    CallResult.DIFFERENT.value: "no call: another input",
+    CallResult.OVER.value: "no call: it is over",
+    CallResult.MUTE.value: "can't answer",
+    CallResult.UNREAD.value: "not asked",
 }
 
 

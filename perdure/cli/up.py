@@ -22,7 +22,7 @@ from perdure._machine.systemd import unit
 from perdure._machine.tree import Tree, patience_of_all
 from perdure._operations.durations import shown
 from perdure._store.connecting import DATABASE_ERRORS
-from perdure._worker.worker import leave, load_app, told_to_stop
+from perdure._worker.worker import leave, load_app, stop_requested
 from perdure.cli.cli import RUN, cli
 from perdure.cli.printing import complain, print_json, print_line, print_table, refuse
 from perdure.errors import PerdureError
@@ -99,7 +99,7 @@ def up(
     )
 
     async def until_stopped() -> None:
-        stop = told_to_stop()
+        stop = stop_requested()
         await Tree(machine, config).run(stop)
 
     try:

@@ -14,7 +14,7 @@ from perdure._store.bounds import bounds
 from perdure._store.postgres import answering
 from perdure.client.records import Event
 from perdure.errors import DatabaseUnavailable, InvalidPosition
-from perdure.logs import says
+from perdure.logs import log_event
 
 if TYPE_CHECKING:
     from perdure._store.postgres import Pool
@@ -38,7 +38,7 @@ async def follow(pool: Pool, after: str | None, *, wait: bool) -> AsyncIterator[
         except (DatabaseUnavailable, asyncpg.LockNotAvailableError) as error:
             if not wait:
                 raise
-            says(log, "feed: failed, goes on", level=logging.WARNING, why=str(error))
+            log_event(log, "feed: failed, goes on", level=logging.WARNING, why=str(error))
             page = []
         for event in page:
             yield event

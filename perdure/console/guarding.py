@@ -27,7 +27,7 @@ from perdure.errors import (
     SchemaMismatch,
     TemporalUnavailable,
 )
-from perdure.logs import says
+from perdure.logs import log_event
 
 if TYPE_CHECKING:
     from perdure.console.app import Console
@@ -161,7 +161,7 @@ async def checked_form(
         raise Refused(400, "That is no form", "It is not encoded as one.") from None
     why = console.forms.refusal(request, form.pop(TOKEN, ""), request.cookies.get(VISITOR), person, once=once)
     if why is not None:
-        says(log, "refused a form", path=request.url.path, why=why, by=person.name if person else None)
+        log_event(log, "refused a form", path=request.url.path, why=why, by=person.name if person else None)
         raise Refused(403, "The form was refused", f"Nothing was done: {why}. Load its page again, and send it anew.")
     return form
 

@@ -18,7 +18,7 @@ from perdure.console.roles import Person, Role
 from perdure.console.verbs import Fields, Verb
 from perdure.contracts.keys import Entity
 from perdure.errors import PerdureError
-from perdure.logs import says
+from perdure.logs import log_event
 
 log: logging.Logger = logging.getLogger("perdure.console")
 
@@ -78,7 +78,7 @@ class Job:
             self.problem = "it failed: the log of the console says where"
         finally:
             self.ended = datetime.now(UTC)
-            says(log, "dealt with many", verb=self.verb.name, by=self.by, accepted=self.tally.accepted)
+            log_event(log, "dealt with many", verb=self.verb.name, by=self.by, accepted=self.tally.accepted)
 
 
 @dataclass

@@ -88,11 +88,11 @@ class Live:
                 async with self.sources.reading() as connection:
                     now = await newest_change(connection, *watched)
                 if away or (last is not None and now != last):
-                    _tell(watch, "changed")
+                    _push(watch, "changed")
                 last, away = now or "", False
             except Exception as error:  # whatever it is, the pages must not look as if they were true
                 if not away:
-                    _tell(watch, "away")
+                    _push(watch, "away")
                     log.warning("open pages can't be kept true: %s", describe(error))
                 away = True
             await asyncio.sleep(EVERY)
@@ -102,10 +102,10 @@ class Live:
         for watch in list(self._watches.values()):
             if watch.task is not None:
                 watch.task.cancel()
-            _tell(watch, None)
+            _push(watch, None)
 
 
-def _tell(watch: _Watch, event: str | None) -> None:
+def _push(watch: _Watch, event: str | None) -> None:
     for queue in watch.streams:
         if queue.full():  # a browser that reads nothing: it needs the newest event alone
             queue.get_nowait()

@@ -12,7 +12,7 @@ from starlette.types import ASGIApp
 
 from perdure.console.app import Console
 from perdure.errors import InvalidSetting
-from perdure.logs import says
+from perdure.logs import log_event
 
 log: logging.Logger = logging.getLogger("perdure.console")
 
@@ -44,13 +44,13 @@ async def serve(
     with listening:
         async with served.opened():
             running = asyncio.create_task(server._serve([listening]))  # `serve` takes the signals of the process
-            says(log, "running", url=address(listening))
+            log_event(log, "running", url=address(listening))
             stopping = asyncio.ensure_future(stop)
             await asyncio.wait({running, stopping}, return_when=asyncio.FIRST_COMPLETED)
             server.should_exit = True
             await served.live.close()
             await running
-    says(log, "stopped")
+    log_event(log, "stopped")
 
 
 def listen(host: str, port: int) -> socket.socket:

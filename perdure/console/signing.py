@@ -10,7 +10,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import Route
 
 from perdure.console.guarding import Refused, browser, check_rate, checked_form, keep, log, refused, who
-from perdure.logs import says
+from perdure.logs import log_event
 
 if TYPE_CHECKING:
     from perdure.console.app import Console
@@ -59,9 +59,9 @@ async def _signed_in(console: Console, request: Request, visitor: str) -> Respon
     form = await checked_form(console, request, None)
     person = console.folder.take_token(form.get("token", "").strip()) if console.identity.takes_tokens else None
     if person is None:
-        says(log, "refused a token", peer=address)
+        log_event(log, "refused a token", peer=address)
         return await _shown(console, request, visitor, "This token is not known, is too old or was used before.")
-    says(log, "signed in", by=person.name, peer=address)
+    log_event(log, "signed in", by=person.name, peer=address)
     response = RedirectResponse(console.link(request, "/"), 303)
     console.sessions.begin(response, person, path=console.link(request, "/"), secure=console.is_secure(request))
     return response

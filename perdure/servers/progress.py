@@ -27,7 +27,7 @@ def progress(what: str, stream: TextIO | None = None) -> Iterator[None]:
     """
     line = _Line(what, stream or sys.stderr)
     ended = threading.Event()
-    writer = threading.Thread(target=_tell, args=(line, ended), name="progress", daemon=True)
+    writer = threading.Thread(target=_show, args=(line, ended), name="progress", daemon=True)
     writer.start()
     outcome = "failed"
     try:
@@ -39,7 +39,7 @@ def progress(what: str, stream: TextIO | None = None) -> Iterator[None]:
         line.end(outcome)
 
 
-def _tell(line: "_Line", ended: threading.Event) -> None:
+def _show(line: "_Line", ended: threading.Event) -> None:
     if ended.wait(_PATIENCE):
         return
     line.begin()

@@ -210,10 +210,10 @@ SPANS = (SPAN_START, SPAN_DELIVER, SPAN_RUN, SPAN_PERFORM, SPAN_ATTEMPT, SPAN_LO
 WORKFLOW_ID = "temporalWorkflowID"
 """Temporal's own name of the workflow id: `[<scope>/]<lifecycle>/<entity id>`."""
 LIFECYCLE = "perdure.lifecycle"
-ROUND = "perdure.generation"
+GENERATION = "perdure.generation"
 EFFECT = "perdure.effect"
 LOOKUP = "perdure.lookup"
 STEP = "perdure.step"
 ATTEMPT = "perdure.attempt"
 OUTCOME = "perdure.outcome"
-ATTRIBUTES = (WORKFLOW_ID, LIFECYCLE, ROUND, EFFECT, LOOKUP, STEP, ATTEMPT, OUTCOME)
+ATTRIBUTES = (WORKFLOW_ID, LIFECYCLE, GENERATION, EFFECT, LOOKUP, STEP, ATTEMPT, OUTCOME)

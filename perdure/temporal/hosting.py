@@ -14,7 +14,7 @@ from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner
 from perdure import _faults as faults
 from perdure._activity.execution import ask, attempt
 from perdure._activity.hosting import TemporalHost
-from perdure._wire.orders import Report, Said
+from perdure._wire.orders import CallResult, Report
 from perdure._wire.writes import Answer, EffectView, FenceOp, Gate, Verdict, Write
 from perdure.contracts.effects import Effect, Lookup
 from perdure.contracts.outcomes import EffectStatus
@@ -70,7 +70,7 @@ def _attempting(effect: Effect[Any, Any], grace: float) -> Callable[..., Any]:
         host = TemporalHost(grace)
         if order.begin_by is not None and host.now > order.begin_by:
             why = "the other side may have forgotten the key"
-            report = Report(said=Said.STANDING, token="", begun=False, made=False, effect=order.view, why=why)
+            report = Report(said=CallResult.STANDING, token="", begun=False, made=False, effect=order.view, why=why)
             return report.model_dump(mode="json")
         making = attempt(effect, body, order.order, _HistoryOnly(order.view), host)
         report = await host.to_its_end(making, gives_way=isinstance(effect.doubt, (Repeat, Dedupe)))

@@ -12,7 +12,7 @@ from temporalio import workflow
 from temporalio.exceptions import ActivityError, ApplicationError, TimeoutError, TimeoutType
 
 from perdure._wire.known import Known
-from perdure._wire.orders import AttemptOrder, LookupOrder, Report, Said
+from perdure._wire.orders import AttemptOrder, CallResult, LookupOrder, Report
 from perdure._wire.writes import EffectView, Fence, FenceOp, Write
 from perdure._workflow.calling import BOOKKEEPING, ONCE, SILENCE
 from perdure._workflow.decision import Again, Ask, Look, Park, Record, Settled, decide
@@ -196,8 +196,8 @@ class _Performance(Generic[In, Out]):
         if report.progress is not None:
             self._progress = report.progress
         if report.begun and report.effect is not None:
-            doubtful = report.said is Said.IN_DOUBT
-            still = view.in_doubt and report.said is not Said.DONE and not doubtful
+            doubtful = report.said is CallResult.IN_DOUBT
+            still = view.in_doubt and report.said is not CallResult.DONE and not doubtful
             # A refusal of one attempt does not answer the one before it, unless the other side drops repeats.
             answers_all = within is not None
             if doubtful or (still and not answers_all):
@@ -210,8 +210,8 @@ class _Performance(Generic[In, Out]):
     def _note_end(self, report: Report) -> None:
         known = replace(self._known.settled(), unmade=not report.made, different=False)
         if report.made:
-            definite = report.begun and report.said in (Said.NOT_DONE, Said.REFUSED)
-            failed = report.said is not Said.STANDING
+            definite = report.begun and report.said in (CallResult.NOT_DONE, CallResult.REFUSED)
+            failed = report.said is not CallResult.STANDING
             known = replace(
                 known,
                 failures=known.failures + failed,
@@ -265,12 +265,12 @@ class _Performance(Generic[In, Out]):
             given = PlainLookup(order=order, view=self._view())
             report = await self._call(policy.lookup.name, given, policy.lookup.timeout, policy.lookup.inline)
         except (ActivityError, ApplicationError):
-            report = Report(said=Said.MUTE, token="", why="its worker was lost")
-        if report.said is Said.DONE and report.effect is not None:
+            report = Report(said=CallResult.MUTE, token="", why="its worker was lost")
+        if report.said is CallResult.DONE and report.effect is not None:
             self._see(report.effect)
             return
-        mute = known.mute + 1 if report.said is Said.MUTE else 0
-        misses = known.misses + 1 if report.said is Said.MISS and report.believable else known.misses
+        mute = known.mute + 1 if report.said is CallResult.MUTE else 0
+        misses = known.misses + 1 if report.said is CallResult.MISS and report.believable else known.misses
         self._known = replace(self._known, asked=known.asked + 1, mute=mute, misses=misses)
 
     async def _call(self, name: str, given: PlainAttempt | PlainLookup, timeout: timedelta, inline: bool) -> Report:

@@ -191,7 +191,7 @@ class VirtualWorkflow:
         if self._run is None:
             raise RuntimeError(f"workflow {self._workflow_id!r} is not there to answer {name!r}")
         job, answer = self._query_job(name, args)
-        self._execution.obey(await self._run.activate([job], None, self.now))
+        self._execution.apply(await self._run.activate([job], None, self.now))
         return answer.result(as_type)
 
     def _query_job(self, name: str, args: Sequence[Any]) -> tuple[sdk.WorkflowActivationJob, Answer]:
@@ -250,7 +250,7 @@ class VirtualWorkflow:
         if next(self._activations_left) <= 0:
             raise RunawayWorkflow(f"workflow {self._workflow_id!r} went past max_activations at {self.now}")
         execution.scheduled = []
-        execution.obey(await self._run.activate(jobs, events, self.now, suggest=self._suggests()))
+        execution.apply(await self._run.activate(jobs, events, self.now, suggest=self._suggests()))
         if execution.end is None:
             await self._play_activities()
         elif execution.end.kind == "continued" and self._follows:

@@ -73,10 +73,10 @@ class Execution:
         self.run_ids.append(run_id)
         self._activities, self._timers = {}, {}
 
-    def obey(self, commands: Iterable[sdk.WorkflowCommand]) -> None:
+    def apply(self, commands: Iterable[sdk.WorkflowCommand]) -> None:
         """Do what the workflow wants done."""
         for command in commands:
-            self._obey(command)
+            self._apply(command)
 
     def resolve(self, flight: InFlight, end: ActivityEnd) -> None:
         """Let an activity end so; whatever end it had before is forgotten."""
@@ -110,7 +110,7 @@ class Execution:
             self.end = end
         return end
 
-    def _obey(self, command: sdk.WorkflowCommand) -> None:
+    def _apply(self, command: sdk.WorkflowCommand) -> None:
         match command.WhichOneof("variant"):
             case "schedule_activity":
                 self._schedule(command.schedule_activity)
@@ -129,9 +129,9 @@ class Execution:
             case "respond_to_query":
                 self._query_answered(command.respond_to_query)
             case _:
-                self._obey_about_workflow(command)
+                self._apply_to_workflow(command)
 
-    def _obey_about_workflow(self, command: sdk.WorkflowCommand) -> None:
+    def _apply_to_workflow(self, command: sdk.WorkflowCommand) -> None:
         match command.WhichOneof("variant"):
             case "complete_workflow_execution":
                 self.ended("completed", [command.complete_workflow_execution.result])

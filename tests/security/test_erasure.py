@@ -13,7 +13,7 @@ import pytest
 from typer.testing import CliRunner
 
 from perdure import Entity
-from perdure._retention.belongings import Rows
+from perdure._retention.erasure_plan import Rows
 from perdure.cli import cli
 from perdure.contracts import Erasure
 from perdure.errors import DeclarationError

@@ -21,9 +21,9 @@ from activities.telephony.twilio.credentials import auth_tokens
 from activities.telephony.twilio.request import RETRIES
 from activities.telephony.twilio.signature import form_of, is_genuine
 from perdure.errors import InvalidSetting
-from perdure.logs import says
+from perdure.logs import log_event
 from perdure.settings import Settings
-from workers.listening import LONGEST, MOST_CONNECTIONS, Listener, body_of, pool_of, until_told
+from workers.listening import LONGEST, MOST_CONNECTIONS, Listener, body_of, pool_of, until_stopped
 
 MOST = 64 * 1024
 """Bytes of a callback."""
@@ -70,7 +70,7 @@ class StatusCallbacks(Listener):
         self._pool = pool
         self._config = config
 
-    async def hear(self, request: web.BaseRequest) -> int:
+    async def handle(self, request: web.BaseRequest) -> int:
         """Check it, and put it on record."""
         if request.method != "POST":
             return 405
@@ -84,7 +84,7 @@ class StatusCallbacks(Listener):
             lifecycle, id, reported = _read(query, body)
         except (ValueError, ValidationError):
             return 400
-        return await self._tell(lifecycle, id, reported)
+        return await self._send_signal(lifecycle, id, reported)
 
     def _is_genuine(self, query: str, body: bytes, given: str) -> bool:
         """Whether the provider has signed it for our public URL. What a proxy makes of host and path does not count."""
@@ -93,12 +93,12 @@ class StatusCallbacks(Listener):
             tokens = auth_tokens(self._config)
             return is_genuine(tokens, url, body, given) or is_genuine(tokens, url + RETRIES, body, given)
         except NoSecret as error:
-            says(log, "can't check a signature", why=str(error))
+            log_event(log, "can't check a signature", why=str(error))
             return False
         except ValueError:
             return False
 
-    async def _tell(self, lifecycle: str, id: str, reported: Reported) -> int:
+    async def _send_signal(self, lifecycle: str, id: str, reported: Reported) -> int:
         message = f"{reported.sid}/{reported.status}"
         try:
             async with asyncio.timeout(_PATIENCE), self._pool.acquire() as connection:
@@ -109,7 +109,7 @@ class StatusCallbacks(Listener):
         except (asyncpg.NoDataFoundError, asyncpg.InvalidParameterValueError):
             return 404  # another database's, or one that is gone: to say it again would not help
         except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, TimeoutError) as error:
-            says(log, "not put on record", why=type(error).__name__)
+            log_event(log, "not put on record", why=type(error).__name__)
             return 503
         return 204
 
@@ -151,4 +151,4 @@ async def receive(config: Settings, host: str, port: int) -> None:
     except NoSecret as error:
         raise InvalidSetting(str(error)) from None
     async with pool_of(config, "perdure telephony", _PATIENCE) as pool:
-        await until_told(StatusCallbacks(pool, telephony), host, port)
+        await until_stopped(StatusCallbacks(pool, telephony), host, port)

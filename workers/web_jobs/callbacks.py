@@ -16,9 +16,9 @@ from pydantic import ValidationError
 from pydantic_core import from_json
 
 from activities.web_jobs.contracts import CalledBack
-from perdure.logs import says
+from perdure.logs import log_event
 from perdure.settings import Settings
-from workers.listening import LONGEST, MOST_CONNECTIONS, Listener, body_of, pool_of, until_told
+from workers.listening import LONGEST, MOST_CONNECTIONS, Listener, body_of, pool_of, until_stopped
 
 MOST = 64 * 1024
 """Bytes that a page may say."""
@@ -37,7 +37,7 @@ _ANSWERS = {
     408: "that took too long",
     503: "not now: say it again",
 }
-_HEARD = {"heard": 204, "used": 410, "over": 410, "unknown": 404}
+_STATUSES = {"accepted": 204, "used": 410, "over": 410, "unknown": 404}
 
 
 class Receiver(Listener):
@@ -58,7 +58,7 @@ class Receiver(Listener):
         super().__init__(longest=longest, most=most)
         self._pool = pool
 
-    async def hear(self, request: web.BaseRequest) -> int:
+    async def handle(self, request: web.BaseRequest) -> int:
         """Put it on record, and say how that went, as the status of an answer."""
         if request.method != "POST":
             return 405
@@ -79,7 +79,7 @@ class Receiver(Listener):
         body = None if said.body is None else json.dumps(said.body)
         try:
             async with asyncio.timeout(_PATIENCE), self._pool.acquire() as connection:
-                heard = await connection.fetchval(
+                result = await connection.fetchval(
                     "select web_job.called_back($1, $2, $3, $4)", token, said.ok, body, said.why
                 )
         except asyncpg.InvalidParameterValueError:  # as PostgreSQL writes it, it is longer
@@ -87,15 +87,15 @@ class Receiver(Listener):
         except asyncpg.DataError:
             raise
         except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, TimeoutError) as error:
-            says(log, "not put on record", why=type(error).__name__)
+            log_event(log, "not put on record", why=type(error).__name__)
             return 503
-        return _HEARD[str(heard)]
+        return _STATUSES[str(result)]
 
 
 async def receive(config: Settings, host: str, port: int) -> None:
     """Run the receiver until SIGTERM or SIGINT."""
     async with pool_of(config, "perdure callbacks", _PATIENCE) as pool:
-        await until_told(Receiver(pool), host, port)
+        await until_stopped(Receiver(pool), host, port)
 
 
 def _json(text: bytes) -> Any:

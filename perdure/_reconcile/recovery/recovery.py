@@ -52,13 +52,13 @@ async def recover(
     *,
     by: str,
     why: str,
-    tell: Callable[[Recovered], None] = lambda _: None,
+    report: Callable[[Recovered], None] = lambda _: None,
 ) -> Recovered:
     """Start the entities again that have no workflow in Temporal. It can be stopped at any time, and run again.
 
     Args:
         by, why: for the record.
-        tell: receives the progress after each page.
+        report: receives the progress after each page.
 
     Raises:
         DatabaseUnavailable: PostgreSQL does not answer.
@@ -78,7 +78,7 @@ async def recover(
             seen.waiting += len(gone) - begun
         seen.open += len(page)
         last = page[-1]["lifecycle"], page[-1]["id"]
-        tell(seen)
+        report(seen)
 
 
 async def _start_again(pool: Pool, gone: Sequence[asyncpg.Record], by: str, why: str) -> int:

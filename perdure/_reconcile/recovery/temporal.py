@@ -30,7 +30,7 @@ async def why_lost(connection: Connection, exchange: Exchange) -> str | None:
     return why
 
 
-async def rebind(connection: Connection, exchange: Exchange, tell: Callable[[str], None]) -> None:
+async def rebind(connection: Connection, exchange: Exchange, report: Callable[[str], None]) -> None:
     """Bind the database to this Temporal. The database has lost nothing, so its epoch continues."""
     async with exchange.answering():
-        await take_over(connection, exchange, "moved", tell)
+        await take_over(connection, exchange, "moved", report)

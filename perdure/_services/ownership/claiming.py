@@ -16,7 +16,7 @@ from perdure._services.ownership.exchange import Exchange, incarnation_of
 from perdure._store.bounds import bounds
 from perdure._store.schema import Connection
 from perdure._store.sql import queries, shared
-from perdure._wire.keeper import SILENCE, Proposal, Word
+from perdure._wire.keeper import SILENCE, Decision, Proposal
 from perdure.errors import NotThisDatabase
 
 query = queries(__name__)
@@ -63,11 +63,11 @@ async def look(connection: Connection) -> Found:
     )
 
 
-async def claim(connection: Connection, exchange: Exchange, what: What, tell: Callable[[str], None]) -> str:
+async def claim(connection: Connection, exchange: Exchange, what: What, report: Callable[[str], None]) -> str:
     """Declare that this database is `what`. It can be repeated. Returns the result in words.
 
     Args:
-        tell: receives the reason of each wait.
+        report: receives the reason of each wait.
 
     Raises:
         NotThisDatabase: the database cannot be `what`. The message has the reason.
@@ -79,7 +79,7 @@ async def claim(connection: Connection, exchange: Exchange, what: What, tell: Ca
         return await _make_copy(connection, exchange)
     force: Literal["restored", "moved"] = "restored" if what is What.RESTORED else "moved"
     async with exchange.answering():
-        epoch = await take_over(connection, exchange, force, tell)
+        epoch = await take_over(connection, exchange, force, report)
     if what is What.MOVED:
         return f"it has the mark now; nothing was lost, so epoch {epoch} goes on"
     return f"it has the mark now; epoch {epoch} began: what was ordered before and has no record is in doubt"
@@ -120,7 +120,7 @@ async def _make_copy(connection: Connection, exchange: Exchange) -> str:
 
 
 async def take_over(
-    connection: Connection, exchange: Exchange, force: Literal["restored", "moved"], tell: Callable[[str], None]
+    connection: Connection, exchange: Exchange, force: Literal["restored", "moved"], report: Callable[[str], None]
 ) -> int:
     """Give this database the mark, even if another server has it, and return its epoch. A worker must answer for the
     keeper.
@@ -135,20 +135,20 @@ async def take_over(
             await connection.execute(query("database_held"))
             row = await connection.fetchrow(shared("database"))
             assert row is not None
-            said = Proposal(
+            proposal = Proposal(
                 mark=row["mark"],
                 next=secrets.token_hex(16),
                 incarnation=incarnation_of(row),
                 epoch=row["epoch"],
                 force=force,
             )
-            reply = await exchange.propose(said)
-            if reply.word is Word.GO:
-                await exchange.write_down(connection, said, reply)
+            reply = await exchange.propose(proposal)
+            if reply.word is Decision.GO:
+                await exchange.write_down(connection, proposal, reply)
                 return reply.epoch
-        if reply.word is not Word.WAIT or time.monotonic() > until:
+        if reply.word is not Decision.WAIT or time.monotonic() > until:
             raise NotThisDatabase(f"not claimed: {reply.why}")
-        tell(f"waits {reply.seconds:.0f} s: {reply.why}")
+        report(f"waits {reply.seconds:.0f} s: {reply.why}")
         await asyncio.sleep(min(reply.seconds, 1.0))
 
 

@@ -25,9 +25,9 @@ from perdure._services.side_worker import side_worker
 from perdure._store.bounds import bounds
 from perdure._store.schema import Connection
 from perdure._store.sql import queries
-from perdure._wire.keeper import Incarnation, Kept, Proposal, Reply, Word
+from perdure._wire.keeper import Decision, Incarnation, KeeperState, Proposal, Reply
 from perdure.errors import NotThisDatabase, TemporalUnavailable
-from perdure.logs import says
+from perdure.logs import log_event
 from perdure.settings import Settings
 
 query = queries(__name__)
@@ -118,7 +118,7 @@ class Exchange:
             return None  # also if it is closed: a worker starts it again
         return f"it has no workflow {self._id}"
 
-    async def propose(self, said: Proposal) -> Reply:
+    async def propose(self, proposal: Proposal) -> Reply:
         """Send a proposal, and return the keeper's answer. The first database starts the keeper. A keeper that was
         ended from outside is started again with the state in its history, which proves as much as a keeper that never
         ended.
@@ -127,44 +127,44 @@ class Exchange:
             TemporalUnavailable: Temporal gave no answer.
         """
         try:
-            return await self._asked(said)
+            return await self._asked(proposal)
         except RPCTimeoutOrCancelledError as error:
             raise TemporalUnavailable(
                 f"Temporal has not answered what database this is (workflow {self._id})"
             ) from error
 
-    async def _asked(self, said: Proposal) -> Reply:
+    async def _asked(self, proposal: Proposal) -> Reply:
         handle = self._client.get_workflow_handle_for(Keeper.run, self._id)
         with _not_found_suppressed():
-            return await handle.execute_update(Keeper.exchange, said, rpc_timeout=_RPC)
+            return await handle.execute_update(Keeper.exchange, proposal, rpc_timeout=_RPC)
         kept = None
         with _not_found_suppressed():  # closed, or gone: a closed workflow answers queries from its history
             kept = await handle.query(Keeper.kept, rpc_timeout=_RPC)
-        if kept is None and said.mark is not None and said.force is None:
+        if kept is None and proposal.mark is not None and proposal.force is None:
             why = (
                 f"Temporal has no workflow {self._id} any more, which could prove that this is no copy: "
                 "if only that workflow was deleted: perdure database claim --as moved; "
                 "if Temporal was lost and made anew: perdure recover"
             )
-            return Reply(word=Word.STOP, why=why)
+            return Reply(word=Decision.STOP, why=why)
         reply = await self._client.execute_update_with_start_workflow(
-            Keeper.exchange, said, start_workflow_operation=self._making(kept), rpc_timeout=_RPC
+            Keeper.exchange, proposal, start_workflow_operation=self._making(kept), rpc_timeout=_RPC
         )
         if kept is not None:
             what = "the keeper was ended from outside: it starts again from its last state"
-            says(log, what, level=logging.WARNING, workflow=self._id)
+            log_event(log, what, level=logging.WARNING, workflow=self._id)
         return reply
 
-    async def write_down(self, connection: Connection, said: Proposal, reply: Reply) -> None:
+    async def write_down(self, connection: Connection, proposal: Proposal, reply: Reply) -> None:
         """Write the next mark into the database. The caller holds its row."""
-        i = said.incarnation
+        i = proposal.incarnation
         await connection.execute(
             query("exchanged"),
-            *(said.mark, said.next, reply.epoch),
+            *(proposal.mark, proposal.next, reply.epoch),
             *(i.system_identifier, i.database_oid, i.timeline, i.started),
             *(self.namespace, await self.namespace_id(), self.scope),
         )
-        if reply.epoch > said.epoch:
+        if reply.epoch > proposal.epoch:
             await connection.execute(bounds(statement="0"))
             await connection.execute(query("start_again"))
 
@@ -183,7 +183,7 @@ class Exchange:
         async with side_worker(worker, "perdure keeper", pulse=pulse):
             yield
 
-    def _making(self, kept: Kept | None) -> WithStartWorkflowOperation[Keeper, None]:
+    def _making(self, kept: KeeperState | None) -> WithStartWorkflowOperation[Keeper, None]:
         return WithStartWorkflowOperation(
             Keeper.run,
             kept,

@@ -20,9 +20,9 @@ from perdure._services.service import EXPECTED_ERRORS, Service
 from perdure._store.postgres import Pool
 from perdure._store.schema import Connection
 from perdure._store.sql import queries, shared
-from perdure._wire.keeper import TICK, Incarnation, Proposal, Reply, Word
+from perdure._wire.keeper import TICK, Decision, Incarnation, Proposal, Reply
 from perdure.errors import NotThisDatabase, TemporalUnavailable
-from perdure.logs import says
+from perdure.logs import log_event
 
 query = queries(__name__)
 
@@ -32,7 +32,7 @@ NOT_VERIFIED = "not verified"
 """The result of `perdure.database_problem` until the mark was exchanged."""
 _AT_START = 15.0
 """Seconds that a starting worker waits for Temporal's answer."""
-_SAY_AGAIN = 60.0
+_LOG_AGAIN = 60.0
 
 
 class Ownership(Service):
@@ -53,7 +53,7 @@ class Ownership(Service):
         self._verified = verified
         self._tick = TICK
         self._came_from: Incarnation | None = None
-        self._said: tuple[str, float] = "", 0.0
+        self._logged: tuple[str, float] = "", 0.0
 
     async def claim(self) -> None:
         """Before a worker takes work, bind the database, or check that it is the bound one.
@@ -81,7 +81,7 @@ class Ownership(Service):
             late = reply is None and (verified or time.monotonic() > until)
             if late and row["mark"] is None:
                 raise TemporalUnavailable(f"Temporal has not answered what database this is: {why}")
-            if late or (reply is not None and reply.word is Word.WAIT):
+            if late or (reply is not None and reply.word is Decision.WAIT):
                 return  # without a verification no write is possible
             if reply is None:
                 await asyncio.sleep(0.1)
@@ -91,7 +91,7 @@ class Ownership(Service):
         row = await self._row()
         self.held_up = None if row["problem"] is None else f"nothing is sent from here: {row['problem']}"
         if row["problem"] not in (None, NOT_VERIFIED):
-            self._say(row["problem"])
+            self._log_stop(row["problem"])
             return False
         if row["problem"] is None and row["mark"] is not None:
             self._came_from = incarnation_of(row)
@@ -110,29 +110,29 @@ class Ownership(Service):
             if row["stopped"] or (row["problem"] is None and row["mark"] and row["age"] < self._tick):
                 return None
             await self._exchange.check_binding(row)
-            said = self._proposal(row)
-            reply = await self._exchange.propose(said)
-            if reply.word is Word.AGAIN:
+            proposal = self._proposal(row)
+            reply = await self._exchange.propose(proposal)
+            if reply.word is Decision.AGAIN:
                 row = await connection.fetchrow(shared("database"))
                 assert row is not None
-                said = self._proposal(row).model_copy(update={"answer": reply.question})
-                reply = await self._exchange.propose(said)
-            await self._obey(connection, said, reply)
-        if reply.word is Word.GO:
-            self._came_from = said.incarnation
+                proposal = self._proposal(row).model_copy(update={"answer": reply.question})
+                reply = await self._exchange.propose(proposal)
+            await self._apply(connection, proposal, reply)
+        if reply.word is Decision.GO:
+            self._came_from = proposal.incarnation
             if row["problem"] is not None or row["mark"] is None:
-                says(log, "verified", database=str(said.incarnation), epoch=reply.epoch)
+                log_event(log, "verified", database=str(proposal.incarnation), epoch=reply.epoch)
                 self._verified()
-        elif reply.word is Word.STOP and row["mark"] is None:
+        elif reply.word is Decision.STOP and row["mark"] is None:
             raise NotThisDatabase(f"{reply.why}: choose another PERDURE_SCOPE; or {WAYS_OUT}")
         else:
-            self._say(reply.why)
+            self._log_stop(reply.why)
         return reply
 
-    async def _obey(self, connection: Connection, said: Proposal, reply: Reply) -> None:
-        if reply.word is Word.GO:
-            await self._exchange.write_down(connection, said, reply)
-        elif reply.word is Word.STOP and said.mark is not None:
+    async def _apply(self, connection: Connection, proposal: Proposal, reply: Reply) -> None:
+        if reply.word is Decision.GO:
+            await self._exchange.write_down(connection, proposal, reply)
+        elif reply.word is Decision.STOP and proposal.mark is not None:
             await connection.execute(query("stop_database"), reply.why)
 
     def _proposal(self, row: asyncpg.Record) -> Proposal:
@@ -150,8 +150,8 @@ class Ownership(Service):
         assert row is not None
         return row
 
-    def _say(self, why: str) -> None:
-        said, at = self._said
-        if why != said or time.monotonic() > at + _SAY_AGAIN:
-            says(log, "nothing is sent from here", level=logging.ERROR, why=f"{why}; {WAYS_OUT}")
-            self._said = why, time.monotonic()
+    def _log_stop(self, why: str) -> None:
+        last, at = self._logged
+        if why != last or time.monotonic() > at + _LOG_AGAIN:
+            log_event(log, "nothing is sent from here", level=logging.ERROR, why=f"{why}; {WAYS_OUT}")
+            self._logged = why, time.monotonic()

@@ -19,7 +19,7 @@ from perdure.console.page import Page, View
 from perdure.console.pages import acting_on_many
 from perdure.console.roles import Role
 from perdure.console.verbs import RESOLVE, Verb, check_fields, verb_named
-from perdure.logs import says
+from perdure.logs import log_event
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ async def _act_on_one(view: View, verb: Verb, given: Mapping[str, str]) -> Respo
     entity = Name(given["lifecycle"], given["id"]).entity
     answer = await verb.act(acts, entity, [one.doubt.key] if verb is RESOLVE and one.doubt else [], view.form)
     view.sources.outdate()
-    says(log, "acted", verb=verb.name, entity=str(entity), by=view.person.name)
+    log_event(log, "acted", verb=verb.name, entity=str(entity), by=view.person.name)
     following = {**group_of(one.doubt), "after": place_of(one.doubt)} if one.doubt else {}
     return view.redirect(
         f"/entity/{entity.lifecycle}",

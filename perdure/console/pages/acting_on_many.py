@@ -24,10 +24,10 @@ from perdure.console.roles import Role
 from perdure.console.verbs import RESOLVE, Among, Verb, chosen_outcome, resolving
 from perdure.contracts.outcomes import EffectStatus
 from perdure.errors import InvalidSetting
-from perdure.logs import says
+from perdure.logs import log_event
 
 RATE = 50.0
-"""Of so many entities a second the act begins at most, where nobody says otherwise."""
+"""Of so many entities a second the act begins at most, where nobody log_event otherwise."""
 
 
 async def ask(view: View, verb: Verb, given: Mapping[str, str]) -> Response:
@@ -98,7 +98,7 @@ async def act(view: View, verb: Verb, given: Mapping[str, str]) -> Response:
     keys: dict[Name, list[str]] = {}
     job = Job(new_id(), view.person.name, done, words, total, _rate(view.form), _rest(view, verb, given))
     view.console.jobs.begin(job, acts, meant.names(view.reading, keys), keys, view.form, view.sources.outdate)
-    says(log, "acts on many", verb=verb.name, whom=job.words, total=total, by=view.person.name)
+    log_event(log, "acts on many", verb=verb.name, whom=job.words, total=total, by=view.person.name)
     return view.redirect(f"/jobs/{job.id}")
 
 

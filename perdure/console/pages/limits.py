@@ -18,7 +18,7 @@ from perdure.console.page import Page, View
 from perdure.console.roles import Role
 from perdure.contracts.limits import RateLimit
 from perdure.errors import InvalidSetting, TemporalUnavailable
-from perdure.logs import says
+from perdure.logs import log_event
 
 LONGEST_NOTE = 1000
 """Characters of a reason, which Temporal keeps."""
@@ -70,7 +70,7 @@ async def change(view: View) -> Response:
         raise client
     before, _ = await _limits(view, client, limit)
     await set_limit(client, limit, view.config.queue, rate, OperatorRequest(by=view.person.name, note=note))
-    says(log, "changed a limit", limit=limit.name, per_second=rate, by=view.person.name)
+    log_event(log, "changed a limit", limit=limit.name, per_second=rate, by=view.person.name)
     words = "as declared" if rate is None else f"{rate:g} a second"
     notice = view.console.forms.notice(f"{limit.name}: {words}, for all workers")
     return view.redirect("/limits", notice=notice, changed=limit.name, was=_was(before))

@@ -25,7 +25,7 @@ from perdure.console.roles import Role
 from perdure.console.verbs import Among, Fields, Verb
 from perdure.contracts.keys import Entity
 from perdure.errors import InvalidSetting, NoSuchEntity
-from perdure.logs import says
+from perdure.logs import log_event
 
 ROWS = 50
 """On one page."""
@@ -132,7 +132,7 @@ async def _act_on_one(view: View, verb: Verb, acts: Acts, given: Mapping[str, st
     row: Rejected = found[0]
     view.require(Role.SETTLE, row.lifecycle, row.tenant)
     answer = await verb.act(acts, Entity(row.lifecycle, row.id), [str(row.seq)], view.form)
-    says(log, "acted", verb=f"rejected {verb.name}", entity=f"{row.lifecycle}/{row.id}", by=view.person.name)
+    log_event(log, "acted", verb=f"rejected {verb.name}", entity=f"{row.lifecycle}/{row.id}", by=view.person.name)
     return view.redirect("/rejected", notice=view.console.forms.notice(f"{row.lifecycle}/{row.id}: {answer}"))
 
 
@@ -148,7 +148,7 @@ async def _act_on_many(view: View, verb: Verb, acts: Acts, given: Mapping[str, s
     keys: dict[Name, list[str]] = {}
     job = Job(new_id(), view.person.name, verb, words, entities, RATE, view.link("/rejected", **given))
     view.console.jobs.begin(job, acts, _names(view, wanted, keys), keys, view.form, view.sources.outdate)
-    says(log, "acts on many", verb=f"rejected {verb.name}", whom=words, total=entities, by=view.person.name)
+    log_event(log, "acts on many", verb=f"rejected {verb.name}", whom=words, total=entities, by=view.person.name)
     return view.redirect(f"/jobs/{job.id}")
 
 

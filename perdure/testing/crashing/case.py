@@ -185,7 +185,7 @@ class Stage:
                 if seen.final:
                     return seen
                 if seen.attention is not None:
-                    await self._say_what_happened(seen)
+                    await self._note_what_happened(seen)
                 problem = f"it is in state {seen.state!r}, attention: {seen.attention}"
             except (DatabaseUnavailable, TemporalUnavailable, NotNow, AlreadyFinished, NoSuchEntity) as error:
                 problem = str(error)
@@ -225,7 +225,7 @@ class Stage:
                 self._postgres.cut()
                 self._temporal.cut()
 
-    async def _say_what_happened(self, seen: EntityStatus) -> None:
+    async def _note_what_happened(self, seen: EntityStatus) -> None:
         for effect in seen.effects:
             if not effect.status.unknown:
                 continue

@@ -88,7 +88,7 @@ class WatchedRunner(WorkflowRunner):
         activate, ordered = instance.activate, dict[int, str]()
 
         def watched(act: WorkflowActivation) -> WorkflowActivationCompletion:
-            _visit("before the task that hears of", _heard(act, ordered), act)
+            _visit("before the task that receives", _received(act, ordered), act)
             completion = activate(act)
             _visit("after the task that orders", _orders(completion, ordered), act)
             return completion
@@ -102,15 +102,15 @@ def _visit(place: str, subjects: list[str], act: WorkflowActivation) -> None:
         faults.point(place, " and ".join(subjects))
 
 
-def _heard(act: WorkflowActivation, ordered: dict[int, str]) -> list[str]:
-    heard = []
+def _received(act: WorkflowActivation, ordered: dict[int, str]) -> list[str]:
+    received = []
     for job in act.jobs:
         kind = job.WhichOneof("variant")
         if kind == "resolve_activity":
-            heard.append(ordered.get(job.resolve_activity.seq, "an activity"))
+            received.append(ordered.get(job.resolve_activity.seq, "an activity"))
         elif kind in _JOBS:
-            heard.append(_JOBS[kind])
-    return heard
+            received.append(_JOBS[kind])
+    return received
 
 
 def _orders(completion: WorkflowActivationCompletion, ordered: dict[int, str]) -> list[str]:

@@ -153,7 +153,7 @@ async def prove(
         wanted = [(way, place) for place in proof.places if only(place) for way in ways]
         proof.cases = list(await asyncio.gather(*(one(way, place) for way, place in wanted)))
     if wrong := [each for each in (undisturbed, *proof.cases) if each.faults]:
-        raise CrashPointsFailed("\n\n".join(_told(name_of(lifecycle), each) for each in wrong))
+        raise CrashPointsFailed("\n\n".join(_described(name_of(lifecycle), each) for each in wrong))
     return proof
 
 
@@ -238,7 +238,7 @@ def _just_before(place: str) -> str:
     return place
 
 
-def _told(lifecycle: str, case: Case) -> str:
+def _described(lifecycle: str, case: Case) -> str:
     return f"{lifecycle}, {case}\n- " + "\n- ".join(case.faults) + f"\n  {case.evidence}"
 
 

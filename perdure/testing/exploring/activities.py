@@ -65,11 +65,11 @@ class Activities:
     Args:
         world: the loop and the workers.
         run: to which their ends are told.
-        tell: has a workflow task made for that; with the number of events.
+        add_job: adds a job to the next workflow task, with the number of its events.
     """
 
-    def __init__(self, world: World, run: Run, tell: Callable[[sdk.WorkflowActivationJob, int], None]) -> None:
-        self._world, self._run, self._tell = world, run, tell
+    def __init__(self, world: World, run: Run, add_job: Callable[[sdk.WorkflowActivationJob, int], None]) -> None:
+        self._world, self._run, self._add_job = world, run, add_job
         self._open: dict[int, Activity] = {}
         self._stay_when_cancelled: set[int] = set()
         """Those whose end the workflow awaits also after it has cancelled them, by their numbers."""
@@ -202,7 +202,7 @@ class Activities:
     def _resolve(self, activity: Activity, end: ActivityEnd) -> None:
         activity.end()
         self._open.pop(activity.call.seq, None)
-        self._tell(activity_job(activity.call, end), 2)
+        self._add_job(activity_job(activity.call, end), 2)
 
 
 def _resolves(job: sdk.WorkflowActivationJob, seq: int) -> bool:

@@ -61,16 +61,16 @@ class Execution:
             renews_after=world.renews_after(),
             task_time=world.temporal.now,
         )
-        self.activities: Activities = Activities(world, self.run, self._tell)
-        self.tasks: WorkflowTasks = WorkflowTasks(world, self.run, self.activities, self._obey_all, self._lose_update)
+        self.activities: Activities = Activities(world, self.run, self._add_job)
+        self.tasks: WorkflowTasks = WorkflowTasks(world, self.run, self.activities, self._apply_all, self._lose_update)
 
-    def poke(self) -> None:
+    def wake(self) -> None:
         """A worker has come, or there is something for it."""
-        self.tasks.poke()
+        self.tasks.wake()
 
     def signal(self, job: sdk.WorkflowActivationJob) -> None:
         """A signal has come."""
-        self.tasks.tell(job)
+        self.tasks.add_job(job)
 
     def request_cancel(self) -> None:
         """Somebody asks for its cancellation; once."""
@@ -78,7 +78,7 @@ class Execution:
             self._cancel_requested = True
             job = sdk.WorkflowActivationJob()
             job.cancel_workflow.reason = "explored"
-            self.tasks.tell(job)
+            self.tasks.add_job(job)
 
     def update(self, name: str, args: list[Payload]) -> asyncio.Future[None]:
         """An update has come; the future ends when it is completed, refused, or lost with its workflow task."""
@@ -90,7 +90,7 @@ class Execution:
         job.do_update.input.extend(args)
         job.do_update.run_validator = True
         answer = self._updates[identity] = self._world.loop.create_future()
-        self.tasks.tell(job, 0)
+        self.tasks.add_job(job, 0)
         return answer
 
     def close(self, outcome: Outcome) -> None:
@@ -104,15 +104,15 @@ class Execution:
 
     # -- commands
 
-    def _obey_all(self, commands: list[sdk.WorkflowCommand]) -> None:
+    def _apply_all(self, commands: list[sdk.WorkflowCommand]) -> None:
         for command in commands:
             if not self.open:
                 return
-            self._obey(command)
+            self._apply(command)
             if ends(command):
                 return
 
-    def _obey(self, command: sdk.WorkflowCommand) -> None:
+    def _apply(self, command: sdk.WorkflowCommand) -> None:
         match command.WhichOneof("variant"):
             case "schedule_activity":
                 self.activities.schedule(command.schedule_activity)
@@ -161,13 +161,13 @@ class Execution:
             task_time=world.temporal.now,
             inbox=[(job, events) for job, events in before.inbox if not job.HasField("resolve_activity")],
         )
-        self.activities = Activities(world, self.run, self._tell)
+        self.activities = Activities(world, self.run, self._add_job)
         self.tasks.go_on_in(self.run, self.activities)
         world.count_run(self)
-        self.tasks.poke()
+        self.tasks.wake()
 
-    def _tell(self, job: sdk.WorkflowActivationJob, events: int) -> None:
-        self.tasks.tell(job, events)
+    def _add_job(self, job: sdk.WorkflowActivationJob, events: int) -> None:
+        self.tasks.add_job(job, events)
 
     def _start_timer(self, command: sdk.StartTimer) -> None:
         seq, seconds = command.seq, command.start_to_fire_timeout.ToTimedelta().total_seconds()
@@ -177,7 +177,7 @@ class Execution:
             del timers[seq]
             job = sdk.WorkflowActivationJob()
             job.fire_timer.seq = seq
-            self.tasks.tell(job)
+            self.tasks.add_job(job)
 
         timers[seq] = self._world.loop.call_later(seconds, fires)
 

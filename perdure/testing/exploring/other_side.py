@@ -95,7 +95,7 @@ class OtherSide:
         if how == "frozen":
             worker.freeze(effect.timeout.total_seconds() + world.span(20))
         elif how == "killed before":
-            world.befall(worker, "kill", 3.0)
+            world.inject_fault(worker, "kill", 3.0)
         await worker.here()
         if how == "no place":
             raise NotDone("no place was free", counts=False)
@@ -113,7 +113,7 @@ class OtherSide:
             raise ConnectionError("nobody waits for this reply")
         receipt = self._accept(effect, attempt.key, given, began)
         if how == "killed after":
-            world.befall(worker, "kill", 3.0)
+            world.inject_fault(worker, "kill", 3.0)
         elif how == "cut off after":
             worker.cut_off(world.span(30))
         await worker.here()
@@ -142,7 +142,7 @@ class OtherSide:
         how = self._next(step.name, "done")
         await self._wait(0.001)
         if how == "killed before":
-            self._world.befall(worker, "kill", 3.0)
+            self._world.inject_fault(worker, "kill", 3.0)
         await worker.here()
         if how != "done":
             raise RuntimeError(f"the step failed for {SECRET}")

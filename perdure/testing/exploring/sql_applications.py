@@ -138,7 +138,7 @@ class Applications:
                 )
             if answer != "sent":
                 return None
-            return await self._round_of(session, lifecycle, entity_id, text)
+            return await self._generation_of(session, lifecycle, entity_id, text)
 
         def committed(number: int | None) -> None:
             if number is None:
@@ -151,7 +151,7 @@ class Applications:
 
         await self._transact(act, work, committed)
 
-    async def _round_of(self, session: VirtualSession, lifecycle: str, entity_id: str, text: str) -> int:
+    async def _generation_of(self, session: VirtualSession, lifecycle: str, entity_id: str, text: str) -> int:
         """The generation for which a message was accepted: it must be the one that is open now."""
         given = await session.fetchval(
             "select generation from perdure.message where lifecycle = $1 and id = $2 and message_id = $3",

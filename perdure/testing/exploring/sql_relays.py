@@ -47,7 +47,7 @@ def reached(place: str) -> None:
         relay.reached(place)
 
 
-class DiesHere(BaseException):
+class SimulatedCrash(BaseException):
     """The process of a relay does not exist any more."""
 
 
@@ -150,9 +150,9 @@ class RelayProcess:
             self._world.loop.call_later(2.0, self._relays.start_one, self.build)
 
     def check(self) -> None:
-        """Raise `DiesHere` if the process is dead."""
+        """Raise `SimulatedCrash` if the process is dead."""
         if not self.alive:
-            raise DiesHere
+            raise SimulatedCrash
 
     def reached(self, place: str) -> None:
         """It comes to a place at which it may die."""
@@ -168,7 +168,7 @@ class RelayProcess:
             before, more = self._relay.delivered, False
             try:
                 more = await self._relay.once()
-            except DiesHere:
+            except SimulatedCrash:
                 return
             except EXPECTED_ERRORS as error:
                 self._world.cover("relay", type(error).__name__)

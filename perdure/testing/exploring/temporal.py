@@ -66,7 +66,7 @@ class VirtualTemporal:
         self._started += 1
         execution = Execution(self.world, workflow_id, lifecycle, self._started, list(to_payloads([given])), kept)
         self.executions[workflow_id] = execution
-        execution.poke()
+        execution.wake()
         return execution
 
     def signal(self, workflow_id: str, name: str, *args: Any) -> None:
@@ -99,10 +99,10 @@ class VirtualTemporal:
                 execution.close("terminated")
         self.executions.clear()
 
-    def poke(self) -> None:
+    def wake(self) -> None:
         """A worker has come, or is reachable again: give it what waits."""
         for execution in list(self.executions.values()):
-            execution.poke()
+            execution.wake()
 
     def _open(self, workflow_id: str) -> Execution:
         execution = self.executions.get(workflow_id)

@@ -104,7 +104,7 @@ class Worker:
 
             def goes_on() -> None:
                 thaw()
-                self.world.temporal.poke()
+                self.world.temporal.wake()
 
             self._thaw = thaw
             loop.call_later(seconds, goes_on)
@@ -117,7 +117,7 @@ class Worker:
 
     def _is_back(self) -> None:
         self.reaches_temporal = True
-        self.world.temporal.poke()
+        self.world.temporal.wake()
 
     def stop(self) -> None:
         """SIGTERM: no new work; what is under way has the grace time, and the process ends."""

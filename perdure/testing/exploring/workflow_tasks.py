@@ -61,7 +61,7 @@ class WorkflowTasks:
         world: the loop and the workers.
         run: the first run.
         activities: of that run.
-        obey: carries out the commands of a committed task.
+        apply: carries out the commands of a committed task.
         lost_update: called with the id of an update that was lost with its task.
 
     Attributes:
@@ -74,10 +74,10 @@ class WorkflowTasks:
         world: World,
         run: Run,
         activities: Activities,
-        obey: Callable[[list[sdk.WorkflowCommand]], None],
+        apply: Callable[[list[sdk.WorkflowCommand]], None],
         lost_update: Callable[[str], None],
     ) -> None:
-        self._world, self._obey, self._lost_update = world, obey, lost_update
+        self._world, self._apply, self._lost_update = world, apply, lost_update
         self._run, self._activities = run, activities
         self.sticky: Worker | None = None
         self.task: WorkflowTask | None = None
@@ -87,12 +87,12 @@ class WorkflowTasks:
         """The execution continues as new."""
         self._run, self._activities = run, activities
 
-    def tell(self, job: sdk.WorkflowActivationJob, events: int = 1) -> None:
+    def add_job(self, job: sdk.WorkflowActivationJob, events: int = 1) -> None:
         """Something has happened that the workflow is to be given in its next task."""
         self._run.inbox.append((job, events))
-        self.poke()
+        self.wake()
 
-    def poke(self) -> None:
+    def wake(self) -> None:
         """Start a workflow task as soon as there is a worker for it."""
         if self._closed or self.task is not None or self._poked or not self._run.due:
             return
@@ -111,7 +111,7 @@ class WorkflowTasks:
     def _start(self, run: Run) -> None:
         self._poked = False
         if run is not self._run:
-            return self.poke()
+            return self.wake()
         if self._closed or self.task is not None or not run.due:
             return None
         worker = self.sticky if self.sticky and self.sticky.takes_work else self._world.worker_for(run.lifecycle)
@@ -152,7 +152,7 @@ class WorkflowTasks:
         run = task.run
         run.inbox[:0] = kept
         run.fresh, run.lost = task.first, True
-        self.poke()
+        self.wake()
 
     def _heartbeat(self, task: WorkflowTask) -> None:
         if task.over or not task.worker.reports or not task.local:
@@ -174,7 +174,7 @@ class WorkflowTasks:
         self._end(task)
         self._commit(task)
         self._run.tasks_completed += 1  # where it has continued as new, the new one's, which is to renew the sooner
-        self.poke()
+        self.wake()
 
     def _end(self, task: WorkflowTask) -> None:
         task.over, self.task = True, None
@@ -188,7 +188,7 @@ class WorkflowTasks:
         self._leave_out_refused(task)
         task.run.commit(task.activations, task.shapes, task.patches, len(commands))
         task.activations, task.shapes, task.commands, task.patches, task.answers = [], [], [], [], []
-        self._obey(commands)
+        self._apply(commands)
 
     def _leave_out_refused(self, task: WorkflowTask) -> None:
         """A refused update stands in no history."""

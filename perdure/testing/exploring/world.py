@@ -241,7 +241,7 @@ class World:
         builds = self.scenario.builds
         build = builds[len(self.workers) % len(builds)] if build is None else build
         self.workers.append(Worker(self, f"worker {len(self.workers)}", self.subject.builds[build]))
-        self.temporal.poke()
+        self.temporal.wake()
 
     def worker_for(self, lifecycle: str) -> Worker | None:
         """A worker that can take a task now."""
@@ -295,10 +295,10 @@ class World:
         fault = self._faults.get((place, self._places[place]))
         if fault is not None:
             self.cover(place, fault.what)
-            self.befall(worker, fault.what, fault.seconds)
+            self.inject_fault(worker, fault.what, fault.seconds)
         await worker.here()
 
-    def befall(self, worker: Worker, what: str, seconds: float) -> None:
+    def inject_fault(self, worker: Worker, what: str, seconds: float) -> None:
         """A fault; see `Fault`."""
         until, database = self.loop.time() + seconds, self.database
         match what:
@@ -368,7 +368,7 @@ class World:
                 self.temporal.clock_ahead += self._jump(event.seconds)
             case _:
                 if able := [each for each in self.workers if each.alive]:
-                    self.befall(self.random.choice(able), event.what, event.seconds)
+                    self.inject_fault(self.random.choice(able), event.what, event.seconds)
 
 
 class _Seeded:

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from perdure import Attempt
 from perdure._activity.execution import attempt
 from perdure._store.postgres import Database, PostgresStore
-from perdure._wire.orders import AttemptOrder, Said
+from perdure._wire.orders import AttemptOrder, CallResult
 from perdure._wire.writes import Fence, FenceOp, Write
 from perdure.servers.postgres import PostgresServer
 from tests.apps.contracts import REGULAR, Booking, Ticket
@@ -48,5 +48,5 @@ async def test_an_attempt_that_can_not_be_put_on_record_makes_no_call() -> None:
         await store.close()
         await database.close()
 
-    assert (report.said, report.recorded, calls) == (Said.NOT_DONE, False, [])
+    assert (report.said, report.recorded, calls) == (CallResult.NOT_DONE, False, [])
     assert "PostgreSQL" in (report.why or "")

@@ -32,7 +32,7 @@ class Served:
         ports = Folder(folder).ports(free_port())
         self.address = f"127.0.0.1:{ports[FRONTEND]}"
         program = str(obtain_temporal())
-        command = temporal.on_leash([program, *temporal.try_options(ports, folder, NAMESPACE)])
+        command = temporal.ending_with_parent([program, *temporal.try_options(ports, folder, NAMESPACE)])
         environment = temporal.environment_of_machine()
         self.child = Child("temporal", command, environment, until_ready=self._serves)
 
@@ -64,7 +64,7 @@ async def test_a_server_that_stands_still_is_killed_and_serves_again(
     os.kill(hung, signal.SIGSTOP)
     watching = asyncio.create_task(watched.watch())
     try:
-        await until(lambda: watched.pulse.trouble, "it is seen")
+        await until(lambda: watched.pulse.problem, "it is seen")
         await until(lambda: served.child.status == -signal.SIGKILL, "it is killed")
         watching.cancel()
         await in_time(served.child.ready.wait())
@@ -96,7 +96,7 @@ async def test_without_postgresql_it_is_left_alone_and_a_restart_that_does_not_h
     try:
         await until(lambda: looks > 2 * PARTIAL, "looks without PostgreSQL")
         assert not killed
-        assert watched.pulse.trouble
+        assert watched.pulse.problem
         there, began = True, looks
         await until(lambda: len(killed) == 2, "it is killed twice")
     finally:

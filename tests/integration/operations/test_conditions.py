@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 
-from perdure._operations.condition import Condition, standing
+from perdure._operations.condition import Condition, assess
 from perdure._operations.entity import facts_of, read_record
 from perdure._operations.overview import read_overview
 from perdure._operations.selection import Selection, oldest
@@ -40,7 +40,7 @@ async def test_list_status_and_show_tell_the_same_from_the_database(world: World
     rows = await oldest(world.db, Selection())
     found = {row.id: row.condition for row in rows}
     for row in rows:
-        assert standing(facts_of(await read_record(world.db, "a", row.id), None, None)).condition is row.condition, row
+        assert assess(facts_of(await read_record(world.db, "a", row.id), None, None)).condition is row.condition, row
     assert {id: condition for id, condition in found.items() if condition is not Condition.WAITS} == {
         **dict.fromkeys(["start", "again", "told"], Condition.NOT_PICKED_UP),
         **dict.fromkeys(["gone", "both"], Condition.HOLDER_GONE),

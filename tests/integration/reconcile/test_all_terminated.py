@@ -15,7 +15,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from perdure._services.ownership.exchange import Exchange
 from perdure._services.ownership.keeper import Keeper, keeper_id
 from perdure._services.ownership.ownership import Ownership
-from perdure._wire.keeper import Incarnation, Proposal, Word
+from perdure._wire.keeper import Decision, Incarnation, Proposal
 from perdure.errors import NotThisDatabase
 from tests.apps.contracts import Booking
 from tests.apps.failing import app
@@ -142,13 +142,13 @@ async def test_a_copy_that_finds_the_ended_keeper_first_is_told_by_it(
     async with exchange.answering():
         promoted = original.model_copy(update={"timeline": row["timeline"] + 1})
         late = await exchange.propose(Proposal(mark=row["mark"], next="z", incarnation=promoted))
-        assert late.word is Word.WAIT, "the original could not be heard while there was no keeper"
+        assert late.word is Decision.WAIT, "the original could not be heard while there was no keeper"
         copy = await exchange.propose(Proposal(mark="an old one", next="x", incarnation=original))
-        assert copy.word is Word.STOP
+        assert copy.word is Decision.STOP
         assert "its mark is an old one" in copy.why
         fresh = original.model_copy(update={"database_oid": 1})
-        assert (await exchange.propose(Proposal(mark=None, next="y", incarnation=fresh))).word is Word.STOP
-        assert (await exchange.propose(Proposal(mark=row["mark"], next="m", incarnation=original))).word is Word.GO
+        assert (await exchange.propose(Proposal(mark=None, next="y", incarnation=fresh))).word is Decision.STOP
+        assert (await exchange.propose(Proposal(mark=row["mark"], next="m", incarnation=original))).word is Decision.GO
 
 
 async def test_two_that_find_the_ended_keeper_go_on_with_one(world: World, caplog: pytest.LogCaptureFixture) -> None:

@@ -8,9 +8,9 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from temporalio.testing import ActivityEnvironment
 
-from perdure._reconcile.hosting import CleaningActivities
+from perdure._reconcile.hosting import ReconciliationActivities
 from perdure._reconcile.runs import begin, end
-from perdure._wire.reconciliation import Asked, Begun, Done, Named
+from perdure._wire.reconciliation import Begun, Done, Named, ReconciliationRequest
 from tests.apps.failing import app
 from tests.integration.reconcile.reconciling import OLD_ENOUGH, reconciling
 from tests.world import World
@@ -25,7 +25,7 @@ async def test_a_part_that_is_begun_again_goes_on_behind_the_last_entity_that_it
         for id in "abc":
             await world.client.start("staying", id, {})
         await world.db.execute("delete from perdure.outbox")
-        hosted = CleaningActivities(context.pool, world.temporal_client, app, world.config)
+        hosted = ReconciliationActivities(context.pool, world.temporal_client, app, world.config)
         environment = ActivityEnvironment()
         environment.info = replace(ActivityEnvironment.default_info(), heartbeat_details=[["staying", "b", 7]])
         environment.on_heartbeat = lambda *details: told.append(details[0])
@@ -38,8 +38,10 @@ async def test_a_part_that_is_begun_again_goes_on_behind_the_last_entity_that_it
 async def test_only_what_was_looked_for_and_not_seen_is_over(world: World) -> None:
     async with reconciling(world, app, OLD_ENOUGH) as reconciliation:
         context = await reconciliation.context()
-        begun = await begin(context.pool, world.config, Asked(by="test"), "e")
-        assert await begin(context.pool, world.config, Asked(by="test"), "e") == begun  # its answer was lost
+        begun = await begin(context.pool, world.config, ReconciliationRequest(by="test"), "e")
+        assert (
+            await begin(context.pool, world.config, ReconciliationRequest(by="test"), "e") == begun
+        )  # its answer was lost
         begun = begun.model_copy(update={"parts": ["open-entities", "missing"]})
         for id in ("seen", "over", "young"):
             await world.client.start("staying", id, {})
@@ -80,6 +82,6 @@ async def test_a_hundred_reconciliations_are_kept_on_record(world: World) -> Non
         await world.db.execute(
             "insert into perdure.reconciliation (asked_by) select 'test' from generate_series(1, 150)"
         )
-        begun = await begin(context.pool, world.config, Asked(by="test"), "e")
+        begun = await begin(context.pool, world.config, ReconciliationRequest(by="test"), "e")
         await end(context.pool, app, Done(begun=begun))
         assert await world.db.fetchval("select count(*) from perdure.reconciliation") == 100

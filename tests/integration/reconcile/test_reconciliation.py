@@ -16,10 +16,10 @@ from temporalio.service import RPCError
 from typer.testing import CliRunner, Result
 
 from perdure._reconcile.asking import reconcile
-from perdure._reconcile.caretaker import Caretaker
 from perdure._reconcile.schedule import check_schedule, make_schedule
+from perdure._reconcile.trigger import ReconciliationTrigger
 from perdure._reconcile.workflow import reconciliation_id
-from perdure._wire.reconciliation import Asked
+from perdure._wire.reconciliation import ReconciliationRequest
 from perdure.cli import cli
 from perdure.errors import TemporalUnavailable
 from perdure.telemetry import names
@@ -88,7 +88,9 @@ async def test_wrong_usage_of_the_command_is_a_line_and_changes_nothing(world: W
 
 async def test_without_a_worker_it_says_so_and_goes_on_when_there_is_one(world: World) -> None:
     with pytest.raises(TemporalUnavailable, match=r"no worker has taken it for 0\.5 s"):
-        await reconcile(world.temporal_client, world.scope, Asked(by="test"), lambda _: None, patience=0.5)
+        await reconcile(
+            world.temporal_client, world.scope, ReconciliationRequest(by="test"), lambda _: None, patience=0.5
+        )
     async with world.worker(app):
         summary = await world.temporal_client.get_workflow_handle(reconciliation_id(world.scope)).result()
     assert summary["failed"] == {}
@@ -136,7 +138,7 @@ async def test_a_reconciliation_whose_worker_is_killed_goes_on_in_another_one(wo
     await deleted(world, "sticky", "a")
     flag.with_suffix(".pipe").rename(flag)
     handle = asyncio.create_task(
-        reconcile(world.temporal_client, world.scope, Asked(by="test", grace=0), lambda _: None)
+        reconcile(world.temporal_client, world.scope, ReconciliationRequest(by="test", grace=0), lambda _: None)
     )
     await world.until(lambda: flag.with_suffix(".reached").exists(), "in the middle")
     await worker.kill()
@@ -153,7 +155,7 @@ async def test_a_fleet_makes_one_reconciliation_after_its_start_and_no_more_unti
 ) -> None:
     context = await reconciliation.context()
     await world.db.execute("delete from perdure.reconciliation")
-    fleet = [Caretaker(context.pool, world.temporal_client, world.config) for _ in range(3)]
+    fleet = [ReconciliationTrigger(context.pool, world.temporal_client, world.config) for _ in range(3)]
     for each in fleet:
         each._looks_at = 0.0
     await asyncio.gather(*(each.once() for each in fleet))

@@ -15,13 +15,13 @@ from tests.world import World
 async def test_one_that_ends_by_itself_is_reported_and_one_that_is_stopped_is_not(world: World) -> None:
     stopped, ended = Pulse("stopped"), Pulse("ended")
     async with side_worker(_worker(plain(world.temporal_client)), "stopped", pulse=stopped):
-        assert stopped.dead is None
-    assert stopped.dead is None
+        assert stopped.hung is None
+    assert stopped.hung is None
     nowhere = await Client.connect(world.temporal.address, namespace="nowhere")
     async with side_worker(_worker(nowhere), "ended", pulse=ended):
-        await world.until(lambda: ended.dead, "it is reported")
-    assert ended.dead is not None
-    assert ended.dead.why.startswith("it has ended: ")
+        await world.until(lambda: ended.hung, "it is reported")
+    assert ended.hung is not None
+    assert ended.hung.why.startswith("it has ended: ")
 
 
 def _worker(client: Client) -> Worker:

@@ -205,7 +205,7 @@ async def test_a_new_round_takes_its_own_writes_and_no_older_ones(store: Postgre
     assert await db.fetchval(RESTART, "a") == 1
     for old in (a_move("a", 5, "done", final=True), a_move("a", 99, "error"), a_begin("a", 99)):
         answer = await one(store, old)
-        assert (answer.gate, answer.verdict, answer.state) == (Gate.OTHER_ROUND, None, "starting")
+        assert (answer.gate, answer.verdict, answer.state) == (Gate.OTHER_GENERATION, None, "starting")
     new = await one(store, a_begin("a", 7, generation=1, key="booking/a~1/mail", entering="doing"))
     assert (new.gate, new.verdict, new.state) == (Gate.OPEN, Verdict.FRESH, "doing")
     await one(store, a_move("a", 8, "done", final=True, generation=1))

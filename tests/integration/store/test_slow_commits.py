@@ -7,7 +7,7 @@ from statistics import median, quantiles
 
 import pytest
 
-from perdure._store.company import SLOW_COMMIT
+from perdure._store.batch_wait import SLOW_COMMIT
 from perdure._wire.writes import Gate
 from perdure.contracts.outcomes import EffectStatus
 from perdure.servers.postgres import PostgresServer

@@ -133,7 +133,7 @@ async def test_what_comes_after_the_final_state_learns_it(either: Store, final: 
 async def test_a_write_of_another_round_is_refused(either: Store, round_: int) -> None:
     await say(either, a_move("a", 5, generation=1))
     answer = await say(either, a_move("a", 6, "error", generation=round_))
-    assert (answer.gate, answer.state, answer.version) == (Gate.OTHER_ROUND, "doing", 5)
+    assert (answer.gate, answer.state, answer.version) == (Gate.OTHER_GENERATION, "doing", 5)
 
 
 async def test_a_first_attempt_is_fresh_and_enters_its_state(either: Store) -> None:

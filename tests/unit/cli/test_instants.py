@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from perdure.cli.whom import instant
+from perdure.cli.targets import instant
 from perdure.errors import InvalidSetting
 
 

@@ -17,7 +17,7 @@ from perdure import Done, Effect, Lifecycle, Repeat, RetryPolicy, Settings, stat
 from perdure._crypto.codec import Codec, encrypting
 from perdure._crypto.keyring import Keyring
 from perdure._reconcile.schedule import _decoded
-from perdure._wire.reconciliation import Asked
+from perdure._wire.reconciliation import ReconciliationRequest
 from perdure.errors import UnknownKey
 from perdure.testing import rehearse
 from perdure.testing.server_activities import Failed
@@ -72,5 +72,5 @@ async def test_a_schedule_that_was_made_with_a_lost_key_differs_from_the_one_tha
     assert (
         await _decoded(temporal_client, args)
         == "something else"
-        != await _decoded(temporal_client, [Asked(by="schedule")])
+        != await _decoded(temporal_client, [ReconciliationRequest(by="schedule")])
     )

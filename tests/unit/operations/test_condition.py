@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from perdure._operations.condition import Attempt, Condition, Facts, Task, WorkflowView, standing
+from perdure._operations.condition import Attempt, Condition, Facts, Task, WorkflowView, assess
 
 NOW = datetime(2026, 7, 1, 12, tzinfo=UTC)
 DOUBTS = {"send-mail": "it is in doubt, and find-mail is asked"}
@@ -21,9 +21,15 @@ def attempt(ends: float) -> Attempt:
     return Attempt("send-mail", 2, at(-10), at(ends))
 
 
-def sending(heard: float | None = None, **more: Any) -> Task:
+def sending(last_heartbeat: float | None = None, **more: Any) -> Task:
     """An attempt with heartbeats, that was begun 10 s ago."""
-    given = {"began": at(-10), "silence": 5.0, "until": at(3), "worker": "w1", "heard": heard and at(heard)}
+    given = {
+        "began": at(-10),
+        "silence": 5.0,
+        "until": at(3),
+        "worker": "w1",
+        "last_heartbeat": last_heartbeat and at(last_heartbeat),
+    }
     return Task("send-mail: attempt 2", at(-11), slot="send-mail", **{**given, **more})
 
 
@@ -45,7 +51,7 @@ def seen(*tasks: Task, **more: Any) -> tuple[Condition, str]:
 
 
 def told(**facts: Any) -> tuple[Condition, str]:
-    found = standing(Facts(now=NOW, doubts=DOUBTS, **facts))
+    found = assess(Facts(now=NOW, doubts=DOUBTS, **facts))
     return found.condition, found.sentence
 
 
@@ -70,7 +76,7 @@ def test_temporals_sdk_holds_heartbeats_back_so_silence_means_something_only_nea
 
 
 def test_what_follows_a_lost_attempt_is_told_where_its_contract_is_known() -> None:
-    found = standing(Facts(now=NOW, workflow=WorkflowView(True, "running", [sending(-4.6)])))
+    found = assess(Facts(now=NOW, workflow=WorkflowView(True, "running", [sending(-4.6)])))
     assert found.sentence.endswith("then its doubt policy says what follows (--app lets this command read it)")
 
 
@@ -107,8 +113,8 @@ def test_a_start_or_a_message_that_waits_for_a_relay_is_not_picked_up() -> None:
         NOT_PICKED_UP,
         "its start waits for a relay, for 1 min: Temporal is away",
     )
-    assert told(told=at(-2)) == (NOT_PICKED_UP, "a message waits for a relay, for 2.0 s")
-    assert told(told=at(-2), attempts=[attempt(1)])[0] is HELD
+    assert told(undelivered_since=at(-2)) == (NOT_PICKED_UP, "a message waits for a relay, for 2.0 s")
+    assert told(undelivered_since=at(-2), attempts=[attempt(1)])[0] is HELD
     assert told(starts=at(-2), attempts=[attempt(1)])[0] is NOT_PICKED_UP
 
 
@@ -162,5 +168,5 @@ def test_an_open_entity_without_an_open_workflow_is_held_by_nobody() -> None:
 
 def test_what_is_finished_is_finished_whatever_temporal_says() -> None:
     ended = (Condition.FINISHED, "it ended as sent")
-    assert seen(sending(-1), final="sent", told=at(-1)) == ended
+    assert seen(sending(-1), final="sent", undelivered_since=at(-1)) == ended
     assert told(final="sent", starts=at(-1), workflow=WorkflowView(False, "completed")) == ended

@@ -30,7 +30,7 @@ class Doing(Service):
 
 def reasons(health: Health) -> dict[str, str]:
     """Why it is not ready."""
-    return {each.service: each.why for each in health.ready().troubles}
+    return {each.service: each.why for each in health.ready().problems}
 
 
 def observed(service: Service) -> Health:
@@ -46,10 +46,10 @@ async def test_a_round_that_waits_for_nothing_with_a_time_out_hangs(monkeypatch:
     health = observed(service)
     assert health.live().body == {"live": True, "reasons": []}
     await service.start()
-    await until(lambda: health.live().troubles, "it hangs")
+    await until(lambda: health.live().problems, "it hangs")
     assert not health.live().body["live"]
     await service.stop(patience=0)
-    assert not health.live().troubles
+    assert not health.live().problems
 
 
 async def test_a_statement_that_waits_within_its_time_out_is_no_hang(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -66,8 +66,8 @@ async def test_a_statement_that_waits_within_its_time_out_is_no_hang(monkeypatch
     await in_time(service.began.wait())
     beside = Doing(asyncio.Event().wait)  # type: ignore[arg-type]
     await beside.start()
-    await until(lambda: beside.pulse.dead, "one that began later, and waits for no statement, hangs")
-    assert not health.live().troubles
+    await until(lambda: beside.pulse.hung, "one that began later, and waits for no statement, hangs")
+    assert not health.live().problems
     answered.set()
     await service.stop()
     await beside.stop(patience=0)
@@ -80,8 +80,8 @@ async def test_a_service_that_has_ended_and_was_not_stopped_needs_a_new_process(
     await in_time(service.began.wait())
     assert service._task is not None
     service._task.cancel()
-    await until(lambda: health.live().troubles, "it is reported")
-    assert health.live().troubles[0].why == "it has ended"
+    await until(lambda: health.live().problems, "it is reported")
+    assert health.live().problems[0].why == "it has ended"
 
 
 async def test_what_fails_is_missing_since_its_first_failure_and_until_it_works_again() -> None:
@@ -96,14 +96,14 @@ async def test_what_fails_is_missing_since_its_first_failure_and_until_it_works_
     assert reasons(health) == {"worker": "it is starting"}
     health.runs()
     await service.start()
-    await until(lambda: health.ready().troubles, "the first failure")
-    first = health.ready().troubles[0]
+    await until(lambda: health.ready().problems, "the first failure")
+    first = health.ready().problems[0]
     failures.pop(0)
     await until(lambda: reasons(health) == {"doing": "still away"}, "the second failure")
-    assert health.ready().troubles[0].since == first.since
-    assert not health.live().troubles
+    assert health.ready().problems[0].since == first.since
+    assert not health.live().problems
     failures.clear()
-    await until(lambda: not health.ready().troubles, "it works again")
+    await until(lambda: not health.ready().problems, "it works again")
     health.stops()
     assert reasons(health) == {"worker": "it is stopping"}
     await service.stop()

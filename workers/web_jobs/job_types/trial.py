@@ -73,7 +73,7 @@ async def _test(call: Call, key: Key) -> bool:
         request = call_of(type_, call, key, _callback(type_, key))
     except (Refused, NoSecret) as error:
         refuse(f"it can't be called: {error}", 1)
-    _say_sent(request, key)
+    _print_sent(request, key)
     async with lifespan(settings()) as web, _without_children(web, call.job):
         now = datetime.now(UTC)
         attempt = Attempt(key, 1, now, boot_clock() + type_.timeout.total_seconds(), resources=web)
@@ -100,7 +100,7 @@ async def _called(type_: JobType, call: Call, request: HttpRequest, attempt: Att
     return False
 
 
-def _say_sent(request: HttpRequest, key: Key) -> None:
+def _print_sent(request: HttpRequest, key: Key) -> None:
     print_line(f"{request.method} {request.url}")
     print_line(f"key: {key}")
     print_line(f"headers: {', '.join(sorted(request.headers, key=str.lower))}")

@@ -132,7 +132,7 @@ async def test_a_callback_is_expected_before_the_page_hears_of_it(
     await jobs.db.execute("update web_job.type set doubt = 'lookup', status_url = url")
     jobs.pages.replies["/page"] = [answers({}, 404)]
     assert await looking_up.look_up(JOB, asked) is None
-    assert await jobs.db.fetchval("select web_job.called_back($1)", token) == "heard"
+    assert await jobs.db.fetchval("select web_job.called_back($1)", token) == "accepted"
     assert await looking_up.look_up(JOB, asked) == Answer(status=202, then=Then.CALLBACK)
 
 

@@ -21,14 +21,14 @@ _BOUNDS = bounds(lock="15s", statement="60s")
 
 
 @dataclass(frozen=True, slots=True)
-class Belongings:
+class ErasurePlan:
     """The entities that are erased together.
 
     Attributes:
         entities: the named entity as the last one, and all that belong to it. Each comes before the one to which it
             belongs, so an interrupted erasure finds it again.
         elsewhere: places that cannot be reached, a line each.
-        unknown: lifecycles of these entities that the App does not have, and whose belongings are therefore unknown.
+        unknown: lifecycles of these entities that the App does not have, so what belongs to them is unknown.
     """
 
     entities: tuple[Entity, ...]
@@ -48,7 +48,7 @@ class Rows:
         self._connection = connection
         self._app = app
 
-    async def belongings(self, entity: Entity) -> Belongings:
+    async def erasure_plan(self, entity: Entity) -> ErasurePlan:
         """Find what belongs to an entity, and check each statement.
 
         Raises:
@@ -69,7 +69,7 @@ class Rows:
                     waiting.append(other)
         unknown = [name for name in checked if name not in self._app.lifecycles]
         elsewhere = [line for name in checked for line in self._elsewhere(name)]
-        return Belongings(tuple(reversed(found)), tuple(dict.fromkeys(elsewhere)), tuple(unknown))
+        return ErasurePlan(tuple(reversed(found)), tuple(dict.fromkeys(elsewhere)), tuple(unknown))
 
     async def erase(self, entity: Entity) -> Mapping[str, int]:
         """Erase the app's rows of one entity in one transaction. Returns their number by table."""

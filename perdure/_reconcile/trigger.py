@@ -14,7 +14,7 @@ from perdure._reconcile.starting import start_reconciliation
 from perdure._services.service import Service
 from perdure._store.postgres import Pool
 from perdure._store.sql import queries
-from perdure._wire.reconciliation import Asked, Named
+from perdure._wire.reconciliation import Named, ReconciliationRequest
 from perdure.contracts.keys import Entity
 from perdure.settings import Settings
 
@@ -28,7 +28,7 @@ _MOST = 1000
 _A_MOMENT = 1.0
 
 
-class Caretaker(Service):
+class ReconciliationTrigger(Service):
     """Starts reconciliations that are due.
 
     Args:
@@ -38,7 +38,7 @@ class Caretaker(Service):
     """
 
     def __init__(self, pool: Pool, client: Client, settings: Settings) -> None:
-        super().__init__("caretaker", every=EVERY)
+        super().__init__("reconciliation", every=EVERY)
         self._pool = pool
         self._client = client
         self._settings = settings
@@ -85,4 +85,4 @@ class Caretaker(Service):
 
     async def _start(self, by: str, entity: Entity | None = None) -> None:
         only = None if entity is None else Named(lifecycle=entity.lifecycle, id=entity.id, generation=entity.generation)
-        await start_reconciliation(self._client, self._settings.scope, Asked(by=by[:200], only=only))
+        await start_reconciliation(self._client, self._settings.scope, ReconciliationRequest(by=by[:200], only=only))

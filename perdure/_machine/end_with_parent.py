@@ -1,6 +1,6 @@
-"""Runs a program that ends when the process that started it ends, even by SIGKILL: `leash.py PARENT PROGRAM ...`
+"""`end_with_parent.py PARENT PROGRAM ...` runs a program that ends with the process that started it, even by SIGKILL.
 
-The kernel sends SIGTERM then (`PR_SET_PDEATHSIG`, prctl(2)). Workers need no leash: they stop when their standard input
+The kernel sends SIGTERM then (`PR_SET_PDEATHSIG`, prctl(2)). Workers do without it: they stop when their standard input
 ends.
 """
 

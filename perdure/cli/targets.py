@@ -33,7 +33,7 @@ def _filter(help: str, *names: str) -> Any:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Whom:
+class Targets:
     """What all acts take."""
 
     of: Annotated[
@@ -112,7 +112,7 @@ class Whom:
 
 
 @dataclass(frozen=True, kw_only=True)
-class WhomOpen(Whom):
+class OpenTargets(Targets):
     """Among those that are open."""
 
     condition: Annotated[Condition | None, _filter("those in this condition")] = None
@@ -159,7 +159,7 @@ class WhomOpen(Whom):
 
 
 @dataclass(frozen=True, kw_only=True)
-class WhomDoubtful(WhomOpen):
+class DoubtfulTargets(OpenTargets):
     """Among those that are open, or those that ended with a doubt open."""
 
     ended: Annotated[
@@ -199,7 +199,7 @@ class WhomDoubtful(WhomOpen):
 
 
 @dataclass(frozen=True, kw_only=True)
-class WhomFinished(Whom):
+class FinishedTargets(Targets):
     """Among those that are finished."""
 
     since: Annotated[str | None, _filter("finished then or later: 2026-07-01, 2026-07-01T12:00Z, or 2h = ago")] = None

@@ -14,14 +14,14 @@ WINDOW = 6
 """Commit times for which a write may wait."""
 LONGEST = 0.06
 """Seconds for which a write waits at most."""
-COMPANY = 3
+FEWEST_WRITES = 3
 """Writes that must be expected within the window."""
 MEMORY = 0.5
 """Seconds after which a measurement counts for a third."""
 _SHORTEST_BREAK, _LONGEST_BREAK = 1.0, 16.0
 
 
-class Company:
+class BatchWait:
     """Measures the duration of commits, the rate of writes, and the gain of waiting. Times are in seconds."""
 
     def __init__(self) -> None:
@@ -31,26 +31,26 @@ class Company:
         self._break = _SHORTEST_BREAK
         self._alone_until = 0.0
 
-    def arrived(self, now: float) -> None:
+    def note_write(self, now: float) -> None:
         """Record a new write."""
         self._rate = self._rate_at(now) + 1 / MEMORY
         self._last = now
 
-    def committed(self, seconds: float) -> None:
+    def note_commit(self, seconds: float) -> None:
         """Record the duration of a commit."""
         self._took += 0.3 * (seconds - self._took)
 
-    def worth(self, now: float) -> float:
+    def seconds(self, now: float) -> float:
         """How long the next batch should wait; 0 = not at all."""
         if self._took < SLOW_COMMIT or now < self._alone_until:
             return 0.0
         window = min(WINDOW * self._took, LONGEST)
-        return window if self._rate_at(now) * window >= COMPANY else 0.0
+        return window if self._rate_at(now) * window >= FEWEST_WRITES else 0.0
 
-    def brought(self, writes: int, now: float) -> None:
+    def note_gain(self, writes: int, now: float) -> None:
         """Record how many writes arrived while one waited. If all writers wait for each other, none arrive: then no
         write waits for a while."""
-        if writes >= COMPANY - 1:
+        if writes >= FEWEST_WRITES - 1:
             self._break = _SHORTEST_BREAK
         else:
             self._alone_until = now + self._break
