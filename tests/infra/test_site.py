@@ -93,7 +93,7 @@ def test_make_docs_fails_on_a_misspelt_word(checkout: Path) -> None:
         ("effects.html", 'type="text/markdown" href="effects.md"'),
         ("operating.html", '<a href="images/web-ui.png"><img '),
         ("operating.html", "site.css"),
-        ("decisions/index.html", '">1. One <code>Write</code>'),
+        ("decisions.html", '">3. <code>run</code>'),
         ("llms.txt", "(start/README.md)"),
         ("llms-full.txt", "PERDURE-2103"),
     ],

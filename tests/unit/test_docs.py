@@ -35,6 +35,7 @@ from workers.web_jobs import job_types
 ROOT = Path(__file__).parents[2]
 PAGES = [
     *(ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"),
+    ROOT / "tests" / "INVARIANTS.md",
     *sorted((ROOT / "docs").rglob("*.md")),
     *sorted((ROOT / "activities").rglob("README.md")),
 ]
