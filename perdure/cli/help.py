@@ -1,7 +1,8 @@
-"""`perdure help`: the pages of the manual, as the installed release has them."""
+"""`perdure help`: the pages of the manual, as the installed release has them, and the help of each command."""
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Annotated
 
@@ -24,21 +25,35 @@ def pages() -> dict[str, Path]:
 
 @cli.command("help", epilog="Example: perdure help finding-months", rich_help_panel=RUN)
 def show_page(
-    topic: Annotated[str | None, typer.Argument(help="a page, such as effects; without it, all are listed")] = None,
+    topic: Annotated[
+        str | None, typer.Argument(help="a page, such as effects, or a command; without it, all pages are listed")
+    ] = None,
 ) -> None:
-    """Show a page of the manual."""
+    """Show a page of the manual, or the help of a command and the pages that treat it."""
     known = pages()
     if topic is None:
         for name, file in known.items():
             print_line(f"{name:40}{_title(file)}")
         return
     if topic not in known:
+        commands = typer.main.get_command(cli)
+        if topic in getattr(commands, "commands", ()):
+            commands.main([topic, "--help"], prog_name="perdure", standalone_mode=False)
+            print_line(f"Pages: {', '.join(f'perdure help {each}' for each in _pages_about(topic, known))}")
+            return
         refuse(f"no page is named {topic!r}{suggestion(topic, known)}", 2)
     console = Console()
     text = known[topic].read_text("utf-8")
     console.print(
         Markdown(text) if console.is_terminal else text, markup=False, emoji=False, highlight=False, soft_wrap=True
     )
+
+
+def _pages_about(command: str, known: dict[str, Path]) -> list[str]:
+    """The three pages that name a command most often."""
+    named = re.compile(rf"(?:`|\$ )perdure {re.escape(command)}\b")
+    counts = {name: len(named.findall(file.read_text("utf-8"))) for name, file in known.items()}
+    return sorted(filter(counts.get, counts), key=lambda name: -counts[name])[:3]
 
 
 def _title(file: Path) -> str:

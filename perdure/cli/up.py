@@ -80,6 +80,7 @@ def up(
         return
     config = settings()
     if print_systemd:
+        load_app(app)  # a unit is of no use that could not start it
         _print_unit(app, config, _options(workers, state, port, web_ui, trial, retention, console))
         return
     set_up(config.log, config.log_level)

@@ -45,6 +45,14 @@ def test_an_unknown_page_is_refused_with_the_nearest() -> None:
     assert (end.exit_code, end.stderr) == (2, "perdure: no page is named 'efects'; did you mean 'effects'?\n")
 
 
+@pytest.mark.parametrize(("command", "page"), [("up", "one-machine"), ("doctor", "command"), ("dev", "command")])
+def test_a_command_without_a_page_of_its_name_shows_its_help_and_the_pages_about_it(command: str, page: str) -> None:
+    end = CliRunner().invoke(cli, ["help", command])
+    assert end.exit_code == 0, end.output
+    assert re.search(rf"Usage: perdure {command}\b", end.stdout)
+    assert re.search(rf"^Pages: .*\bperdure help {page}\b", end.stdout, re.MULTILINE)
+
+
 def test_no_advice_names_a_file_that_a_wheel_does_not_have() -> None:
     """Comments and docstrings may: whoever reads the code has the repository."""
     text = re.compile(r"\bdocs/[a-z/-]+\.md")
