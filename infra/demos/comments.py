@@ -22,12 +22,14 @@ from rich.console import Console
 from rich.table import Table
 
 from infra.demos.comments_app import COMMITTED, INSERTED
-from infra.demos.served_console import ServedConsole, settle_something
+from infra.demos.served_console import ServedConsole
 from infra.mail.store import count_by_message_id
 from infra.stack import MAIL_SECRET, ROOT, Stack
 from perdure import Settings
 
 COMMENTS = 60
+LEFT_IN_DOUBT = 4
+"""Further comments where all stays up: their worker is killed, and no look-up can find their mails."""
 REPLY_DELAY = 1.0
 """Seconds between the mail server's acceptance and its reply: a worker killed in between leaves a real doubt."""
 SETTINGS = {
@@ -107,14 +109,18 @@ async def commit_comments(stack: Stack) -> int:
         killed += 1
         what = "before its commit" if where == INSERTED else "right after its commit"
         say(f"[red]SIGKILL[/red] of the app (pid {app.pid}) at comment {number}, {what}")
-    app = await _app(stack)
-    if await app.wait() != 0:
-        raise RuntimeError("the app failed: its error is above")
+    await _commit_up_to(stack, COMMENTS)
     return killed
 
 
-async def _app(stack: Stack, *orders: str) -> asyncio.subprocess.Process:
-    command = [sys.executable, "-m", "infra.demos.comments_app", stack.dsn, str(COMMENTS), *orders]
+async def _commit_up_to(stack: Stack, number: int) -> None:
+    app = await _app(stack, up_to=number)
+    if await app.wait() != 0:
+        raise RuntimeError("the app failed: its error is above")
+
+
+async def _app(stack: Stack, *orders: str, up_to: int = COMMENTS) -> asyncio.subprocess.Process:
+    command = [sys.executable, "-m", "infra.demos.comments_app", stack.dsn, str(up_to), *orders]
     return await asyncio.create_subprocess_exec(*command, cwd=ROOT, stdout=asyncio.subprocess.PIPE)
 
 
@@ -224,15 +230,39 @@ def show(count: Count) -> None:
     say(f"{count.seconds} s; the counts are in build/demo.json")
 
 
+async def leave_in_doubt(stack: Stack) -> None:
+    """Leave mails in doubt to a person: their worker is killed, and the next one does not find the mail log."""
+    settings = {**SETTINGS, "PERDURE_MAIL_LOG": str(stack.folder / "lost.log")}
+    for worker in stack.workers:
+        await worker.end()
+    before = count_by_message_id(stack.maildir).total()
+    victim = await stack.start_worker("worker-4", **settings)
+    await _commit_up_to(stack, COMMENTS + LEFT_IN_DOUBT)
+    while count_by_message_id(stack.maildir).total() == before:
+        await asyncio.sleep(0.02)
+    victim.kill()
+    say(f"{LEFT_IN_DOUBT} more comments are committed. [red]SIGKILL[/red] of worker-4 (pid {victim.pid})")
+    say("worker-5 does not find the mail log: after five look-ups, a person has to say whether the mails have gone")
+    await stack.start_worker("worker-5", **settings)
+    connection = await asyncpg.connect(stack.dsn)
+    try:
+        async with asyncio.timeout(180):
+            while not await connection.fetchval("select bool_and(attention is not null) from perdure.entity"):
+                await asyncio.sleep(0.2)
+    finally:
+        await connection.close()
+
+
 async def stay(stack: Stack) -> None:
-    """Leave everything up until Ctrl-C, with the console and something to settle there."""
+    """Leave everything up until Ctrl-C, with the console and doubts to settle there."""
     from workers.comments.app import app  # its contracts read their settings when they are imported
 
+    await leave_in_doubt(stack)
     os.environ.update(stack.environment())
-    await settle_something(stack.dsn)
     served = ServedConsole(Settings(web_ui=stack.temporal.ui_url), app, stack.folder / "console")
-    say(f"Everything stays up until Ctrl-C. Console, with something to settle: [link]{served.url}inbox[/link]")
-    say(f"  Web UI: {stack.temporal.ui_url}\n  maildir: {stack.maildir}")
+    say(f"Everything stays up until Ctrl-C. Settle the doubts: [link]{served.url}inbox[/link]")
+    say(f"  has a mail gone? grep -rl 'To: reader-{COMMENTS + 1}@' {stack.maildir}")
+    say(f"  Web UI: {stack.temporal.ui_url}")
     for name, value in stack.environment().items():
         say(f"  export {name}={value}")
     await served.run(asyncio.Event().wait())

@@ -26,7 +26,9 @@ from rich.table import Table
 from infra.demos.batch import Batch
 from infra.demos.comments import console, say
 from infra.demos.job_pages import FILES, PageProcess, missing
+from infra.demos.served_console import ServedConsole
 from infra.stack import ROOT, Stack
+from perdure import Settings
 
 CHILDREN, FEWEST = 500, 30
 APP = "workers.web_jobs.app:app"
@@ -220,12 +222,17 @@ def show(count: Count, refused: int) -> None:
 
 
 async def stay(stack: Stack, folder: Path, settings: dict[str, str]) -> None:
-    """Leave everything up until Ctrl-C."""
-    say(f"Everything stays up until Ctrl-C. Web UI: {stack.temporal.ui_url}\n  logs: {folder}")
+    """Leave everything up until Ctrl-C, with the console."""
+    from workers.web_jobs.app import app  # its bodies read their settings when they are imported
+
+    os.environ.update({**stack.environment(), **settings})
+    served = ServedConsole(Settings(web_ui=stack.temporal.ui_url), app, stack.folder / "console")
+    say(f"Everything stays up until Ctrl-C. Console: [link]{served.url}[/link]")
+    say(f"  Web UI: {stack.temporal.ui_url}\n  logs: {folder}")
     told = {**stack.environment(), **settings, "PERDURE_APP": APP}
     for name in ("PERDURE_DATABASE_URL", "TEMPORAL_ADDRESS", "PERDURE_APP", *settings):
         say(f"  export {name}={told[name]}")
-    await asyncio.Event().wait()
+    await served.run(asyncio.Event().wait())
 
 
 def main() -> None:

@@ -11,10 +11,12 @@ import asyncio
 import json
 import os
 import sys
+import tempfile
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import asdict, replace
+from pathlib import Path
 
 import asyncpg
 from temporalio.contrib.pydantic import pydantic_data_converter
@@ -26,6 +28,7 @@ from infra.demos.reminders_day import Connection, Passing
 from infra.demos.reminders_patients import the_day
 from infra.demos.reminders_record import Count, Told, counted, told
 from infra.demos.reminders_tables import show
+from infra.demos.served_console import ServedConsole
 from infra.quiet import quiet_runtime
 from infra.stack import ROOT
 from infra.telephony.numbers import GOOD
@@ -39,6 +42,7 @@ from perdure.settings import Settings
 
 PATIENTS, FEWEST = 50, 14
 SCOPE = "demo"
+APP = "workers.reminders.app:app"
 PATIENCE = 300.0
 """Seconds after which it gives up."""
 TABLES = ROOT / "activities" / "reminders" / "tables.sql"
@@ -73,7 +77,7 @@ async def demo(patients: int, keep: bool) -> int:
             show(count, doses)
             say(SAID.format(count=count, file=FILE.relative_to(ROOT)))
             if keep:
-                await stay(dsn, environment)
+                await stay(config, environment)
     return 1 if count.wrong else 0
 
 
@@ -147,12 +151,18 @@ async def working(
         yield
 
 
-async def stay(dsn: str, environment: WorkflowEnvironment) -> None:
-    """Leave everything up until Ctrl-C."""
-    say("Everything stays up until Ctrl-C: `perdure show dose ID`, or `select * from reminders.dose order by due`.")
-    say(f"  export PERDURE_DATABASE_URL={dsn} PERDURE_SCOPE={SCOPE} PERDURE_APP=workers.reminders.app:app")
-    say(f"  export TEMPORAL_ADDRESS={environment.client.service_client.config.target_host}")
-    await asyncio.Event().wait()
+async def stay(config: Settings, environment: WorkflowEnvironment) -> None:
+    """Leave everything up until Ctrl-C, with the console."""
+    from workers.reminders.app import app
+
+    os.environ["TEMPORAL_ADDRESS"] = temporal = environment.client.service_client.config.target_host
+    with tempfile.TemporaryDirectory() as folder:
+        served = ServedConsole(config, app, Path(folder) / "console")
+        say(f"Everything stays up until Ctrl-C. Console: [link]{served.url}[/link]")
+        say("  or `perdure show dose ID`, or `select * from reminders.dose order by due`, with")
+        say(f"  export PERDURE_DATABASE_URL={config.database_url} PERDURE_SCOPE={SCOPE} PERDURE_APP={APP}")
+        say(f"  export TEMPORAL_ADDRESS={temporal}")
+        await served.run(asyncio.Event().wait())
 
 
 def main() -> None:
