@@ -1,5 +1,7 @@
 """Follows docs/tutorial.md word for word: types its commands, makes its changes, and compares what it shows.
 
+In the console, it chooses what a list after `<!-- console -->` has in bold.
+
 A line of the page stands for one of the output with the same words: times, ports, keys and process ids may differ.
 A command that only shows something is repeated until it shows what the page shows.
 """
@@ -15,15 +17,23 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
+from infra.browsing import Browser
+
 PAGE = Path(__file__).parents[1] / "docs" / "tutorial.md"
 SECONDS = 180
 """How long a command may take, or may be repeated."""
-_BLOCK = re.compile(r"(?:^<!-- terminal (\d) -->\n)?^```(console|diff|python)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_BLOCK = re.compile(
+    r"(?:^<!-- terminal (\d) -->\n)?^```(console|diff|python)\n(.*?)^```$|^<!-- (console) -->\n(.*?)\n\n(?=\S)",
+    re.MULTILINE | re.DOTALL,
+)
+_CHOSEN = re.compile(r"\*\*(.+?)\*\*(?:: `(.+?)`)?")
+_CONSOLE = re.compile(r"^Console +(http://\S+)", re.MULTILINE)
 _END = "end of command"
 _INSTALLS = ("python3 -m venv", ". venv/", "python -m pip install")
 _SHOWS = ("perdure show", "perdure doubts", "python -m shop.payments --list")
 _VARIES = re.compile(
     r"\d{4}-\d\d-\d\d|\d\d:\d\d:\d\d|[0-9a-f]{40}|dev-[0-9a-f]{8}|127\.0\.0\.1:\d+|\d+\.\d s|\S+-\d+-[0-9a-f]{8}"
+    r"|\S+ \(local, not authenticated\)"
 )
 Report = Callable[[str], None]
 
@@ -90,25 +100,64 @@ def follow(folder: Path, environment: Mapping[str, str], report: Report, *, inst
     Raises:
         Differs: with what the page shows, and what was shown.
     """
-    terminals = {"1": Terminal(folder, environment)}
-    at = "1"
+    reader = _Reader(folder, environment, report, installed)
     try:
-        for terminal, kind, text in _BLOCK.findall(PAGE.read_text()):
-            at = terminal or at
-            if at not in terminals:
-                terminals[at] = Terminal(folder, environment)
-            if kind == "console":
-                for command, shown in _commands(text):
-                    if not (installed and command.startswith(_INSTALLS)):
-                        report(f"{at} $ {command}")
-                        _run(terminals[at], command, shown)
-                    if installed and command.startswith("perdure new"):
-                        _mark_installed(folder / "shop")
+        for terminal, kind, text, in_console, steps in _BLOCK.findall(PAGE.read_text()):
+            if in_console:
+                reader.choose(steps)
+            elif kind == "console":
+                reader.type(terminal, text)
             else:
-                file = folder / "shop" / "shop" / "orders.py"
-                file.write_text(_changed(file.read_text(), kind, text))
+                reader.change(kind, text)
     finally:
-        for each in reversed(terminals.values()):
+        reader.close()
+
+
+class _Reader:
+    """Who follows the page."""
+
+    def __init__(self, folder: Path, environment: Mapping[str, str], report: Report, installed: bool) -> None:
+        self._folder, self._environment, self._report, self._installed = folder, environment, report, installed
+        self._terminals: dict[str, Terminal] = {}
+        self._at = "1"
+        self._console = ""
+
+    def type(self, terminal: str, text: str) -> None:
+        """Type the commands of a block."""
+        self._at = terminal or self._at
+        if self._at not in self._terminals:
+            self._terminals[self._at] = Terminal(self._folder, self._environment)
+        for command, shown in _commands(text):
+            if not (self._installed and command.startswith(_INSTALLS)):
+                self._report(f"{self._at} $ {command}")
+                output = _run(self._terminals[self._at], command, shown)
+                self._console = next(iter(_CONSOLE.findall(output)), self._console)
+            if self._installed and command.startswith("perdure new"):
+                _mark_installed(self._folder / "shop")
+
+    def choose(self, steps: str) -> None:
+        """Do in the console what a list says. What is not there yet is looked for until it is."""
+        browser = Browser(self._console)
+        for words, value in _CHOSEN.findall(steps):
+            self._report(f"console: {words} {value}")
+            end = time.monotonic() + SECONDS
+            while True:
+                try:
+                    browser.fill_in(words, value) if value else browser.choose(words)
+                    break
+                except LookupError as error:
+                    if time.monotonic() > end:
+                        raise Differs(f"the page says {words!r}, but {error}") from None
+                    browser.load()
+
+    def change(self, kind: str, text: str) -> None:
+        """Change the file as a block says."""
+        file = self._folder / "shop" / "shop" / "orders.py"
+        file.write_text(_changed(file.read_text(), kind, text))
+
+    def close(self) -> None:
+        """End all that runs in the terminals, the last opened first."""
+        for each in reversed(self._terminals.values()):
             each.close()
 
 
@@ -119,19 +168,27 @@ def _commands(text: str) -> Iterator[tuple[str, list[str]]]:
         yield command, [line for line in shown if line]
 
 
-def _run(terminal: Terminal, command: str, shown: list[str]) -> None:
+def _run(terminal: Terminal, command: str, shown: list[str]) -> str:
+    """Run a command until it shows what the page shows; what it wrote, as far as it was read."""
     if command == "make dev":
-        if missing := _missing(shown, terminal.leave(command)):
+        written: list[str] = []
+        if missing := _missing(shown, _kept(terminal.leave(command), written)):
             raise Differs(f"{command}: never came: {missing}")
-        return
+        return "\n".join(written)
     end = time.monotonic() + SECONDS
     while True:
         output = terminal.type(command)
         missing = _missing(shown, iter(output.splitlines()))
         if not missing:
-            return
+            return output
         if not command.startswith(_SHOWS) or time.monotonic() > end:
             raise Differs(f"{command}: the page shows\n{missing}\nbut it was\n{output}")
+
+
+def _kept(lines: Iterator[str], into: list[str]) -> Iterator[str]:
+    for line in lines:
+        into.append(line)
+        yield line
 
 
 def _missing(shown: list[str], lines: Iterator[str]) -> str | None:

@@ -1,4 +1,4 @@
-"""`perdure dev`: servers that keep their data, and a worker that is started again when a file changes."""
+"""`perdure dev`: servers that keep their data; a worker and a console that are started again when a file changes."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,9 +18,10 @@ from perdure._dev import processes
 from perdure._dev.binding import namespace_of, recover_where_lost, register
 from perdure._dev.folder import NAME, Folder
 from perdure._dev.processes import Supervised
-from perdure._dev.servers import Report, Servers, make_database, running
+from perdure._dev.servers import OF_SERVERS, Report, Servers, make_database, running
 from perdure.settings import settings
 
+_PERDURE = (sys.executable, "-m", "perdure.cli")
 _LOOK_EVERY = 300
 """Milliseconds between two looks at files and processes."""
 
@@ -33,12 +34,14 @@ class Development:
         app: the App of the worker, as `package.module:name` or `package.module`; None = no worker.
         prepare: a command that is run before each start of the worker, to make or change the app's own tables.
         beside: commands that run beside the worker.
+        console: whether the web console runs, too.
         project: the folder that is watched, and that holds `.perdure`.
     """
 
     app: str | None
     prepare: str | None
     beside: tuple[str, ...]
+    console: bool
     project: Path
 
     async def run(self, report: Report) -> None:
@@ -49,9 +52,15 @@ class Development:
             RuntimeError, OSError: a server could not be started; the message says why.
         """
         folder = Folder(self.project)
-        with folder.held(), running(folder) as servers:
-            await self._prepare(servers, folder, report)
-            await self._work(folder, report)
+        with folder.held():
+            ports = folder.ports(*OF_SERVERS, "console")
+            with running(folder, ports) as servers:
+                await self._prepare(servers, folder, report)
+                console = ports["console"] if self.console else None
+                if console is not None:
+                    report(f"Console     http://127.0.0.1:{console}/ (for development: nobody signs in)")
+                report(f"In another terminal: . {NAME}/env")
+                await self._work(folder, console, report)
 
     async def _prepare(self, servers: Servers, folder: Folder, report: Report) -> None:
         await make_database(servers)
@@ -62,6 +71,7 @@ class Development:
             "TEMPORAL_ADDRESS": servers.temporal,
             "TEMPORAL_NAMESPACE": namespace,
             "PERDURE_WORKFLOW_SANDBOX": "always",
+            "PERDURE_CONSOLE_FOLDER": str(folder.path / "console"),
         }
         if servers.web_ui:
             environment["PERDURE_WEB_UI"] = servers.web_ui
@@ -72,14 +82,10 @@ class Development:
         report(f"Temporal    {servers.temporal}, namespace {namespace}")
         if servers.web_ui:
             report(f"Web UI      {servers.web_ui}/namespaces/{namespace}/workflows")
-        report(f"In another terminal: . {NAME}/env")
 
-    async def _work(self, folder: Folder, report: Report) -> None:
+    async def _work(self, folder: Folder, console: int | None, report: Report) -> None:
         beside = [Supervised(_name(each), processes.split(each), folder.path, report) for each in self.beside]
-        worker = []
-        if self.app is not None:
-            command = [sys.executable, "-m", "perdure.cli", "worker", self.app]
-            worker = [Supervised("worker", command, folder.path, report)]
+        loaded = [Supervised(name, words, folder.path, report) for name, words in self._commands(console)]
         begun = False
         try:
             async for changes in self._changes():  # the first look is when all files are watched
@@ -89,14 +95,22 @@ class Development:
                 if (changes or not begun) and self._prepared(report):
                     for each in beside:
                         each.start()
-                    for each in worker:
+                    for each in loaded:
                         each.restart()
                 begun = True
-                for each in (*beside, *worker):
+                for each in (*beside, *loaded):
                     each.revive()
         finally:
-            for each in (*worker, *reversed(beside)):
+            for each in (*loaded, *reversed(beside)):
                 each.stop()
+
+    def _commands(self, console: int | None) -> Iterator[tuple[str, list[str]]]:
+        """Name and command of each process that loads the app, and is started again when a file changes."""
+        if self.app is not None:
+            yield "worker", [*_PERDURE, "worker", self.app]
+        if console is not None:
+            app = [] if self.app is None else ["--app", self.app]
+            yield "console", [*_PERDURE, "console", "--insecure-local", "--port", str(console), *app]
 
     def _prepared(self, report: Report) -> bool:
         if self.prepare is None:

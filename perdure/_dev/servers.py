@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from urllib.parse import parse_qs, urlsplit
@@ -19,6 +19,8 @@ from perdure.settings import without_passwords
 
 _NAME = "app"
 """Of the database, and of the role that owns it: not a superuser, as in production."""
+OF_SERVERS = ("postgres", "temporal", "web_ui")
+"""What has a port."""
 Report = Callable[[str], None]
 
 
@@ -40,8 +42,11 @@ class Servers:
 
 
 @contextmanager
-def running(folder: Folder) -> Iterator[Servers]:
+def running(folder: Folder, ports: Mapping[str, int]) -> Iterator[Servers]:
     """Start what the environment does not name, and stop it at the end.
+
+    Args:
+        ports: one for each of `OF_SERVERS`.
 
     Raises:
         InvalidSetting: the environment names a server on another machine.
@@ -49,7 +54,6 @@ def running(folder: Folder) -> Iterator[Servers]:
     """
     database_url, temporal = os.environ.get("PERDURE_DATABASE_URL"), os.environ.get("TEMPORAL_ADDRESS")
     check_local(database_url, temporal)
-    ports = folder.ports("postgres", "temporal", "web_ui")
     with ExitStack() as stack:
         ours = None
         if database_url is None:

