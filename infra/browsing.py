@@ -34,10 +34,15 @@ class _Part:
 
 
 class _Read(HTMLParser):
-    """What a page offers."""
+    """What a page offers.
+
+    Attributes:
+        words: all text of it.
+    """
 
     def __init__(self, text: str) -> None:
         super().__init__()
+        self.words = ""
         self.parts: list[_Part] = []
         self.names: dict[str, str] = {}
         self._form: _Form | None = None
@@ -60,6 +65,7 @@ class _Read(HTMLParser):
 
     def handle_data(self, data: str) -> None:
         """See base class."""
+        self.words += data
         for each in self._open:
             each.words += data
 
@@ -82,6 +88,11 @@ class Browser:
         self._url = url
         self._http = build_opener(ProxyHandler({}), HTTPCookieProcessor(CookieJar()))
         self.load()
+
+    @property
+    def words(self) -> str:
+        """The text of the page."""
+        return " ".join(self._page.words.split())
 
     def load(self) -> None:
         """Show the page again, as it is now."""

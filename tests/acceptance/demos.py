@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
+import signal
 import sys
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +18,25 @@ from tests.deadline import until
 ROOT = Path(__file__).parents[2]
 
 
-async def played(module: str, *arguments: str, counts: str, processes: int) -> dict[str, Any]:
-    """What it has counted, in `build/<counts>`; it started so many processes at least, and ended them all."""
+_STAYS = re.compile(r"Everything stays up until Ctrl-C.*(http://127\.0\.0\.1:\d+/)")
+
+
+async def played(
+    module: str,
+    *arguments: str,
+    counts: str,
+    processes: int,
+    visited: Callable[[str], Awaitable[None]] | None = None,
+) -> dict[str, Any]:
+    """What it has counted, in `build/<counts>`; it started so many processes at least, and ended them all.
+
+    Args:
+        visited: the demo is to stay up; it is given the address of the console, and ended after that.
+    """
     file = ROOT / "build" / counts
     file.unlink(missing_ok=True)
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", module, *arguments),
+        *(sys.executable, "-m", module, *arguments, *([] if visited is None else ["--keep"])),
         cwd=ROOT,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.STDOUT,
@@ -32,7 +48,10 @@ async def played(module: str, *arguments: str, counts: str, processes: int) -> d
         said += line
         if psutil.pid_exists(process.pid):
             started |= set(psutil.Process(process.pid).children(recursive=True))
-    assert await process.wait() == 0, said.decode()
+        if visited is not None and (stays := _STAYS.search(line.decode())):
+            await visited(stays[1])
+            process.send_signal(signal.SIGINT)
+    assert await process.wait() == (0 if visited is None else 130), said.decode()
     assert len(started) >= processes
     # Some look once a second whether they are still needed.
     await until(lambda: not any(map(_runs, started)), "the end of all that it had started")

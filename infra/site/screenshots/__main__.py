@@ -9,17 +9,19 @@ import shutil
 import socket
 import sys
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 from urllib.parse import quote
 
 import asyncpg
 from playwright.async_api import async_playwright  # type: ignore[import-not-found,unused-ignore]
 
+from infra.demos.served_console import ServedConsole
 from infra.site.diagrams import FOLDER
-from infra.site.screenshots.shop import PAYMENTS, Order, OrderLifecycle
+from infra.site.screenshots.shop import PAYMENTS, Order, OrderLifecycle, app
 from infra.site.screenshots.terminal import picture, printed
 from infra.stack import ROOT, Stack
-from perdure import Client
+from perdure import Client, Settings
+from perdure.console import Host, Person
 from perdure.servers.ports import free_port
 
 
@@ -40,6 +42,12 @@ UNANSWERED = (1042, 1045)
 NEED_A_PERSON = 'PerdureAttention IS NOT NULL AND ExecutionStatus = "Running"'
 SLOW = 1046
 """The payment server never answers it."""
+CONSOLE: tuple[tuple[str, Literal["light", "dark"], str], ...] = (
+    ("console-overview", "light", ""),
+    ("console-inbox", "light", "inbox"),
+    ("console-entity", "dark", "entity/order?id=1042"),
+)
+"""Name of the picture, colours, and page of the console."""
 PICTURES = (
     Picture("perdure-status", ("status",), 90),
     Picture("perdure-doubts", ("doubts",), 110),
@@ -67,6 +75,8 @@ async def take() -> None:
             typed = f"perdure {' '.join(words)}"
             (FOLDER / f"{name}.svg").write_text(picture(typed, f"$ {typed}\n{text}", columns), "utf-8")
         await photograph(f"{stack.temporal.ui_url}/namespaces/default/workflows")
+        os.environ.update(stack.environment())
+        await photograph_console(folder / "console", stack.temporal.ui_url)
 
 
 def without_host(text: str) -> str:
@@ -134,6 +144,23 @@ async def photograph(workflows: str) -> None:
         await page.frame_locator("iframe").last.get_by_text("A person is needed").wait_for()
         await page.screenshot(path=FOLDER / "web-ui.png")
         await browser.close()
+
+
+async def photograph_console(folder: Path, web_ui: str | None) -> None:
+    """Take pictures of the console as somebody sees it who may settle."""
+    ann = Person("ann", Person.granted("bulk"))
+    served = ServedConsole(Settings(web_ui=web_ui), app, folder, Host(lambda request: ann))
+    stop = asyncio.Event()
+    serving = asyncio.create_task(served.run(stop.wait()))
+    async with async_playwright() as playwright:
+        browser = await playwright.chromium.launch(**browser_options())
+        for name, colours, path in CONSOLE:
+            page = await browser.new_page(viewport={"width": 1100, "height": 720}, color_scheme=colours)
+            await page.goto(f"{served.url}{path}")
+            await page.screenshot(path=FOLDER / f"{name}.png")
+        await browser.close()
+    stop.set()
+    await serving
 
 
 def browser_options() -> dict[str, Any]:

@@ -13,6 +13,7 @@ from pathlib import Path
 import asyncpg
 import pytest
 
+from infra.browsing import Browser
 from perdure.servers.ports import free_port
 from perdure.servers.postgres import PostgresServer
 from perdure.servers.temporal import TemporalServer
@@ -94,13 +95,18 @@ async def pay(dev: Developing, number: int = 1) -> None:
 async def test_the_servers_keep_their_data_and_their_ports_over_a_restart(shop: Path) -> None:
     async with developing(shop, "shop") as dev:
         await dev.writes(RUNS)
+        await dev.writes("perdure.console: running")
         await start(dev)
         first = dev.environment()
+        console = re.search(r"Console +(http://127\.0\.0\.1:\d+/) \(for development", dev.text)
+        assert console
+        assert "order/1" in (await asyncio.to_thread(Browser, f"{console[1]}list?lifecycle=order")).words
         assert await dev.stop() == 0
     async with developing(shop, "shop") as dev:
         await dev.writes(RUNS)
         await pay(dev)
         assert dev.environment() == first
+        assert dev.text.count(console[0]) == 1
         assert re.search(r"Web UI +http://127.0.0.1:\d+/namespaces/dev-[0-9a-f]{8}/workflows", dev.text)
 
 
@@ -203,9 +209,10 @@ async def test_nothing_is_left_after_it_was_killed(shop: Path) -> None:
         await until(lambda: left(shop) == [], "the end of servers and worker")
 
 
-async def test_without_an_app_only_the_servers_run(shop: Path, servers: dict[str, str]) -> None:
-    async with developing(shop, environment=servers) as dev:
+async def test_without_an_app_and_a_console_only_the_servers_run(shop: Path, servers: dict[str, str]) -> None:
+    async with developing(shop, "--no-console", environment=servers) as dev:
         await dev.writes("In another terminal")
+        assert "Console" not in dev.text
         status, output = await dev.run("perdure.cli", "status")
         assert status == 0, output
 
