@@ -41,7 +41,8 @@ class App:
         commands: groups of commands of the application, by their first word. The value is the place of a Typer app,
             as `package.module:name`.
         pages: pages of the application for the console, by a name. The value is the place of a list of
-            `perdure.console.Page`, as `package.module:name`.
+            `perdure.console.Page`, as `package.module:name`. Their templates are in the folder `templates` beside that
+            module; `view.render("NAME/page.html")` names them.
 
     Raises:
         DeclarationError: an effect has no body, a body has no contract or is not used, or two have one name.
@@ -52,6 +53,8 @@ class App:
     Example:
         >>> App(lifecycles=[]).lifecycles
         {}
+        >>> App(lifecycles=[], pages={"tills": "shop.console:PAGES"}).pages
+        {'tills': 'shop.console:PAGES'}
     """
 
     def __init__(

@@ -17,10 +17,11 @@ MOST_KEPT = 16_000
 """Bytes of a body that the receipt keeps: it stands in the history, and in each look at the job."""
 
 
-async def answer_of(reply: Reply, *, web: Web, job: str, url: str, callback: bool = False) -> Answer:
+async def answer_of(reply: Reply, *, web: Web | None, job: str, url: str, callback: bool = False) -> Answer:
     """The receipt. Children are on record before it is there.
 
     Args:
+        web: None = children that are listed are not put on record.
         url: that was asked.
         callback: the page may call back.
 
@@ -45,7 +46,8 @@ async def answer_of(reply: Reply, *, web: Web, job: str, url: str, callback: boo
         listed = children.listing(body, master=job, url=url, following=reply.next)
     except children.Unusable as error:
         raise Refused(f"answered {reply.status}, so it was called; but its children can't be used: {error}") from None
-    await children.put_on_record(web, job, 0, listed)
+    if web is not None:
+        await children.put_on_record(web, job, 0, listed)
     return receipt.model_copy(update={"then": Then.CHILDREN, "children": len(listed.children), "body": None})
 
 

@@ -41,14 +41,21 @@ async def call(job: Call, attempt: Attempt) -> Answer:
         return await call_type(type_, job, request, attempt)
 
 
-async def call_type(type_: JobType, job: Call, request: HttpRequest, attempt: Attempt) -> Answer:
-    """Send the request that is prepared, and read what it brings."""
+async def call_type(
+    type_: JobType, job: Call, request: HttpRequest, attempt: Attempt, *, records: bool = True
+) -> Answer:
+    """Send the request that is prepared, and read what it brings.
+
+    Args:
+        records: whether children that it lists become jobs.
+    """
     reply = await ask(request, attempt)
     pause = pause_of(reply.headers.get("Retry-After"))
     end = ending(reply.status, first=attempt.number == 1, pause=pause, not_done=type_.not_done)
     if end is not None:
         raise end
-    return await answer_of(reply, web=web_of(attempt), job=job.job, url=request.url, callback=type_.callback)
+    web = web_of(attempt) if records else None
+    return await answer_of(reply, web=web, job=job.job, url=request.url, callback=type_.callback)
 
 
 async def _prepared(job: Call, attempt: Attempt) -> tuple[JobType, HttpRequest] | Answer:

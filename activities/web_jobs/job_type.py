@@ -24,6 +24,7 @@ OURS = (
 )
 """Headers that a type can't set: the client does, or they say what each call is. So are those that begin as below."""
 _OUR_PREFIXES = ("perdure-", "proxy-")
+_SECRET_HEADER = re.compile(r"auth|cookie|key|password|secret|session|signature|token", re.IGNORECASE)
 _SECRET = r"(?:env:[A-Za-z_][A-Za-z0-9_]*|file:/\S+)"
 _TEN_YEARS = timedelta(days=3650)
 
@@ -189,6 +190,20 @@ class JobType(BaseModel):
             tries=self.tries,
             callback=self.callback,
         )
+
+
+def seems_secret(header: str) -> bool:
+    """Whether the value of a header may be a secret, by its name.
+
+    >>> seems_secret("Authorization"), seems_secret("x-api-key"), seems_secret("Accept-Language")
+    (True, True, False)
+    """
+    return _SECRET_HEADER.search(header) is not None
+
+
+def shown_headers(headers: Mapping[str, str]) -> dict[str, str]:
+    """Headers as everybody may see them."""
+    return {name: "***" if seems_secret(name) else value for name, value in headers.items()}
 
 
 async def read_type(connection: Connection, name: str) -> JobType | None:

@@ -73,7 +73,8 @@ create index if not exists job_scheduled on web_job.job (id) where state = 'sche
 create index if not exists job_open on web_job.job (type, state, id) where state in ('scheduled', 'held', 'processing');
 create index if not exists job_failed on web_job.job (type) where state = 'failed';
 create index if not exists job_waiting on web_job.job (parent, place) where state = 'listed';
-create index if not exists job_of_family on web_job.job (parent, state) where parent is not null;
+create index if not exists job_of_master on web_job.job (parent, state, id) where parent is not null;
+drop index if exists web_job.job_of_family; -- its successor has the order of ids
 
 -- How far the children of a master are: one row, changed with the state of each child, in the same transaction.
 create table if not exists web_job.family (
@@ -119,6 +120,19 @@ create table if not exists web_job.refused_child (
     refused_at timestamptz not null default clock_timestamp(),
     primary key (master, id)
 );
+
+-- Who changed which job type, also by SQL. `made_by` is what the console says, `session_role` whom PostgreSQL authenticated.
+create table if not exists web_job.type_change (
+    seq bigint generated always as identity primary key,
+    type text not null,
+    what text not null check (what in ('added', 'changed', 'disabled', 'enabled', 'deleted', 'tested')),
+    fields text[] not null default '{}', -- which were changed; their values may be confidential
+    note text,
+    made_by text,
+    session_role text not null default session_user,
+    at timestamptz not null default clock_timestamp()
+);
+create index if not exists type_change_of_type on web_job.type_change (type, seq);
 
 -- Whom a page may call back about: the token itself is known to the page alone.
 create table if not exists web_job.callback (
@@ -512,10 +526,54 @@ language sql stable set search_path = web_job, pg_temp as $$
     from (select 1) x left join type t on t.name = held.type
 $$;
 
+-- Puts on record what a statement has done to job types.
+create or replace function web_job.record_change() returns trigger
+language plpgsql security definer set search_path = web_job, pg_temp as $$
+declare
+    changed text[];
+begin
+    if tg_op = 'UPDATE' then
+        changed := array(select n.key from jsonb_each(to_jsonb(new)) n join jsonb_each(to_jsonb(old)) o on o.key = n.key
+            where n.value is distinct from o.value and n.key <> 'changed_at' order by n.key);
+        if changed = '{}' then
+            return null;
+        end if;
+    end if;
+    insert into type_change (type, what, fields, note, made_by)
+        values (case tg_op when 'DELETE' then old.name else new.name end,
+            case when tg_op = 'INSERT' then 'added' when tg_op = 'DELETE' then 'deleted'
+                when changed <> '{disabled}' then 'changed' when new.disabled is null then 'enabled' else 'disabled' end,
+            coalesce(changed, '{}'),
+            coalesce(nullif(current_setting('web_job.note', true), ''), case when tg_op <> 'DELETE' then new.disabled end),
+            nullif(current_setting('web_job.made_by', true), ''));
+    return null;
+end $$;
+
+create or replace trigger recorded after insert or update or delete on web_job.type
+    for each row execute function web_job.record_change();
+
+-- What somebody does to a job type in the console: 'disable' (the note says why), 'enable', or 'test', which is put on record.
+-- Whether there is such a type.
+create or replace function web_job.act_on_type(name text, act text, made_by text, note text) returns boolean
+language plpgsql security definer set search_path = web_job, pg_temp as $$
+#variable_conflict use_column
+begin
+    perform set_config('web_job.made_by', act_on_type.made_by, true), set_config('web_job.note', act_on_type.note, true);
+    if act = 'test' then
+        insert into type_change (type, what, note, made_by)
+            select t.name, 'tested', nullif(act_on_type.note, ''), act_on_type.made_by from type t where t.name = act_on_type.name;
+    else
+        update type t set disabled = case act when 'disable' then act_on_type.note end, changed_at = clock_timestamp()
+            where t.name = act_on_type.name and act in ('disable', 'enable');
+    end if;
+    perform set_config('web_job.made_by', '', true), set_config('web_job.note', '', true);
+    return exists (select from type t where t.name = act_on_type.name);
+end $$;
+
 -- Tells a page of the jobs that a type held that it holds them no longer. How many were told.
 create or replace function web_job.let_go(type text, after text default '', most int default 1000,
     out told bigint, out last text)
-language plpgsql set search_path = web_job, pg_temp as $$
+language plpgsql security definer set search_path = web_job, pg_temp as $$
 #variable_conflict use_column
 begin
     select count(*), max(id) into told, last from (
@@ -571,6 +629,15 @@ create or replace view web_job.result as
                 where e.lifecycle = 'web-job' and e.id = j.id and e.status = 'done'
                     and e.effect in ('follow-page', 'call-page', 'call-page-inline')) x
         order by x.generation desc, nullif(x.body, 'null') is null, x.place limit 1) answer on true;
+
+-- What the console reads and calls: `perdure grant` gives it to its role.
+comment on table web_job.type is 'perdure:reader A job type a row.';
+comment on table web_job.type_change is 'perdure:reader Who changed which job type.';
+comment on table web_job.job is 'perdure:reader A job a row.';
+comment on table web_job.family is 'perdure:reader How far the children of a master are.';
+comment on table web_job.refused_child is 'perdure:reader Children that can not become jobs.';
+comment on function web_job.act_on_type is 'perdure:operator Disables or enables a job type, or puts a test on record.';
+comment on function web_job.let_go is 'perdure:operator Tells jobs that their type holds them no longer.';
 
 revoke all on all functions in schema web_job from public;
 revoke all on all tables in schema web_job from public;

@@ -22,7 +22,7 @@ from perdure._store.schema.kinds import RIGHTS, Kind
 from perdure.telemetry import names
 
 FOLDER = "reference"
-ROOMS = ("perdure", "perdure.client", "perdure.contracts", "perdure.encryption", "perdure.testing")
+ROOMS = ("perdure", "perdure.client", "perdure.console", "perdure.contracts", "perdure.encryption", "perdure.testing")
 CALLERS = (Kind.APP, Kind.OPERATOR, Kind.READER, Kind.CALLBACKS, Kind.CONSOLE)
 """The kinds of roles that people and apps use; the others belong to processes of perdure."""
 _FUNCTION = re.compile(

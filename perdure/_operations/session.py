@@ -54,6 +54,14 @@ class Session:
                 await connection.execute(_READING)
                 yield connection
 
+    @asynccontextmanager
+    async def writing(self) -> AsyncIterator[Connection]:
+        """A short transaction that may write, with a person's patience."""
+        with answering(), _permitted():
+            async with self.pool.acquire() as connection, connection.transaction():
+                await connection.execute(_READING)
+                yield connection
+
     async def acts(self, *, asks_temporal: bool) -> Acts:
         """The acts.
 

@@ -26,9 +26,11 @@ To add a page:
    is asked by `await view.sources.temporal()`, which gives the reason where it is away: show it, and the rest.
 6. Test it over HTTP in `tests/integration/console/` (`browsing.py` has a browser without a screen).
 
-An application adds pages as it adds commands: `App(pages={"families": "package.module:PAGES"})`, with the same `Page`
-and `View`. `view.render("families/children.html")` then takes `children.html` from the folder `templates` beside that
-module.
+An application adds pages as it adds commands: `App(pages={"shop": "package.module:PAGES"})`, with the same `Page` and
+`View`. `view.render("shop/tills.html")` then takes `tills.html` from the folder `templates` beside that module. A page
+reads its own tables by `view.reading()`, changes them by `view.writing()`, and acts on entities by
+`perdure.console.many`. `perdure grant` gives the console's role the tables whose comments begin with `perdure:reader`,
+and the functions whose comments begin with `perdure:operator`. `perdure.console.stacks` has stacked bars and columns.
 """
 
 from __future__ import annotations

@@ -14,9 +14,9 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 from starlette.types import Receive, Scope, Send
 
-from perdure._loading import load, load_module
 from perdure.app import App
 from perdure.console import live, signing
+from perdure.console.added import added
 from perdure.console.assets import Assets
 from perdure.console.folder import Folder
 from perdure.console.guarding import guarded, refused
@@ -30,7 +30,6 @@ from perdure.console.security import Forms, Headed, is_secure
 from perdure.console.sessions import Sessions
 from perdure.console.sources import Sources
 from perdure.console.text import environment
-from perdure.errors import DeclarationError
 from perdure.settings import Settings, settings
 
 
@@ -50,7 +49,6 @@ class Console:
         self.identity: Identity = identity
         self.sources: Sources = sources
         self.public_url: str | None = public_url
-        self.pages: list[Page] = [*PAGES, *live.PAGES, *_pages_of(sources.app)]
         self.rates: Rates = Rates()
         self.folder: Folder = folder
         secret = folder.secret()
@@ -59,7 +57,15 @@ class Console:
         self.jobs: Jobs = Jobs()
         self.live: Live = Live(sources)
         self.assets: Assets = Assets()
-        self._templates = environment(_templates_of(sources.app))
+        self._fixed: list[BaseRoute] = [
+            Route("/assets/{name}", self.assets.answer),
+            *signing.routes(self),
+            *identity.routes(),
+        ]
+        own = [*PAGES, *live.PAGES]
+        more = added(sources.app, own, [each.path for each in self._fixed if isinstance(each, Route)])
+        self.pages: list[Page] = [*own, *more.pages]
+        self._templates = environment(more.templates)
         self._served = Headed(
             Starlette(routes=list(self._routes()), exception_handlers={404: self._lost, 405: self._lost})
         )
@@ -99,9 +105,7 @@ class Console:
         return self.link(request, f"/assets/{name}", v=self.assets.version(name))
 
     def _routes(self) -> Iterator[BaseRoute]:
-        yield Route("/assets/{name}", self.assets.answer)
-        yield from signing.routes(self)
-        yield from self.identity.routes()
+        yield from self._fixed
         for page in self.pages:
             yield Route(page.path, guarded(self, page), methods=[page.method], name=page.name)
 
@@ -132,26 +136,8 @@ def console(
 
     Raises:
         InvalidSetting: a setting or the folder can't be used.
-        DeclarationError: the pages that the application adds are not there.
+        DeclarationError: a page that the application adds is not there, or stands where another one stands.
     """
     config = config or settings()
     way = identity if isinstance(identity, Identity) else Host(identity)
     return Console(way, Sources(config, app), Folder.opened(folder or config.console_folder), public_url)
-
-
-def _templates_of(app: App | None) -> dict[str, Path]:
-    """The folders `templates` beside the modules that declare the application's pages."""
-    found = {}
-    for name, path in (app.pages if app else {}).items():
-        module = load_module(path.partition(":")[0], path)
-        found[name] = Path(module.__file__ or ".").parent / "templates"
-    return found
-
-
-def _pages_of(app: App | None) -> Iterator[Page]:
-    """What the application adds."""
-    for name, path in (app.pages if app else {}).items():
-        found = load(path)
-        if not isinstance(found, (list, tuple)) or not all(isinstance(each, Page) for each in found):
-            raise DeclarationError(f"App(pages={{{name!r}: {path!r}}}) is a {type(found).__name__}, not a list of Page")
-        yield from found

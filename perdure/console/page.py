@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, RedirectResponse, Response
+from starlette.responses import HTMLResponse, RedirectResponse
+from starlette.responses import Response as Response
 
 from perdure._operations.reach import Reach
 from perdure._operations.session import Session, check_rights
@@ -36,6 +37,14 @@ class Page:
             `View.require` besides.
         menu: its words in the menu; None = it is not there.
         acts: whether its form changes something, and so counts once. One that only shows can be sent again.
+        records: what it has on record that the audit does not list, as `a limit`: the audit says where that stands.
+
+    Example:
+        >>> async def tills(view: View) -> Response:
+        ...     async with view.reading() as connection:
+        ...         rows = await connection.fetch("select name, open from shop.till order by name limit 100")
+        ...     return view.render("shop/tills.html", rows=rows)
+        >>> PAGES = [Page("tills", "/tills", tills, menu="Tills")]
     """
 
     name: str
@@ -45,6 +54,7 @@ class Page:
     method: str = "GET"
     menu: str | None = None
     acts: bool = True
+    records: str | None = None
 
 
 @dataclass
@@ -119,6 +129,18 @@ class View:
     async def reading(self) -> AsyncIterator[Connection]:
         """A transaction that only reads; see `Sources.reading` for what it raises."""
         async with self.sources.reading() as connection:
+            yield connection
+
+    @asynccontextmanager
+    async def writing(self, note: str = "") -> AsyncIterator[Connection]:
+        """A transaction that may write what an application's page changes. Check the person's role first.
+
+        Raises:
+            DatabaseUnavailable: no PostgreSQL answers.
+            NotPermitted: the role of the console may not write, so nothing is begun.
+        """
+        session = await self.session(note)
+        async with session.writing() as connection:
             yield connection
 
     async def session(self, note: str = "") -> Session:

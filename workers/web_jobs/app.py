@@ -1,4 +1,4 @@
-"""The application of web jobs: which lifecycles run, which bodies perform their effects, and its commands."""
+"""The application of web jobs: which lifecycles run, which bodies perform their effects, its commands and pages."""
 
 from activities.web_jobs.bodies import call_page, call_page_inline, find_web_call, follow_page, list_children
 from activities.web_jobs.families import advance_family, cancel_children, route_job, run_failed_again
@@ -14,4 +14,5 @@ app = App(
     ],
     lifespan=lifespan,
     commands={"job-type": "workers.web_jobs.job_types:commands"},
+    pages={"web-jobs": "workers.web_jobs.console:PAGES"},
 )

@@ -12,18 +12,19 @@ from perdure.errors import InvalidSetting
 
 query = queries(__name__)
 
-CALLBACKS = "perdure:callbacks"
-"""How the comment of a function begins that an application made for a role of callbacks alone."""
+MARKS: dict[Kind, tuple[str, ...]] = {
+    Kind.CALLBACKS: ("perdure:callbacks",),
+    Kind.READER: ("perdure:reader",),
+    Kind.OPERATOR: ("perdure:reader", "perdure:operator"),
+    Kind.CONSOLE: ("perdure:reader", "perdure:operator"),
+}
+"""How the comments of tables, views and functions begin that an application made for a kind of roles."""
 
 _ROLE = "select quote_ident(rolname) from pg_roles where rolname = $1"
 _LITERAL = "select quote_literal(x) from unnest($1::text[]) x"
 _FUNCTIONS = (
     "select proname as name, oid::regprocedure::text as function from pg_proc "
     "where pronamespace = 'perdure'::regnamespace order by proname, oid"
-)
-_MARKED = (
-    "select p.oid::regprocedure::text as function, quote_ident(n.nspname) as schema from pg_proc p "
-    "join pg_namespace n on n.oid = p.pronamespace where obj_description(p.oid, 'pg_proc') like $1 || '%' order by 1"
 )
 
 
@@ -64,10 +65,10 @@ async def statements(connection: Connection, grant: Grant) -> list[str]:
     found += await _tables(connection, grant, name)
     if RIGHTS[grant.kind].sequences:
         found.append(f"grant usage on all sequences in schema perdure to {name}")
-    if grant.kind is Kind.CALLBACKS:
-        marked = await connection.fetch(_MARKED, CALLBACKS)
+    if grant.kind is Kind.CALLBACKS or not grant.scoped:  # no policy limits what is an application's own
+        marked = await connection.fetch(query("marked"), list(MARKS.get(grant.kind, ())))
         found += [f"grant usage on schema {each['schema']} to {name}" for each in marked]
-        found += [f"grant execute on function {each['function']} to {name}" for each in marked]
+        found += [f"grant {each['may']} to {name}" for each in marked]
     return list(dict.fromkeys(found))
 
 

@@ -117,7 +117,7 @@ def _rate(form: Any) -> float | None:
 
 
 PAGES = [
-    Page("limits", "/limits", show, menu="Limits"),
+    Page("limits", "/limits", show, menu="Limits", records="a limit"),
     Page("limits.ask", "/limits/{name}", ask),
     Page("limits.change", "/limits/{name}", change, Role.ADMINISTER, method="POST"),
 ]

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from activities.web_jobs.job_type import JobType
+from activities.web_jobs.job_type import JobType, seems_secret
 from activities.web_jobs.origins import forbidden, same_origin
 from perdure.cli.printing import complain
 
 HEADER_FIELDS = ("headers", "status_headers")
-SECRET_HEADERS = ("authorization", "cookie", "x-api-key", "api-key", "x-auth-token")
 
 
 def advise(type_: JobType) -> None:
@@ -21,7 +20,7 @@ def _advice(type_: JobType) -> list[str]:
     if why := forbidden(type_.url):
         found.append(f"with the settings of this environment its jobs would be held: {why}")
     for name in (*type_.headers, *type_.status_headers):
-        if name.lower() in SECRET_HEADERS:
+        if seems_secret(name):
             found.append(f"the header {name} stands in the table, and in exports, as it is; signed_with names a secret")
     if _asks_elsewhere(type_) and type_.signed_with and not type_.status_signed_with:
         found.append("its status URL has another origin and is asked without a signature: --status-signed-with")

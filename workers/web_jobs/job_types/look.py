@@ -10,9 +10,9 @@ import typer
 from activities.web_jobs import catalogue, urls
 from activities.web_jobs.catalogue import FIELDS, Found
 from activities.web_jobs.durations import written
-from activities.web_jobs.job_type import JobType, Unusable
+from activities.web_jobs.job_type import JobType, Unusable, shown_headers
 from perdure.cli.printing import moment, one_line, print_json, print_line, print_table, refuse
-from workers.web_jobs.job_types.advice import HEADER_FIELDS, SECRET_HEADERS, advise
+from workers.web_jobs.job_types.advice import HEADER_FIELDS, advise
 from workers.web_jobs.job_types.database import types
 from workers.web_jobs.job_types.group import commands
 
@@ -93,7 +93,7 @@ def _data(found: Found) -> dict[str, Any]:
     data = found.model_dump()
     spans = {field: written(getattr(found, field)) for field in ("timeout", "within", "visibility_delay")}
     remembers = None if found.remembers is None else written(found.remembers)
-    headers = {name: _shown_headers(getattr(found, name)) for name in HEADER_FIELDS}
+    headers = {name: shown_headers(getattr(found, name)) for name in HEADER_FIELDS}
     return data | spans | {"remembers": remembers, **headers}
 
 
@@ -102,15 +102,11 @@ def _doubt(type_: JobType) -> str:
     return f"{type_.doubt}:{of_it}" if type_.doubt == "dedupe" else type_.doubt
 
 
-def _shown_headers(headers: dict[str, str]) -> dict[str, str]:
-    return {name: "***" if name.lower() in SECRET_HEADERS else value for name, value in headers.items()}
-
-
 def _value(field: str, value: Any) -> str:
     if field in ("timeout", "within", "visibility_delay", "remembers"):
         return "" if value is None else written(value)
     if field in HEADER_FIELDS:
-        return "; ".join(f"{name}: {each}" for name, each in _shown_headers(value).items())
+        return "; ".join(f"{name}: {each}" for name, each in shown_headers(value).items())
     if isinstance(value, tuple):
         return ", ".join(str(each) for each in value)
     return one_line(

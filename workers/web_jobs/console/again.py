@@ -1,0 +1,101 @@
+"""Only the failed again: what would be run again, and the act, by the master or for each child by itself."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from datetime import datetime
+
+from perdure import Entity
+from perdure.console import Page, Role, View
+from perdure.console.many import act_on_many, act_on_one
+from perdure.console.page import Response
+from perdure.console.verbs import VERBS
+from perdure.errors import InvalidSetting, NotNow
+from workers.web_jobs.console.families import LOOKED_AT, read_family
+from workers.web_jobs.console.tables import LIFECYCLE, query, reading
+
+WAYS = ("family", "each")
+_PAGE = 500
+_LONGEST_NOTE = 2000
+
+
+async def ask(view: View) -> Response:
+    """The preview: nothing is done."""
+    async with reading(view) as connection:
+        family = await read_family(connection, view.query.get("id", ""))
+        master = family.row["master"]
+        doubtful = await connection.fetchrow(query("doubtful_children"), master, ["failed", "cancelled"], LOOKED_AT)
+        sample = await connection.fetch(query("children"), master, "failed", "", 20)
+        as_of = await connection.fetchval("select clock_timestamp()")
+    return view.render(
+        "web-jobs/again.html",
+        family=family,
+        row=family.row,
+        doubtful=doubtful,
+        most=LOOKED_AT,
+        sample=sample,
+        as_of=as_of,
+        ways=_ways(family.ended, family.row["cancelled"]),
+        allowed=view.person.may(Role.BULK, LIFECYCLE, None),
+    )
+
+
+async def act(view: View) -> Response:
+    """Do it, as the preview said: if the family has moved since, nothing is done."""
+    view.require(Role.BULK, LIFECYCLE, None)
+    form = view.form
+    if not form.get("note", "").strip():
+        raise InvalidSetting("the note is missing: say why, for the record")
+    if len(form["note"]) > _LONGEST_NOTE:
+        raise InvalidSetting(f"the note has more than {_LONGEST_NOTE:,} characters")
+    as_of = _as_of(form.get("as_of", ""))
+    async with reading(view) as connection:
+        family = await read_family(connection, form.get("id", ""))
+    row, way = family.row, form.get("way", "")
+    if way not in WAYS:
+        raise InvalidSetting(f"choose what is run again: {' or '.join(WAYS)}; {way!r} is neither")
+    if way not in _ways(family.ended, row["cancelled"]) or (
+        way == "family" and (form.get("failed"), form.get("cancelled")) != (str(row["failed"]), str(row["cancelled"]))
+    ):
+        raise NotNow(
+            f"web-job/{row['master']}: its children have moved since the preview, nothing was done: look at it again"
+        )
+    if way == "family":
+        answer = await act_on_one(view, VERBS["restart"], Entity(LIFECYCLE, row["master"]))
+        notice = view.console.forms.notice(f"web-job/{row['master']}: {answer}")
+        return view.redirect("/families/one", id=row["master"], notice=notice)
+    failed, rest = _failed(view, row["master"], as_of), view.link("/families/one", id=row["master"], state="failed")
+    words = f"failed children of {row['master']}"
+    return await act_on_many(view, VERBS["restart"], failed, words, row["failed"], rest)
+
+
+def _ways(ended: bool, cancelled: int) -> list[str]:
+    """By the master, once it has ended: then all that failed or was cancelled is run again. Each by itself: while the
+    master leads its children, and where the cancelled ones are to stay as they are."""
+    return ["family"] * ended + ["each"] * (not ended or cancelled > 0)
+
+
+async def _failed(view: View, master: str, as_of: datetime) -> AsyncIterator[Entity]:
+    """The children that had failed by then, page by page; nothing is held open meanwhile."""
+    after = ""
+    while True:
+        async with view.reading() as connection:
+            rows = await connection.fetch(query("failed_by"), master, after, as_of, _PAGE)
+        for row in rows:
+            yield Entity(LIFECYCLE, row["id"])
+        if not rows:
+            return
+        after = rows[-1]["id"]
+
+
+def _as_of(text: str) -> datetime:
+    try:
+        return datetime.fromisoformat(text).astimezone()
+    except (ValueError, OverflowError):
+        raise InvalidSetting("the form does not say when its preview was made: load it again") from None
+
+
+PAGES = [
+    Page("families.again", "/families/again", ask),
+    Page("families.again.act", "/families/again", act, Role.BULK, method="POST"),
+]
