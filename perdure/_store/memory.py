@@ -66,7 +66,7 @@ class MemoryStore:
 
     Args:
         clock: returns the time with a zone, on which deadlines are counted.
-        on_late: called with the key if `done` arrives after the attempt counted as lost.
+        on_late: called with the key if an outcome arrives after the run took the attempt or the look-up for lost.
     """
 
     def __init__(self, clock: Callable[[], datetime], on_late: Callable[[str], None] | None = None) -> None:
@@ -181,11 +181,15 @@ class MemoryStore:
             if known is not None and open_still and known.view.token == fence.token:
                 return Verdict.MINE
             return self._begin(write, fence) if gate in (Gate.OPEN, Gate.LATE) else None
-        doubtful = self._doubt_lost_record(fence, self._entities[write.lifecycle, write.id])
+        entity = self._entities[write.lifecycle, write.id]
+        doubtful = self._doubt_lost_record(fence, entity)
         known = self._effects.get(fence.key)
         match fence.op:
             case FenceOp.OUTCOME | FenceOp.RESOLVE if known is not None:
-                return self._settle(write.version, fence, known)
+                verdict, late = self._settle(write.version, fence, known)
+                if late and self._on_late and not entity.final and write.generation == entity.generation:
+                    self._on_late(fence.key)
+                return verdict
             case FenceOp.NOTE if known is not None and known.view.token == fence.token:
                 known.view = known.view.model_copy(update={"lookup_hint": fence.lookup_hint})
                 return Verdict.STORED
@@ -252,24 +256,25 @@ class MemoryStore:
         )
         return Verdict.FRESH
 
-    def _settle(self, version: int, fence: Fence, known: _Effect) -> Verdict:
+    def _settle(self, version: int, fence: Fence, known: _Effect) -> tuple[Verdict, bool]:
+        """The verdict, and whether the outcome is late: its run may wait without it."""
         was, said, why = known.view.status, fence.status, fence.why
         current, outcome = known.view.token == fence.token, fence.op is FenceOp.OUTCOME
         if was is EffectStatus.DONE:
-            return Verdict.STANDING
+            return Verdict.STANDING, False
         if said is not EffectStatus.DONE and not (current and was.unknown):
-            return Verdict.STANDING
+            return Verdict.STANDING, False
         under_way = known.earlier_deadline is not None and self._clock() < known.earlier_deadline
         of_one = fence.within is None or under_way
         about_this_one = said is EffectStatus.NOT_DONE or (said is EffectStatus.REFUSED and of_one)
         if outcome and about_this_one and known.earlier_doubt is not None:
             said, why = EffectStatus.IN_DOUBT, "; ".join([*([why] if why else []), "an earlier attempt is in doubt"])
+        if outcome and fence.by is None:
+            late = not current or was is not EffectStatus.ATTEMPTING
+        else:  # a look-up and the run itself know the newest write about the effect
+            late = version <= known.view.version
         known.learn(version, status=said, why=why, **({"receipt": fence.receipt} if said is EffectStatus.DONE else {}))
-        late = not current or was is not EffectStatus.ATTEMPTING
-        told = said is not EffectStatus.IN_DOUBT and (outcome or said is EffectStatus.DONE)
-        if late and told and fence.by is None and self._on_late:
-            self._on_late(fence.key)
-        return Verdict.STORED
+        return Verdict.STORED, late and said is not EffectStatus.IN_DOUBT
 
 
 def _gate(entity: _Entity, write: Write) -> Gate:

@@ -67,9 +67,10 @@ class Transitions:
             if state != run.state and run.declared.allows(run.state, state):
                 raise Cancelled
             return True
+        comes_back = run.behind and state == run.state
         run.come_to(state)
         if not run.catching_up:
-            return run.has_passed(state)
+            return comes_back or run.has_passed(state)
         return not run.step_towards(state) or not run.declared.allows(run.state, state)
 
     async def _until_alone(self, state: str) -> None:

@@ -43,9 +43,13 @@ class Waiter:
         wake: Callable[[], bool],
         *,
         cancellable: bool = True,
+        withdrawn: Callable[[], bool] = lambda: False,
         summary: str | None = None,
     ) -> bool:
         """Wait until `wake()` is true, for at most `seconds`. Returns True if `wake()` became true.
+
+        Args:
+            withdrawn: whether the author's code has left the wait. That is no progress: the next run leaves it again.
 
         Raises:
             Cancelled: the end was requested, and the wait is `cancellable`.
@@ -70,7 +74,8 @@ class Waiter:
         if not workflow.unsafe.is_replaying():
             faults.point("during the wait", summary or run.state)
         in_time = await until(woken, seconds, summary)
-        run.has_moved()
+        if not withdrawn():
+            run.has_moved()
         if not in_time:
             return False
         passed(workflow.now())

@@ -9,8 +9,9 @@ from temporalio import workflow
 from perdure._workflow.lifecycle import Lifecycle
 from perdure.contracts.app_column import AppColumn
 from perdure.testing.exploring import programs
+from perdure.testing.exploring.authoring import Author
 from perdure.testing.exploring.other_side import SECRET
-from perdure.testing.exploring.programs import COUNT, Author, Interpreter, Place, Program
+from perdure.testing.exploring.programs import COUNT, Interpreter, Place, Program
 from tests.chaos.plan import GENERATED
 
 PACE = 0.2

@@ -27,18 +27,22 @@ Answers: TypeAlias = Mapping[str, Sequence[Answer]]
 
 @contextmanager
 def watching(
-    answered: Callable[[Performance[Any, Any], Answer], None], ends: Callable[[Write, Answers], None]
+    answered: Callable[[Performance[Any, Any], Answer], None],
+    ends: Callable[[Write, Answers], None],
+    begins: Callable[[Performance[Any, Any]], None] = lambda performance: None,
 ) -> Iterator[None]:
     """Watch the workflows that run in this process.
 
     Args:
         answered: called with each answer of `perform`, in a replay as well.
         ends: called when a run orders a write that puts its end on record, with all that it has returned until then.
+        begins: called when a performance begins, in a replay as well.
     """
     perform, order = Performance.run, Recorder.order
     returned: WeakKeyDictionary[RunState, defaultdict[str, list[Answer]]] = WeakKeyDictionary()
 
     async def performed(self: Any, *args: Any) -> Any:
+        begins(self)
         end = await perform(self, *args)
         returned.setdefault(self._run, defaultdict(list))[str(self.key)].append(end)
         answered(self, end)

@@ -17,6 +17,7 @@ from perdure.contracts.keys import Entity
 from perdure.contracts.outcomes import EffectStatus
 from perdure.contracts.steps import Step
 from perdure.testing.exploring import programs
+from perdure.testing.exploring.authoring import RARE, Author
 from perdure.testing.exploring.other_side import CALLS, LOOKS, SECRET
 from perdure.testing.exploring.scenario import Finding, Scenario
 from perdure.testing.exploring.scenarios import EVENTS, FAULTS, PLACES, scenario, shrink
@@ -66,7 +67,7 @@ def of_random_lifecycles() -> Explorer:
     names = [each.name for each in contracts_of(programs.LIFECYCLES[0])]
     receipts = dict.fromkeys(names, _receipt)
     subject = Subject(programs.NAME, builds, receipts, messages=(("note", None),), secret=SECRET)
-    return Explorer(subject, lambda random: programs.Author(random).program(SECRET))
+    return Explorer(subject, lambda random: Author(random, RARE).program(SECRET))
 
 
 def of_lifecycle(

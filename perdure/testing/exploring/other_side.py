@@ -10,13 +10,15 @@ import asyncio
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from perdure.contracts.attempt import Attempt, LookupContext
 from perdure.contracts.effects import Effect, Lookup
-from perdure.contracts.outcomes import NotDone, Refused
+from perdure.contracts.outcomes import InDoubt, NotDone, Refused
 from perdure.contracts.policies import AskFirst, Dedupe
 from perdure.contracts.steps import Step, StepContext
+from perdure.errors import DatabaseUnavailable
 from perdure.testing.exploring.evidence import Account
 from perdure.testing.exploring.workers import current_worker
 
@@ -31,6 +33,8 @@ CALLS = (
     "refused",
     "not done",
     "no place",
+    "later",
+    "noted",
     "lost before",
     "lost after",
     "slow",
@@ -42,9 +46,10 @@ CALLS = (
 )
 """The ways in which a call of an effect can end.
 
-`no place` = not done, and it counts as no attempt; `lost` = the connection breaks before or after it was accepted;
-`slow` = accepted, and the reply takes some seconds; `late` = the bytes are accepted when the call is over; `killed`,
-`frozen`, `cut off` = what happens to its worker.
+`no place` = not done, and it counts as no attempt; `later` = not done, and it names a time; `noted` = the attempt notes
+data for the look-up, is accepted, and its body does not know; `lost` = the connection breaks before or after it was
+accepted; `slow` = accepted, and the reply takes some seconds; `late` = the bytes are accepted when the call is over;
+`killed`, `frozen`, `cut off` = what happens to its worker.
 """
 
 LOOKS = ("answers", "mute")
@@ -99,7 +104,11 @@ class OtherSide:
         await worker.here()
         if how == "no place":
             raise NotDone("no place was free", counts=False)
+        if how == "noted":
+            await self._note(attempt)
         attempt.before_first_byte()
+        if how == "later":
+            raise NotDone("busy", retry_after=timedelta(seconds=world.span(40)))
         if how == "lost before":
             raise ConnectionError(f"connection lost before {SECRET} was read")
         if how in ("refused", "not done") and not self._remembers(effect, account):
@@ -117,12 +126,21 @@ class OtherSide:
         elif how == "cut off after":
             worker.cut_off(world.span(30))
         await worker.here()
+        if how == "noted":
+            raise InDoubt("no word of it")
         if how == "lost after":
             raise RuntimeError(f"the reply about {SECRET} was lost")
         if how == "slow":
             await self._wait(world.span(1.6 * effect.timeout.total_seconds()))
             await worker.here()
         return receipt
+
+    async def _note(self, attempt: Attempt) -> None:
+        attempt.heartbeat({"noted": attempt.number})
+        try:
+            await attempt.note({"number": attempt.number})
+        except DatabaseUnavailable as error:
+            raise NotDone("nothing was noted") from error
 
     async def _answer(self, find: Lookup[Any, Any], given: Any, question: LookupContext) -> Any:
         """One look-up."""

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from perdure._wire.names import MIRROR
 from perdure._wire.requests import OperatorRequest, Resolution, SendAgain
-from perdure.contracts.keys import Entity
+from perdure.contracts.keys import Entity, Key, slot_of
 from perdure.contracts.outcomes import EffectStatus, NotPerformed
+from perdure.contracts.states import STARTING
 from perdure.testing.exploring.database import belongs
 from perdure.testing.exploring.executions import Execution
 from perdure.testing.exploring.temporal import NotFound
@@ -29,6 +30,7 @@ class People:
 
     def __init__(self, world: World) -> None:
         self._world = world
+        self._told = 0
 
     def cancel(self, entity: Entity) -> None:
         """Ask for the end."""
@@ -51,6 +53,31 @@ class People:
         ended = [key for _, key in sorted(mine) if isinstance(self._world.told[key][-1].end, NotPerformed)]
         self._update(entity, "send_again", SendAgain(by=_NAME, effect=ended[-1] if ended else None))
 
+    def confirm(self, entity: Entity) -> None:
+        """Send a message that confirms what the other side has done, as a webhook does."""
+        world = self._world
+        accounts = sorted(world.other_side.accounts.items())
+        done = [key for key, each in accounts if each.done_at and belongs(key, entity)]
+        if done and world.subject.secret is not None:  # only random lifecycles can read it
+            effect, suffix, _ = Key(world.random.choice(done)).performance
+            world.settled_by_person |= {Key.of(entity, effect, suffix, number) for number in range(9)}
+            world.relay.send(world.database.rows[entity.id], f" confirms {slot_of(effect, suffix)}")
+
+    def tell(self, entity: Entity) -> None:
+        """Send the author's own update, whose answer means that the lifecycle has it."""
+        world = self._world
+        if world.subject.secret is None:
+            return
+        self._told += 1
+        text = f"told {self._told}"
+
+        def ended(answer: asyncio.Future[None]) -> None:
+            if not answer.cancelled() and answer.exception() is None and entity not in world.ending:
+                world.acknowledged[entity].append(text)
+
+        if (answer := self._update(entity, "tell", text)) is not None:
+            answer.add_done_callback(ended)
+
     def reconcile(self, entity: Entity) -> None:
         """Let mirror and Temporal agree again: open entities continue, and running ones mirror their state."""
         self._world.relay.recover()
@@ -69,6 +96,7 @@ class People:
         status, row = self.status(execution), world.database.rows[entity.id]
         if status is None:
             return False
+        self._compare(entity, status["state"])
         if parked := [each for each in status["effects"] if each["parked"]]:
             if not world.database.moves(entity)[-1].attention:
                 world.found("parked without attention", f"{entity}: {parked[0]['effect']}")
@@ -86,6 +114,15 @@ class People:
             world.relay.send(row)
             return True
         return False
+
+    def _compare(self, entity: Entity, state: str) -> None:
+        """While nothing happens, the mirror shows the state of the workflow."""
+        world = self._world
+        shown = world.database.moves(entity)[-1].state
+        if shown == STARTING:
+            shown = world.app_with(entity.lifecycle).lifecycle(entity.lifecycle).declared.initial.value
+        if shown != state and not world.records_lost:
+            world.found("the mirror shows another state", f"{entity}: {shown}, and its workflow is in {state}")
 
     def status(self, execution: Execution) -> Any:
         """The answer of the query `status`."""

@@ -3,20 +3,23 @@
 A program is a list of steps, each a list that begins with its word:
 
     ["perform", effect, suffix, {"entering": state, "then": state, "expires": seconds, "again": bool}]
-    ["gather", [program, ...]]     ["group", [program, ...]]     ["until", seconds]     ["messages", how many]
-    ["step"]     ["enter", state]     ["save"]     ["renew"]
+    ["gather", [program, ...]]     ["group", [program, ...]]     ["until", seconds]     ["messages", how many, until]
+    ["race", [program, ...]]     ["within", seconds, program]     ["step"]     ["enter", state]     ["save"]
+    ["renew"]
 
-Times are counted from the start of the entity, so that a run that starts from its top finds the same ones.
+`perform` has as well: `own` = terms of its own, one of `OWN`; `confirmed` = a message may confirm it; `varies` = a
+newer build gives it another input. `race` and `within` cancel what they leave. Times are counted from the start of the
+entity, so that a run that starts from its top finds the same ones.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import suppress
 from datetime import datetime, timedelta
 from enum import StrEnum
 from functools import cache
-from random import Random
 from typing import Any, ClassVar
 
 from pydantic import BaseModel, Field
@@ -32,10 +35,9 @@ from perdure.contracts.states import state
 from perdure.contracts.steps import Step
 
 NAME = "explored"
-DEPTH = 2
-"""Levels of nesting of large programs."""
-_LARGE = 0.2
-"""Share of large programs. Most are small: a run costs what its effects cost, and most mistakes need one or two."""
+OWN = ("repeat", "escalate", "window", "ask", "short", "once")
+"""Terms of a performance in place of the contract's; `window` is for effects whose repeats the other side drops, `ask`
+for those that have a look-up."""
 
 
 class Program(BaseModel):
@@ -44,18 +46,28 @@ class Program(BaseModel):
     Attributes:
         steps: the program of `run`.
         at_cancel: the program of `cancelling`.
+        at_message: the program of the handler of a message.
         secret: personal data, which may stand in payloads only.
     """
 
     steps: list[Any]
     at_cancel: list[Any] = Field(default_factory=list)
+    at_message: list[Any] = Field(default_factory=list)
     secret: str = ""
 
 
 class Kept(BaseModel):
-    """The snapshot."""
+    """The snapshot.
+
+    Attributes:
+        heard: texts of messages.
+        told: texts of updates.
+        renewed: how many words `renew` are done.
+    """
 
     heard: list[str] = Field(default_factory=list)
+    told: list[str] = Field(default_factory=list)
+    renewed: int = 0
 
 
 class Place(StrEnum):
@@ -71,7 +83,7 @@ class Place(StrEnum):
     CANCELLED = state("cancelled", cancelled=True)
 
 
-_ORDER = (Place.S0, Place.S1, Place.S2, Place.S3, Place.S4, Place.S5, Place.ENDED)
+ORDER = (Place.S0, Place.S1, Place.S2, Place.S3, Place.S4, Place.S5, Place.ENDED)
 
 
 def _policies(build: int, pace: float) -> dict[str, tuple[DoubtPolicy[str, str], RetryPolicy | None, dict[str, Any]]]:
@@ -128,20 +140,45 @@ def contracts(build: int, pace: float = 1.0) -> dict[str, Effect[str, str]]:
 COUNT = Step[str, str]("count", timeout=timedelta(seconds=2))
 
 
+def _own(effect: Effect[str, str], how: str, pace: float) -> dict[str, Any]:
+    """The arguments of `perform` for terms of its own."""
+
+    def s(seconds: float) -> timedelta:
+        return timedelta(seconds=seconds * pace)
+
+    match how:
+        case "repeat":
+            return {"doubt": Repeat()}
+        case "escalate":
+            return {"doubt": Escalate()}
+        case "window":
+            return {"doubt": Dedupe(s(30), s(5), Repeat())}
+        case "ask":
+            assert effect.lookup is not None
+            return {"doubt": AskFirst(effect.lookup, visibility_delay=s(4), misses=2, tries=1, otherwise=Repeat())}
+        case "short":
+            return {"timeout": s(2)}
+        case _:
+            return {"retry": RetryPolicy(initial_interval=s(1), maximum_attempts=1)}
+
+
 async def _perform(lifecycle: Interpreter, arguments: Sequence[Any], secret: str) -> None:
     name, suffix, more = arguments
     effect = next(each for each in lifecycle.effects if each.name == name)
     at = lifecycle.after(more["expires"]) if "expires" in more else None
     entering, then = (Place(more[each]) if each in more else None for each in ("entering", "then"))
-    given = f"{name} {suffix} {secret}"
+    given = f"{name} {suffix} {secret}" + (f" of build {lifecycle.build}" if more.get("varies") else "")
+    own = _own(effect, more["own"], lifecycle.pace) if "own" in more else {}
+    if more.get("confirmed"):
+        own["confirmed_by"] = lambda: lifecycle.confirmation(f"{name}/{suffix}")
     while True:
         await _come_before(lifecycle, entering or then)
-        end = await lifecycle.perform(effect, given, entering=entering, then=then, suffix=suffix, expires_at=at)
+        end = await lifecycle.perform(effect, given, entering=entering, then=then, suffix=suffix, expires_at=at, **own)
         if isinstance(end, Done):
             reached = (
                 lifecycle.state is Place.ENDED
                 or entering is None
-                or _ORDER.index(entering) <= _ORDER.index(lifecycle.state)
+                or ORDER.index(entering) <= ORDER.index(lifecycle.state)
             )
             if not reached:
                 raise RuntimeError(f"{name} is done, and the state that it was to enter is not entered")
@@ -153,8 +190,8 @@ async def _perform(lifecycle: Interpreter, arguments: Sequence[Any], secret: str
 
 async def _come_before(lifecycle: Any, place: Place | None) -> None:
     """Enter the states that were left out on the way to `place`, since what was to enter them was never begun."""
-    while place is not None and place is not Place.ENDED and _ORDER.index(lifecycle.state) < _ORDER.index(place) - 1:
-        await lifecycle.enter(_ORDER[_ORDER.index(lifecycle.state) + 1])
+    while place is not None and place is not Place.ENDED and ORDER.index(lifecycle.state) < ORDER.index(place) - 1:
+        await lifecycle.enter(ORDER[ORDER.index(lifecycle.state) + 1])
 
 
 class Interpreter(Lifecycle[Any, Any]):
@@ -162,18 +199,23 @@ class Interpreter(Lifecycle[Any, Any]):
 
     Attributes:
         pace: how long it takes what takes a second in virtual time.
+        build: its number.
     """
 
     pace: ClassVar[float] = 1.0
+    build: ClassVar[int] = 0
 
     def __init__(self) -> None:
         self.heard: list[str] = []
+        self.told: list[str] = []
+        self._renewed = self._renewals = 0
         self._given = Program(steps=[])
 
     async def _interpret(self, given: Program) -> None:
         kept = self.restore(Kept)
         if kept is not None:
-            self.heard = kept.heard + self.heard
+            self.heard, self.told = kept.heard + self.heard, kept.told + self.told
+            self._renewed = kept.renewed
         self._given = given
         await self._all(given.steps)
         if self.state is not Place.ENDED:
@@ -183,15 +225,26 @@ class Interpreter(Lifecycle[Any, Any]):
         await self._all(self._given.at_cancel)
 
     @workflow.signal
-    def note(self, text: str) -> None:
+    async def note(self, text: str) -> None:
         self.heard.append(text)
+        for word, name, suffix, more in self._given.at_message:
+            await self._one(word, [name, f"{suffix}-{text}", more])
+
+    @workflow.update
+    async def tell(self, text: str) -> str:
+        self.told.append(text)
+        return text
 
     def after(self, seconds: float) -> datetime:
         """A time, counted from the start of the entity."""
         return self.started_at + timedelta(seconds=seconds * self.pace)
 
+    def confirmation(self, slot: str) -> str | None:
+        """The receipt of an effect, if a message has confirmed that it was done."""
+        return next((text for text in self.heard if text.endswith(f" confirms {slot}")), None)
+
     def snapshot(self) -> Kept:
-        return Kept(heard=self.heard)
+        return Kept(heard=self.heard, told=self.told, renewed=self._renewed)
 
     async def _all(self, steps: Sequence[Any]) -> None:
         for word, *arguments in steps:
@@ -207,10 +260,15 @@ class Interpreter(Lifecycle[Any, Any]):
                 async with asyncio.TaskGroup() as group:
                     for each in arguments[0]:
                         group.create_task(self._all(each))
+            case "race":
+                await self._race(arguments[0])
+            case "within":
+                await self._within(*arguments)
             case "until":
                 await self.wait_until(self.after(arguments[0]))
             case "messages":
-                await self.wait_for(lambda: len(self.heard) >= arguments[0])
+                until = self.after(arguments[1]) if arguments[1:] else None
+                await self.wait_for(lambda: len(self.heard) >= arguments[0], until=until)
             case "step":
                 await self.step(COUNT, self._given.secret)
             case "enter":
@@ -218,8 +276,26 @@ class Interpreter(Lifecycle[Any, Any]):
                 await self.enter(Place(arguments[0]))
             case "save":
                 await self.save()
+            case "renew":
+                self._renewals += 1
+                if self._renewals > self._renewed:
+                    self._renewed = self._renewals
+                    await self.continue_as_new()
             case _:
                 raise ValueError(f"{word!r} is no word of a program")
+
+    async def _race(self, programs: Sequence[Sequence[Any]]) -> None:
+        tasks = [asyncio.ensure_future(self._all(each)) for each in programs]
+        await workflow.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        for each in tasks:
+            each.cancel()
+        await workflow.wait(tasks)
+
+    async def _within(self, seconds: float, steps: Sequence[Any]) -> None:
+        left = (self.after(seconds) - workflow.now()).total_seconds()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(max(left, 0.0)):
+                await self._all(steps)
 
 
 @workflow.defn(name=NAME)
@@ -238,6 +314,7 @@ class Explored(Interpreter, Lifecycle[Program, Place]):
 class ExploredLater(Interpreter, Lifecycle[Program, Place]):
     """The interpreter, of a later build: its effects have other terms."""
 
+    build: ClassVar[int] = 1
     effects: ClassVar[tuple[Effect[Any, Any], ...]] = tuple(contracts(1).values())
     steps: ClassVar[tuple[Step[Any, Any], ...]] = (COUNT,)
 
@@ -247,74 +324,3 @@ class ExploredLater(Interpreter, Lifecycle[Program, Place]):
 
 
 LIFECYCLES: dict[int, type[Lifecycle[Program, Place]]] = {0: Explored, 1: ExploredLater}
-
-
-class Author:
-    """Writes random programs.
-
-    Args:
-        random: the source of all that is random.
-    """
-
-    def __init__(self, random: Random) -> None:
-        self._random = random
-        self._suffixes = 0
-        self._place = 0
-        self._names = list(contracts(0))
-
-    def program(self, secret: str) -> Program:
-        """A program with its own way to a cancelled end."""
-        random = self._random
-        large = random.random() < _LARGE
-        steps = self._steps(DEPTH, random.randint(1, 4)) if large else self._steps(1, random.randint(1, 2))
-        cancelling = [self._performance({})] if random.random() < 0.4 else []
-        if random.random() < 0.3 and self._place < len(_ORDER) - 1:
-            steps.append(self._performance({"then": Place.ENDED.value}))
-        return Program(steps=steps, at_cancel=cancelling, secret=secret)
-
-    def _steps(self, depth: int, length: int, *, alone: bool = True) -> list[Any]:
-        return [self._step(depth, alone) for _ in range(length)]
-
-    def _step(self, depth: int, alone: bool) -> list[Any]:
-        random = self._random
-        choice = random.random()
-        if choice < 0.6 or not depth:
-            return self._performance(self._moves(alone))
-        if choice < 0.75:
-            most = depth  # a small program has two branches of one step
-            branches = range(random.randint(2, 1 + most))
-            steps = [self._steps(depth - 1, random.randint(1, most), alone=False) for _ in branches]
-            return [random.choice(("gather", "group")), steps]
-        if choice < 0.82:
-            return ["until", random.randint(1, 120)]
-        if choice < 0.87 and alone:
-            return ["messages", random.randint(1, 2)]
-        if choice < 0.92:
-            return ["step"]
-        if choice < 0.96 and alone and self._place < len(_ORDER) - 2:
-            return ["enter", self._next_place()]
-        return ["save"]
-
-    def _performance(self, more: dict[str, Any]) -> list[Any]:
-        random = self._random
-        self._suffixes += 1
-        if random.random() < 0.2 and "again" not in more:  # else it would expire without end
-            more["expires"] = random.choice((3, 8, 20, 60))
-        return ["perform", random.choice(self._names), f"p{self._suffixes}", more]
-
-    def _moves(self, alone: bool) -> dict[str, Any]:
-        random = self._random
-        more: dict[str, Any] = {}
-        if not alone or self._place >= len(_ORDER) - 3:
-            return {}
-        if random.random() < 0.4:
-            more["entering"] = self._next_place()
-        if random.random() < 0.2:
-            more |= {"then": self._next_place(), "again": True}
-        if random.random() < 0.3:
-            more["again"] = True
-        return more
-
-    def _next_place(self) -> str:
-        self._place += 1
-        return _ORDER[self._place].value

@@ -44,11 +44,11 @@ class VirtualRelay:
         carried = Carried(generation=entity.generation, started_at=row.created_at, terms=terms)
         self._world.loop.call_later(DELAY, self._start, row, carried)
 
-    def send(self, row: Row) -> None:
-        """The application commits a message."""
+    def send(self, row: Row, more: str = "") -> None:
+        """The application commits a message; `more` is added to its text."""
         messages, count = self._world.subject.messages, len(row.messages)
         name, payload = messages[count % len(messages)]
-        row.messages.append((name, f"message {count + 1}" if payload is None else payload))
+        row.messages.append((name, f"message {count + 1}{more}" if payload is None else payload))
         self._world.loop.call_later(DELAY, self._deliver, row)
 
     def send_again(self, row: Row) -> None:

@@ -62,8 +62,8 @@ class RelayRoom(Protocol):
     def start(self, entity: Entity, given: Any) -> None:
         """The application commits a start."""
 
-    def send(self, row: Row) -> None:
-        """The application commits a message."""
+    def send(self, row: Row, more: str = "") -> None:
+        """The application commits a message; `more` is added to its text."""
 
     def send_again(self, row: Row) -> None:
         """A message that was delivered is delivered once more."""

@@ -30,10 +30,10 @@ class Event:
 
     Attributes:
         at: seconds after the start.
-        what: a fault, or `cancel`, `cancel through Temporal`, `retry`, `send again`, `message`, `again` (a message is
-            delivered once more), `terminate`, `lose Temporal`, `restore` (the database is as it was before the first
-            attempts), `evict`, `start worker`, `mirror` (it is written once more), `worker's clock` and `Temporal's
-            clock` (they jump).
+        what: a fault, or `cancel`, `cancel through Temporal`, `retry`, `send again`, `message`, `confirm` (a message
+            confirms what was done), `update` (one of the author's), `again` (a message is delivered once more),
+            `terminate`, `lose Temporal`, `restore` (the database is as it was before the first attempts), `evict`,
+            `start worker`, `mirror` (it is written once more), `worker's clock` and `Temporal's clock` (they jump).
         seconds: how long that lasts.
     """
 

@@ -16,6 +16,7 @@ PLACES = ("before the commit", "after the commit")
 FAULTS = ("kill", "freeze", "cut off", "stop", "away", "lose replies", "lock")
 EVENTS = (
     *("cancel", "cancel", "cancel through Temporal", "retry", "send again", "message", "message", "again", "mirror"),
+    *("confirm", "update"),
     *("evict", "terminate", "lose Temporal", "restore", "start worker", "worker's clock", "Temporal's clock", *FAULTS),
 )
 _STEPS = ("done", "fails", "killed before")
@@ -132,7 +133,7 @@ def smaller_scenarios(one: Scenario) -> Iterator[Scenario]:
     plainer = (replace(one, restarts=0), replace(one, renews=0), replace(one, builds=(0,)))
     yield from (each for each in (*plainer, replace(one, single_batch=True)) if each != one)
     if hasattr(one.given, "steps"):
-        for name in ("steps", "at_cancel"):
+        for name in ("steps", "at_cancel", "at_message"):
             for steps in smaller_steps(getattr(one.given, name)):
                 yield replace(one, given=one.given.model_copy(update={name: steps}))
 
@@ -142,7 +143,11 @@ def smaller_steps(steps: list[Any]) -> Iterator[list[Any]]:
     for each, step in enumerate(steps):
         before, after = steps[:each], steps[each + 1 :]
         yield before + after
-        if step[0] in ("gather", "group"):
+        if step[0] == "within":
+            yield [*before, *step[2], *after]
+            for smaller in smaller_steps(step[2]):
+                yield [*before, [*step[:2], smaller], *after]
+        elif step[0] in ("gather", "group", "race"):
             branches = step[1]
             for number, branch in enumerate(branches):
                 yield [*before, *branch, *after]

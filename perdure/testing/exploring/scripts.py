@@ -18,9 +18,10 @@ def _lines(one: Scenario) -> Iterator[str]:
     if isinstance(one.given, Program):
         yield "run:"
         yield from _steps(one.given.steps, "  ")
-        if one.given.at_cancel:
-            yield "cancelling:"
-            yield from _steps(one.given.at_cancel, "  ")
+        for name, steps in (("cancelling", one.given.at_cancel), ("at each message", one.given.at_message)):
+            if steps:
+                yield f"{name}:"
+                yield from _steps(steps, "  ")
     else:
         yield f"input: {one.given!r}"
     for name, calls in one.calls.items():
@@ -39,7 +40,10 @@ def _lines(one: Scenario) -> Iterator[str]:
 
 def _steps(steps: list[Any], indent: str) -> Iterator[str]:
     for word, *arguments in steps:
-        if word in ("gather", "group"):
+        if word == "within":
+            yield f"{indent}within {arguments[0]} s:"
+            yield from _steps(arguments[1], indent + "  ")
+        elif word in ("gather", "group", "race"):
             yield f"{indent}{word}:"
             for number, branch in enumerate(arguments[0], 1):
                 yield f"{indent}  branch {number}:"

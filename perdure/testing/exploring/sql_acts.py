@@ -16,8 +16,12 @@ PLACES = (
     "after the commit of the outbox",
 )
 """The places where a relay can be killed."""
-VERBS = ("message", "message", "message", "remark", "nonsense message", "cancel", "restart", "restart", "drop rejected")
-"""The acts of an application in a transaction; `nonsense message` = no build has its handler."""
+VERBS = (
+    *("message", "message", "message", "remark", "nonsense message", "cancel", "restart", "restart", "drop rejected"),
+    "orphan",
+)
+"""The acts of an application in a transaction; `nonsense message` = no build has its handler, `orphan` = a message
+whose entity is not there."""
 WAYS = ("", "", "late", "late", "rolled back", "repeatable", "repeatable", "serializable", "later", "far", "beyond")
 """How: it commits late, rolls back, has an old snapshot, or asks for a delivery that is later, at the end of the year
 9999, or beyond that."""

@@ -26,6 +26,11 @@ _REFUSED = (
     asyncpg.DataError,
     asyncpg.UndefinedFunctionError,
 )
+_TAKE_AWAY = (
+    "delete from perdure.ident where lifecycle = $1 and id = $2",
+    "delete from perdure.entity where lifecycle = $1 and id = $2",
+    "delete from perdure.outbox where lifecycle = $1 and id = $2 and kind = 'start'",
+)
 _TRIES = 40
 _LAST = datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC)
 _PAST_THE_CLIENT = {
@@ -65,6 +70,8 @@ class Applications:
                 await self._restart(lifecycle, entity_id, act)
             case "drop rejected":
                 await self._drop_rejected(act)
+            case "orphan":
+                await self._orphan(lifecycle, act)
             case _:
                 raise ValueError(f"{act.what!r} is no act")
 
@@ -106,15 +113,15 @@ class Applications:
             await self.start(lifecycle, entity_id, program, Act(0.0, "start"))
             await asyncio.sleep(30.0)
 
-    async def message(self, entity_id: str, act: Act | None = None) -> None:
-        """Send a message to an entity that is there."""
+    async def message(self, entity_id: str, act: Act | None = None, more: str = "") -> None:
+        """Send a message to an entity that is there; `more` is added to its text."""
         act = act or Act(0, "message")
         world = self._world
         row = world.database.rows.get(entity_id) or self.unfit.get(entity_id)
         if row is None:
             return
         self._count += 1
-        lifecycle, text, began = row.entity.lifecycle, f"message {self._count}", 0.0
+        lifecycle, text, began = row.entity.lifecycle, f"message {self._count}{more}", 0.0
         name = {"message": "note", "remark": "remark"}.get(act.what, "nonsense")
         fits = name == "note" or (name == "remark" and lifecycle == world.subject.lifecycle)
         if not fits:
@@ -200,6 +207,20 @@ class Applications:
         async def work(session: VirtualSession) -> None:
             for row in await session.fetch("select seq from perdure.rejected order by seq"):
                 await session.fetchval("select perdure.drop_rejected($1, 'ops')", row["seq"])
+
+        await self._transact(act, work, lambda answer: None)
+
+    async def _orphan(self, lifecycle: str, act: Act) -> None:
+        """Leave a message without its entity, as somebody does who deletes rows by hand."""
+        self._count += 1
+        entity_id = text = f"orphan {self._count}"
+        self._world.unfit.add(text)
+
+        async def work(session: VirtualSession) -> None:
+            await session.fetchval("select perdure.start($1, $2, '{}')", lifecycle, entity_id)
+            await session.fetchval("select perdure.signal($1, $2, 'note', '1', $3)", lifecycle, entity_id, text)
+            for statement in _TAKE_AWAY:
+                await session.execute(statement, lifecycle, entity_id)
 
         await self._transact(act, work, lambda answer: None)
 

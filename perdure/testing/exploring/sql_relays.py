@@ -87,9 +87,9 @@ class Relays:
             self._recovering = True
             self.keep(self._recover())
 
-    def send(self, row: Row) -> None:
-        """The application commits a message."""
-        self.keep(self._world.applications.message(row.entity.id))
+    def send(self, row: Row, more: str = "") -> None:
+        """The application commits a message; `more` is added to its text."""
+        self.keep(self._world.applications.message(row.entity.id, more=more))
 
     def send_again(self, row: Row) -> None:
         """What is delivered next is delivered twice, since the relay dies before its commit."""

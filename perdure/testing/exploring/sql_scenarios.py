@@ -14,6 +14,7 @@ from perdure.app import App, contracts_of
 from perdure.contracts.effects import Effect
 from perdure.contracts.steps import Step
 from perdure.testing.exploring import programs
+from perdure.testing.exploring.authoring import RARE, Author
 from perdure.testing.exploring.other_side import SECRET
 from perdure.testing.exploring.programs import COUNT, NAME, Place, Program, contracts
 from perdure.testing.exploring.scenario import Fault, Scenario
@@ -29,6 +30,7 @@ SECOND = "second"
 class Newer(programs.Interpreter, Lifecycle[Program, Place]):
     """The interpreter, of a build that takes one signal more."""
 
+    build: ClassVar[int] = 1
     effects: ClassVar[tuple[Effect[Any, Any], ...]] = tuple(contracts(1).values())
     steps: ClassVar[tuple[Step[Any, Any], ...]] = (COUNT,)
 
@@ -85,7 +87,7 @@ def sql_scenario(seed: int) -> SqlScenario:
     random = Random(f"sql {seed}")
     base = scenario(seed, None, contracts_of(Newer))
     entities = tuple(
-        (random.choice((NAME, NAME, SECOND)), programs.Author(random).program(SECRET))
+        (random.choice((NAME, NAME, SECOND)), Author(random, RARE).program(SECRET))
         for _ in range(random.choice((1, 2, 2, 3, 4)))
     )
     starts = [
@@ -141,7 +143,7 @@ def smaller(one: Scenario) -> Iterator[Scenario]:
             yield replace(one, acts=(*one.acts[:each], replace(act, how=""), *one.acts[each + 1 :]))
     yield from smaller_scenarios(one)
     for number, (lifecycle, program) in enumerate(one.entities):
-        for name in ("steps", "at_cancel"):
+        for name in ("steps", "at_cancel", "at_message"):
             for steps in smaller_steps(getattr(program, name)):
                 made = lifecycle, program.model_copy(update={name: steps})
                 yield replace(one, entities=(*one.entities[:number], made, *one.entities[number + 1 :]))
@@ -150,7 +152,8 @@ def smaller(one: Scenario) -> Iterator[Scenario]:
 def lines_of(one: SqlScenario) -> Sequence[str]:
     """What a script has beside that of every scenario."""
     lines: list[object] = [
-        f"{number}: {name} {program.steps} {program.at_cancel}" for number, (name, program) in enumerate(one.entities)
+        f"{number}: {name} {program.steps} {program.at_cancel} {program.at_message}"
+        for number, (name, program) in enumerate(one.entities)
     ]
     lines += [f"relays: {one.relays}", *one.relay_faults, *one.acts]
     return [str(each) for each in lines]

@@ -65,6 +65,9 @@ class World:
         told: what `perform` answered, by key; more than once where a run was started from its top.
         told_at_end: what `perform` had answered, by key, when a run ordered its end; by the version of that write.
         task: the workflow task that is being worked on.
+        performed: when performances began, by key.
+        ending: entities whose end a run has ordered, perhaps in a task that was lost.
+        acknowledged: texts of the author's updates that were answered, and that Temporal has not lost since.
         policies: doubt policies of performances that have one of their own, by key.
         settled_by_person: keys of which a person said what became of them.
         records_lost: whether the database has lost the records of attempts.
@@ -86,6 +89,9 @@ class World:
         self.findings: list[Finding] = []
         self.told: dict[str, list[Told]] = defaultdict(list)
         self.told_at_end: dict[tuple[Entity, int], dict[str, list[Told]]] = defaultdict(lambda: defaultdict(list))
+        self.performed: dict[str, list[float]] = defaultdict(list)
+        self.ending: set[Entity] = set()
+        self.acknowledged: dict[Entity, list[str]] = defaultdict(list)
         self.policies: dict[str, Any] = {}
         self.task: WorkflowTask | None = None
         self.settled_by_person: set[str] = set()
@@ -203,6 +209,9 @@ class World:
             records_lost=self.records_lost,
             sent=self.sent(entity),
             received=kept["heard"] if keeps else None,
+            performed=self.performed,
+            acknowledged=self.acknowledged[entity] if keeps else (),
+            updated=kept.get("told", ()) if keeps else (),
             secret=secret,
         )
 
@@ -337,6 +346,10 @@ class World:
             case "message":
                 if self.subject.messages:
                     self.relay.send(row)
+            case "confirm":
+                self.people.confirm(row.entity)
+            case "update":
+                self.people.tell(row.entity)
             case "again":
                 self.relay.send_again(row)
             case "cancel through Temporal":
@@ -346,10 +359,12 @@ class World:
                 if is_open:
                     self.temporal.signal(workflow_id, MIRROR, "reconciliation")
             case "terminate":
+                self.acknowledged.clear()
                 if is_open:
                     self.temporal.terminate(workflow_id)
                 self.loop.call_later(event.seconds, self.relay.recover)
             case "lose Temporal":
+                self.acknowledged.clear()
                 self.temporal.lose_everything()
                 self.loop.call_later(event.seconds, self.relay.recover)
             case "evict":
@@ -359,6 +374,7 @@ class World:
             case "start worker":
                 self.start_worker()
             case "restore":
+                self.acknowledged.clear()
                 self.records_lost = True
                 self.database.store.lose_records()
                 self.loop.call_later(event.seconds, self.people.reconcile, row.entity)
@@ -401,20 +417,26 @@ def _deterministic(world: World) -> Iterator[None]:
 def _watching(world: World) -> Iterator[None]:
     """Show the world what `perform` answers, beside the author."""
 
-    def answered(performance: Performance[Any, Any], end: Answer) -> None:
+    def begins(performance: Performance[Any, Any]) -> None:
         if performance.record.own is not None:
             world.policies[str(performance.key)] = performance.record.own.doubt
         if not workflow.unsafe.is_replaying():
+            world.performed[str(performance.key)].append(world.loop.time())
+
+    def answered(performance: Performance[Any, Any], end: Answer) -> None:
+        if not workflow.unsafe.is_replaying():
             assert world.task is not None
-            world.task.answers.append((str(performance.key), end))
+            world.task.answers.append((str(performance.key), end, world.loop.time()))
 
     def ends(write: Write, answers: Answers) -> None:
         if workflow.unsafe.is_replaying():
             return
         # Two tasks in turn can order the same version, where Temporal's clock was put back between them.
-        noted = world.told_at_end[Entity(write.lifecycle, write.id, write.generation), write.version]
+        entity = Entity(write.lifecycle, write.id, write.generation)
+        world.ending.add(entity)
+        noted = world.told_at_end[entity, write.version]
         for key, each in answers.items():
-            noted[key] += [Told(end, world.loop.time()) for end in each]
+            noted[key] += [Told(end, world.loop.time(), world.loop.time()) for end in each]
 
-    with watching(answered, ends):
+    with watching(answered, ends, begins):
         yield

@@ -233,17 +233,35 @@ async def _waiting(db: Connection, count: int) -> bool:
     return bool(await db.fetchval("select count(*) = $1 from pg_locks where not granted", count))
 
 
-@pytest.mark.parametrize(
-    ("by", "final", "wakes"), [(None, False, 1), (None, True, 0), ("ann", False, 0)], ids=["open", "ended", "by hand"]
-)
+@pytest.mark.parametrize(("final", "wakes"), [(False, 1), (True, 0)], ids=["open", "ended"])
 async def test_a_late_done_wakes_the_lifecycle_that_gave_it_up(
-    store: PostgresStore, db: Connection, by: str | None, final: bool, wakes: int
+    store: PostgresStore, db: Connection, final: bool, wakes: int
 ) -> None:
     await one(store, a_begin("a", 1))
     await one(store, an_outcome("a", 1, EffectStatus.IN_DOUBT))
     await one(store, a_move("a", 2, "error", final=final))
-    await one(store, an_outcome("a", 1, EffectStatus.DONE, receipt=1, by=by))
+    await one(store, an_outcome("a", 1, EffectStatus.DONE, receipt=1))
     assert await woken(db) == [{"key": a_key("a")}] * wakes
+
+
+@pytest.mark.parametrize("late", [True, False])
+@pytest.mark.parametrize(
+    ("op", "said"),
+    [
+        (FenceOp.OUTCOME, EffectStatus.DONE),
+        (FenceOp.RESOLVE, EffectStatus.DONE),
+        (FenceOp.RESOLVE, EffectStatus.NOT_DONE),
+    ],
+)
+async def test_a_look_up_that_ends_after_its_run_has_parked_the_effect_wakes_it(
+    store: PostgresStore, db: Connection, op: FenceOp, said: EffectStatus, late: bool
+) -> None:
+    await one(store, a_begin("a", 1))
+    await one(store, an_outcome("a", 1, EffectStatus.IN_DOUBT))
+    if late:
+        await one(store, a_write("a", 3, None, a_fence(FenceOp.LOST, "a", why="no word")))
+    await one(store, a_write("a", 2, None, a_fence(op, "a", status=said, by="look-up")))
+    assert await woken(db) == [{"key": a_key("a")}] * late
 
 
 @pytest.mark.parametrize("said", [EffectStatus.NOT_DONE, EffectStatus.REFUSED])

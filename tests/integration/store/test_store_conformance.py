@@ -378,11 +378,14 @@ async def test_any_sequence_of_writes_gets_equal_answers_from_both(store: Postgr
 
 
 async def _same_answers(store: PostgresStore, seed: int) -> None:
-    draw, memory, told_so_far = random.Random(seed), in_memory(), []
+    draw, woken, told_so_far = random.Random(seed), list[str](), []
+    memory = MemoryStore(lambda: datetime.now(UTC), on_late=woken.append)
     for _ in range(14):
         write = _any_write(draw, f"s{seed}")
         told_so_far.append(write.model_dump(mode="json", exclude_none=True))
         assert _comparable(await say(store, write)) == _comparable(await say(memory, write)), (seed, told_so_far)
+    query = "select body->>'key' from perdure.outbox where kind = 'wake' and id = $1 order by seq"
+    assert [row[0] for row in await store.pool.fetch(query, f"s{seed}")] == woken, (seed, told_so_far)
 
 
 def _any_write(draw: random.Random, entity_id: str) -> Write:

@@ -23,11 +23,13 @@ begin
     end if;
     update perdure.effect set status = said, receipt = case when said = 'done' then nullif(f->'receipt', 'null') else receipt end,
         why = f->>'why', settled_by = f->>'by', version = greatest(version, (w->>'version')::bigint) where key = old.key;
-    -- A late outcome: a run that took the attempt for lost, parked the effect or gave it up must receive it.
-    if said <> 'in_doubt' and (outcome or said = 'done') and (old.token <> f->>'token' or old.status <> 'attempting') then
+    -- A late outcome: a run that took the attempt for lost, parked the effect or gave it up must receive it. A look-up and the run itself
+    -- know the newest write about the effect, so their outcome is late if another write has come since.
+    if said <> 'in_doubt' and (case when f->>'by' is null and outcome then old.token <> f->>'token' or old.status <> 'attempting'
+            else (w->>'version')::bigint <= old.version end) then
         insert into perdure.outbox (lifecycle, id, generation, kind, body)
             select w->>'lifecycle', w->>'id', (w->>'generation')::int, 'wake', jsonb_build_object('key', old.key)
-            where f->>'by' is null and exists (
+            where exists (
                 select from perdure.ident where lifecycle = w->>'lifecycle' and id = w->>'id'
                     and generation = (w->>'generation')::int and final is null);
     end if;

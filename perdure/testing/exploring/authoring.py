@@ -1,0 +1,117 @@
+"""Writes random programs for the interpreter of `programs`."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+from perdure.testing.exploring.programs import ORDER, OWN, Place, Program, contracts
+
+DEPTH = 2
+"""Levels of nesting of large programs."""
+RARE = 0.2
+"""The usual share of what programs seldom have."""
+_LARGE = 0.2
+"""Share of large programs. Most are small: a run costs what its effects cost, and most mistakes need one or two."""
+
+
+class Author:
+    """Writes random programs.
+
+    Args:
+        random: the source of all that is random.
+        rare: the share of steps that are of a rare kind.
+    """
+
+    def __init__(self, random: Random, rare: float = 0.0) -> None:
+        self._random, self._rare = random, rare
+        self._suffixes = 0
+        self._place = 0
+        self._names = list(contracts(0))
+
+    def program(self, secret: str) -> Program:
+        """A program with its own way to a cancelled end."""
+        random = self._random
+        large = random.random() < _LARGE
+        steps = self._steps(DEPTH, random.randint(1, 4)) if large else self._steps(1, random.randint(1, 2))
+        cancelling = [self._performance({})] if random.random() < 0.4 else []
+        if random.random() < 0.3 and self._place < len(ORDER) - 1:
+            steps.append(self._performance({"then": Place.ENDED.value}))
+        given = Program(steps=steps, at_cancel=cancelling, secret=secret)
+        if self._is_rare() and self._is_rare():
+            given.at_message = [self._performance({})]
+        return given
+
+    def _steps(self, depth: int, length: int, *, alone: bool = True) -> list[Any]:
+        return [self._step(depth, alone) for _ in range(length)]
+
+    def _step(self, depth: int, alone: bool) -> list[Any]:
+        random = self._random
+        choice = random.random()
+        if depth and self._is_rare() and (step := self._rare_step(depth, alone)):
+            return step
+        if choice < 0.6 or not depth:
+            return self._performance(self._moves(alone))
+        if choice < 0.75:
+            most = depth  # a small program has two branches of one step
+            branches = range(random.randint(2, 1 + most))
+            steps = [self._steps(depth - 1, random.randint(1, most), alone=False) for _ in branches]
+            return [random.choice(("gather", "group")), steps]
+        if choice < 0.82:
+            return ["until", random.randint(1, 120)]
+        if choice < 0.87 and alone:
+            return ["messages", random.randint(1, 2)]
+        if choice < 0.92:
+            return ["step"]
+        if choice < 0.96 and alone and self._place < len(ORDER) - 2:
+            return ["enter", self._next_place()]
+        return ["save"]
+
+    def _rare_step(self, depth: int, alone: bool) -> list[Any] | None:
+        random = self._random
+        match random.choice(("race", "within", "within", "messages", "renew")):
+            case "race":
+                return ["race", [self._steps(depth - 1, 1, alone=False) for _ in range(2)]]
+            case "within":
+                return ["within", random.choice((1, 4, 10, 40)), self._steps(depth - 1, 1, alone=False)]
+            case "messages" if alone:
+                return ["messages", random.randint(1, 2), random.choice((2, 10, 60))]
+            case "renew" if alone:
+                return ["renew"]
+        return None
+
+    def _performance(self, more: dict[str, Any]) -> list[Any]:
+        random = self._random
+        self._suffixes += 1
+        if random.random() < 0.2 and "again" not in more:  # else it would expire without end
+            more["expires"] = random.choice((3, 8, 20, 60))
+        name = random.choice(self._names)
+        if self._is_rare():
+            more |= self._rare_terms(name)
+        return ["perform", name, f"p{self._suffixes}", more]
+
+    def _rare_terms(self, name: str) -> dict[str, Any]:
+        random = self._random
+        fit = [each for each in OWN if name.startswith({"window": "dedupe", "ask": "look-up"}.get(each, ""))]
+        more: dict[str, Any] = random.choice(({"own": random.choice(fit)}, {"confirmed": True}, {"varies": True}))
+        return more
+
+    def _is_rare(self) -> bool:
+        return self._rare > 0 and self._random.random() < self._rare
+
+    def _moves(self, alone: bool) -> dict[str, Any]:
+        random = self._random
+        more: dict[str, Any] = {}
+        if not alone or self._place >= len(ORDER) - 3:
+            return {}
+        if random.random() < 0.4:
+            more["entering"] = self._next_place()
+        if random.random() < 0.2:
+            more |= {"then": self._next_place(), "again": True}
+        if random.random() < 0.3:
+            more["again"] = True
+        return more
+
+    def _next_place(self) -> str:
+        self._place += 1
+        return ORDER[self._place].value
