@@ -127,7 +127,10 @@ class Recorder:
         self._closed = True
 
     def show(self, state: str, why: str | None = None) -> None:
-        """Show `state` in queries and the Web UI from now on."""
+        """Show `state` in queries and the Web UI from now on. A run that is over shows no other state: the write of it
+        does not begin, and the next run would take the state for recorded."""
+        if self._closed:
+            return
         if self._run.set_state(state, why):
             self.publish()
         self.describe()
