@@ -5,6 +5,8 @@
 \getenv columns COLUMNS_PASSWORD
 \getenv console CONSOLE_PASSWORD
 \getenv temporal TEMPORAL_PASSWORD
+-- No log has them, also where one of these statements fails.
+set log_statement = 'none'; set log_min_duration_statement = -1; set log_min_error_statement = 'panic';
 create role owner login password :'owner';
 create role worker login password :'worker';
 create role columns login password :'columns';

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from perdure._text.privacy import format_error
-from perdure._text.shown import field, lines, one_line
+from perdure._text.shown import field, json_text, lines, one_line
 
 FIELDS = "perdure"
 """Attribute of a log record with the fields."""
@@ -36,7 +36,7 @@ class JsonLines(logging.Formatter):
         }
         if record.exc_info and record.exc_info[1]:
             line["error"] = format_error(record.exc_info[1])
-        return json.dumps(line, default=str)
+        return json_text(json.dumps(line, default=str))
 
 
 class PlainLines(logging.Formatter):

@@ -62,7 +62,7 @@ class Settings(BaseSettings):
         reconciliation_grace: age in seconds below which a reconciliation leaves a row alone.
         web_ui: address of Temporal's Web UI, such as `http://localhost:8233`, for the links that `perdure show`
             prints; None = no links.
-        console_folder: folder of the console's key, one-time tokens and ended sessions, which only its owner may use;
+        console_folder: folder of the console's key, one-time tokens and sessions, which only its owner may use;
             processes that serve the same console share it. None = `$XDG_STATE_HOME/perdure/console`.
         keys: keys that encrypt what goes to Temporal, `id:base64` of 32 bytes, several by comma: the first one
             encrypts, all decrypt; None = no encryption.

@@ -14,6 +14,7 @@ import asyncpg
 
 from perdure._machine.addresses import server_database
 from perdure._machine.folder import Folder
+from perdure._machine.scram import verifier
 from perdure._store.secured import connect
 from perdure._store.sql import queries
 from perdure.errors import InvalidSetting, NotPermitted, NotThisDatabase
@@ -160,7 +161,7 @@ def _statements(role: str, password: str | None, missing: list[str], there: bool
     if password is not None:
         made.append(
             f"{'alter' if there else 'create'} role {role} login nosuperuser nocreatedb nocreaterole "
-            f"connection limit {CONNECTIONS} password '{password}'"
+            f"connection limit {CONNECTIONS} password '{verifier(password)}'"
         )
         made += [] if there else [f"comment on role {role} is '{_OURS}'"]
     joined = password is not None and not superuser and missing  # to give a database to a role, one must be in it
@@ -176,7 +177,7 @@ def _way(url: str, role: str, error: asyncpg.InsufficientPrivilegeError) -> str:
     return (
         f"{without_passwords(url)} may not make Temporal's role and databases ({error.args[0]}). Set {ADMIN_URL} to a "
         f"role that may, for the first start alone; or run as a superuser:\n"
-        f"  create role {role} login connection limit {CONNECTIONS} password '...';\n"
+        f"  create role {role} login connection limit {CONNECTIONS};\n  \\password {role}\n"
         f"  create database {MAIN} owner {role};\n  create database {VISIBILITY} owner {role};\n"
         f"and set {TEMPORAL_URL}=postgresql://{role}:...@host:port/{MAIN}"
     )

@@ -7,7 +7,7 @@ import json
 import sys
 from typing import Any
 
-from perdure._text.shown import one_line
+from perdure._text.shown import json_text, one_line
 
 _WIDTH = 8
 """Characters of a name, so that most lines begin in one column."""
@@ -72,7 +72,8 @@ def json_line(name: str, line: str) -> str:
         '{"process": "worker-1", "message": "ready"}'
     """
     found = _object(line)
-    return json.dumps({"process": name} | (found or {"message": line}) | {"process": name}, ensure_ascii=False)
+    shown = {"process": name} | (found or {"message": line}) | {"process": name}
+    return json_text(json.dumps(shown, ensure_ascii=False))
 
 
 def _object(line: str) -> dict[str, Any] | None:
@@ -80,6 +81,6 @@ def _object(line: str) -> dict[str, Any] | None:
         return None
     try:
         found = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):  # of a line that somebody else may have made up
         return None
     return found if isinstance(found, dict) else None

@@ -16,6 +16,8 @@ query = queries(__name__)
 _TOKEN = re.compile("[0-9a-f]{40}")
 MOST = 20
 """Of each lifecycle."""
+LOOKED_AT = 20_000
+"""Ids of each lifecycle that begin so, among which those within reach are looked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +50,10 @@ async def search(connection: Connection, text: str, scope: str | None, reach: Re
     rows = list(await connection.fetch(query("search_key"), text))
     if _TOKEN.fullmatch(text):
         rows += await connection.fetch(query("search_token"), text)
+    limits = (MOST, *reach.columns, LOOKED_AT)
     if slash and lifecycle in known and entity_id:
-        rows += await connection.fetch(query("search_ids"), [lifecycle], entity_id.partition("~")[0], MOST)
-    rows += await connection.fetch(query("search_ids"), sorted(known), text, MOST)
+        rows += await connection.fetch(query("search_ids"), [lifecycle], entity_id.partition("~")[0], *limits)
+    within = sorted(each for each in known if reach.includes_some(each))
+    rows += await connection.fetch(query("search_ids"), within, text, *limits)
     found = dict.fromkeys(Found(**row) for row in rows if reach.includes(row["lifecycle"], row["tenant"]))
     return sorted(found, key=lambda each: not each.exact)

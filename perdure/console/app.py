@@ -22,7 +22,7 @@ from perdure.console.folder import Folder
 from perdure.console.guarding import guarded, refused
 from perdure.console.identity import Asked, Host, Identity
 from perdure.console.jobs import Jobs
-from perdure.console.limiting import Rates
+from perdure.console.limiting import Places, Rates
 from perdure.console.live import Live
 from perdure.console.page import Page, address
 from perdure.console.pages import PAGES
@@ -50,11 +50,12 @@ class Console:
         self.sources: Sources = sources
         self.public_url: str | None = public_url
         self.rates: Rates = Rates()
+        self.places: Places = Places(min(4, max(1, sources.for_pages - 1)))
         self.folder: Folder = folder
         secret = folder.secret()
-        self.forms: Forms = Forms(secret, urlsplit(public_url).netloc if public_url else None)
+        self.forms: Forms = Forms(folder, urlsplit(public_url).netloc if public_url else None)
         self.sessions: Sessions = Sessions(folder, secret + identity.rules)
-        self.jobs: Jobs = Jobs()
+        self.jobs: Jobs = Jobs(folder)
         self.live: Live = Live(sources)
         self.assets: Assets = Assets()
         self._fixed: list[BaseRoute] = [

@@ -5,6 +5,8 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
+import unicodedata
 from collections.abc import AsyncIterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
@@ -13,20 +15,26 @@ from starlette.responses import Response, StreamingResponse
 
 from perdure._text.shown import json_text, one_line
 
-FORMULA = ("=", "+", "-", "@", "|", "%", "\t", "\r")
-"""What a spreadsheet may take for the beginning of a formula: such a cell begins with an apostrophe."""
+FORMULA = ("=", "+", "-", "\N{MINUS SIGN}", "@", "|", "%")
+"""What a spreadsheet may take for the beginning of a formula, also as a full-width or small form: such a cell begins
+with an apostrophe."""
+_NEXT_CELL = re.compile(r";(?= *[^\w\s])")
+"""Where a spreadsheet that separates cells by semicolons, as many countries' do, could see a formula begin."""
 
 
 def cell(value: object) -> str:
     """A value as CSV has it.
 
-    >>> cell("=1+1"), cell(7), cell(None)
-    ("'=1+1", '7', '')
+    >>> cell("=1+1"), cell("\uff1d1+1"), cell("a;=1+1"), cell(-7), cell(None)
+    ("'=1+1", "'\uff1d1+1", "a;'=1+1", '-7', '')
     """
     if value is None:
         return ""
+    if isinstance(value, int | float):
+        return str(value)
     text = value.isoformat() if isinstance(value, datetime) else one_line(value)
-    return f"'{text}" if text.startswith(FORMULA) and not isinstance(value, int | float) else text
+    text = _NEXT_CELL.sub(";'", text)
+    return f"'{text}" if unicodedata.normalize("NFKC", text[:1]).startswith(FORMULA) else text
 
 
 def exported(form: str, name: str, columns: Sequence[str], rows: AsyncIterator[Mapping[str, Any]]) -> Response:

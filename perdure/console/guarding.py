@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, NoReturn
 from urllib.parse import parse_qsl
 
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
+from starlette.types import Receive, Scope, Send
 
 from perdure._text.privacy import describe
+from perdure.console.limiting import Full
 from perdure.console.page import Page, View
 from perdure.console.roles import Person
 from perdure.console.security import VISITOR, new_visitor
@@ -38,6 +43,8 @@ TOKEN = "form_token"
 """The field of each form that holds its token."""
 LARGEST = 2**20
 """Bytes of a form."""
+SLOWEST = 30.0
+"""Seconds in which a form must have come."""
 _TITLES: list[tuple[type[PerdureError], int, str]] = [
     (Forbidden, 403, "You have no role for this"),
     (NoSuchEntity, 404, "There is no such entity"),
@@ -64,36 +71,62 @@ class Refused(Exception):
         self.headers: dict[str, str] | None = headers
 
 
-def guarded(console: Console, page: Page) -> Callable[[Request], Awaitable[Response]]:
+@dataclass(frozen=True, slots=True)
+class _Placed:
+    """An answer that gives the place of its person free when it is sent."""
+
+    response: Response
+    place: AsyncExitStack
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """See ASGI."""
+        async with self.place:
+            await self.response(scope, receive, send)
+
+
+Answered = Response | _Placed
+
+
+def guarded(console: Console, page: Page) -> Callable[[Request], Awaitable[Answered]]:
     """The page, behind everything that is checked before it is made."""
 
-    async def answer(request: Request) -> Response:
-        person: Person | None = None
-        try:
-            known, visitor = browser(request)
-            if any("\0" in each for each in (request.scope["path"], *request.query_params.values())):
-                raise Refused(400, "That can't be shown", "The address holds a character that no text may have.")
-            person = await who(console, request)
-            check_rate(console, request, person)
-            if person is None:
-                return _sign_in(console, request, page)
-            if not person.may_somewhere(page.role):
-                _deny(page, person)
-            form = await checked_form(console, request, person, once=page.acts) if page.method == "POST" else {}
-            response = await page.show(View(console, request, person, page, visitor, form))
-        except Refused as error:
-            response = refused(console, request, error.status, error.title, error.why, person)
-            response.headers.update(error.headers or {})
-            return response
-        except PerdureError as error:
-            return _problem(console, request, error, person)
-        except Exception as error:  # its message may quote what it was about
-            log.error("a page failed: %s: %s", page.name, describe(error), exc_info=error)
-            return refused(console, request, 500, "This page failed", "The log of the console says where.", person)
-        keep(console, request, response, None if known else visitor)
-        return response
+    async def answer(request: Request) -> Answered:
+        async with AsyncExitStack() as place:
+            response = await _answer(console, page, request, place)
+            return _Placed(response, place.pop_all())
 
     return answer
+
+
+async def _answer(console: Console, page: Page, request: Request, place: AsyncExitStack) -> Response:
+    person: Person | None = None
+    try:
+        known, visitor = browser(request)
+        if any("\0" in each for each in (request.scope["path"], *request.query_params.values())):
+            raise Refused(400, "That can't be shown", "The address holds a character that no text may have.")
+        person = await who(console, request)
+        if person is None:
+            return _sign_in(console, request, page)
+        _wait(console.rates.requests.wait(person.name))
+        if not person.may_somewhere(page.role):
+            _deny(page, person)
+        form = await checked_form(console, request, person, once=page.acts) if page.method == "POST" else {}
+        if not page.lasts:
+            await place.enter_async_context(console.places.one(person.name))
+        response = await page.show(View(console, request, person, page, visitor, form, place))
+    except Refused as error:
+        response = refused(console, request, error.status, error.title, error.why, person)
+        response.headers.update(error.headers or {})
+        return response
+    except Full:
+        return refused(console, request, 429, "Too many requests", "Many of yours wait already: try again.", person)
+    except PerdureError as error:
+        return _problem(console, request, error, person)
+    except Exception as error:  # its message may quote what it was about
+        log.error("a page failed: %s: %s", page.name, describe(error), exc_info=error)
+        return refused(console, request, 500, "This page failed", "The log of the console says where.", person)
+    keep(console, request, response, None if known else visitor)
+    return response
 
 
 async def who(console: Console, request: Request) -> Person | None:
@@ -123,16 +156,6 @@ def keep(console: Console, request: Request, response: Response, visitor: str | 
         console.sessions.renew(request, response, path=path, secure=secure)
 
 
-def check_rate(console: Console, request: Request, person: Person | None) -> None:
-    """Make sure that the person, or where nobody is known the address, has not asked too often.
-
-    Raises:
-        Refused: it has.
-    """
-    address = request.client.host if request.client else ""
-    _wait(console.rates.requests.wait(f"address {address}" if person is None else f"person {person.name}"))
-
-
 async def checked_form(
     console: Console, request: Request, person: Person | None, *, once: bool = True
 ) -> dict[str, str]:
@@ -142,15 +165,11 @@ async def checked_form(
         once: whether it counts once.
 
     Raises:
-        Refused: it is too large, is no form, comes too often or from elsewhere, or was sent before.
+        Refused: it is too large or too slow, is no form, comes too often or from elsewhere, or was sent before.
     """
     if person is not None:
         _wait(console.rates.acts.wait(person.name))
-    body = b""
-    async for chunk in request.stream():
-        body += chunk
-        if len(body) > LARGEST:
-            raise Refused(413, "The form is too large", f"It may have {LARGEST:,} bytes.")
+    body = await _body(request)
     if request.headers.get("content-type", "").partition(";")[0] != "application/x-www-form-urlencoded":
         raise Refused(415, "That is no form", "Send application/x-www-form-urlencoded.")
     try:
@@ -159,11 +178,28 @@ async def checked_form(
             raise ValueError
     except ValueError:
         raise Refused(400, "That is no form", "It is not encoded as one.") from None
-    why = console.forms.refusal(request, form.pop(TOKEN, ""), request.cookies.get(VISITOR), person, once=once)
+    try:
+        why = console.forms.refusal(request, form.pop(TOKEN, ""), request.cookies.get(VISITOR), person, once=once)
+    except OSError as error:
+        log.error("forms can't be put on record: %s", describe(error))
+        raise Refused(503, "Nothing was done", "The folder of the console can't be written to: see its log.") from None
     if why is not None:
         log_event(log, "refused a form", path=request.url.path, why=why, by=person.name if person else None)
         raise Refused(403, "The form was refused", f"Nothing was done: {why}. Load its page again, and send it anew.")
     return form
+
+
+async def _body(request: Request) -> bytes:
+    body = bytearray()
+    try:
+        async with asyncio.timeout(SLOWEST):
+            async for chunk in request.stream():
+                body += chunk
+                if len(body) > LARGEST:
+                    raise Refused(413, "The form is too large", f"It may have {LARGEST:,} bytes.")
+    except TimeoutError:
+        raise Refused(408, "The form was too slow", f"It must have come within {SLOWEST:g} s.") from None
+    return bytes(body)
 
 
 def refused(

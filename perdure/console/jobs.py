@@ -14,14 +14,17 @@ from perdure._operations.acts import Acts
 from perdure._operations.bulk import Bulk, Name, Tally
 from perdure._text.privacy import describe
 from perdure._text.shown import one_line
+from perdure.console.folder import Folder
 from perdure.console.roles import Person, Role
 from perdure.console.verbs import Fields, Verb
 from perdure.contracts.keys import Entity
-from perdure.errors import PerdureError
+from perdure.errors import Forbidden, NotNow, PerdureError
 from perdure.logs import log_event
 
 log: logging.Logger = logging.getLogger("perdure.console")
 
+MOST, MOST_OF_ALL = 3, 30
+"""Jobs under way of one person, and of all."""
 KEPT = 200
 """Jobs that are remembered; what they did is on record in any case."""
 REFUSALS = 100
@@ -39,6 +42,7 @@ class Job:
         refusals: the newest ones.
         problem: why it failed, if it has.
         ended: when; None = it is under way.
+        revoked: whether its person was revoked since it began.
     """
 
     id: str
@@ -54,11 +58,15 @@ class Job:
     problem: str | None = None
     ended: datetime | None = None
     stop: asyncio.Event = field(default_factory=asyncio.Event)
+    revoked: Callable[[], bool] = lambda: False
 
     async def run(self, acts: Acts, names: AsyncIterator[Name], keys: dict[Name, list[str]], fields: Fields) -> None:
-        """Do it, until all are dealt with or it is stopped."""
+        """Do it, until all are dealt with, it is stopped, or its person is revoked."""
 
         async def act(entity: Entity) -> str:
+            if self.revoked():
+                self.stop.set()
+                raise Forbidden(f"{entity}: {self.by} was revoked")
             chosen: Sequence[str] = keys.get(Name(entity.lifecycle, entity.id), [])
             return await self.verb.act(acts, entity, chosen, fields)
 
@@ -85,6 +93,7 @@ class Job:
 class Jobs:
     """Those of one console process."""
 
+    folder: Folder
     _jobs: dict[str, Job] = field(default_factory=dict)
     _tasks: set[asyncio.Task[None]] = field(default_factory=set)
 
@@ -97,7 +106,15 @@ class Jobs:
         fields: Fields,
         ended: Callable[[], None],
     ) -> None:
-        """Let it run; `ended` is called at its end."""
+        """Let it run; `ended` is called at its end.
+
+        Raises:
+            NotNow: so many are under way already.
+        """
+        under_way = [each.by for each in self._jobs.values() if each.ended is None]
+        if under_way.count(job.by) >= MOST or len(under_way) >= MOST_OF_ALL:
+            raise NotNow(f"{min(len(under_way), MOST)} acts on many are under way: wait for one of them, or stop one")
+        job.revoked = lambda: self.folder.revoked(job.by, job.began.timestamp())
         self._jobs[job.id] = job
         for old in [each.id for each in self._jobs.values() if each.ended][: max(len(self._jobs) - KEPT, 0)]:
             del self._jobs[old]

@@ -1,11 +1,16 @@
-"""How often somebody may ask: so many at once, and so many a minute."""
+"""How often somebody may ask: so many a minute, and so many at the same time. One person never takes everything."""
 
 from __future__ import annotations
 
+import asyncio
 import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 _MOST = 10_000
+WAITING = 40
+"""Requests of one person that wait for one of that person's places."""
 
 
 @dataclass(slots=True)
@@ -29,6 +34,47 @@ class Rate:
         while len(self._buckets) > _MOST:  # the one that has not asked for longest
             del self._buckets[next(iter(self._buckets))]
         return 0.0 if allowed else (1 - left) * 60 / self.per_minute
+
+
+class Full(Exception):
+    """So many requests of one person wait already."""
+
+
+@dataclass(slots=True)
+class _Place:
+    free: asyncio.Semaphore
+    requests: int = 0
+
+
+@dataclass(slots=True)
+class Places:
+    """Requests of each person that are answered at the same time; more wait for these.
+
+    Attributes:
+        most: of one person.
+    """
+
+    most: int
+    _places: dict[str, _Place] = field(default_factory=dict)
+
+    @asynccontextmanager
+    async def one(self, name: str) -> AsyncIterator[None]:
+        """One of the places of a person.
+
+        Raises:
+            Full: too many wait for it already.
+        """
+        place = self._places.setdefault(name, _Place(asyncio.Semaphore(self.most)))
+        if place.requests >= self.most + WAITING:
+            raise Full
+        place.requests += 1
+        try:
+            async with place.free:
+                yield
+        finally:
+            place.requests -= 1
+            if not place.requests:
+                del self._places[name]
 
 
 @dataclass(slots=True)

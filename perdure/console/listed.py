@@ -86,7 +86,7 @@ def _take(listed: Listed, line: str, named: Mapping[str, Sequence[Doubt]], app: 
     if receipt:
         try:
             given = _json(receipt)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             listed.unusable.append(f"{line}: it is no JSON: {error}")
             return
         why = receipt_problem(app, meant[0].effect, given)

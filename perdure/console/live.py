@@ -8,13 +8,16 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
-from perdure._operations.changes import newest_change
+from perdure._operations.changes import Changes, change_of
+from perdure._operations.reach import Reach
 from perdure._text.privacy import describe
 from perdure.console.guarding import Refused, who
 from perdure.console.page import Page, View
@@ -27,10 +30,11 @@ EVERY = 1.0
 """Seconds between two looks at what is watched."""
 BEAT = 15.0
 """Seconds after which a stream sends something in any case, and checks that its person is still signed in."""
-MOST = 200
-"""Streams of one console process."""
+MOST, MOST_OF_ONE = 200, 20
+"""Streams of one console process, and of one person."""
 
-Watched = tuple[str | None, str | None]
+Watched = tuple[str, str] | Reach
+"""An entity, or all that somebody may see."""
 
 
 @dataclass
@@ -45,11 +49,27 @@ class Live:
 
     sources: Sources
     _watches: dict[Watched, _Watch] = field(default_factory=dict)
+    _of: Counter[str] = field(default_factory=Counter)
 
     @property
     def streams(self) -> int:
         """How many are open."""
-        return sum(len(each.streams) for each in self._watches.values())
+        return self._of.total()
+
+    @contextmanager
+    def place(self, name: str) -> Iterator[None]:
+        """For one stream of a person.
+
+        Raises:
+            Refused: too many are open already.
+        """
+        if self.streams >= MOST or self._of[name] >= MOST_OF_ONE:
+            raise Refused(503, "Too many open pages", "Load this page again to see what has changed.")
+        self._of[name] += 1
+        try:
+            yield
+        finally:
+            self._of -= Counter([name])
 
     async def events(self, watched: Watched, still: Callable[[], Awaitable[bool]]) -> AsyncIterator[str]:
         """The lines of one stream, until its person is signed out or the console stops."""
@@ -81,15 +101,15 @@ class Live:
                 self._watches.pop(watched, None)
 
     async def _look(self, watched: Watched, watch: _Watch) -> None:
-        last: str | None = None
+        changed = Changes(watched) if isinstance(watched, Reach) else change_of(*watched)
         away = False
         while True:
             try:
                 async with self.sources.reading() as connection:
-                    now = await newest_change(connection, *watched)
-                if away or (last is not None and now != last):
+                    something = await changed(connection)
+                if away or something:
                     _push(watch, "changed")
-                last, away = now or "", False
+                away = False
             except Exception as error:  # whatever it is, the pages must not look as if they were true
                 if not away:
                     _push(watch, "away")
@@ -113,23 +133,21 @@ def _push(watch: _Watch, event: str | None) -> None:
 
 
 async def show(view: View) -> Response:
-    """The stream of a page: of one entity, or of everything."""
+    """The stream of a page: of one entity, or of everything that the person may see."""
     live = view.console.live
-    if live.streams >= MOST:
-        raise Refused(503, "Too many open pages", "Load this page again to see what has changed.")
+    view.until_sent.enter_context(live.place(view.person.name))
     lifecycle, entity_id = view.query.get("lifecycle"), view.query.get("id")
-    if lifecycle is None or entity_id is None:
-        lifecycle = entity_id = None
-    else:
+    watched: Watched = view.reach()
+    if lifecycle is not None and entity_id is not None:
         await _check(view, lifecycle, entity_id)
+        watched = lifecycle, entity_id
 
     async def still(request: Request = view.request) -> bool:
         person = await who(view.console, request)
         return person is not None and person.may_somewhere(view.page.role)
 
     headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
-    events = live.events((lifecycle, entity_id), still)
-    return StreamingResponse(events, media_type="text/event-stream", headers=headers)
+    return StreamingResponse(live.events(watched, still), media_type="text/event-stream", headers=headers)
 
 
 async def _check(view: View, lifecycle: str, entity_id: str) -> None:
@@ -142,4 +160,4 @@ async def _check(view: View, lifecycle: str, entity_id: str) -> None:
     view.see(lifecycle, entity_id, standing.tenant)
 
 
-PAGES = [Page("live", "/live", show)]
+PAGES = [Page("live", "/live", show, lasts=True)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -104,6 +105,7 @@ class OpenId(Identity):
         return response
 
     async def _end(self, request: Request) -> Response:
+        began = time.time()
         try:
             request.scope["session"] = self._signer.loads(request.cookies.get(COOKIE, ""), max_age=_AGE)
             token = await self._oauth.provider.authorize_access_token(request)
@@ -117,10 +119,9 @@ class OpenId(Identity):
         grants = granted_to(name, groups if isinstance(groups, list) else (), dict(self.granting))
         if not usable(name) or not grants:
             return _failed("this account has no role here: ask who administers the console", 403)
-        response = RedirectResponse(_path(request), 303)
-        self.sessions.begin(
-            response, Person(name, grants), path=_path(request), secure=is_secure(request, self.public_url)
-        )
+        response, person = RedirectResponse(_path(request), 303), Person(name, grants)
+        secure = is_secure(request, self.public_url)
+        self.sessions.begin(response, person, path=_path(request), secure=secure, began=began)
         response.delete_cookie(COOKIE, path=_path(request))
         return response
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
@@ -37,6 +37,8 @@ class Page:
             `View.require` besides.
         menu: its words in the menu; None = it is not there.
         acts: whether its form changes something, and so counts once. One that only shows can be sent again.
+        lasts: whether its answer lasts for as long as the page is open. It then limits itself how many of them one
+            person may have.
         records: what it has on record that the audit does not list, as `a limit`: the audit says where that stands.
 
     Example:
@@ -55,6 +57,7 @@ class Page:
     menu: str | None = None
     acts: bool = True
     records: str | None = None
+    lasts: bool = False
 
 
 @dataclass
@@ -63,6 +66,7 @@ class View:
 
     Attributes:
         form: the fields of a form that was sent, without its token.
+        until_sent: is closed when the answer is sent, or nobody takes it any more.
     """
 
     console: Console
@@ -71,6 +75,7 @@ class View:
     page: Page
     visitor: str
     form: Mapping[str, str]
+    until_sent: AsyncExitStack = field(default_factory=AsyncExitStack)
 
     @property
     def config(self) -> Settings:
@@ -143,13 +148,16 @@ class View:
         async with session.writing() as connection:
             yield connection
 
-    async def session(self, note: str = "") -> Session:
+    async def session(self, note: str = "", *, many: bool = False) -> Session:
         """For acts, in the name of the person.
+
+        Args:
+            many: for a job: it has connections of its own, so that no page waits for it.
 
         Raises:
             NotPermitted: the role of the console could not write down who acts, so nothing is begun.
         """
-        session = await self.sources.session(self.person.name, note)
+        session = await self.sources.session(self.person.name, note, many=many)
         async with session.reading() as connection:
             await check_rights(connection)
         return session

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import secrets
-import time
 from dataclasses import dataclass, field
+from datetime import datetime
 from urllib.parse import urlsplit
 
 from itsdangerous import BadData, URLSafeTimedSerializer
@@ -12,6 +12,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from perdure.console.folder import FORM_AGE, Folder
 from perdure.console.roles import Person
 
 POLICY = "; ".join(
@@ -33,9 +34,6 @@ HEADERS = {
 }
 VISITOR = "perdure-console-visitor"
 """The cookie that a browser has from its first page on; each form is for one browser and one person."""
-FORM_AGE = 12 * 3600
-"""Seconds that a form can be sent."""
-_MOST_USED = 200_000
 _NOTICE, _NOTICED = "perdure.console.notice", 300
 
 
@@ -61,15 +59,18 @@ class Headed:
 
 @dataclass(slots=True)
 class Forms:
-    """Tokens of forms: each is for one browser and one person, and counts once.
+    """Tokens of forms: each is for one browser and one person, and counts once in all processes that share the folder.
 
     Attributes:
         public_host: what browsers call the console, if a proxy is before it.
     """
 
-    secret: bytes
+    folder: Folder
     public_host: str | None = None
-    _used: dict[str, float] = field(default_factory=dict)
+    secret: bytes = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        self.secret = self.folder.secret()
 
     @property
     def _signer(self) -> URLSafeTimedSerializer:
@@ -82,11 +83,18 @@ class Forms:
     def refusal(
         self, request: Request, given: str, visitor: str | None, person: Person | None, *, once: bool = True
     ) -> str | None:
-        """Why the form can't be accepted; None = it can, and if it counts once, its token is used up."""
+        """Why the form can't be accepted; None = it can, and its token is used up.
+
+        Args:
+            once: False = the token still counts afterwards.
+
+        Raises:
+            OSError: that it was sent can't be put on record.
+        """
         if foreign(request.headers, self.public_host):
             return "it was sent from a page of another site"
         try:
-            of, name, nonce = self._signer.loads(given, max_age=FORM_AGE)
+            (of, name, nonce), made = self._signer.loads(given, max_age=FORM_AGE, return_timestamp=True)
         except (BadData, ValueError):
             return "its token is missing, forged or too old"
         if (
@@ -96,12 +104,9 @@ class Forms:
             or name != (person.name if person else None)
         ):
             return "it was made for another browser or another person"
-        if nonce in self._used:
+        assert isinstance(made, datetime)
+        if once and not self.folder.use_form(nonce, made.timestamp()):
             return "it was sent before"
-        if not once:
-            return None
-        self._forget()
-        self._used[nonce] = time.monotonic() + FORM_AGE
         return None
 
     def notice(self, text: str) -> str:
@@ -114,12 +119,6 @@ class Forms:
             return str(URLSafeTimedSerializer(self.secret, salt=_NOTICE).loads(given, max_age=_NOTICED))
         except BadData:
             return None
-
-    def _forget(self) -> None:
-        """They were added in the order of their time."""
-        now = time.monotonic()
-        while self._used and (len(self._used) >= _MOST_USED or next(iter(self._used.values())) < now):
-            del self._used[next(iter(self._used))]
 
 
 def foreign(headers: Headers, public_host: str | None) -> bool:

@@ -11,14 +11,13 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from perdure.console.app import Console
+from perdure.console.connections import Connection
 from perdure.errors import InvalidSetting
 from perdure.logs import log_event
 
 log: logging.Logger = logging.getLogger("perdure.console")
 
 _GRACE = 3
-_MOST = 500
-"""Connections at a time."""
 
 
 async def serve(
@@ -37,7 +36,7 @@ async def serve(
         server_header=False,
         lifespan="off",
         timeout_graceful_shutdown=_GRACE,
-        limit_concurrency=_MOST,
+        http=Connection,
         h11_max_incomplete_event_size=32 * 1024,
     )
     server = uvicorn.Server(config)

@@ -1,4 +1,5 @@
-"""Sessions of people who signed in here: a signed cookie, which ends after a while and when they sign out."""
+"""Sessions of people who signed in here: a signed cookie, which ends after a while, when they sign out, and when they
+are revoked."""
 
 from __future__ import annotations
 
@@ -34,11 +35,16 @@ class Sessions:
     idle: float = 3600.0
     longest: float = 12 * 3600.0
 
-    def begin(self, response: Response, person: Person, *, path: str, secure: bool) -> None:
-        """Let the browser have a new session."""
-        now = time.time()
+    def begin(self, response: Response, person: Person, *, path: str, secure: bool, began: float | None = None) -> None:
+        """Let the browser have a new session.
+
+        Args:
+            began: the time before it was known who it is; a revocation since then counts. Default: now.
+        """
+        now = time.time() if began is None else began
         grants = [str(each) for each in person.grants]
         session = {"id": secrets.token_urlsafe(16), "name": person.name, "grants": grants, "began": now, "seen": now}
+        self.folder.begin(str(session["id"]), person, now, now + self.longest)
         self._set(response, session, path, secure)
 
     def person(self, request: Request) -> Person | None:
@@ -56,7 +62,7 @@ class Sessions:
         """Sign out: a copy of the cookie is worth nothing from now on."""
         session = self._read(request)
         if session is not None:
-            self.folder.end(session["id"], session["began"] + self.longest)
+            self.folder.end(session["id"])
         response.delete_cookie(COOKIE, path=path)
 
     def _read(self, request: Request) -> dict[str, Any] | None:
@@ -65,9 +71,10 @@ class Sessions:
             now = time.time()
             over = now - session["seen"] > self.idle or now - session["began"] > self.longest
             _ = [Grant.of(each) for each in session["grants"]]
+            lasts = not over and self.folder.lasts(session["id"], session["name"], session["began"])
         except (BadData, KeyError, TypeError, InvalidSetting):
             return None
-        return None if over or self.folder.has_ended(session["id"]) else session
+        return session if lasts else None
 
     def _set(self, response: Response, session: dict[str, Any], path: str, secure: bool) -> None:
         value = str(self._signer.dumps(session))

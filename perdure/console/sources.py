@@ -34,6 +34,8 @@ _MOST = 5_000
 """Things that are kept; of more, none is."""
 _QUICK = 0.1
 """Seconds that a page waits for what it could show as it was."""
+_FOR_JOBS = 2
+"""Of the connections to the database, those of acts on many, where there are so many."""
 
 
 @dataclass
@@ -69,8 +71,7 @@ class Sources:
 
     config: Settings
     app: App | None
-    _database: Database | None = None
-    _pool: Pool | None = None
+    _databases: dict[bool, Database] = field(default_factory=dict)
     _opening: asyncio.Lock = field(default_factory=asyncio.Lock)
     _temporal: Client | TemporalUnavailable | None = None
     _connecting: asyncio.Task[Client | TemporalUnavailable] | None = None
@@ -78,16 +79,25 @@ class Sources:
     _kept: dict[object, _Kept] = field(default_factory=dict)
     _outdated: list[_Kept] = field(default_factory=list)
 
-    async def pool(self) -> Pool:
+    @property
+    def for_pages(self) -> int:
+        """Connections to the app's database at most that pages share."""
+        return max(1, self.config.connections - _FOR_JOBS)
+
+    async def pool(self, *, many: bool = False) -> Pool:
         """Connections to the app's database.
+
+        Args:
+            many: those of acts on many.
 
         Raises:
             DatabaseUnavailable: no PostgreSQL answers.
             SchemaMismatch: its schema is missing, too old or too new.
         """
         async with self._opening:
-            if self._pool is None:
-                database = Database(self.config.database_url, most=self.config.connections, closed_path=True)
+            if many not in self._databases:
+                most = self.config.connections - self.for_pages if many else self.for_pages
+                database = Database(self.config.database_url, most=most, closed_path=True)
                 pool = await database.open(patience=_OPENING)
                 try:
                     with answering():
@@ -96,12 +106,13 @@ class Sources:
                 except BaseException:
                     await database.close()
                     raise
-                self._database, self._pool = database, pool
-            return self._pool
+                self._databases[many] = database
+            return await self._databases[many].open()
 
-    async def session(self, by: str, note: str = "") -> Session:
+    async def session(self, by: str, note: str = "", *, many: bool = False) -> Session:
         """What acts and queries work with, in the name of a person."""
-        return Session(self.config, await self.pool(), self.app, OperatorRequest(by=by, note=note), ANSWER)
+        pool = await self.pool(many=many)
+        return Session(self.config, pool, self.app, OperatorRequest(by=by, note=note), ANSWER)
 
     @asynccontextmanager
     async def reading(self) -> AsyncIterator[Connection]:
@@ -183,6 +194,6 @@ class Sources:
                 task.cancel()
                 with suppress(asyncio.CancelledError, PerdureError):
                     await task
-        database, self._database, self._pool = self._database, None, None
-        if database is not None:
+        databases, self._databases = self._databases, {}
+        for database in databases.values():
             await database.close()

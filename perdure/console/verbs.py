@@ -195,5 +195,5 @@ def given_json(fields: Fields, name: str) -> Any:
         return None
     try:
         return json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise InvalidSetting(f"the {name} is no JSON: {error}") from None

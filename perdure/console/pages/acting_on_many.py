@@ -92,12 +92,12 @@ async def act(view: View, verb: Verb, given: Mapping[str, str]) -> Response:
         meant, receipts = await _listed(view, given)
         words = f"{total:,} of those with {words}"
     _check_receipts(view.form, receipts)
-    session = await view.session(view.form.get("note", ""))
+    session = await view.session(view.form.get("note", ""), many=True)
     acts = await session.acts(asks_temporal=verb.asks_temporal and "ended" not in given)
     done = replace(verb, act=resolving(receipts)) if receipts else verb
     keys: dict[Name, list[str]] = {}
     job = Job(new_id(), view.person.name, done, words, total, _rate(view.form), _rest(view, verb, given))
-    view.console.jobs.begin(job, acts, meant.names(view.reading, keys), keys, view.form, view.sources.outdate)
+    view.console.jobs.begin(job, acts, meant.names(session.reading, keys), keys, view.form, view.sources.outdate)
     log_event(log, "acts on many", verb=verb.name, whom=job.words, total=total, by=view.person.name)
     return view.redirect(f"/jobs/{job.id}")
 

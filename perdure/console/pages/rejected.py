@@ -18,6 +18,8 @@ from perdure._operations.rejected import (
     retry_rejected,
     select_rejected,
 )
+from perdure._operations.session import Session
+from perdure.console.chosen import Reading
 from perdure.console.guarding import log
 from perdure.console.jobs import Job, new_id
 from perdure.console.page import Page, View
@@ -118,10 +120,10 @@ async def act(view: View) -> Response:
         raise InvalidSetting("the note is missing: say why, for the record")
     if len(note) > 2000:
         raise InvalidSetting("the note has more than 2,000 characters")
-    acts = await (await view.session(note)).acts(asks_temporal=False)
+    session = await view.session(note, many="seq" not in given)
     if "seq" in given:
-        return await _act_on_one(view, verb, acts, given)
-    return await _act_on_many(view, verb, acts, given)
+        return await _act_on_one(view, verb, await session.acts(asks_temporal=False), given)
+    return await _act_on_many(view, verb, session, given)
 
 
 async def _act_on_one(view: View, verb: Verb, acts: Acts, given: Mapping[str, str]) -> Response:
@@ -136,7 +138,7 @@ async def _act_on_one(view: View, verb: Verb, acts: Acts, given: Mapping[str, st
     return view.redirect("/rejected", notice=view.console.forms.notice(f"{row.lifecycle}/{row.id}: {answer}"))
 
 
-async def _act_on_many(view: View, verb: Verb, acts: Acts, given: Mapping[str, str]) -> Response:
+async def _act_on_many(view: View, verb: Verb, session: Session, given: Mapping[str, str]) -> Response:
     if not view.person.may_somewhere(Role.BULK):
         view.require_everywhere(Role.BULK)
     if not given:
@@ -146,17 +148,18 @@ async def _act_on_many(view: View, verb: Verb, acts: Acts, given: Mapping[str, s
     async with view.reading() as connection:
         _, entities = await count_rejected(connection, wanted)
     keys: dict[Name, list[str]] = {}
+    acts = await session.acts(asks_temporal=False)
     job = Job(new_id(), view.person.name, verb, words, entities, RATE, view.link("/rejected", **given))
-    view.console.jobs.begin(job, acts, _names(view, wanted, keys), keys, view.form, view.sources.outdate)
+    view.console.jobs.begin(job, acts, _names(session.reading, wanted, keys), keys, view.form, view.sources.outdate)
     log_event(log, "acts on many", verb=f"rejected {verb.name}", whom=words, total=entities, by=view.person.name)
     return view.redirect(f"/jobs/{job.id}")
 
 
-async def _names(view: View, wanted: RejectedSelection, keys: dict[Name, list[str]]) -> AsyncIterator[Name]:
+async def _names(reading: Reading, wanted: RejectedSelection, keys: dict[Name, list[str]]) -> AsyncIterator[Name]:
     """The entities, page by page; nothing is held open meanwhile. `keys` gets the numbers of each before it comes."""
     after = ("", "")
     while True:
-        async with view.reading() as connection:
+        async with reading() as connection:
             found = await rejected_by_entity(connection, wanted, after, _PAGE)
         for lifecycle, entity_id, seqs in found:
             keys[Name(lifecycle, entity_id)] = [str(each) for each in seqs]

@@ -81,3 +81,16 @@ async def test_an_id_a_key_or_a_workflow_id_leads_to_the_entity(world: World) ->
         assert "parcel/45" in readable(await site.browser("bob", "look:parcel").get("/search", q="4"))
         assert "Nothing has the id" in readable(await ann.get("/search", q="<b>nowhere"))
         assert "Nothing has the id" in readable(await site.browser("bob", "look:parcel").get("/search", q="k4"))
+
+
+async def test_a_search_finds_what_is_within_reach_behind_any_number_of_others(world: World) -> None:
+    await world.db.execute(
+        "select perdure.start(l, 'a' || n, '{}', tenant => case n when 95 then 'acme' else 'evil' end) "
+        "from generate_series(10, 99) n, unnest('{order,parcel}'::text[]) l"
+    )
+    async with open_console(world) as site:
+        text = readable(await site.browser("ann", "look:order@acme").get("/search", q="a"))
+        assert "order/a95" in text
+        assert "a94" not in text
+        assert "parcel/a95" not in text
+        assert "order/a10" in readable(await site.browser("bob").get("/search", q="a"))

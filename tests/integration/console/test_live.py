@@ -23,8 +23,8 @@ class Stream:
         self._lines = answer.aiter_lines()
         self.seen: list[str] = []
 
-    async def until(self, event: str) -> None:
-        """Wait for an event."""
+    async def until(self, event: str, times: int = 1) -> None:
+        """Wait until an event is the last one, and was there so often."""
 
         async def read() -> None:
             async for line in self._lines:
@@ -32,7 +32,7 @@ class Stream:
                     self.seen.append(line.removeprefix("event: "))
                 else:
                     assert line in ("", "data:", "retry: 3000"), "no data"
-                if self.seen[-1:] == [event]:
+                if self.seen[-1:] == [event] and self.seen.count(event) >= times:
                     return
             raise AssertionError(f"the stream ended before {event}: {self.seen}")
 
@@ -54,18 +54,28 @@ async def test_a_page_is_told_what_changed_and_that_the_database_is_away(
     monkeypatch.setattr(live, "BEAT", 0.2)
     await world.db.execute("select perdure.start('order', 'a', '{}', tenant => 'acme')")
     async with open_console(world) as site:
-        ann = site.browser("ann", "look@acme")
-        async with stream(ann, "/live") as everything, stream(ann, "/live?lifecycle=order&id=a") as one:
-            await everything.until("beat")
-            await one.until("beat")
-            await world.db.execute("select perdure.start('order', 'b', '{}')")
+        ann, all_of_it = site.browser("ann", "look@acme,look:parcel"), site.browser("bob")
+        async with (
+            stream(all_of_it, "/live") as everything,
+            stream(ann, "/live") as hers,
+            stream(ann, "/live?lifecycle=order&id=a") as one,
+        ):
+            for each in (everything, hers, one):
+                await each.until("beat")
+            await world.db.execute("select perdure.start('order', 'b', '{}', tenant => 'other')")
             await everything.until("changed")
-            assert "changed" not in one.seen
+            await hers.until("beat")
+            assert "changed" not in one.seen + hers.seen, "nobody is told of what others have"
             await world.db.execute("select perdure.note('order', 'a', 'ann', 'seen')")
-            await one.until("changed")
+            for each in (one, hers):
+                await each.until("changed")
+            await world.db.execute("select perdure.start('parcel', 'c', '{}')")
+            await hers.until("changed", 2)
             await asyncio.to_thread(world.postgres.stop)
             try:
                 await everything.until("away")
+                await hers.until("away")
+                assert hers.seen.count("changed") == 2
             finally:
                 await world.servers_are_back()
             await everything.until("changed")

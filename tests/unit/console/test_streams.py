@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from perdure._operations.reach import EVERYTHING
 from perdure.console import live
 from perdure.console.live import Live
 from perdure.console.sources import Sources
@@ -17,9 +18,9 @@ async def test_a_stream_ends_at_sign_out_also_where_something_always_changes(mon
     async def still() -> bool:
         return False
 
-    events = streams.events((None, None), still)
+    events = streams.events(EVERYTHING, still)
     assert "open" in await anext(events)
-    for queue in streams._watches[None, None].streams:
+    for queue in streams._watches[EVERYTHING].streams:
         queue.put_nowait("changed")
     assert "signed-out" in await anext(events)
     await events.aclose()  # type: ignore[attr-defined]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
+import time
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -12,7 +14,7 @@ from starlette.responses import Response
 
 from perdure._operations.reach import EVERYTHING
 from perdure.console.chosen import finished_ones
-from perdure.console.folder import Folder
+from perdure.console.folder import FORM_AGE, Folder
 from perdure.console.guarding import browser
 from perdure.console.identity import Proxy
 from perdure.console.openid import OpenId
@@ -64,14 +66,39 @@ def test_a_session_ends_when_other_grants_are_configured(tmp_path: Path) -> None
     assert sessions.person(sent) is None, "nor does it count where people sign in otherwise"
 
 
-def test_a_cookie_that_no_console_made_is_refused_as_one() -> None:
-    forms, odd = Forms(b"k" * 32), "\xe9" * 20
+def test_a_cookie_that_no_console_made_is_refused_as_one(tmp_path: Path) -> None:
+    forms, odd = Forms(Folder.opened(tmp_path / "console")), "\xe9" * 20
     sent = request(("cookie", f"perdure-console-visitor={odd}"))
     assert browser(sent)[0] is False
     assert (
         forms.refusal(sent, forms.token("v" * 20, None), odd, None)
         == "it was made for another browser or another person"
     )
+
+
+def test_forms_that_are_too_old_to_be_sent_leave_no_trace(tmp_path: Path) -> None:
+    folder, now = Folder.opened(tmp_path / "console"), time.time()
+    assert folder.use_form("a", now - FORM_AGE - 2 * 3600)
+    assert folder.use_form("a", now)
+    assert not folder.use_form("a", now)
+    assert folder.use_form("b", now)
+    [hour] = (folder.path / "forms").iterdir()
+    assert len(list(hour.iterdir())) == 2
+    assert all(each.name != "a" for each in hour.iterdir()), "no name in it is what a browser sent"
+
+
+def test_a_token_that_is_used_while_its_person_is_revoked_begins_no_session(tmp_path: Path) -> None:
+    folder, ann = Folder.opened(tmp_path / "console"), Person("ann", Person.granted("look"))
+    token, began = folder.add_token(ann, 60), time.time()
+    assert folder.take_token(token) == ann
+    folder.revoke("ann")
+    folder.begin("session", ann, began, began + 60)
+    assert not folder.lasts("session", "ann", began)
+    later = folder.add_token(ann, 60)
+    (folder.path / "tokens" / hashlib.sha256(later.encode()).hexdigest()).rename(folder.path / "kept")
+    folder.revoke("ann")
+    (folder.path / "kept").rename(folder.path / "tokens" / hashlib.sha256(later.encode()).hexdigest())
+    assert folder.take_token(later) is None
 
 
 def test_what_ends_after_the_preview_is_not_chosen() -> None:

@@ -17,6 +17,7 @@ from perdure._machine.lines import Lines, json_line, plain_line
 from perdure._machine.readiness import sockets
 from perdure._machine.systemd import unit
 from perdure._machine.temporal import check_step
+from perdure._text.shown import UNSEEN
 from perdure._worker.child import Child
 from perdure._worker.notifying import READY, SOCKET, STOPPING, notify, watchdog_interval
 from perdure.errors import InvalidSetting, NotNow, NotPermitted
@@ -75,6 +76,11 @@ async def test_lines_name_their_process_whatever_their_form(capsys: pytest.Captu
     ]
     assert "\x1b" not in plain_line("a", "\x1b[31m")
     assert json.loads(json_line("a", '{"level": "info"}')) == {"process": "a", "level": "info"}
+    hostile = "\x9b2J\u202egnp\u2028"
+    assert not UNSEEN.search(json_line("a", hostile))
+    assert json.loads(json_line("a", hostile))["message"] == hostile
+    deep = '{"a":' * 10_000
+    assert json.loads(json_line("a", deep))["message"] == deep
     assert json.loads(json_line("a", "[1]")) == {"process": "a", "message": "[1]"}
 
 

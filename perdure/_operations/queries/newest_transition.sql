@@ -1,0 +1,2 @@
+-- The number of the newest transition.
+select max(t.seq) from perdure.transition t
