@@ -42,7 +42,7 @@ async def act_on_many(
         total: how many the preview counted.
         rest: address of the page that shows those that are left.
     """
-    acts = await (await view.session(view.form.get("note", ""))).acts(asks_temporal=verb.asks_temporal)
+    acts = await (await view.session(view.form.get("note", ""), many=True)).acts(asks_temporal=verb.asks_temporal)
 
     async def names() -> AsyncIterator[Name]:
         async for each in entities:
