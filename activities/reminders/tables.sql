@@ -166,6 +166,56 @@ create or replace view reminders.dose as
         where not exists (select from perdure.ident i where i.lifecycle = 'dose'
             and i.id = n.patient || '/' || n.rule || '/' || to_char(n.due, 'YYYY-MM-DD"T"HH24:MI'));
 
+create index if not exists not_started_by_due on reminders.not_started (due);
+
+-- Finds the doses of a local day among what is finished. It is partial: other lifecycles pay nothing for it.
+create index if not exists dose_by_due on perdure.finished ("right"(id, 16)) where lifecycle = 'dose';
+
+-- The doses that were due within a local time, each once, with what became of it: `kind` tells apart what is in doubt, and what
+-- is expired because its whole window lay in the quiet hours. It has no search_path, so that the planner sees its statement.
+create or replace function reminders.doses_due(since timestamp, until timestamp)
+returns table (id text, rule text, hour int, state text, why text, kind text, started boolean) language sql stable as $$
+    with doubtful as materialized (
+        select distinct x.id from perdure.effect x
+        where x.lifecycle = 'dose' and x.status in ('attempting', 'in_doubt')
+            and (x.status = 'in_doubt' or x.deadline < pg_catalog.now())),
+    opened as materialized (
+        select e.id, e.state from perdure.entity e
+        where e.lifecycle = 'dose' and "right"(e.id, 16) >= to_char(doses_due.since, 'YYYY-MM-DD"T"HH24:MI')
+            and "right"(e.id, 16) < to_char(doses_due.until, 'YYYY-MM-DD"T"HH24:MI')),
+    over as (
+        select distinct on (f.id) f.id, f.state, f.why from perdure.finished f
+        where f.lifecycle = 'dose' and "right"(f.id, 16) >= to_char(doses_due.since, 'YYYY-MM-DD"T"HH24:MI')
+            and "right"(f.id, 16) < to_char(doses_due.until, 'YYYY-MM-DD"T"HH24:MI')
+        order by f.id, f.generation desc),
+    every as (
+        select o.id, case o.state when 'starting' then 'due' else o.state end as state, null as why, true as started from opened o
+        union all
+        select o.id, o.state, o.why, true from over o where not exists (select from opened x where x.id = o.id)
+        union all
+        select n.patient || '/' || n.rule || '/' || to_char(n.due, 'YYYY-MM-DD"T"HH24:MI'), n.state, n.why, false
+        from reminders.not_started n
+        where n.due >= doses_due.since and n.due < doses_due.until and not exists (
+            select from perdure.ident i where i.lifecycle = 'dose'
+                and i.id = n.patient || '/' || n.rule || '/' || to_char(n.due, 'YYYY-MM-DD"T"HH24:MI')))
+    select d.id, split_part("left"(d.id, -17), '/', -1), substr("right"(d.id, 16), 12, 2)::int, d.state, d.why,
+        case when exists (select from doubtful x where x.id = d.id) then 'in doubt'
+            when d.state = 'expired' and d.why = 'all of its window lies in the quiet hours' then 'quiet hours'
+            when d.state in ('sending', 'accepted') then 'sending'
+            when d.state in ('refused', 'error') then 'refused' else d.state end, d.started
+    from every d
+$$;
+
+-- How many patients have which quiet hours, and nothing else of them.
+create or replace view reminders.quiet as
+    select quiet_hours->>'start' as begins, quiet_hours->>'end' as ends, count(*) as patients
+    from reminders.patient where state in ('active', 'paused') group by 1, 2;
+
+-- What the console reads: `perdure grant` gives it to its role.
+comment on table reminders.not_started is 'perdure:reader Doses that were due and were not started.';
+comment on view reminders.quiet is 'perdure:reader How many patients have which quiet hours.';
+comment on function reminders.doses_due is 'perdure:reader The doses that were due within a local time.';
+
 revoke all on all routines in schema reminders from public;
 revoke all on all tables in schema reminders from public;
 revoke all on schema reminders from public;

@@ -1,7 +1,7 @@
 """Stacked bars and columns, made on the server as SVG; the style sheet has the colours of their kinds.
 
-The kinds are `well`, `bad`, `doubt`, `quiet`, `open`, `waiting` and `soft`. A page with such a picture has the numbers
-as text as well: the picture is one image for those who do not see it.
+The kinds are `well`, `bad`, `odd`, `doubt`, `quiet`, `open`, `waiting` and `soft`. A page with such a picture has the
+numbers as text as well: the picture is one image for those who do not see it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The application of dosage reminders: which lifecycles run, which bodies perform their effects, and its commands."""
+"""The application of dosage reminders: its lifecycles, the bodies of their effects, its commands and pages."""
 
 from activities.reminders.doses import take_turn, withdraw_doses
 from activities.reminders.resources import lifespan
@@ -12,4 +12,5 @@ app = App(
     effects=[take_turn, withdraw_doses, send_sms, find_sms, place_call, find_placed_call],
     lifespan=lifespan,
     commands={"telephony": "workers.telephony.commands:commands"},
+    pages={"reminders": "workers.reminders.console:PAGES"},
 )
