@@ -87,7 +87,7 @@ docs-serve: $(DOCS)/.stamp ## show the documentation site, and build it again wh
 docs-version: $(DOCS)/.stamp ## add a version of the site to the branch gh-pages of this clone (RELEASE=v0.5.0)
 	@$(MKDOCS) -m infra.site.versions "$(RELEASE)"
 
-screenshots: $(SHOTS)/.stamp ## take the pictures of Temporal's Web UI and of the terminal in docs/images again
+screenshots: $(SHOTS)/.stamp ## take the pictures of the console, the Web UI and the terminal in docs/images again
 	@$(SHOTS)/bin/python -m infra.site.screenshots
 
 prose: $(STAMP) ## check the words and sentences of the pages

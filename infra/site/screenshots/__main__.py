@@ -42,12 +42,12 @@ UNANSWERED = (1042, 1045)
 NEED_A_PERSON = 'PerdureAttention IS NOT NULL AND ExecutionStatus = "Running"'
 SLOW = 1046
 """The payment server never answers it."""
-CONSOLE: tuple[tuple[str, Literal["light", "dark"], str], ...] = (
-    ("console-overview", "light", ""),
-    ("console-inbox", "light", "inbox"),
-    ("console-entity", "dark", "entity/order?id=1042"),
+CONSOLE: tuple[tuple[str, Literal["light", "dark"], str, int], ...] = (
+    ("console-overview", "light", "", 540),
+    ("console-inbox", "light", "inbox", 400),
+    ("console-entity", "dark", "entity/order?id=1042", 720),
 )
-"""Name of the picture, colours, and page of the console."""
+"""Name of the picture, colours, page of the console, and height."""
 PICTURES = (
     Picture("perdure-status", ("status",), 90),
     Picture("perdure-doubts", ("doubts",), 110),
@@ -154,8 +154,8 @@ async def photograph_console(folder: Path, web_ui: str | None) -> None:
     serving = asyncio.create_task(served.run(stop.wait()))
     async with async_playwright() as playwright:
         browser = await playwright.chromium.launch(**browser_options())
-        for name, colours, path in CONSOLE:
-            page = await browser.new_page(viewport={"width": 1100, "height": 720}, color_scheme=colours)
+        for name, colours, path, height in CONSOLE:
+            page = await browser.new_page(viewport={"width": 1100, "height": height}, color_scheme=colours)
             await page.goto(f"{served.url}{path}")
             await page.screenshot(path=FOLDER / f"{name}.png")
         await browser.close()
