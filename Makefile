@@ -122,6 +122,7 @@ bench-failover: $(STAMP) ## seconds until work goes on after each fault, and wha
 histories: $(STAMP) ## record this release: workflow histories, which later releases must replay, and the wheel
 	@$(BIN)/python -m tests.replay.record
 
+# Hashes and no index: it installs from PyPI, a mirror or a proxy, and the files are the same.
 lock: $(STAMP) ## renew requirements.lock and infra/locks: the newest versions that pyproject.toml allows
 	@test -x $(BIN)/uv || $(BIN)/python -m pip install --quiet uv
 	@$(COMPILE) --upgrade $(GROUPS) $(EXTRAS) pyproject.toml -o requirements.lock

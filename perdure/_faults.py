@@ -2,6 +2,8 @@
 
 No setting, environment variable or message switches them on: a process has to import `perdure.testing.crashing`
 and hand its own function to `inject`, before it runs a worker. Otherwise a place costs one comparison.
+
+A setting could be left behind in production, and no proxy can act between the reply of a commit and the call after it.
 """
 
 from __future__ import annotations
