@@ -128,7 +128,7 @@ lock: $(STAMP) ## renew requirements.lock and infra/locks: the newest versions t
 	@$(COMPILE) --upgrade $(GROUPS) $(EXTRAS) pyproject.toml -o requirements.lock
 	@$(COMPILE) --constraint requirements.lock --extra console $(EXTRAS) pyproject.toml -o infra/locks/worker.lock
 	@printf '%s\n' $(BUILD) | $(COMPILE) --constraint requirements.lock - -o infra/locks/build.lock
-	@$(COMPILE) --constraint requirements.lock --extra archive --extra encryption --group docs pyproject.toml -o infra/locks/docs.lock
+	@$(COMPILE) --constraint requirements.lock --extra archive --extra console --extra encryption --group docs pyproject.toml -o infra/locks/docs.lock
 	@$(COMPILE) --constraint requirements.lock --extra dev --group build --group screenshots pyproject.toml \
 	    -o infra/locks/screenshots.lock
 	@$(COMPILE) --upgrade --group peers -o infra/locks/peers.lock
