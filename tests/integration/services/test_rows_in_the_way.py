@@ -201,3 +201,32 @@ async def test_the_last_and_the_first_times_that_can_be_read_are_taken(world: Wo
         )
     await delivered(world, relay, "1")
     assert [row["id"] for row in await world.db.fetch(WAITING)] == ["0"]
+
+
+async def test_a_burst_after_a_few_rows_is_read_by_its_keys(world: World, relay: Relay) -> None:
+    """PostgreSQL planned the statements while few rows waited, and knows of no more until it analyzes the tables."""
+    for table in ("outbox", "entity", "ident"):
+        await world.db.execute(f"alter table perdure.{table} set (autovacuum_enabled = false)")
+    for number in range(8):
+        await world.db.execute(START, f"few-{number}")
+        await delivered(world, relay, f"few-{number}")
+    burst = 5_000
+    await world.db.execute(
+        "select count(perdure.start('listener', 'many-' || n, '{}')) from generate_series(1, $1) n", burst
+    )
+    before, already = await _read(relay), relay.delivered
+    while relay.delivered < already + 2 * BATCH:
+        await relay.once()
+    count = relay.delivered - already
+    assert await _read(relay) - before < 100 * count  # with the old plan, each of them reads the whole burst
+
+
+async def _read(relay: Relay) -> int:
+    """Rows of outbox and entities that the relay's sessions have read by an index."""
+    async with relay._pool.acquire() as connection:
+        await connection.execute("select pg_stat_force_next_flush()")
+        return int(
+            await connection.fetchval(
+                "select sum(idx_tup_fetch)::bigint from pg_stat_user_tables where relname in ('outbox', 'entity')"
+            )
+        )

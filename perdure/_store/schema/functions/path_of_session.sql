@@ -1,4 +1,8 @@
--- The search path that this session would have without Perdure.
+-- The search path that this session would have without Perdure: the one to which it is reset. `pg_settings` shows it too, and
+-- computes all settings for that.
 create or replace function perdure.path_of_session() returns text
-language sql stable set search_path = perdure, pg_temp
-return (select s.reset_val from pg_settings s where s.name = 'search_path');
+language plpgsql set search_path = perdure, pg_temp as $$
+begin
+    set local search_path to default;
+    return pg_catalog.current_setting('search_path');
+end $$;

@@ -26,11 +26,10 @@ begin
     end if;
     select * into newest from perdure.column_state(show_in_app.lifecycle, entity_id);
     if locked and newest.state is not null then
-        -- The app's triggers find their tables by this path. `follow` reads it once, because PostgreSQL computes all settings for it.
-        perform set_config('search_path', coalesce(nullif(current_setting('perdure.apps_path', true), ''), perdure.path_of_session()), true);
+        set local search_path to default; -- the app's triggers find their tables by the path of its own sessions
         execute pg_catalog.format('update %s set %I = %L where %I = %L', place.app_table::pg_catalog.regclass, place.state_column,
             newest.state, place.key_column, entity_id);
-        perform pg_catalog.set_config('search_path', 'perdure, pg_temp', true);
+        set local search_path to perdure, pg_temp;
     end if;
     perform perdure.column_shown(show_in_app.lifecycle, entity_id, newest.upto);
     return case when locked then 'shown' else 'missing' end;
