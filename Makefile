@@ -13,6 +13,8 @@ CHAOS ?=
 BENCH ?=
 PEERS ?=
 FAILOVER ?=
+UP ?=
+DAY_2 ?=
 SEED ?=
 MINUTES ?=
 RELEASE ?=
@@ -119,6 +121,12 @@ bench-peers: $(STAMP) $(PEERS_VENV)/.stamp ## one order in Perdure and other too
 bench-failover: $(STAMP) ## seconds until work goes on after each fault, and what is lost (FAILOVER="--only host-vanished")
 	@$(BIN)/python -m bench.failover $(FAILOVER)
 
+bench-up: $(STAMP) ## seconds from an empty Debian to a running installation, and what it takes while idle (UP="--no-build")
+	@$(BIN)/python -m bench.up $(UP)
+
+bench-day-2: $(STAMP) ## upgrade, bad release, restore, full disk and more, under load (DAY_2="--only keeper")
+	@$(BIN)/python -m bench.day2 $(DAY_2)
+
 histories: $(STAMP) ## record this release: workflow histories, which later releases must replay, and the wheel
 	@$(BIN)/python -m tests.replay.record
 
@@ -186,4 +194,4 @@ $(PEERS_VENV)/.stamp: infra/locks/peers.lock
 	@$(PEERS_VENV)/bin/python -m pip install --quiet --require-hashes -r infra/locks/peers.lock
 	@touch $@
 
-.PHONY: help demo demo-jobs demo-reminders check test test-sdks programs lint types docs docs-serve docs-version screenshots prose format explore chaos chaos-reminders bench bench-peers histories lock sbom release-check clean setup
+.PHONY: help demo demo-jobs demo-reminders check test test-sdks programs lint types docs docs-serve docs-version screenshots prose format explore chaos chaos-reminders bench bench-peers bench-up bench-day-2 histories lock sbom release-check clean setup

@@ -6,11 +6,12 @@ import asyncio
 import os
 import sys
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import asyncpg
 import temporalio.client
 
+from bench.failover.cpu import cpu_seconds
 from bench.failover.rig import DATABASE, Rig, eventually
 
 _START = """
@@ -34,12 +35,14 @@ class Recovery:
         command: seconds that `perdure recover` took.
         running: seconds from its begin until every lifecycle has a running workflow again.
         workflows: running afterwards, by Temporal's own count.
+        cpu: CPU seconds meanwhile, by process.
     """
 
     lifecycles: int
     command: float
     running: float
     workflows: int
+    cpu: dict[str, float] = field(default_factory=dict)
 
 
 async def lose_temporal(rig: Rig, lifecycles: int) -> Recovery:
@@ -53,12 +56,20 @@ async def lose_temporal(rig: Rig, lifecycles: int) -> Recovery:
     await asyncio.to_thread(rig.temporal.forget)
     await asyncio.to_thread(rig.temporal.start)
     await connection.execute("update perdure.database set exchanged_at = exchanged_at - interval '1 min'")
+    servers = {
+        "Temporal": rig.temporal.pid,
+        "Temporal's PostgreSQL": rig.temporal.postgres.pid,
+        "the application's PostgreSQL": rig.primary.pid,
+    }
+    before = {name: cpu_seconds(pid) for name, pid in servers.items()}
     begun = time.monotonic()
     await _recover(rig)
     command = time.monotonic() - begun
-    await rig.worker(app="bench.waiting:app")
+    worker = await rig.worker(app="bench.waiting:app")
     await eventually(lambda: connection.fetchval(_DELIVERED), "all are delivered again", patience=4 * 3600)
     running = time.monotonic() - begun
+    cpu = {name: cpu_seconds(pid) - before[name] for name, pid in servers.items()}
+    cpu["the worker"] = cpu_seconds(worker.pid)
     await connection.close()
     client = await temporalio.client.Client.connect(rig.temporal.address, namespace=rig.temporal.namespace)
     # Visibility is behind by a second or two.
@@ -68,7 +79,7 @@ async def lose_temporal(rig: Rig, lifecycles: int) -> Recovery:
         return bool((await client.count_workflows(question)).count >= lifecycles)
 
     await eventually(all_there, "Temporal counts them all")
-    return Recovery(lifecycles, command, running, (await client.count_workflows(question)).count)
+    return Recovery(lifecycles, command, running, (await client.count_workflows(question)).count, cpu)
 
 
 async def _recover(rig: Rig) -> None:

@@ -36,8 +36,17 @@ def sentence(found: Recovery) -> str:
     return (
         f"With {found.lifecycles:,} open lifecycles, `perdure recover` took {found.command:.0f} s, and one worker had "
         f"started all of them again after {found.running:.0f} s ({pace:.0f} a second). At that pace, which grows with "
-        f"the number of relays and the size of Temporal, it would be {reckoned}."
+        f"the number of relays and the size of Temporal, it would be {reckoned}.{_where(found)}"
     )
+
+
+def _where(found: Recovery) -> str:
+    """Where the CPU time goes."""
+    if not found.cpu:
+        return ""
+    each = ", ".join(f"{name} {1000 * seconds / found.lifecycles:.1f}" for name, seconds in found.cpu.items())
+    share = 1000 * found.command / found.lifecycles
+    return f" In seconds for 1,000 lifecycles: the command {share:.1f}; of CPU, {each}."
 
 
 def markdown(

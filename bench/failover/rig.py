@@ -58,13 +58,17 @@ class Rig:
         hosts = ",".join(f"127.0.0.1:{port}" for port in ports or self.hosts)
         return f"postgresql://postgres@{hosts}/{DATABASE}?target_session_attrs=primary"
 
-    async def worker(self, *, app: str = APP, dsn: str = "", temporal: str = "") -> GuardedProcess:
+    async def worker(
+        self, *, app: str = APP, dsn: str = "", temporal: str = "", cwd: str | None = None, **more: str
+    ) -> GuardedProcess:
         """Start a worker, and wait until it runs.
 
         Args:
             app: the module of its lifecycles.
             dsn: where it finds the database, if through a proxy.
             temporal: where it finds Temporal, if through a proxy.
+            cwd: where it runs.
+            more: further variables of its environment.
         """
         log = self.folder / f"worker-{len(self.workers)}.log"
         environment = os.environ | {
@@ -73,9 +77,10 @@ class Rig:
             "SHOP_URL": f"http://127.0.0.1:{self.side_port}",
             "SHOP_SIDE": "look-up",
             "PERDURE_LOG": "text",
+            **more,
         }
         command = (sys.executable, "-m", "perdure.cli", "worker", app)
-        process = GuardedProcess(command, ask=signal.SIGTERM, log=log, env=environment)
+        process = GuardedProcess(command, ask=signal.SIGTERM, log=log, env=environment, cwd=cwd)
         self.until.callback(process.kill)
         self.workers.append(process)
         await eventually(lambda: "perdure.worker: running" in log.read_text(errors="replace"), f"a worker, see {log}")

@@ -1,15 +1,18 @@
 -- Lets the relay start an open entity again whose workflow is gone. The new run continues from the record; messages since the
 -- snapshot are delivered again in the same order. False, and nothing is changed, if the entity is not open, was written since
 -- `version`, or its start is on its way or was rejected. The caller has checked that no workflow of the entity is open.
+-- A recovery fills the outbox, and PostgreSQL plans for the empty one that it saw last. So the plan may not sort, and the order leads
+-- it to the primary key: otherwise each entity would read the rows of all others.
 create or replace function perdure.start_again_any(lifecycle text, entity_id text, generation int, version bigint, made_by text, why text) returns boolean
-language plpgsql security definer set search_path = perdure, pg_temp as $$
+language plpgsql security definer set search_path = perdure, pg_temp set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off as $$
 #variable_conflict use_column
 declare
     i ident;
 begin
     i := perdure.hold_open(start_again_any.lifecycle, entity_id, start_again_any.generation, start_again_any.version);
     if i.id is null
-        or exists (select from outbox o where o.lifecycle = i.lifecycle and o.id = i.id and o.kind = 'start')
+        or (select o.seq from outbox o where o.lifecycle = i.lifecycle and o.id = i.id and o.kind = 'start' order by o.seq limit 1)
+            is not null
         or exists (select from rejected r where r.lifecycle = i.lifecycle and r.id = i.id and r.generation = i.generation and r.kind = 'start')
     then
         return false;

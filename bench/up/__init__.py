@@ -1,0 +1,1 @@
+"""From an empty Debian to a running installation, and what that takes while idle, beside DBOS and Procrastinate."""
