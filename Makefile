@@ -14,7 +14,7 @@ BENCH ?=
 PEERS ?=
 FAILOVER ?=
 UP ?=
-DAY_2 ?=
+DAYS ?=
 SEED ?=
 MINUTES ?=
 RELEASE ?=
@@ -124,8 +124,8 @@ bench-failover: $(STAMP) ## seconds until work goes on after each fault, and wha
 bench-up: $(STAMP) ## seconds from an empty Debian to a running installation, and what it takes while idle (UP="--no-build")
 	@$(BIN)/python -m bench.up $(UP)
 
-bench-day-2: $(STAMP) ## upgrade, bad release, restore, full disk and more, under load (DAY_2="--only keeper")
-	@$(BIN)/python -m bench.day2 $(DAY_2)
+bench-days: $(STAMP) ## upgrade, bad release, restore, full disk and more, under load (DAYS="--only keeper")
+	@$(BIN)/python -m bench.day2 $(DAYS)
 
 histories: $(STAMP) ## record this release: workflow histories, which later releases must replay, and the wheel
 	@$(BIN)/python -m tests.replay.record
@@ -194,4 +194,4 @@ $(PEERS_VENV)/.stamp: infra/locks/peers.lock
 	@$(PEERS_VENV)/bin/python -m pip install --quiet --require-hashes -r infra/locks/peers.lock
 	@touch $@
 
-.PHONY: help demo demo-jobs demo-reminders check test test-sdks programs lint types docs docs-serve docs-version screenshots prose format explore chaos chaos-reminders bench bench-peers bench-up bench-day-2 histories lock sbom release-check clean setup
+.PHONY: help demo demo-jobs demo-reminders check test test-sdks programs lint types docs docs-serve docs-version screenshots prose format explore chaos chaos-reminders bench bench-peers bench-up bench-days histories lock sbom release-check clean setup

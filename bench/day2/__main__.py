@@ -1,4 +1,4 @@
-"""`python -m bench.day2`: does what an operator does on the days after the first, under load; `make bench-day-2`."""
+"""`python -m bench.day2`: does what an operator does on the days after the first, under load; `make bench-days`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from bench.marked import replaced
 from bench.up.place import enter
 
 ROOT = Path(__file__).parents[2]
-PAGE = ROOT / "docs" / "runbook" / "day-2.md"
+PAGE = ROOT / "docs" / "day-2.md"
 RESULT = ROOT / "build" / "day-2.json"
 HEADING = ("what is done", "pause", "orders", "uncharged", "twice", "lost with the dump", "what the operator sees")
 UNDER_WAY = 2
@@ -48,7 +48,7 @@ def main(
     pace: Annotated[float, typer.Option(help="Orders a second.", min=0.1)] = 10.0,
     before: Annotated[int, typer.Option(help="Orders before.", min=1)] = 60,
     after: Annotated[int, typer.Option(help="Orders afterwards.", min=1)] = 100,
-    write: Annotated[bool, typer.Option(help="Write the table into docs/runbook/day-2.md.")] = False,
+    write: Annotated[bool, typer.Option(help="Write the table into docs/day-2.md.")] = False,
 ) -> None:
     """Do each once under load, and judge it by the outside server's record and the rows."""
     known = {each.name: each for each in drills()}
@@ -109,9 +109,7 @@ def _cells(drill: Drill, found: Done) -> list[str]:
 def _markdown(lines: list[list[str]], day: datetime.date) -> str:
     rows = [list(HEADING), ["---"] * len(HEADING), *lines]
     table = "".join(f"| {' | '.join(row)} |\n" for row in rows)
-    return (
-        f"{table}\nMeasured on {day.isoformat()} by `make bench-day-2`, on two cores that other programs used, too.\n"
-    )
+    return f"{table}\nMeasured on {day.isoformat()} by `make bench-days`, on two cores that other programs used, too.\n"
 
 
 if __name__ == "__main__":
