@@ -109,8 +109,11 @@ class Hanging:
 
 async def _silent(client: Client) -> bool:
     """Whether nothing answers: any answer of the process, also an error, shows that it runs."""
-    try:
-        await client.service_client.check_health(timeout=WITHIN)
+    try:  # the time-out of a call does not bound the connection, which a stopped process accepts and never answers
+        asked = client.service_client.check_health(timeout=WITHIN)
+        await asyncio.wait_for(asked, WITHIN.total_seconds() + 1)
+    except TimeoutError:
+        return True
     except RPCError as error:
         return error.status in _NO_ANSWER
     except RuntimeError:  # no connection
