@@ -209,7 +209,8 @@ async def fill_disk(operator: Operator) -> float:
 
 
 def _last(output: str) -> str:
-    return output.strip().splitlines()[-1][:110] if output.strip() else ""
+    lines = [line for line in output.strip().splitlines() if not line.startswith("HINT")]
+    return lines[-1].partition(" (")[0][:110] if lines else ""
 
 
 def _fill(big: Path) -> None:
