@@ -22,7 +22,7 @@ from perdure.logs import log_event
 
 log = logging.getLogger("perdure.up")
 
-LOOK = 10.0
+LOOK = 5.0
 """Seconds between two looks."""
 WITHIN = timedelta(seconds=10)
 """In which an answer is expected."""
@@ -124,7 +124,7 @@ async def _silent(client: Client) -> bool:
 async def _problem(asked: Awaitable[None]) -> str | None:
     """Why there was no answer in time; None = there was one."""
     try:
-        await asyncio.wait_for(asked, 3 * WITHIN.total_seconds())
+        await asyncio.wait_for(asked, 1.5 * WITHIN.total_seconds())
     except RPCError as error:  # any other error is an answer
         return f"no answer: {error.status.name}" if error.status in _NO_ANSWER else None
     except TimeoutError:
