@@ -38,11 +38,16 @@ PAGES = {
     "list": "/list",
     "list, a state by age": "/list?lifecycle=order&state=charging",
     "list, in doubt": "/list?in_doubt=on",
+    "list, held": "/list?condition=held",
+    "list, held in a state": "/list?condition=held&lifecycle=order&state=charging",
+    "list, not picked up": "/list?condition=not-picked-up",
     "entity": "/entity/order?id=7",
     "search": "/search?q=0",
     "rejected": "/rejected",
     "findings": "/findings",
     "audit": "/audit",
+    "audit of one person": "/audit?by=bob",
+    "doubts of an effect": "/inbox/doubts?lifecycle=order&effect=charge",
     "limits and tenants": "/limits",
 }
 _ROWS = """
@@ -59,7 +64,7 @@ _ROWS = """
         (key, lifecycle, id, generation, effect, token, status, digest, first_at, attempt_at, deadline, why)
         select 'order/' || n || '/charge', 'order', n::text, 0, 'charge', 't',
             case when n <= INBOX then 'in_doubt' else 'done' end, 'd', now(),
-            now() - n * interval '1 s', now(), case when n <= INBOX then 'no answer ' || n % 5 end
+            now() - n * interval '1 s', now() - n * interval '1 s', case when n <= INBOX then 'no answer ' || n % 5 end
         from generate_series(1, ENTITIES) n;
     insert into perdure.rejected (seq, lifecycle, id, generation, kind, body, reason)
         select n, 'order', n::text, 0, 'message', '{}', 'it does not fit' from generate_series(1, INBOX / 10) n;

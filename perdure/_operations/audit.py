@@ -12,7 +12,7 @@ from perdure._store.sql import queries
 query = queries(__name__)
 
 STRETCH = 10_000
-"""Transitions that one page looks through: most of them are made by nobody, and no index leads to the others."""
+"""Acts that one page looks through, where a filter chooses few of them."""
 
 _COLUMNS = {
     **{name: name for name in ("seq", "at", "lifecycle", "id", "generation", "state", "why")},
@@ -62,11 +62,11 @@ class Act:
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """The acts in a stretch of the transitions, the newest first.
+    """The acts in a stretch of all of them, the newest first.
 
     Attributes:
         before: the number before which the next stretch begins; None = there is none.
-        since: the time of the oldest transition that was looked at.
+        since: the time of the oldest act that was looked at.
     """
 
     acts: list[Act]
@@ -77,7 +77,7 @@ class Stretch:
 async def read_acts(connection: Connection, wanted: AuditSelection, limit: int, before: int | None = None) -> Stretch:
     """The newest acts before a number, `limit` at most."""
     filters = (wanted.by, wanted.lifecycle, wanted.id, wanted.why, wanted.since, *wanted.reach.columns)
-    rows = await connection.fetch(query("audit"), STRETCH, before, *filters)
+    rows = await connection.fetch(query("audit"), STRETCH, before, *filters, limit + 1)
     acts = [Act(**{name: row[column] for name, column in _COLUMNS.items()}) for row in rows if row["seq"] is not None]
     if len(acts) > limit:
         return Stretch(acts[:limit], acts[limit - 1].seq, acts[limit - 1].at)

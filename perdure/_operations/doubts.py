@@ -168,17 +168,18 @@ def _doubtful(selection: DoubtSelection, after: Named | None) -> tuple[str, list
 
 
 def _sql(selection: DoubtSelection) -> tuple[str, list[Any]]:
+    grouped = selection.why is not None and "/" not in (selection.effect or "/")  # an index has such a group in order
     filters = {
         "f.lifecycle = ${}": selection.lifecycle,
-        "(f.effect = ${0} or starts_with(f.effect, ${0} || '/'))": selection.effect,
+        "split_part(f.effect, '/', 1) = ${}": selection.effect if grouped else None,
+        "(f.effect = ${0} or starts_with(f.effect, ${0} || '/'))": None if grouped else selection.effect,
         "coalesce(e.state, i.final) = ${}": selection.state,
-        "f.why = ${}": selection.why or None,
+        "md5(coalesce(f.why, '')) = md5(${0}) and coalesce(f.why, '') = ${0}": selection.why,
         "f.attempt_at <= ${}": selection.until,
         "f.key = any(${})": selection.keys,
     }
     given = {clause: value for clause, value in filters.items() if value is not None}
     clauses = [clause.format(n) for n, clause in enumerate(given, 1)] + ["e.lifecycle is null"] * selection.ended
     clauses += ["e.attention is not null and f.status = 'in_doubt'"] * selection.waiting
-    clauses += ["coalesce(f.why, '') = ''"] * (selection.why == "")
     within, pairs = selection.reach.sql("f.lifecycle", "i.tenant", len(given))
     return " and ".join([query("doubts"), *clauses, *within]), [*given.values(), *pairs]

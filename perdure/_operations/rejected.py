@@ -19,6 +19,7 @@ query = queries(__name__)
 
 _ROWS = query("rejected")
 """Those that a filter chooses."""
+_SHOWN = query("rejected_shown")
 _PATIENCE = bounds(lock="10s", statement="15s")
 _RETRY = "select perdure.retry_rejected($1, $2, $3, $4::jsonb)"
 _DROP = "select perdure.drop_rejected($1, $2, $3)"
@@ -95,7 +96,7 @@ async def select_rejected(
 ) -> list[Rejected]:
     """Those behind the number `after`, the oldest first."""
     page = f"{_ROWS} and ($7::bigint is null or j.seq > $7) order by j.seq limit $8"
-    rows = await connection.fetch(page, *wanted.arguments, after, limit)
+    rows = await connection.fetch(f"with r as ({page}) {_SHOWN}", *wanted.arguments, after, limit)
     return [Rejected(**row) for row in rows]
 
 

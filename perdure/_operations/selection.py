@@ -29,6 +29,17 @@ _UNDOUBTED = (
     "not exists (select from perdure.effect d where d.lifecycle = e.lifecycle and d.id = e.id "
     "and d.generation = e.generation and d.status = 'in_doubt')"
 )
+_ATTEMPTING = "(e.lifecycle, e.id) in (select a.lifecycle, a.id from perdure.effect a where a.status = 'attempting')"
+_SOUGHT = {
+    Condition.HELD: _ATTEMPTING,
+    Condition.HOLDER_GONE: _ATTEMPTING,
+    Condition.NOT_PICKED_UP: "(e.lifecycle, e.id) in (select a.lifecycle, a.id from perdure.outbox a)",
+}
+"""Where entities in a condition are found by an index, among many that are in none of them."""
+_UNKNOWN = (
+    "(e.lifecycle, e.id) in "
+    "(select a.lifecycle, a.id from perdure.effect a where a.status in ('attempting', 'in_doubt')) and f.doubt"
+)
 _FOUND = (
     "exists (select from perdure.finding n "
     "where n.lifecycle = e.lifecycle and n.id = e.id and n.kind = ${} and not n.mended)"
@@ -225,7 +236,8 @@ def _sql(selection: Selection, after: Named | None, among: str) -> tuple[str, li
     within, pairs = selection.reach.sql("e.lifecycle", "e.tenant", len(arguments))
     clauses, arguments = [*clauses, *within], [*arguments, *pairs]
     clauses += (
-        ["f.doubt"] * selection.in_doubt
+        [clause for condition, clause in _SOUGHT.items() if condition is selection.condition]
+        + [_UNKNOWN] * selection.in_doubt
         + [_UNDOUBTED] * selection.undoubted
         + ["e.attention is not null"] * selection.attention
     )

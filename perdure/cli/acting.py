@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
 import shlex
 import signal
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
-from dataclasses import dataclass, fields
-from typing import Any, Concatenate, ParamSpec, TypeVar, get_type_hints
+from dataclasses import dataclass
+from typing import Any
 
 import typer
 from rich.console import Console
@@ -27,9 +26,6 @@ from perdure.cli.targets import Targets
 from perdure.contracts.keys import Entity
 from perdure.errors import InvalidEntity, InvalidSetting, PerdureError, UnknownLifecycle
 from perdure.settings import settings
-
-T = TypeVar("T", bound=Targets)
-P = ParamSpec("P")
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,26 +47,6 @@ class Verb:
     how: str = ""
     asks_temporal: bool = True
     ended_too: bool = False
-
-
-def options_of(targets: type[T]) -> Callable[[Callable[Concatenate[T, P], None]], Callable[..., None]]:
-    """A command whose first parameter is a `Targets` has its options on the command line."""
-
-    def decorate(command: Callable[Concatenate[T, P], None]) -> Callable[..., None]:
-        shared, own = get_type_hints(targets, include_extras=True), get_type_hints(command, include_extras=True)
-        names = [each.name for each in fields(targets)]
-
-        def run(**given: Any) -> None:
-            command(targets(**{name: given.pop(name) for name in names}), **given)  # type: ignore[call-arg]
-
-        first = [_parameter(each.name, shared[each.name], each.default) for each in fields(targets)]
-        more = list(inspect.signature(command).parameters.values())[1:]
-        rest = [_parameter(each.name, own[each.name], each.default) for each in more]
-        run.__signature__ = inspect.Signature(first + rest)  # type: ignore[attr-defined]
-        run.__doc__, run.__name__ = command.__doc__, command.__name__
-        return run
-
-    return decorate
 
 
 def carry_out(targets: Targets, verb: Verb) -> None:
@@ -102,10 +78,6 @@ def confirm(question: str, yes: bool) -> None:
     if not sys.stdin.isatty():
         refuse(f"{question}? There is no terminal for an answer: give --yes, or --dry-run to see them", 2)
     typer.confirm(f"{question}?", abort=True, err=True)
-
-
-def _parameter(name: str, annotation: Any, default: Any) -> inspect.Parameter:
-    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=annotation, default=default)
 
 
 async def _one(targets: Targets, verb: Verb, app: App | None, name: Name) -> None:

@@ -9,8 +9,9 @@ from typing import Annotated, Any
 
 import typer
 
-from perdure.cli.acting import Verb, carry_out, options_of
+from perdure.cli.acting import Verb, carry_out
 from perdure.cli.cli import ACT, cli
+from perdure.cli.options import options_of
 from perdure.cli.printing import refuse
 from perdure.cli.targets import DoubtfulTargets, FinishedTargets, OpenTargets, Targets
 from perdure.contracts.outcomes import EffectStatus

@@ -4,6 +4,9 @@ select f.lifecycle, f.id, f.generation, f.effect, f.key, f.status, f.attempts, f
     e.lifecycle is null as ended, coalesce(e.state, i.final) as state, i.tenant,
     e.lifecycle is null or (e.attention is not null and f.status = 'in_doubt') as waits_for_person
 from perdure.effect f
-join perdure.ident i on i.lifecycle = f.lifecycle and i.id = f.id
-left join perdure.entity e on e.lifecycle = f.lifecycle and e.id = f.id and e.generation = f.generation
+left join perdure.ident i on i.lifecycle = f.lifecycle and i.id = f.id
+-- `offset 0`: for one after the other. How many of them wait for a person PostgreSQL can't know, so it would often read all of them.
+left join lateral (
+    select x.lifecycle, x.state, x.attention from perdure.entity x
+    where x.lifecycle = f.lifecycle and x.id = f.id and x.generation = f.generation offset 0) e on true
 where (f.status = 'in_doubt' or (f.status = 'attempting' and f.deadline < now()))

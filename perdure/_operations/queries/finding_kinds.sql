@@ -1,9 +1,9 @@
 -- The kinds of what reconciliations saw: $1 and $2 as in overview.sql.
 select f.kind, count(*) filter (where not f.mended) as left_over, count(*) filter (where f.mended) as mended
 from perdure.finding f
-left join perdure.ident i on i.lifecycle = f.lifecycle and i.id = f.id
 where $1::text[] is null or exists (
     select from unnest($1::text[], $2::text[]) as r (lifecycle, tenant)
-    where (r.lifecycle is null or r.lifecycle = f.lifecycle) and (r.tenant is null or r.tenant = i.tenant))
+    where (r.lifecycle is null or r.lifecycle = f.lifecycle) and (r.tenant is null or r.tenant = (
+        select i.tenant from perdure.ident i where i.lifecycle = f.lifecycle and i.id = f.id)))
 group by f.kind
 order by f.kind

@@ -2,7 +2,8 @@
 -- those behind ($6 mended, $7 first seen, $8 kind, $9 lifecycle, $10 id, $11 about), $12 at most. Null = no such filter.
 select f.kind, f.lifecycle, f.id, f.about, f.generation, f.what, f.advice, f.mended, f.first_seen, f.last_seen, f.run, i.tenant
 from perdure.finding f
-left join perdure.ident i on i.lifecycle = f.lifecycle and i.id = f.id
+-- `offset 0`: for the rows that are shown, and not by a join with all entities.
+left join lateral (select x.tenant from perdure.ident x where x.lifecycle = f.lifecycle and x.id = f.id offset 0) i on true
 where ($1::text is null or f.kind = $1) and ($2::text is null or f.lifecycle = $2) and ($3::boolean is null or f.mended = $3)
     and ($4::text[] is null or exists (
         select from unnest($4::text[], $5::text[]) as r (lifecycle, tenant)

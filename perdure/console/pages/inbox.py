@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from datetime import datetime
 from typing import Any
@@ -51,8 +51,22 @@ async def show(view: View) -> Response:
         for each in groups
     ]
     return view.render(
-        "inbox.html", seen=seen, shown=shown, cut=len(seen.value) >= GROUPS, filtered=len(groups) < len(seen.value)
+        "inbox.html",
+        seen=seen,
+        shown=shown,
+        several=_several(groups),
+        cut=len(seen.value) >= GROUPS,
+        filtered=len(groups) < len(seen.value),
     )
+
+
+def _several(groups: Sequence[Group]) -> list[tuple[str, str, int, int]]:
+    """Lifecycle and effect of doubts with several reasons, with the number of groups and of doubts."""
+    found: dict[tuple[str, str], list[int]] = {}
+    for each in groups:
+        if each.kind == "doubt" and each.effect:
+            found.setdefault((each.lifecycle, each.effect), []).append(each.waiting)
+    return [(*name, len(counts), sum(counts)) for name, counts in found.items() if len(counts) > 1]
 
 
 async def doubts(view: View) -> Response:

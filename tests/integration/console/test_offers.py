@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -95,6 +96,13 @@ async def test_each_act_is_offered_where_it_is_done_and_nowhere_else(world: Worl
     wrong = []
     async with world.worker(app), open_console(world, app=app) as site:
         ann, eve = site.browser("ann", "settle"), site.browser("eve", "look")
+        item = readable(await eve.get("/act/resolve", lifecycle="look", id="asking-resolve"))
+        assert re.search(r"Looked up \d+ times? , last at [-0-9: UTC]+ : it gave no answer: ConnectionReset", item), (
+            item
+        )
+        assert "attempt 1" in item
+        assert "look-up 1" in item
+        assert "the doubt policy of do-look is at work" in item
         for situation, lifecycle in situations.items():
             for name in VERBS:
                 one = {"lifecycle": lifecycle, "id": f"{situation}-{name}"}
