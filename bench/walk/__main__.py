@@ -25,6 +25,7 @@ from rich.table import Table
 from bench.walk.app import KINDS, OtherSide
 from bench.walk.site import holds, judged, lines, parked
 
+TRIES = 30
 BY_ONE = 3
 """Of each kind that are settled one by one, for comparison."""
 
@@ -52,6 +53,16 @@ class Walker:
         self.clicks += 1
         await self.page.click(selector)
 
+    async def group(self, lifecycle: str) -> None:
+        """From the inbox to the doubts of a lifecycle; the inbox is loaded again where it is not shown at once."""
+        link = f"a.button[href*='lifecycle={lifecycle}&']"
+        for _ in range(TRIES):
+            await self.page.goto("inbox")
+            if await self.page.locator(link).count():
+                return await self.click(link)
+            await asyncio.sleep(2)
+        raise SystemExit(f"the inbox shows no {lifecycle}: {await self.page.inner_text('main')}")
+
     async def answer(self, outcome: str, note: str) -> None:
         """Choose an answer, write a note, and settle."""
         await self.click(f"input[value={outcome}]")
@@ -68,12 +79,10 @@ async def walk(page: Page, lifecycle: str, side: OtherSide, doubts: int) -> Walk
     """Settle all of one kind."""
     walker, walked, listed = Walker(page), Walked(doubts), lines(side)
     began = time.monotonic()
-    await page.goto("inbox")
-    await walker.click(f"a.button[href*='lifecycle={lifecycle}&']")
+    await walker.group(lifecycle)
     await _by_one(walker, listed, lifecycle)
     walked.one_by_one, walked.clicks_by_one = time.monotonic() - began, walker.clicks
-    await page.goto("inbox")
-    await walker.click(f"a.button[href*='lifecycle={lifecycle}&']")
+    await walker.group(lifecycle)
     await walker.click("summary:has-text('by a list')")
     await page.fill("textarea[name=list]", "\n".join(listed))
     await walker.click("button:has-text('ticked or listed')")

@@ -20,8 +20,10 @@ from perdure.console.sources import Sources
 from perdure.contracts.keys import Entity
 from perdure.errors import TemporalUnavailable
 
-PATIENCE = 1.5
-"""Seconds that Temporal has for one of them; those of a page are asked for at the same time."""
+PATIENCE = 5.0
+"""Seconds that Temporal has for one of them."""
+PAGE = 0.5
+"""Seconds that a page waits for all of its own, which are asked for at the same time."""
 _FRESH = 5.0
 _WORDS = {"done": "found it", "miss": "did not find it", "mute": "gave no answer", "lost": "gave no answer"}
 
@@ -52,8 +54,13 @@ async def evidence(sources: Sources, doubts: Iterable[Doubt]) -> dict[str, Evide
     found = dict.fromkeys(meant, Evidence(is_looked_up=False))
     asked = {key: each for key, each in meant.items() if is_looked_up(sources.app, each.effect)}
     client = await sources.temporal() if asked else None
-    read = [_evidence(sources, client, each) for each in asked.values()]
-    return found | dict(zip(asked, await asyncio.gather(*read), strict=True))
+    tasks = {key: asyncio.ensure_future(_evidence(sources, client, each)) for key, each in asked.items()}
+    if tasks:
+        await asyncio.wait(tasks.values(), timeout=PAGE)
+    for task in tasks.values():
+        task.cancel()  # what it waits for is read to the end, for the next page
+    late = Evidence((), "Temporal is still being asked: load the page again")
+    return found | {key: task.result() if task.done() and not task.cancelled() else late for key, task in tasks.items()}
 
 
 def read_from(seen: Seen, doubt: Doubt, app: App | None) -> Evidence:

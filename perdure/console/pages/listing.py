@@ -99,8 +99,8 @@ async def _rows(view: View, connection: Any, after: str | None, limit: int) -> S
 
 
 def _by_age(query: Mapping[str, str]) -> bool:
-    """An index has them in that order."""
-    return "finished" not in query and {"lifecycle", "state"} <= query.keys()
+    """An index has them in that order; few of many that are in doubt may be its last ones."""
+    return not {"finished", "in_doubt"} & query.keys() and {"lifecycle", "state"} <= query.keys()
 
 
 def _place(query: Mapping[str, str], row: Any) -> str:

@@ -169,11 +169,16 @@ async def test_a_limit_is_changed_by_those_who_administer_everything(world: Worl
         name = next(iter(limited.limits))
         changed = await root.send(f"/limits/{name}", f"/limits/{name}", rate_of="number", per_second="2.5", note="slow")
         assert "2.5 a second, for all workers" in readable(changed.text)
+        assert "Undo: as in the code, as it was" in readable(changed.text)
 
         async def in_force() -> bool:
             return "2.5" in readable(await root.get("/limits")) and "root ," in readable(await root.get("/limits"))
 
         await until(in_force, "the new limit is shown")
+        again = await root.send(f"/limits/{name}", f"/limits/{name}", rate_of="number", per_second="3", note="slow")
+        undo = re.search(r'href="([^"]*was=2.5)">Undo: 2.5 a second', again.text)
+        assert undo is not None
+        assert 'value="2.5"' in await root.get(undo[1])
         for fields in ({"per_second": "nan", "note": "n"}, {"per_second": "-1", "note": "n"}, {"per_second": "1"}):
             form = await root.form(f"/limits/{name}", f"/limits/{name}")
             assert (await root.http.post(f"/limits/{name}", data={**form, **fields})).status_code == 400, fields
