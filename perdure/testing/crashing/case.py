@@ -64,7 +64,7 @@ class Subject:
     receipt: Receipt | None = None
     environment: Mapping[str, str] = field(default_factory=dict)
     other_side: tuple[str, int] | None = None
-    patience: float = 60.0
+    patience: float = 180.0
     counted: Callable[[str], bool] = lambda key: True
 
 

@@ -86,7 +86,7 @@ async def prove(
     ways: Sequence[Way] = (Way.KILL, Way.CUT),
     only: Callable[[str], bool] = lambda place: True,
     at_once: int = 8,
-    patience: float = 60.0,
+    patience: float = 180.0,
     counted: Callable[[str], bool] = lambda key: True,
 ) -> Proof:
     """Test a lifecycle at every crash point; see the module.

@@ -66,7 +66,7 @@ async def workflow_crash_points(
     temporal: str | None = None,
     environment: Mapping[str, str] | None = None,
     only: Callable[[str], bool] = lambda place: True,
-    patience: float = 60.0,
+    patience: float = 180.0,
     at_once: int = 4,
 ) -> list[Killed]:
     """Run a workflow once undisturbed, and once for each place at which its worker is killed by SIGKILL and replaced.
