@@ -44,6 +44,12 @@ A_REFUSED_CHILD = """
     insert into web_job.refused_child (master, id, page, child, why)
         values ('month-11', '7', 0, '{"id": "7", "type": "send-invoice"}', 'another job has that id');
 """
+A_SHOP = """
+    create schema shop;
+    create table shop.till (name text primary key, open boolean not null);
+    create function shop.close_till(name text) returns void language sql as
+        $$ update shop.till t set open = false where t.name = $1 $$;
+"""
 A_DOUBT_THAT_OUTLIVED_ITS_ENTITY = """
     update perdure.ident set final = 'cancelled';
     insert into perdure.effect
@@ -73,6 +79,8 @@ async def test_each_block_of_sql_runs(connection: asyncpg.Connection[asyncpg.Rec
         await connection.execute(A_DOUBT_THAT_OUTLIVED_ITS_ENTITY)
     if "web_job.list_child" in sql:
         await connection.execute(A_REFUSED_CHILD)
+    if "shop.till" in sql:
+        await connection.execute(A_SHOP)
     here = sql.replace("on database shop ", f"on database {database} ")
     await connection.execute(re.sub(r"^(begin|commit);$", "", here, flags=re.MULTILINE))
 

@@ -20,7 +20,7 @@ from tests.integration.console.browsing import Site, readable, serving, told
 from tests.integration.console.chromium import PHONE, chromium, why_no_chromium, window
 from workers.queries import queries
 from workers.reminders.app import app
-from workers.reminders.console import day
+from workers.reminders.console import PAGES, day
 from workers.reminders.console.day import quiet_parts
 from workflows.reminders import dose
 
@@ -121,8 +121,9 @@ async def test_a_day_shows_what_became_of_each_dose_that_was_due_once(
     assert "No dose has been due" in readable(await ann.get("/reminders?day=2027-03-12"))
     for path in ("?day=x", "?day=9999-12-31", "/doses?kind=x", "/doses?hour=24", "/doses?hour=x"):
         await ann.get(f"/reminders{path}", 400)
-    for path in ("/reminders", "/reminders/doses"):
-        await desk.browser("eve", "look:order,look@acme").get(path, 403)
+    for each in PAGES:
+        await desk.browser("eve", "look:order,look@acme").get(each.path, 403)
+        await desk.browser(None).get(each.path, 401)
 
 
 async def _seen(desk: Site, path: str) -> list[str]:

@@ -20,7 +20,7 @@ from tests.integration.console.browsing import Browser, Site, readable, serving,
 from tests.integration.console.chromium import PHONE, chromium, why_no_chromium, window
 from tests.pages import answers
 from workers.web_jobs.app import app
-from workers.web_jobs.console import families, job_types
+from workers.web_jobs.console import PAGES, families, job_types
 
 HOSTILE = "<img src=x onerror=alert(1)>\u202e"
 
@@ -94,6 +94,10 @@ async def test_the_failed_of_a_family_are_seen_with_their_reasons_and_run_again_
         preview = readable(await ann.get("/families/again?id=m"))
         assert "runs the 2 failed and the 1 cancelled children again" in preview
         assert "only the 2 failed children are restarted" in preview
+        form = await ann.form("/families/again?id=m", "/families/again")
+        early = {**form, "way": "each", "note": "n", "as_of": "2020-01-01T00:00:00+00:00"}
+        job = await ann.http.post("/families/again", data=early, follow_redirects=True)
+        assert "0 restarted , 0 refused, of 2" in await _ended(ann, job), "what failed after the preview is left alone"
         job = await ann.send("/families/again?id=m", "/families/again", way="each", note="their page is mended")
         assert "2 restarted , 0 refused, of 2" in await _ended(ann, job)
         for child in (HOSTILE[:-1], "c"):
@@ -121,6 +125,9 @@ async def test_the_failed_of_a_family_are_seen_with_their_reasons_and_run_again_
 
 
 async def _refused_to_others(desk: Site, eve: Browser) -> None:
+    stranger = desk.browser(None)
+    for page in PAGES:
+        assert (await stranger.http.request(page.method, page.path)).status_code == 401, page.name
     for path in ("/families/one?id=nobody", "/families/again?id=m/a"):
         await eve.get(path, 404)
     for path in ("/families?which=some", "/families/one?id=m&state=odd"):
@@ -224,6 +231,14 @@ async def test_the_pages_are_accessible_and_fit_a_phone_with_hostile_data(jobs: 
         "insert into web_job.refused_child (master, id, page, child, why) values ($1, $1, 1, '{}', $1)", HOSTILE
     )
     await jobs.db.execute("update web_job.family set refused = 1, listed = listed + 1")
+    await jobs.db.execute(
+        "with doubtful as (select id, state from web_job.job where parent = $1 and state in ('processing', 'failed')), "
+        "opened as (insert into perdure.entity (lifecycle, id, generation, state) select 'web-job', id, 0, state "
+        "from doubtful where state = 'processing') insert into perdure.effect (key, lifecycle, id, generation, effect, "
+        "token, status, digest, first_at, attempt_at, deadline) select id, 'web-job', id, 0, 'call-page', 't', "
+        "'in_doubt', 'd', now(), now(), now() from doubtful",
+        HOSTILE,
+    )
     quoted = str(httpx.QueryParams({"id": HOSTILE}))
     paths = (
         *("/families", f"/families/one?{quoted}", f"/families/one?{quoted}&state=held", f"/families/again?{quoted}"),
@@ -233,9 +248,12 @@ async def test_the_pages_are_accessible_and_fit_a_phone_with_hostile_data(jobs: 
         chromium() as browser,
         window(browser, desk, "<b>ann", "administer,payloads", viewport=PHONE) as phone,
     ):
-        wrong = []
+        wrong, text = [], ""
         for path in paths:
             wrong += await phone.problems(path)
+            text += await phone.text()
             assert await phone.page.evaluate("document.querySelectorAll('main img, main script').length") == 0, path
             assert "\u202e" not in await phone.text(), path
         assert wrong == [], "\n".join(wrong)
+        for words in ("In doubt 1", "2 of 3: not run again before somebody has settled the doubt"):
+            assert words in text
