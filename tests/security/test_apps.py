@@ -137,6 +137,33 @@ async def test_a_trigger_with_the_rights_of_its_owner_starts_for_a_role_with_no_
     assert await world.db.fetchval("select count(*) from perdure.ident where lifecycle = 'order'") == 1
 
 
+async def test_who_reads_everything_reads_what_an_application_marks_and_who_is_limited_does_not(
+    world: World, roles: Roles
+) -> None:
+    await world.db.execute(
+        "create schema shop; create table shop.till (name text); create table shop.safe (name text); "
+        "comment on table shop.till is 'perdure:reader Tills.'; "
+        "comment on table shop.safe is 'perdure:readers No mark.'; "
+        "create function shop.close_till() returns int language sql as 'select 1'; "
+        "revoke all on function shop.close_till from public; "
+        "comment on function shop.close_till is 'perdure:operator Closes it.'"
+    )
+    for kind, acts in (("reader", False), ("operator", True), ("console", True)):
+        name, limited = await roles.make(kind), await roles.make(f"{kind}_of_orders")
+        await perdure(world, "grant", name, "--as", kind)
+        await perdure(world, "grant", limited, "--as", kind, "--lifecycle", "order")
+        whole, some = await roles.connect(name), await roles.connect(limited)
+        assert await whole.fetchval("select count(*) from shop.till") == 0
+        if acts:
+            assert await whole.fetchval("select shop.close_till()") == 1
+        refused = [(whole, "select from shop.safe"), (whole, "insert into shop.till values ('x')")]
+        refused += [(some, "select from shop.till"), (some, "select shop.close_till()")]
+        refused += [] if acts else [(whole, "select shop.close_till()")]
+        for connection, statement in refused:
+            with pytest.raises(DENIED):
+                await connection.execute(statement)
+
+
 async def test_a_role_of_callbacks_can_call_back_and_nothing_else(world: World, roles: Roles) -> None:
     name = await roles.make("web")
     await world.db.execute(
