@@ -79,4 +79,4 @@ def _unsettled(doubt: Doubt, record: Record, again: dict[str, int], terms: dict[
     reported = record.memory is not None and doubt.key in record.memory.ended
     newest = again.get(slot_of(effect, suffix), 0) == number
     waits = newest and not reported and effect in terms
-    return found_on_record(doubt.view, record.at, (effect, suffix, terms[effect]) if waits else None)
+    return found_on_record(doubt.view, record.at, (effect, suffix) if waits else None)

@@ -9,7 +9,7 @@ from pydantic import BaseModel, Field
 
 from perdure._wire.known import Known
 from perdure._wire.requests import OperatorRequest
-from perdure._wire.terms import DoubtTerms, Terms
+from perdure._wire.terms import DoubtTerms, OwnTerms, Terms
 from perdure._wire.writes import EffectView
 
 CARRIED = "perdure"
@@ -47,22 +47,22 @@ class Unsettled(BaseModel):
     effect: str | None = None
     suffix: str | None = None
     given: Any = None
-    own: Terms | None = None
+    own: OwnTerms | None = None
 
 
-def found_on_record(view: EffectView, at: datetime, performance: tuple[str, str | None, Terms] | None) -> Unsettled:
+def found_on_record(view: EffectView, at: datetime, performance: tuple[str, str | None] | None) -> Unsettled:
     """A doubt that is only in the record. It waits for a person, unless `run` performs the effect again: the input is
     not on record, so the effect's policy cannot settle the doubt.
 
     Args:
         at: time at which the view was read.
-        performance: the effect's first name, suffix and terms; None if nobody waits for the effect.
+        performance: the effect's first name and suffix; None if nobody waits for the effect.
     """
     unsettled = Unsettled(known=Known(effect=view), seen_at=at)
     if performance is None:
         return unsettled
-    effect, suffix, terms = performance
-    waits = terms.model_copy(update={"in_doubt": DoubtTerms(kind="escalate")})
+    effect, suffix = performance
+    waits = OwnTerms(in_doubt=DoubtTerms(kind="escalate"))
     return unsettled.model_copy(update={"effect": effect, "suffix": suffix, "own": waits})
 
 

@@ -86,18 +86,40 @@ class Terms(_Lean):
     @property
     def doubt(self) -> DoubtPolicy[Any, Any]:
         """The doubt policy, for `decide`."""
-        said = self.in_doubt
-        otherwise = Repeat() if said.otherwise == "repeat" else Escalate()
-        if said.kind == "dedupe" and said.window is not None:
-            return Dedupe(said.window, said.margin, otherwise)
-        if said.kind == "lookup" and said.lookup is not None and said.visibility_delay is not None:
-            how = said.lookup
-            find = Lookup[Any, Any](
-                how.name, timeout=how.timeout, inline=how.inline, task_queue=how.task_queue, limit=how.limit
-            )
-            tries = None if said.asks_on else said.tries
-            return AskFirst(find, said.visibility_delay, said.misses, tries, said.every, otherwise)
-        return Repeat() if said.kind == "repeat" else Escalate()
+        return _policy(self.in_doubt)
+
+
+class OwnTerms(_Lean):
+    """The terms of one performance; None = as the run's. Today's contract has no part in them: it is not in the
+    history, and a replay by other code would take another path."""
+
+    timeout: timedelta | None = None
+    in_doubt: DoubtTerms | None = None
+    retry: RetryPolicy | None = None
+
+    @property
+    def doubt(self) -> DoubtPolicy[Any, Any] | None:
+        """The doubt policy, if it is of this performance."""
+        return None if self.in_doubt is None else _policy(self.in_doubt)
+
+    def over(self, terms: Terms) -> Terms:
+        """The terms of the run, with these in place of the same ones there."""
+        given = {"timeout": self.timeout, "in_doubt": self.in_doubt, "retry": self.retry}
+        return terms.model_copy(update={name: value for name, value in given.items() if value is not None})
+
+
+def _policy(said: DoubtTerms) -> DoubtPolicy[Any, Any]:
+    otherwise = Repeat() if said.otherwise == "repeat" else Escalate()
+    if said.kind == "dedupe" and said.window is not None:
+        return Dedupe(said.window, said.margin, otherwise)
+    if said.kind == "lookup" and said.lookup is not None and said.visibility_delay is not None:
+        how = said.lookup
+        find = Lookup[Any, Any](
+            how.name, timeout=how.timeout, inline=how.inline, task_queue=how.task_queue, limit=how.limit
+        )
+        tries = None if said.asks_on else said.tries
+        return AskFirst(find, said.visibility_delay, said.misses, tries, said.every, otherwise)
+    return Repeat() if said.kind == "repeat" else Escalate()
 
 
 @cache
@@ -118,7 +140,7 @@ def own_terms(
     doubt: DoubtPolicy[Any, Any] | None,
     timeout: timedelta | None,
     retry: RetryPolicy | None,
-) -> Terms | None:
+) -> OwnTerms | None:
     """The terms of one performance; None if it has none of its own.
 
     Raises:
@@ -135,13 +157,7 @@ def own_terms(
             "declare it in the effect's own doubt policy"
         )
     check_room(effect.name, wanted, limit)
-    return Terms(
-        name=effect.name,
-        inline=effect.inline,
-        timeout=limit,
-        in_doubt=_doubt_terms(wanted),
-        retry=retry or effect.retry,
-    )
+    return OwnTerms(timeout=timeout, in_doubt=None if doubt is None else _doubt_terms(doubt), retry=retry)
 
 
 def all_terms(effects: Iterable[Effect[Any, Any]]) -> dict[str, Terms]:

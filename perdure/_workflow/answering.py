@@ -130,6 +130,7 @@ class Answering:
     @workflow.signal(name=WAKE)
     def _wake(self, key: str) -> None:
         """An outcome came late: the performance of `key` reads the fence again."""
+        self._perdure.waiter.look()
         self._perdure.run.standstill.look()
         if performance := self._perdure.run.effects.performances.get(key):
             performance.look_again()
@@ -137,11 +138,13 @@ class Answering:
     @workflow.signal(name=MIRROR)
     async def _mirror_again(self, by: str) -> None:
         """The mirror is behind this run: write the state again."""
+        self._perdure.waiter.look()
         await self._perdure.mirror_again(by)
 
     @workflow.signal(name=MESSAGE)
     async def _receive(self, message: Message) -> None:
         """A message from the outbox. A message that is delivered twice is processed once."""
+        self._perdure.waiter.look()
         if not self._perdure.run.accept_message(message.ordinal):
             return
         if message.kind == "cancel":

@@ -167,6 +167,7 @@ class Attempts(Generic[In, Out]):
 
     def _order(self, within: timedelta | None) -> AttemptOrder:
         record = self._record
+        own = record.own.doubt if record.own else None
         move = self._entering()
         self._shown = None if move is None else move.state
         self._within = None if within is None else within.total_seconds()
@@ -178,7 +179,7 @@ class Attempts(Generic[In, Out]):
             timeout=record.timeout.total_seconds(),
             progress=record.progress,
             then=self._with_outcome(),
-            gives_way=None if record.own is None else isinstance(record.own.doubt, (Repeat, Dedupe)),
+            gives_way=isinstance(own, (Repeat, Dedupe)) if own else None,
             expires_at=self._expires_at,
         )
         check_size(self._run.entity, f"an attempt of {record.slot}", order)

@@ -14,7 +14,7 @@ from temporalio.exceptions import FailureError
 
 from perdure._text.privacy import describe
 from perdure._wire.requests import OperatorRequest
-from perdure._wire.terms import Terms
+from perdure._wire.terms import OwnTerms
 from perdure._workflow.author import Author
 from perdure._workflow.fitting import check_size
 from perdure._workflow.leaving import Cancelled, ContinueAsNew, Leave, Overtaken, Part, fail, to_its_end, until
@@ -94,7 +94,7 @@ class Conductor:
         given: In,
         *,
         suffix: str | None,
-        own: Terms | None,
+        own: OwnTerms | None,
         entering: str | None,
         then: str | None,
         expires_at: datetime | None,
@@ -112,13 +112,16 @@ class Conductor:
             confirmed_by=confirmed_by,
         )
         end = await to_its_end(performance.run(), performance.withdraw)
+        self.waiter.look()
         if performance.ordered_at is not None:
             passed(performance.ordered_at)
         return end
 
     async def take(self, step: Step[In, Out], given: In) -> Out:
         """Take a step for the author's code; see `Lifecycle.step`."""
-        return await take(self.run, self.recorder, self.waiter, step, given)
+        taken = await take(self.run, self.recorder, self.waiter, step, given)
+        self.waiter.look()
+        return taken
 
     async def mirror_again(self, by: str) -> None:
         """Write the present state again, with the input: the mirror has lost it, or shows another. If the database has

@@ -32,22 +32,36 @@ def check_handlers(cls: type[Any], base: type[Any]) -> None:
 
 
 def guard_handlers(cls: type[Any]) -> None:
-    """Wrap the author's handlers: an update of an ended run is refused, as those of the base class are, and a handler
-    ends if the whole run is left."""
+    """Wrap the author's handlers: an update of an ended run is refused, as those of the base class are, a handler ends
+    if the whole run is left, and a message lets the run look whether it is time for a new one."""
     for handler in cls.__dict__.values():
         definition = getattr(handler, "__temporal_signal_definition", None)
         if isinstance(handler, workflow.UpdateMethodMultiParam):
             definition = handler._defn
             # The definition is frozen, and `set_validator` takes only the first one.
             object.__setattr__(definition, "validator", _guarded(definition.fn, definition.validator))
-        if definition is not None and inspect.iscoroutinefunction(definition.fn):
+        if definition is None:
+            continue
+        if inspect.iscoroutinefunction(definition.fn):
             answers = isinstance(handler, workflow.UpdateMethodMultiParam)
             object.__setattr__(definition, "fn", _left(definition.fn, answers))
+        else:
+            object.__setattr__(definition, "fn", _looks(definition.fn))
+
+
+def _looks(handler: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(handler)
+    def handle(self: Any, *given: Any) -> Any:
+        self._perdure.waiter.look()
+        return handler(self, *given)
+
+    return handle
 
 
 def _left(handler: Callable[..., Any], answers: bool) -> Callable[..., Any]:
     @functools.wraps(handler)
     async def handle(self: Any, *given: Any) -> Any:
+        self._perdure.waiter.look()
         try:
             return await handler(self, *given)
         except (Leave, BaseExceptionGroup) as error:

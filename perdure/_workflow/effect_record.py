@@ -11,7 +11,7 @@ from temporalio import workflow
 from perdure._wire.carried import Unsettled
 from perdure._wire.known import Known
 from perdure._wire.orders import CallResult, Report
-from perdure._wire.terms import Terms
+from perdure._wire.terms import OwnTerms, Terms, terms_of
 from perdure._wire.writes import Answer, EffectView, Fence, FenceOp, storable
 from perdure._workflow.passing import earliest_call
 from perdure._workflow.recorder import Recorder
@@ -48,7 +48,7 @@ class EffectRecord(Generic[In, Out]):
         effect: Effect[In, Out],
         given: Any,
         suffix: str | None,
-        own: Terms | None,
+        own: OwnTerms | None,
     ) -> None:
         self._run = run
         self._recorder = recorder
@@ -63,7 +63,8 @@ class EffectRecord(Generic[In, Out]):
         self.key = run.effects.new_key(run.entity, effect, suffix)
         # The facts of the previous run stay valid: its failures count, and its doubt needs no second read of the fence.
         self.left = run.effects.unsettled.get(self.key) or Unsettled(known=Known())
-        self.known = replace(self.left.known, read=False, terms=own or self.left.known.terms or begun_with)
+        self.known = replace(self.left.known, read=False, terms=None)
+        self._take_terms(self.left.known.terms or begun_with)
         self.seen_at = self.left.seen_at or workflow.now()
         self.progress = self.left.progress
         self._since = self.left.since or self._ordered_first()
@@ -152,9 +153,17 @@ class EffectRecord(Generic[In, Out]):
         """Use this view of the record, and the terms of the worker that read it."""
         of_each = source.terms or {} if isinstance(source, Answer) else {self.effect.identity: source.terms}
         terms = of_each.get(self.effect.identity)
-        self.note(effect=view, read=True, terms=self.own or terms or self.known.terms)
+        self.note(effect=view, read=True)
+        if terms is not None:
+            self._take_terms(terms)
         self.seen_at = workflow.now()
         self._run.stay_ahead(view.version)
+
+    def _take_terms(self, terms: Terms | None) -> None:
+        """Decide by these terms from now on; None = an older release began the run, and today's contract holds."""
+        if self.own is not None:
+            terms = self.own.over(terms or terms_of(self.effect))
+        self.note(terms=terms)
 
     def take_progress(self, progress: Any) -> None:
         """Note the progress that an attempt has reported."""

@@ -230,7 +230,7 @@ class Ledger:
                     Fence(op=FenceOp.RESOLVE, key=key, effect=slot, token=token, status=EffectStatus.ABANDONED, why=why)
                 )
             else:
-                performance = None if known is None else (effect, suffix, known)
+                performance = None if known is None else (effect, suffix)
                 self.unsettled[key] = found_on_record(view, now, performance)
         return given_up
 

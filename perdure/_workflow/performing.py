@@ -17,7 +17,7 @@ from perdure._wire.known import Known
 from perdure._wire.orders import CallResult, LookupOrder, Report
 from perdure._wire.requests import Resolution
 from perdure._wire.status import EffectProgress
-from perdure._wire.terms import Terms
+from perdure._wire.terms import OwnTerms
 from perdure._wire.writes import EffectView, FenceOp, storable
 from perdure._workflow.attempts import Attempts
 from perdure._workflow.calling import Way, call
@@ -79,7 +79,7 @@ class Performance(Generic[In, Out]):
         given: Any,
         *,
         suffix: str | None = None,
-        own: Terms | None = None,
+        own: OwnTerms | None = None,
         entering: str | None = None,
         then: str | None = None,
         expires_at: datetime | None = None,

@@ -32,6 +32,8 @@ class Waiter:
         self._recorder = recorder
         self.over: Overtaken | None = None
         self._renewing = False
+        self._due = False
+        """Whether it was time for a new run when an event of the history last continued the code."""
         self._rested_at: int | None = None
         """Length of the history at the begin of this run's first wait."""
         self._updated_at: int | None = None
@@ -57,6 +59,7 @@ class Waiter:
             ContinueAsNew: the history is long, and nothing is in flight.
         """
         run = self._run
+        self.look()
         if wake() or run.requests.cancel is not None:
             await self._until_recorded()
         if wake():  # an accepted request is processed before the run is left
@@ -74,6 +77,7 @@ class Waiter:
         if not workflow.unsafe.is_replaying():
             faults.point("during the wait", summary or run.state)
         in_time = await until(woken, seconds, summary)
+        self.look()
         if not withdrawn():
             run.has_moved()
         if not in_time:
@@ -125,6 +129,16 @@ class Waiter:
     def update_came(self) -> None:
         """Note that an update of Perdure has come. The server can lose it until its workflow task is over."""
         self._updated_at = workflow.info().get_current_history_length()
+        self.look()
+
+    def look(self) -> None:
+        """Note whether it is time for a new run. Call this where an event of the history has continued the code.
+
+        The conditions of waits are evaluated for a refused update as well, of which the history holds nothing. If they
+        looked by themselves, a replay could find it to be time at another place.
+        """
+        suggested = workflow.info().is_continue_as_new_suggested() and self._has_moved()
+        self._due = self._due or suggested or self._leaves_its_build()
 
     async def _until_recorded(self) -> None:
         """Wait until the last update is in the history, before its request is executed. If its workflow task were lost
@@ -162,8 +176,7 @@ class Waiter:
     def may_renew(self, wanted: bool = False) -> bool:
         """Whether it is time for a new run, and the run interrupts nothing: no attempt whose reply the run would miss,
         and no update that waits for this run."""
-        suggested = workflow.info().is_continue_as_new_suggested() and self._has_moved()
-        wanted = wanted or self._renewing or suggested or self._leaves_its_build()
+        wanted = wanted or self._renewing or self._due
         return wanted and not self._recorder.in_flight and not self._run.final and workflow.all_handlers_finished()
 
     def _leaves_its_build(self) -> bool:

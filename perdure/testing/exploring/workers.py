@@ -186,6 +186,14 @@ class Worker:
         """Take a run out of the cache."""
         self.instances.forget(run)
 
+    def replay(self, run: Run) -> None:
+        """Make the run anew from its history, as a worker does that has lost its cache."""
+        self.forget(run)
+        try:
+            self.instances.prepare(run)
+        except TaskFails as failed:
+            self.world.workflow_task_failed(run, failed.why)
+
     def query(self, run: Run, name: str) -> Any:
         """The decoded answer of a query, by the run as this worker knows it; None where its workflow task fails."""
         try:

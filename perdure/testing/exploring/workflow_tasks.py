@@ -173,7 +173,9 @@ class WorkflowTasks:
             self._world.cover("task refused", "unseen event")
             return self._lose(task, with_updates=False)
         self._end(task)
-        self._commit(task)
+        replays = self._commit(task)
+        if replays and task.worker.alive:
+            task.worker.replay(task.run)
         self._run.tasks_completed += 1  # where it has continued as new, the new one's, which is to renew the sooner
         self.wake()
 
@@ -182,17 +184,20 @@ class WorkflowTasks:
         for timer in task.timers:
             timer.cancel()
 
-    def _commit(self, task: WorkflowTask) -> None:
+    def _commit(self, task: WorkflowTask) -> bool:
+        """Put it into the history. Returns whether something of it is not there."""
         for key, end, at in task.answers:
             self._world.told[key].append(Told(end, self._world.loop.time(), at))
         commands = task.commands
-        self._leave_out_refused(task)
+        left_out = self._leave_out_refused(task)
         task.run.commit(task.activations, task.shapes, task.patches, len(commands))
         task.activations, task.shapes, task.commands, task.patches, task.answers = [], [], [], [], []
         self._apply(commands)
+        return left_out
 
-    def _leave_out_refused(self, task: WorkflowTask) -> None:
-        """A refused update stands in no history."""
+    def _leave_out_refused(self, task: WorkflowTask) -> bool:
+        """A refused update stands in no history, and what was entered for it alone is not entered in a replay. Returns
+        whether there was one."""
         refused = {
             command.update_response.protocol_instance_id
             for command in task.commands
@@ -204,7 +209,7 @@ class WorkflowTasks:
             if command.HasField("update_response") and command.update_response.HasField("accepted")
         }
         if not (left_out := refused - accepted):
-            return
+            return False
         for place, activation in reversed([*enumerate(task.activations)]):
             jobs = [job for job in activation.jobs if job.do_update.protocol_instance_id not in left_out]
             if len(jobs) == len(activation.jobs):
@@ -213,11 +218,15 @@ class WorkflowTasks:
             kept.CopyFrom(activation)
             del kept.jobs[:]
             kept.jobs.extend(jobs)
-            if jobs or task.shapes[place]:
+            if jobs:
                 task.activations[place] = kept
-            else:
-                del task.activations[place], task.shapes[place]
-                task.worker.instances.left_out(task.run)
+                continue
+            if task.shapes[place]:
+                what = f"{task.run.workflow_id}: {task.shapes[place].decode()}"
+                self._world.found("a refused update has changed the run", what)
+            del task.activations[place], task.shapes[place]
+            task.worker.instances.left_out(task.run)
+        return True
 
 
 def ends(command: sdk.WorkflowCommand) -> bool:

@@ -44,6 +44,8 @@ from perdure.testing.exploring.workers import Worker, current_worker
 from perdure.testing.exploring.workflow_tasks import WorkflowTask
 from perdure.testing.server import START
 
+_SINGLE_BATCH = 2
+"""The flag by which the SDK applies all jobs of an activation at once. The flag 1 is set by each run that needs it."""
 NEVER = 10**9
 MOST_ACTIVATIONS = 3_000
 MOST_RUNS = 60
@@ -85,7 +87,7 @@ class World:
         self.loop: VirtualTime = self.loop_kind(START, LONGEST)
         self.random: Random = Random(scenario.seed)
         self.converter: DataConverter = pydantic_data_converter
-        self.flags: list[int] = [1] if scenario.single_batch else []
+        self.flags: list[int] = [1, _SINGLE_BATCH] if scenario.single_batch else [1]
         self.findings: list[Finding] = []
         self.told: dict[str, list[Told]] = defaultdict(list)
         self.told_at_end: dict[tuple[Entity, int], dict[str, list[Told]]] = defaultdict(lambda: defaultdict(list))
@@ -418,7 +420,7 @@ def _watching(world: World) -> Iterator[None]:
     """Show the world what `perform` answers, beside the author."""
 
     def begins(performance: Performance[Any, Any]) -> None:
-        if performance.record.own is not None:
+        if performance.record.own is not None and performance.record.own.doubt is not None:
             world.policies[str(performance.key)] = performance.record.own.doubt
         if not workflow.unsafe.is_replaying():
             world.performed[str(performance.key)].append(world.loop.time())
