@@ -15,16 +15,10 @@ from perdure.contracts.states import States
 
 @dataclass(frozen=True)
 class Told:
-    """A result of `perform` for the author.
-
-    Attributes:
-        at: when the workflow task was committed that returned it.
-        returned: when it was returned; None = not known.
-    """
+    """A result of `perform` for the author, with its time."""
 
     end: Done[Any] | NotPerformed
     at: float
-    returned: float | None = None
 
     @property
     def in_doubt(self) -> bool:
@@ -89,9 +83,9 @@ class Evidence:
         states: what the lifecycle declares.
         settled_by_person: keys of which a person said what became of them.
         records_lost: whether the database has lost the records of attempts.
+        workers_lost: whether a worker was killed, frozen or cut off.
         sent: messages to it.
         received: texts of those that its last snapshot holds, in their order; None = it keeps none.
-        performed: when performances began, by key; also those of workflow tasks that were lost. None = not known.
         acknowledged: texts of updates that were answered, and that no snapshot has to lose.
         updated: texts of updates that its last snapshot holds.
         secret: personal data in its input, which may stand in payloads only; None = there is none to be looked for.
@@ -105,9 +99,9 @@ class Evidence:
     states: States[Any]
     settled_by_person: Collection[str] = ()
     records_lost: bool = False
+    workers_lost: bool = False
     sent: Sequence[Sent] = ()
     received: Sequence[str] | None = None
-    performed: Mapping[str, Sequence[float]] | None = None
     acknowledged: Collection[str] = ()
     updated: Sequence[str] = ()
     secret: str | None = None

@@ -76,19 +76,11 @@ def _told(evidence: Evidence, key: str, told: Sequence[Told]) -> Iterator[Findin
         return
     if not last.in_doubt and any(began <= last.at for began in account.done_by_calls_of):
         yield Finding("told not done, and was", f"{key}: {end}")
-    if not last.in_doubt and not evidence.records_lost and (late := _begun_after(evidence, key, last)):
-        yield Finding("begun after told not done", f"{key}: {end} at {last.returned:.1f} s, and a call at {late:.1f} s")
-    if isinstance(end, GaveUp) and not account.calls:
+    # An attempt whose worker was lost between its record and its call counts: nobody can tell that it made none.
+    view = evidence.effects.get(key)
+    unknown = evidence.workers_lost and view is not None and view.attempts > 0
+    if isinstance(end, GaveUp) and not account.calls and not unknown:
         yield Finding("gave up without a call", f"{key}: {end}")
-
-
-def _begun_after(evidence: Evidence, key: str, last: Told) -> float | None:
-    """When a call began that did the effect after its last performance was over; None = none did."""
-    if evidence.performed is None or last.returned is None:
-        return None
-    began = [at for at in evidence.performed.get(key, ()) if at >= last.returned]
-    calls = evidence.account(key).done_by_calls_of
-    return next((at for at in calls if at > last.at and not any(begun <= at for begun in began)), None)
 
 
 def _on_record(evidence: Evidence, key: str, view: EffectView) -> Iterator[Finding]:

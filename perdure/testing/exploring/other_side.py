@@ -98,7 +98,7 @@ class OtherSide:
         world.cover("call", f"{how} {effect.name}")
         await self._wait(0.002)
         if how == "frozen":
-            worker.freeze(effect.timeout.total_seconds() + world.span(20))
+            world.inject_fault(worker, "freeze", effect.timeout.total_seconds() + world.span(20))
         elif how == "killed before":
             world.inject_fault(worker, "kill", 3.0)
         await worker.here()
@@ -124,7 +124,7 @@ class OtherSide:
         if how == "killed after":
             world.inject_fault(worker, "kill", 3.0)
         elif how == "cut off after":
-            worker.cut_off(world.span(30))
+            world.inject_fault(worker, "cut off", world.span(30))
         await worker.here()
         if how == "noted":
             raise InDoubt("no word of it")

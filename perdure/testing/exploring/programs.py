@@ -35,7 +35,7 @@ from perdure.contracts.states import state
 from perdure.contracts.steps import Step
 
 NAME = "explored"
-OWN = ("repeat", "escalate", "window", "ask", "short", "once")
+OWN = ("repeat", "escalate", "window", "ask", "short", "long", "long", "once")
 """Terms of a performance in place of the contract's; `window` is for effects whose repeats the other side drops, `ask`
 for those that have a look-up."""
 
@@ -158,6 +158,8 @@ def _own(effect: Effect[str, str], how: str, pace: float) -> dict[str, Any]:
             return {"doubt": AskFirst(effect.lookup, visibility_delay=s(4), misses=2, tries=1, otherwise=Repeat())}
         case "short":
             return {"timeout": s(2)}
+        case "long":  # a worker that is frozen, or whose task is lost, may still begin its attempt in time
+            return {"timeout": s(30)}
         case _:
             return {"retry": RetryPolicy(initial_interval=s(1), maximum_attempts=1)}
 

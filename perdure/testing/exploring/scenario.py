@@ -52,7 +52,7 @@ class Scenario:
         calls: how the calls of each effect, look-up and step go; see `other_side`.
         builds: of the workers, in the order in which they are started.
         renews: after how many workflow tasks each run is suggested to continue as new; 0 = never.
-        single_batch: whether the SDK applies all jobs of an activation at once.
+        single_batch: whether the SDK applies all jobs of an activation at once, as a later release will.
         restarts: how often the entity is restarted after its end.
     """
 
@@ -63,7 +63,7 @@ class Scenario:
     events: tuple[Event, ...] = ()
     builds: tuple[int, ...] = (0, 0)
     renews: int = 0
-    single_batch: bool = True
+    single_batch: bool = False
     restarts: int = 0
 
 

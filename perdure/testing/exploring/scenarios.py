@@ -39,7 +39,7 @@ def scenario(
         events=_possible(events),
         builds=random.choice(((0,), (0, 0), (0, 1), (1, 0))),
         renews=random.choice((0, 0, 1, 2, 3, 6)),
-        single_batch=random.random() < 0.7,
+        single_batch=random.random() < 0.3,
         restarts=int(random.random() < 0.1),
     )
 
@@ -131,7 +131,7 @@ def smaller_scenarios(one: Scenario) -> Iterator[Scenario]:
         for each in range(len(script)):
             yield replace(one, calls={**one.calls, name: script[:each] + script[each + 1 :]})
     plainer = (replace(one, restarts=0), replace(one, renews=0), replace(one, builds=(0,)))
-    yield from (each for each in (*plainer, replace(one, single_batch=True)) if each != one)
+    yield from (each for each in (*plainer, replace(one, single_batch=False)) if each != one)
     if hasattr(one.given, "steps"):
         for name in ("steps", "at_cancel", "at_message"):
             for steps in smaller_steps(getattr(one.given, name)):

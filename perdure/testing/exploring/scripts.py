@@ -31,7 +31,7 @@ def _lines(one: Scenario) -> Iterator[str]:
     for event in one.events:
         yield f"after {event.at:g} s: {event.what} ({event.seconds:g} s)"
     workers = ", ".join("older" if build == 0 else "newer" for build in one.builds)
-    yield f"workers: {workers}" + ("" if one.single_batch else "; jobs of an activation are applied one by one")
+    yield f"workers: {workers}" + ("; all jobs of an activation are applied at once" if one.single_batch else "")
     if one.renews:
         yield f"each run is suggested to continue as new after {one.renews} workflow tasks"
     if one.restarts:

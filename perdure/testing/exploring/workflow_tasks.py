@@ -34,8 +34,7 @@ class WorkflowTask:
     Attributes:
         jobs: what it was started for; a lost task gives them back.
         first: whether it is the first one of its run.
-        answers: what `perform` answered, by key and with its time; it counts once the task is committed, or has put the
-            end on record.
+        answers: what `perform` answered, by key; it counts once the task is committed, or has put the end on record.
         completed: called by the worker when it has no more to do for the task.
     """
 
@@ -49,7 +48,7 @@ class WorkflowTask:
     commands: list[sdk.WorkflowCommand] = field(default_factory=list)
     local: dict[int, ActivityCall] = field(default_factory=dict)
     shapes: list[bytes] = field(default_factory=list)
-    answers: list[tuple[str, Any, float]] = field(default_factory=list)
+    answers: list[tuple[str, Any]] = field(default_factory=list)
     patches: list[str] = field(default_factory=list)
     timers: list[asyncio.TimerHandle] = field(default_factory=list)
     over: bool = False
@@ -186,8 +185,8 @@ class WorkflowTasks:
 
     def _commit(self, task: WorkflowTask) -> bool:
         """Put it into the history. Returns whether something of it is not there."""
-        for key, end, at in task.answers:
-            self._world.told[key].append(Told(end, self._world.loop.time(), at))
+        for key, end in task.answers:
+            self._world.told[key].append(Told(end, self._world.loop.time()))
         commands = task.commands
         left_out = self._leave_out_refused(task)
         task.run.commit(task.activations, task.shapes, task.patches, len(commands))

@@ -67,12 +67,12 @@ class World:
         told: what `perform` answered, by key; more than once where a run was started from its top.
         told_at_end: what `perform` had answered, by key, when a run ordered its end; by the version of that write.
         task: the workflow task that is being worked on.
-        performed: when performances began, by key.
         ending: entities whose end a run has ordered, perhaps in a task that was lost.
         acknowledged: texts of the author's updates that were answered, and that Temporal has not lost since.
         policies: doubt policies of performances that have one of their own, by key.
         settled_by_person: keys of which a person said what became of them.
         records_lost: whether the database has lost the records of attempts.
+        workers_lost: whether a worker was killed, frozen or cut off.
         trace: of all that the workflows were given and asked for.
     """
 
@@ -91,13 +91,13 @@ class World:
         self.findings: list[Finding] = []
         self.told: dict[str, list[Told]] = defaultdict(list)
         self.told_at_end: dict[tuple[Entity, int], dict[str, list[Told]]] = defaultdict(lambda: defaultdict(list))
-        self.performed: dict[str, list[float]] = defaultdict(list)
         self.ending: set[Entity] = set()
         self.acknowledged: dict[Entity, list[str]] = defaultdict(list)
         self.policies: dict[str, Any] = {}
         self.task: WorkflowTask | None = None
         self.settled_by_person: set[str] = set()
         self.records_lost: bool = False
+        self.workers_lost: bool = False
         self.traced: bool = traced
         self.trace: hashlib._Hash = hashlib.sha256()
         self.temporal: VirtualTemporal = VirtualTemporal(self, self.converter)
@@ -209,9 +209,9 @@ class World:
             states=self.app_with(entity.lifecycle).lifecycle(entity.lifecycle).declared,
             settled_by_person=self.settled_by_person,
             records_lost=self.records_lost,
+            workers_lost=self.workers_lost,
             sent=self.sent(entity),
             received=kept["heard"] if keeps else None,
-            performed=self.performed,
             acknowledged=self.acknowledged[entity] if keeps else (),
             updated=kept.get("told", ()) if keeps else (),
             secret=secret,
@@ -312,6 +312,7 @@ class World:
     def inject_fault(self, worker: Worker, what: str, seconds: float) -> None:
         """A fault; see `Fault`."""
         until, database = self.loop.time() + seconds, self.database
+        self.workers_lost = self.workers_lost or what in ("kill", "freeze", "cut off")
         match what:
             case "kill":
                 worker.kill()
@@ -422,13 +423,11 @@ def _watching(world: World) -> Iterator[None]:
     def begins(performance: Performance[Any, Any]) -> None:
         if performance.record.own is not None and performance.record.own.doubt is not None:
             world.policies[str(performance.key)] = performance.record.own.doubt
-        if not workflow.unsafe.is_replaying():
-            world.performed[str(performance.key)].append(world.loop.time())
 
     def answered(performance: Performance[Any, Any], end: Answer) -> None:
         if not workflow.unsafe.is_replaying():
             assert world.task is not None
-            world.task.answers.append((str(performance.key), end, world.loop.time()))
+            world.task.answers.append((str(performance.key), end))
 
     def ends(write: Write, answers: Answers) -> None:
         if workflow.unsafe.is_replaying():
@@ -438,7 +437,7 @@ def _watching(world: World) -> Iterator[None]:
         world.ending.add(entity)
         noted = world.told_at_end[entity, write.version]
         for key, each in answers.items():
-            noted[key] += [Told(end, world.loop.time(), world.loop.time()) for end in each]
+            noted[key] += [Told(end, world.loop.time()) for end in each]
 
     with watching(answered, ends, begins):
         yield

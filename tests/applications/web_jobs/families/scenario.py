@@ -167,7 +167,7 @@ class _Author:
                 Fault(random.choice(RELAY_PLACES), random.randint(1, 6), "kill") for _ in range(self._few(0.3, 2))
             ),
             renews=random.choice((0, 0, 8, 20)),
-            single_batch=random.random() < 0.7,
+            single_batch=random.random() < 0.3,
         )
 
     def _master(self, id: str, depth: int) -> None:
@@ -238,7 +238,7 @@ def smaller(one: Scenario) -> Iterator[Scenario]:
             yield replace(one, pages={**one.pages, id: less})
         yield replace(one, pages={key: value for key, value in one.pages.items() if key != id})
     plainer = (replace(one, renews=0), replace(one, builds=(1,)), replace(one, relays=(1,)))
-    yield from (each for each in (*plainer, replace(one, single_batch=True)) if each != one)
+    yield from (each for each in (*plainer, replace(one, single_batch=False)) if each != one)
 
 
 def _smaller_pages(page: Page) -> Iterator[Page]:

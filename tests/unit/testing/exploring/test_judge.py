@@ -6,12 +6,16 @@ from typing import Any
 
 import pytest
 
+from perdure._store import memory
+from perdure._store.memory import MemoryStore
+from perdure._wire.writes import Fence, Verdict, Write
 from perdure._workflow.ledger import Ledger
 from perdure._workflow.recorder import Recorder
 from perdure.testing.exploring.explorer import of_random_lifecycles
-from perdure.testing.exploring.programs import Program
+from perdure.testing.exploring.programs import Interpreter, Kept, Program
 from perdure.testing.exploring.scenario import Event, Fault, Scenario
 
+plain = memory._move
 UNKNOWN = Scenario(
     seed=1164,
     given=Program(steps=[["until", 38], ["perform", "escalate-inline", "p1", {}]]),
@@ -37,6 +41,20 @@ LEFT = Scenario(
     renews=1,
 )
 """A cancel ends a run that a doubt was handed to."""
+
+
+STALE = Scenario(
+    seed=1,
+    given=Program(steps=[["perform", "escalate-inline", "p1", {"own": "long"}], ["until", 60]]),
+    calls={"escalate-inline": ["not done"]},
+    faults=(Fault("before the commit", 1, "freeze", 12.0),),
+)
+"""A worker is frozen before it records its attempt. Another one makes the attempt, which ends with a definite no."""
+WAITING = Scenario(seed=1, given=Program(steps=[["enter", "s1"], ["messages", 1]]), builds=(0,))
+TOLD = Scenario(
+    seed=1, given=Program(steps=[["save"], ["until", 30]]), events=(Event(5.0, "update"),), builds=(0,), renews=1
+)
+"""The author's own update is acknowledged."""
 
 
 def shown(scenario: Scenario) -> list[str]:
@@ -78,3 +96,30 @@ def test_a_doubt_is_found_that_only_a_lost_task_told_the_author_of_before_it_cou
 @pytest.mark.usefixtures("settles_nothing")
 def test_a_doubt_that_a_run_was_handed_and_did_not_settle_is_found() -> None:
     assert shown(LEFT) == ["doubt forgotten"]
+
+
+@pytest.mark.parametrize("scenario", [STALE, WAITING, TOLD], ids=["stale", "waiting", "told"])
+def test_what_holds_shows_nothing(scenario: Scenario) -> None:
+    assert shown(scenario) == []
+
+
+def test_an_attempt_that_begins_after_the_author_was_told_not_done_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = MemoryStore._begin
+
+    def begin(self: MemoryStore, write: Write, fence: Fence) -> Verdict:
+        known = self.effect(fence.key)
+        newest = max(write.version, known.version + 1 if known else 0)
+        return plain(self, write.model_copy(update={"version": newest}), fence)
+
+    monkeypatch.setattr(MemoryStore, "_begin", begin)
+    assert shown(STALE) == ["told not done, and was"]
+
+
+def test_a_mirror_that_shows_another_state_than_the_workflow_at_rest_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory, "_move", lambda entity, version, move: move.final and plain(entity, version, move))
+    assert shown(WAITING)[:1] == ["the mirror shows another state"]
+
+
+def test_an_acknowledged_update_that_no_snapshot_holds_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Interpreter, "snapshot", lambda self: Kept(heard=self.heard))
+    assert shown(TOLD) == ["an update is not received once"]
