@@ -13,7 +13,7 @@ from rich.table import Table
 from bench.outbox import commits, deliveries, idling
 from bench.outbox.commits import middle
 from bench.outbox.rig import Rig, rig
-from perdure._services.relay import BATCH
+from perdure._services.pace import BATCH
 
 PARTS = ("commits", "notify", "idle", "starts", "soon", "backlog")
 

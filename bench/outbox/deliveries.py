@@ -17,7 +17,8 @@ from bench.outbox.life import Given, Nothing, app
 from bench.outbox.marks import began
 from bench.outbox.rig import Rig
 from perdure import PerdurePlugin
-from perdure._services.relay import BATCH, Relay
+from perdure._services.pace import BATCH
+from perdure._services.relay import Relay
 from perdure._store.postgres import Database
 
 _COMMIT = "select count(perdure.start('nothing', $1 || n, '{\"number\": 1}')) from generate_series(1, $2) n"

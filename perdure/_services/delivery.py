@@ -209,7 +209,7 @@ class Delivery:
         message = Message(
             ordinal=row["ordinal"],
             id=row["message_id"],
-            kind=row["says"],
+            kind=row["message_kind"],
             name=row["name"],
             payload=_loaded(row["payload"]),
         )

@@ -1,16 +1,16 @@
--- What waits for the entities $1, $2 (lifecycles, ids), each one's in its order, $3 rows of each at most: a start, then
--- messages that have a place in the order, then what has none yet. Each row can be read, whatever is stored: an orphan has no
--- `ident`, and times that no client can hold are shown as the last one that it can.
+-- The waiting rows of the entities $1, $2 (lifecycles, ids), up to $3 rows of each, in the order of delivery: a start, messages
+-- with a place in the order, then messages without one. Every row can be read, whatever is stored: an orphan has no `ident`,
+-- and times that no client can represent are replaced by the last one that it can.
 select
     o.seq, o.lifecycle, o.id, o.generation, o.kind, o.body, o.tries, o.traceparent, o.priority, o.message_id,
     o.declined <> '{}' as declined,
     least(o.not_before, timestamptz '9999-12-31 00:00:00+00') as not_before,
     o.not_before > now() as waits,
     coalesce(o.wanted_at > now(), false) as wanted_later,
-    o.ordinal, o.says, o.name, o.payload,
+    o.ordinal, o.message_kind, o.name, o.payload,
     case when o.kind = 'start' then e.input end as input, i.version,
     o.body ? 'again' as again,
-    case when o.kind = 'start' and e.workflow_id is not null -- its run has written: Temporal may have lost it since
+    case when o.kind = 'start' and e.workflow_id is not null -- its run has written, and Temporal may have lost that run
         then perdure.record_of(o.lifecycle, o.id, o.generation) end as record,
     o.kind = 'start' and exists (
         select from perdure.effect f where f.lifecycle = o.lifecycle and f.id = o.id and f.generation = o.generation) as attempted,
@@ -19,10 +19,10 @@ select
     i.id is null as orphan, coalesce(i.generation <> o.generation or i.final is not null, false) as over
 from unnest($1::text[], $2::text[]) k(lifecycle, id)
 cross join lateral (
-    select x.*, m.ordinal, m.kind as says, m.name, m.payload
+    select x.*, m.ordinal, m.kind as message_kind, m.name, m.payload
     from perdure.outbox x left join perdure.message m using (lifecycle, id, generation, message_id)
     where x.lifecycle = k.lifecycle and x.id = k.id
-        and (x.kind = 'start' or x.wanted_at is null or x.wanted_at <= now()) -- else it does not stand in line yet
+        and (x.kind = 'start' or x.wanted_at is null or x.wanted_at <= now()) -- otherwise its time has not come
     order by x.kind <> 'start', m.ordinal, x.seq
     limit $3
 ) o

@@ -137,8 +137,8 @@ class RelayProcess:
         self._app: App = world.subject.builds[build]
         client: Any = VirtualClient(world.frontend)
         pool: Any = _RelayPool(world.database, self)
-        self._relay = Relay(pool, client, self._app, Settings(relay_poll_interval=_SHORTEST_PAUSE))
-        self._relay.id = name
+        config = Settings(relay_poll_interval=_SHORTEST_PAUSE)
+        self._relay = Relay(pool, client, self._app, config, id=name)
         self._pause = _SHORTEST_PAUSE
         self._vain_since: float | None = None
 
@@ -225,7 +225,7 @@ class RelayProcess:
             self._pause = _SHORTEST_PAUSE
         await self._world.database.sessions.fetch(
             "update perdure.relay set seen_at = sim.clock() where id = any($1)",
-            [each._relay.id for each in self._relays.alive],
+            [each._relay.presence.id for each in self._relays.alive],
         )
 
     async def _waiting(self) -> str:

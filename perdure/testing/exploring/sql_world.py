@@ -10,6 +10,7 @@ from typing import Any, ClassVar, cast
 from unittest.mock import patch
 
 from perdure import _faults as faults
+from perdure._services import line, pace, presence
 from perdure._services import relay as relaying
 from perdure._services.service import EXPECTED_ERRORS
 from perdure._store import connecting, group_commit, postgres
@@ -210,9 +211,10 @@ class Clock:
 def _deterministic(world: SqlWorld) -> Iterator[None]:
     clock = Clock(world)
     with ExitStack() as stack:
-        for module in (relaying, group_commit, postgres, connecting):
+        for module in (presence, pace, line, group_commit, postgres, connecting):
             stack.enter_context(patch.object(module, "time", clock))
-        for name in ("secrets", "random", "datetime"):
+        for name in ("secrets", "random"):
             stack.enter_context(patch.object(relaying, name, clock))
+        stack.enter_context(patch.object(line, "datetime", clock))
         stack.enter_context(patch.object(faults, "_reached", reached))
         yield

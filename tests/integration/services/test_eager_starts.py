@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import temporalio.client
 
-from perdure._services.relay import BATCH, Relay
+from perdure._services.pace import BATCH
+from perdure._services.relay import Relay
 from perdure._store.postgres import Database
 from perdure._worker.worker import WORKFLOW_TASKS
 from tests.apps.bodies import app
@@ -28,7 +29,7 @@ async def deliver_all(world: World, client: temporalio.client.Client) -> list[in
     relay = Relay(await database.open(), client, app, world.config)
     while await world.db.fetchval(_WAITING):
         await relay.once()
-        rooms.append(relay._room.starts)
+        rooms.append(relay.pace.starts.most)
     await database.close()
     return rooms
 

@@ -19,7 +19,8 @@ import pytest
 from temporalio.client import Client
 from temporalio.service import RetryConfig
 
-from perdure._services.relay import BATCH, Relay
+from perdure._services.pace import BATCH
+from perdure._services.relay import Relay
 from perdure._store.postgres import Database
 from perdure.errors import TemporalUnavailable
 from perdure.servers.postgres import PostgresServer
@@ -300,7 +301,7 @@ async def test_while_temporal_is_away_the_backlog_grows_and_no_row_is_blamed_for
     assert await world.db.fetchval(f"{left} and not_before <= now()") == 197
     sizes = []
     async with _relay(world, world.temporal_client) as back:
-        back._window = nowhere._window
+        back.pace.window = nowhere.pace.window
         while waiting := await world.db.fetchval(left):
             await back.once()
             sizes.append(waiting - await world.db.fetchval(left))

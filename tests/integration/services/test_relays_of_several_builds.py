@@ -13,7 +13,9 @@ from pydantic import BaseModel
 from temporalio import workflow
 
 from perdure import App, Lifecycle
-from perdure._services.relay import BATCH, PATIENCE, Relay
+from perdure._services.pace import BATCH
+from perdure._services.presence import PATIENCE
+from perdure._services.relay import Relay
 from perdure._store.postgres import Database
 from perdure.logs import FIELDS
 from perdure.servers.postgres import PostgresServer
@@ -123,7 +125,7 @@ async def seen(*some: Relay) -> None:
     """Put them on record as relays that run."""
     for relay in some:
         async with relay._pool.acquire() as connection:
-            await relay._be_seen(connection)
+            await relay.presence.note(connection)
 
 
 async def aged(world: World) -> None:
@@ -159,7 +161,7 @@ async def test_what_no_code_that_runs_can_read_is_rejected_by_the_last_that_look
     assert await waiting(world) == ["talk/a", "talk/b add", "talk/b add"], "the newer one may be able to"
 
     await newer.leave()
-    first._looked_at = first._seen_at = float("-inf")
+    first.presence.looked_at = first.presence.noted_at = float("-inf")
     await quiet([first, second])
     assert await waiting(world) == []
     assert [(entity_id, reason.partition(": Input")[0]) for entity_id, reason in await rejected(world)] == [
@@ -229,20 +231,22 @@ async def test_a_name_is_given_up_only_when_no_relay_has_known_it_for_an_hour(wo
     await world.db.execute(later)
     await quiet([relay])
     await seen(newer)
-    await world.db.execute("update perdure.relay set seen_at = seen_at - interval '50 min' where id = $1", newer.id)
+    await world.db.execute(
+        "update perdure.relay set seen_at = seen_at - interval '50 min' where id = $1", newer.presence.id
+    )
     await aged(world)
-    relay._looked_at = relay._seen_at = float("-inf")
+    relay.presence.looked_at = relay.presence.noted_at = float("-inf")
     await relay.once()
     assert await rejected(world) == [("b", "no worker knows a lifecycle named 'unheard-of'")]
 
     # What was due long ago, and is seen for the first time, waits as long.
     await world.db.execute("delete from perdure.relay")
-    relay._looked_at = relay._seen_at = float("-inf")
+    relay.presence.looked_at = relay.presence.noted_at = float("-inf")
     await relay.once()
     assert await waiting(world) == ["nod/a", "unheard-of/later"]
 
     await aged(world)
-    relay._looked_at = relay._seen_at = float("-inf")
+    relay.presence.looked_at = relay.presence.noted_at = float("-inf")
     await relay.once()
     assert await waiting(world) == ["unheard-of/later"], "that one is not due yet"
     assert (await world.client.status("nod", "a")).attention == "rejected: no worker knows a lifecycle named 'nod'"
@@ -257,8 +261,10 @@ async def test_what_all_that_are_left_have_declined_is_looked_at_again(world: Wo
     await world.db.execute(START, "talk", "a", '{"times": "often"}')
     await quiet([older])
     assert await waiting(world) == ["talk/a"]
-    await world.db.execute("update perdure.relay set seen_at = seen_at - interval '61 s' where id = $1", newer.id)
-    older._looked_at = older._seen_at = float("-inf")
+    await world.db.execute(
+        "update perdure.relay set seen_at = seen_at - interval '61 s' where id = $1", newer.presence.id
+    )
+    older.presence.looked_at = older.presence.noted_at = float("-inf")
     await quiet([older])
     assert [entity_id for entity_id, _ in await rejected(world)] == ["a"]
 

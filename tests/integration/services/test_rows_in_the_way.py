@@ -11,7 +11,8 @@ import asyncpg
 import pytest
 from temporalio.service import RPCError
 
-from perdure._services.relay import BATCH, Relay
+from perdure._services.pace import BATCH
+from perdure._services.relay import Relay
 from perdure._store.postgres import Database
 from perdure.servers.postgres import PostgresServer
 from perdure.servers.temporal import TemporalServer
@@ -75,7 +76,7 @@ async def test_messages_without_an_entity_are_put_aside_with_the_reason(
 ) -> None:
     await orphans(world, count)
     await world.db.execute(START, "good")
-    relay._window = window  # as after an outage of Temporal
+    relay.pace.window = window  # as after an outage of Temporal
     await delivered(world, relay, "good")
     reasons = await world.db.fetch("select distinct reason from perdure.rejected where id = 'orphan-0'")
     assert [row[0] for row in reasons] == [
