@@ -65,7 +65,7 @@ class Ask(_Record):
 
 
 class Policy(_Record):
-    """What to do when nobody knows whether a page did its work, as the job type has it.
+    """The doubt policy of a job, as its job type has it: for calls whose outcome is unknown.
 
     Attributes:
         window: for how long the page knows a key; for `dedupe`.

@@ -62,7 +62,7 @@ class JobType(BaseModel):
         headers: sent along to the origin of `url`, and to no other; no secrets, for they stand here in plain.
         timeout: the longest that one call may take.
         within: how long it may take in all, once the page has said that it is at work.
-        doubt: what to do when nobody knows whether the page did its work; `dedupe:24h` and `lookup:URL` say one of the
+        doubt: the doubt policy, for calls whose outcome is unknown; `dedupe:24h` and `lookup:URL` say one of the
             next two as well.
         remembers: for how long the page drops repeats of a key; for `dedupe`.
         status_url: where to ask whether it was done, a template with `key` and `token` as well; for `lookup`.

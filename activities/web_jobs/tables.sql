@@ -19,7 +19,7 @@ language sql immutable set search_path = web_job, pg_temp as $$
         and url !~ '[^!-~]' and octet_length(url) <= 4000
 $$;
 
--- A job type: where its page is, and what to do when nobody knows whether the page did its work. The name of a broken
+-- A job type: the address of its page, and the doubt policy of its calls. The name of a broken
 -- constraint says what is wrong. After a change that lets jobs go that were held: select * from web_job.let_go('name').
 create table if not exists web_job.type (
     name text primary key constraint name_is_of_lower_case_digits_dots_and_dashes check (name ~ '^[a-z0-9][a-z0-9._-]{0,62}$'),

@@ -35,7 +35,7 @@ class Told:
         by: channels by which the provider has accepted it, and that did not fail since.
         failed: those that it refused, or that did not reach anybody, with what was said.
         settled_by: how a doubt was settled.
-        in_doubt: nobody knows to this day.
+        in_doubt: its outcome is still unknown.
         moved: its patient lived in another zone before.
         last: how the last attempt ended.
     """

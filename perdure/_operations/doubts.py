@@ -1,4 +1,4 @@
-"""Effects of which nobody knows whether they happened, of open entities and of those that ended with the doubt open."""
+"""Effects in doubt, of open entities and of entities that ended with an effect in doubt."""
 
 from __future__ import annotations
 

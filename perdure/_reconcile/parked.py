@@ -18,7 +18,7 @@ async def parked(context: Context, row: Row) -> None:
     if row.is_young(context):
         return
     for doubt in row.doubts:
-        what = f"nobody knows whether {doubt['effect']} happened: " + ", ".join(_known(context, doubt))
+        what = f"the outcome of {doubt['effect']} is unknown: " + ", ".join(_known(context, doubt))
         resolve = row.command("resolve", "--effect", doubt["key"], "--by", "YOU", "--as")
         advice = (
             f"Look for {doubt['key']} at the other side, then settle it: {resolve} done --receipt FILE, "

@@ -17,30 +17,32 @@ from perdure.cli.cli import MEND, cli
 from perdure.cli.printing import print_line
 from perdure.settings import settings
 
-_SAYS = {
-    What.COPIED: "This is a copy. What is open in it is the original's, and is not sent from here; new starts run.",
-    What.RESTORED: "This is the original, put back. What was ordered before and has no record now is in doubt.",
-    What.MOVED: "This is the original, elsewhere. Nothing was lost, and the old one never comes back.",
+_MEANING = {
+    What.COPIED: "This is a copy. Nothing is sent from here for its open entities, which belong to the original.",
+    What.RESTORED: "This is the original, restored. An effect that was ordered before and has no record is in doubt.",
+    What.MOVED: "This is the original, moved. Nothing was lost, and the old server never runs again.",
 }
 
 
 group: typer.Typer = typer.Typer(
-    no_args_is_help=True, help="This database: declare what it is after a copy, a restore or a move."
+    no_args_is_help=True, help="The identity of this database: declare it after a copy, a restore or a move."
 )
 cli.add_typer(group, name="database", rich_help_panel=MEND)
 
 
 @group.callback()
 def database() -> None:
-    """Keeps `claim` a command of the group, though it is the only one."""
+    """Makes `claim` a command of this group, although the group has no other."""
 
 
 @group.command("claim", epilog="Example: perdure database claim --as copied")
 def claim_database(
-    what: Annotated[What, typer.Option("--as", help="a copy beside its original, the original put back, or moved")],
+    what: Annotated[
+        What, typer.Option("--as", help="a copy beside its original, the original restored, or the original moved")
+    ],
     yes: Annotated[bool, typer.Option("--yes", help="do not ask for confirmation")] = False,
 ) -> None:
-    """Say what this database is, after it was copied, restored or moved: until then nothing is sent from it."""
+    """Declare what this database is after it was copied, restored or moved. Until then, nothing is sent from it."""
     asyncio.run(_claim(what, yes))
 
 
@@ -52,9 +54,9 @@ async def _claim(what: What, yes: bool) -> None:
         exchange = Exchange(await connect(PerdurePlugin(App([], []), config)), config)
         async with pool.acquire() as connection:
             print_line(str(await look(connection)))
-            print_line(_SAYS[what])
+            print_line(_MEANING[what])
             if not yes:
-                typer.confirm("Is it so?", abort=True)
+                typer.confirm("Is this right?", abort=True)
             print_line(await claim(connection, exchange, what, print_line))
     finally:
         await database.close()

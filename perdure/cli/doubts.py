@@ -1,4 +1,4 @@
-"""`perdure doubts`: effects of which nobody knows whether they happened, and how each is settled."""
+"""`perdure doubts`: effects whose outcome is unknown, and how to settle each."""
 
 from __future__ import annotations
 

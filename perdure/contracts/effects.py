@@ -191,7 +191,7 @@ class Effect(_Contract[In, Out]):
     Args:
         name: activity type in Temporal and part of every key: a lower-case letter, then up to 62 of a-z 0-9 _ -.
         timeout: the longest duration of one call to the other side.
-        doubt: the policy for an attempt of which nobody knows whether it happened.
+        doubt: the policy for an attempt whose outcome is unknown.
         retry: when to repeat an attempt that certainly did nothing; None = `RetryPolicy()`.
         inline: run the body in the workflow task, as a local activity. It is cheaper and faster, for calls of a few
             seconds, and has the same fence, but no heartbeats and no task queue of its own.
@@ -322,7 +322,7 @@ def effect(*, timeout: timedelta, doubt: DoubtPolicy[Any, Any], **options: Unpac
 
     Args:
         timeout: the longest duration of one call to the other side.
-        doubt: the policy for an attempt of which nobody knows whether it happened.
+        doubt: the policy for an attempt whose outcome is unknown.
         options: the further arguments of `Effect`. `name` is by default the function's, with `-` for `_`.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Doubt policies, which are part of an effect's contract: what to do if nobody knows whether the effect happened.
+"""Doubt policies, which are part of an effect's contract: what to do if the outcome of an attempt is unknown.
 
 Choose by the abilities of the other side: it drops repeats (`Dedupe`), it can be asked (`AskFirst`), twice is
 harmless (`Repeat`), or a person must decide (`Escalate`).

@@ -15,7 +15,7 @@ from perdure import AskFirst, Effect, Escalate, Lookup
 
 
 class Kind(StrEnum):
-    """What to do when nobody knows whether a mail was handed over."""
+    """The doubt policy of a mail, for hand-overs whose outcome is unknown."""
 
     AT_LEAST_ONCE = "at_least_once"
     """Send it again: for mail that is harmless twice and worthless late, such as a login code."""

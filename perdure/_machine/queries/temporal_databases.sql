@@ -1,4 +1,4 @@
--- What the server has of Temporal: its role, whether `perdure up` made that, and the owner of each database.
+-- Temporal's role on the server, whether `perdure up` created it, and the owner of each database.
 select
     (select rolsuper from pg_catalog.pg_roles where rolname = current_user) as superuser,
     exists (select from pg_catalog.pg_roles where rolname = $1) as role,

@@ -1,5 +1,4 @@
--- Effects of which nobody knows whether they happened, also where the entity has ended. Which of them, and how many, comes
--- with the caller.
+-- Effects in doubt, including those of ended entities. The caller adds filters, or counts.
 select f.lifecycle, f.id, f.generation, f.effect, f.key, f.status, f.attempts, f.attempt_at as since, f.deadline, f.why,
     e.lifecycle is null as ended, coalesce(e.state, i.final) as state, i.tenant,
     e.lifecycle is null or (e.attention is not null and f.status = 'in_doubt') as waits_for_person

@@ -1,4 +1,4 @@
--- The kinds of what reconciliations saw: $1 and $2 as in overview.sql.
+-- The kinds of the findings: $1 and $2 as in overview.sql.
 select f.kind, count(*) filter (where not f.mended) as left_over, count(*) filter (where f.mended) as mended
 from perdure.finding f
 where $1::text[] is null or exists (

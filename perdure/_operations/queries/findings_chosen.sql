@@ -1,5 +1,5 @@
--- What reconciliations saw, what is left for a person first: $1 kind, $2 lifecycle, $3 mended or not, $4 and $5 as in overview.sql,
--- those behind ($6 mended, $7 first seen, $8 kind, $9 lifecycle, $10 id, $11 about), $12 at most. Null = no such filter.
+-- Findings, those left for a person first: $1 kind, $2 lifecycle, $3 mended or not, $4 and $5 as in overview.sql; after the
+-- finding ($6 mended, $7 first seen, $8 kind, $9 lifecycle, $10 id, $11 about), up to $12. Null = no filter.
 select f.kind, f.lifecycle, f.id, f.about, f.generation, f.what, f.advice, f.mended, f.first_seen, f.last_seen, f.run, i.tenant
 from perdure.finding f
 -- `offset 0`: for the rows that are shown, and not by a join with all entities.

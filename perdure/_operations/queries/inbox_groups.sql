@@ -1,5 +1,5 @@
--- All that waits for a person, in groups: doubts by effect and reason, other attention by its text, what was rejected by its
--- reason, and doubts that outlived their entities. $1 and $2 as in overview.sql, $3 at most so many groups.
+-- Everything that needs a person, in groups: doubts by effect and reason, other attention by its text, rejected rows by reason,
+-- and doubts of ended entities. $1 and $2 as in overview.sql, up to $3 groups.
 select g.* from (
     select 'doubt' as kind, f.lifecycle, split_part(f.effect, '/', 1) as effect, coalesce(f.why, '') as reason,
         array_agg(distinct e.state) as states, count(*) as waiting, min(f.attempt_at) as oldest

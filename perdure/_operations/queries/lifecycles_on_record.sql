@@ -1,4 +1,4 @@
--- Lifecycles that any entity ever had. It steps from one name to the next by the index, however many entities there are.
+-- All lifecycles that an entity ever had. It steps from one name to the next by the index, whatever the number of entities.
 with recursive seen as (
     (select lifecycle from perdure.ident order by lifecycle limit 1)
     union all

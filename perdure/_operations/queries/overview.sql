@@ -1,6 +1,6 @@
--- Open lifecycles by lifecycle and state: how many, the longest in it, how many need a person, and how many there are in
--- each condition that the database alone can tell (as in selected.sql). What is finished costs it nothing. $1 and $2:
--- pairs of lifecycle and tenant of which one must fit, null = all; null in a pair = every one.
+-- Open entities by lifecycle and state: their number, the oldest in the state, how many need a person, and how many are in each
+-- condition that the database alone can determine (as in selected.sql). It does not read finished entities. $1 and $2: pairs of
+-- lifecycle and tenant, one of which must match; null = all; null inside a pair = any.
 with busy as (
     select lifecycle, id, generation, bool_or(deadline >= now()) as held
     from perdure.effect where status = 'attempting'

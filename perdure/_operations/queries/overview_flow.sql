@@ -1,5 +1,5 @@
--- How many lifecycles and effects have begun, and how many lifecycles have ended, as PostgreSQL counts changes of tables: two of these
--- tell how many in between. Since its statistics were reset, and with what was rolled back.
+-- Counters of begun lifecycles, begun effects and ended lifecycles, from PostgreSQL's statistics of tables. The difference of two
+-- readings is the number in between. The counters start at the last reset of the statistics, and include rolled-back rows.
 select
     clock_timestamp() as at,
     coalesce(sum(n_tup_ins) filter (where relname = 'entity'), 0)::bigint as started,

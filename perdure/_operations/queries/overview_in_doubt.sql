@@ -1,4 +1,4 @@
--- What is in doubt, or should have ended and did not say how, also where the entity has ended; how many of its
+-- Effects in doubt, and attempts past their deadline without an outcome, including those of ended entities; how many of their
 -- entities wait for a person, and how many have ended. `effect` is the contract's name, without the suffix. $1 and $2 as in
 -- overview.sql.
 select

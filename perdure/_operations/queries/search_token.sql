@@ -1,4 +1,4 @@
--- The entities of the effects in doubt whose key has the token $1, as `Key.token` makes it.
+-- The entities of the effects in doubt whose key has the token $1; see `Key.token`.
 select f.lifecycle, f.id, i.tenant, coalesce(e.state, i.final) as state, true as exact
 from perdure.effect f
 join perdure.ident i on i.lifecycle = f.lifecycle and i.id = f.id

@@ -1,5 +1,5 @@
--- Open entities, each with the condition that the database alone can tell. Which of them, and in which order, comes with the
--- caller: a filter that may be null would keep PostgreSQL from going by the index once it has made a plan for good.
+-- Open entities, each with the condition that the database alone can determine. The caller adds filters and an order: with a
+-- filter that may be null, PostgreSQL would not use the index once it has a generic plan.
 select e.lifecycle, e.id, e.generation, e.state, e.since, e.stuck_at, e.attention, e.tenant, i.version, c.condition,
     extract(epoch from clock_timestamp() - e.since)::float as age
 from perdure.entity e

@@ -1,2 +1,2 @@
--- The same entities as in selected.sql, to be counted: without what a filter of its columns does not need.
+-- The entities of selected.sql for a count, with only those columns that filters use.
 select e.lifecycle, e.id from perdure.entity e

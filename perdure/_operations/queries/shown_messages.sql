@@ -1,4 +1,4 @@
--- What an open entity was told, the oldest first: $1 lifecycle, $2 id, $3 with payloads.
+-- The messages to an open entity, oldest first: $1 lifecycle, $2 id, $3 with payloads.
 select m.generation, m.message_id, m.kind, m.name, m.ordinal, m.created_at, m.delivered_at, o.wanted_at, o.tries, o.error,
     o.seq is not null as waits, m.ordinal <= e.heard as in_snapshot, case when $3::boolean then m.payload::text end as payload
 from perdure.message m

@@ -1,5 +1,5 @@
--- States of the lifecycles $1 that open entities are in, and that some of those on record were in: in the order of the index,
--- lest a rare one is looked for in the whole table.
+-- The states of open entities of the lifecycles $1, and of some of the finished ones. It reads in the order of the index, so that
+-- it does not scan the whole table for a rare lifecycle.
 with recursive names as (
     select unnest($1::text[]) as lifecycle
 ), seen as (

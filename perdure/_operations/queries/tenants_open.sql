@@ -1,5 +1,5 @@
--- The tenants of open entities: how many are open, since when the oldest has been in its state, how many are stuck and how many need a
--- person. $1 and $2 as in overview.sql, $3 at most so many, the largest first.
+-- The tenants of open entities, largest first: the number of open entities, the oldest in its state, how many are stuck, and how
+-- many need a person. $1 and $2 as in overview.sql, up to $3.
 select e.tenant, count(*) as open, min(e.since) as oldest, count(*) filter (where e.stuck_at < clock_timestamp()) as stuck,
     count(*) filter (where e.attention is not null) as attention
 from perdure.entity e

@@ -1,4 +1,5 @@
--- By kind, what the reconciliation $1 has mended, and what is left for a person: $2 $3 of one entity, or of all where null.
+-- The number of findings by kind that the reconciliation $1 mended, or left for a person: of the entity $2, $3, or of all if
+-- these are null.
 select
     kind, count(*) filter (where mended and run = $1)::int as mended, count(*) filter (where not mended)::int as left
 from perdure.finding

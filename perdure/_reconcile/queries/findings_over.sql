@@ -1,5 +1,6 @@
--- What a reconciliation did not see again is over: $1 its run, $2 kinds that it looked for, $3 lifecycles that it knows, $4 what
--- was written since it left alone, $5 $6 the one entity that it looked at or null. What was mended stands for 30 days.
+-- Deletes findings that a reconciliation did not report again: $1 its run, $2 the kinds that it looked for, $3 the lifecycles that
+-- it has, $4 the time since which it skipped entities with newer writes, $5 and $6 its only entity, or null. Mended findings are
+-- kept for 30 days.
 delete from perdure.finding f
 where (f.mended and f.last_seen < clock_timestamp() - interval '30 days')
     or (

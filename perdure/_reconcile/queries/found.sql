@@ -1,4 +1,4 @@
--- A reconciliation has seen something; true if it is new: $1 kind, $2 lifecycle, $3 id, $4 about, $5 generation, $6 what, $7 advice,
+-- Records a finding; returns true if it is new: $1 kind, $2 lifecycle, $3 id, $4 about, $5 generation, $6 what, $7 advice,
 -- $8 mended, $9 run.
 insert into perdure.finding as f (kind, lifecycle, id, about, generation, what, advice, mended, run)
 values ($1, $2, $3, $4, $5, $6, $7, $8, $9)

@@ -1,6 +1,5 @@
--- What was wanted before $1, and could not be delivered so far, is due before all else, lest an outage that has just ended
--- be taken for its own fault: $2 at most so many, $3 of these
--- lifecycles. Those that are being tried at this moment are passed over.
+-- Makes rows that were due before $1, and have failed so far, due before all others, so that their delay by an outage that has
+-- just ended is not taken for their own fault: $2 at most, $3 lifecycles. Rows that a relay holds are skipped.
 with failing as (
     select o.lifecycle, o.id, o.seq
     from unnest($3::text[]) l(name) cross join generate_series(1, 5) p cross join lateral (

@@ -1,6 +1,6 @@
--- A page of open entities for a reconciliation, in the order of their keys: $1 lifecycles, $2 $3 those behind that key, $4 at
--- most so many, $5 $6 only that one or null. Left out: what the outbox is to start, what could not be started, and what a
--- copied database has of its original's.
+-- A page of open entities for a reconciliation, in the order of their keys: $1 lifecycles, after the key $2, $3, up to $4, only the
+-- entity $5, $6 if these are not null. It skips entities with a start in the outbox or in `rejected`, and those that a copied
+-- database leaves to its original.
 select
     e.lifecycle, e.id, e.generation, e.state, e.since, e.stuck_at, e.attention, e.created_at, e.workflow_id, i.version,
     greatest(e.created_at, to_timestamp(i.version / 1e6)) as written_at,

@@ -1,5 +1,5 @@
--- Since when the oldest rows of the lifecycles $2 are due that nobody has looked at since $1, and how many of them there are,
--- 1000 of each lifecycle and priority at most. By the index: what is due later is not read.
+-- The oldest due time, and the number, of rows of the lifecycles $2 that no relay has tried since $1; up to 1000 of each lifecycle
+-- and priority. It uses the index, so rows that are due later are not read.
 select min(o.not_before) as since, count(*) as many
 from unnest($2::text[]) l(name) cross join generate_series(1, 5) p cross join lateral (
     select x.not_before from perdure.outbox x

@@ -1,5 +1,6 @@
--- A reconciliation begins: $1 who asked for it, $2 what is on record of it, $3 run id of its workflow, $4 grace in seconds, $5
--- hours between two. Asked are workflows that wrote since the last whole one had begun, or since it should have.
+-- Records the begin of a reconciliation: $1 who requested it, $2 its summary so far, $3 run id of its workflow, $4 grace time in
+-- seconds, $5 hours between two. It will signal workflows that have written since the begin of the last whole one, or since the
+-- time at which that was due.
 with begun as (
     insert into perdure.reconciliation (asked_by, summary)
     select $1, $2::jsonb where not exists (select from perdure.reconciliation c where c.summary->>'execution' = $3)

@@ -1,4 +1,4 @@
--- Whether the last whole reconciliation that has ended had begun longer ago than $1, or there was none.
+-- Whether the last whole reconciliation that ended began longer ago than $1, or there was none.
 select coalesce(max(began_at) < clock_timestamp() - $1::interval, true)
 from perdure.reconciliation
 where ended_at is not null and summary->>'only' is null

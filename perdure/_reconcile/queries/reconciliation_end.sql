@@ -1,4 +1,4 @@
--- The reconciliation $1 has ended: $2 open entities seen, $3 mended, $4 left, $5 what else is on record. A hundred are kept.
+-- Records the end of the reconciliation $1: $2 open entities seen, $3 mended, $4 left, $5 its summary. The last hundred are kept.
 with ended as (
     update perdure.reconciliation set
         ended_at = clock_timestamp(), seen = $2, mended = $3, reported = $4, summary = summary || $5::jsonb

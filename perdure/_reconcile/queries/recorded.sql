@@ -1,5 +1,5 @@
--- What is on record of the entities $1, $2 (a lifecycle, ids): each has its row; without one `generation` is null. `since` is
--- given where it ended after $3.
+-- The record of each of the entities $1, $2 (a lifecycle, ids): `generation` is null without one. `since` is set if the entity
+-- ended after $3.
 select k.id, i.generation, i.final, f.finished_at as since
 from unnest($2::text[]) k(id)
 left join lateral (

@@ -1,4 +1,4 @@
--- What was rejected of entities that are open, the oldest first: $1 lifecycle or null, $2 id or null, $3 at most so many.
+-- Rejected rows of open entities, oldest first: $1 lifecycle or null, $2 id or null, up to $3.
 select r.seq, r.lifecycle, r.id, r.generation, r.kind, r.reason
 from perdure.rejected r join perdure.entity e using (lifecycle, id, generation)
 where $1::text is null or (r.lifecycle = $1 and r.id = $2)

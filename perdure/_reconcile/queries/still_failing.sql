@@ -1,4 +1,4 @@
--- Which of the rows $1 (seqs, of the lifecycles $3) were tried anew since $2, in vain, and why.
+-- The rows among $1 (seqs, of the lifecycles $3) that were tried again since $2 and failed, with the error.
 select o.lifecycle, o.id, o.generation, o.kind, o.tries, o.error, greatest(o.created_at, o.wanted_at) as since
 from unnest($3::text[]) l(name) cross join generate_series(1, 5) p cross join lateral (
     select x.* from perdure.outbox x

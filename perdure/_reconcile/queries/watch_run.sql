@@ -1,2 +1,2 @@
--- The last reconciliation: what the watch finds counts as seen by it, so the next one looks again.
+-- The last reconciliation. It counts as having seen the findings of the watch, so the next one looks again.
 select coalesce(max(run), 0) from perdure.reconciliation

@@ -1,5 +1,5 @@
--- Entities of these (lifecycles $1, ids $2) that are open on record, and not known yet to have lost their workflow. Left out: what the
--- outbox is to start, what could not be started, and what a copied database has of its original's.
+-- Entities among these (lifecycles $1, ids $2) that are open on record, without a finding that they lost their workflow. It skips
+-- entities with a start in the outbox or in `rejected`, and those that a copied database leaves to its original.
 select
     e.lifecycle, e.id, e.generation, e.state, e.since, e.stuck_at, e.attention, e.created_at, i.version,
     greatest(e.created_at, to_timestamp(i.version / 1e6)) as written_at, null::text as input, null::text as doubts

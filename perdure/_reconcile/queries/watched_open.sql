@@ -1,5 +1,5 @@
--- A page of open entities in the order of their keys: $1 lifecycles, $2 $3 those behind that key, $4 at most so many. Left out: as in
--- watched_closed.sql. Those that were written within the last $5 are on the page, with `young`: lists of Temporal's lag.
+-- A page of open entities in the order of their keys: $1 lifecycles, after the key $2, $3, up to $4. It skips the same entities as
+-- watched_closed.sql. Entities that were written within the last $5 have `young`, because Temporal's lists lag behind.
 select
     e.lifecycle, e.id, e.generation, e.state, e.since, e.stuck_at, e.attention, e.created_at, i.version,
     greatest(e.created_at, to_timestamp(i.version / 1e6)) as written_at, null::text as input, null::text as doubts,

@@ -1,4 +1,4 @@
--- Of these entities: those that are open, and those with an effect of which nobody knows whether it happened.
+-- Of these entities: those that are open, and those with an effect in doubt.
 select e.lifecycle, e.id, i.final is null as open, x.key
 from unnest($1::text[], $2::text[]) e (lifecycle, id)
 join perdure.ident i on i.lifecycle = e.lifecycle and i.id = e.id

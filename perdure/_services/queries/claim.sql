@@ -1,7 +1,6 @@
--- Takes entities for which something is due, the most urgent first, for as long as the transaction lasts: $1 at most so
--- many rows, of the lifecycles $2. Others' entities are passed over, and what the relay $3 has declined. What is to be
--- delivered is for the next statement to read: this one's snapshot is older than its locks, and may show what another relay
--- has delivered since.
+-- Locks up to $1 entities with due rows, of the lifecycles $2, until the transaction ends; the most urgent first. It skips
+-- entities that other sessions hold, and rows that the relay $3 has declined. The next statement must read the rows to deliver:
+-- the snapshot of this one is older than its locks, and may contain rows that another relay has delivered since.
 -- A copied or restored database delivers nothing (invariant 11).
 with due as materialized (
     select o.lifecycle, o.id

@@ -1,5 +1,5 @@
--- The code of relay $4 can't deliver the row $1, $2, $3 (lifecycle, id, seq), nor what waits behind it. True if no other relay
--- that runs may be able to.
+-- Notes that the code of relay $4 cannot deliver the row $1, $2, $3 (lifecycle, id, seq), nor the rows behind it. Returns true
+-- if no other running relay may be able to.
 with those as (
     update perdure.outbox o set declined = array_append(array_remove(o.declined, $4), $4)
     where o.lifecycle = $1 and o.id = $2 and (o.seq = $3 or o.not_before <= now())

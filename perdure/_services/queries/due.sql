@@ -1,5 +1,5 @@
--- Whether anything is due for delivery of the lifecycles $1; asked often, so it takes one round trip and no lock. By now():
--- the index can't be used with a clock that moves during the statement.
+-- Whether rows of the lifecycles $1 are due. It runs often, so it takes one round trip and no lock. It uses now(), because the
+-- index is not used with a clock that moves during the statement.
 select exists (
     select from unnest($1::text[]) l(name) cross join generate_series(1, 5) p cross join lateral (
         select from perdure.outbox o

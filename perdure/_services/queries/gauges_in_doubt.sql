@@ -1,4 +1,4 @@
--- What is in doubt, or should have ended and did not say how; also where the entity has ended: $1 lifecycles.
+-- Effects in doubt, and attempts past their deadline without an outcome, including those of ended entities: $1 lifecycles.
 -- `effect` is the contract's name, without the suffix.
 select
     lifecycle, split_part(effect, '/', 1) as effect, count(*) as in_doubt,

@@ -1,4 +1,4 @@
--- Open lifecycles by state: $1 lifecycles. One pass over `entity`, which holds open ones only.
+-- Open entities by state: $1 lifecycles. It takes one pass over `entity`, which has only open ones.
 select
     lifecycle, state, count(*) as open,
     greatest(extract(epoch from clock_timestamp() - min(since)), 0)::float as oldest,

@@ -1,4 +1,4 @@
--- Open lifecycles that need a person because of a doubt: $1 lifecycles.
+-- Open entities that need a person because of a doubt: $1 lifecycles.
 select e.lifecycle, count(*) as parked
 from perdure.entity e
 where e.attention is not null and e.lifecycle = any($1) and exists (

@@ -1,2 +1,2 @@
--- Rows that could not be delivered, and that nobody has retried or dropped yet.
+-- Rejected rows that nobody has retried or dropped yet.
 select lifecycle, kind, count(*) as rejected from perdure.rejected group by lifecycle, kind

@@ -1,5 +1,5 @@
--- Gives messages their places, in the order given: $1 lifecycles, $2 ids, $3 generations, $4 message ids. The caller holds
--- the entities, so nobody else does now.
+-- Gives messages their places in the order of delivery: $1 lifecycles, $2 ids, $3 generations, $4 message ids. The caller holds
+-- the entities, so no other session does this at the same time.
 update perdure.message m set ordinal = last.ordinal + g.place
 from (
     select k.*, row_number() over (partition by k.lifecycle, k.id, k.generation order by k.n) as place

@@ -1,5 +1,5 @@
--- To be tried again later and later, up to half a minute: $1 lifecycle, $2 id, $3 seq, $4 what went wrong; and what waits
--- behind it in the entity's order no sooner.
+-- Puts off a row, for up to half a minute with each further try: $1 lifecycle, $2 id, $3 seq, $4 the error. The rows behind it
+-- in the entity's order wait as long.
 with failed as (
     update perdure.outbox
     set tries = tries + 1,

@@ -1,4 +1,4 @@
--- All that waits is put aside, with the reason $1: it is somebody else's.
+-- Moves all rows of the outbox to `rejected`, with the reason $1: another database owns them.
 with gone as (delete from perdure.outbox returning *)
 insert into perdure.rejected (
     seq, lifecycle, id, generation, kind, body, reason, traceparent, priority, wanted_at, message_id, created_at)

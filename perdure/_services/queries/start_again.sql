@@ -1,6 +1,6 @@
--- A new epoch has begun: each open entity is started again, behind all else, lest its run ended in commits that are lost.
--- One whose run is open goes on with that. It may have heard messages that are lost, too: those that come now get places
--- behind all that it can have heard, else it would take them for these.
+-- Starts each open entity again, after all other rows, because a new epoch has begun and its run may have ended in commits that
+-- are lost. A run that is still open continues. It may have received messages that are lost too, so new messages get places
+-- behind all that it can have received. Otherwise it would take them for those.
 with gap as (
     insert into perdure.message (lifecycle, id, generation, message_id, kind, name, ordinal, delivered_at)
     select e.lifecycle, e.id, e.generation, 'epoch ' || perdure.epoch(), 'dropped', '', last.ordinal + 1000000, clock_timestamp()

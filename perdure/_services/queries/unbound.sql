@@ -1,4 +1,4 @@
--- The database is bound to nothing any more; what its original did, this one can't know.
+-- Removes the binding of the database, which does not have the later commits of its original.
 update perdure.database
 set mark = null, epoch = greatest(epoch + 1, (extract(epoch from clock_timestamp()) * 1e6)::bigint), system_identifier = null,
     database_oid = null, filenode = null, timeline = null, postmaster_started = null, namespace = null, namespace_id = null, scope = null,

@@ -1,2 +1,2 @@
--- A repeated delivery keeps the places of messages only if their commit is on disk before anything is delivered by it.
+-- Lets the commit wait for the disk: a repeated delivery keeps the places of messages only if they were on disk before it.
 select set_config('synchronous_commit', current_setting('perdure.synchronous_commit'), true)

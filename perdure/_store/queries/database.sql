@@ -1,4 +1,4 @@
--- Which database this is by its own record, which one it really is, and what is wrong, if anything.
+-- The identity of this database by its own record, its actual identity, and the difference, if any.
 select
     d.mark, d.epoch, d.namespace, d.namespace_id, d.scope, d.stopped,
     perdure.database_problem() as problem,

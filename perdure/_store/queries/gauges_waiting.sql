@@ -1,5 +1,5 @@
--- What waits in the outbox, how long its oldest row has, and how many app rows are behind. What the app wants later
--- does not wait yet; when it is due, its waiting begins.
+-- The number of rows in the outbox, the wait of the oldest, and the number of app rows that are behind. A row that the app wants
+-- later counts once it is due.
 select
     count(*) filter (where due) as waiting,
     count(*) filter (where not due) as later,

@@ -1,4 +1,5 @@
--- What the role of this session lacks: $1 object of table -> rights, for those that need others than $2; $3 names of functions.
+-- The rights that the role of this session lacks: $1 an object of table -> rights, for tables that need others than $2; $3 names
+-- of functions.
 select 'usage on schema perdure' as what from pg_namespace where nspname = 'perdure' and not has_schema_privilege(oid, 'usage')
 union all
 select needed || ' on perdure.' || quote_ident(c.relname)

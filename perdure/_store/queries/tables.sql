@@ -1,6 +1,6 @@
--- The tables of the schema, and whether they have columns `lifecycle`, `id` and `tenant`; not the months, whose rights are those of
--- their parents. `columns` are all but `session_role`, which PostgreSQL fills in; `grantees` are the roles with a right on it that
--- have no policy there.
+-- The tables of the schema, and whether they have the columns `lifecycle`, `id` and `tenant`; without the months, whose rights are
+-- those of their parents. `columns` has all columns but `session_role`, which PostgreSQL fills in; `grantees` has the roles with a
+-- right on the table and without a policy.
 select quote_ident(c.relname) as name, c.relrowsecurity as secured,
     exists (select from pg_attribute a where a.attrelid = c.oid and a.attname = 'lifecycle') as of_lifecycle,
     exists (select from pg_attribute a where a.attrelid = c.oid and a.attname = 'id') as of_entity,

@@ -1,4 +1,5 @@
--- Effects of open lifecycles named $1 that are attempted or in doubt now, and that are none of $2, each with one that has it.
+-- Effects of open entities of the lifecycle $1 that are attempting or in doubt and not among $2, each with one entity as an
+-- example.
 select distinct on (split_part(f.effect, '/', 1)) split_part(f.effect, '/', 1) as effect, f.id
 from perdure.effect f
 join perdure.ident i on i.lifecycle = f.lifecycle and i.id = f.id and i.generation = f.generation

@@ -1,5 +1,5 @@
--- States that open lifecycles named $1 are in and that are none of $2, each with one that is in it. It steps from one state to
--- the next by the index.
+-- States of open entities of the lifecycle $1 that are not among $2, each with one entity as an example. It steps from one state
+-- to the next by the index.
 with recursive seen as (
     (select state, id from perdure.entity where lifecycle = $1 order by state limit 1)
     union all

@@ -1,5 +1,5 @@
--- Open entities, the longest in their state first: $1 lifecycle, $2 state or null, $3 only those that want a
--- person, $4 only those that are in their state since before then or null, $5 at most so many.
+-- Open entities, the longest in their state first: $1 lifecycle, $2 state or null, $3 only those that need a person, $4 only
+-- those in their state since before that time or null, up to $5.
 select lifecycle, id, generation, state, since, attention, tenant
 from perdure.entity
 where lifecycle = $1

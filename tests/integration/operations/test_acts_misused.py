@@ -54,7 +54,7 @@ REFUSALS = {
     "resolve plod a --as not_done": "plod/a: nothing is parked in doubt in state 'failed'",
     "resolve rest over --as not_done": "rest/over: too late: already done",
     "retry rest over": "rest/over: too late: already done",
-    "retry ring doubt": "ring/doubt: do-ring is in doubt: nobody knows whether it happened, so use resolve",
+    "retry ring doubt": "ring/doubt: do-ring is in doubt, so a retry could repeat it: use resolve",
     "send-again ring doubt": "ring/doubt: nothing waits to be sent again in state 'doing'",
     "cancel rest over": "rest/over: too late: already done",
     f"cancel plod a {KNOWN}": "plod/a: plod declares no state with cancelled=True to end in",

@@ -78,7 +78,7 @@ async def test_a_resolution_that_does_not_fit_is_refused_with_a_sentence(world: 
 @one_way
 async def test_while_it_is_in_doubt_a_retry_and_a_cancel_are_refused(world: World, kind: Any) -> None:
     async with _parked(world, kind, LOST):
-        with pytest.raises(NotNow, match=f"{_slot(kind)} is in doubt: nobody knows whether it happened, so use"):
+        with pytest.raises(NotNow, match=f"{_slot(kind)} is in doubt, so a retry could repeat it: use"):
             await world.client.retry(kind, "a", by="ann")
         with pytest.raises(NotNow, match=f"{_slot(kind)} is in doubt: resolve it first"):
             await world.client.cancel(kind, "a", by="ann")

@@ -443,7 +443,7 @@ class TestRetryNow:
 
     async def test_it_is_refused_while_an_effect_is_parked_in_doubt(self) -> None:
         seen = await ruled("once", {SEND: [InDoubt("cut off")]}, WhenParked("retry_now", ANN))
-        assert why(seen) == "send is in doubt: nobody knows whether it happened, so use resolve"
+        assert why(seen) == "send is in doubt, so a retry could repeat it: use resolve"
 
     async def test_it_is_refused_where_it_would_make_no_call(self) -> None:
         given_up = Resolution(by="ann", outcome=EffectStatus.ABANDONED, note="sent by hand")

@@ -35,7 +35,7 @@ def add(
     doubt: Annotated[
         str | None,
         typer.Option(
-            help="when nobody knows whether it did its work: dedupe:24h = call again, it drops repeats for so long; "
+            help="when the outcome of a call is unknown: dedupe:24h = call again, it drops repeats for so long; "
             "lookup:URL = ask there; repeat = call again; escalate (default) = a person says"
         ),
     ] = None,
