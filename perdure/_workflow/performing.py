@@ -9,51 +9,38 @@ from datetime import datetime, timedelta
 from typing import Any, Generic, TypeVar, assert_never
 
 from temporalio import workflow
-from temporalio.exceptions import ActivityError, ApplicationError
 
 from perdure._text.shown import cut, markdown
 from perdure._wire.carried import Unsettled
 from perdure._wire.known import Known
-from perdure._wire.orders import CallResult, LookupOrder, Report
 from perdure._wire.requests import Resolution
 from perdure._wire.status import EffectProgress
 from perdure._wire.terms import OwnTerms
 from perdure._wire.writes import EffectView, FenceOp, storable
 from perdure._workflow.attempts import Attempts
-from perdure._workflow.calling import Way, call
 from perdure._workflow.decision import Again, Ask, Look, Park, Record, Settled, decide
 from perdure._workflow.effect_record import EffectRecord
-from perdure._workflow.fitting import check_size
+from perdure._workflow.endings import not_performed, same_again
 from perdure._workflow.leaving import Cancelled, ContinueAsNew, Leave
+from perdure._workflow.lookups import LookUps
 from perdure._workflow.reading import LOOKS_AGAIN, read
 from perdure._workflow.recorder import Recorder
 from perdure._workflow.run_state import RunState
 from perdure._workflow.transitions import Transitions
 from perdure._workflow.waiter import Waiter
-from perdure.contracts.attempt import USELESS
 from perdure.contracts.effects import Effect
 from perdure.contracts.keys import Key
 from perdure.contracts.outcomes import (
-    Abandoned,
-    DifferentInput,
     Done,
     EffectStatus,
-    Expired,
-    GaveUp,
     NotPerformed,
-    WasRefused,
 )
-from perdure.contracts.policies import AskFirst
 from perdure.contracts.sizes import ELSEWHERE, LARGEST_RECEIPT
 from perdure.errors import DeclarationError
 from perdure.telemetry import metrics, names, traces
 
 In = TypeVar("In")
 Out = TypeVar("Out")
-
-_ENDINGS: dict[str, type[NotPerformed]] = {
-    kind.__name__: kind for kind in (WasRefused, Expired, Abandoned, GaveUp, DifferentInput)
-}
 
 
 class Performance(Generic[In, Out]):
@@ -95,6 +82,7 @@ class Performance(Generic[In, Out]):
         self._confirmed_by = confirmed_by
         self.record = EffectRecord(run, recorder, effect, given, suffix, own)
         self._attempts = Attempts(run, recorder, self.record, entering=entering, then=then, expires_at=expires_at)
+        self._lookups = LookUps(run, recorder, self.record, expires_at=expires_at)
         self.attention = self.record.left.attention
         """Why the effect needs a person, if it is parked, or was parked in the previous run."""
         self._goes_on_at = self.record.left.next_at
@@ -198,7 +186,7 @@ class Performance(Generic[In, Out]):
         if self.key in effects.performances:
             raise DeclarationError(f"{self.key} is being performed already: give one of them another suffix")
         if self._run.catching_up and (ended := effects.repeat_end(self)):
-            return _ENDINGS[ended.kind](ended.why, ended.in_doubt)
+            return same_again(ended)
         effects.begin(self)
         about = {names.LIFECYCLE: self._run.entity.lifecycle, names.EFFECT: self.effect.name}
         try:
@@ -223,7 +211,7 @@ class Performance(Generic[In, Out]):
                         await self._attempts.make(within)
                 case Ask(pause):
                     if await self._wait(pause):
-                        await self._look_up()
+                        await self._lookups.make()
                 case Look(pause):
                     if not pause or await self._wait(pause):
                         await self._read()
@@ -310,39 +298,6 @@ class Performance(Generic[In, Out]):
         self._fence_changed = False
         await self._attempts.read(op, **more)
 
-    async def _look_up(self) -> None:
-        record, known = self.record, self.known
-        policy = (known.terms or self.effect).doubt
-        assert isinstance(policy, AskFirst)
-        find = policy.lookup
-        order = LookupOrder(
-            write=self._recorder.order(fence=record.fence(FenceOp.READ)),
-            input=record.input,
-            visibility_delay=policy.visibility_delay.total_seconds(),
-            timeout=find.timeout.total_seconds(),
-        )
-        check_size(self._run.entity, f"a look-up of {self.slot}", order)
-        try:
-            async with self._recorder.under_way():
-                self._recorder.describe()
-                way = Way(find.name, find.inline, find.timeout, self._expires_at)
-                report = await call(find, order, way, markdown(f"{self.slot}: look-up {known.asked + 1}"))
-        except (ActivityError, ApplicationError):
-            report = Report(said=CallResult.MUTE, token="", why="its worker was lost")
-        self._run.learn(report.version)
-        if report.effect is not None:
-            record.see(report.effect, report)
-        if answered := _answer(report):
-            lifecycle = self._run.entity.lifecycle
-            metrics.count(
-                workflow.metric_meter(), names.LOOK_UPS, lifecycle=lifecycle, lookup=find.name, answer=answered
-            )
-        mute = known.mute + 1 if report.said is CallResult.MUTE else 0
-        misses = known.misses + 1 if report.said is CallResult.MISS and report.believable else known.misses
-        record.note(asked=known.asked + 1, mute=mute, misses=misses)
-        if report.said is CallResult.DONE and not report.recorded:
-            await record.settle(EffectStatus.DONE, "found by the look-up", receipt=report.receipt, by="look-up")
-
     async def _until_it_fits(self) -> None:
         """Wait for a deploy of code that declares a smaller receipt: the effect is done, and its receipt is too large
         for Temporal, so it is only in the database. No call is made again."""
@@ -416,23 +371,11 @@ class Performance(Generic[In, Out]):
         record.note_resolution()
 
     def _end(self, settled: Settled) -> Done[Out] | NotPerformed:
-        view = self.known.effect
         if settled.status is EffectStatus.DONE:
-            return Done(self._receipt(view.receipt))
-        doubt = view.in_doubt
-        ended: NotPerformed
+            return Done(self._receipt(self.known.effect.receipt))
+        ended = not_performed(settled, self.known)
         if settled.expired:
-            ended = Expired(USELESS + (", and in doubt" if doubt else ""), doubt)
-            self._count_expired(doubt)
-        elif settled.gave_up:
-            failed = self.known.failures - self.known.spared
-            ended = GaveUp(f"{failed} attempts failed, the last: {view.why}", doubt)
-        elif settled.different:
-            ended = DifferentInput("an earlier attempt under this key had another input", doubt)
-        elif settled.status is EffectStatus.ABANDONED:
-            ended = Abandoned(view.why or "abandoned")
-        else:
-            ended = WasRefused(view.why or "refused", doubt)
+            self._count_expired(ended.in_doubt)
         self._run.effects.note_end(self, ended)
         return ended
 
@@ -444,10 +387,3 @@ class Performance(Generic[In, Out]):
 
     def _receipt(self, data: Any) -> Out:
         return read(self._run, f"the receipt of {self.slot}", lambda: self.effect.receipt.validate_python(data))
-
-
-def _answer(report: Report) -> str | None:
-    """The answer of a look-up, as a label of the metric; None if no look-up was made."""
-    if report.said is CallResult.MISS:
-        return "miss" if report.believable else "early"
-    return {CallResult.DONE: "hit", CallResult.MUTE: "mute"}.get(report.said)
