@@ -1,6 +1,6 @@
-"""A small HTTP server for what the outside reports to us: bounded, it answers by a status and a constant sentence.
+"""A small, bounded HTTP server for callbacks. It answers with a status and a constant sentence.
 
-It logs nothing of a request: its path, its headers and its body may hold secrets.
+It logs no part of a request, because path, headers and body may hold secrets.
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ from perdure.logs import log_event
 from perdure.settings import Settings
 
 LONGEST = 20.0
-"""Seconds that a connection lives: headers, body and answer."""
+"""Longest life of a connection in seconds: headers, body and answer."""
 MOST_CONNECTIONS = 500
 _GRACE = 5.0
 
 _quiet = logging.Logger("perdure.listening.http", logging.CRITICAL + 1)
-"""The server's own: what it would log of a request that it can't read may hold a token."""
+"""The logger of aiohttp's server, which is off: its lines about unreadable requests may contain a token."""
 
 
 class Listener(ABC):
     """The server.
 
     Args:
-        longest: seconds that a connection lives.
-        most: connections at a time; one more is closed at once.
+        longest: longest life of a connection, in seconds.
+        most: limit of connections at a time. Further ones are closed at once.
 
     Attributes:
-        log: where each answer is logged, by its status alone.
+        log: the logger of answers. A line contains the status only.
         answers: the sentence of each status.
     """
 
@@ -49,11 +49,11 @@ class Listener(ABC):
 
     @abstractmethod
     async def handle(self, request: web.BaseRequest) -> int:
-        """Take in what was reported, and say how that went, as the status of an answer."""
+        """Process a request. Returns the status of the answer."""
 
     @asynccontextmanager
     async def listening(self, host: str, port: int) -> AsyncIterator[int]:
-        """Listen for as long as the context lasts; those under way end well. Yields the port."""
+        """Listen while the context lasts, and let the requests under way end. Yields the port."""
         loop = asyncio.get_running_loop()
         requests = web.Server(
             self._answer, access_log=None, logger=_quiet, lingering_time=2, max_headers=64, auto_decompress=False
@@ -103,11 +103,11 @@ async def until_stopped(listener: Listener, host: str, port: int) -> None:
 
 
 def pool_of(config: Settings, name: str, patience: float) -> AbstractAsyncContextManager[Pool]:
-    """Connections to the app's database, for those who won't wait long.
+    """Connections to the app's database with short time-outs.
 
     Args:
-        name: by which they show in the database.
-        patience: seconds that a statement may take.
+        name: the `application_name` of the connections.
+        patience: time-out of a statement, in seconds.
     """
     return open_pool(config, name, command_timeout=patience, init=_patient)
 
@@ -117,7 +117,7 @@ async def _patient(connection: Connection) -> None:
 
 
 async def body_of(request: web.BaseRequest, most: int) -> bytes | None:
-    """The body; None if it has more than `most` bytes. No more than that is read."""
+    """The body; None if it has more than `most` bytes. Reads no more than that."""
     if (request.content_length or 0) > most:
         return None
     text = bytearray()

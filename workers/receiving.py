@@ -1,4 +1,4 @@
-"""The commands that receive callbacks: where they listen, how they end, and what they say where they can't."""
+"""The shared part of the commands that receive callbacks: address, stop signals and errors."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Receive = Callable[[Settings, str, int], Coroutine[Any, Any, None]]
 
 
 def receive_at(listen: str, receive: Receive, example: str) -> None:
-    """Receive until SIGTERM at `listen`, HOST:PORT such as `example`; what stops it is said in one line."""
+    """Receive at `listen`, HOST:PORT such as `example`, until SIGTERM. An error is printed in one line."""
     host, colon, port = listen.rpartition(":")
     if not colon or not host or not port.isdecimal() or int(port) > 65535:
         refuse(f"--listen: {listen!r} is not HOST:PORT, as {example}", 2)
@@ -33,6 +33,6 @@ def receive_at(listen: str, receive: Receive, example: str) -> None:
 
 
 def _stop_at_once() -> None:
-    """Until it listens there is nothing to bring to an end. As process 1 it would not even notice the signal."""
+    """Let signals end the process at once until it listens. As process 1 it would ignore them otherwise."""
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: os._exit(0))

@@ -1,7 +1,7 @@
-"""Receives the provider's status callbacks, checks who has signed them, and gives them to the lifecycle as messages.
+"""Receives the provider's status callbacks, checks their signatures, and sends them to the lifecycles as messages.
 
-Repeated, late and out of order they do no harm: each status of each message is heard once. Nothing of a request is
-logged: it has the number.
+Callbacks may be repeated, late or out of order: a lifecycle receives each status of each message once. No part of a
+request is logged, because it contains the telephone number.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from perdure.settings import Settings
 from workers.listening import LONGEST, MOST_CONNECTIONS, Listener, body_of, pool_of, until_stopped
 
 MOST = 64 * 1024
-"""Bytes of a callback."""
+"""Limit of a callback, in bytes."""
 SIGNAL = "reported"
-"""The message that a lifecycle gets: its handler takes a `Reported`."""
+"""Name of the signal to the lifecycle. Its handler takes a `Reported`."""
 _PATIENCE = 5.0
 
 log = logging.getLogger("perdure.telephony")
@@ -50,9 +50,9 @@ class StatusCallbacks(Listener):
 
     Args:
         pool: connections to the app's database; their role may execute `perdure.signal`.
-        config: where it is reached, and with what is signed.
-        longest: seconds that a connection lives.
-        most: connections at a time; one more is closed at once.
+        config: the public URL, and the tokens that sign.
+        longest: longest life of a connection, in seconds.
+        most: limit of connections at a time. Further ones are closed at once.
     """
 
     log = log
@@ -71,7 +71,7 @@ class StatusCallbacks(Listener):
         self._config = config
 
     async def handle(self, request: web.BaseRequest) -> int:
-        """Check it, and put it on record."""
+        """Check the callback, and commit it as a message."""
         if request.method != "POST":
             return 405
         body = await body_of(request, MOST)
@@ -87,7 +87,7 @@ class StatusCallbacks(Listener):
         return await self._send_signal(lifecycle, id, reported)
 
     def _is_genuine(self, query: str, body: bytes, given: str) -> bool:
-        """Whether the provider has signed it for our public URL. What a proxy makes of host and path does not count."""
+        """Whether the provider has signed the callback for the public URL. A proxy may have changed host and path."""
         url = f"{self._config.callback_url}?{query}"
         try:
             tokens = auth_tokens(self._config)
@@ -107,7 +107,7 @@ class StatusCallbacks(Listener):
                     *(lifecycle, id, SIGNAL, reported.model_dump_json(), message),
                 )
         except (asyncpg.NoDataFoundError, asyncpg.InvalidParameterValueError):
-            return 404  # another database's, or one that is gone: to say it again would not help
+            return 404  # an entity of another database, or a deleted one: a repeat would not help
         except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, TimeoutError) as error:
             log_event(log, "not put on record", why=type(error).__name__)
             return 503
@@ -115,10 +115,10 @@ class StatusCallbacks(Listener):
 
 
 def _read(query: str, body: bytes) -> tuple[str, str, Reported]:
-    """Whom it is for, and what it says.
+    """The lifecycle, the entity's id and the report of a callback.
 
     Raises:
-        ValueError: it is no status callback.
+        ValueError: the request is no status callback.
     """
     of, form = parse_qs(query, strict_parsing=True), dict(form_of(body))
     call = "CallSid" in form
@@ -141,7 +141,7 @@ async def receive(config: Settings, host: str, port: int) -> None:
     """Run the receiver until SIGTERM or SIGINT.
 
     Raises:
-        InvalidSetting: it would not know what to check callbacks by.
+        InvalidSetting: the public URL or the tokens for the check of signatures are missing.
     """
     telephony = telephony_settings()
     if telephony.callback_url is None:

@@ -25,8 +25,8 @@ def telephony() -> None:
 def callbacks(
     listen: Annotated[str, typer.Option(metavar="HOST:PORT", help="where; behind your proxy, which speaks TLS")],
 ) -> None:
-    """Receive what became of messages and calls, until SIGTERM: the provider's status callbacks.
+    """Receive the provider's status callbacks about messages and calls, until SIGTERM.
 
-    The provider is told of it by PERDURE_TELEPHONY_CALLBACK_URL, which the workers have.
+    The workers pass its address, PERDURE_TELEPHONY_CALLBACK_URL, to the provider.
     """
     receive_at(listen, receive, "127.0.0.1:8088")

@@ -1,6 +1,6 @@
-"""Receives what pages say by their callbacks: `POST /<token>`, put on record and sent to the job in one transaction.
+"""Receives the callbacks of pages, `POST /<token>`: records them and sends them to the job in one transaction.
 
-It answers everybody with the same few constant sentences, and logs no token. A connection lives 20 seconds at most.
+Its answers are constant sentences, and it logs no token. A connection lives 20 seconds at most.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from perdure.settings import Settings
 from workers.listening import LONGEST, MOST_CONNECTIONS, Listener, body_of, pool_of, until_stopped
 
 MOST = 64 * 1024
-"""Bytes that a page may say."""
+"""Limit of a callback, in bytes."""
 _LONGEST_TOKEN = 200
 _PATIENCE = 5.0
 
@@ -45,8 +45,8 @@ class Receiver(Listener):
 
     Args:
         pool: connections to the app's database; their role may execute `web_job.called_back`.
-        longest: seconds that a connection lives.
-        most: connections at a time; one more is closed at once.
+        longest: longest life of a connection, in seconds.
+        most: limit of connections at a time. Further ones are closed at once.
     """
 
     log = log
@@ -59,10 +59,10 @@ class Receiver(Listener):
         self._pool = pool
 
     async def handle(self, request: web.BaseRequest) -> int:
-        """Put it on record, and say how that went, as the status of an answer."""
+        """Record the callback. Returns the status of the answer."""
         if request.method != "POST":
             return 405
-        # Whatever stands before it is a proxy's business.
+        # A proxy may add a path before the token.
         token = request.path.rpartition("/")[2]
         if not 1 <= len(token) <= _LONGEST_TOKEN or not token.isascii() or not token.isalnum():
             return 404
@@ -82,7 +82,7 @@ class Receiver(Listener):
                 result = await connection.fetchval(
                     "select web_job.called_back($1, $2, $3, $4)", token, said.ok, body, said.why
                 )
-        except asyncpg.InvalidParameterValueError:  # as PostgreSQL writes it, it is longer
+        except asyncpg.InvalidParameterValueError:  # longer as PostgreSQL writes it
             return 413
         except asyncpg.DataError:
             raise

@@ -1,4 +1,4 @@
-"""What is worth a word about a job type, though it can be used: one line each on standard error."""
+"""Advice about a usable job type: one line for each point, on standard error."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ HEADER_FIELDS = ("headers", "status_headers")
 
 
 def advise(type_: JobType) -> None:
-    """Say it."""
+    """Print the advice."""
     for line in _advice(type_):
         complain(f"{type_.name}: {line}")
 

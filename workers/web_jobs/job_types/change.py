@@ -1,4 +1,4 @@
-"""`perdure job-type add | disable | enable`: one job type is changed, and what it held is let go."""
+"""`perdure job-type add | disable | enable`: changes one job type, and lets held jobs continue."""
 
 from __future__ import annotations
 
@@ -69,10 +69,10 @@ def add(
     ] = None,
     replace: Annotated[bool, typer.Option("--replace", help="where there is one of that name: make it so")] = False,
 ) -> None:
-    """Add a job type. Jobs that waited for it go on.
+    """Add a job type. Jobs that wait for it continue.
 
-    With --replace it is as said here; of what it was before only stays whether it is disabled. Exit status 1 if there
-    is one of that name, 2 if something said of it can't be used.
+    With --replace, it replaces the type of that name, which stays disabled if it was. Exit status 1 if there is one of
+    that name, 2 if an option cannot be used.
     """
     given = {
         "name": name,
@@ -106,7 +106,7 @@ def disable(
     name: Name,
     why: Annotated[str, typer.Option(help="why, for everybody who looks at a job that is held")],
 ) -> None:
-    """Hold the jobs of a type: none is called any more, none is lost.
+    """Hold the jobs of a type: no page is called for them, and none is lost.
 
     What is under way is not cut off. Exit status 1 if there is no such type.
     """
@@ -119,7 +119,7 @@ def disable(
 
 @commands.command(epilog="Example: perdure job-type enable send-invoice")
 def enable(name: Name) -> None:
-    """Let the jobs of a type go on that were held. May be repeated.
+    """Let the held jobs of a type continue. May be repeated.
 
     Exit status 1 if there is no such type.
     """
@@ -130,7 +130,7 @@ def enable(name: Name) -> None:
 
 
 def say_changed(type_: JobType, change: Change) -> None:
-    """One line for what was done to a job type."""
+    """Print the change of a job type in one line."""
     named = ", ".join(urls.names(type_.url))
     print_line(f"{change} {type_.name}: {type_.method} {type_.url}" + (f"  params: {named}" if named else ""))
     advise(type_)

@@ -1,4 +1,4 @@
-"""What the commands share: the database with the tables of web jobs, and telling jobs that nothing holds them."""
+"""The shared part of the commands: the database with the tables of web jobs, and the release of held jobs."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from perdure.database import Connection
 from perdure.errors import NotPermitted, SchemaMismatch
 
 _MANY = 2000
-"""From so many on it says how far it is."""
+"""Number of jobs from which on the progress is printed."""
 
 
 @asynccontextmanager
 async def types(*, reads: bool = False) -> AsyncIterator[Connection]:
-    """A transaction in the app's database, where the tables of web jobs are.
+    """A transaction in the app's database, which has the tables of web jobs.
 
     Raises:
         DatabaseUnavailable: no PostgreSQL answers.
@@ -36,7 +36,7 @@ async def types(*, reads: bool = False) -> AsyncIterator[Connection]:
 
 
 async def let_go(names: Iterable[str]) -> int:
-    """Tell the jobs that these types held that they hold them no longer. How many were told.
+    """Notify the held jobs of these types that they may continue. Returns their number.
 
     It may be stopped at any time, and run again.
     """

@@ -21,10 +21,10 @@ _DEFAULTS = {name: field.default for name, field in JobType.model_fields.items()
 
 
 class InvalidFile(PerdureError, ValueError):
-    """What a file says can't be used.
+    """A file that cannot be used.
 
     Attributes:
-        lines: every problem in a line of its own, each with the line where it stands.
+        lines: the problems, one a line, each with its line number in the file.
     """
 
     def __init__(self, lines: Iterable[str]) -> None:
@@ -38,7 +38,7 @@ class Entry:
 
     Attributes:
         type: the job type.
-        says_disabled: whether the file says if it is disabled; where it does not, that stays as it is.
+        says_disabled: whether the file has the field `disabled`. Otherwise it is not changed.
     """
 
     type: JobType
@@ -49,7 +49,7 @@ def read(text: str, name: str) -> list[Entry]:
     """The job types of a file.
 
     Args:
-        name: of the file, for what is said of it.
+        name: the name of the file, for messages.
 
     Raises:
         InvalidFile: with all that is wrong.
@@ -70,12 +70,12 @@ def read(text: str, name: str) -> list[Entry]:
 
 
 def write(types: Iterable[JobType]) -> str:
-    """As `read` reads it: what has its default is left out."""
+    """The YAML that `read` reads, without fields that have their defaults."""
     plain = [_plain(each) for each in types]
     if not plain:
         return "[]\n"
     text = yaml.safe_dump(plain, sort_keys=False, allow_unicode=True, width=1000)
-    if lines(text) != text:  # it has characters that can't be seen: they are written as escapes
+    if lines(text) != text:  # it has invisible characters, which are written as escapes
         text = yaml.safe_dump(plain, sort_keys=False, width=1000)
     return text
 
@@ -97,7 +97,7 @@ def _entries(root: yaml.SequenceNode, file: str) -> list[Entry]:
 
 
 def _entry(node: yaml.Node) -> tuple[Entry | None, list[tuple[int, str]]]:
-    """The job type, or what is wrong with it, and in which lines."""
+    """The job type, or its problems with their line numbers."""
     if not isinstance(node, yaml.MappingNode):
         return None, [(_line(node), "a job type has to be fields with values: name: ...")]
     given = yaml.SafeLoader("")
@@ -125,7 +125,7 @@ def _entry(node: yaml.Node) -> tuple[Entry | None, list[tuple[int, str]]]:
 
 def _field(problem: str, given: Container[str]) -> str:
     name = problem.partition(":")[0].partition(".")[0]
-    return name if name in given else "doubt"  # which may say two things in one
+    return name if name in given else "doubt"  # which may hold two values
 
 
 def _line(node: yaml.Node) -> int:

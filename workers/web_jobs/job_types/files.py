@@ -1,4 +1,4 @@
-"""`perdure job-type apply | export`: job types in a YAML file, as it lies in a repository."""
+"""`perdure job-type apply | export`: job types in a YAML file, for a repository."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ def apply(
     file: Annotated[typer.FileText, typer.Argument(help="a list of job types; - = standard input", encoding="utf-8")],
     dry_run: Annotated[bool, typer.Option("--dry-run", help="say what would be done, and do nothing")] = False,
 ) -> None:
-    """Add and change job types until they are as a file says: all of them, or none. Others stay as they are.
+    """Add and change job types to match a file: all of them, or none. Other types are not changed.
 
-    Whether one is disabled stays as it is where the file does not say. Exit status 2 if the file can't be used.
+    A type without the field `disabled` stays disabled or enabled. Exit status 2 if the file can't be used.
     """
     try:
         entries = read(file.read(), file.name)
@@ -40,7 +40,7 @@ def apply(
 
 @commands.command(epilog="Example: perdure job-type export > job-types.yaml")
 def export() -> None:
-    """Print the job types as the YAML that `apply` reads. Headers stand in it as they are.
+    """Print the job types as the YAML that `apply` reads. It contains headers in plain text.
 
     Exit status 1 if one can't be used: it is left out.
     """
@@ -56,7 +56,7 @@ def export() -> None:
 async def _apply(entries: list[Entry], dry_run: bool) -> None:
     changes: dict[str, Change] = {}
     async with types() as connection:
-        # In one order, so that two who apply at once don't wait for each other.
+        # In a fixed order, so that two sessions that apply at once cannot deadlock.
         for entry in sorted(entries, key=lambda each: each.type.name):
             changes[entry.type.name] = await catalogue.put(
                 connection, entry.type, keep_disabled=not entry.says_disabled, dry_run=dry_run

@@ -1,4 +1,4 @@
-"""`perdure job-type list | show`: what there is, and how its jobs stand."""
+"""`perdure job-type list | show`: the job types, and the numbers of their jobs by state."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _OPEN = ("scheduled", "held", "processing")
 
 @commands.command("list", epilog="Example: perdure job-type list")
 def list_types(as_json: Annotated[bool, typer.Option("--json", help="one JSON object a line")] = False) -> None:
-    """List job types, with how many of their jobs are open, held (they are open as well) and failed.
+    """List job types, with the numbers of their open, held (also open) and failed jobs.
 
     Exit status 1 if there is none.
     """
@@ -47,7 +47,7 @@ def show(
     name: Annotated[str, typer.Argument(help="the job type", show_default=False)],
     as_json: Annotated[bool, typer.Option("--json", help="one JSON object")] = False,
 ) -> None:
-    """Show all of a job type, how its jobs stand, and an example of the URL that is called.
+    """Show the fields of a job type, the numbers of its jobs by state, and an example of the URL.
 
     Values of headers that may be secret are not shown. Exit status 1 if there is no such type, or it can't be used.
     """

@@ -15,8 +15,8 @@ from workers.web_jobs.job_types.group import commands
 def callbacks(
     listen: Annotated[str, typer.Option(metavar="HOST:PORT", help="where; behind your proxy, which speaks TLS")],
 ) -> None:
-    """Receive what pages say by their callbacks, until SIGTERM: `POST /<token>`.
+    """Receive the callbacks of pages, `POST /<token>`, until SIGTERM.
 
-    Pages are told of it by PERDURE_WEB_CALLBACK_URL, which the workers have.
+    The workers pass its address, PERDURE_WEB_CALLBACK_URL, to the pages.
     """
     receive_at(listen, receive, "127.0.0.1:8086")

@@ -27,7 +27,7 @@ def set_up(
     ] = None,
     print_only: Annotated[bool, typer.Option("--print", help="print the SQL, for your own migrations")] = False,
 ) -> None:
-    """Make the tables and functions of web jobs, in the schema web_job. May be repeated.
+    """Create the tables and functions of web jobs, in the schema web_job. May be repeated.
 
     The schema perdure has to be there: `perdure migrate` makes it.
     """

@@ -1,4 +1,4 @@
-"""`perdure job-type test`: one real call of a page, by the code that workers call it with; nothing on record."""
+"""`perdure job-type test`: one real call of a page with the code of the workers, without a record."""
 
 from __future__ import annotations
 
